@@ -529,8 +529,9 @@ live = lab05.in_percent(sweep(pack, seed=range(SEEDS)))
 
 # %%
 packed = lab05.in_percent(stored["packed"]).query("packing != 'size 16, γ 0.5'")
-axes = {"x": "utilisation", "along": "packing"}
-plots.show(plots.frontier(packed, y="lost", title="What does utilisation cost?", **axes))
+axes, lost = {"x": "utilisation", "along": "packing"}, "weights lost to conflicts (%)"
+title = "What does utilisation cost?"
+plots.show(plots.frontier(packed, y="lost", ylabel=lost, title=title, **axes))
 plots.frontier(packed, y="accuracy", title="Accuracy right after packing, not trained", **axes)
 
 # %% [markdown]
@@ -541,7 +542,8 @@ plots.frontier(packed, y="accuracy", title="Accuracy right after packing, not tr
 # %%
 limited, unlimited = live.query("limit != 'none'"), live.query("limit == 'none'")
 title = "The same limits, γ 0 to 0.5: your order against random order"
-plots.show(plots.frontier(limited, x="utilisation", y="lost", along="limit", title=title))
+axes = {"x": "utilisation", "along": "limit"}
+plots.show(plots.frontier(limited, y="lost", ylabel=lost, title=title, **axes))
 tables.show(tables.compare(limited, "utilisation", against="random order", columns="limit"))
 free = limited.query("method == 'greedy' and limit == 'γ 0'")["utilisation"].mean()
 after = packed.groupby("packing")["finetuned"].mean()

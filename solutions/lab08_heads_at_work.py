@@ -953,9 +953,7 @@ def suspicious_points_to(attn: Tensor, target: Tensor, token_mask: Tensor) -> Te
 
 # %%
 def naive_test(f: Callable) -> None:
-    attn = torch.tensor(
-        [[[[0.1, 0.6, 0.3], [0.5, 0.2, 0.3], [0.2, 0.2, 0.6]]]], dtype=torch.float64
-    )
+    attn = torch.tensor([[[[0.1, 0.6, 0.3], [0.5, 0.2, 0.3], [0.2, 0.2, 0.6]]]]).double()
     target, mask = torch.tensor([[1, 0, 0]]), torch.ones(1, 3, dtype=torch.bool)
     assert torch.allclose(f(attn, target, mask), torch.tensor([2 / 3], dtype=torch.float64))
 

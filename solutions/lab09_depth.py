@@ -56,8 +56,7 @@ from course_lib import experiments, ledger
 from course_lib.experiments import lab09
 from course_lib.models.attention import output_projections
 from course_lib.models.mlps import mlp_outputs
-from course_lib.show import drawings, plots, real_data, tables, widgets
-from course_lib.show.words import minus, say, you_wrote
+from course_lib.show import drawings, plots, real_data, tables, widgets, words
 
 STUDENT = ""  # your name or number: the letters of your questions are yours alone
 
@@ -75,10 +74,7 @@ STUDENT = ""  # your name or number: the letters of your questions are yours alo
 QUICK = {"steps": 60, "lr": 3e-4}  # of the live training
 torch.set_num_threads(1)
 LAYERS, HEADS, TASKS = lab09.LAYERS, lab09.HEADS, lab09.TASKS
-say(
-    f"{LAYERS} layers of {HEADS} heads and one feed-forward part; tasks: {', '.join(TASKS)}; three"
-    " seeds each."
-)
+words.say(f"{LAYERS} layers of {HEADS} heads and one MLP; tasks: {', '.join(TASKS)}; 3 seeds each.")
 
 # %% [markdown]
 # ## Part A · Any depth from one training
@@ -165,10 +161,10 @@ check("9.1")
 
 # %%
 ran = lab09.count_layers(layerdrop, 0.5)
-say(
+words.say(
     f"Of 1,000 steps all {LAYERS} layers ran in {ran.count(LAYERS)}, none in {ran.count(0)}"
     f" (expected: 1000/2⁴ = 62.5 each); {np.mean(ran):.1f} of them on average."
-    f" {you_wrote(prediction_9_1)}"
+    f" {words.you_wrote(prediction_9_1)}"
 )
 
 # %% [markdown]
@@ -259,9 +255,9 @@ half = depths[depths["depth"] == LAYERS // 2]
 half_evenly = evenly[evenly["depth"] == LAYERS // 2]
 tables.show(tables.means(half, "test", columns="kept"))
 tables.show(tables.compare(half_evenly, "test", against="plain"))
-say(
+words.say(
     "Trained at that depth minus LayerDrop 0.5:"
-    f" {minus(half_evenly, 'test', 'trained at that depth', 'LayerDrop 0.5')}."
+    f" {words.minus(half_evenly, 'test', 'trained at that depth', 'LayerDrop 0.5')}."
 )
 
 
@@ -274,9 +270,9 @@ def by_mine(seed: int, p: float) -> float:
     return lab09.on_short(take_layers(model, lab09.PATH, 2), seed)
 
 
-say(
+words.say(
     f"Yours, {QUICK['steps']} steps, half the depth: plain {by_mine(0, 0.0):.1f} %, LayerDrop 0.5"
-    f" {by_mine(0, 0.5):.1f} %. {you_wrote(prediction_9_2)}"
+    f" {by_mine(0, 0.5):.1f} %. {words.you_wrote(prediction_9_2)}"
 )
 
 # %% [markdown]
@@ -596,10 +592,8 @@ prediction_9_5 = "random 2 points, bad 20"
 ### END SOLUTION
 
 # %%
-scores, full, rounds, heads = (
-    experiments.read(f"lab09_subnetworks/{name}") for name in ("scores", "full", "rounds", "heads")
-)
-four = lab09.with_full(scores, full)
+rounds, heads = (experiments.read(f"lab09_subnetworks/{name}") for name in ("rounds", "heads"))
+four = lab09.with_full("lab09_subnetworks")
 look = {"by": "subnetwork", "ylabel": "test accuracy (%)", "fmt": "{:.0f}"}
 pruned, retrained = (four[four["when"] == when] for when in ("pruned", "retrained"))
 plots.bars(pruned, x="task", y="score", title="Subnetworks as they are, after the search", **look)
@@ -608,9 +602,9 @@ plots.bars(pruned, x="task", y="score", title="Subnetworks as they are, after th
 plots.bars(retrained, x="task", y="score", title="The same, retrained", **look)
 
 # %%
-say(f"What survived: {you_wrote(prediction_9_5)}")
+words.say(f"What survived: {words.you_wrote(prediction_9_5)}")
 tables.show(tables.plain(lab09.heads_and_parts(rounds)))
-say("Points, paired by seed, as they are and then retrained:")
+words.say("Points, paired by seed, as they are and then retrained:")
 by = {"by": "subnetwork", "against": "good", "columns": "task"}
 tables.show(tables.compare(pruned, "score", **by))
 tables.compare(retrained, "score", **by)
@@ -766,15 +760,8 @@ title = "How many heads do two masks share?"
 plots.bars(shared, x="pair", y="heads", by="method", fmt="{:.1f}", title=title)
 
 # %%
-for pair, part in shared.groupby("pair", sort=False):
-    say(f"More than chance, {pair}: {minus(part, 'heads', 'measured', 'by chance', unit='')}.")
-for t, task in enumerate(TASKS):
-    kappa = fleiss_kappa(torch.stack([of_seed[t].flatten() for of_seed in of_heads]))
-    say(f"κ over seeds, {task}: {kappa:.2f}")
-say(
-    f"{survivors_below(of_heads, len(TASKS) - 1):.0%} of the heads survive in fewer than"
-    f" {len(TASKS) - 1} of {len(TASKS)} tasks. {you_wrote(prediction_9_7)}"
-)
+lab09.say_agreement(shared, of_heads, fleiss_kappa, survivors_below)
+words.say(words.you_wrote(prediction_9_7))
 
 # %% [markdown]
 # Both numbers are above chance, and one task with two seeds shares more beyond its
@@ -811,14 +798,13 @@ plots.curves(real_evenly, x="depth", y="test", control=None, title=title, xlabel
 tables.means(real[real["depth"] == 3], "test", columns="kept")
 
 # %%
-names = ("full", "scores")
-glue = lab09.with_full(*(experiments.read(f"lab09_subnetworks_glue/{n}") for n in names[::-1]))
+glue = lab09.with_full("lab09_subnetworks_glue")
 title = "GLUE: each fine-tuning's full model and its subnetworks"
 one_by_one = lab09.scores_one_by_one(glue)
 plots.heat_map(one_by_one, title=title, colour_label="Matthews × 100", fmt="{:.0f}", ylabel="")
 
 # %%
-say(real_data.table("09"))
+words.say(real_data.table("09"))
 
 # %% [markdown]
 # **Depth.** Plainly fine-tuned, this encoder cannot lose a single layer: with five of six
@@ -858,19 +844,11 @@ prediction_bill = "both halve them"
 whole = lab09.pretrained(0)
 cut = take_layers(whole, lab09.PATH, LAYERS // 2)
 costs = lab09.measure_costs({"dense": whole, "half": cut, "good": lab09.good_subnetwork()})
-say(f"Milliseconds are for 64 texts. {you_wrote(prediction_bill)}")
+words.say(f"Milliseconds are for 64 texts. {words.you_wrote(prediction_bill)}")
 tables.plain(costs[["model", "parameters", "ms"]])
 
 # %%
-dense = evenly[(evenly["depth"] == LAYERS) & (evenly["method"] == "plain")]
-bill = {"dense": dense["test"]}
-for name in ("plain", "LayerDrop 0.5", "trained at that depth"):
-    tested = half_evenly[half_evenly["method"] == name]["test"]
-    bill[f"half the depth, {name.replace('trained at that depth', 'trained so')}"] = tested
-for name, tested in bill.items():
-    cost = costs.set_index("model").loc["dense" if name == "dense" else "half"]
-    size = cost[["bits", "macs", "ms"]].to_dict()
-    ledger.add("bert-small, short reviews", name, lab="09", accuracy=tested, **size)
+lab09.add_to_ledger(evenly, costs)
 ledger.table()
 
 # %% [markdown]
@@ -930,10 +908,8 @@ def suspicious_subnetworks(
 
 # %%
 def naive_test(f: Callable) -> None:
-    I_h, I_mlp = (
-        torch.rand(4, 8, generator=torch.Generator().manual_seed(0)),
-        torch.tensor([0.4, 0.1, 0.3, 0.2]),
-    )
+    I_h = torch.rand(4, 8, generator=torch.Generator().manual_seed(0))
+    I_mlp = torch.tensor([0.4, 0.1, 0.3, 0.2])
     xi, nu = I_h > I_h.median(), I_mlp > 0.25  # what survived has the highest scores
     found = f(xi, nu, I_h, I_mlp, 1)
     assert all(int(x.sum()) == int(xi.sum()) and int(n.sum()) == 2 for x, n in found.values())

@@ -23,7 +23,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from course_lib import experiments
+from course_lib import experiments, ledger
 from course_lib.cost import latency, model_cost, totals
 from course_lib.cost.storage import model_bits
 from course_lib.data import pieces, reviews
@@ -33,6 +33,7 @@ from course_lib.pruning import heads, layers
 from course_lib.recipes.reviews import batches_of
 from course_lib.recipes.reviews import name as checkpoint_name
 from course_lib.show import plots
+from course_lib.show.words import minus, say
 from course_lib.training import Batch, accuracy, fit_batches, warm_up_then_decay
 
 LAYERS, HEADS = 4, 8
@@ -276,12 +277,57 @@ def short_tickets(task: str, how: Mapping[str, Any], tools: Tools) -> dict[str, 
     return {name: pd.DataFrame(rows) for name, rows in found.items()}
 
 
-def with_full(scores: pd.DataFrame, full: pd.DataFrame) -> pd.DataFrame:
-    """``scores`` with the full model, which is neither pruned nor retrained, beside the
-    subnetworks of both.
+def with_full(result: str) -> pd.DataFrame:
+    """The scores of a stored result's subnetworks, with the full model, which is neither
+    pruned nor retrained, among the subnetworks of both.
     """
+    scores, full = (experiments.read(f"{result}/{name}") for name in ("scores", "full"))
     both = [full.assign(subnetwork="full", when=when) for when in scores["when"].unique()]
     return pd.concat([*both, scores])[list(scores.columns)]
+
+
+def say_agreement(
+    shared: pd.DataFrame,
+    masks: list[list[Tensor]],
+    kappa: Callable[[Tensor], float],
+    survivors_below: Callable[[list[list[Tensor]], int], float],
+) -> None:
+    """Print what of the survivors agrees: between pairs of masks beyond chance, between
+    seeds of a task, and over tasks.
+
+    Args:
+        shared: as :func:`overlaps` returns it.
+        masks: [seed][task] -> (layers, heads).
+        kappa, survivors_below: the answers of 9.7.
+    """
+    for pair, part in shared.groupby("pair", sort=False):
+        say(f"More than chance, {pair}: {minus(part, 'heads', 'measured', 'by chance', unit='')}.")
+    for t, task in enumerate(TASKS):
+        seeds = torch.stack([of_seed[t].flatten() for of_seed in masks])
+        say(f"κ over seeds, {task}: {kappa(seeds):.2f}")
+    few = len(TASKS) - 1
+    say(
+        f"{survivors_below(masks, few):.0%} of the heads survive in fewer than {few} of"
+        f" {len(TASKS)} tasks."
+    )
+
+
+def add_to_ledger(evenly: pd.DataFrame, costs: pd.DataFrame) -> None:
+    """A row per way to half of the depth, and one of the dense model.
+
+    Args:
+        evenly: test accuracies by ``method`` and ``depth``, evenly spaced layers.
+        costs: as :func:`measure_costs` returns it.
+    """
+    at_half = evenly[evenly["depth"] == LAYERS // 2]
+    whole = evenly[(evenly["depth"] == LAYERS) & (evenly["method"] == "plain")]
+    rows = {"dense": ("dense", whole)}
+    for name in ("plain", "LayerDrop 0.5", "trained at that depth"):
+        short = name.replace("trained at that depth", "trained so")
+        rows[f"half the depth, {short}"] = ("half", at_half[at_half["method"] == name])
+    for name, (model, tested) in rows.items():
+        cost = costs.set_index("model").loc[model, ["bits", "macs", "ms"]].to_dict()
+        ledger.add("bert-small, short reviews", name, lab="09", accuracy=tested["test"], **cost)
 
 
 def heads_and_parts(rounds: pd.DataFrame) -> pd.DataFrame:

@@ -109,7 +109,7 @@ def curves(
     need(table, [x, y, by, *([panels] if panels else []), *([marks] if marks else [])])
     over_seeds = SEED in table.columns
     if over_seeds and control is not None:
-        _can_compare(table, y, by, control)
+        _can_compare(table, x, y, by, control)
     chosen = looks([str(name) for name in table[by].unique()])
     xlabel, ylabel = xlabel or title_of(x), ylabel or title_of(y)
     drawn = []
@@ -152,8 +152,8 @@ def curves(
             _heading(axes, panels, part, title)
         for axes in drawn:  # limits that panels share are those of all their lines
             _scale(axes, table[x].dropna(), xaxis, ylim, ylabel, log, beside=bars)
-    beside = f"Lines: formula; marks: {title_of(marks)}." if marks else ""
-    note = f"{beside} {note}".strip()
+    if marks:
+        note = f"Lines: formula; marks: {title_of(marks)}. {note}".strip()
     return alt(_figure(axes), _words(table, x, y, by, title, xlabel, ylabel, note, panels))
 
 
@@ -357,7 +357,7 @@ def frontier(
 
 
 # ----------------------------------------------------------------- what the figures share
-def _can_compare(table: pd.DataFrame, y: str, by: str, control: str) -> None:
+def _can_compare(table: pd.DataFrame, x: str, y: str, by: str, control: str) -> None:
     there = [str(name) for name in table[by].unique()]
     if control not in there:
         raise ValueError(
@@ -365,7 +365,7 @@ def _can_compare(table: pd.DataFrame, y: str, by: str, control: str) -> None:
             " not among them. A method shows something only where it beats a random choice: run"
             " that too, name it with control='...', or pass control=None if nothing is compared"
         )
-    seeds = table.dropna(subset=[y]).groupby(by, sort=False)[SEED].nunique()
+    seeds = table.dropna(subset=[x, y]).groupby(by, sort=False)[SEED].nunique()
     for name, count in seeds.items():
         if count < _SEVERAL:
             raise ValueError(

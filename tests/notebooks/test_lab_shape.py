@@ -33,7 +33,9 @@ def shape_of(source: Path) -> Shape:
                 inside = line.strip() == BEGIN
             elif inside:
                 mine += 1
-            elif re.match(r"(from|import) |# isort", line):
+            elif line.startswith(("# isort", "from course_lib.grading import")):
+                continue  # in every lab
+            elif re.match(r"(from|import) ", line):
                 imported += 1
             else:
                 given += 1

@@ -139,7 +139,7 @@ def test_layers_that_run_are_counted():
 
 def test_the_views_of_subnetworks():
     tables = stored("lab09_subnetworks")
-    four = lab09.with_full(tables["scores"], tables["full"])
+    four = lab09.with_full("lab09_subnetworks")
     assert (four.groupby("subnetwork").size() == 24).all() and len(four) == 96
     left = lab09.heads_and_parts(tables["rounds"])
     assert left["seed 1"].tolist()[:2] == ["11 heads, 1 parts", "14 heads, 2 parts"]
@@ -149,8 +149,7 @@ def test_the_views_of_subnetworks():
     shared = lab09.overlaps(of_heads, overlap)
     means = shared.groupby(["pair", "method"])["heads"].mean()
     assert means["one task, two seeds", "measured"] == pytest.approx(7.1, abs=0.05)
-    glue = stored("lab09_subnetworks_glue")
-    wide = lab09.scores_one_by_one(lab09.with_full(glue["scores"], glue["full"]))
+    wide = lab09.scores_one_by_one(lab09.with_full("lab09_subnetworks_glue"))
     assert wide.shape == (6, 7) and wide.loc["qnli, seed 1", "full"] == pytest.approx(53, abs=0.5)
 
 

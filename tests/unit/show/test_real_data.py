@@ -1,9 +1,9 @@
 """The page of default and real data: what the files say, and nothing else."""
 
-import json
 import re
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -23,8 +23,9 @@ def made_up(tmp_path, monkeypatch):
     (tmp_path / "pyproject.toml").write_text('name = "pruning-course"')
     monkeypatch.setenv("COURSE_ROOT", str(tmp_path))
 
-    def write(name, values, **more):
-        experiments.path(name).write_text(json.dumps({"values": values, **more}))
+    def write(name, values, took=None):
+        table = pd.DataFrame({"seed": range(len(values)), "values": values})
+        experiments.write(name, experiments.Result({"all": table}, {}), took)
 
     write("lab50_x_digits", [1.0, 2.0, 3.0])
     write("lab50_x_mnist", [-1.0, -2.0, -3.0], took={"cpu_seconds": 1234, "cores": 2})
@@ -38,8 +39,8 @@ def made_up(tmp_path, monkeypatch):
             "50",
             "Up is up.",
             "up less |down|",
-            Source("lab50_x_digits", of),
-            (Source("lab50_x_mnist", of), Source("lab50_x_cifar10", of)),
+            Source("lab50_x_digits/all", of),
+            (Source("lab50_x_mnist/all", of), Source("lab50_x_cifar10/all", of)),
         )
     ]
 
