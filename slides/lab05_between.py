@@ -390,6 +390,7 @@ fig = plots.frontier(
     packed,
     x="utilisation",
     y="lost",
+    ylabel="weights lost to conflicts (%)",
     along="packing",
     title="greedy: γ 0 to 0.5; random: 2 to 8",
 )
