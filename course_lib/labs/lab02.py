@@ -15,7 +15,7 @@ from course_lib.labs.contract import Contract
 from course_lib.pruning.weights import criteria, iterative, masks, proximal, wanda
 from course_lib.worker.wire import built
 
-lab = Contract("lab02")
+lab = Contract("lab02", imports=("pandas",))
 _PRUNE = ("torch.nn.utils.prune",)
 _SHRINK = (
     "torch.nn.functional.softshrink",

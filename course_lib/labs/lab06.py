@@ -14,7 +14,7 @@ from course_lib.pruning.components import target as targets
 from course_lib.pruning.weights import movement as moved
 from course_lib.pruning.weights import proximal
 
-lab = Contract("lab06")
+lab = Contract("lab06", imports=("pandas",))
 _PRUNE = ("torch.nn.utils.prune",)
 
 

@@ -12,7 +12,7 @@ from course_lib.labs.contract import Contract
 from course_lib.pruning import heads as library
 from course_lib.pruning.components import hard_concrete, open_probability
 
-lab = Contract("lab08")
+lab = Contract("lab08", imports=("pandas",))
 
 
 @lab.asks("8.1")

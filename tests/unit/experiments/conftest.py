@@ -1,7 +1,9 @@
 """What the runs of several files are shortened by."""
 
+import datasets
 import pytest
 import torch
+from transformers.utils import logging
 
 from course_lib.experiments import lab06
 
@@ -15,3 +17,11 @@ def few_texts_of_lab06():
     yield
     lab06.TEXTS = all_of_them
     lab06.texts.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def bars_as_before():
+    """A lab may switch off the bars of transformers and datasets."""
+    yield
+    logging.enable_progress_bar()
+    datasets.enable_progress_bars()
