@@ -143,6 +143,7 @@ plots.curves(
     y="accuracy",
     xaxis="sparsity",
     bars=True,
+    ylim=(-2, 102),
     title="All at once, nothing trained",
 )
 

@@ -52,6 +52,7 @@
 # %%
 import math
 
+import numpy as np  # noqa: F401  (yours to use)
 import torch
 from torch import Tensor, nn
 

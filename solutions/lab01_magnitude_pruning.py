@@ -53,6 +53,7 @@ from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours
 from collections.abc import Callable
 from functools import partial
 
+import numpy as np  # noqa: F401  (yours to use)
 import pandas as pd
 import torch
 from torch import Tensor, nn

@@ -45,6 +45,7 @@ from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours
 import copy  # noqa: F401  (yours to use)
 from collections.abc import Callable
 
+import numpy as np  # noqa: F401  (yours to use)
 import pandas as pd
 import torch
 from torch import Tensor, nn
@@ -413,6 +414,7 @@ plots.curves(
     y="accuracy",
     xaxis="sparsity",
     bars=True,
+    ylim=(-2, 102),
     title="All at once: which forecast is the best order?",
 )
 

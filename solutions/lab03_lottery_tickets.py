@@ -47,6 +47,7 @@ import copy
 import math
 from collections.abc import Callable
 
+import numpy as np  # noqa: F401  (yours to use)
 import torch
 from torch import Tensor, nn
 

@@ -526,7 +526,7 @@ prediction_6_5 = "at the bold one: sizes themselves can learn there; soft about 
 ### END SOLUTION
 
 # %%
-learned = stored["learned"]
+learned = stored["learned"].copy()
 learned["setting"] = learned["rate"] + (100 * learned["keep"]).map(", {:.0f} % kept".format)
 title = "Fewer weights, by what rule and at what rate?"
 plots.show(plots.bars(learned, x="setting", y="accuracy", by="method", title=title, fmt="{:.0f}"))

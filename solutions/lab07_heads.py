@@ -50,6 +50,7 @@ import copy
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
+import numpy as np  # noqa: F401  (yours to use)
 import torch
 from torch import Tensor, nn
 

@@ -33,8 +33,8 @@ def shape_of(source: Path) -> Shape:
                 inside = line.strip() == BEGIN
             elif inside:
                 mine += 1
-            elif line.startswith(("# isort", "from course_lib.grading import")):
-                continue  # in every lab
+            elif line.startswith("# isort") or "yours to use" in line:
+                continue  # nothing that has to be read
             elif re.match(r"(from|import) ", line):
                 imported += 1
             else:
