@@ -104,7 +104,8 @@ def test_of_another_release_the_handout_is_known_by_the_copy_that_it_carries(
     from course_lib.authoring import handout
 
     book = json.loads(HANDOUT)
-    book["cells"][3]["source"] += "\nsomething_of_last_year = 1"
+    *_, last = (cell for cell in book["cells"] if cell["cell_type"] == "code")
+    last["source"] += "\nsomething_of_last_year = 1"
     cells = [(c["cell_type"], "".join(c["source"])) for c in book["cells"]]
     book["metadata"]["course"] |= {"version": "a" * 12, "handout": handout.packed(cells)}
     old = json.dumps(book)
