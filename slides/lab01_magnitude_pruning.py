@@ -858,7 +858,7 @@ rows = [
         "survivors that have adapted",
         f"{EPOCHS} + {PARTS} × {BUDGET // PARTS} or more",
     ],
-    ["**over and over** (lab 03)", "survivors, trained anew", f"{EPOCHS} + {rounds} × {EPOCHS}"],
+    ["**over and over** (lab 03)", "survivors, retrained", f"{EPOCHS} + {rounds} × {EPOCHS}"],
 ]
 tables.show(tables.Table(["", "what the score sees", "epochs to 98 %"], rows))
 

@@ -143,7 +143,6 @@ plots.curves(
     y="accuracy",
     xaxis="sparsity",
     bars=True,
-    ylim=(-2, 102),
     title="All at once, nothing trained",
 )
 
@@ -177,7 +176,7 @@ say(
 #     remove the lowest, up to the target
 # ```
 #
-# A dozen rounds. Nothing is trained; only the question is asked anew.
+# A dozen rounds. Nothing is trained; only the question is asked again.
 #
 # Molchanov et al. (2017) remove feature maps **one at a time**, with training in
 # between: rescoring to the extreme. LeCun, Denker and Solla (1990) too: a part at a

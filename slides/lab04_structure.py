@@ -439,8 +439,7 @@ halves = [channels.select_channels(model, 0.5) for model in sparse]
 tables.plain(lab04.constants_left(sparse, halves), 2)
 
 # %% [markdown]
-# No information, but the next layer was trained with it. "*Assume that batch norm's
-# bias is zero*" is the usual introduction. It is not.
+# The next layer was trained with it. It is not 0, as is often assumed.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # Three networks trained for slimming. It is β and not q: q = β − pμ is what batch norm
@@ -651,7 +650,7 @@ say(
 
 # %% slideshow={"slide_type": "slide"}
 say("## Controls: was it the choice? Was it the weights?")
-names = {"filter L1": "smallest filters", "random": "random channels"}
+names = {"filter L1": "smallest filters"}
 end = stored[stored["step"].isin(["dense", "fine-tuned", "from scratch"])].replace(
     {"method": names}
 )
@@ -663,17 +662,15 @@ differences = {row[0]: row[1:] for row in gaps.rows}
 table.header += ["minus slimming, digits", "minus slimming, MNIST"]
 table.rows = [row + differences.get(row[0], ["", ""]) for row in table.rows]
 tables.show(table)
-say(
-    "Test accuracy (%), 70 % of the channels removed, as many from each layer in all rows,"
-    " fine-tuned. **Bold**: statistically distinguishable."
-)
+say("Test accuracy (%), 70 % of the channels removed. **Bold**: distinguishable.")
 
 # %% [markdown]
 # Liu et al. (2019; other authors) on ImageNet: *the architecture matters, not the
 # inherited weights*. Slimming finds widths.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Digits with six seeds, MNIST with three. The random control is unkind: most channels
+# Digits with six seeds, MNIST with three; as many channels removed from each layer in all
+# rows, and fine-tuned. The random control is unkind: most channels
 # of a slimmed network are silent, so chance keeps silent ones. The next slide has the
 # kinder one, random channels of the ordinary networks. From scratch is not free: all
 # epochs again, against a few.
@@ -701,7 +698,8 @@ ledger = {
 scored = lab04.accuracies(ledger, data)
 costs = lab04.costs({row: models[0] for row, models in ledger.items()}, images[:8], repeats=200)
 costs["accuracy"] = [pm(rows["accuracy"]) for _, rows in scored.groupby("method", sort=False)]
-tables.show(tables.plain(costs.drop(columns="bits"), {"ms": 2}))
+short = {"kb": "kB", "fewer": "× fewer", "faster": "× faster", "accuracy": "accuracy (%)"}
+tables.show(tables.plain(costs.drop(columns="bits").rename(columns=short), {"ms": 2}))
 say(
     "Half of all channels out, three epochs of fine-tuning; processor time of one thread. Slimming"
     f" against random channels: {minus(scored, 'accuracy', 'slimming', 'random')}. **Report both"

@@ -625,7 +625,7 @@ display(
 # | | follows from the image | the same for every image |
 # |---|---|---|
 # | by size | yes | no |
-# | at random, drawn anew in every pass | no | no |
+# | at random, drawn again in every pass | no | no |
 # | at random, **drawn once** | no | yes |
 #
 # If only the second arm fails, what would you conclude? And if the last two fail?
@@ -633,7 +633,7 @@ display(
 # > **Left open.** Five epochs of training each. Write down two accuracies.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Two arms, by size and drawn anew, are what one finds in papers: they differ in two
+# Two arms, by size and drawn again, are what one finds in papers: they differ in two
 # things at once, so they cannot say which of the two mattered. Only the second fails:
 # it is the noise, not the choice. The last two fail: it is the choice. Do not tell
 # which.

@@ -259,9 +259,8 @@ tables.plain(
 )
 
 # %% [markdown]
-# While the first layers' heads do most of the work, the last layers' derivatives are
-# small. Taken at face value, they go first, and *all* of them. A layer without heads is
-# a layer in which no token hears from any other.
+# The last layers' derivatives are small, so their heads are pruned first, and *all* of
+# them. In a layer without heads no token hears from any other.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Do rules about places help?

@@ -233,7 +233,7 @@ display(
             },
         )
         + "\n\n**Structure makes it fast, zeros make it small**, and neither does the other's work."
-        " Training, on digits distorted anew in every epoch, makes it good."
+        " Training, on digits distorted again in every epoch, makes it good."
     )
 )
 
@@ -479,7 +479,7 @@ display(
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # One column of a paper is often all one sees: ask which. Not trained, lab 04 and 05 have
-# batch norm's statistics taken anew, or one would measure those; and 04's random channels
+# batch norm's statistics recalibrated, or one would measure those; and 04's random channels
 # come out of the net that L1 had emptied, 11's out of the net as it came. Trained on: five
 # epochs (02, 04, 05), 200 steps (07), a retraining from pre-training (09), 1,500 steps (10), some
 # 350 epochs (11). The longer the training, the less a choice can show, unless what went
@@ -496,7 +496,7 @@ display(
         f"Random channels, as many in each layer, as many epochs: {chance.mean():.1f} points"
         f" lost. Slimming against them: {versus(chance, chosen)}.\n\n"
         "**1.** Which sentence of the claim still stands?\n\n"
-        "**2.** Write the second one anew, so that it is true.\n\n"
+        "**2.** Write the second one again, so that it is true.\n\n"
         "**3.** Did the control show that the choice does *not* matter?"
     )
 )
@@ -763,7 +763,7 @@ STAGES = {
     "sparse-trained": "with L1",
     "pruned": "70 % out",
     "+ absorbed": "absorbed",
-    "BN recalibrated": "BN anew",
+    "BN recalibrated": "new BN",
     "fine-tuned": "tuned",
     "from scratch": "scratch",
 }
@@ -778,7 +778,7 @@ fig = plots.bars(
 plots.show(fig, inches=(8, 3.0))
 reached = stages.groupby("step")["accuracy"].mean()
 fell = reached["with L1"] - reached["70 % out"]
-back = reached["BN anew"] - reached["70 % out"]
+back = reached["new BN"] - reached["70 % out"]
 display(
     Markdown(
         f"70 % out: {fell:.0f} points lost. The constants absorbed and the statistics taken"

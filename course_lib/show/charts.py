@@ -43,6 +43,7 @@ from course_lib.show.style import (
     style,
     title_of,
 )
+from course_lib.show.words import ends
 
 _SEVERAL = 3  # seeds that a comparison needs
 _TO_100 = ("%", "BLEU")  # in a label: measurements that end at 100
@@ -94,7 +95,7 @@ def curves(
             from 100 % on the left downwards; "log" is log-scaled, with the measured values
             as its ticks; "log2" is log-scaled with a tick per power of 2.
         ylim: default: means and bands; where the label says % or BLEU, within 0 to 100,
-            unless a mean is negative.
+            unless a measurement is negative.
         log: the vertical axis is log-scaled.
         bars: draw the intervals as bars, each method a little beside the others: where
             bands would cover each other.
@@ -151,7 +152,7 @@ def curves(
             _name_axes(axes, xlabel, ylabel, panels)
             _heading(axes, panels, part, title)
         for axes in drawn:  # limits that panels share are those of all their lines
-            _scale(axes, table[x].dropna(), xaxis, ylim, ylabel, log, beside=bars)
+            _scale(axes, table[x].dropna(), table[y], xaxis, ylim, ylabel, log, beside=bars)
     if marks:
         note = f"Lines: formula; marks: {title_of(marks)}. {note}".strip()
     return alt(_figure(axes), _words(table, x, y, by, title, xlabel, ylabel, note, panels))
@@ -201,16 +202,12 @@ def bars(
     if SEED in table.columns:
         data = per_seed(data, y, [x, *([by] if by else [])])
     percent = "%" in ylabel and data[y].dropna().between(0, 100).all()
-
-    def ends(values: Any) -> tuple[float, float]:
-        low, high = t95(values)
-        return (max(low, 0), min(high, 100)) if percent else (low, high)
-
+    errorbar = (ends if percent else t95) if SEED in data.columns else None
     with mpl.rc_context(style()):
         fig, axes = _axes(ax, height)
         sns.barplot(
             data, x=x, y=y, hue=by, order=groups, hue_order=names if by else None,
-            errorbar=ends if SEED in data.columns else None, saturation=1,
+            errorbar=errorbar, saturation=1,
             palette=list(colours) if by else None, color=None if by else BLUE,
             err_kws={"linewidth": 1.6, "color": INK}, ax=axes, zorder=3, legend=bool(by),
         )  # fmt: skip
@@ -223,7 +220,7 @@ def bars(
                 of = data[(data[x] == group) & ((data[by] == name) if by else True)][y]
                 if not len(of):
                     continue
-                top = ends(of)[1] if SEED in data.columns and len(of) > 1 else float(of.mean())
+                top = errorbar(of)[1] if errorbar and len(of) > 1 else float(of.mean())
                 at = (bar.get_x() + bar.get_width() / 2, max(top, float(of.mean())))
                 axes.annotate(
                     fmt.format(of.mean()), at, xytext=(0, 2), textcoords="offset points",
@@ -231,8 +228,8 @@ def bars(
                 )  # fmt: skip
         if log:
             _log_axis(axes)
-        # room for what the colours mean; on a slide that stands above
-        axes.margins(y=0.22 if by and not for_slides() else 0.12)
+        # room for what the colours mean, or on a slide for its larger numbers
+        axes.margins(y=0.28 if for_slides() else 0.22 if by else 0.12)
         if ylim is not None:
             axes.set_ylim(*ylim)
         if _ends_at_100(ylabel) and not log and data[y].max() <= 100:
@@ -297,7 +294,7 @@ def scatter(
             _name_axes(axes, xlabel, ylabel, panels)
             _heading(axes, panels, part, title)
     rho = "; ".join(
-        f"rank correlation {_rank_correlation(part[x], part[y]):.2f}"
+        f"rank correlation {part[x].corr(part[y], method='spearman'):.2f}"
         + (f" ({name})" if name else "")
         for name, part in (table.groupby(panels, sort=False) if panels else [("", table)])
     )
@@ -351,7 +348,7 @@ def frontier(
             end = line.iloc[int(np.argmin(line[x]) if xaxis == "remaining" else np.argmax(line[x]))]
             names.add(str(method), float(end[x]), float(end[y]), look.colour)
         name_axes(axes, xlabel, ylabel)
-        _scale(axes, means[x], xaxis, None, ylabel, False)
+        _scale(axes, means[x], means[y], xaxis, None, ylabel, False)
         set_title(axes, title)
     return alt(fig, _words(means, x, y, by, title, xlabel, ylabel, note))
 
@@ -384,12 +381,6 @@ def _shift(artists: Sequence[Any], points: float) -> None:
     for artist in artists:
         offset = ScaledTranslation(points / 72, 0, artist.figure.dpi_scale_trans)
         artist.set_transform(artist.axes.transData + offset)
-
-
-def _rank_correlation(a: pd.Series, b: pd.Series) -> float:
-    from scipy.stats import spearmanr
-
-    return float(spearmanr(a, b, nan_policy="omit").statistic)
 
 
 def _axes(ax: Axes | None, height: float) -> tuple[Any, Axes]:
@@ -509,6 +500,7 @@ def _paper(axes: Axes, paper: Mapping[str, tuple[Any, Any]]) -> None:
 def _scale(
     axes: Axes,
     x: pd.Series,
+    y: pd.Series,
     xaxis: str | None,
     ylim: tuple[float, float] | None,
     ylabel: str,
@@ -541,8 +533,7 @@ def _scale(
     elif _ends_at_100(ylabel) and not log:
         axes.autoscale(axis="y")  # over all panels so far, which share it
         bottom, top = axes.get_ylim()
-        negative = any(np.nanmin(line.get_ydata(), initial=0) < 0 for line in axes.lines)
-        axes.set_ylim(bottom if negative else max(bottom, -2), min(top, 102))
+        axes.set_ylim(bottom if y.min() < 0 else max(bottom, -2), min(top, 102))
 
 
 def _log_axis(axes: Axes) -> None:

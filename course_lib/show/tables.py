@@ -65,25 +65,17 @@ def means(
     Raises:
         ValueError: if a column is missing, or ``columns`` is given with several values.
     """
-    heads = headings(values)
     rows = [rows] if isinstance(rows, str) else list(rows)
     found: dict[tuple[Any, ...], dict[str, str]] = {}
-    if columns is not None:
-        if len(heads) != 1:
-            raise ValueError("columns needs a single value: one table per measurement")
-        (value,) = heads
-        names = {entry: label(columns, entry) for entry in table[columns].unique()}
-        summary = intervals.summarise(table, value, [*rows, columns])
-        for entry in summary.to_dict("records"):
+    entries = table[columns].unique() if columns is not None else []
+    header: dict[str, None] = {label(columns, entry): None for entry in entries}
+    for value, heading in _headings(values, columns).items():
+        by = [*rows, *([columns] if columns is not None else [])]
+        for entry in intervals.summarise(table, value, by).to_dict("records"):
+            column = label(columns, entry[columns]) if columns is not None else heading
+            header[column] = None
             cells = found.setdefault(tuple(entry[name] for name in rows), {})
-            cells[names[entry[columns]]] = pm_text(entry["mean"], entry["half"], digits)
-        header = list(names.values())
-    else:
-        for value, heading in heads.items():
-            for entry in intervals.summarise(table, value, rows).to_dict("records"):
-                cells = found.setdefault(tuple(entry[name] for name in rows), {})
-                cells[heading] = pm_text(entry["mean"], entry["half"], digits)
-        header = list(heads.values())
+            cells[column] = pm_text(entry["mean"], entry["half"], digits)
     return Table(
         [*("" if name == "method" else title_of(name) for name in rows), *header],
         (
@@ -116,18 +108,16 @@ def compare(
         digits: after the decimal point.
 
     Raises:
-        ValueError: as :func:`course_lib.intervals.compare`.
+        ValueError: as :func:`course_lib.intervals.compare`, and as :func:`means`.
     """
-    heads = headings(values)
     found: dict[Any, dict[str, str]] = {}
-    header: list[str] = []
+    header: dict[str, None] = {}
     pairs = 0
-    for value, heading in heads.items():
+    for value, heading in _headings(values, columns).items():
         within = [columns] if columns is not None else []
         for entry in intervals.compare(table, value, by, against, within).to_dict("records"):
             column = label(columns, entry[columns]) if columns is not None else heading
-            if column not in header:
-                header.append(column)
+            header[column] = None
             cell = pm_cell(entry["difference"], entry["half"], digits)
             found.setdefault(entry[by], {})[column] = "" if np.isnan(entry["difference"]) else cell
             pairs = max(pairs, int(entry["pairs"]))
@@ -172,8 +162,17 @@ def plain(frame: pd.DataFrame, digits: int | str | Mapping[str, int | str] = 1) 
     )
 
 
-def headings(values: str | Sequence[str] | Mapping[str, str]) -> dict[str, str]:
-    """Column -> heading; by default, the axis label of the column."""
-    if isinstance(values, Mapping):
-        return dict(values)
-    return {name: title_of(name) for name in ([values] if isinstance(values, str) else values)}
+def _headings(
+    values: str | Sequence[str] | Mapping[str, str], columns: str | None
+) -> dict[str, str]:
+    """Column -> heading; by default, the axis label of the column.
+
+    Raises:
+        ValueError: if there are several values, and ``columns``.
+    """
+    if not isinstance(values, Mapping):
+        names = [values] if isinstance(values, str) else values
+        values = {name: title_of(name) for name in names}
+    if columns is not None and len(values) != 1:
+        raise ValueError("columns needs a single value: one table per measurement")
+    return dict(values)

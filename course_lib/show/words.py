@@ -40,7 +40,7 @@ def pm_text(mean: Any, half: Any, digits: int = 1, sign: bool = False) -> str:
     return number if np.isnan(half) else f"{number} ± {half:.{digits}f}"
 
 
-def pm_cell(difference: float, half: float, digits: int = 1) -> str:
+def pm_cell(difference: Any, half: Any, digits: int = 1) -> str:
     """A difference in a cell of a table: bold where its interval excludes 0."""
     text = pm_text(difference, half, digits, sign=True)
     return f"**{text}**" if abs(difference) > half else text
@@ -70,9 +70,8 @@ def minus(
     if one not in set(rows[by]):
         raise ValueError(f"one: no row has {by} = {one!r}; there are {list(table[by].unique())}")
     (found,) = compare(rows, value, by, other).to_dict("records")
-    text = pm_text(found["difference"], found["half"], digits, sign=True)
     verdict = "distinguishable" if found["distinguishable"] else "not distinguishable from 0"
-    return f"{text}{f' {unit}' if unit else ''} ({verdict})"
+    return _judged(found["difference"], found["half"], unit, digits, verdict)
 
 
 def versus(
@@ -85,11 +84,14 @@ def versus(
     """
     mean, half = interval(np.asarray(ours) - np.asarray(theirs))
     if cell:
-        numbers = f"{mean:+z.{digits}f} ± {half:.{digits}f}"
-        return f"**{numbers}**" if abs(mean) > half else numbers
+        return pm_cell(mean, half, digits)
     verdict = "shown" if abs(mean) > half else "not shown: the interval contains 0"
+    return _judged(mean, half, unit, digits, verdict)
+
+
+def _judged(mean: Any, half: Any, unit: str, digits: int, verdict: str) -> str:
     of = f" {unit}" if unit else ""
-    return f"{mean:+z.{digits}f} ± {half:.{digits}f}{of} ({verdict})"
+    return f"{pm_text(mean, half, digits, sign=True)}{of} ({verdict})"
 
 
 def ends(values: ArrayLike) -> tuple[float, float]:

@@ -55,20 +55,7 @@ LAST_ROW = FRAME[1] / 22  # CSS pixels: letters that are smaller cannot be read 
 LEFT_OVER = 0.2
 
 
-# Decks whose figures are drawn from tables since a short while, and whose slides have not
-# all been fitted to the page again: text sticks out at the bottom by some lines.
-TO_BE_FITTED = tuple(f"lab{number:02d}" for number in (1, 2, 4, 6, 7, 10, 11))
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.xfail(reason="slides to be fitted to the page"))
-        if name.startswith(TO_BE_FITTED)
-        else name
-        for name in DECKS
-    ],
-)
+@pytest.mark.parametrize("name", DECKS)
 def test_a_deck(browser: Any, name: str) -> None:
     """Built, opened, looked through, printed: in one test, since building it takes most
     of the time.
