@@ -782,7 +782,7 @@ back = reached["new BN"] - reached["70 % out"]
 display(
     Markdown(
         f"70 % out: {fell:.0f} points lost. The constants absorbed and the statistics taken"
-        f" anew, without a label: **{back:.0f}** back. They were not in the channels. One"
+        f" again, without a label: **{back:.0f}** back. They were not in the channels. One"
         " change at a time, each on the state before it."
     )
 )

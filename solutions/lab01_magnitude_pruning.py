@@ -400,7 +400,7 @@ plots.show(
 # training. Pruning a layer makes its sums smaller and moves their mean. The statistics
 # do not know.
 #
-# `recalibrate` measures them anew: it sends 512 training images through the pruned
+# `recalibrate` measures them again: it sends 512 training images through the pruned
 # network once, and every batch norm averages the means and variances it sees. There are
 # no labels, no gradients, and no weight changes.
 #
@@ -922,7 +922,7 @@ check("1.7")
 # Four ways to get to a sparsity $s$, and the random baseline:
 #
 # - **one-shot**: prune, nothing else;
-# - **recalibrated**: prune, then measure batch norm's statistics anew;
+# - **recalibrated**: prune, then measure batch norm's statistics again;
 # - **fine-tuned**: prune once, then train what is left;
 # - **iterative**: three cubic steps, training after each;
 # - **random**: like fine-tuned, but the weights that go are chosen at random.

@@ -414,7 +414,6 @@ plots.curves(
     y="accuracy",
     xaxis="sparsity",
     bars=True,
-    ylim=(-2, 102),
     title="All at once: which forecast is the best order?",
 )
 
@@ -445,7 +444,7 @@ tables.compare(at_once[at_once.sparsity == 0.8], {"accuracy": "at 80 % (points)"
 # If a score holds only near where it was taken: take fewer steps at a time, and ask
 # again after each. This is the general form of lab 01's iterative pruning: there the
 # weights were *trained* between two steps; here nothing is, and only the question is
-# asked anew.
+# asked again.
 
 
 # %%
@@ -986,7 +985,7 @@ choose(
 # %% [markdown]
 # **b.** Read off the experiment of part A, on the digits: Spearman's ρ between the
 # *input-aware* score and the size of the true change, the mean of the three seeds, with
-# two decimals. (Within 0.04 of ours counts: training is not the same to the last bit
+# two decimals. (Within 0.04 of our value counts: training is not the same to the last bit
 # everywhere.)
 
 # %%

@@ -852,11 +852,11 @@ check("5.8")
 # #### Experiment: can it be trained away?
 #
 # Weights 1:4 and activations 1:4 in `conv2` to `conv4`, trained on together for five
-# epochs: chosen by size; at random, the activations drawn anew in every pass; and at
+# epochs: chosen by size; at random, the activations drawn again in every pass; and at
 # random, but *drawn once*, so that all images lose the same places. In part A even
 # random N:M *weights* came back after training.
 #
-# *Before you run it:* accuracy with everything at random, drawn anew? And drawn once?
+# *Before you run it:* accuracy with everything at random, drawn again? And drawn once?
 
 # %%
 ### BEGIN SOLUTION
@@ -983,7 +983,7 @@ choose(
 # %% [markdown]
 # **b.** Which share of all products of `conv2` to `conv4` was left with weights 2:4 and
 # activations 2:4, by size, on the digits (a number between 0 and 1, from the experiment
-# of 5.8; within 0.01 of ours)?
+# of 5.8; within 0.01 of our value)?
 
 # %%
 ### BEGIN SOLUTION

@@ -72,7 +72,7 @@ plots.show(lab06.draw_two_scores())
 #
 # The pre-trained models are the three small BERTs that come with the course (4 layers
 # of width 128; labs 07 and 10 use them, too). They were trained to tell the
-# **sentiment** of 90,000 reviews from a grammar of ours. The task after that is another
+# **sentiment** of 90,000 reviews from our grammar. The task after that is another
 # label of the same grammar: **is the main clause negated?** 1,000 texts is all there is
 # to learn from, and whoever always says "no" has 71.5 % of the validation texts.
 #
@@ -553,7 +553,8 @@ tables.show(tables.means(careful, [*ways, "before"], digits=2))
 kept = stored["kept"].query("rate == 'bold' and keep == 0.1")
 kept = kept.assign(kept=100 * kept["kept"])
 title = "Bold rate, 10 % kept in all: how much of each layer?"
-plots.bars(kept, x="layer", y="kept", by="method", ylabel="weights kept (%)", title=title)
+axes = {"x": "layer", "xlabel": "layer", "title": title}
+plots.bars(kept, y="kept", by="method", ylabel="weights kept (%)", **axes)
 
 
 # %%
@@ -644,7 +645,7 @@ say(f"Kept: {pm(share)} % of the encoder's weights. {you_wrote(prediction_6_5b)}
 # at the full rate, however steady they are. What holds out is movement that *matters*.
 #
 # Is it the size of $g \cdot w$ alone, then, as in lab 02's saliency? The last two rows
-# draw the sign of every score's gradient anew in each step, and leave its size. At the
+# draw the sign of every score's gradient again in each step, and leave its size. At the
 # same pull that is no better than hard movement, and far behind soft: the direction is
 # needed, too. Four times the pull leans more on size, and is even better, by a point;
 # how much the direction still adds there, three checkpoints cannot tell.
@@ -979,7 +980,8 @@ plots.curves(
 # %%
 title = "Components that the gates leave open"
 of_layer = lab06.by_part(stored["open"], "layer")
-plots.show(plots.bars(of_layer, x="layer", y="components", title=title, fmt="{:.0f}"))
+axes = {"x": "layer", "xlabel": "layer", "title": title}
+plots.show(plots.bars(of_layer, y="components", fmt="{:.0f}", **axes))
 found = stored["components"]
 tables.show(tables.means(found.assign(share=100 * found["share"]), ["accuracy", "share"]))
 tables.show(tables.compare(found, "accuracy", against="largest"))
@@ -1051,7 +1053,7 @@ choose(
 # %% [markdown]
 # **b.** What is the accuracy on the *old* task right after 70 % of each matrix have
 # been pruned by size, on average over the three checkpoints (in %, from the experiment
-# of 6.2; within 1 point of ours)?
+# of 6.2; within 1 point of our value)?
 
 # %%
 ### BEGIN SOLUTION

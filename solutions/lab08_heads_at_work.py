@@ -21,7 +21,7 @@
 # and looked at those that stayed open: some look at the neighbour, some at the subject
 # of a verb, one at the rarest word. "Specialised heads do the heavy lifting, the rest
 # can be pruned." In English nobody knows for sure what a word *needs*. Here we do: the
-# sentences come from a grammar of ours, and for every word it is known which word it
+# sentences come from our grammar, and for every word it is known which word it
 # depends on, and which word decides how an ambiguous one is translated.
 #
 # | part | you write | you find out |

@@ -64,7 +64,7 @@ STUDENT = ""  # your name or number: the letters of your questions are yours alo
 # ## Settings
 #
 # The models are the three small BERTs that come with the course: four layers, eight
-# heads in each, trained to tell the sentiment of reviews from a grammar of ours. Results
+# heads in each, trained to tell the sentiment of reviews from our grammar. Results
 # that take minutes are read from tables (`course remake lab09_depth`,
 # `course remake lab09_subnetworks`); shorter versions run live. The functions `lab09.…`
 # that run and summarise the experiments are short:

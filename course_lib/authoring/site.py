@@ -25,7 +25,7 @@ OWN = Path("docs") / "site"
 LAID = (
     *("*.md", "CITATION.cff", "LICENSE*", ".github/*.md", "data/*.md", "data/pictures/*"),
     *("data/examples/*", "docs/*.md", "labs/*.ipynb", "slides/*.md", "slides/_build/*.*"),
-    *("solutions/index.*", "solutions/lab*.ipynb", "tests/**/*.py"),
+    *("solutions/index.*", "solutions/lab*.ipynb", "tests/**/*.py", "course_lib/experiments/*.py"),
 )
 _SET = "document.querySelectorAll('.math').forEach((part) => renderMathInElement(part));"
 FOLDERS = ("tests/attacks",)  # a link to one of these leads to a zip of it

@@ -201,7 +201,7 @@ def neighbours(count: int) -> Iterator[None]:
 
 
 def ratio() -> float:
-    """How many times longer 400 products take than 20: calls of which only the long
+    """How many times longer 2000 products take than 100: calls of which only the long
     ones are often interrupted.
     """
     x = torch.ones(64, 64)
@@ -210,7 +210,7 @@ def ratio() -> float:
         for _ in range(count):
             x @ x
 
-    times = compare({"long": lambda: products(400), "short": lambda: products(20)}, repeats=60)
+    times = compare({"long": lambda: products(2000), "short": lambda: products(100)}, repeats=60)
     return times["long"].times_slower_than(times["short"])
 
 
