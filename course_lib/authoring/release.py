@@ -24,7 +24,7 @@ from course_lib.files import put
 MANIFEST = ".course-release.json"
 _WHOLE = ("course_lib", "data")  # folders that are handed out as they are
 _NEEDED = ("course_lib/__init__.py", "pyproject.toml", "Makefile")
-_HOW_TO = "docs/own_models.md"  # for whoever uses the library, students too
+_PAGES = ("docs/notation.md", "docs/own_models.md")  # pages of docs that students need
 _NEVER = {"__pycache__", ".ipynb_checkpoints", ".DS_Store", "ledger.json", "Thumbs.db"}
 
 _LINK = re.compile(r"(?<!\\)\[[^\]]*\]\(<?([^)>\s]+)[^)]*\)|(?:href|src)=\"([^\"]+)\"")
@@ -127,8 +127,8 @@ def contents(root: Path, labs: Iterable[str] | None = None) -> dict[str, tuple[b
         raise AuthoringError("\n".join(problems))
     for path in [root / "pyproject.toml", root / "Makefile", *sorted(root.glob("LICENSE*"))]:
         files[path.name] = (path.read_bytes(), False)
-    if (how_to := root / _HOW_TO).is_file():
-        files[_HOW_TO] = (how_to.read_bytes(), False)
+    for name in filter(lambda name: (root / name).is_file(), _PAGES):
+        files[name] = ((root / name).read_bytes(), False)
     files["README.md"] = (
         _readme([(f"labs/{lab.slug}.ipynb", lab.title) for lab in read]).encode(),
         False,
