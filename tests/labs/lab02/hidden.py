@@ -206,6 +206,8 @@ def test_input_aware_any_shape(submission: Submission, draw: Draw) -> None:
     )
     expect_row_mask(submission, w, draw.normal(8), 0.4, {}, "for x (in,): ")
     expect_row_mask(submission, draw.tied(5, 8), torch.ones(2, 8), 0.4, {}, "with ties: ")
+    huge = 1e25 * draw.normal(6, 8) * sizes
+    expect_row_mask(submission, w, huge, 0.4, {}, "for inputs whose squares overflow in float32: ")
     for sparsity in (0.0, 1.0):
         expect_row_mask(submission, w, x, sparsity, {}, f"for sparsity {sparsity:g}: ")
 

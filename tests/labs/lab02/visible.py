@@ -835,8 +835,13 @@ WRONG["proximal_step"] = {
 
 def expect_soft(submission: Submission, w: Tensor, t: Any, mistakes: Mapping[str, Any]) -> None:
     right = reference.soft_threshold(w, t)
-    value = expect_tensor(submission.soft_threshold(w, t), shape=w.shape, dtype=w.dtype)
+    result, after = submission.call("soft_threshold", w, t, returning=(0,))
+    value = expect_tensor(result, shape=w.shape, dtype=w.dtype)
     recognise(value, right, mistakes, alike=close)
+    if not torch.equal(after[0], w):
+        fail("soft_threshold changed w itself: return a new tensor")
+    if w.dtype == torch.float64 and close(value, right) and not near(value, right, 1e-12):
+        fail("w is float64, and the result has only the precision of float32")
     small = w.abs() <= t
     if bool((value[small] != 0).any()):
         fail("where |w| ≤ t the result is exactly 0, not only small")

@@ -1009,6 +1009,9 @@ def test_gated_macs(submission: Submission, draw: Draw) -> None:
 EXPECTED = "this is the expected number, with every kept factor other than 0 and patterns independent: count those that are there"
 WEIGHTS_ONLY = "only the weights' zeros were counted: a product needs both factors"
 EXCHANGED = "n_x and n_w were exchanged: activations n_x:m, weights n_w:m"
+ALONG_SAMPLES = (
+    "inputs were pruned along the samples: prune along C, so that each sample keeps n_x of every m"
+)
 KEPT_ZEROS = "zeros that stayed in a block were counted: a kept 0 makes no product"
 
 
@@ -1031,7 +1034,13 @@ def _joint(count: Callable[[Tensor, Tensor, Tensor, Tensor], int]) -> Callable[.
     return joint
 
 
+def _along_samples(x: Tensor, w: Tensor, n_x: int, n_w: int, m: int) -> Any:
+    kept = x * reference.nm_mask(x, n_x, m, 0)
+    return reference.joint_nm(kept, w, m, n_w, m)
+
+
 WRONG["joint_nm"] = {
+    ALONG_SAMPLES: _along_samples,
     EXPECTED: _joint(
         lambda x, w, kx, kw: round(
             x.shape[0] * w.shape[0] * x.shape[1] * float(kx.float().mean() * kw.float().mean())
@@ -1071,7 +1080,7 @@ def test_joint(submission: Submission, draw: Draw) -> None:
     n_x, n_w, m = draw.choice(((1, 2, 4), (1, 3, 4), (2, 3, 4), (1, 3, 6)))
 
     def case() -> tuple[Any, Any, dict[str, Any]]:
-        x, w = draw.normal(4, 3 * m).relu(), draw.normal(5, 3 * m)
+        x, w = draw.normal(m, 3 * m).relu(), draw.normal(5, 3 * m)
         wrong = {
             said: product(result)
             for said, result in made(WRONG["joint_nm"], x, w, n_x, n_w, m).items()
@@ -1081,7 +1090,7 @@ def test_joint(submission: Submission, draw: Draw) -> None:
     (x, w), right, mistakes = telling(case, near)
     result = submission.joint_nm(x, w, n_x, n_w, m)
     expect_length(result, 2, "joint_nm(…)")
-    y = expect_tensor(result[0], shape=(4, 5), what="y")
+    y = expect_tensor(result[0], shape=(m, 5), what="y")
     recognise(y, right["y"], {said: wrong["y"] for said, wrong in mistakes.items()}, alike=near)
     if isinstance(result[1], float) and 0 < result[1] < 1:
         fail(f"products is a share, {result[1]:.3g}: how many there are is asked for")

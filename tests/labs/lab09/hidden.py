@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -322,37 +323,47 @@ def test_other_searches(submission: Submission, draw: Draw) -> None:
     claim="scores may be tensors; of equal ones the lower index goes; masks handed out are nobody else's",
 )
 def test_masks_of_the_search(submission: Submission, draw: Draw) -> None:
-    layers, heads = 3, 4
-    ties = draw.tied(layers, heads, levels=2), torch.ones(layers)
-
-    def importance(xi: Tensor, nu: Tensor) -> tuple[Tensor, Tensor]:
-        return ties[0].abs(), ties[1]
+    # more than 16 equal numbers: fewer are sorted stably by any sort of torch
+    layers, heads = 5, 4
 
     def evaluate(xi: Tensor, nu: Tensor) -> Tensor:
         return torch.tensor(40.0 + float(xi.sum()) + float(nu.sum()))
 
-    right = reference.prune_while(evaluate, importance, layers, heads, 0.85, 0.17)  # type: ignore[arg-type]
-    value = as_steps(
-        submission.prune_while(
-            Proxy(evaluate, "evaluate"), Proxy(importance, "importance"), layers, heads, 0.85, 0.17
-        ),
-        layers,
-        heads,
-    )
-    if len(value) != len(right):
-        fail(
-            f"where evaluate returns tensors the list has {len(value)} entries, and should have {len(right)}"
+    for scores in (
+        (torch.ones(layers, heads), torch.ones(layers)),
+        (draw.tied(layers, heads, levels=2).abs(), torch.ones(layers)),
+    ):
+
+        def importance(xi: Tensor, nu: Tensor, scores: Any = scores) -> Any:
+            return scores
+
+        right = reference.prune_while(evaluate, importance, layers, heads, 0.8, 0.17)  # type: ignore[arg-type]
+        value = as_steps(
+            submission.prune_while(
+                Proxy(evaluate, "evaluate"),
+                Proxy(importance, "importance"),
+                layers,
+                heads,
+                0.8,
+                0.17,
+            ),
+            layers,
+            heads,
         )
-    for r, ((xi, nu, _), (x, n, _)) in enumerate(zip(value, right, strict=True)):
-        if not torch.equal(xi, x) or not torch.equal(nu, n):
+        if len(value) != len(right):
             fail(
-                f"round {r}: with equal scores other elements are gone than should be: the lower index goes first, and what is gone stays gone"
+                f"where evaluate returns tensors the list has {len(value)} entries, and should have {len(right)}"
             )
-    scores = [torch.rand(layers, heads, generator=draw.generator), draw.normal(layers).abs()]
+        for r, ((xi, nu, _), (x, n, _)) in enumerate(zip(value, right, strict=True)):
+            if not torch.equal(xi, x) or not torch.equal(nu, n):
+                fail(
+                    f"round {r}: with equal scores other elements are gone than should be: the lower index goes first, and what is gone stays gone"
+                )
+    drawn = [torch.rand(layers, heads, generator=draw.generator), draw.normal(layers).abs()]
     value = as_steps(
         submission.prune_while(
             submission.helper("writes_into_masks"),
-            submission.helper("writes_into_masks", scores=scores),
+            submission.helper("writes_into_masks", scores=drawn),
             layers,
             heads,
             0.4,
@@ -363,7 +374,7 @@ def test_masks_of_the_search(submission: Submission, draw: Draw) -> None:
     )
     right = reference.prune_while(
         lambda xi, nu: float(xi.sum() + nu.sum()),
-        lambda xi, nu: (scores[0], scores[1]),
+        lambda xi, nu: (drawn[0], drawn[1]),
         layers,
         heads,
         0.4,

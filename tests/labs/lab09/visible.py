@@ -101,9 +101,8 @@ class Dropped:
         self.right: list[Tensor] = []
         self.last: list[Tensor] = []  # where every call runs the last layer
         last = copy.deepcopy(layers[-1])
-        with within(
-            submission, "layerdrop", self.there, p, submission.helper("generator", seed=seed)
-        ):
+        generator = submission.helper("generator", seed=seed)
+        with within(submission, "layerdrop", self.there, p, generator):
             for i, x in zip(order, self.inputs, strict=True):
                 value = ask(
                     partial(submission.call, str(i), x, on=self.there),
@@ -115,6 +114,8 @@ class Dropped:
                 )
             state = submission.get(self.there)
             self.inside = list(state.state) if isinstance(state, wire.Model) else []
+        untouched = torch.Generator().manual_seed(seed).get_state()
+        self.drawn = not torch.equal(submission.call("get_state", on=generator), untouched)
         for i, x, skip in zip(order, self.inputs, self.skipped, strict=True):
             with torch.no_grad():
                 self.right.append(x if skip else layers[i](x))
@@ -200,6 +201,10 @@ def test_nothing_is_dropped_in_evaluation(submission: Submission, draw: Draw) ->
     if not run.same(run.outputs, run.right):
         fail(
             "a layer in evaluation mode returned something else than it does outside the block: in evaluation nothing is drawn, skipped or rescaled"
+        )
+    if run.drawn:
+        fail(
+            "a number was drawn for a layer in evaluation mode: look at the layer's mode first, then draw"
         )
 
 
@@ -561,7 +566,9 @@ class Scripted:
     def evaluate(self, xi: Tensor, nu: Tensor) -> float:
         self.evaluated.append((xi.clone(), nu.clone()))
         kept = float((self.worth[0] * xi).sum() + (self.worth[1] * nu).sum())
-        return 50 + 50 * kept / float(self.worth[0].sum() + self.worth[1].sum())
+        kept /= float(self.worth[0].sum() + self.worth[1].sum())
+        # the end is steep: there one round loses much of the score of the round before
+        return min(50 + 50 * kept, 250 * kept)
 
 
 Steps = list[tuple[Tensor, Tensor, float]]
@@ -569,7 +576,8 @@ Steps = list[tuple[Tensor, Tensor, float]]
 
 def searched(
     script: Scripted, layers: int, heads: int, share: float, step: float, *,
-    anew: bool = True, keep_failing: bool = False, of_left: bool = False, previous: bool = False, one_a_round: bool = False, forget: bool = False,
+    anew: bool = True, keep_failing: bool = False, of_left: bool = False, previous: bool = False, bare: bool = False,
+    one_a_round: bool = False, forget: bool = False,
 ) -> Steps:  # fmt: skip
     """The rule, with a part that may be wrong."""
     xi, nu = torch.ones(layers, heads, dtype=torch.bool), torch.ones(layers, dtype=torch.bool)
@@ -592,7 +600,7 @@ def searched(
         xi = without(xi, scores[0], min(layers * heads, gone))
         nu = without(nu, scores[1], min(layers, r if one_a_round else round(r * step * layers)))
         score = script.evaluate(xi, nu)
-        if score < share * (found[-1][2] if previous else full):
+        if score < share * (found[-1][2] if previous else 1 if bare else full):
             if keep_failing:
                 found.append((xi, nu, score))
             break
@@ -605,6 +613,7 @@ FAILING_KEPT = "the round that fell below the share is in the list: it is droppe
 OF_LEFT = (
     "each round takes a share of the heads that are *left*: after round r in all r · k are gone"
 )
+BARE = "the score was compared with share itself: with share times the full score"
 OF_PREVIOUS = "the score was compared with the round before: with the full one"
 ONE_A_ROUND = "a part goes in every round: in all round(r · step · layers), so that few layers last as long as the heads do"
 
@@ -613,6 +622,7 @@ WRONG_SEARCH: dict[str, dict[str, bool]] = {
     FAILING_KEPT: {"keep_failing": True},
     OF_LEFT: {"of_left": True},
     OF_PREVIOUS: {"previous": True},
+    BARE: {"bare": True},
     ONE_A_ROUND: {"one_a_round": True},
 }
 
