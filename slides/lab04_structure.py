@@ -154,8 +154,8 @@ tables.plain(frame)
 # what matters. *N:M is the middle ground.*
 #
 # Another one, **column combining** (Kung et al. 2019): pack several sparse columns into
-# one, and prune where two would collide. It fills a systolic array about **8 times**
-# better. Lab 05 has both.
+# one, and prune where two would collide. The paper reports about **8 times** better use
+# of a systolic array. Lab 05 has both.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # Common misprint: 2:4 on V100. Volta has compute capability 7.0 and no sparse tensor
@@ -196,8 +196,8 @@ plots.show(drawings.filter_cascade(5, 3, 4, removed=(1,)))
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # A cell is a kernel of 3 × 3. α and β are parameters, μ and σ² are buffers and easily
-# forgotten. "Weight sparsity in layer i + 1" is the lecture notes' word for the column;
-# as a removal it is not sparsity but a smaller layer.
+# forgotten. The column is often called "weight sparsity in layer i + 1". Once removed,
+# it is not sparsity but a smaller layer.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## The bill of a removed filter
@@ -381,8 +381,8 @@ say(
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # Convolutions in front of a batch norm usually have no bias, since β does its job; the
-# folded one needs one. Jacob et al. (2018) fold because 8-bit arithmetic needs it: the
-# weights that are quantised must be those that are used.
+# folded one needs one. Jacob et al. (2018, section 3.2) fold in quantised training, so
+# that the weights rounded in training are those that inference uses.
 
 # %% slideshow={"slide_type": "slide"}
 say("## The same outputs, and faster?")
@@ -549,7 +549,7 @@ except ValueError as error:
 
 # %% slideshow={"slide_type": "slide"}
 say(
-    "## α, and not p\n\nSome slides penalise p = α/σ. Multiply all filters by 4: σ follows, and"
+    "## α, and not p\n\nA form often seen penalises p = α/σ. Multiply all filters by 4: σ follows, and"
     " the outputs stay but for the ε under the root."
 )
 table = lab04.penalties(dense[0], channels.scale_shift, images, factor=4)
@@ -665,8 +665,8 @@ tables.show(table)
 say("Test accuracy (%), 70 % of the channels removed. **Bold**: distinguishable.")
 
 # %% [markdown]
-# Liu et al. (2019; other authors) on ImageNet: *the architecture matters, not the
-# inherited weights*. Slimming finds widths.
+# Liu et al. (2019; the same first author), CIFAR and ImageNet: *the architecture
+# matters more than the inherited weights*. Slimming finds widths.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # Digits with six seeds, MNIST with three; as many channels removed from each layer in all
@@ -732,13 +732,17 @@ say(
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Lab 04, and where to read on
 #
-# - Liu, Li, Shen, Huang, Yan & Zhang (2017). Learning efficient convolutional networks
-#   through network slimming. *ICCV*.
-# - Li, Kadav, Durdanovic, Samet & Graf (2017). Pruning filters. *ICLR*.
-# - Ye, Lu, Lin & Wang (2018). Rethinking the smaller-norm-less-informative assumption
-#   in channel pruning. *ICLR*.
-# - Liu, Sun, Zhou, Huang & Darrell (2019). Rethinking the value of network pruning.
-#   *ICLR*.
-# - Jacob et al. (2018). Quantization and training of neural networks. *CVPR*.
-# - Fang, Ma, Song, Mi & Wang (2023). DepGraph. *CVPR*.
-# - Kung, McDanel & Zhang (2019). Packing sparse convolutional networks. *ASPLOS*.
+# - Liu, Li, Shen, Huang, Yan & Zhang (2017). [Learning efficient convolutional networks
+#   through network slimming](https://arxiv.org/abs/1708.06519). *ICCV*.
+# - Li, Kadav, Durdanovic, Samet & Graf (2017). [Pruning filters for efficient
+#   ConvNets](https://arxiv.org/abs/1608.08710). *ICLR*.
+# - Ye, Lu, Lin & Wang (2018). [Rethinking the smaller-norm-less-informative assumption
+#   in channel pruning](https://arxiv.org/abs/1802.00124). *ICLR*.
+# - Liu, Sun, Zhou, Huang & Darrell (2019). [Rethinking the value of network
+#   pruning](https://arxiv.org/abs/1810.05270). *ICLR*.
+# - Jacob et al. (2018). [Quantization and training of neural
+#   networks](https://arxiv.org/abs/1712.05877). *CVPR*.
+# - Fang, Ma, Song, Mi & Wang (2023). [DepGraph](https://arxiv.org/abs/2301.12900).
+#   *CVPR*.
+# - Kung, McDanel & Zhang (2019). [Packing sparse convolutional neural
+#   networks](https://doi.org/10.1145/3297858.3304028). *ASPLOS*.

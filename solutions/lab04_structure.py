@@ -131,9 +131,9 @@ say(
 # ### 4.1 Scale and shift
 # **8 minutes · 2 points**
 #
-# Multiply out: which $p_c$ and which $q_c$? The lecture's slide divides by $\sigma$,
-# which stands for the whole root; do not forget the $\varepsilon$ under it. It keeps a
-# channel with variance 0 from dividing by nothing.
+# Multiply out: which $p_c$ and which $q_c$? A form often seen divides by $\sigma$,
+# which stands for the whole root. Do not forget the $\varepsilon$ under the root: it
+# prevents a division by 0 in a channel with variance 0.
 #
 # Write it yourself: not `torch.nn.utils.fusion`, `torch.ao.quantization`,
 # `torch.fx.experimental.optimization` or `torch.jit`'s versions, and nothing of
@@ -313,9 +313,10 @@ say(f"{len(report.folded)} batch norms of ResNet-18 are folded. {you_wrote(predi
 # Counted in MACs batch norm is next to nothing; in milliseconds one sees it, most of
 # all where the convolutions are small. It reads every activation from memory and writes
 # it back, to do two operations with it. *Arithmetic* is cheap, *passes over the data*
-# are not: remember it when we compare MACs with time below. That is why every inference
-# engine folds first (Jacob et al. 2018, section 3.2, where folding is also what makes
-# 8-bit arithmetic possible).
+# are not: remember it when we compare MACs with time below. That is why inference
+# engines fold first. (Quantised training folds as well, so that the weights that are
+# rounded in training are the weights that inference uses: Jacob et al. 2018, section
+# 3.2.)
 #
 # **Only behind.** A batch norm *in front of* a convolution (as in pre-activation
 # ResNets or DenseNet) cannot be folded into it exactly: its shift $q$ would have to
@@ -576,9 +577,8 @@ say(
 # down. (Not to exact zero: a step of fixed length jumps over it and back. For exact
 # zeros one needs the proximal step of lab 02.)
 #
-# **Why α, and not p?** The slide of the lecture penalises $p_i$. With the $p$ of 4.1
-# that would not work, and it is worth seeing why. Multiply a filter by 10: $\mu$ and
-# $\sigma$ follow, the output stays.
+# **Why α, and not p?** A form often seen penalises $p$. With the $p$ of 4.1 that would
+# not work: Multiply a filter by 10: $\mu$ and $\sigma$ follow, the output stays.
 
 # %%
 tables.plain(lab04.penalties(dense[0], bn_scale_shift, images), {"difference": ".0e"})
@@ -783,16 +783,16 @@ say(you_wrote(prediction_4_5b))
 tables.plain(lab04.constants_left(sparse, keeps), 2)
 
 # %% [markdown]
-# Read the first row of the table from left to right. *No weight has been trained* between
-# *pruned* and *BN recalibrated*. With the channels *silenced* but not removed, the network
-# loses little: their signals did not matter. The removal took constants on top of that:
-# each channel with $\beta>0$ passed one to the next layer. After layers 1 to 3 there is a
-# batch norm, which subtracts a mean that still contains these constants; after layer 4
-# there is the linear layer, whose sums now lack them.
-# Absorb them, and much of the network is back at once (the rest is the borders of 4.4,
-# and on 4×4 maps most positions are border); measure the means again, too, and nearly
-# all of it is. Fine-tuning gets the credit in the paper because its first steps do the
-# same, silently.
+# Read the first row of the table from left to right. *No weight has been trained*
+# between *pruned* and *BN recalibrated*. With the channels *silenced* but not removed,
+# the network loses little: their signals did not matter. The removal took constants on
+# top of that: each channel with $\beta>0$ passed one to the next layer. After layers 1
+# to 3 there is a batch norm, which subtracts a mean that still contains these
+# constants; after layer 4 there is the linear layer, whose sums now lack them. Absorb
+# them, and much of the network is back at once (the rest is the borders of 4.4, and on
+# 4×4 maps most positions are border); measure the means again, too, and nearly all of
+# it is. Fine-tuning gets the credit in the paper because its first steps do the same,
+# silently.
 #
 # The collapse also depends on how far one goes. As long as only channels with
 # $\alpha\approx0$ *and* a small $\beta$ go, nothing happens at all: the explorer at the
@@ -802,12 +802,14 @@ tables.plain(lab04.constants_left(sparse, keeps), 2)
 # in this way: they carried something, and what was kept in their place is mostly
 # silent. (A kinder control, random channels of the *dense* networks, comes in part D.)
 #
-# And the last column. A network with these *widths* and no inherited weight at all does
-# as well as the pruned and fine-tuned one, within what three seeds can show. **The
-# architecture matters, not the inherited weights**, as Liu et al. (2019, "Rethinking
-# the Value of Network Pruning", another Liu) found on ImageNet. What slimming did here
-# was to find widths. (It is not free of charge: *from scratch* trained for all the
-# epochs again, fine-tuning for a third.)
+# The last column is a network with these *widths* and no inherited weight. Between this
+# network and the pruned and fine-tuned one we could not detect a difference. Three
+# seeds cannot show that the two are equal, but nothing here says that the inherited
+# weights are needed. Liu et al. (2019, with the same first author as network slimming)
+# found on CIFAR and ImageNet that for structured pruning **the architecture matters
+# more than the inherited weights**. So slimming may be read as a search for widths.
+# (*From scratch* costs more: it trains for all the epochs again, fine-tuning for a
+# third or a quarter of them.)
 #
 # **More seeds, and MNIST.** Three seeds leave wide intervals where networks fall from a
 # cliff. So here are six seeds of the same experiment, and three on MNIST (6,000 images,
@@ -893,9 +895,9 @@ tables.compare(at_half, "accuracy", against="α, dense")
 # **10 minutes · 2 points · needs 4.4**
 #
 # Pruning filters of layer $i$ also prunes layer $i+1$: weights that read a removed
-# channel have nothing to do any more. The lecture calls this the *cascade effect* and
-# adds: "assume the bias of the batch normalization is zero". You know what happens when
-# it is not.
+# channel have nothing to do any more. This is called the *cascade effect*, and often
+# described under the assumption that the shift β of the batch norm is zero. You know
+# what happens when it is not.
 #
 # Write `cascade` for one layer: which weights are still *useful*, and what the useless
 # ones leave behind. Useless does not mean harmless: as long as the constant is not
@@ -1013,15 +1015,15 @@ plots.curves(lines, x="remaining", y="accuracy", title=title, xlabel=label, xaxi
 tables.compare(at_macs, "accuracy", against="structured", columns="removed")
 
 # %% [markdown]
-# Two things to read here. First, "unstructured pruning has a better accuracy than
-# structured pruning" (the lecture) is a sentence about equal *sparsity*. At equal MACs
-# little is left of it: see in the table whether a difference to *unstructured* is
-# distinguishable. Second, every method has its end. The penalty had made room for about 70 % of the
-# channels; beyond that slimming takes channels that the network had decided to keep,
-# and its choice need not be better than a draw. And the control is embarrassingly good
-# again (lab 01). It may even be ahead: it was cut out of the *dense* networks, which had
-# not paid for the penalty. The advantage of slimming is visible before *fine-tuning*, in
-# the last figure of part C.
+# Two things to read here. First, the common sentence "unstructured pruning is more
+# accurate than structured pruning" is about equal *sparsity*. At equal MACs little is
+# left of it: see in the table whether a difference to *unstructured* is
+# distinguishable. Second, every method has its end. The penalty had made room for about
+# 70 % of the channels; beyond that slimming takes channels that the network had decided
+# to keep, and its choice need not be better than a draw. And the control is
+# embarrassingly good again (lab 01). It may even be ahead: it was cut out of the
+# *dense* networks, which had not paid for the penalty. The advantage of slimming is
+# visible before *fine-tuning*, in the last figure of part C.
 #
 # Now the clock, the processor's again. 64 images, one core, all networks taking turns:
 # *times faster* is again the median of the ratios, round by round.
@@ -1343,12 +1345,15 @@ widgets.explorer(
 #   does, on a ResNet-50.
 # - **On a GPU.** Does structure pay sooner or later there? Try the latency table with 1
 #   and with 1,024 images.
-# - **Read.** Z. Liu et al., *Learning Efficient Convolutional Networks through Network
-#   Slimming*, 2017. H. Li et al., *Pruning Filters for Efficient ConvNets*, 2017. J. Ye
-#   et al., *Rethinking the Smaller-Norm-Less-Informative Assumption*, 2018 (constants
-#   absorbed). Z. Liu et al., *Rethinking the Value of Network Pruning*, 2019 (from
-#   scratch). B. Jacob et al., *Quantization and Training of Neural Networks for
-#   Efficient Integer-Arithmetic-Only Inference*, 2018 (folding). G. Fang et al.,
-#   *DepGraph*, 2023 (groups).
+# - **Read.** Z. Liu et al., [Learning Efficient Convolutional Networks through Network
+#   Slimming](https://arxiv.org/abs/1708.06519), 2017. H. Li et al., [Pruning Filters
+#   for Efficient ConvNets](https://arxiv.org/abs/1608.08710), 2017. J. Ye et al.,
+#   [Rethinking the Smaller-Norm-Less-Informative Assumption in Channel
+#   Pruning](https://arxiv.org/abs/1802.00124), 2018 (constants absorbed). Z. Liu et
+#   al., [Rethinking the Value of Network Pruning](https://arxiv.org/abs/1810.05270),
+#   2019 (from scratch). B. Jacob et al., [Quantization and Training of Neural Networks
+#   for Efficient Integer-Arithmetic-Only Inference](https://arxiv.org/abs/1712.05877),
+#   2018 (folding). G. Fang et al., [DepGraph: Towards Any Structural
+#   Pruning](https://arxiv.org/abs/2301.12900), 2023 (groups).
 # - **Next.** Zeros are flexible and slow, structure is fast and coarse. Lab 05 looks
 #   for something in between.
