@@ -120,9 +120,9 @@ plots.show(drawings.nm_blocks(weight, 1, 4))
 # things go wrong again and again. One keeps m − n instead of n: 2:4 cannot tell the
 # difference, so test 1:4. (Wanda's `prune_n` counts zeros, NVIDIA's 2:4 survivors.) The
 # other flattens a convolution (M, C, R, S), and then blocks run across the kernel: they
-# belong along C. Source: Mishra et al. 2021. Slides on this subject like to cite Kung,
-# McDanel & Zhang 2019 for it: that paper is about columns, half an hour on. Row 1's last
-# block has two of size 7: of equal ones the one that comes first goes.
+# belong along C. Source: Mishra et al. 2021. Kung, McDanel & Zhang 2019 is sometimes
+# cited for N:M, but that paper is about columns (later today). Row 1's last block has
+# two of size 7: of equal ones the one that comes first goes.
 
 # %% slideshow={"slide_type": "slide"}
 w3 = [net.conv3.weight.detach() for net in nets]
@@ -408,7 +408,8 @@ display(
 # %% [markdown] slideshow={"slide_type": "notes"}
 # The intervals are smaller than the marks nearly everywhere. Write the votes on the
 # board: the answer is in the lab, and it depends on what exactly "fullest" rewards.
-# Kung et al. report about eight times the utilisation, on larger and sparser networks.
+# Kung et al. report about eight times the utilisation (preprint: four), on larger and
+# sparser networks.
 
 # %% slideshow={"slide_type": "slide"}
 NAMED = {f"size 8, γ {gamma:g}": f"γ {gamma:g}" for gamma in (0, 0.05, 0.25, 0.5)}
@@ -590,10 +591,10 @@ plots.show(drawings.joint_blocks(one_input, one_row, 2, 2, 4))
 # $$\max(0,\; n_x + n_w - m)\;\le\;\text{products of a block}\;\le\;\min(n_x, n_w)$$
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# The lower bound where nothing that is kept is 0. Many slides print (1−p)(1−q) with ≥:
-# it is an expectation over random places; a linear layer as a whole lies anywhere from
-# max(0, 1−p−q) to min(1−p, 1−q). Hardware is built for bounds. N:M on activations as
-# well: Zhang et al. 2024 (JointNF).
+# The lower bound where nothing that is kept is 0. A form often seen has ≥ before
+# (1−p)(1−q), but that is an expectation over random places; a linear layer as a whole
+# lies anywhere from max(0, 1−p−q) to min(1−p, 1−q). Hardware is built for bounds. N:M
+# on activations as well: Zhang et al. 2024 (JointNF).
 
 # %% slideshow={"slide_type": "slide"}
 table = stored["joint"].query("method == 'by size' and pattern != 'W 2:4 × A 2:4'").copy()
@@ -681,7 +682,7 @@ plots.show(
 )
 
 # %% [markdown]
-# A step saves products, and has no gradient. **Straight through** (Bengio et al. 2013):
+# A step has no gradient. **Straight-through** (Bengio et al. 2013), here with σ':
 #
 # ```
 # soft = s.sigmoid()
@@ -753,11 +754,15 @@ display(
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Lab 05, and where to read on
 #
-# - Mishra et al. (2021). Accelerating sparse deep neural networks.
-# - Kung, McDanel & Zhang (2019). Packing sparse convolutional neural networks for
-#   efficient systolic array implementations. *ASPLOS*.
-# - Zhang et al. (2024). JointNF: enhancing DNN performance through adaptive N:M pruning
-#   across both weight and activation. *ISLPED*.
-# - Bengio, Léonard & Courville (2013). Estimating or propagating gradients through
-#   stochastic neurons for conditional computation.
-# - Gao et al. (2019). Dynamic channel pruning: feature boosting and suppression. *ICLR*.
+# - Mishra et al. (2021). [Accelerating sparse deep neural
+#   networks](https://arxiv.org/abs/2104.08378).
+# - Kung, McDanel & Zhang (2019). [Packing sparse convolutional neural networks for
+#   efficient systolic array implementations](https://doi.org/10.1145/3297858.3304028).
+#   *ASPLOS*.
+# - Zhang et al. (2024). [JointNF: enhancing DNN performance through adaptive N:M
+#   pruning across both weight and activation](https://doi.org/10.1145/3665314.3670813).
+#   *ISLPED*.
+# - Bengio, Léonard & Courville (2013). [Estimating or propagating gradients through
+#   stochastic neurons for conditional computation](https://arxiv.org/abs/1308.3432).
+# - Gao et al. (2019). [Dynamic channel pruning: feature boosting and
+#   suppression](https://arxiv.org/abs/1810.05331). *ICLR*.

@@ -559,11 +559,12 @@ say(
 # Three times the utilisation is *free* (γ = 0), and a little more costs little. But the
 # greedy rule without its limit is worse than random groups, since "join the fullest
 # group" packs full columns on full ones. **The limit γ does most of the work; the order
-# helps a little.** With small limits (0.05 and 0.25), random order fills a few cells in a
-# hundred fewer than your grouping; with γ = 0 the lead is as large and less certain, with
-# γ = 0.5 there is none. After five epochs of training even the difference in
-# accuracy is gone: all packings of the stored result end close together. The paper
-# reports about four to eight times the utilisation, on larger and sparser networks.
+# helps a little.** With small limits (0.05 and 0.25), random order fills a few cells in
+# a hundred fewer than your grouping; with γ = 0 the lead is as large and less certain,
+# with γ = 0.5 there is none. After five epochs of training even the difference in
+# accuracy is gone: all packings of the stored result end close together. Kung et al.
+# report about eight times the utilisation, on larger and sparser networks (their
+# preprint says four).
 
 # %% [markdown]
 # ## Part C · Zeros in the activations
@@ -662,9 +663,9 @@ plots.bars(lab05.timed(work), x="what", y="time", ylabel="time, conv2 = 1", titl
 # A further step away from fixed zeros: let the network itself decide, image by image,
 # which *channels* it computes. A small layer looks at the mean of each incoming map and
 # gives each outgoing channel a score; above 0 it is open. The decision must be hard, or
-# nothing is saved; but a step has no gradient. The trick (Bengio et al. 2013) is called
-# **straight-through**: forwards the hard decision, backwards the gradient of
-# $\sigma(\text{score})$, as if it had been soft.
+# nothing is saved; but a step has no gradient. The **straight-through** estimator
+# (Bengio et al. 2013) uses the hard decision in the forward pass and a soft one in the
+# backward pass. We use a common variant: the gradient of $\sigma(\text{score})$.
 #
 # The price of an image: a layer's products fall with its own open share *and* with that
 # of the layer before, $\sum_l \text{dense}_l \cdot s_l \cdot s_{l-1}$.
@@ -797,11 +798,11 @@ tables.compare(trained, "accuracy", against="random", columns="share")
 # weights may train, the gates hardly depend on the image any more. *Choosing by image
 # replaces what training would repair.* Why not here? A twentieth of this network still
 # reads 98 digits of 100, so there is little for dynamics to gain, and 1,097 images have
-# to train the gates besides. We looked elsewhere, too: two drawing styles
-# in one data set, half of the images under noise, and the k channels of highest score
-# for each image (Gao et al. 2019), two seeds each, so no proof: static channels were
-# ahead or level in all of them. The gain that Gao et al. report is on CIFAR and
-# ImageNet, in networks trained together with their gates; it is told here, not shown.
+# to train the gates besides. We looked elsewhere, too: two drawing styles in one data
+# set, half of the images under noise, and the k channels of highest score for each
+# image (Gao et al. 2019), two seeds each, so no proof: static channels were ahead or
+# level in all of them. The gain that Gao et al. report is on CIFAR and ImageNet, in
+# networks trained together with their gates. We did not repeat that experiment.
 
 # %% [markdown]
 # ## Part E · Weights and activations at once
@@ -1093,27 +1094,32 @@ widgets.explorer(
 # ## What you take with you
 #
 # - Between single weights and filters the pattern costs accuracy *before* training;
-#   after training only whole filters show a cost. Use the pattern your hardware supports.
-# - N:M fixes how many numbers each block holds, wherever they are, so hardware can plan.
-#   Without a unit for it, N:M is a format.
+#   after training only whole filters show a cost. Use the pattern your hardware
+#   supports.
+# - N:M fixes how many numbers each block holds, wherever they are, so hardware can
+#   plan. Without a unit for it, N:M is a format.
 # - A greedy rule can be worse than random groups; a limit on the damage did the work.
-# - Training makes up for what is always missing, weights and activations alike. It cannot
-#   make up for noise.
-# - Gates by image replace repair. Compare them with static choices *that were repaired*,
-#   or they will look better than they are.
+# - Training makes up for what is always missing, weights and activations alike. It
+#   cannot make up for noise.
+# - Gates by image replace repair. Compare them with static choices *that were
+#   repaired*, or they will look better than they are.
 #
 # ## Going further
 #
-# - **Real data.** `DATA = "mnist"` above; what takes longest is read. · **On a GPU of the right kind**:
-#   `torch.sparse.to_sparse_semi_structured` stores and multiplies 2:4.
+# - **Real data.** `DATA = "mnist"` above; what takes longest is read. · **On a GPU of
+#   the right kind**: `torch.sparse.to_sparse_semi_structured` stores and multiplies
+#   2:4.
 # - **Better patterns.** Transposable N:M (the backward pass wants blocks along the
 #   other dimension, too); permuting channels before pruning, so that large weights do
 #   not share a block; another n in each layer.
-# - **Read.** A. Mishra et al., *Accelerating Sparse Deep Neural Networks*, 2021. H. T.
-#   Kung, B. McDanel, S. Zhang, *Packing Sparse Convolutional Neural Networks for
-#   Efficient Systolic Array Implementations*, 2019. Y. Bengio, N. Léonard, A.
-#   Courville, *Estimating or Propagating Gradients Through Stochastic Neurons for
-#   Conditional Computation*, 2013. X. Gao et al., *Dynamic Channel Pruning: Feature
-#   Boosting and Suppression*, 2019. S. Q. Zhang et al., *JointNF: Enhancing DNN
-#   Performance through Adaptive N:M Pruning across both Weight and Activation*, 2024.
+# - **Read.** A. Mishra et al., [Accelerating Sparse Deep Neural
+#   Networks](https://arxiv.org/abs/2104.08378), 2021. H. T. Kung, B. McDanel, S. Q.
+#   Zhang, [Packing Sparse Convolutional Neural Networks for Efficient Systolic Array
+#   Implementations](https://doi.org/10.1145/3297858.3304028), 2019
+#   ([preprint](https://arxiv.org/abs/1811.04770)). Y. Bengio, N. Léonard, A. Courville,
+#   [Estimating or Propagating Gradients Through Stochastic Neurons for Conditional
+#   Computation](https://arxiv.org/abs/1308.3432), 2013. X. Gao et al., [Dynamic Channel
+#   Pruning: Feature Boosting and Suppression](https://arxiv.org/abs/1810.05331), 2019.
+#   S. Q. Zhang et al., [JointNF: Enhancing DNN Performance through Adaptive N:M Pruning
+#   across both Weight and Activation](https://doi.org/10.1145/3665314.3670813), 2024.
 # - **Next.** From images to texts: the weights, heads and tokens of transformers.
