@@ -249,8 +249,8 @@ display(tables.means(strengths, heads, rows=["method", "strength"]))
 # more than ten points ahead of plain L1.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Plain L1 has shrunk what it should have kept. Guo et al. prune 59.3 % of BERT without a
-# loss.
+# Plain L1 has shrunk what it should have kept. Guo et al. prune while pre-training, and
+# report no loss at 59.3 % of BERT.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Two minutes: how small is a factored layer?
@@ -341,12 +341,13 @@ display(
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Lab 06, and where to read on
 #
-# - Gordon, Duh & Andrews (2020). Compressing BERT: studying the effects of weight
-#   pruning on transfer learning. *RepL4NLP*.
-# - Sanh, Wolf & Rush (2020). Movement pruning: adaptive sparsity by fine-tuning.
-#   *NeurIPS*.
-# - Guo, Liu, Mungall, Lin & Wang (2019). Reweighted proximal pruning for large-scale
-#   language representation.
-# - Wang, Wohlwend & Lei (2020). Structured pruning of large language models. *EMNLP*.
-# - Louizos, Welling & Kingma (2018). Learning sparse neural networks through L0
-#   regularization. *ICLR*.
+# - Gordon, Duh & Andrews (2020). [Compressing BERT: studying the effects of weight
+#   pruning on transfer learning](https://arxiv.org/abs/2002.08307). *RepL4NLP*.
+# - Sanh, Wolf & Rush (2020). [Movement pruning: adaptive sparsity by
+#   fine-tuning](https://arxiv.org/abs/2005.07683). *NeurIPS*.
+# - Guo, Liu, Mungall, Lin & Wang (2019). [Reweighted proximal pruning for large-scale
+#   language representation](https://arxiv.org/abs/1909.12486).
+# - Wang, Wohlwend & Lei (2020). [Structured pruning of large language
+#   models](https://aclanthology.org/2020.emnlp-main.496). *EMNLP*.
+# - Louizos, Welling & Kingma (2018). [Learning sparse neural networks through L0
+#   regularization](https://arxiv.org/abs/1712.01312). *ICLR*.
