@@ -246,7 +246,7 @@ show_curves(
 
 # %% [markdown]
 # *Iterative*: score, remove a few, score those that are left. *By layer*: divide each
-# layer's scores by their ℓ2 norm first (Michel et al., in a footnote).
+# layer's scores by their ℓ2 norm first (Michel et al., section 4.1).
 
 # %% slideshow={"slide_type": "slide"}
 say("## Why: the empty layer")
@@ -277,8 +277,9 @@ tables.plain(half.rename(columns={"method": "half of the heads, test accuracy (%
 # the order differs from model to model. That **is** the finding.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# With one model anybody could have written a rule. Budhraja et al. find random as good
-# as many informed rules, after fine-tuning, and advise against the middle.
+# With one model anybody could have written a rule. Budhraja et al.: many heads can be
+# pruned at random with limited effect; location-based importance gives no advantage; in
+# BERT, avoid middle and consecutive layers.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Two minutes: read a paper's table
@@ -318,9 +319,8 @@ r = lab07.domain_correlations(experiments.read("lab07_heads/domains"))
 tables.plain(lab07.by_model(r, "r", rows="texts"), digits=2)
 
 # %% [markdown]
-# Michel et al. report 0.56 (translation) and 0.68 (BERT) across domains. Without a
-# ceiling one cannot say how much of the distance to 1 is the domain, and how much the
-# sample.
+# Michel et al. report 0.56 (translation) and 0.68 (BERT), but of *scores with one head
+# removed*, on two domains. Without a ceiling one cannot tell domain from sample.
 
 # %% slideshow={"slide_type": "slide"}
 say("## Out with them")
@@ -414,14 +414,17 @@ say(f"$I_h$ minus random at 58 %: {minus(most, 'test', 'I_h', 'random')}.")
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Lab 07, and where to read on
 #
-# - Michel, Levy & Neubig (2019). Are sixteen heads really better than one? *NeurIPS*.
-# - Voita, Talbot, Moiseev, Sennrich & Titov (2019). Analyzing multi-head
-#   self-attention. *ACL*.
-# - Budhraja, Pande, Nema, Kumar & Khapra (2020). On the weak link between importance
-#   and prunability of attention heads. *EMNLP*.
-# - Kovaleva, Romanov, Rogers & Rumshisky (2019). Revealing the dark secrets of BERT.
+# - Michel, Levy & Neubig (2019). [Are sixteen heads really better than
+#   one?](https://arxiv.org/abs/1905.10650) *NeurIPS*.
+# - Voita, Talbot, Moiseev, Sennrich & Titov (2019). [Analyzing multi-head
+#   self-attention](https://arxiv.org/abs/1905.09418). *ACL*.
+# - Budhraja, Pande, Nema, Kumar & Khapra (2020). [On the weak link between importance
+#   and prunability of attention heads](https://aclanthology.org/2020.emnlp-main.260).
 #   *EMNLP*.
-# - Raganato, Scherrer & Tiedemann (2020). Fixed encoder self-attention patterns in
-#   transformer-based machine translation. *Findings of EMNLP*.
-# - Prasanna, Rogers & Rumshisky (2020). When BERT plays the lottery, all tickets are
-#   winning. *EMNLP*.
+# - Kovaleva, Romanov, Rogers & Rumshisky (2019). [Revealing the dark secrets of
+#   BERT](https://arxiv.org/abs/1908.08593). *EMNLP*.
+# - Raganato, Scherrer & Tiedemann (2020). [Fixed encoder self-attention patterns in
+#   transformer-based machine translation](https://arxiv.org/abs/2002.10260). *Findings
+#   of EMNLP*.
+# - Prasanna, Rogers & Rumshisky (2020). [When BERT plays the lottery, all tickets are
+#   winning](https://arxiv.org/abs/2005.00561). *EMNLP*.
