@@ -486,8 +486,9 @@ say(f"Half of the filters: {left} are left. {you_wrote(prediction_4_3)}")
 # Not allowed: `torch.nn.utils.prune`, `torch.ao.pruning`, `torch_pruning` and
 # `course_lib.pruning`.
 #
-# **What is tested**: the values, also where conv has stride, padding or dilation; 0 if
-# no β is positive or all channels are kept; no gradient; the modules unchanged.
+# **What is tested**: the values, also where `next_conv` has stride, padding or
+# dilation; 0 if no β is positive or all channels are kept; no gradient; the modules
+# unchanged.
 #
 # *Before you write anything:* our convolutions pad with zeros. On an 8×8 map, at how
 # many of the 64 positions will the absorbed bias be exact? (A number.)
@@ -622,7 +623,7 @@ tables.plain(lab04.penalties(dense[0], bn_scale_shift, images), {"difference": "
 # **What is tested**: the value of the penalty and its gradient, λ·sign(α) for each α
 # and nothing for other parameters; batch norms in nested modules and no other norms;
 # exactly round(fraction · n) channels compete, ties, protected layers, fractions 0 and
-# 1; the model unchanged; ValueError.
+# 1; the model unchanged.
 #
 # *Before you write anything:* if 70 % of all channels are removed, in which layer will
 # the *smallest* share be kept: 1, 2, 3 or 4?
@@ -735,7 +736,7 @@ kept = lab04.kept_by_layer(keeps)
 title = f"Channels kept per layer, {FRACTION:.0%} of all removed"
 plots.show(plots.bars(kept, x="layer", y="kept", ylabel="channels kept (%)", title=title))
 worst = kept.groupby("layer")["kept"].mean().idxmin()
-say(f"The smallest share survives in **{worst}**. {you_wrote(prediction_4_5)}")
+say(f"The smallest share is kept in **{worst}**. {you_wrote(prediction_4_5)}")
 tables.plain(kept.pivot(index="seed", columns="layer", values="filters").reset_index())
 
 # %% [markdown]
@@ -1153,10 +1154,10 @@ ledger.table()
 # %%
 choose(
     "4.7a",
-    "The removed channels gave constants. Without them the sums of the next layer lie elsewhere,"
-    " and batch norm there still subtracts the old mean.",
+    "The removed channels gave constants. Without them the sums of the next layer are shifted,"
+    " and its batch norm still subtracts the old mean.",
     "The removed channels held features that the network needed; recalibration learned them again.",
-    "The weights that stayed had to adapt to their smaller network, which takes training.",
+    "The kept weights had to adapt to the smaller network, which takes training.",
     "Nothing: three seeds differ so much after pruning that the accuracies agree with those"
     " before.",
 )

@@ -593,7 +593,7 @@ say(
 # selected for each input.
 #
 # **What is tested**: selection per sample over all its entries; ties, k = 0, k too
-# large, other dimensions; the gradient, 1 where kept and 0 elsewhere; `x` unchanged.
+# large, other dimensions; the gradient, 1 where kept and 0 elsewhere.
 
 
 # %%
@@ -991,8 +991,8 @@ choose(
     "1:4 times 1:4 leaves 1/16, which is 6.25 %; 4.5 % must be a mistake.",
     "The accuracy will fall on new images.",
     "Padding has been counted as pruned.",
-    "Products are not time: choosing activations and finding partners costs more here than it"
-    " saves; only a unit built for N:M gains.",
+    "Products are not time: selecting activations and matching the factors costs more here than"
+    " it saves; only hardware built for N:M gains.",
 )
 
 # %% [markdown]

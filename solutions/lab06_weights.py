@@ -316,12 +316,12 @@ say(
 
 # %% [markdown]
 # **The old task is a poor forecast.** At 80 % the old task has lost more than 20
-# points; the new task, after 200 steps, two or three. It did not need most of them, or
-# relearned their function. **The two reasons follow one another.** Up to about 70 %
-# nothing is lost. Around 80 % letting the zeros go hardly helps: the knowledge from
-# pre-training is missing. At 90 % it helps by more than ten points: *capacity* is
-# missing. **Size is a good criterion**: the same number of weights pruned at random
-# costs accuracy from 50 % on.
+# points; the new task, after 200 steps, two or three. The new task did not need most of
+# the pruned weights, or relearned their function. **The two reasons follow one
+# another.** Up to about 70 % nothing is lost. Around 80 % letting the zeros go hardly
+# helps: the knowledge from pre-training is missing. At 90 % it helps by more than ten
+# points: *capacity* is missing. **Size is a good criterion**: the same number of
+# weights pruned at random costs accuracy from 50 % on.
 #
 # Gordon et al. found the same order on BERT-base, with the free part ending at 30–40 %.
 # Ours ends later: the task is easier, and the network is large for this grammar. In the
@@ -1060,7 +1060,7 @@ ledger.table()
 # |---|---|---|
 # | Gordon et al. 2020 | 30–40 % of the weights, by size, before fine-tuning | no loss on any task; beyond that information, then capacity is lost |
 # | Sanh et al. 2020 | 90 % / 97 % of the encoder's weights, MNLI, with distillation | soft movement 81.2 / 79.5, hard 80.1 / 76.5, size 78.3 / 69.4 (dense 84.5) |
-# | Guo et al. 2019 | 59.3 % of the weights, reweighted proximal, while pre-training | no loss, in pre-training and fine-tuning (the survey in lab 11 sums up its range, 12–41 % left, as "worse") |
+# | Guo et al. 2019 | 59.3 % of the weights, reweighted proximal, while pre-training | no loss, in pre-training and fine-tuning (Y. Zhou's survey, see lab 11, rates its range, 12–41 % left, as "worse") |
 # | Wang et al. 2020 | 35 % by gated factors | slightly worse than dense |
 #
 # ### 6.9 Two short answers
@@ -1073,10 +1073,10 @@ ledger.table()
 # %%
 choose(
     "6.9a",
-    "Nothing of what pre-training knew was in the small weights.",
+    "The small weights contained no knowledge from pre-training.",
     "Fine-tuning has restored the pruned weights.",
-    "The new task needed little of what was lost, and a few hundred steps learned that again.",
-    "Test texts have been trained on.",
+    "The new task needed little of the lost knowledge, and a few hundred steps relearned it.",
+    "The model was trained on test texts.",
 )
 
 # %% [markdown]

@@ -452,8 +452,8 @@ plots.heat_map(wide, title="Importance $I_h$ of each head", colour_label="import
 #
 # Not allowed: `course_lib.pruning`.
 #
-# **What is tested**: changes and chosen heads; fresh gates in every call; ties, scores
-# below 0, one layer, one head; `eval_val` chooses, `eval_test` reports.
+# **What is tested**: changes with their sign, all other heads on; `eval_val` chooses,
+# `eval_test` reports; ties, scores below 0, one layer, one head.
 #
 # *Before you write anything:* of the 32 heads of a model, how many cost more than half
 # a point of accuracy when they alone are switched off? (A number.)
@@ -717,7 +717,7 @@ prediction_7_5a = "no: two heads that do the same are not missed one at a time"
 # %%
 say(you_wrote(prediction_7_5a))
 orders = lab07.removal("dense", *lab07.BY_SCORE, "random", "most important first")
-title = "How many heads can go, and does the order matter?"
+title = "Accuracy against heads removed, by order"
 plots.show(plots.curves(orders, x="removed", y="test", xaxis="sparsity", title=title))
 tables.show(tables.compare(orders.dropna(), "test", columns="removed"))
 by_gradient = lab07.removal("I_h", "I_h, by layer", "I_h, iterative")
@@ -742,7 +742,7 @@ tables.compare(by_gradient, "test", against="I_h", columns="removed")
 
 # %%
 costs = lab07.added_up(each)
-title = "What heads cost alone does not say what they cost together"
+title = "Costs of single heads, added up, and joint costs"
 plots.show(
     plots.curves(
         costs, x="removed", y="change", by="cost", control=None, xaxis="sparsity", title=title
@@ -849,8 +849,8 @@ plots.bars(left, x="layer", y="heads_left", by="method", ylim=(0, 4), xlabel="la
 # mostly kept a head or two in each layer. Compared *within* each layer, the same
 # numbers keep some heads everywhere: far ahead before the training, and after it, with
 # a fifth of the heads left, a few points from the full model. Normalising $I_h$, as
-# Michel et al. do, and `min_per_layer` of your `choose_heads` both prevent empty
-# layers.
+# Michel et al. do, makes empty layers less likely; `min_per_layer` of your
+# `choose_heads` excludes them.
 #
 # A third way, besides scores and random choices, is to **let training choose**. Voita
 # et al. (2019) put a gate on every head, draw it from a distribution that can be
@@ -1083,9 +1083,9 @@ choose(
     "7.7a",
     "The single ablations are measured with too few texts.",
     "The gradients see more texts.",
-    "Heads stand in for each other, so what one costs alone says little about what many cost"
-    " together.",
-    "The heads that hurt least are all in one layer.",
+    "Heads can replace each other, so the cost of one alone predicts little about the joint cost"
+    " of many.",
+    "The heads that cost least are all in one layer.",
 )
 
 # %% [markdown]
@@ -1225,7 +1225,7 @@ check("7.8")
 
 # %%
 names = [[f"layer {i + 1}, head {h + 1}" for h in range(HEADS)] for i in range(LAYERS)]
-on = widgets.switches(names, "heads that are on, a row for each layer")
+on = widgets.switches(names, "heads that are on, one row per layer")
 widgets.explorer(lab07.switchboard(nets[0], gated, texts), on=on)
 
 # %% [markdown]
