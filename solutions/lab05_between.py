@@ -377,10 +377,10 @@ say(you_wrote(prediction_5_3))
 # %% [markdown]
 # Without training N:M is within a point of single weights, and clearly above rows,
 # kernels and filters. N:M with random weights is far below: the choice of weights
-# matters more than the pattern. **After five epochs we could not detect a difference
-# any more**, also not for *random* N:M; only whole filters are still worse. So the
-# conclusion is: *except for whole filters, the pattern has no detectable cost on this
-# task after training; use the pattern that your hardware supports.* Mishra et al.
+# matters more than the pattern. **After five epochs we could no longer detect a
+# difference to N:M**, not even for *random* N:M; only whole filters are still worse. So
+# the conclusion is: *except for whole filters, the pattern has no detectable cost on
+# this task after training; use the pattern that your hardware supports.* Mishra et al.
 # (2021) report similarly for 2:4 on large networks.
 
 # %% [markdown]
@@ -400,7 +400,7 @@ say(you_wrote(prediction_5_3))
 # most `gamma`·R conflicts in all.
 #
 # **What is tested**: this rule, with ties, γ = 0 and infinite, size 1, an empty matrix;
-# plain lists of ints; ValueError is given.
+# plain lists of ints.
 
 
 # %%
@@ -972,11 +972,11 @@ tables.show(tables.compare(found, "test", against="dense"))
 ledger.table()
 
 # %% [markdown]
-# All four rows take the same time, since all compute the same dense products: on this
-# processor the patterns save *memory*, not time. With 1:8 a seventh of the bits is
-# left, and about a seventh of the products on hardware that skips zeros, and we could
-# not detect a loss of accuracy. Combined columns store their empty cells, too, so a
-# bitmap would be smaller; in return they are dense, and no weight was lost.
+# All four rows (first network) take the same time, since all compute the same dense
+# products: on this processor the patterns save *memory*, not time. With 1:8 a seventh
+# of the bits is left, and about a seventh of the products on hardware that skips zeros,
+# and we could not detect a loss of accuracy. Combined columns store their empty cells,
+# too, so a bitmap would be smaller; in return they are dense, and no weight was lost.
 #
 # ### 5.9 Two short answers
 # **5 minutes · 1 point**

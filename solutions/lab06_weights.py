@@ -608,10 +608,10 @@ tables.plain(yours.rename(columns={"kept": "encoder weights kept (%)"}))
 # times as large.
 #
 # Soft movement is far ahead everywhere. In the paper it is ahead by less: 81.2 against
-# 80.1 at 10 %, 79.5 against 76.5 at 3 %. The two differ in three ways. *Distribution*:
-# scores grow fastest near the output, so one threshold for all layers removes most of
-# the first layer (the bars); soft movement keeps most there. *Timing*: soft movement
-# follows no pruning schedule. *Mechanism*: a penalty acts on every score.
+# 80.1 at 10 %, 79.5 against 76.5 at 3 %. Soft and hard movement differ in three ways.
+# *Distribution*: scores grow fastest near the output, so one threshold for all layers
+# removes most of the first layer (the bars); soft movement keeps most there. *Timing*:
+# soft movement follows no pruning schedule. *Mechanism*: a penalty acts on every score.
 #
 # #### Experiment: one difference at a time
 #
@@ -649,17 +649,17 @@ share = 100 * arms.query("method == 'soft'")["share"]
 say(f"Kept: {pm(share)} % of the encoder's weights. {you_wrote(prediction_6_5b)}")
 
 # %% [markdown]
-# **The penalty matters.** With it, movement with a fixed share reaches soft movement,
-# and keeps three quarters of the same weights. Without it, soft movement's share of
-# each matrix gives a part of the gain, and for its schedule we could not detect any.
-# *Which* weights are kept decides, not the way there: the final masks, held from the
-# start of a new fine-tuning, reach the same accuracy.
+# **The penalty makes the difference.** With it, movement with a fixed share reaches
+# soft movement, and keeps three quarters of the same weights. Without it, soft
+# movement's share of each matrix gives a part of the gain, and for its schedule we
+# could not detect any. What counts is *which* weights are kept: the final masks, held
+# from the start of a new fine-tuning, reach the same accuracy.
 #
 # Why can an equal force change the order? Because of Adam. SGD would lower all scores
-# equally, and the threshold with them. Adam divides the mean gradient by its
+# almost equally, and the threshold with them. Adam divides the mean gradient by its
 # root-mean-square, $-m/\sqrt v$. The update therefore reflects how *consistent* the
-# gradient's sign is, not its magnitude. The force $p$ of the penalty is the same for
-# all scores and is divided, too: $-(m + p)/\sqrt v$. Where a weight's gradients are
+# gradient's sign is, not its magnitude. The force $p$ of the penalty is almost the same
+# for all scores and is divided, too: $-(m + p)/\sqrt v$. Where a weight's gradients are
 # small compared with $p$, its score falls at the full rate, however consistent they
 # are.
 #
@@ -1024,10 +1024,10 @@ say(
 
 # %% [markdown]
 # The size meets its target, without a search for λ. (The *expected* size is still about
-# 15 % when training ends; taken without noise, fewer gates are open.) They keep more
-# components in the first two layers than in the last two; some matrices keep three or
-# fewer. But **between learned gates and plain singular values, trained just as long, we
-# could not detect a difference**: both are one or two points below the dense model;
+# 15 % when training ends; taken without noise, fewer gates are open.) The gates keep
+# more components in the first two layers than in the last two; some matrices keep three
+# or fewer. But **between learned gates and plain singular values, trained just as long,
+# we could not detect a difference**: both are one or two points below the dense model;
 # random components do no better than always answering "no". Without that baseline the
 # gates would have had all the credit.
 #
