@@ -659,14 +659,15 @@ tables.show(table)
 say("Test accuracy (%), 70 % of the channels removed. **Bold**: distinguishable.")
 
 # %% [markdown]
-# Liu et al. (2019; the same first author), CIFAR and ImageNet: *the architecture
-# matters more than the inherited weights*. Slimming finds widths.
+# Liu et al. (2019), CIFAR and ImageNet: *the architecture matters more than inherited
+# weights*. Slimming finds widths.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # Digits with six seeds, MNIST with three; as many channels removed from each layer in
 # all rows, and fine-tuned. The random baseline is weak: most channels of a slimmed
 # network are silent, so a random choice keeps silent ones. The next slide has a fairer
-# one, random channels of the dense networks. From scratch costs all epochs again.
+# one, random channels of the dense networks. From scratch costs all epochs again. Both
+# papers by Liu et al. have the same first author.
 
 # %% slideshow={"slide_type": "slide"}
 say("## The ledger")
@@ -727,8 +728,8 @@ say(
 #
 # - Liu, Li, Shen, Huang, Yan & Zhang (2017). [Learning efficient convolutional networks
 #   through network slimming](https://arxiv.org/abs/1708.06519). *ICCV*.
-# - Li, Kadav, Durdanovic, Samet & Graf (2017). [Pruning filters for efficient
-#   ConvNets](https://arxiv.org/abs/1608.08710). *ICLR*.
+# - Li, Kadav, Durdanovic, Samet & Graf (2017). [Pruning
+#   filters](https://arxiv.org/abs/1608.08710). *ICLR*.
 # - Ye, Lu, Lin & Wang (2018). [Rethinking the smaller-norm-less-informative assumption
 #   in channel pruning](https://arxiv.org/abs/1802.00124). *ICLR*.
 # - Liu, Sun, Zhou, Huang & Darrell (2019). [Rethinking the value of network
@@ -737,5 +738,5 @@ say(
 #   networks](https://arxiv.org/abs/1712.05877). *CVPR*.
 # - Fang, Ma, Song, Mi & Wang (2023). [DepGraph](https://arxiv.org/abs/2301.12900).
 #   *CVPR*.
-# - Kung, McDanel & Zhang (2019). [Packing sparse convolutional neural
+# - Kung, McDanel & Zhang (2019). [Packing sparse convolutional
 #   networks](https://doi.org/10.1145/3297858.3304028). *ASPLOS*.

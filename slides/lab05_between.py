@@ -369,7 +369,7 @@ display(
 #
 # $$\text{conflicts}(G) = \underbrace{\textstyle\sum_{c \in G} \operatorname{nnz}(c)}_{\text{weights}} - \underbrace{\bigl|\{r : \text{some } w_{rc} \ne 0\}\bigr|}_{\text{rows in use}}$$
 #
-# 1. Take the columns in order of their number of weights, the fullest first.
+# 1. Take the columns in order, the fullest first.
 # 2. Each joins, among the groups that may take it, the one whose combined column
 #    becomes **fullest**.
 # 3. A group may take it if it has fewer than $\alpha$ columns and, *with it*, at most
@@ -637,16 +637,16 @@ display(
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Let the network decide
 #
-# **Static**: selected once, removed. **Dynamic**: the whole network is kept, and each
-# image uses a part of it.
+# **Static**: selected once, removed. **Dynamic**: the whole network is kept; each image
+# uses a part.
 #
 # A small layer reads the mean of each incoming map and scores each outgoing channel:
 #
 # $$g_c(x) = \begin{cases} 1 & \text{if } s_c(x) > 0 \\ 0 & \text{else}\end{cases}
 # \qquad s(x) = W \begin{pmatrix} \text{mean of map } 1 \\ \vdots \\ \text{mean of map } C \end{pmatrix} + b$$
 #
-# A closed channel is not computed, and the next layer need not read it: one image at a
-# time, this saves time on any machine.
+# A closed channel is not computed, nor read by the next layer: one image at a time,
+# this saves time on any machine.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # In a batch every image needs other channels, and a dense kernel computes them all. No
@@ -721,8 +721,8 @@ display(
 #
 # **1.** Name three baselines that you would ask for.
 #
-# **2.** The network is trained together with its gates. Which training must the static
-# network get?
+# **2.** The network is trained together with its gates. Which training does the static
+# one need?
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # (The numbers are made up.) 1: the gates with *another image's* decisions: do they

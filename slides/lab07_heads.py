@@ -327,8 +327,8 @@ plots.show(drawings.head_rows())
 
 # %% [markdown]
 # Head $h$ owns $D$ **rows** of $W_Q$, $W_K$, $W_V$ (with biases) and $D$ **columns** of
-# $W_O$ as torch stores it. A gate of 0 saves nothing; smaller matrices save time on any
-# hardware.
+# $W_O$ as torch stores it. Gates of 0 save nothing; smaller matrices save time
+# anywhere.
 
 # %% slideshow={"slide_type": "slide"}
 say("## How much can be saved?")
@@ -379,16 +379,16 @@ tables.show(tables.means(orders, "test", columns="removed"))
 say(f"$I_h$ minus random at 58 %: {minus(most, 'test', 'I_h', 'random')}.")
 
 # %% [markdown]
-# The same order as in the small models, with smaller leads. Michel et al. prune about
-# 60 % of BERT's heads on SST-2 and 40 % on MNLI without noticeable loss.
+# The order of the small models, with smaller leads. Michel et al. prune about 60 % of
+# BERT's heads on SST-2 and 40 % on MNLI without noticeable loss.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## What do the remaining heads do?
 #
 # - Voita et al. (2019) let training choose: a gate drawn from a distribution that can
 #   be exactly 0, and an L0 penalty. Of 48 encoder heads **10 are left at −0.15 BLEU**,
-#   4 at −0.25 (another corpus). Many of these have functions: the next word, a
-#   syntactic arc, rare words.
+#   4 at −0.25 (another corpus). Many have functions: the next word, a syntactic arc,
+#   rare words.
 # - Kovaleva et al. (2019): five patterns of attention recur; making a head uniform can
 #   *raise* accuracy.
 # - Raganato et al. (2020): all but one head of each encoder layer replaced by fixed

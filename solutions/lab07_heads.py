@@ -421,14 +421,14 @@ tables.plain(sizes, digits={"importance": 4, "batch_gradient": 4})
 
 # %% [markdown]
 # Columns: the mean of $I_h$ over heads; the mean of the absolute gradient of a batch's
-# mean loss; and how many of its 16 lowest heads are among the 16 lowest by $I_h$ ([how
-# they are computed](../course_lib/experiments/lab07.py)).
+# mean loss; and how many of the 16 heads with the lowest such gradients are among the
+# 16 lowest by $I_h$ ([details](../course_lib/experiments/lab07.py)).
 #
 # A batch's gradient is a sum of terms of both signs. If they were independent, the mean
-# would shrink with $\sqrt{B}$; for heads whose terms mostly have one sign it shrinks
+# would shrink by $\sqrt{B}$; for heads whose terms mostly have one sign it shrinks
 # less. So the *ranking* changes, too.
 #
-# Now all three models, on all validation texts.
+# All three models, on all validation texts:
 
 # %%
 importance = side_by_side(head_importance, [(net, validation, lab07.losses) for net in nets])
