@@ -133,8 +133,8 @@ say(
 #
 # In training, $\mu_c$ and $\sigma_c^2$ are the mean and variance of the current batch.
 # For inference they are *fixed*: running averages collected during training. Then
-# everything except $x_c$ is a constant, and batch norm is a line, $y_c = p_c x_c +
-# q_c$.
+# everything except $x_c$ is a constant, and batch norm is a line,
+# $y_c = p_c x_c + q_c$.
 #
 # (torch calls $\alpha$ `weight`; many papers call it $\gamma$. torch stores $\sigma^2$,
 # not $\sigma$, in `running_var`.)
@@ -479,9 +479,9 @@ say(f"Half of the filters: {left} are left. {you_wrote(prediction_4_3)}")
 #
 # always the same number. So you can **absorb** it: add it to a bias.
 #
-# Two mistakes are common. The constant is $\beta$, not the $q$ of 4.1: $q = \beta -
-# p\mu$ is the shift as long as $\alpha$ is not 0. And the sum over $r, s$ assumes that
-# the *whole* kernel lies on the map.
+# Two mistakes are common. The constant is $\beta$, not the $q$ of 4.1:
+# $q = \beta - p\mu$ is the shift as long as $\alpha$ is not 0. And the sum over $r, s$
+# assumes that the *whole* kernel lies on the map.
 #
 # Not allowed: `torch.nn.utils.prune`, `torch.ao.pruning`, `torch_pruning` and
 # `course_lib.pruning`.
@@ -566,9 +566,9 @@ say(
 # **A mistake that no test of your function can find.** Our convolutions have no bias,
 # so `cut` subtracts $\Delta_m$ from the running mean of the next batch norm, which has
 # the same effect. But if you *train on*, a batch norm in training mode subtracts the
-# mean of the batch, and that mean contains every constant: $(x+\Delta) -
-# \overline{(x+\Delta)} = x - \bar x$. After the first training steps, or a
-# recalibration, an absorbed constant before a batch norm has no effect, and is no
+# mean of the batch, and that mean contains every constant:
+# $(x+\Delta) - \overline{(x+\Delta)} = x - \bar x$. After the first training steps, or
+# a recalibration, an absorbed constant before a batch norm has no effect, and is no
 # longer needed. Absorbing helps a network that will not be trained again.
 
 # %% [markdown]

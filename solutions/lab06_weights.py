@@ -409,10 +409,10 @@ check("6.3")
 # ### 6.4 What a score accumulates
 # **20 minutes · 2 points**
 #
-# Scores start at 0. In each step SGD at rate $\eta$ changes them by $-\eta\,\partial
-# L/\partial S = -\eta\, g \circ w$, with $g = \partial L/\partial W'$ and $w$ *of that
-# step*. So in the end $S = -\eta\sum_t g_t \circ w_t$. Where $g\,w < 0$, SGD would move
-# the weight **away from zero**, and the score rises.
+# Scores start at 0. In each step SGD at rate $\eta$ changes them by
+# $-\eta\,\partial L/\partial S = -\eta\, g \circ w$, with $g = \partial L/\partial W'$
+# and $w$ *of that step*. So in the end $S = -\eta\sum_t g_t \circ w_t$. Where
+# $g\,w < 0$, SGD would move the weight **away from zero**, and the score rises.
 #
 # **What is tested**: `movement` in float64, one step or many, also from half precision;
 # `quadrants` as ints, with zeros before or after, equal sizes, nothing kept.
@@ -676,10 +676,10 @@ say(f"Kept: {pm(share)} % of the encoder's weights. {you_wrote(prediction_6_5b)}
 # Adam also divides the gradient of an L1 penalty in the loss,
 # $\lambda\,\mathrm{sign}(w)$, by $\sqrt v$: the strength λ loses its meaning. Guo et
 # al. (2019) take the penalty *out* of the loss and apply its proximal operator
-# **after** Adam's step, with a separate factor $\alpha_i$ per weight: $w_i \leftarrow
-# \mathrm{soft}(w_i,\ \eta\,\lambda\,\alpha_i)$. At regular intervals the factors are
-# updated, $\alpha_i = 1/(|w_i| + \varepsilon)$: small weights are penalised more, large
-# ones hardly at all.
+# **after** Adam's step, with a separate factor $\alpha_i$ per weight:
+# $w_i \leftarrow \mathrm{soft}(w_i,\ \eta\,\lambda\,\alpha_i)$. At regular intervals
+# the factors are updated, $\alpha_i = 1/(|w_i| + \varepsilon)$: small weights are
+# penalised more, large ones hardly at all.
 #
 # **What is tested**: both steps over many calls, in place, with fixed and scheduled
 # rates, several params, float64.
@@ -923,11 +923,11 @@ tables.means(cuts, "accuracy", columns="share")
 #
 # **Gates, as far as needed here** (lab 08 has the details). Each component gets a
 # random gate $z_k$ in $[0, 1]$ with a *hard concrete* distribution. From uniform noise
-# $u$ and a learned number $a_k$ one computes $s = \sigma\big((\log u - \log(1-u) +
-# a_k)/b\big)$, stretches it to an interval $(\gamma, \zeta)$ slightly larger than $(0,
-# 1)$, and cuts it to $[0, 1]$. The cut gives exact zeros, and $z_k$ has a gradient in
-# $a_k$. The probability of an open gate, $P(z_k > 0)$, is smooth in $a_k$, so a penalty
-# can act on it. The code is given.
+# $u$ and a learned number $a_k$ one computes
+# $s = \sigma\big((\log u - \log(1-u) + a_k)/b\big)$, stretches it to an interval
+# $(\gamma, \zeta)$ slightly larger than $(0, 1)$, and cuts it to $[0, 1]$. The cut
+# gives exact zeros, and $z_k$ has a gradient in $a_k$. The probability of an open gate,
+# $P(z_k > 0)$, is smooth in $a_k$, so a penalty can act on it. The code is given.
 #
 # Which λ gives the size you want? Wang et al. *learn* it: weights and gates descend on
 #
