@@ -431,8 +431,8 @@ check("4.3")
 # %% [markdown]
 # #### How much is removed?
 #
-# Now we cut all layers of the network, one after the other. The linear layer after the
-# global average is a 1×1 convolution on a 1×1 map, so your function cuts it as well.
+# Now all layers, one after the other. The linear layer after the global average is a
+# 1×1 convolution on a 1×1 map, so your function cuts it as well.
 
 
 # %%
@@ -874,13 +874,13 @@ tables.means(tested, "test", rows=["method", "step"], columns="data")
 # %% [markdown]
 # #### Experiment: which score?
 #
-# Slimming is a score *and* a training for it. How good is the score without that
-# training? On the *dense* networks we rank channels by $|\alpha|$ as it is, by the L1
-# norm of their filters (Li et al. 2017), or at random. With $\alpha$ all layers
-# compete. Norms of filters cannot be compared across layers, since batch norm divides
-# each layer's scale out. So they compete within their layer, as in the paper, and each
-# layer loses the same share, as with random channels. All networks are absorbed and
-# recalibrated but not fine-tuned, since fine-tuning hides differences (lab 01).
+# Slimming is a score *and* a training for it. On the *dense* networks we rank channels
+# by $|\alpha|$ as it is, by the L1 norm of their filters (Li et al. 2017), or at
+# random. With $\alpha$ all layers compete. Norms of filters cannot be compared across
+# layers, since batch norm divides each layer's scale out. So they compete within their
+# layer, as in the paper, and each layer loses the same share, as with random channels.
+# All networks are absorbed and recalibrated but not fine-tuned, since fine-tuning hides
+# differences (lab 01).
 
 # %%
 FRACTIONS = [0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
