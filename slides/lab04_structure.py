@@ -49,15 +49,14 @@ stored = lab04.stored()
 #
 # Neural-network pruning · lecture to lab 04
 #
-# *Zeros do not make a network faster. Smaller layers do. Which filters can go, what
-# goes with them, what do they leave behind, and who decides?*
+# *Zeros do not make a network faster; smaller layers do. Which filters can be removed,
+# what is removed with them, and what do they leave behind?*
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # Seventy-five minutes: shapes of sparsity (15), the cascade (15), batch norm (20),
 # slimming (20), what it was worth (5). Small figures: four 3 × 3 convolutions of 32,
 # 32, 64, 64 filters on scikit-learn's 8 × 8 digits, three seeds, validation images. The
-# slimming table: six seeds of the same network, and three on MNIST, shipped with the
-# course.
+# slimming table is a stored result: six seeds of the same network, and three on MNIST.
 
 # %% slideshow={"slide_type": "slide"}
 say("## A zero takes as long as any other number")
@@ -98,19 +97,17 @@ rows = [
 tables.plain(pd.DataFrame(rows))
 
 # %% [markdown]
-# Nobody skips a zero that stands in a dense array. Walking along a list of places gives
-# up the vector units: a tenth of the products, and far from a tenth of the time. A
-# filter that is **not there** is skipped by every machine.
+# A dense kernel does not skip zeros. Sparse storage cannot use the vector units well: a
+# tenth of the products, but far from a tenth of the time. A **removed** filter saves
+# time on every machine.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Measured here by the processor's clock, on one thread, all in turns. CSR is given its
-# patches for free: the unfolding is not timed. "Specialised hardware is required" is
-# the usual sentence; it means just this. The last step, six filters, falls short of
-# what is promised: small matrices fill the units badly. That will come back in the last
-# table.
+# Processor time, one thread, all in turns. The unfolding for CSR is not timed.
+# "Specialised hardware is required" means just this. Six filters save less time than
+# products: small matrices use the vector units badly. The last table shows this again.
 
 # %% slideshow={"slide_type": "slide"}
-say("## Three shapes of a hole")
+say("## Three shapes of sparsity")
 scores = torch.randn(16, 16, generator=torch.Generator().manual_seed(1)).abs()
 two_of_four = scores.view(16, 4, 4).argsort(2).argsort(2).view(16, 16) >= 2
 shapes = {
@@ -130,35 +127,34 @@ plots.show(
     inches=(8, 2.9),
 )
 say(
-    "Share of $\\sum\\lvert w\\rvert$ that stays: "
+    "Share of $\\sum\\lvert w\\rvert$ kept: "
     + ", ".join(f"{name} **{share:.0%}**" for name, share in kept_size.items())
-    + ". **N:M** keeps N of every M neighbours: holes in a known place, yet a choice in each group."
+    + ". **N:M** keeps N of every M neighbours: a known pattern, with a choice in each group."
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# A group's score is the sum of its members' scores: that is how any rule for single
-# weights becomes one for filters, rows or heads. N:M is written in two ways: some code
-# counts the zeros, NVIDIA and we count what is kept.
+# A group's score is the sum of its members' scores: so any rule for single weights
+# becomes a rule for filters, rows or heads. N:M has two conventions: some code counts
+# the zeros; NVIDIA and we count the kept weights.
 
 # %% slideshow={"slide_type": "slide"}
-say("## Freedom to choose, and its price")
+say("## Freedom to choose, and its cost")
 ways = {"single weights": comb(16, 8), "2:4": comb(4, 2) ** 4, "filters": comb(4, 2)}
 where = ["special hardware", "NVIDIA, **from compute capability 8.0 (A100) on**", "**any machine**"]
 frame = pd.DataFrame({"half of 4 × 4 weights": ways.keys(), "patterns": ways.values()})
-frame["bits to say which"] = np.log2(frame["patterns"])
+frame["bits to store it"] = np.log2(frame["patterns"])
 frame["runs fast on"] = where
 tables.plain(frame)
 
 # %% [markdown]
-# The fewer patterns, the less a machine must be told, and the less a method can spare
-# what matters. *N:M is the middle ground.*
+# Fewer patterns need fewer bits, and leave a method less choice. *N:M is in between.*
 #
-# Another one, **column combining** (Kung et al. 2019): pack several sparse columns into
-# one, and prune where two would collide. It fills a systolic array about **8 times**
-# better. Lab 05 has both.
+# Another one is **column combining** (Kung et al. 2019): pack several sparse columns
+# into one, and prune where two collide. The paper reports about **8 times** better use
+# of a systolic array. Lab 05 has both.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Common misprint: 2:4 on V100. Volta has compute capability 7.0 and no sparse tensor
+# A common mistake: 2:4 on V100. Volta has compute capability 7.0 and no sparse tensor
 # cores; they came with Ampere, 8.0.
 
 # %% slideshow={"slide_type": "slide"}
@@ -182,28 +178,28 @@ say(
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# "Unstructured pruning has a better accuracy than structured pruning" is a sentence
-# about equal sparsity. Batch norm was measured again for all. Small L1 norms are not
-# shown to be better than random filters here: the slides on scores come back to that.
+# "Unstructured pruning is more accurate than structured pruning" is about equal
+# sparsity. All networks are recalibrated. We could not detect that small L1 norms are
+# better than random filters: see the slides on scores.
 
 # %% slideshow={"slide_type": "slide"}
-say("## What hangs on a filter")
+say("## What belongs to a filter")
 plots.show(drawings.filter_cascade(5, 3, 4, removed=(1,)))
 
 # %% [markdown]
 # Row $m$ of this layer, entry $m$ of **four** vectors, map $m$, and column $m$ of the
-# next layer: the **cascade**. The next layer's filters stay, each a little thinner.
+# next layer: the **cascade**. The next layer keeps its filters, each with fewer inputs.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # A cell is a kernel of 3 × 3. α and β are parameters, μ and σ² are buffers and easily
-# forgotten. "Weight sparsity in layer i + 1" is the lecture notes' word for the column;
-# as a removal it is not sparsity but a smaller layer.
+# forgotten. The column is often called "weight sparsity in layer i + 1". Once removed,
+# it is not sparsity but a smaller layer.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## The bill of a removed filter
+# ## The savings of a removed filter
 #
-# A layer has $M$ filters on $C$ channels, makes $E\times F$ maps, and the next has $M'$
-# filters. One filter out saves
+# A layer has $M$ filters on $C$ channels and $E\times F$ maps; the next has $M'$
+# filters. Removing one filter saves
 #
 # $$\underbrace{C\,RS}_{\textstyle\text{its row}} + \underbrace{2}_{\textstyle\alpha,\,\beta} +
 # \underbrace{M'\,R'S'}_{\textstyle\text{the next column}}\ \text{parameters}$$
@@ -213,7 +209,7 @@ plots.show(drawings.filter_cascade(5, 3, 4, removed=(1,)))
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## A share of filters is not a share of weights
 #
-# A share $p_i$ of the filters of every layer $i$ out, and of a layer's MACs
+# If a share $p_i$ of the filters of every layer $i$ is removed, of a layer's MACs
 #
 # $$(1-p_{i-1})(1-p_i)$$
 #
@@ -266,13 +262,13 @@ say(
 )
 
 # %% slideshow={"slide_type": "slide"}
-say("## Six places to cut, and who notices a slip")
+say("## Six places to cut, and how to detect a mistake")
 slips = lab04.slips(dense[0], data)
 tables.plain(slips, {"difference": ".1g", "accuracy": 1})
 
 # %% [markdown]
-# **Shapes find what was forgotten, only values find what was mixed up**: multiply the
-# maps by 0 in the large network, and compare.
+# **Shapes reveal what was forgotten, only values what was mixed up**: multiply the maps
+# by 0 in the large network, and compare.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # The six: filter (and bias, where there is one), α, β, μ, σ², the next layer's inputs.
@@ -284,7 +280,7 @@ tables.plain(slips, {"difference": ".1g", "accuracy": 1})
 # |---|---|---|
 # | L1 norm of the filter | $\sum_{c,r,s}\lvert w_{mcrs}\rvert$ | weights (Li et al. 2017) |
 # | scale | $\lvert\alpha_m\rvert$ | batch norm (Liu et al. 2017) |
-# | random | | nothing: the control |
+# | random | | nothing: the baseline |
 
 # %% slideshow={"slide_type": "-"}
 louder = copy.deepcopy(dense[0])
@@ -298,11 +294,11 @@ with torch.no_grad():
 after = louder.conv2.weight.detach().abs().sum((1, 2, 3))
 ranked = [int((values > values[weakest]).sum()) + 1 for values in (norm, after)]
 say(
-    f"**A norm that batch norm takes back.** Multiply the weakest of {len(norm)} filters by 10;"
+    f"**Batch norm cancels a filter's norm.** Multiply the weakest of {len(norm)} filters by 10;"
     f" μ and σ follow, as they would in training. The outputs differ by {float(apart):.0e}, and"
     f" the filter is no longer number {ranked[0]} but **number {ranked[1]}**.\n\nSo filter"
     " norms are compared *within* a layer, where the filters at least read the same inputs;"
-    " |α| is what the next layer hears, and may be compared across layers."
+    " |α| is the amplitude after batch norm, and may be compared across layers."
 )
 
 # %% slideshow={"slide_type": "slide"}
@@ -325,9 +321,9 @@ say(
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Most important first, the largest L1 norm, is the check that an order says something
-# at all. Random: three draws for each network. Li et al. fine-tune after every removal
-# and find L1 norms good enough; fine-tuning covers differences up (lab 01).
+# "Most important first" removes the largest L1 norms first, to test whether the order
+# has any information. Random: three draws per network. Li et al. fine-tune after every
+# removal and find L1 norms good enough; fine-tuning hides differences (lab 01).
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Batch norm at inference is a line
@@ -351,12 +347,12 @@ say(
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # σ stands for √(σ² + ε). μ and σ are running averages collected in training; for
-# inference all four are constants. While it trains, a batch norm uses those of the
-# batch at hand: another function. The usual slips: dividing by the variance, no ε, an ε
-# outside the root.
+# inference all four are constants. In training, a batch norm uses those of the current
+# batch: another function. Common mistakes: dividing by the variance, no ε, an ε outside
+# the root.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## Folding: the convolution takes the line in
+# ## Folding: the convolution absorbs the line
 #
 # A convolution is linear. Channel $m$ is $\langle w_m, x\rangle + b_m$ at every place,
 # so
@@ -374,15 +370,15 @@ try:
 except RuntimeError as error:
     refusal = str(error)
 say(
-    f"- **Not in training mode.** The library refuses: *“{refusal}”*\n- **Only behind.** In"
-    " front of a convolution the shift $q$ would have to pass through it; at a border padded"
-    " with zeros a part of the kernel sees no $q$."
+    f"- **Not in training mode.** The library refuses: *“{refusal}”*\n- **Only after a"
+    " convolution.** Before it, the shift $q$ would have to pass through; at a border padded"
+    " with zeros a part of the kernel receives no $q$."
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Convolutions in front of a batch norm usually have no bias, since β does its job; the
-# folded one needs one. Jacob et al. (2018) fold because 8-bit arithmetic needs it: the
-# weights that are quantised must be those that are used.
+# Convolutions before a batch norm usually have no bias, since β does its job; the
+# folded one needs one. Jacob et al. (2018, section 3.2) fold in quantised training, so
+# that the weights rounded in training are those that inference uses.
 
 # %% slideshow={"slide_type": "slide"}
 say("## The same outputs, and faster?")
@@ -416,19 +412,19 @@ for name, (net, image) in nets.items():
 tables.plain(pd.DataFrame(rows), ".0e")
 
 # %% [markdown]
-# Outputs differ by so much, relative to the largest. **A difference that shrinks with
-# the precision is rounding; a mistake does not care how many digits it has.** A good
-# test wherever two formulas should be the same.
+# Differences of outputs, relative to the largest. **A difference that shrinks with
+# higher precision is rounding; a mistake does not shrink.** A good test wherever two
+# formulas should be equal.
 #
 # Folding saves no products to speak of. It saves *passes over the data*: a batch norm
-# reads every activation and writes it back, to do two operations with it. The smaller
-# the convolutions, the more one sees of that.
+# reads every activation and writes it back, to do two operations with it. This matters
+# most for small convolutions.
 
 # %% slideshow={"slide_type": "slide"}
 say("## A removed channel is not nothing")
 
 # %% [markdown]
-# What does a channel give that "does not matter", with $\alpha = 0$?
+# A channel "does not matter" if $\alpha = 0$. What is its output?
 #
 # $$Y = 0\cdot\frac{X-\mu}{\sigma}+\beta = \beta$$
 #
@@ -442,20 +438,20 @@ tables.plain(lab04.constants_left(sparse, halves), 2)
 # The next layer was trained with it. It is not 0, as is often assumed.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Three networks trained for slimming. It is β and not q: q = β − pμ is what batch norm
-# adds while α is still there. With α = 0 they are the same. A channel with β ≤ 0 leaves
-# nothing behind, so with a zero or negative β the simple picture is right.
+# Three networks trained for slimming. It is β and not q: q = β − pμ is the shift while
+# α is not 0. With α = 0 they are equal. A channel with β ≤ 0 leaves nothing behind, so
+# with a zero or negative β the simple picture is right.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Absorb it: exact, but where?
 #
 # $$\Delta_m = \sum_{c\ \text{removed}}\max(\beta_c, 0)\sum_{r,s}w_{mcrs}$$
 #
-# is what the removed channels gave to output $m$ of the next layer: add it to its bias.
-# Where the map is padded with zeros, the channel had given less than $\Delta$.
+# is the sum that output $m$ of the next layer received from the removed channels: add
+# it to its bias. Near a zero-padded border it had received less than $\Delta$.
 #
-# A batch norm behind takes $-\Delta$ in its running mean instead, and in *training*
-# mode subtracts any $\Delta$ again.
+# A following batch norm takes $-\Delta$ in its running mean instead; in *training* mode
+# it subtracts any $\Delta$ again.
 
 # %% slideshow={"slide_type": "slide"}
 say("## Exact inside, not at the border")
@@ -501,14 +497,14 @@ say("## Where layers add up, they must agree")
 plots.show(drawings.residual_agreement(4, 3, removed=(1,), inner_removed=(2,)))
 
 # %% [markdown]
-# Channel 2 of one is added to channel 2 of the other: it goes in **both**, and in all
-# that read the sum, or in none. Channels *inside* the block are its own.
+# Channel 2 of one is added to channel 2 of the other: remove it from **both**, and from
+# all that read the sum, or from none. Channels *inside* the block are free.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# In a long residual stage all blocks write into one stream, so its group holds every
-# second convolution of the stage, and the shortcut's. A common half-measure is to prune
-# inside the blocks only. Fang et al. (2023) find such groups in any network; a
-# depthwise convolution is a follower, too: one kernel a channel, nothing to choose.
+# In a long residual stage all blocks write into one stream, so its group contains every
+# second convolution of the stage, and the shortcut's. A common compromise is to prune
+# inside the blocks only. Fang et al. (2023) find such groups in any network. A
+# depthwise convolution follows, too: one kernel per channel, nothing to choose.
 
 # %% slideshow={"slide_type": "slide"}
 say("## Half of a ResNet-18")
@@ -539,30 +535,30 @@ except ValueError as error:
 # ## Network slimming: let training choose
 #
 # Liu et al. (2017) add the scales of all batch norms to the loss, and remove the
-# channels whose $\alpha$ has come down:
+# channels whose $\alpha$ has become small:
 #
 # $$L = \sum_{(x,y)} l\bigl(f(x, W), y\bigr) + \lambda \sum_c \lvert\alpha_c\rvert$$
 
 # %% [markdown]
-# Each batch norm then says how loud each channel is to be, and the loss pays for every
-# one that is not silent.
+# Each $\alpha$ sets the amplitude of a channel, and the loss pays for every $\alpha$
+# that is not 0.
 
 # %% slideshow={"slide_type": "slide"}
 say(
-    "## α, and not p\n\nSome slides penalise p = α/σ. Multiply all filters by 4: σ follows, and"
+    "## α, and not p\n\nA form often seen penalises p = α/σ. Multiply all filters by 4: σ follows, and"
     " the outputs stay but for the ε under the root."
 )
 table = lab04.penalties(dense[0], channels.scale_shift, images, factor=4)
 tables.show(tables.plain(table, {"difference": ".0e"}))
 say(
-    "A penalty on p is lowered by *growing weights*, without silencing anybody. From α there is no"
-    " such way out."
+    "*Growing weights* lower a penalty on p, without switching off any channel. They do not lower a"
+    " penalty on α."
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # One threshold for all layers, on |α|; each layer keeps at least its largest, or the
 # network is cut in two. Liu et al. use λ of 1e-4 to 1e-5 over 160 epochs; a few epochs
-# on small data need more. Weight decay is no substitute: it is L2, and on all weights.
+# on small data need more. Weight decay is no substitute: it is L2, on all weights.
 
 # %% slideshow={"slide_type": "slide"}
 say("## Why the absolute value?")
@@ -587,19 +583,17 @@ plots.show(fig, inches=(5.2, 4.05))
 # $\partial\lvert\alpha\rvert$ is the sign, or, at 0, all of $[-1, 1]$. So $\alpha = 0$
 # wherever $\lvert a\rvert\le\lambda$.
 #
-# The pull of $\lambda|\alpha|$ is as strong at 0.01 as at 1; that of
-# $\tfrac12\lambda\alpha^2$ fades on the way.
+# The gradient of $\lambda|\alpha|$ is as strong at 0.01 as at 1; that of
+# $\tfrac12\lambda\alpha^2$ becomes weak.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# A subgradient step of fixed length jumps over 0 and back, so SGD gives small numbers,
-# not zeros; one therefore needs a threshold. For exact zeros take the proximal step,
-# which is the rule of the line λ|α|: subtract ηλ, and stop at 0 (lab 02).
+# A subgradient step of fixed length jumps over 0, so SGD gives small numbers, not
+# zeros, and a threshold is needed. Exact zeros need the proximal step, the rule of the
+# line λ|α|: subtract ηλ, and stop at 0 (lab 02).
 
 # %% slideshow={"slide_type": "slide"}
-
-# %% slideshow={"slide_type": "slide"}
-say("## What becomes of the scales")
-title = "With the L1 term, most scales end in one spike beside zero"
+say("## The scales after training")
+title = "With the L1 term, most scales end in one peak near zero"
 both = {"no penalty": dense, f"λΣ|α|, λ = {LAMBDA}": sparse}
 plots.show(lab04.draw_scales(both, title), inches=(8, 3.0))
 found = lab04.scale_table({"dense": dense, "sparse": sparse}, data)
@@ -630,26 +624,26 @@ fallen = by_step["sparse-trained"] - by_step["pruned"]
 say(
     "Liu et al.: VGG, CIFAR-10. Ours: six seeds and three; 70 % of the channels are removed. On"
     f" the digits the fall is anything from {fallen.min():.0f} to {fallen.max():.0f} points: **at a"
-    " cliff, one seed is an anecdote**.\n\nIt is usually told so: *pruning destroys the network,"
+    " cliff, one seed is an anecdote**.\n\nThe usual explanation: *pruning destroys the network,"
     " fine-tuning repairs it.*"
 )
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Two minutes: what was destroyed?
 #
-# The channels that went had $\alpha\approx 0$. They carried *nothing*. And yet the
-# network fell from 93.30 to 32.54.
+# The removed channels had $\alpha\approx 0$. They carried *no signal*. But the accuracy
+# fell from 93.30 to 32.54.
 #
-# **1.** What did the channels hand on that is missing now?
+# **1.** Which output of these channels is missing now?
 #
-# **2.** Design an experiment that tells apart: (a) features are lost, (b) the weights
-# that stay do not fit any more, (c) something that needs no training to put right. You
-# may change the network in any way, but use no label.
+# **2.** Design an experiment that separates: (a) features are lost, (b) the kept
+# weights no longer fit, (c) a fault that can be repaired without training. You may
+# change the network in any way, but use no label.
 #
-# **3.** Fine-tuning brought everything back. Which of the three has it shown?
+# **3.** Fine-tuning restored everything. Which of the three does that prove?
 
 # %% slideshow={"slide_type": "slide"}
-say("## Controls: was it the choice? Was it the weights?")
+say("## Baselines: was it the choice? Was it the weights?")
 names = {"filter L1": "smallest filters"}
 end = stored[stored["step"].isin(["dense", "fine-tuned", "from scratch"])].replace(
     {"method": names}
@@ -665,22 +659,22 @@ tables.show(table)
 say("Test accuracy (%), 70 % of the channels removed. **Bold**: distinguishable.")
 
 # %% [markdown]
-# Liu et al. (2019; other authors) on ImageNet: *the architecture matters, not the
-# inherited weights*. Slimming finds widths.
+# Liu et al. (2019), CIFAR and ImageNet: *the architecture matters more than inherited
+# weights*. Slimming finds widths.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Digits with six seeds, MNIST with three; as many channels removed from each layer in all
-# rows, and fine-tuned. The random control is unkind: most channels
-# of a slimmed network are silent, so chance keeps silent ones. The next slide has the
-# kinder one, random channels of the ordinary networks. From scratch is not free: all
-# epochs again, against a few.
+# Digits with six seeds, MNIST with three; as many channels removed from each layer in
+# all rows, and fine-tuned. The random baseline is weak: most channels of a slimmed
+# network are silent, so a random choice keeps silent ones. The next slide has a fairer
+# one, random channels of the dense networks. From scratch costs all epochs again. Both
+# papers by Liu et al. have the same first author.
 
 # %% slideshow={"slide_type": "slide"}
 say("## The ledger")
 
 
 def slim_network(model, kept, seed):
-    """Removed for good, then three epochs."""
+    """Channels removed, then three epochs of training."""
     smaller, _ = channels.remove_filters(model, kept, example)
     return lab04.train(smaller, data, 100 + seed, epochs=3, lr=0.1)
 
@@ -709,36 +703,40 @@ say(
 # %% [markdown] slideshow={"slide_type": "notes"}
 # 8 images, one thread, all in turns; costs of the first network, validation accuracy
 # (%) of three. Random channels leave the same shapes, so the same time. Fewer MACs are
-# not the same factor in time: small layers fill the vector units badly, and what is no
-# product (ReLU, pooling, calls) hardly shrinks. The lab puts unstructured networks of
-# equal MACs into the same ledger, at three sizes.
+# not the same factor in time: small layers use the vector units badly, and everything
+# except products (ReLU, pooling, calls) hardly shrinks. The lab puts unstructured
+# networks of equal MACs into the same ledger, at three sizes.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## What to take along
 #
-# - Zeros take time, missing filters do not. Single weights are more accurate, filters
-#   are faster; **N:M** lies between.
-# - A filter takes with it four entries of batch norm, a map, and a **column of the next
-#   layer**; where layers add, its whole group.
-# - Batch norm at inference is a line, $pX+q$; a convolution in front takes it in, with
-#   fixed statistics only.
-# - What is removed leaves a **constant**, $\max(\beta,0)$. Absorb it: exact inside, not
+# - Zeros take time, removed filters do not. Single weights are more accurate, filters
+#   are faster; **N:M** is in between.
+# - Removing a filter removes four entries of batch norm, a map, and a **column of the
+#   next layer**; where layers add, its whole group.
+# - Batch norm at inference is a line, $pX+q$; the convolution before it absorbs it,
+#   with fixed statistics only.
+# - A removed channel was a **constant**, $\max(\beta,0)$. Absorb it: exact inside, not
 #   at zero-padded borders.
-# - Before you praise fine-tuning, ask what was broken. Controls: random channels, **and
-#   the same widths from scratch**.
-# - L1 on α makes channels that can go; not L2, and not on p. Count MACs *and* measure
+# - Before you praise fine-tuning, ask what was broken. Baselines: random channels,
+#   **and the same widths from scratch**.
+# - L1 on α gives removable channels; L2, or L1 on p, does not. Count MACs *and* measure
 #   time.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Lab 04, and where to read on
 #
-# - Liu, Li, Shen, Huang, Yan & Zhang (2017). Learning efficient convolutional networks
-#   through network slimming. *ICCV*.
-# - Li, Kadav, Durdanovic, Samet & Graf (2017). Pruning filters. *ICLR*.
-# - Ye, Lu, Lin & Wang (2018). Rethinking the smaller-norm-less-informative assumption
-#   in channel pruning. *ICLR*.
-# - Liu, Sun, Zhou, Huang & Darrell (2019). Rethinking the value of network pruning.
-#   *ICLR*.
-# - Jacob et al. (2018). Quantization and training of neural networks. *CVPR*.
-# - Fang, Ma, Song, Mi & Wang (2023). DepGraph. *CVPR*.
-# - Kung, McDanel & Zhang (2019). Packing sparse convolutional networks. *ASPLOS*.
+# - Liu, Li, Shen, Huang, Yan & Zhang (2017). [Learning efficient convolutional networks
+#   through network slimming](https://arxiv.org/abs/1708.06519). *ICCV*.
+# - Li, Kadav, Durdanovic, Samet & Graf (2017). [Pruning
+#   filters](https://arxiv.org/abs/1608.08710). *ICLR*.
+# - Ye, Lu, Lin & Wang (2018). [Rethinking the smaller-norm-less-informative assumption
+#   in channel pruning](https://arxiv.org/abs/1802.00124). *ICLR*.
+# - Liu, Sun, Zhou, Huang & Darrell (2019). [Rethinking the value of network
+#   pruning](https://arxiv.org/abs/1810.05270). *ICLR*.
+# - Jacob et al. (2018). [Quantization and training of neural
+#   networks](https://arxiv.org/abs/1712.05877). *CVPR*.
+# - Fang, Ma, Song, Mi & Wang (2023). [DepGraph](https://arxiv.org/abs/2301.12900).
+#   *CVPR*.
+# - Kung, McDanel & Zhang (2019). [Packing sparse convolutional
+#   networks](https://doi.org/10.1145/3297858.3304028). *ASPLOS*.

@@ -58,17 +58,17 @@ def percent(value, digits=0):
 #
 # Neural-network pruning · lecture to lab 05
 #
-# *Zeros anywhere cost next to no accuracy, and save no time. Whole filters save time,
-# and cost accuracy. Is there something in between that has both?*
+# *Zeros anywhere cost little accuracy and save no time. Removing whole filters saves
+# time and costs accuracy. Is there something in between?*
 
 # %% slideshow={"slide_type": "notes"}
 display(
     Markdown(
-        "All figures, where nothing else is said: the conv net of labs 01 and 04 on scikit-learn's"
+        "All figures, unless stated otherwise: the conv net of labs 01 and 04 on scikit-learn's"
         f" digits, conv2 to conv4 pruned along their inputs, {SEEDS} seeds, validation accuracy;"
         f" dense {pm(dense)} %. The result file is remade by `course remake lab05_between_digits`."
-        " What the lab asks to be predicted is left open here, and marked: let the class write its"
-        " guesses down."
+        ' "Left open" marks what the lab asks students to predict: let them write their guesses'
+        " down."
     )
 )
 
@@ -81,28 +81,28 @@ table = at_1_8[at_1_8["method"].isin(ends)].assign(
 heads = {"recalibrated": "not trained (%)", "finetuned": "five epochs on (%)"}
 display(
     Markdown(
-        f"## Two ends\n\nconv2 to conv4, seven in eight weights gone, dense {pm(dense)} %:\n\n"
+        f"## Two ends\n\nconv2 to conv4, seven in eight weights pruned, dense {pm(dense)} %:\n\n"
         + tables.means(table, heads, rows=["pattern", "faster"]).markdown()
-        + "\n\nA zero somewhere is a number like any other to a dense kernel. A filter that is gone"
-        " is a smaller tensor."
+        + "\n\nFor a dense kernel a zero is a number like any other. Removing a filter makes the"
+        " tensor smaller."
     )
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# "Not trained": batch norm's statistics are taken anew (lab 01's recalibration), or one
-# would measure stale statistics instead of missing weights.
+# "Not trained": only batch norm is recalibrated (lab 01), or one would measure stale
+# statistics.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Four things in between
 #
 # | | fixed before | chosen | when |
 # |---|---|---|---|
-# | **N:M** | n of every m stay | which n | once |
+# | **N:M** | n of every m are kept | which n | once |
 # | **columns combined** | a cell holds one weight | which columns share cells | once |
-# | **activations** | how many stay | which | at every input |
+# | **activations** | how many are kept | which | at every input |
 # | **gates** | nothing | whole channels | at every input |
 #
-# Two questions to each: what does it cost in accuracy? And *who*, exactly, gains time?
+# Two questions: what does it cost in accuracy? On *which* hardware does it save time?
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## N of every M"))
@@ -112,17 +112,16 @@ weight = torch.tensor(
 plots.show(drawings.nm_blocks(weight, 1, 4))
 
 # %% [markdown]
-# In each block of $m$ neighbours along the inputs exactly $n$ weights stay, the largest
-# $|w|$. Of four large ones three go; of four tiny ones one stays.
+# In each block of $m$ neighbours along the inputs exactly the $n$ largest $|w|$ are
+# kept. Of four large ones three are pruned; of four tiny ones one is kept.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Neither the freedom of single weights nor the bluntness of a filter. In code two
-# things go wrong again and again. One keeps m − n instead of n: 2:4 cannot tell the
-# difference, so test 1:4. (Wanda's `prune_n` counts zeros, NVIDIA's 2:4 survivors.) The
-# other flattens a convolution (M, C, R, S), and then blocks run across the kernel: they
-# belong along C. Source: Mishra et al. 2021. Slides on this subject like to cite Kung,
-# McDanel & Zhang 2019 for it: that paper is about columns, half an hour on. Row 1's last
-# block has two of size 7: of equal ones the one that comes first goes.
+# Two common mistakes in code. One keeps m − n instead of n: 2:4 cannot reveal it, so
+# test 1:4. (Wanda's `prune_n` counts zeros, NVIDIA's 2:4 kept weights.) The other
+# flattens a convolution (M, C, R, S), so blocks run across the kernel: they belong
+# along C. Source: Mishra et al. 2021. Kung, McDanel & Zhang 2019 is sometimes cited for
+# N:M, but that paper is about columns (later today). Row 1's last block has two of size
+# 7: of equal sizes the first is pruned.
 
 # %% slideshow={"slide_type": "slide"}
 w3 = [net.conv3.weight.detach() for net in nets]
@@ -130,7 +129,7 @@ w3 = [net.conv3.weight.detach() for net in nets]
 
 def size_kept(name, mask_of, masks="", bits=""):
     """Σ|w| kept of conv3, in %, one row for each network."""
-    head = {"pattern": name, "masks of 16 neighbours": masks, "bits a place": bits}
+    head = {"pattern": name, "masks of 16 neighbours": masks, "bits per place": bits}
     shares = [float((w.abs() * mask_of(w)).sum() / w.abs().sum()) for w in w3]
     return [{**head, "seed": seed, "kept": 100 * share} for seed, share in enumerate(shares)]
 
@@ -143,21 +142,21 @@ for n, m in ((1, 4), (2, 8), (4, 16)):
 rows += size_kept("anywhere", lambda w: local_masks({"w": w.abs()}, 0.75)["w"])
 drawn = lambda w: nm_mask(torch.rand(w.shape, generator=generator), 1, 4, 1)  # noqa: E731
 rows += size_kept("1:4, drawn", drawn, bits=2)
-columns = ["pattern", "masks of 16 neighbours", "bits a place"]
+columns = ["pattern", "masks of 16 neighbours", "bits per place"]
 kept = tables.means(pd.DataFrame(rows), {"kept": "Σ|w| kept (%)"}, rows=columns)
 display(
     Markdown(
-        "## Freedom, counted in masks\n\nThree in four gone:\n\n"
+        "## Freedom, counted in masks\n\nThree in four pruned:\n\n"
         + kept.markdown()
-        + "\n\nconv3, by size; the last row at random. A larger block leaves more choice, and wants"
-        " more bits for a place and a wider selector."
+        + "\n\nconv3, by size; the last row at random. A larger block leaves more choice, and needs"
+        " more bits per place and a wider selector."
     )
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # Three networks, trained while the deck is built. The sum of sizes is not accuracy; it
-# is what magnitude can know. The lab asks for the number of masks at 2:4: do not give
-# it away.
+# is all that magnitude measures. The lab asks for the number of masks at 2:4: do not
+# give it away.
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## One line is missing"))
@@ -174,15 +173,15 @@ fig = plots.curves(
 plots.show(fig, inches=(5.6, 4.05))
 
 # %% [markdown]
-# Single weights, rows of a kernel, kernels, filters; and N:M whose survivors are
-# *drawn*.
+# Single weights, rows of a kernel, kernels, filters; and N:M with *randomly* kept
+# weights.
 #
 # > **Left open.** Where does N:M run, chosen by size? Mark it at 87.5 %. The lab draws
 # > the line.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# 2:4, 1:4, 1:8, 1:16 and as many zeros in the other patterns. Let everybody draw; ask
-# two or three for a reason. The slide before gives one.
+# 2:4, 1:4, 1:8, 1:16 and as many zeros in the other patterns. Let the students draw the
+# line; ask two or three for a reason. The slide before gives one.
 
 # %% slideshow={"slide_type": "slide"}
 pruned = patterns.query("method != 'dense'")
@@ -192,16 +191,15 @@ display(
         "## And trained on?\n\n"
         + tables.compare(pruned, "finetuned", against="N:M", columns="sparsity").markdown()
         + f"\n\nPoints, after five epochs; N:M itself: {', '.join(f'{v:.1f}' for v in itself)} %."
-        " Only whole filters stay behind. Even N:M *at random* comes back: training repairs what a"
-        " choice has broken."
+        " Only whole filters are still worse. Even *random* N:M recovers: training repairs a bad"
+        " choice."
     )
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# The honest sentence is not "N:M keeps more than rows". It is: on this task no cost of
-# the pattern can be shown once one trains on, filters aside; so take the pattern that
-# your hardware likes. Mishra et al. say much the same of 2:4 on large networks: the
-# accuracy is kept by training on.
+# Do not conclude "N:M keeps more than rows", but: after training we could not detect a
+# cost of the pattern on this task, except for filters; use the pattern that your
+# hardware supports. Mishra et al. report similarly for 2:4 on large networks.
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## Storing it"))
@@ -210,16 +208,16 @@ plots.show(drawings.nm_blocks(weight, 2, 4))
 # %% [markdown]
 # $$R\,C\;\frac{n}{m}\;\bigl(b + \lceil \log_2 m \rceil\bigr)\ \text{bits}$$
 #
-# A value's *block* is known from its place in the list; only its place *in the block*
-# has to be said. No row pointers, no search.
+# A value's *block* follows from its position in the list; only its place *in the block*
+# is stored. No row pointers, no search.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # b: bits of a value. Row 3 has a block with one non-zero: it is filled up with the
-# lowest free place and a zero, so that the next block begins where arithmetic says. The
-# commonest mistake is to leave such zeros out: then everything behind moves.
+# lowest free place and a zero, so that the next block begins at a known position. The
+# most common mistake is to omit such zeros: then all later values move.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## What does it save in room?"))
+display(Markdown("## How much memory does it save?"))
 BITS = 8
 matrix = w3[0].flatten(2).movedim(1, 2).flatten(1)  # (M, 9·C): C neighbours in a row
 rows = []
@@ -251,8 +249,8 @@ at = formats.query("sparsity == 0.875").set_index("format")["size"]
 display(
     Markdown(
         f"2:4, 1:4, 1:8, 1:16. At 1:8 N:M needs **{at['N:M']:.0f} %** of the dense bits, a bitmap"
-        f" {at['bitmap']:.0f} %, CSR {at['CSR']:.0f} %.\n\nThe same zeros, three ways to say where"
-        " they are (lab 00). A pattern is knowledge that need not be stored."
+        f" {at['bitmap']:.0f} %, CSR {at['CSR']:.0f} %.\n\nThe same zeros, three ways to store their"
+        " places (lab 00). A known pattern need not be stored."
     )
 )
 
@@ -264,8 +262,8 @@ display(
 # **1.** Values of 8 bits. How many bits is a block of four, stored as 1:4, 2:4, 3:4,
 # and dense? And with values of 4 bits?
 #
-# **2.** Your network has as many zeros as 1:4, but *anywhere*. Why can the unit not
-# simply take it?
+# **2.** Your network has as many zeros as 1:4, but *anywhere*. Why can the unit not use
+# it?
 
 # %% slideshow={"slide_type": "notes"}
 sizes = {b: [nm_bits(1, 4, n, 4, b) for n in (1, 2, 3)] for b in (8, 4)}
@@ -279,8 +277,8 @@ display(
         f"1: {', '.join(map(str, sizes[8]))} and 32 bits; with 4-bit values"
         f" {', '.join(map(str, sizes[4]))} and 16: 3:4 is then *larger* than dense. 2: of conv3's"
         f" blocks {pm(over)} % hold more than one weight if zeros may be anywhere; a unit with one"
-        f" multiplier a block would have to drop {pm(lost)} % of the weights, or wait for the"
-        " fullest block each time. Exactly n is a promise about every block, not about the mean."
+        f" multiplier per block would have to drop {pm(lost)} % of the weights, or wait for the"
+        " fullest block each time. Exactly n holds for every block, not on average."
     )
 )
 
@@ -294,15 +292,15 @@ display(
         "$$y_r = \\sum_{k=0}^{K-1} v_{rk}\\; x_{\\,m\\lfloor k/n \\rfloor + i_{rk}},"
         "\\qquad K = C\\,\\frac{n}{m}$$\n\n"
         "$v$: values, $i$: places. $K$ products for **every** output, $n$ numbers from every block"
-        " of $x$: it can be planned before a weight is known.\n\n"
+        " of $x$: the schedule is known before the weights.\n\n"
         f"The same share of zeros anywhere in conv3: the fullest row holds **{np.mean(fullest):.1f}"
-        " times** the mean. If rows work side by side, all wait for it."
+        " times** the mean. If rows are computed in parallel, all wait for it."
     )
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# The matrix is never built. For output r only those entries of x are read at which row
-# r stores something: NaN elsewhere in x does no harm. That is how the lab tests it.
+# The matrix is never built. For output r only the entries of x are read at which row r
+# stores something: NaN elsewhere in x has no effect. The lab tests this.
 
 # %% slideshow={"slide_type": "slide"}
 W = torch.randn(256, 256, generator=torch.Generator().manual_seed(0))
@@ -319,10 +317,10 @@ times["products that count (%)"] = 100 * times["what"].map(products) / products[
 times = times.rename(columns={"what": "(64, 256) · (256, 256)", "time": "time, dense = 1"})
 display(
     Markdown(
-        "## Who gains time?\n\n"
+        "## Which hardware saves time?\n\n"
         + tables.plain(times, {"time, dense = 1": 2}).markdown()
         + "\n\n- A unit made for it: 2:4 in NVIDIA's tensor cores from compute capability 8.0 on"
-        " (A100; **not** V100).\n- Everybody, in room and in what has to be fetched.\n\n> **Left"
+        " (A100; **not** V100).\n- Every machine saves memory and memory traffic.\n\n> **Left"
         " open.** And *your* processor, from the stored form? The lab measures it."
     )
 )
@@ -330,13 +328,13 @@ display(
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Columns on top of each other
 #
-# A systolic array has a cell for each weight: with sparse columns most cells hold a 0.
+# A systolic array has a cell per weight: with sparse columns most cells hold a 0.
 #
-# Kung, McDanel & Zhang (2019): lay several sparse columns **into one**, as long as they
-# seldom have a weight in the same row. Each cell then holds one weight, and a
-# multiplexer picks its channel.
+# Kung, McDanel & Zhang (2019): pack several sparse columns **into one**, if they seldom
+# have a weight in the same row. Each cell then holds one weight, and a multiplexer
+# selects its channel.
 #
-# - Where two meet, a **conflict**, the smaller one is pruned.
+# - Where two weights need one cell, a **conflict**, the smaller is pruned.
 # - A convolution is the matrix (M, C·R·S): a column is one place of the kernel in one
 #   channel.
 # - Afterwards the network is trained on.
@@ -356,34 +354,34 @@ plots.show(drawings.columns_packed(sparse, grouped))
 gone = int((sparse != 0).sum() - stays.sum())
 display(
     Markdown(
-        f"At most 3 columns and {round(GAMMA * 6)} conflict a group: {gone} weight{'s' * (gone != 1)}"
+        f"At most 3 columns and {round(GAMMA * 6)} conflict per group: {gone} weight{'s' * (gone != 1)}"
         f" lost, and **{percent(float(stays.sum()) / (6 * len(grouped)))}** of the cells in use instead"
         f" of {percent(float((sparse != 0).double().mean()))}."
     )
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Crossed out: a weight that loses its cell. The packed array needs the channel of each
-# cell, as N:M needs a place in the block: the same idea, with blocks that are chosen.
+# Crossed out: a weight that loses its cell. The packed array stores the channel of each
+# cell, as N:M stores a place in the block: the same idea, with chosen blocks.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## The rule, and its two limits
 #
 # $$\text{conflicts}(G) = \underbrace{\textstyle\sum_{c \in G} \operatorname{nnz}(c)}_{\text{weights}} - \underbrace{\bigl|\{r : \text{some } w_{rc} \ne 0\}\bigr|}_{\text{rows in use}}$$
 #
-# 1. Columns come in order of their weights, the fullest first.
+# 1. Take the columns in order, the fullest first.
 # 2. Each joins, among the groups that may take it, the one whose combined column
 #    becomes **fullest**.
 # 3. A group may take it if it has fewer than $\alpha$ columns and, *with it*, at most
 #    $\gamma R$ conflicts in all.
-# 4. If none may, it opens a group.
+# 4. If there is none, it opens a group.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # Three weights in one row are two conflicts. α and γ are the paper's letters; the lab
 # calls them size and gamma. γ = 0: nothing is lost at all.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## What does room cost?"))
+display(Markdown("## What does utilisation cost?"))
 SPARSE = inspect.signature(lab05.sparse_start).parameters["sparsity"].default
 UNPACKED = 100 * (1 - SPARSE)  # % of the cells, a column each
 fig = plots.frontier(
@@ -399,16 +397,17 @@ plots.show(fig, inches=(5.6, 4.05))
 free_use = packed.query("packing == 'size 8, γ 0'")["utilisation"].mean()
 display(
     Markdown(
-        f"Pruned to {percent(SPARSE)} and trained on, then packed. Dotted: a column a cell."
-        f"\n\n**{free_use / UNPACKED:.1f} times** the use is free: γ = 0.\n\n> **Left open.**"
-        " *Without* a limit on conflicts: is the rule still better than chance?"
+        f"Pruned to {percent(SPARSE)} and trained on, then packed. Dotted: not packed."
+        f"\n\n**{free_use / UNPACKED:.1f} times** the utilisation is free: γ = 0.\n\n> **Left open.**"
+        " *Without* a limit on conflicts: is the rule better than random groups?"
     )
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # The intervals are smaller than the marks nearly everywhere. Write the votes on the
-# board: the answer is in the lab, and it depends on what exactly "fullest" rewards.
-# Kung et al. report about eight times the utilisation, on larger and sparser networks.
+# board: the lab has the answer, and it depends on what "fullest" rewards. Kung et al.
+# report about eight times the utilisation (preprint: four), on larger and sparser
+# networks.
 
 # %% slideshow={"slide_type": "slide"}
 NAMED = {f"size 8, γ {gamma:g}": f"γ {gamma:g}" for gamma in (0, 0.05, 0.25, 0.5)}
@@ -423,7 +422,7 @@ heads = {
 difference = minus(table, "accuracy", "γ 0.05", "random groups of 5", by="packing")
 display(
     Markdown(
-        "## And what does that cost?\n\nAt most α = 8 columns a group:\n\n"
+        "## And what does that cost?\n\nAt most α = 8 columns per group:\n\n"
         + tables.means(table, heads, rows="packing").markdown()
         + f"\n\nAt the same use, γ = 0.05 minus random groups, right after: {difference}. Trained on,"
         " all of them end close together."
@@ -431,9 +430,8 @@ display(
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# The third time today that five epochs wipe out what a choice had won. On a network
-# larger than its task that is no surprise; whether it would be so on yours is worth one
-# random control.
+# Again five epochs remove the gain of a choice. This is no surprise for a network
+# larger than its task; for your own, test it with one random baseline.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Two minutes: pack by hand
@@ -442,7 +440,7 @@ display(
 # \text{row 0} & 3 & & 1 & & \\ \text{row 1} & -2 & & & 4 & \\
 # \text{row 2} & & 5 & & & 6 \\ \text{row 3} & 1 & -7 & & & \end{array}$$
 #
-# At most three columns a group.
+# At most three columns per group.
 #
 # **1.** Follow the rule with $\gamma = 0$. **2.** And with $\gamma = \tfrac14$? Which
 # weights are lost?
@@ -463,8 +461,8 @@ for gamma in (0.0, 0.25):
 display(
     Markdown(
         "; ".join(answers)
-        + ". The stricter limit loses nothing, and here it fills more cells besides: the rule looks"
-        " one column ahead."
+        + ". The stricter limit loses nothing, and here it even fills more cells: the rule looks"
+        " only one column ahead."
     )
 )
 
@@ -501,10 +499,10 @@ plots.show(fig, inches=(5, 4.05))
 # %% [markdown]
 # A product is 0 if **either** factor is.
 #
-# "ReLU leaves half of them" is a rule of thumb: behind pooling there are few zeros,
-# since a maximum is 0 only where all are.
+# "ReLU leaves half of them" is a rule of thumb: after pooling there are few zeros,
+# since a maximum is 0 only if all are.
 #
-# They cost one comparison with 0, and they lie elsewhere for every image.
+# They cost one comparison each, and their places differ from image to image.
 
 # %% slideshow={"slide_type": "slide"}
 conv2 = nets[0].conv2
@@ -512,23 +510,23 @@ entries = conv2.in_channels * 8 * 8
 uses = conv2.out_channels * conv2.kernel_size[0] * conv2.kernel_size[1]
 display(
     Markdown(
-        "## What does choosing cost? Count first\n\n"
+        "## What does the selection cost? Count first\n\n"
         "| for each number at the input of conv2 | |\n|---|---|\n"
         f"| products that it takes part in | {conv2.out_channels} · 3 · 3 = **{uses}** |\n"
         "| ReLU | 1 comparison |\n"
         f"| 2:4, every pair of a block | 6 comparisons for 4: **1.5** |\n"
         f"| top-k of {entries:,} by sorting | about log₂ {entries:,} = **{math.log2(entries):.0f}**"
         " comparisons |\n\n"
-        "Weights are known before; what stays of *them* is chosen once. Activations are chosen at"
-        " **every** input.\n\n> **Left open.** By this count choosing is a bargain. Which takes"
-        " longer on your machine, choosing the inputs of conv2, or conv2?"
+        "Weights are selected once. Activations are selected at **every** input.\n\n> **Left"
+        " open.** By this count the selection is cheap. Which takes longer on your machine,"
+        " the selection of conv2's inputs, or conv2?"
     )
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # (At the border a number takes part in fewer products: padding.) The literature warns
-# of "additional overhead for sorting" in online pruning; the count says there is none
-# worth mentioning. Both cannot be right. The lab puts a clock to it.
+# of "additional overhead for sorting" in online pruning; the count suggests almost
+# none. The lab measures it.
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## Which activations?"))
@@ -566,16 +564,15 @@ fig = plots.curves(
 plots.show(fig, inches=(5.6, 4.05))
 
 # %% [markdown]
-# *Top-k*: the largest of all of an **image's** entries. *N:M*: the largest of every
-# block; a block of strong ones loses some of them.
+# *Top-k*: the largest of all entries of an **image**. *N:M*: the largest of every
+# block; a block of large entries loses some of them.
 #
-# Chosen by a mask, so backwards it is like ReLU: 1 where kept, 0 elsewhere.
+# Selected by a mask; the gradient is like ReLU's: 1 where kept, 0 elsewhere.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Of an image, not of the batch: top k·B of a batch would let one image's loud
-# activations silence another's. The difference to weights: half of the *weights* at
-# random cost next to nothing after recalibration ("One line is missing", at 50 %). The
-# lab asks what training makes of it.
+# Per image, not per batch: otherwise one image's large activations remove another's.
+# Unlike activations, half of the *weights* at random cost almost nothing after
+# recalibration ("One line is missing", at 50 %). The lab asks what training changes.
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## Both at once"))
@@ -590,10 +587,10 @@ plots.show(drawings.joint_blocks(one_input, one_row, 2, 2, 4))
 # $$\max(0,\; n_x + n_w - m)\;\le\;\text{products of a block}\;\le\;\min(n_x, n_w)$$
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# The lower bound where nothing that is kept is 0. Many slides print (1−p)(1−q) with ≥:
-# it is an expectation over random places; a linear layer as a whole lies anywhere from
-# max(0, 1−p−q) to min(1−p, 1−q). Hardware is built for bounds. N:M on activations as
-# well: Zhang et al. 2024 (JointNF).
+# The lower bound holds where no kept number is 0. A form often seen has ≥ before
+# (1−p)(1−q), but that is an expectation over random places; a linear layer as a whole
+# lies anywhere from max(0, 1−p−q) to min(1−p, 1−q). Hardware is built for bounds. N:M
+# on activations as well: Zhang et al. 2024 (JointNF).
 
 # %% slideshow={"slide_type": "slide"}
 table = stored["joint"].query("method == 'by size' and pattern != 'W 2:4 × A 2:4'").copy()
@@ -613,14 +610,14 @@ display(
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# By size a kept activation is hardly ever one of ReLU's zeros, but some blocks hold
-# nothing but zeros, and products with padding are 0 as well; they stand in the
-# denominator. 2:4 × 2:4 is the lab's own question, and not on the slide.
+# By size a kept activation is hardly ever one of ReLU's zeros, but some blocks contain
+# only zeros, and products with padding are 0 as well; they count in the denominator.
+# The lab asks for 2:4 × 2:4, so it is not on the slide.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## Which ones, or always the same ones?
+# ## The right ones, or always the same ones?
 #
-# Weights 1:4 and inputs 1:4, three ways to choose the inputs that stay:
+# Weights 1:4 and inputs 1:4, three ways to select the kept inputs:
 #
 # | | follows from the image | the same for every image |
 # |---|---|---|
@@ -633,31 +630,30 @@ display(
 # > **Left open.** Five epochs of training each. Write down two accuracies.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Two arms, by size and drawn again, are what one finds in papers: they differ in two
-# things at once, so they cannot say which of the two mattered. Only the second fails:
-# it is the noise, not the choice. The last two fail: it is the choice. Do not tell
-# which.
+# Papers often have two arms, by size and drawn again. These differ in two properties,
+# so they cannot show which one matters. If only the second fails: the noise matters. If
+# the last two fail: the choice matters. Do not tell which.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Let the network decide
 #
-# **Static**: chosen once, gone for good. **Dynamic**: the network stays whole, and
-# every image is asked.
+# **Static**: selected once, removed. **Dynamic**: the whole network is kept; each image
+# uses a part.
 #
-# A small layer looks at the mean of each incoming map and scores each outgoing channel:
+# A small layer reads the mean of each incoming map and scores each outgoing channel:
 #
 # $$g_c(x) = \begin{cases} 1 & \text{if } s_c(x) > 0 \\ 0 & \text{else}\end{cases}
 # \qquad s(x) = W \begin{pmatrix} \text{mean of map } 1 \\ \vdots \\ \text{mean of map } C \end{pmatrix} + b$$
 #
-# A closed channel is not computed, and nobody behind has to read it: one image at a
-# time, any machine gains.
+# A closed channel is not computed, nor read by the next layer: one image at a time,
+# this saves time on any machine.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# In a batch every image wants other channels, and a dense kernel computes them all. And
-# nothing leaves the memory: the network stays whole.
+# In a batch every image needs other channels, and a dense kernel computes them all. No
+# memory is saved: the whole network is kept.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## Hard forwards, soft backwards"))
+display(Markdown("## Hard forward, soft backward"))
 score = torch.linspace(-5, 5, 401, requires_grad=True)
 soft = score.sigmoid()
 gate = (score > 0).float() + (soft - soft.detach())
@@ -681,7 +677,7 @@ plots.show(
 )
 
 # %% [markdown]
-# A step saves products, and has no gradient. **Straight through** (Bengio et al. 2013):
+# A step has no gradient. **Straight-through** (Bengio et al. 2013), here with σ':
 #
 # ```
 # soft = s.sigmoid()
@@ -690,7 +686,7 @@ plots.show(
 #        soft.detach())
 # ```
 #
-# The bracket is 0, and has a derivative.
+# The bracket is 0, but has a derivative.
 
 # %% slideshow={"slide_type": "slide"}
 # two images and two layers: one opens everything, the other half of each layer
@@ -701,7 +697,7 @@ shares = [float(layer.mean()) for layer in two]
 wrong = macs[0] * shares[0] + macs[1] * shares[1] * shares[0]
 display(
     Markdown(
-        "## The price of an image\n\n"
+        "## The cost of an image\n\n"
         "$$\\text{MACs}(x) = \\sum_l \\text{dense}_l \\cdot o_l(x) \\cdot o_{l-1}(x)$$\n\n"
         f"$o_l$: the open share of layer $l$. Two layers of {macs[0]:.0f} and {macs[1]:.0f} MACs; image A opens everything, image B half"
         f" of each layer: {each[0]:.0f} and {each[1]:.0f}, on average **{each.mean():.0f}**. From the"
@@ -712,10 +708,9 @@ display(
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# The mean of products is not the product of means; code that takes the latter reports
-# fewer MACs than it spends. In training the target falls from 100 % to t over the first
-# 70 % of the steps: a pull that is strong from the start closes whole layers before the
-# loss has a say.
+# The mean of products is not the product of means; code that uses the latter reports
+# fewer MACs than it uses. In training the target falls from 100 % to t over the first
+# 70 % of the steps: a strong penalty from the start closes whole layers.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Two minutes: read a claim
@@ -724,40 +719,44 @@ display(
 # > keeps 95 %; the same network with its least important channels removed, as many
 # > products, keeps 40 %. Deciding by image is worth 55 points."
 #
-# **1.** Name three controls that you would ask for.
+# **1.** Name three baselines that you would ask for.
 #
-# **2.** The network is trained together with its gates. What must the static one be
-# given?
+# **2.** The network is trained together with its gates. Which training does the static
+# one need?
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# (The numbers are made up.) 1: the gates with *another image's* decisions: do they look
-# at all? Static channels *learned* as the gates were: same loss, same steps, weights of
-# the score held at 0. The static net repaired by what costs nothing: batch norm's
-# statistics taken anew (labs 01, 04). Also: random channels; MACs as a mean over
-# images; the time that asking costs. 2: as many epochs. What comes out is left to the
-# lab, and it asks for a guess: does deciding by image help at equal MACs?
+# (The numbers are made up.) 1: the gates with *another image's* decisions: do they
+# depend on the image? Static channels *learned* in the same way: same loss, same steps,
+# weights of the score held at 0. The static net with recalibrated batch norm (labs 01,
+# 04). Also: random channels; MACs as a mean over images; the cost of the decision. 2:
+# as many epochs. The lab has the result and asks for a guess: does a decision per image
+# help at equal MACs?
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## What to take along
 #
-# - N:M is a **promise to hardware**: so many numbers a block, wherever they are. Stored,
-#   it costs $\lceil\log_2 m\rceil$ bits a value, and no search.
-# - Once trained on, only whole filters stayed behind, N:M *at random* included: take
-#   the pattern that your hardware likes.
-# - Columns can be packed without losing a weight; beyond that, a **limit on the
-#   damage** is part of the method.
-# - Activations have to be chosen at every input. Count, *and* measure.
+# - N:M is **fixed for the hardware**: n numbers in every block. A place costs
+#   $\lceil\log_2 m\rceil$ bits per value, and there is no search.
+# - After training only whole filters were worse; even *random* N:M was not. Use the
+#   pattern that your hardware supports.
+# - Columns can be packed without losing a weight; beyond that, the method needs a
+#   **limit on conflicts**.
+# - Activations must be selected at every input. Count *and* measure.
 # - Blocks give bounds, $(1-p)(1-q)$ is a mean.
 # - A dynamic network is compared with a static one **that was repaired**.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Lab 05, and where to read on
 #
-# - Mishra et al. (2021). Accelerating sparse deep neural networks.
-# - Kung, McDanel & Zhang (2019). Packing sparse convolutional neural networks for
-#   efficient systolic array implementations. *ASPLOS*.
-# - Zhang et al. (2024). JointNF: enhancing DNN performance through adaptive N:M pruning
-#   across both weight and activation. *ISLPED*.
-# - Bengio, Léonard & Courville (2013). Estimating or propagating gradients through
-#   stochastic neurons for conditional computation.
-# - Gao et al. (2019). Dynamic channel pruning: feature boosting and suppression. *ICLR*.
+# - Mishra et al. (2021). [Accelerating sparse deep neural
+#   networks](https://arxiv.org/abs/2104.08378).
+# - Kung, McDanel & Zhang (2019). [Packing sparse convolutional neural networks for
+#   efficient systolic array implementations](https://doi.org/10.1145/3297858.3304028).
+#   *ASPLOS*.
+# - Zhang et al. (2024). [JointNF: enhancing DNN performance through adaptive N:M
+#   pruning across both weight and activation](https://doi.org/10.1145/3665314.3670813).
+#   *ISLPED*.
+# - Bengio, Léonard & Courville (2013). [Estimating or propagating gradients through
+#   stochastic neurons for conditional computation](https://arxiv.org/abs/1308.3432).
+# - Gao et al. (2019). [Dynamic channel pruning: feature boosting and
+#   suppression](https://arxiv.org/abs/1810.05331). *ICLR*.

@@ -40,13 +40,13 @@ encoder = sum(w.numel() for w in encoder_weights(model).values())
 #
 # Neural-network pruning · lecture to lab 06
 #
-# *A model was trained for weeks on everything, and is now trained for minutes on a
-# task. Nine tenths of its weights shall go. Who says which: the weeks or the minutes?*
+# *A model was pre-trained for weeks, and is now fine-tuned for minutes. Nine tenths of
+# its weights must be removed. Should pre-training or fine-tuning decide which?*
 
 # %% slideshow={"slide_type": "notes"}
 display(
     Markdown(
-        f"All figures, where nothing else is said: three small BERTs, {encoder:,} encoder weights,"
+        f"All figures, unless stated otherwise: three small BERTs, {encoder:,} encoder weights,"
         ' trained on the sentiment of generated reviews ("pre-trained"), fine-tuned to '
         "another label of the same grammar, is the main clause negated, with 1,000 texts:"
         f" {pm(starts['pre-trained'])} %, from scratch {pm(starts['from scratch'])} %, majority"
@@ -71,22 +71,22 @@ display(
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Prune, then fine-tune: two ways to lose
 #
-# **Information**: what pre-training had put into these weights is gone.
+# **Information**: the knowledge from pre-training in these weights is lost.
 #
-# **Capacity**: too few weights are left to fit the new task with.
+# **Capacity**: too few weights are left to fit the new task.
 #
-# Gordon, Duh & Andrews (2020) tell them apart by one arm more:
+# Gordon, Duh & Andrews (2020) separate them by a second arm:
 #
 # | arm | before fine-tuning | while fine-tuning |
 # |---|---|---|
-# | zeros **held** | smallest set to 0 | stay 0 |
+# | zeros **held** | smallest set to 0 | remain 0 |
 # | zeros **let go** | smallest set to 0 | may become anything |
 #
-# In both the information is gone. In the second the capacity is back.
+# In both the information is lost. The second keeps the capacity.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Trained for ever, the arm that lets go cannot be the worse one in training loss. In
-# accuracy, after finitely many steps, it can.
+# Trained for ever, the arm that lets go cannot have the higher training loss. After
+# finitely many steps its accuracy can be lower.
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## Three regimes"))
@@ -105,9 +105,9 @@ display(tables.means(both, "accuracy", columns="sparsity"))
 display(tables.compare(arms, "accuracy", against="zeros held", columns="sparsity"))
 
 # %% [markdown]
-# **The two reasons come one after the other.** Around 80 % letting go hardly helps:
-# what is missing is what pre-training knew. At 90 % it helps by more than ten points:
-# what is missing is *room*.
+# **The two reasons follow one another.** Around 80 % letting go hardly helps: knowledge
+# from pre-training is missing. At 90 % it helps by more than ten points: *capacity* is
+# missing.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # The old task is a poor forecast of the new one. Gordon et al. on BERT-base: 30–40 % free, then information, then capacity. Ours ends
@@ -123,25 +123,24 @@ display(
         f"MiniLM, 6 layers of width 384, SST-2, {sentences:,} sentences, **one** run: an example,"
         f" not a proof. Accuracy in %; dense {dense:.1f}.\n\n"
         + tables.means(real, "accuracy", columns="sparsity").markdown()
-        + "\n\nBoth losses come sooner: English is more than our grammar."
+        + "\n\nBoth losses come earlier: English is richer than our grammar."
     )
 )
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## Two minutes: whose opinion?
+# ## Two minutes: which criterion?
 #
 # You fine-tune a pre-trained model and may keep 10 % of its weights.
 #
-# **1.** Magnitude looks at the weights *before* fine-tuning. Whose opinion is that?
+# **1.** Magnitude uses the weights *before* fine-tuning. Which task do they reflect?
 #
-# **2.** A weight is small, and fine-tuning pulls it away from 0 in every step. Another
-# is large and is pulled towards 0. Which one would you keep, and which one does
-# magnitude keep?
+# **2.** Fine-tuning moves a small weight away from 0 in every step, and a large one
+# towards 0. Which would you keep, and which does magnitude keep?
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# 1: pre-training's, about another task. 2: magnitude keeps the large one, which the new
-# task is working against. Movement keeps the small one: the next two slides. Is that
-# always right? A few steps say little about where a weight ends; the recipe decides.
+# 1: the task of pre-training. 2: magnitude keeps the large one, which fine-tuning
+# reduces. Movement keeps the small one: the next two slides. Is that always right? A
+# few steps predict little about the final weight; the recipe decides.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Movement
@@ -150,15 +149,15 @@ display(
 #
 # $$W' = W \circ M, \qquad M = \text{1 for the largest scores}$$
 #
-# and $S$ is **learned by gradient**. $M$ is a step function of $S$: go *straight
-# through*, as if $M$ were $S$:
+# and $S$ is **learned by gradient**. $M$ is a step function of $S$; the
+# *straight-through* gradient treats $M$ as $S$:
 #
 # $$\frac{\partial L}{\partial S} = \frac{\partial L}{\partial W'} \circ W \qquad\text{at every entry, also where } M = 0$$
 #
-# A pruned weight's score still moves, and the weight can come back.
+# A pruned weight's score still changes, and the weight can return.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## What a score collects
+# ## What a score accumulates
 #
 # SGD at rate $\eta$, scores from 0:
 #
@@ -168,12 +167,12 @@ display(
 # - $g\,w > 0$: towards zero; it falls.
 # - The *sign* does not depend on the weight's size. The speed does: $|g|\cdot|w|$.
 #
-# One gradient is lab 02's saliency with a sign. Summed over a training it says what the
+# One gradient is lab 02's saliency with a sign. The sum over a training shows what the
 # **task** did with the weight.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Movement is not blind to size: a weight of 0.001 rises a thousand times more slowly
-# than one of 1 under the same gradient. The lab prints it.
+# Movement depends on size: the score of a weight of 0.001 rises a thousand times more
+# slowly than that of 1 under the same gradient. The lab prints it.
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## Movement or size?"))
@@ -190,11 +189,10 @@ display(Markdown("## The recipe decides"))
 display(tables.compare(learned, "accuracy", against="magnitude", columns="setting"))
 
 # %% [markdown]
-# At a careful rate weights hardly move: size still says what pre-training wanted, and
-# movement is ahead. At a bold rate *sizes themselves can learn*, and are ahead at 10 %,
-# not at 3 %. Soft movement, whose share nobody says, is far ahead of all. Sanh et al.,
-# MNLI, with distillation: soft 81.2, hard 80.1, size 78.3 at 10 %; 79.5, 76.5, 69.4 at
-# 3 %.
+# At a careful rate weights hardly move: size still reflects pre-training, and movement
+# is ahead. At a bold rate the *sizes can adapt*, and are ahead at 10 %, not at 3 %.
+# Soft movement, which learns its share, is far ahead of all. Sanh et al., MNLI, with
+# distillation: soft 81.2, hard 80.1, size 78.3 at 10 %; 79.5, 76.5, 69.4 at 3 %.
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## Why is the soft one ahead? One difference at a time"))
@@ -206,8 +204,8 @@ plots.show(fig, inches=(8, 3.2))
 drawn = arms.query("method == 'penalty, signs drawn'")["accuracy"].mean()
 display(
     Markdown(
-        r"It is the penalty: Adam divides its pull $p$, too: $-(m + p)/\sqrt v$. Small movements"
-        rf" fall, however steady. Signs of the movement drawn: {drawn:.0f} %."
+        r"The penalty matters: Adam divides its gradient $p$, too: $-(m + p)/\sqrt v$. Scores"
+        rf" with small gradients fall. Signs of the movement drawn: {drawn:.0f} %."
     )
 )
 
@@ -221,24 +219,24 @@ heads["before"] = "size before, median of all = 1"
 display(tables.means(careful, heads))
 
 # %% [markdown]
-# What movement keeps has moved away from zero, nearly without exception: that is what
-# its scores collect.
+# Nearly all weights that movement keeps have moved away from zero: that is what its
+# scores measure.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## After Adam's step
 #
 # L1 in the loss, with Adam: the penalty's gradient is divided by $\sqrt v$ like all
-# others, and its strength loses its meaning.
+# others, so its strength loses its meaning.
 #
 # Guo et al. (2019), **reweighted proximal pruning**: take it *out* of the loss,
 #
 # $$w_i \leftarrow \operatorname{soft}(w_i,\; \eta\,\lambda\,\alpha_i) \quad\text{after Adam's step},\qquad \alpha_i = \frac{1}{|w_i| + \varepsilon}$$
 #
-# What is small pays more, what is large hardly anything. (Lab 02 has the proximal step,
+# Small weights are penalised more, large ones hardly. (Lab 02 has the proximal step,
 # and why a subgradient makes no zeros.)
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## Who makes zeros, at what price?"))
+display(Markdown("## Exact zeros, at what cost?"))
 strengths = stored["l1"].assign(zeros=100 * stored["l1"]["zeros"])
 strengths = strengths.query("method != 'loss' or strength == 0.001")  # its largest
 heads = {"zeros": "exact zeros (%)", "accuracy": "accuracy (%)"}
@@ -249,19 +247,19 @@ display(tables.means(strengths, heads, rows=["method", "strength"]))
 # more than ten points ahead of plain L1.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Plain L1 has shrunk what it should have kept. Guo et al. prune 59.3 % of BERT without a
-# loss.
+# Plain L1 also shrinks the weights that should be kept. Guo et al. prune while
+# pre-training, and report no loss at 59.3 % of BERT.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Two minutes: how small is a factored layer?
 #
 # A matrix is a sum of components: $W = \sum_k p_k q_k^\top = PQ$ with $P$ out × r and
-# $Q$ r × in. A component that goes makes the layer smaller on any hardware.
+# $Q$ r × in. Each removed component makes the layer smaller on any hardware.
 #
 # **1.** From which rank on is a factored 128×128 layer *larger* than the dense one? And
 # 256×128?
 #
-# **2.** "We removed 35 % by low rank, and nothing was lost." Which control would you
+# **2.** "We removed 35 % by low rank, and nothing was lost." Which baseline would you
 # ask for first?
 
 # %% [markdown] slideshow={"slide_type": "notes"}
@@ -277,19 +275,20 @@ display(
 )
 
 # %% [markdown]
-# Two thirds of the encoder can go without any training. A method that "removes 35 %"
-# would prove nothing here.
+# Two thirds of the encoder can be removed without any training. A method that "removes
+# 35 %" would prove nothing here.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## A target that is met
+# ## A target size
 #
-# Gates $z_k$ between the factors (hard concrete: lab 08); each has a probability to be
-# open. Which λ gives the size that you want? Wang, Wohlwend & Lei (2020): **learn** it,
+# Random gates $z_k$ between the factors (hard concrete: lab 08), each open with some
+# probability. Which λ gives the size that you want? Wang, Wohlwend & Lei (2020)
+# **learn** it,
 #
 # $$\min_{W, z}\;\max_{\lambda_1, \lambda_2}\quad L + \lambda_1 (s - t) + \lambda_2 (s - t)^2$$
 #
-# $s$: size, $t$: target. Too large: both λ climb. Too small: $\lambda_1$ falls, and may
-# become negative: it pulls the model back.
+# $s$: size, $t$: target. Too large: both λ grow. Too small: $\lambda_1$ falls, may
+# become negative, and makes the model larger again.
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## Gates, or singular values?"))
@@ -307,7 +306,7 @@ display(
 )
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## What does the clock say?"))
+display(Markdown("## Measured latency"))
 small = lab06.low_rank(stored["open"], model)
 texts = lab06.texts_to_time()
 thin = copy.deepcopy(model)
@@ -322,31 +321,33 @@ display(
     Markdown(
         "| 64 texts, one thread | zeros | time |\n|---|---|---|\n| magnitude (or any other choice"
         f" of zeros) | 90 % | {faster['zeros']:.2f} times faster |\n| low rank, the ranks that the"
-        f" gates left | none | **{faster['low rank']:.2f} times faster** |\n\nZeros are not skipped"
-        " by a dense kernel; two thin matrices are less work for every machine."
+        f" gates left | none | **{faster['low rank']:.2f} times faster** |\n\nA dense kernel does"
+        " not skip zeros; two thin matrices save time on every machine."
     )
 )
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## What to take along
 #
-# - Two ways to lose, one arm more to tell them apart: **hold the zeros, or let them
-#   go**.
-# - Movement asks what fine-tuning does with a weight; size what pre-training did. Which
-#   is ahead **depends on the rate**.
-# - Penalties belong *behind* Adam's step; reweighted, they spare what is large.
-# - Low rank is structure: it is faster. Its first control is the SVD, trained as long.
+# - Two ways to lose, and an experiment that separates them: **hold the zeros, or let
+#   them go**.
+# - Movement measures fine-tuning, size measures pre-training. Which is ahead **depends
+#   on the rate**.
+# - Apply penalties *after* Adam's step; reweighted, they spare large weights.
+# - Low rank is structure, so it saves time. Its first baseline is the SVD, trained as
+#   long.
 # - A Lagrangian meets a size; a λ by hand does not.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Lab 06, and where to read on
 #
-# - Gordon, Duh & Andrews (2020). Compressing BERT: studying the effects of weight
-#   pruning on transfer learning. *RepL4NLP*.
-# - Sanh, Wolf & Rush (2020). Movement pruning: adaptive sparsity by fine-tuning.
-#   *NeurIPS*.
-# - Guo, Liu, Mungall, Lin & Wang (2019). Reweighted proximal pruning for large-scale
-#   language representation.
-# - Wang, Wohlwend & Lei (2020). Structured pruning of large language models. *EMNLP*.
-# - Louizos, Welling & Kingma (2018). Learning sparse neural networks through L0
-#   regularization. *ICLR*.
+# - Gordon, Duh & Andrews (2020). [Compressing BERT: studying the effects of weight
+#   pruning on transfer learning](https://arxiv.org/abs/2002.08307). *RepL4NLP*.
+# - Sanh, Wolf & Rush (2020). [Movement pruning: adaptive sparsity by
+#   fine-tuning](https://arxiv.org/abs/2005.07683). *NeurIPS*.
+# - Guo, Liu, Mungall, Lin & Wang (2019). [Reweighted proximal pruning for large-scale
+#   language representation](https://arxiv.org/abs/1909.12486).
+# - Wang, Wohlwend & Lei (2020). [Structured pruning of large language
+#   models](https://aclanthology.org/2020.emnlp-main.496). *EMNLP*.
+# - Louizos, Welling & Kingma (2018). [Learning sparse neural networks through L0
+#   regularization](https://arxiv.org/abs/1712.01312). *ICLR*.

@@ -46,8 +46,8 @@ def show_curves(table, title, x="removed", y="test", by="method", inches=None, c
 #
 # Neural-network pruning · lecture to lab 07
 #
-# *Every layer of a transformer looks at its input several times over. Which of these
-# looks could it do without, how do you find out, and what do you get for it?*
+# *Every layer of a transformer reads its input with several heads. Which heads can be
+# removed, how do you find out, and what does it save?*
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # All figures: three small BERTs (4 layers of 8 heads) on generated reviews, scores on
@@ -55,17 +55,17 @@ def show_curves(table, title, x="removed", y="test", by="method", inches=None, c
 # 6 layers of 12 heads.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## A new thing to remove
+# ## A new unit to remove
 #
-# | what goes | lab | what is left |
+# | removed | lab | result |
 # |---|---|---|
-# | single weights | 01 | a matrix with holes |
+# | single weights | 01 | a matrix with zeros |
 # | filters, channels | 04 | a smaller dense network |
 # | **attention heads** | **07** | **smaller dense matrices** |
 # | tokens | 10 | shorter texts, layer by layer |
 #
-# A head is the natural unit of attention: it has its own queries, keys, values, and its
-# own pattern of looking.
+# A head is the natural unit of attention: it has its own queries, keys and values, and
+# its own attention pattern.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Multi-head attention, in shapes
@@ -74,7 +74,7 @@ def show_curves(table, title, x="removed", y="test", by="method", inches=None, c
 #
 # | | shape |
 # |---|---|
-# | $Q = xW_Q$, $K$ and $V$ alike | $(B, L, E) \to (B, M, L, D)$ |
+# | $Q = xW_Q$, also $K$ and $V$ | $(B, L, E) \to (B, M, L, D)$ |
 # | scores $QK^\top/\sqrt D$, softmax over keys | $(B, M, L, L)$ |
 # | times $V$ | $(B, M, L, D)$ |
 # | side by side again, times $W_O$ | $(B, L, E)$ |
@@ -82,9 +82,9 @@ def show_curves(table, title, x="removed", y="test", by="method", inches=None, c
 # Everything between the first and the last line happens **for each head on its own**.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# A common misprint scales by √d of the whole width. It is √(E / M), a head's own. And
-# "heads do not change the cost" is true of MACs; the softmax and the memory traffic
-# grow with M (lab 00).
+# A common mistake scales by the root of the whole width. Right is √(E / M), that of one
+# head. "Heads do not change the cost" is true for MACs; the softmax and the memory
+# traffic grow with M (lab 00).
 
 # %% slideshow={"slide_type": "slide"}
 say("## Side by side, or a sum?")
@@ -93,8 +93,8 @@ plots.show(drawings.heads_as_a_sum(4))
 # %% [markdown]
 # $$[A_1, \dots, A_M]\,W_O = \sum_{h=1}^{M} A_h\,W_O^{(h)}$$
 #
-# $W_O^{(h)}$: the $D$ rows of $W_O$ that meet head $h$. The bias $b_O$ belongs to
-# nobody and is added once.
+# $W_O^{(h)}$: the $D$ rows of $W_O$ that multiply head $h$. The bias $b_O$ belongs to
+# no head and is added once.
 
 # %% slideshow={"slide_type": "slide"}
 say("## A gate on each head")
@@ -103,28 +103,27 @@ plots.show(drawings.heads_as_a_sum(4, gated=(1,)))
 # %% [markdown]
 # $$\text{MHAtt}(x) = \sum_h \xi_h\, A_h\,W_O^{(h)} + b_O$$
 #
-# $\xi_h = 1$: as it was; $\xi_h = 0$: gone.
+# $\xi_h = 1$: unchanged; $\xi_h = 0$: switched off.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# In code the gate multiplies the input of the output projection, D features a head. Not
-# the attention weights after the softmax by a mask of keys: a head whose scores are all
-# the same still writes the mean of its values.
+# In code the gate multiplies the input of the output projection, D features per head.
+# Do not mask keys instead: a head with equal attention weights still outputs the mean
+# of its values.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## A warning about software
 #
 # Most published code on this subject passes `head_mask=` to a transformers model.
-# **transformers 5 takes the argument and ignores it**, without a word; `prune_heads` is
-# gone.
+# **transformers 5 accepts the argument and ignores it**, without a warning;
+# `prune_heads` no longer exists.
 #
-# An experiment that "finds" that heads do not matter may just not have switched any
-# off. So:
+# An experiment that "finds" that heads do not matter may not have switched any off. So:
 #
 # - gate by a hook on the output projection (`course_lib.pruning.heads.gated`);
 # - check that *all* gates at 0 changes the output, and all at 1 does not.
 
 # %% slideshow={"slide_type": "slide"}
-say("## First idea: switch off one, and look")
+say("## First idea: switch off one head")
 figure = plots.heat_map(
     lab07.by_layer(each[each["seed"] == 0], "change"),
     title="Change of validation accuracy (points) with one head off, first model",
@@ -133,7 +132,7 @@ figure = plots.heat_map(
 plots.show(figure, inches=(8, 2.8))
 say(
     f"{(each['change'].abs() < 0.5).mean():.0%} of the heads of the three models change less than"
-    f" half a point; {(each['change'] > 0).mean():.0%} make it *better* when they go. Michel et al.:"
+    f" half a point; {(each['change'] > 0).mean():.0%} make it *better* when removed. Michel et al.:"
     " of 96 encoder heads of a translation model 8 matter significantly, and 4 of those by raising"
     " BLEU."
 )
@@ -141,8 +140,8 @@ say(
 # %% slideshow={"slide_type": "slide"}
 say("## All but one")
 say(
-    "Points of test accuracy with **one** head left in a layer, the others untouched; which one is"
-    " chosen on validation texts."
+    "Points of test accuracy with **one** head left in a layer, the other layers complete;"
+    " that head is chosen on validation texts."
 )
 alone = experiments.read("lab07_heads/all_but_one")
 tables.plain(lab07.by_model(alone, "change", rows="layer"))
@@ -155,8 +154,8 @@ tables.plain(lab07.by_model(alone, "change", rows="layer"))
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Two minutes: add it up
 #
-# You have switched off each of the 32 heads alone. Now you want to remove 16 of them,
-# and take those that were missed least.
+# You have switched off each of the 32 heads alone. Now you remove the 16 heads that
+# cost least.
 #
 # **1.** The sixteen single changes add up to about nothing. What will the sixteen cost
 # together: about nothing, or more?
@@ -165,11 +164,11 @@ tables.plain(lab07.by_model(alone, "change", rows="layer"))
 # would an exact answer cost?
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# 1: more, see two slides on. 2: 33 passes for the list; an exact answer means all
-# subsets of 16 out of 32, 6 × 10⁸ of them.
+# 1: more, see the slide on single ablations. 2: 33 passes for the list; an exact answer
+# needs all subsets of 16 out of 32, 6 × 10⁸ of them.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## Second idea: ask the gradient
+# ## Second idea: use the gradient
 #
 # A gate of 1 that becomes 0 changes the loss of a text $x$ by
 #
@@ -187,12 +186,12 @@ tables.plain(lab07.by_model(alone, "change", rows="layer"))
 # > near 0, and is far from useless.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Three different things are called I_h in public code: the absolute value for each
-# sample (the paper, and the lab), for each token, and for each batch. The last one
-# depends on the batch size. The lab has a test for that.
+# Three different quantities are called I_h in public code: the absolute value per
+# sample (the paper, and the lab), per token, and per batch. The last one depends on the
+# batch size. The lab tests this.
 
 # %% slideshow={"slide_type": "slide"}
-say("## What the gradient says")
+say("## Importance from the gradient")
 first = lab07.by_layer(importance[importance["seed"] == 0], "importance")
 figure = plots.heat_map(
     first / first.max(axis=None),
@@ -218,11 +217,11 @@ show_curves(
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Most important first is the check that the order says something at all. Random: ten
-# draws for each of three models.
+# "Most important first" tests whether the order has any information. Random: ten draws
+# for each of three models.
 
 # %% slideshow={"slide_type": "slide"}
-say("## What the single ablations did not see")
+say("## What single ablations do not measure")
 show_curves(
     lab07.added_up(each).replace(r" \(.*", "", regex=True),
     "Mean of three models",
@@ -233,8 +232,8 @@ show_curves(
 )
 
 # %% [markdown]
-# **Heads stand in for each other.** Two heads read the same word; alone, neither is
-# missed. $I_h$, taken once, has the same blind spot.
+# **Heads can replace each other.** If two heads read the same word, neither matters
+# alone. $I_h$, computed once, has the same weakness.
 
 # %% slideshow={"slide_type": "slide"}
 say("## Two repairs")
@@ -245,11 +244,11 @@ show_curves(
 )
 
 # %% [markdown]
-# *Iterative*: score, remove a few, score those that are left. *By layer*: divide each
-# layer's scores by their ℓ2 norm first (Michel et al., in a footnote).
+# *Iterative*: score, remove a few, score the remaining ones again. *By layer*: divide
+# each layer's scores by their ℓ2 norm first (Michel et al., section 4.1).
 
 # %% slideshow={"slide_type": "slide"}
-say("## Why: the empty layer")
+say("## The reason: empty layers")
 left = experiments.read("lab07_heads/heads_left").query("removed == 0.8 and method != 'random'")
 left = left.pivot_table("heads_left", ["method", "seed"], "layer").astype(int)
 reached = lab07.removal("I_h", "I_h, by layer").query("removed == 0.8")[["method", "seed", "test"]]
@@ -259,8 +258,8 @@ tables.plain(
 )
 
 # %% [markdown]
-# The last layers' derivatives are small, so their heads are pruned first, and *all* of
-# them. In a layer without heads no token hears from any other.
+# The last layers' derivatives are small, so *all* of their heads are pruned first. A
+# layer without heads passes no information between tokens.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Do rules about places help?
@@ -273,12 +272,13 @@ half = lab07.by_model(half, "test")
 tables.plain(half.rename(columns={"method": "half of the heads, test accuracy (%)"}))
 
 # %% [markdown]
-# Ten random draws are better in the mean than any rule about places, and among the rules
-# the order differs from model to model. That **is** the finding.
+# On average ten random draws are better than any rule about places, and the order of
+# the rules differs from model to model.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# With one model anybody could have written a rule. Budhraja et al. find random as good
-# as many informed rules, after fine-tuning, and advise against the middle.
+# One model alone would have suggested a rule. Budhraja et al.: many heads can be pruned
+# at random with limited effect; location-based importance gives no advantage; in BERT,
+# avoid middle and consecutive layers.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Two minutes: read a paper's table
@@ -291,14 +291,14 @@ tables.plain(half.rename(columns={"method": "half of the heads, test accuracy (%
 # and why does the paper stop at 50?
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Before fine-tuning; how many seeds and draws; the full model with the same
-# fine-tuning. The next slide has them all.
+# Accuracy before fine-tuning; the number of seeds and draws; the full model with the
+# same fine-tuning. The next slide has all three.
 
 # %% slideshow={"slide_type": "slide"}
-say("## And if they may learn?")
+say("## With fine-tuning")
 tuned = lab07.fine_tuning().replace("fine-tuned", "tuned", regex=True)
 arms = tuned[tuned["method"] != "dense"]
-say("Test accuracy (%). Training repairs what is left, not what is gone.")
+say("Test accuracy (%). Training repairs the remaining heads; it restores none.")
 tables.show(tables.means(arms, "test", columns="setting", digits=0))
 full = tuned[(tuned["method"] == "dense") & (tuned["when"] == "tuned")]
 at_80 = minus(arms[arms["setting"] == "80% tuned"], "test", "I_h, by layer", "random")
@@ -310,7 +310,7 @@ say(
 # %% slideshow={"slide_type": "slide"}
 say("## Is a head important everywhere?")
 say(
-    "Importance from reviews of films, of phones, of restaurants: does the ranking carry over?"
+    "Importance from reviews of films, of phones, of restaurants: does the ranking transfer?"
     " Pearson's $r$ over heads, mean over pairs of domains, and its **ceiling**, two samples of the"
     " *same* domain:"
 )
@@ -318,21 +318,20 @@ r = lab07.domain_correlations(experiments.read("lab07_heads/domains"))
 tables.plain(lab07.by_model(r, "r", rows="texts"), digits=2)
 
 # %% [markdown]
-# Michel et al. report 0.56 (translation) and 0.68 (BERT) across domains. Without a
-# ceiling one cannot say how much of the distance to 1 is the domain, and how much the
-# sample.
+# Michel et al. report 0.56 (translation) and 0.68 (BERT), but of *scores with one head
+# removed*, on two domains. Without a ceiling one cannot tell domain from sample.
 
 # %% slideshow={"slide_type": "slide"}
-say("## Out with them")
+say("## Removing heads")
 plots.show(drawings.head_rows())
 
 # %% [markdown]
 # Head $h$ owns $D$ **rows** of $W_Q$, $W_K$, $W_V$ (with biases) and $D$ **columns** of
-# $W_O$ as it is stored. A gate of 0 saves nothing; smaller matrices do, on any
-# hardware.
+# $W_O$ as torch stores it. Gates of 0 save nothing; smaller matrices save time
+# anywhere.
 
 # %% slideshow={"slide_type": "slide"}
-say("## What is there to save?")
+say("## How much can be saved?")
 whole, half = (pruned_transformer_macs(1, 128, 768, [n] * 12, 64) for n in (12, 6))
 rows = (("MACs (billion)", "total", 1e9), ("weights of the encoder (million)", "weights", 1e6))
 say("BERT-base, 12 layers of 12 heads, L = 128, half of the heads removed:")
@@ -350,7 +349,7 @@ say(
 )
 
 # %% slideshow={"slide_type": "slide"}
-say("## Does the clock agree?")
+say("## Measured latency")
 net = small_bert(600, layers=4, width=256, heads=8, ffn=1024, seed=0).eval()
 draw = torch.Generator().manual_seed(0)
 halved = remove_heads(net, choose_heads(4, 8, 16, "random", draw, min_per_layer=4))
@@ -363,8 +362,8 @@ say(
 tables.plain(times.pivot(index="batch", columns="model", values="gain").reset_index())
 
 # %% [markdown]
-# On a GPU with one text, starting kernels costs more than computing. What MACs promise
-# comes only where the machine is busy with MACs.
+# On a GPU with one text, starting kernels costs more than computing. Fewer MACs save
+# time only where MACs take most of the time.
 
 # %% slideshow={"slide_type": "slide"}
 say("## On real sentences")
@@ -380,48 +379,50 @@ tables.show(tables.means(orders, "test", columns="removed"))
 say(f"$I_h$ minus random at 58 %: {minus(most, 'test', 'I_h', 'random')}.")
 
 # %% [markdown]
-# The order of the small models, smaller leads. Michel et al. prune about 60 % of BERT's
-# heads on SST-2 and 40 % on MNLI without noticeable loss.
+# The order of the small models, with smaller leads. Michel et al. prune about 60 % of
+# BERT's heads on SST-2 and 40 % on MNLI without noticeable loss.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## What do the heads that stay do?
+# ## What do the remaining heads do?
 #
 # - Voita et al. (2019) let training choose: a gate drawn from a distribution that can
 #   be exactly 0, and an L0 penalty. Of 48 encoder heads **10 are left at −0.15 BLEU**,
-#   4 at −0.25 (another corpus). Those left have jobs: the next word, a syntactic arc,
+#   4 at −0.25 (another corpus). Many have functions: the next word, a syntactic arc,
 #   rare words.
 # - Kovaleva et al. (2019): five patterns of attention recur; making a head uniform can
 #   *raise* accuracy.
 # - Raganato et al. (2020): all but one head of each encoder layer replaced by fixed
-#   positions, and BLEU stays.
+#   patterns, with similar BLEU.
 #
 # Lab 08 lets you train such gates.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## What to take along
 #
-# - Attention is a **sum over heads**; a gate on each makes removal a question with a
-#   derivative.
+# - Attention is a **sum over heads**; a gate on each makes removal differentiable.
 # - $I_h$: absolute value for each text, then the mean. One backward pass; good for half
 #   of the heads.
-# - **Costs do not add up**: heads stand in for each other. Measure again, or at least
+# - **Costs do not add up**: heads can replace each other. Measure again, or at least
 #   compare within layers.
-# - **Never empty a layer**; no training brings it back.
-# - Controls: random draws, the order upside down, the full model with the same
-#   training, a resample ceiling.
+# - **Never empty a layer**; training cannot restore it.
+# - Baselines: random draws, the reversed order, the full model with the same training,
+#   a resampling ceiling.
 # - Heads are a third of the encoder: half of them is 1.2× fewer MACs, not 2×.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Lab 07, and where to read on
 #
-# - Michel, Levy & Neubig (2019). Are sixteen heads really better than one? *NeurIPS*.
-# - Voita, Talbot, Moiseev, Sennrich & Titov (2019). Analyzing multi-head
-#   self-attention. *ACL*.
-# - Budhraja, Pande, Nema, Kumar & Khapra (2020). On the weak link between importance
-#   and prunability of attention heads. *EMNLP*.
-# - Kovaleva, Romanov, Rogers & Rumshisky (2019). Revealing the dark secrets of BERT.
+# - Michel, Levy & Neubig (2019). [Are sixteen heads really better than
+#   one?](https://arxiv.org/abs/1905.10650) *NeurIPS*.
+# - Voita, Talbot, Moiseev, Sennrich & Titov (2019). [Analyzing multi-head
+#   self-attention](https://arxiv.org/abs/1905.09418). *ACL*.
+# - Budhraja, Pande, Nema, Kumar & Khapra (2020). [On the weak link between importance
+#   and prunability of attention heads](https://aclanthology.org/2020.emnlp-main.260).
 #   *EMNLP*.
-# - Raganato, Scherrer & Tiedemann (2020). Fixed encoder self-attention patterns in
-#   transformer-based machine translation. *Findings of EMNLP*.
-# - Prasanna, Rogers & Rumshisky (2020). When BERT plays the lottery, all tickets are
-#   winning. *EMNLP*.
+# - Kovaleva, Romanov, Rogers & Rumshisky (2019). [Revealing the dark secrets of
+#   BERT](https://arxiv.org/abs/1908.08593). *EMNLP*.
+# - Raganato, Scherrer & Tiedemann (2020). [Fixed encoder self-attention patterns in
+#   transformer-based machine translation](https://arxiv.org/abs/2002.10260). *Findings
+#   of EMNLP*.
+# - Prasanna, Rogers & Rumshisky (2020). [When BERT plays the lottery, all tickets are
+#   winning](https://arxiv.org/abs/2005.00561). *EMNLP*.

