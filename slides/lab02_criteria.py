@@ -72,7 +72,8 @@ say(
 #
 # - **Optimal Brain Damage** (LeCun, Denker & Solla 1990): at a minimum $g = 0$; keep
 #   $\tfrac12 h w^2$.
-# - **Taylor score** (Molchanov et al. 2017): keep $|g\,w|$, the size of the first term.
+# - **Taylor score**: keep $|g\,w|$, the size of the first term. (Molchanov et al.
+#   2017: of feature maps, with activations for $w$.)
 # - The whole line has a **sign**: some weights the loss would be better off without.
 
 # %% slideshow={"slide_type": "slide"}

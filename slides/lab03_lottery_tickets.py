@@ -609,7 +609,7 @@ say("## What sparse training reaches")
 # %%
 layers = ", ".join(f"{layer} {100 * d:.0f} %" for layer, d in density.items())
 say(
-    "Evci et al. 2020, Erdős–Rényi-kernel. The 77.2 cost **2.09 times** the dense training: at 80 %"
+    "Evci et al. 2020 (authors' repository), Erdős–Rényi-kernel. The 77.2 cost **2.09 times** the dense training: at 80 %"
     f" a step costs 2.09 / 5 = {2.09 / 5:.2f}, not {share}. The sharing keeps small layers dense"
     f" (LeNet: {layers}), and in a convolutional net few weights may do many products."
 )

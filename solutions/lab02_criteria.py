@@ -112,7 +112,8 @@ words.say(
 #
 # Two famous criteria are halves of this line. *Optimal Brain Damage* (LeCun, Denker and
 # Solla 1990) says that at a minimum $g = 0$ and keeps $\frac12 h w^2$. The *Taylor*
-# score (Molchanov et al. 2017) keeps $|g\,w|$, the size of the first term.
+# score keeps $|g\,w|$, the size of the first term. (Molchanov et al. (2017) score feature
+# maps this way, with activations in place of weights.)
 #
 # *Before you write anything:* you train until the training images are all right. Which
 # of the two terms will then be the larger one for most weights, `"first"` or
@@ -257,7 +258,7 @@ check("2.2")
 # **25 minutes · 3 points**
 #
 # The Fisher is called a curvature, and it is one only if the model is right about the
-# labels' probabilities. Nothing forces it to be (Kunstner, Hennig and Balles 2019 show
+# labels' probabilities. Nothing forces it to be (Kunstner, Balles and Hennig 2019 show
 # how wrong it can get). What *is* the second derivative?
 #
 # Call the logits $z$. For cross entropy the Hessian by the logits is
@@ -378,8 +379,7 @@ words.say(
 # %% [markdown]
 # The forecast is almost the truth. Even its sign is right: the loss falls without the
 # weights to the left of 0, about three in ten. Two in ten do nothing: their pixel is
-# blank, or their unit is never on. Magnitude gives about half of the order, and random
-# nothing.
+# blank, or their unit is never on. Magnitude's ρ is much lower, and random's is about 0.
 #
 # Which half of the formula does the work? The first term is the larger one for most
 # weights: a net that has stopped early enough to be useful is not at a minimum, so
@@ -564,6 +564,7 @@ words.say(
 )
 
 # %% [markdown]
+# Taylor, which kept least when asked once, gains most, and Fisher and OBD about 50 points.
 # OBD and Fisher were far behind magnitude and are now far ahead of it; Taylor has
 # caught up. (Magnitude differs much from seed to seed here. With three seeds we could not
 # detect the lead; with six we can.) Magnitude gains nothing: nothing was trained, so the
@@ -616,7 +617,7 @@ plots.curves(
 # to a quarter of its parameters by ½hw², a part at a time with training in between;
 # without it the error rose soon. Hassibi and Stork (1993) went on to the whole Hessian
 # (*Optimal Brain Surgeon*). Molchanov et al. (2017) prune feature maps one (!) at a
-# time by |gw|, with training in between: rescoring to the extreme. None of them ranks
+# time by |gradient · activation|, with training in between: rescoring to the extreme. None of them ranks
 # by the signed forecast; now you know why.
 
 # %% [markdown]
@@ -710,9 +711,9 @@ tables.compare(pair, {"accuracy": "points"}, against="magnitude", columns="spars
 # (Asked again and trained in between it was far ahead of magnitude at 98 %, in Part B,
 # as all that ask the loss or the data were.) Wanda was made for large language models,
 # where a few features are a hundred times larger than the rest (that is the example
-# that you have just made); there magnitude collapses at 50 % and Wanda does not (Sun et
-# al. 2023, LLaMA-7B at 50 %: perplexity 17.29 for magnitude, 7.26 for Wanda, 5.68
-# dense).
+# that you have just made); there magnitude triples the perplexity at 50 % and Wanda raises
+# it by a quarter (Sun et al. 2023, LLaMA-7B at 50 %: 17.29 for magnitude, 7.26 for Wanda,
+# 5.68 dense).
 
 # %% [markdown]
 # ## Part D · Zeros by training
@@ -1118,7 +1119,7 @@ widgets.explorer(
 #   layer in language models.
 # - **Read.** Y. LeCun, J. Denker, S. Solla, *Optimal Brain Damage*, 1990. P. Molchanov
 #   et al., *Pruning Convolutional Neural Networks for Resource Efficient Inference*, 2017.
-#   F. Kunstner, P. Hennig, L. Balles, *Limitations of the Empirical Fisher
+#   F. Kunstner, L. Balles, P. Hennig, *Limitations of the Empirical Fisher
 #   Approximation*, 2019. M. Sun et al., *A Simple and Effective Pruning Approach for
 #   Large Language Models*, 2023. N. Parikh, S. Boyd, *Proximal Algorithms*, 2014. E.
 #   Candès, M. Wakin, S. Boyd, *Enhancing Sparsity by Reweighted ℓ1 Minimization*, 2008.

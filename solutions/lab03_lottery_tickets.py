@@ -19,8 +19,8 @@
 # that one alone?**
 #
 # Frankle and Carbin (2019) answered with a hypothesis: *a randomly initialised, dense
-# network contains a subnetwork that, trained in isolation, matches the accuracy of the
-# whole after at most as many steps.* They called it a **winning ticket**, because its
+# network contains a subnetwork that is initialised such that, trained in isolation, it can
+# match the accuracy of the whole after at most as many steps.* They called it a **winning ticket**, because its
 # initial weights have won the lottery. You will look for tickets, and then do what the
 # lottery's customers seldom do: compare with those who did not win.
 #
@@ -291,9 +291,9 @@ say(f"Each is back at $w_0$, bit for bit, or 0: **{back}**. {you_wrote(predictio
 # know where the weights went then, and would push the rewound ones the same way.
 #
 # One parameter is new, `rewind_step` = $k$. "Later work has shown that rewind to $w_i$
-# ($i$ is small) works better for larger networks," says the lecture. For ResNets and
-# learning rates that are not tiny, no ticket is found at $w_0$, but one is found at
-# $w_k$, after a few hundred steps of dense training (Frankle et al. 2020). So: train
+# ($i$ is small) works better for larger networks," says the lecture. For deep networks
+# with the usual learning rate and no warm-up, no ticket is found at $w_0$, but one is found
+# at $w_k$, after a small part of the dense training (Frankle et al. 2020). So: train
 # the dense network for $k$ steps, *once*; keep $w_k$; from then on $w_k$ plays the part
 # of $w_0$, and every round trains from step $k$ to the end.
 #
@@ -703,7 +703,8 @@ tables.compare(nine_per_cent, "test", against="ticket", columns="epochs", digits
 # about *steps*. Whoever reports the left end of this figure alone has not lied, and has
 # misled. Liu et al. (2019, "Rethinking the value of network pruning") made the point on
 # large networks: with a full training schedule and a large learning rate, a pruned
-# architecture trained from fresh weights did as well as the winning ticket. The lecture
+# architecture trained from fresh weights did as well as the winning ticket. (For single
+# weights on ImageNet they, too, found fresh weights worse than fine-tuning.) The lecture
 # has its sentence from there: the *architecture* is what counts. It is a matter of
 # budget, learning rate and size, not of belief.
 
@@ -951,7 +952,8 @@ for method in ("random mask", "SET"):
 #
 # **What the paper found.** Evci et al. (2020), ResNet-50 on ImageNet, dense 76.8 %:
 # RigL at 80 % sparsity with Erdős–Rényi-kernel densities 75.1 % in the same number of
-# steps, 77.2 % with five times as many. So the budget counts there as well.
+# steps, 77.2 % with five times as many
+# ([authors' repository](https://github.com/google-research/rigl)). So the budget counts there as well.
 #
 # And the ticket? At about the same density (the last points of part B's first figure) it
 # is better than all of these. But its
