@@ -1234,13 +1234,18 @@ for f in (magnitude_mask, suspicious_mask):
 # Random normal numbers have none.
 #
 # Write `find_bug(f)`. It gets a function `f(weight, sparsity)`, raises `AssertionError` if
-# `f` breaks the contract of **1.1**, and returns otherwise.
+# `f` breaks the contract of **1.1**, and returns otherwise. The contract in short:
 #
-# **What is tested**: several versions of `magnitude_mask`, some right (written in other
-# ways than yours), some with a common mistake. A point is earned only for the correct
-# result on both kinds. All versions accept finite weights of any shape and any sparsity
-# in [0, 1]; other arguments do not count. Use small inputs: a call with more than eight
-# million numbers, or one that takes long, is refused.
+# - a bool mask with the weight's shape, True = kept;
+# - exactly `round(s * n)` weights are pruned;
+# - no pruned $|w|$ is larger than a kept one;
+# - among equal $|w|$ the first in row-major order is pruned first.
+#
+# **What is tested**: versions of `magnitude_mask` with two plain mistakes (half a point)
+# and with five subtle ones (the other half). For either half all right versions, written
+# in other ways than yours, must pass. All versions accept finite weights of any shape and
+# any sparsity in [0, 1]; other arguments do not count. Use small inputs: a call with more
+# than eight million numbers is refused, and `find_bug` has ten seconds per version.
 #
 # Try not to compare `f` with your own `magnitude_mask`: write down what must be *true* of
 # a mask. Such a test also finds a mistake in your own function.
@@ -1291,13 +1296,11 @@ for f in (magnitude_mask, suspicious_mask):
 check("1.9")
 
 # %% [markdown]
-# <details><summary>Hint 1: read the contract as a list</summary>Type and shape; how
-# many; which; in which order among equals. Four sentences, four assertions.</details>
-# <details><summary>Hint 2: choose inputs that tell versions apart</summary>For each
-# sentence: which weight and which sparsity would show that it is broken? Think of odd
+# <details><summary>Hint 1: choose inputs that tell versions apart</summary>For each
+# line of the contract: which weight and which sparsity would show that it is broken? Think of odd
 # counts, of sparsity 0 and 1, of more than two dimensions, of negative weights, of
 # equal sizes.</details>
-# <details><summary>Hint 3: the order among equals</summary>Among the weights of the
+# <details><summary>Hint 2: the order among equals</summary>Among the weights of the
 # borderline size, everything pruned must come before everything kept.</details>
 
 # %% [markdown]

@@ -1046,13 +1046,17 @@ print("suspicious_soft_threshold passes the naive test.")
 # It passes, but it is the *hard* threshold: kept weights are not shrunk.
 #
 # Write `find_bug(f)`. It gets a function `f(w, t)`, raises `AssertionError` if `f` breaks
-# the contract of **2.6**'s `soft_threshold`, and returns otherwise.
+# the contract of **2.6**'s `soft_threshold`, and returns otherwise. The contract in short:
 #
-# **What is tested**: several versions, some right (written in other ways than yours), some
-# with a common mistake. A point is earned only for the correct result on both kinds. All
-# versions accept finite float tensors of any shape and t ≥ 0, a number or a tensor like w.
-# Use small inputs: a call with more than eight million numbers, or one that takes long, is
-# refused.
+# - shape and dtype of w;
+# - exactly 0 (or −0) where |w| ≤ t;
+# - elsewhere |w| − t with the sign of w.
+#
+# **What is tested**: versions with two plain mistakes (half a point) and with six other
+# ones (the other half). For either half all right versions, written in other ways than
+# yours, must pass. All versions accept finite float tensors of any shape and t ≥ 0, a
+# number or a tensor like w. Use small inputs: a call with more than eight million numbers
+# is refused, and `find_bug` has ten seconds per version.
 
 
 # %%
@@ -1089,9 +1093,7 @@ for f in (soft_threshold, suspicious_soft_threshold):
 check("2.9")
 
 # %% [markdown]
-# <details><summary>Hint 1: read the contract as a list</summary>Shape and dtype; exact
-# zeros within; shrunk by exactly t outside; the sign.</details>
-# <details><summary>Hint 2: choose inputs</summary>Both signs; |w| = t exactly; t = 0; t
+# <details><summary>Hint: choose inputs</summary>Both signs; |w| = t exactly; t = 0; t
 # larger than everything; t a tensor whose entries differ; more than one
 # dimension.</details>
 

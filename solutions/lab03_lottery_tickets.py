@@ -1103,13 +1103,20 @@ for f in (shrink, suspicious_shrink):
 # weights came back.
 #
 # Write `find_bug(f)`. It gets a function `f(weights, masks, rate, output_rate=None)`,
-# raises `AssertionError` if `f` breaks the contract of **3.1**, and returns otherwise.
+# raises `AssertionError` if `f` breaks the contract of **3.1**, and returns otherwise. The
+# contract in short:
 #
-# **What is tested**: several versions of `shrink`, some right (written in other ways than
-# yours), some with a common mistake. A point is earned only for the correct result on both
-# kinds. All versions accept finite weights of any shapes, any masks and rates in [0, 1];
-# other arguments do not count. Use small inputs: a call with more than eight million
-# numbers, or one that takes long, is refused.
+# - the same keys in the same order; bool masks with the weights' shapes;
+# - pruned weights stay pruned;
+# - of a layer's n survivors exactly `round(rate * n)` are pruned; in the last layer
+#   `output_rate` holds, by default `rate / 2`;
+# - the smallest $|w|$ are pruned; among equal $|w|$ the first in row-major order first.
+#
+# **What is tested**: versions of `shrink` with two plain mistakes (half a point) and with
+# six subtle ones (the other half). For either half all right versions, written in other
+# ways than yours, must pass. All versions accept finite weights of any shapes, any masks
+# and rates in [0, 1]; other arguments do not count. Use small inputs: a call with more than
+# eight million numbers is refused, and `find_bug` has ten seconds per version.
 #
 # Try not to compare with your own `shrink`: write down what must be *true* of the new
 # masks.
@@ -1189,14 +1196,11 @@ for f in (shrink, suspicious_shrink):
 check("3.8")
 
 # %% [markdown]
-# <details><summary>Hint 1: read the contract as a list</summary>Keys and their order;
-# type and shape; pruned weights stay pruned; how many, in the output layer and in the
-# others; which; in which order among equals.</details>
-# <details><summary>Hint 2: choose inputs that tell versions apart</summary>Layers of
+# <details><summary>Hint 1: choose inputs that tell versions apart</summary>Layers of
 # different scales (is each pruned separately?), masks that are not all True, pruned
 # weights that are <i>large</i>, many equal weights, odd counts, an output rate that is
 # given and one that is not, a rate of 0.</details>
-# <details><summary>Hint 3: the order among equals</summary>Among the survivors of the
+# <details><summary>Hint 2: the order among equals</summary>Among the survivors of the
 # borderline size, everything pruned must come before everything kept.</details>
 
 # %% [markdown]
