@@ -991,7 +991,7 @@ decoded = {
     "CSR (0.7)": csr_decode(*csr_encode(matrix), matrix.shape),
     "CSC (0.7)": csc_decode(*csc_encode(matrix), matrix.shape),
 }
-print("Does it give the layer back?", {name: torch.equal(x, matrix) for name, x in decoded.items()})
+print("Is the decoded layer equal?", {name: torch.equal(x, matrix) for name, x in decoded.items()})
 
 # %%
 formats = {
@@ -1022,7 +1022,7 @@ tables.plain(in_bits)
 
 # %%
 say(you_wrote(prediction_0_8_sizes))
-TITLE = "conv4: how many bits say where the values are?"
+TITLE = "conv4: how many bits store the positions of the values?"
 fig = plots.curves(lab00.bookkeeping(sizes), title=TITLE, log=True, ylim=(0.05, 20), **BITS)
 fig.axes[0].set_xticks([p / 10 for p in range(11)])
 fig.axes[0].set_xticks([p / 100 for p in range(80, 100)], minor=True)  # where lines are steep

@@ -285,7 +285,7 @@ check("1.2")
 # %%
 kept = threshold_mask(TABLE, 1)
 print(TABLE.where(kept, 0))
-say(f"{int(kept.sum())} of {kept.numel()} survive. {you_wrote(prediction_1_2)}")
+say(f"{int(kept.sum())} of {kept.numel()} are kept. {you_wrote(prediction_1_2)}")
 
 # %% [markdown]
 # The −1 in the second row is kept, because the threshold itself is *not* pruned. With `>`
@@ -1049,7 +1049,7 @@ prediction_1_7c = 90
 pieces = {g: partial(layer_masks, granularity=g) for g in lab01.GRANULARITIES}
 pieces["random"] = pieces["filter"]
 structured = lab01.prune_once(dense, data, pieces, [0.7, 0.9, 0.95], epochs=BUDGET // 2)
-against_sparsity(structured, title="What do larger pieces cost, after fine-tuning?")
+against_sparsity(structured, title="What do larger groups cost, after fine-tuning?")
 
 # %%
 say(f"{you_wrote(prediction_1_7c)} Each minus random filters:")
@@ -1297,9 +1297,9 @@ check("1.9")
 
 # %% [markdown]
 # <details><summary>Hint 1: choose inputs that tell versions apart</summary>For each
-# line of the contract: which weight and which sparsity would show that it is broken? Think of odd
-# counts, of sparsity 0 and 1, of more than two dimensions, of negative weights, of
-# equal sizes.</details>
+# line of the contract: which weight and which sparsity would show that it is broken?
+# Think of odd counts, of sparsity 0 and 1, of more than two dimensions, of negative
+# weights, of equal sizes.</details>
 # <details><summary>Hint 2: the order among equals</summary>Among the weights of the
 # borderline size, everything pruned must come before everything kept.</details>
 

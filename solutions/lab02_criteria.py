@@ -903,7 +903,7 @@ plots.frontier(
     y="accuracy",
     along="strength",
     xlabel="weights that are exactly 0 (%)",
-    title="The price of zeros, λ from 0.0001 to 0.003",
+    title="Zeros and accuracy, λ from 0.0001 to 0.003",
 )
 
 # %%

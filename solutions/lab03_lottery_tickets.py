@@ -698,7 +698,7 @@ prediction_3_5b = 0.5  # points
 # %%
 by_budget = experiments.read("lab03_tickets_digits/rounds")
 nine_per_cent = lab03.near(by_budget, [0.09])
-title = "Longer training closes the gap (digits, 9.0 % of the weights)"
+title = "Does longer training close the gap? (digits, 9.0 % of the weights)"
 plots.curves(nine_per_cent, x="epochs", y="test", control="random mask", title=title)
 
 # %%
