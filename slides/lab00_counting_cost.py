@@ -46,7 +46,7 @@ torch.set_num_threads(1)
 # and to check it by brute force.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## Two bills, and who pays them
+# ## Two costs
 #
 # | | counted in | paid as |
 # |---|---|---|
@@ -56,9 +56,9 @@ torch.set_num_threads(1)
 # Weights stay for as long as the model is there. Activations come and go.
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# > A zero weight saves a product only if somebody **skips** it, and memory only if
-# somebody **does not write it down**.
-# > This lecture is about those two *ifs*.
+# > A zero weight saves a product only if the hardware **skips** it, and memory only if
+# the format **does not store it**.
+# > This lecture is about these two *ifs*.
 
 # %% slideshow={"slide_type": "slide"}
 say("## A convolution is six loops")
@@ -73,7 +73,7 @@ plots.show(drawings.convolution())
 # what it reads. With stride U and padding P, E = (H + 2P − R) / U + 1, rounded down.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## The bill of one convolution
+# ## The cost of one convolution
 #
 # $$\text{MACs} = MCRSEF$$
 #
@@ -90,11 +90,11 @@ say(
 )
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Input and output are **transient**: once the next layer has read them they can go. A
-# network needs at once not the *sum* of its activations but the *largest moment*.
+# Input and output are **transient**: they are discarded once they have been read. So
+# peak memory is the *maximum* over the layers, not the *sum*.
 
 # %% slideshow={"slide_type": "slide"}
-say("## Work and weights live in different places")
+say("## Work and weights are in different places")
 costs = pd.DataFrame(model_cost(vgg16(weights=None), torch.zeros(1, 3, 224, 224)))
 costs["weight_bits"] = 32 * costs["weights"]
 costs = costs[costs["weights"] > 0].reset_index(drop=True)
@@ -126,7 +126,7 @@ plots.show(fig, inches=(8, 3.3))
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # The formula has no number of heads M in it. Heads of width E / M cost together what
-# one head of width E costs. It is not free altogether: see the next but one slide.
+# one head of width E costs. Heads are not entirely free: see the slide "Are heads free?".
 
 # %% slideshow={"slide_type": "slide"}
 say("## When does attention overtake the rest?")
@@ -145,8 +145,8 @@ fig = plots.curves(
 plots.show(fig, inches=(4.9, 4.05))
 
 # %% [markdown]
-# $2L^2E > 12LE^2$ where $L > 6E$: for most sentences **the weights are the bill**, for
-# books the tokens are.
+# $2L^2E > 12LE^2$ where $L > 6E$: for most sentences **the weights cost most**, for
+# books the tokens do.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Are heads free?
@@ -195,7 +195,7 @@ say(
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # Inputs have zeros, too: after a ReLU about half. A product counts if **neither**
-# factor is zero. With a share $q$ of zero inputs many slides say
+# factor is zero. For a share $q$ of zero inputs one often reads
 #
 # $$\text{nonzero MACs} \ge (1-p)(1-q)\cdot\text{MACs}$$
 #
@@ -223,9 +223,9 @@ say(
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# A common misprint: "≥". Pruning by magnitude does not place zeros independently of the
-# inputs, so the real number can lie on either side. Padding is the second catch: a
-# product with padding is no product, though MCRSEF counts it.
+# "≥" is a common error. Pruning by magnitude does not place zeros independently of the
+# inputs, so the real number can lie on either side. Padding is a second problem:
+# products with padding are always zero, but MCRSEF counts them.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Why are inputs not pruned as weights are?
@@ -233,24 +233,23 @@ say(
 # - Weights are pruned **once**, offline. Which activations are small is known only
 #   **while the network runs**: finding them costs a comparison each, sorting costs
 #   more.
-# - Their zeros are in another place for every image, so no schedule can be made in
+# - Their zeros are in other places for every image, so nothing can be planned in
 #   advance.
 # - They must be encoded and decoded on the way.
 #
-# ReLU's zeros come for free, and hardware exists that skips them. Choosing activations
-# by their worth is a subject of its own: dynamic pruning (lab 05), and tokens (lab 10).
+# ReLU's zeros are free, and some hardware skips them. Pruning activations by importance
+# is a separate topic: dynamic pruning (lab 05), and tokens (lab 10).
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # # Storing zeros
 #
-# A share $p$ of $L$ numbers of $n$ bits is zero. What must be written down so that all
-# $L$ can be read again?
+# A share $p$ of $L$ numbers of $n$ bits is zero. What must be stored so that all $L$
+# can be decoded?
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Bitmap: one bit for every place
 #
-# Write the values that are not zero, and for each of the $L$ places one bit: is there
-# one?
+# Store the non-zero values, and for each of the $L$ places one bit: is there a value?
 #
 # $$\text{bits} = (1-p)\,L\,n + L$$
 #
@@ -264,16 +263,15 @@ plots.show(drawings.rle_stream(torch.tensor([0, 0, 3, 0, 0, 0, 0, 0, 7, 1, 0, 0.
 
 # %% [markdown]
 # A run of $k$ bits counts up to $2^k - 1$ zeros. A longer one needs a **filler**: a
-# full run, and a value 0 that is really there. So RLE also stores zeros, and a decoder
-# needs no other signal for the end.
+# full run, and a value 0, which is one more zero. So RLE also stores zeros. Zeros at
+# the end are stored the same way.
 
 # %% slideshow={"slide_type": "slide"}
-say('## "Hard to formulate"? A geometric series')
+say("## How many pairs? A geometric series")
 
 # %% [markdown]
-# Zeros independent with probability $p$. A run that goes on for ever starts after a
-# value, with probability $1-p$, and needs one pair more whenever it has another $2^k$
-# zeros:
+# Zeros are independent, with probability $p$. Each value (probability $1-p$) ends a run
+# and needs one pair, and one more pair for every $2^k$ zeros before it:
 #
 # $$\frac{\text{pairs}}{\text{element}} = (1-p)\,\bigl(1 + p^{2^k} + p^{2\cdot 2^k} + \dots\bigr) = \frac{1-p}{1-p^{2^k}}$$
 
@@ -316,7 +314,7 @@ plots.show(drawings.csr_arrays(torch.tensor(rows, dtype=torch.float)))
 # $$\text{bits} = (1-p)\,L\,\bigl(n + \lceil\log_2 C\rceil\bigr) + (R+1)\,\lceil\log_2(\text{nnz}+1)\rceil$$
 #
 # Row $r$ is `v[ROW_INDEX[r]:ROW_INDEX[r+1]]`. CSC is the same, column by column: choose
-# by what you will walk along.
+# by the order in which you read.
 
 # %% slideshow={"slide_type": "slide"}
 say("## Which format at which sparsity?")
@@ -342,7 +340,7 @@ say(f"Smallest of the four: {said}.")
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # With 32-bit values all curves are nearly parallel, since the values are most of the
-# bill; with 8 bits the bookkeeping decides. The lab measures the same on a trained
+# bits; with 8 bits the bookkeeping decides. The lab measures the same on a trained
 # layer.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
@@ -368,7 +366,7 @@ say("Bits per weight:")
 tables.plain(bits, digits=2)
 
 # %% slideshow={"slide_type": "slide"}
-say("## Does a zero pay? Ask the clock")
+say("## Does a zero pay? Measure it")
 codes = (encodings.csr_encode, encodings.bitmap_encode, encodings.bitmap_decode)
 speed = lab00.one_vector(*codes, (0.5, 0.8, 0.9, 0.95, 0.99), size=1024, repeats=15)
 fig = plots.curves(
@@ -381,11 +379,11 @@ fig = plots.curves(
 plots.show(fig, inches=(4.9, 4.05))
 
 # %% [markdown]
-# Zeros at random places need an address each, and jumps in memory. Whole rows leave a
-# smaller **dense** matrix: lab 04.
+# Values at random places need an address each, and memory reads jump. Whole rows leave
+# a smaller **dense** matrix: lab 04.
 
 # %% slideshow={"slide_type": "slide"}
-say("## Three networks, two bills")
+say("## Three networks, two costs")
 rows = []
 for name, build in {"VGG-16": vgg16, "ResNet-50": resnet50, "MobileNetV2": mobilenet_v2}.items():
     total = totals(model_cost(build(weights=None), torch.zeros(1, 3, 224, 224)))
@@ -408,13 +406,13 @@ tables.plain(pd.DataFrame(rows), DIGITS)
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## What to take along
 #
-# - **Two bills.** MACs are in early, large pictures; weights in late, wide layers.
+# - **Two costs.** MACs are in early, large maps; weights in late, wide layers.
 # - **A zero weight saves $(1-p)$ of the products**; with zero inputs $(1-p)(1-q)$ only
 #   on average.
 # - **Activations**: the peak counts, not the sum.
-# - **Formats**: bitmap for few zeros, RLE or CSR for many, COO for nearly nothing but
-#   zeros. The formulas are exact, RLE's for independent zeros.
-# - **Time is not MACs.** Ask the clock, one batch size and one machine at a time.
+# - **Formats**: bitmap for few zeros, RLE or CSR for many, COO if almost all are zero.
+#   The formulas are exact; RLE's is a mean over independent zeros.
+# - **Time is not MACs.** Measure it, for each batch size and each machine.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Lab 00, and where to read on
@@ -422,10 +420,11 @@ tables.plain(pd.DataFrame(rows), DIGITS)
 # *Lab 00*: every formula of today as code, checked by brute force; a real layer in
 # every format; kernels on your machine.
 #
-# - Sze, Chen, Yang & Emer (2017). Efficient processing of deep neural networks: a
-#   tutorial and survey. *Proc. IEEE* 105.
-# - Han, Mao & Dally (2016). Deep compression. *ICLR*.
-# - Parashar et al. (2017). SCNN: an accelerator for compressed-sparse convolutional
-#   neural networks. *ISCA*.
-# - Vaswani et al. (2017). Attention is all you need. *NeurIPS*.
-# - Dao et al. (2022). FlashAttention. *NeurIPS*.
+# - Sze, Chen, Yang & Emer (2017). [Efficient processing of deep neural networks: a
+#   tutorial and survey](https://arxiv.org/abs/1703.09039). *Proc. IEEE* 105.
+# - Han, Mao & Dally (2016). [Deep compression](https://arxiv.org/abs/1510.00149). *ICLR*.
+# - Parashar et al. (2017). [SCNN: an accelerator for compressed-sparse convolutional
+#   neural networks](https://arxiv.org/abs/1708.04485). *ISCA*.
+# - Vaswani et al. (2017). [Attention is all you
+#   need](https://arxiv.org/abs/1706.03762). *NeurIPS*.
+# - Dao et al. (2022). [FlashAttention](https://arxiv.org/abs/2205.14135). *NeurIPS*.

@@ -106,14 +106,14 @@ dense["sparsity"] = math.nan
 #
 # Neural-network pruning · lecture to lab 01
 #
-# *A trained network has more weights than it needs. Which ones do you take, how do you
-# train what is left, and what have you got for it in the end?*
+# *A trained network has more weights than it needs. Which ones can you prune, how do
+# you train the others, and what do you gain?*
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # All figures: five LeNet-300-100 (64 inputs, 300 and 100 hidden units, ReLU, no batch
 # norm) on scikit-learn's digits, 1,097 training, 300 validation, 400 test images. The
-# lab has another network, a convolutional one with batch norm, on purpose: what
-# students see there is not to be read off these slides.
+# lab uses another network, a convolutional one with batch norm, on purpose: its results
+# cannot be read off these slides.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## One word, many methods
@@ -127,33 +127,33 @@ dense["sparsity"] = math.nan
 # | time | **static**: once for all · dynamic: by input | dynamic 05, 10 |
 # | what for | **cheap inference** · cheap training | sparse training 03 |
 #
-# **Bold**: today. N:M: of every M neighbours, N stay. *One-shot*: also *post-training*.
+# **Bold**: today. N:M: of every M neighbours, N are kept. *One-shot*: *post-training*.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # Numbers are labs. Single weights are called unstructured; a first look at groups of
 # them is taken today, too. The rows are independent: "static, unstructured, iterative
 # weight pruning by magnitude for inference" is one method, and today's. Dynamic pruning
-# keeps every weight and skips, for each input, what that input does not need. Some
-# slides say "zero-shot" for one-shot; elsewhere that word means a model asked for a
-# task it was not trained on. N:M (2:4) is in NVIDIA's hardware from compute capability
-# 8.0 on (A100), not in the V100, as is often printed.
+# keeps every weight and skips, for each input, the parts that this input does not need.
+# Some authors say "zero-shot" for one-shot; usually that word means a task that a model
+# was not trained on. N:M (2:4) is in NVIDIA's hardware from compute capability 8.0 on
+# (A100), not in the V100, as one often reads.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## Why should the small ones go?
+# ## Why prune small weights?
 #
-# One output is $y = \sum_i w_i a_i$. Take $w_i$ away, and it changes by $-w_i a_i$;
-# over many inputs
+# One output is $y = \sum_i w_i a_i$. Without $w_i$ it changes by $-w_i a_i$; over many
+# inputs
 #
 # $$\mathbb E\,(\Delta y)^2 = w_i^2\;\mathbb E\,a_i^2$$
 #
-# If all you know of the inputs is that they are of **similar size**, the weight that is
-# missed least is the one with the smallest $|w_i|$. That is all the theory there is.
+# If you know only that the inputs are of **similar size**, removing the smallest
+# $|w_i|$ changes $y$ least. That is all the theory there is.
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # $$m_i = \begin{cases}1 & \text{if } \lVert w_i\rVert_1 \ge a\\ 0 & \text{if } \lVert w_i\rVert_1 < a\end{cases}\qquad\quad \lVert w\rVert_1 = \sum_j |w_j|$$
 #
-# The L1 norm of *one* number is its absolute value. The norm is there because the same
-# line then also says what to do with a *group* of weights.
+# The L1 norm of *one* number is its absolute value. With the norm the same formula also
+# holds for a *group* of weights.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # For single weights |w| and w² give the same order. For groups the norms differ: (0.9, 0)
@@ -169,20 +169,17 @@ rows = [
     [f"**{w:g}**".replace("-", "−") if k else f"~~{w:g}~~" for w, k in zip(line, keep, strict=True)]
     for line, keep in zip(LECTURE.tolist(), kept.tolist(), strict=True)
 ]
-say(
-    f"The lecture's example, $a = 1$: {int(kept[0].sum())} and {int(kept[1].sum())} of 10 weights"
-    " stay."
-)
+say(f"An example, $a = 1$: {int(kept[0].sum())} and {int(kept[1].sum())} of 10 weights are kept.")
 tables.show(tables.Table([""] * 10, rows))
 
 # %% [markdown]
-# A **threshold** says what is small, a **fraction** how much goes. Han et al. (2015)
-# take a threshold for each layer; to compare methods *at equal sparsity*: count.
+# A **threshold** fixes what is small, a **fraction** how much is pruned. Han et al.
+# (2015) use a threshold per layer; to compare *at equal sparsity*, fix the number.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# The threshold itself stays: with > for ≥ all the ones would go, too. The lecture's
-# third row is in the lab. Han et al.: a chosen factor times the standard deviation of
-# the layer's weights.
+# The threshold itself is kept: with > for ≥ all the ones would be pruned, too. The lab
+# has a third row. Han et al.: a chosen factor times the standard deviation of the
+# layer's weights.
 
 # %% slideshow={"slide_type": "slide"}
 say("## The same threshold is another sparsity in every layer")
@@ -203,9 +200,8 @@ plots.show(
 say("## A fraction is a promise about a number")
 
 # %% [markdown]
-# "Prune a share $s$ of $n$ weights": exactly **round(s · n)** of them go, those with
-# the smallest $|w|$. Where sizes are equal, a convention decides: the one that comes
-# first goes first.
+# "Prune a share $s$ of $n$ weights": exactly **round(s · n)** are pruned, those with the
+# smallest $|w|$. For equal sizes we need a convention: the first one is pruned first.
 
 # %%
 rows = []
@@ -224,14 +220,14 @@ say("fc1 with its weights rounded. Pruned: *all that are not above a threshold* 
 tables.show(tables.plain(pd.DataFrame(rows)))
 
 # %% [markdown]
-# Ties are no rarity: after a first round of pruning most of a layer is one.
+# Ties are common: after a first round most weights of a layer are equal, namely 0.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # Ties: quantised weights, shared weights, and zeros. "Sizes": how many different ones
 # occur.
 #
-# round is Python's: half to even, round(2.5) is 2. A comparison decides about all equal
-# weights at once, so it cannot keep the promise; an order can. Random normal numbers
+# round is Python's: half to even, round(2.5) is 2. A comparison treats all equal weights
+# alike, so it cannot give an exact number; a ranking can. Random normal numbers
 # have no ties, which is why tests with them miss this mistake.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
@@ -239,7 +235,7 @@ tables.show(tables.plain(pd.DataFrame(rows)))
 #
 # $$w = (0.5,\ -2,\ 0.5,\ 0,\ -0.5,\ 3,\ -0.5)$$
 #
-# **1.** Prune half of them. How many go, and which?
+# **1.** Prune half of them. How many are pruned, and which?
 #
 # **2.** Which threshold $a$ prunes the same ones?
 #
@@ -259,7 +255,7 @@ say(
 )
 
 # %% slideshow={"slide_type": "slide"}
-say("## All at once, and nothing repaired")
+say("## All at once, with no repair")
 GRID = [0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95]
 METHODS = ["magnitude", "global", "random"]
 one_shot = pd.concat(
@@ -275,8 +271,8 @@ plots.show(
 reach = {how: percent(lab01.within_a_point(one_shot, how)) for how in METHODS}
 say(
     f"Within a point of dense up to **{reach['magnitude']}**; random: {reach['random']}."
-    " Gordon et al. (2020), BERT: 30–40 % of the weights are free, then what was learnt in"
-    " pre-training goes. The lab's network has batch norm, and its curve looks worse. Why?"
+    " Gordon et al. (2020), BERT: 30–40 % of the weights are free; more costs what was"
+    " learnt in pre-training. The lab's network has batch norm, and its curve looks worse. Why?"
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
@@ -302,15 +298,15 @@ lost["layer"] = lost.layer.str.replace(".weight", "")
 plots.show(
     plots.bars(
         lost, x="layer", y="pruned", by="method", xlabel="layer, and its share of all weights",
-        title="Weights pruned (%): who pays when all layers compete?", ylabel=" ", fmt="{:.0f}",
+        title="Weights pruned (%): which layers lose most?", ylabel=" ", fmt="{:.0f}",
     ),
     inches=(4.9, 4),
 )  # fmt: skip
 at_90 = one_shot.query("sparsity == 0.9")
 after = at_90.groupby("method").accuracy
 say(
-    "**Local**: each layer loses the same share. **Global**: the smallest weights *anywhere* go;"
-    " large layers with many small weights pay. Accuracy at 90 %, not retrained: global"
+    "**Local**: each layer loses the same share. **Global**: the smallest weights *anywhere*,"
+    " mostly of large layers with many small weights. Accuracy at 90 %, not retrained: global"
     f" {pm(after.get_group('global'))}, local {pm(after.get_group('magnitude'))}; global against"
     f" local {minus(at_90, 'accuracy', 'global', 'magnitude')}."
 )
@@ -344,20 +340,22 @@ for name, found, select in (
         masks = select(magnitude(prunable(net)), 0.9)
         gone = {f"{layer} pruned": share_gone(masks[f"{layer}.weight"]) for layer in LAYERS}
         rows.append({"seed": seed, "method": name} | gone | measured(pruned(net, masks)))
-say(f"Five networks, logits at most {apart:.0e} apart. Then 90 % of the weights go (all in %):")
+say(
+    f"Five networks, logits at most {apart:.0e} apart. Then 90 % of the weights are pruned (all in %):"
+)
 means = [*(f"{layer} pruned" for layer in LAYERS), "accuracy"]
 tables.show(tables.means(pd.DataFrame(rows), dict(zip(means, means, strict=True))))
 
 # %% [markdown]
-# A layer without weights passes nothing on, and **no training brings it back**: its
-# gradients are masked. The global rule trusts each layer's scale, which may be an
-# accident: look at the shares.
+# A layer without weights passes nothing on, and **no training restores it**: its
+# gradients are masked. The global rule depends on each layer's scale, which may be
+# arbitrary: check the shares.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # The local rule cannot tell the two networks apart: a factor for a whole layer changes
-# no order in it. Batch norm makes the accident common, since it divides the scale out:
-# the lab has that version. Repairs: a floor for each layer, or scores divided by the
-# layer's norm (as lab 07 does for heads).
+# no order in it. Batch norm makes this case common, since it divides the scale out: the
+# lab has that version. Repairs: a minimum per layer, or scores divided by the layer's
+# norm (as lab 07 does for heads).
 
 # %% slideshow={"slide_type": "slide"}
 say("## How large is a piece?")
@@ -379,14 +377,13 @@ plots.show(
     inches=(8, 2.75),
 )
 say(
-    "A group's score is its L1 norm $\\sum|w|$; round(s · groups) whole groups go. Kept of the sum"
+    "A group's score is its L1 norm $\\sum|w|$; round(s · groups) groups are pruned. Kept of the sum"
     f" over all: {', '.join(f'{g} **{share:.0f} %**' for g, share in left.items())}. Any choice of"
     " rows is also a choice of single weights, so the finer rule **never keeps less**."
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# What that costs in accuracy is the lab's question; what hardware makes of it, labs 04
-# and 05.
+# The lab measures the cost in accuracy; labs 04 and 05 the gain on hardware.
 #
 # White lines set the 3 × 3 kernels apart; a row of the picture is a filter.
 # "Unstructured is more accurate than structured" is a statement at equal sparsity. It
@@ -394,7 +391,7 @@ say(
 # each.
 
 # %% slideshow={"slide_type": "slide"}
-say("## What magnitude does not see")
+say("## Magnitude ignores the input")
 generator = torch.Generator().manual_seed(0)
 # of very different size
 inputs = torch.randn(1000, 2, generator=generator) * torch.tensor([5.0, 0.2])
@@ -406,25 +403,25 @@ rows = [
         "": f"$w_{i + 1}$",
         "weight": f"{w[i]:g}",
         "its input (rms)": inputs[:, i].square().mean().sqrt().item(),
-        "magnitude says": "stays" if verdict[i] else "**goes**",
+        "by magnitude": "kept" if verdict[i] else "**pruned**",
         "change of $y$ without it (rms)": (
             (inputs @ w.where(torch.arange(2) != i, 0) - y).square().mean().sqrt().item()
         ),
     }
     for i in range(2)
 ]
-say("One output, two inputs, 1,000 samples; one weight must go:")
+say("One output, two inputs, 1,000 samples; one weight is pruned:")
 tables.show(
     tables.plain(pd.DataFrame(rows), {"its input (rms)": 2, "change of $y$ without it (rms)": 2})
 )
 
 # %% [markdown]
-# The change is $|w_i|$ **times the size of what it multiplies**, and magnitude sees one
-# of the two factors.
+# The change is $|w_i|$ **times the size of its input**, and magnitude uses only one of
+# the two factors.
 #
-# Behind a batch norm, inputs are of similar size, and the other factor matters little.
-# At the input of a network, after a ReLU that rarely fires, in a transformer whose
-# features differ by orders of magnitude, it matters a lot.
+# After a batch norm, inputs are of similar size, and the other factor matters little.
+# It matters much at the input of a network, after a ReLU that is rarely active, and in
+# transformers whose features differ by orders of magnitude.
 
 # %% slideshow={"slide_type": "slide"}
 say("## Are there such weights in a real network?")
@@ -455,11 +452,11 @@ say(
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # The black pixels are in the first and the last column. Weight decay would have shrunk
-# these weights; without it, "small" also means "was drawn small". Lab 02 multiplies by
-# the input's size, which is 0 here.
+# these weights; without it, "small" may mean "was initialised small". Lab 02 multiplies
+# by the input's size, which is 0 here.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## Ask the loss
+# ## Use the loss
 #
 # To first order, with $g = \nabla\mathcal L(w)$:
 #
@@ -486,24 +483,21 @@ for at in (product.argmax(), product.argmin(), product.abs().flatten().kthvalue(
     rows.append([f"{v:+.{3 if i == 0 else 2}f}".replace("-", "−") for i, v in enumerate(numbers)])
 say("Three weights of a network after two epochs, 1/1000 of the loss:")
 tables.show(
-    tables.Table(
-        ["weight", "true change without it", "$-g\\,w$", "$+g\\,w$, as often printed"], rows
-    )
+    tables.Table(["weight", "measured change without it", "$-g\\,w$", "$+g\\,w$, often seen"], rows)
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Common misprint: L(w') = L(w) + gᵀ(w − w'), and from it + g·w. Check with L = w²:
+# A common error: L(w') = L(w) + gᵀ(w − w'), and from it + g·w. Check with L = w²:
 # removing w = 1 lowers the loss by 1; −g·w is −2, the right sign. The third weight of
 # the table is an average one: for small steps first order is exact.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## From a change to a score
 #
-# As a **saliency** one takes $|g\,w|$; then the sign does not show. At a minimum
-# $g \approx 0$ and the second order decides, $\tfrac12 h\,w^2$. Both, and the input's
-# size, are **lab 02**.
+# The **saliency** $|g\,w|$ has no sign. At a minimum $g \approx 0$ and the second order
+# decides, $\tfrac12 h\,w^2$. **Lab 02** covers both, and the input's size.
 #
-# What it can be worth: with 3 % of BERT's weights left, magnitude scores 69.4 on MNLI,
+# A better score can matter: with 3 % of BERT's weights, magnitude scores 69.4 on MNLI,
 # weights chosen by *how training moves them* 79.5 (dense 84.5; with distillation; Sanh
 # et al. 2020).
 
@@ -519,30 +513,30 @@ plots.show(
 # \frac{\partial L}{\partial W} = \frac{\partial L}{\partial W'} \odot M \qquad
 # \frac{\partial L}{\partial A} = W'^\top\,\frac{\partial L}{\partial Y}$$
 #
-# Back through the layer it is $W'$, not $W$: that is the matrix that computed.
+# The backward pass uses $W'$, not $W$, since the forward pass used $W'$.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # L is half the squared distance to a target. The grey zeros of the second row are
 # ReLU's: that unit was off. The orange ones are the mask's. ∂W'/∂W is 1 where kept, 0
-# where pruned. All numbers by autograd. Who writes W for W' in the last formula gets no
-# error; the lab asks how wrong the direction is.
+# where pruned. All numbers by autograd. With W instead of W' in the last formula there is no
+# error message; the lab measures how wrong the direction is.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## Two minutes: the gradient of what is gone
+# ## Two minutes: the gradient of pruned weights
 #
 # **1.** $\partial L/\partial W$ is 0 at a pruned place, $\partial L/\partial W'$ is
-# not. What does that number tell you, and who could use it?
+# not. What does that number tell you, and which method could use it?
 #
 # **2.** From now on the gradient of each pruned weight is exactly 0. Does the weight
 # stay at 0 under plain SGD? With momentum? With Adam? With weight decay?
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # 1: how the loss would change if the weight came back. Methods that grow weights (lab 03)
-# read it; they need the dense gradient. 2: the next slide. Weight decay alone is
+# use it; they need the dense gradient. 2: the next slide. Weight decay alone is
 # harmless: a share of 0 is 0, which is why AdamW follows Adam.
 
 # %% slideshow={"slide_type": "slide"}
-say("## Who wakes them up?")
+say("## Which optimizers move pruned weights?")
 OPTIMIZERS = {
     "SGD": partial(torch.optim.SGD, lr=0.05),
     "SGD with momentum": partial(torch.optim.SGD, lr=0.05, momentum=0.9),
@@ -600,7 +594,7 @@ plots.show(
 )  # fmt: skip
 momentum = free[(free.method == "SGD with momentum") & (free.step == STEPS)]
 say(
-    "A masked gradient keeps *new* ones out, not the old. Momentum: $v \\leftarrow \\mu v + 0$, so the"
+    "A masked gradient removes *new* gradients, not old ones. Momentum: $v \\leftarrow \\mu v + 0$, so the"
     " weight still travels $\\eta\\,(\\mu + \\mu^2 + \\dots)\\,|v| ="
     f" \\eta\\,\\frac{{\\mu}}{{1-\\mu}}\\,|v|$: {momentum.ahead.mean():.2f} thousandths on average by the"
     f" formula, {momentum['size'].mean():.2f} measured after {STEPS} steps. Adam divides its old mean by"
@@ -622,8 +616,8 @@ with masked(net, masks):
     fit(net, data.train, epochs=1, **ADAM)
 
 # %% [markdown]
-# Set zeros **in place**: the optimizer holds the parameter object, and a new
-# `nn.Parameter` is one that nobody trains. And **fill** them in: 0 × NaN is NaN.
+# Set zeros **in place**: the optimizer holds the parameter object and would not train a
+# new `nn.Parameter`. And **fill** them in: 0 × NaN is NaN.
 
 # %% slideshow={"slide_type": "slide"}
 say("## Is it enough?")
@@ -675,7 +669,7 @@ tables.show(tables.plain(pd.DataFrame(rows), 0))
 say(
     "Tied weights are **counted once and pruned once**, under one name, and the tie is kept. In"
     f" BERT-base this tensor alone has 30,522 × 768 = {30522 * 768 / 1e6:.1f} million of the 110"
-    " million parameters: counted twice, it moves every sparsity you report."
+    " million parameters: counted twice, it changes every sparsity you report."
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
@@ -684,7 +678,7 @@ say(
 # once in named_parameters(), twice in state_dict().
 
 # %% slideshow={"slide_type": "slide"}
-say("## Where does it hurt?")
+say("## Which layers are sensitive?")
 SCAN = [0.5, 0.7, 0.8, 0.9, 0.95, 0.98]
 scan = pd.DataFrame(
     {"seed": seed, "layer": name.removesuffix(".weight"), "sparsity": s, "accuracy": a}
@@ -706,29 +700,29 @@ together = (dense.accuracy - at_90[at_90.method == "magnitude"].accuracy.to_nump
 lost = pd.DataFrame({"seed": SEEDS, "together": together, "one by one": cost.sum(axis=1)})
 lost = lost.melt("seed", var_name="method", value_name="points")
 say(
-    f"A **sensitivity scan**: press each place once before you cut. Here **{cost.mean().idxmax()}**"
-    " feels it most; in Han et al. (2015), who set each layer's threshold from a scan, the layer that"
-    f" sees the image. And costs do not add up: at 90 % one by one {pm(cost.sum(axis=1))} points in"
+    f"A **sensitivity scan** prunes one layer at a time. Here **{cost.mean().idxmax()}** is most"
+    " sensitive; in Han et al. (2015), who set each layer's threshold from a scan, the first"
+    f" convolution. And costs do not add up: at 90 % one by one {pm(cost.sum(axis=1))} points in"
     f" all, together {pm(together)}; the difference: {minus(lost, 'points', 'together', 'one by one')}."
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Always on validation data: the scan is used to choose. Put the layer back after each
-# measurement, or you measure a cumulative cut. A second trap: with batch norm the map
-# depends on whether its statistics are measured again (lab).
+# Always on validation data: the scan is used to choose. Restore the layer after each
+# measurement, or you measure several pruned layers. With batch norm the map also depends
+# on whether the statistics are measured again (lab).
 
 # %% slideshow={"slide_type": "slide"}
-say("## Which images may you ask?")
+say("## Which images are for what?")
 
 # %% [markdown]
 # | | for | how often |
 # |---|---|---|
 # | **training** | weights, statistics of batch norm | always |
-# | **validation** | every choice: sparsity, criterion, layer, epoch | as often as you like, and it wears out |
+# | **validation** | every choice: sparsity, criterion, layer, epoch | often; each use weakens it |
 # | **test** | the figure that you report | once, at the end |
 
 # %% slideshow={"slide_type": "slide"}
-say("## What asking too often does")
+say("## Validation images wear out")
 DRAWS = 200
 half = len(data.validation.labels) // 2
 asked, unseen = (
@@ -765,13 +759,13 @@ tables.show(
 )
 
 # %% [markdown]
-# The difference is no property of the mask. Whoever chooses on test images reports it
-# as one.
+# The difference is not a property of the mask. If you choose on test images, you report
+# it as one.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Both halves are validation images: the test images are not needed to show this, and
-# are still fresh. What is real about the lead shows on the other half; look whether its
-# interval contains 0.
+# Both halves are validation images: the test images are not needed here, and stay
+# unused. The real part of the lead is that on the other half; see whether its interval
+# contains 0.
 
 # %% slideshow={"slide_type": "slide"}
 say("## Prune, train; or prune, train, prune, train?")
@@ -840,8 +834,8 @@ plots.show(
 )  # fmt: skip
 last = [f"**{100 * (s[-1] - s[-2]) / (1 - s[-2]):.0f} %** ({how})" for how, s in schedules.items()]
 say(
-    "Zhu & Gupta (2017): $s_t = s_f\\,\\bigl(1-(1-t/T)^3\\bigr)$, fast while there is much to spare,"
-    f" gently at the end. The last cut takes {', '.join(last)} of what is still alive. Targets are"
+    "Zhu & Gupta (2017): $s_t = s_f\\,\\bigl(1-(1-t/T)^3\\bigr)$, fast at first,"
+    f" slowly at the end. The last step prunes {', '.join(last)} of the kept weights. Targets are"
     f" **cumulative**: five times 20 % of the survivors is {100 * (1 - 0.8**5):.0f} %, not 100 %."
 )
 
@@ -850,7 +844,7 @@ say("## When to prune?")
 rounds = int(np.ceil(np.log(0.02) / np.log(0.8)))
 rows = [
     ["**before** training (lab 03)", "weights that have learnt nothing", f"{EPOCHS}, all sparse"],
-    ["**during** it (Zhu & Gupta)", "weights on their way", f"{EPOCHS}"],
+    ["**during** it (Zhu & Gupta)", "weights in training", f"{EPOCHS}"],
     ["**after**, in one shot", "trained weights", f"{EPOCHS} + 0"],
     ["**after**, then fine-tuned", "trained weights", f"{EPOCHS} + {BUDGET}"],
     [
@@ -860,16 +854,15 @@ rows = [
     ],
     ["**over and over** (lab 03)", "survivors, retrained", f"{EPOCHS} + {rounds} × {EPOCHS}"],
 ]
-tables.show(tables.Table(["", "what the score sees", "epochs to 98 %"], rows))
+tables.show(tables.Table(["", "score computed from", "epochs to 98 %"], rows))
 
 # %% [markdown]
-# The later and the more often you look, the better the choice and the dearer it is. A
-# fair comparison names its **budget**, and trains the dense network and the random mask
-# with the same.
+# Later and more frequent scoring chooses better and costs more. A fair comparison names
+# its **budget**, and gives the dense network and the random mask the same.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# "Iterative is the most accurate" is true with long training after each cut; the price
-# is in the last column. Tickets: 20 % of the survivors a round, and each round trains
+# "Iterative is the most accurate" is true with long training after each step; the cost
+# is in the last column. Tickets: 20 % of the survivors per round, and each round trains
 # from the start.
 
 # %% slideshow={"slide_type": "slide"}
@@ -933,10 +926,9 @@ tables.show(tables.plain(costs, {"kB": 0, "MACs (k)": 1} | dict.fromkeys(kernels
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Bits, products, milliseconds
 #
-# **Bits** fall at once, **MACs** on paper, **milliseconds** not: a dense kernel
-# multiplies by 0 as fast as by anything else, on a GPU as on a CPU. A sparse kernel
-# skips zeros, and pays for finding its way. Time comes with shapes (lab 04) and
-# patterns (lab 05).
+# Zeros save **bits** at once and **MACs** by count, but not **milliseconds**: a dense
+# kernel multiplies by 0 as fast as by anything else, on CPU and GPU. A sparse kernel
+# skips zeros, but must read addresses. Shapes (lab 04) and patterns (lab 05) save time.
 
 # %% slideshow={"slide_type": "notes"}
 kept = chosen.groupby("method", sort=False)[["accuracy", "test"]].mean()
@@ -945,15 +937,15 @@ drops = [
     for name, lost in (kept.loc["dense"] - kept.drop("dense")).iterrows()
 ]
 say(
-    f"Points lost against dense: {'; '.join(drops)}. The settings were chosen by the former: that is why"
-    " one looks at the latter. Times faster, lower and upper quartile: "
+    f"Points lost against dense: {'; '.join(drops)}. The settings were chosen on the former, so"
+    " only the latter are unbiased. Times faster, lower and upper quartile: "
     + "; ".join(f"{name}, {kernel}: {q}" for (name, kernel), q in quartiles.items())
     + "."
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # One-shot pruning is global. The first row's dense kernel is a second copy of the same
-# network: that is the noise of the clock. Random masks are missing where none is within
+# network: its ratio shows the timing noise. Random masks are missing where none is within
 # a point at 90 %. On a machine with a GPU the table has two columns more. Size: of the
 # whole model, each tensor in the cheapest of dense, bitmap, coordinates and CSR. Let
 # them say why the CSR kernel with a dense matrix is slower than the dense one.
@@ -976,28 +968,32 @@ say(
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## What to take along
 #
-# - **Small weights go**, since $\Delta y = -w_i a_i$ and nobody looked at $a_i$. Its
-#   blind spot is the input; lab 02 asks the loss.
+# - **Prune small weights**, since $\Delta y = -w_i a_i$. This ignores the input $a_i$;
+#   lab 02 uses the loss.
 # - **A fraction is a number**: round(s·n), ties by order. A threshold is another
 #   sparsity in each layer.
-# - **Global or local**: global is better where scales can be trusted, and can empty a
-#   layer where they cannot.
-# - **Masks** act on the weight going forward and on its gradient going back. Optimizers
-#   remember: **zero again after every step**.
-# - **Iterating** is a matter of budget. Give random masks the same budget, and all of
-#   them three seeds or more.
+# - **Global or local**: global is better if the layers' scales are comparable; if not,
+#   it can empty a layer.
+# - **Masks** act on the weight and on its gradient. Optimizers keep old gradients:
+#   **zero again after every step**.
+# - **Iterating** pays only with enough budget. Give random masks the same budget, and
+#   use three seeds or more.
 # - **Choose on validation images, test once.** Sparsity is bits at once; time only with
 #   the right kernel.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Lab 01, and where to read on
 #
-# *Lab 01*: all of this as code, on a network with batch norm; what breaks first is not
-# what you expect.
+# *Lab 01*: all of this as code, on a network with batch norm. What breaks there?
 #
-# - Han, Pool, Tran & Dally (2015). Learning both weights and connections. *NeurIPS*.
-# - Zhu & Gupta (2017). To prune, or not to prune. arXiv:1710.01878.
-# - Mao et al. (2017). Exploring the granularity of sparsity. *CVPR workshops*.
-# - Gordon, Duh & Andrews (2020). Compressing BERT. *RepL4NLP*.
-# - Sanh, Wolf & Rush (2020). Movement pruning. *NeurIPS*.
-# - Blalock et al. (2020). What is the state of neural network pruning? *MLSys*.
+# - Han, Pool, Tran & Dally (2015). [Learning both weights and
+#   connections](https://arxiv.org/abs/1506.02626). *NeurIPS*.
+# - Zhu & Gupta (2017). [To prune, or not to prune](https://arxiv.org/abs/1710.01878).
+# - Mao et al. (2017). [Exploring the granularity of
+#   sparsity](https://arxiv.org/abs/1705.08922). *CVPR workshops*.
+# - Gordon, Duh & Andrews (2020). [Compressing BERT](https://arxiv.org/abs/2002.08307).
+#   *RepL4NLP*.
+# - Sanh, Wolf & Rush (2020). [Movement pruning](https://arxiv.org/abs/2005.07683).
+#   *NeurIPS*.
+# - Blalock et al. (2020). [What is the state of neural network
+#   pruning?](https://arxiv.org/abs/2003.03033) *MLSys*.

@@ -37,9 +37,8 @@ single = pd.DataFrame(lab02.single_weights(net, x, y, 240, 0)).assign(seed=0)
 #
 # Neural-network pruning · lecture to lab 02
 #
-# *Magnitude never asks what a weight does. The loss can be asked: what would it cost to
-# remove this one? And if the answer is right for every weight, is it the right order
-# for all of them?*
+# *Magnitude ignores what a weight does. The loss can predict what its removal costs. If
+# the prediction is right for every weight, does it give the right order for all?*
 
 # %% slideshow={"slide_type": "notes"}
 say(
@@ -49,17 +48,16 @@ say(
 )
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## Four questions one can ask a weight
+# ## Four ways to score a weight
 #
-# | question | criterion | price |
+# | score by | criterion | cost |
 # |---|---|---|
-# | how large are you? | magnitude (lab 01) | nothing |
-# | what would the loss be without you? | **this lecture** | gradients, curvature |
-# | what comes through you? | Wanda | one forward pass |
-# | what do you cost to keep? | L1, in training | a training |
+# | size | magnitude (lab 01) | nothing |
+# | change of the loss without it | **this lecture** | gradients, curvature |
+# | size and input | Wanda | one forward pass |
+# | penalty in the loss | L1, in training | a training |
 #
-# The first three rank a trained network. The last one makes the training rank for
-# itself.
+# The first three rank a trained network. With the last one, training chooses.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## One weight, one step
@@ -70,17 +68,17 @@ say(
 #
 # $g$: the gradient at $w$; $h$: the second derivative.
 #
-# - **Optimal Brain Damage** (LeCun, Denker & Solla 1990): at a minimum $g = 0$; keep
+# - **Optimal Brain Damage** (LeCun, Denker & Solla 1990): at a minimum $g = 0$; use
 #   $\tfrac12 h w^2$.
-# - **Taylor score** (Molchanov et al. 2017): keep $|g\,w|$, the size of the first term.
-# - The whole line has a **sign**: some weights the loss would be better off without.
+# - **Taylor score**: use $|g\,w|$ (Molchanov et al. 2017: with activations for $w$).
+# - The whole formula has a **sign**: without some weights the loss is lower.
 
 # %% slideshow={"slide_type": "slide"}
 say("## The step, in a picture")
 drawings.forecast_step()
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# The usual misprint: w − w' where w' − w belongs. The weight goes from w to 0. On a
+# A common error: w − w' instead of w' − w. The weight goes from w to 0. On a
 # parabola (w − 1)² at w = 0.5 the change is +0.75: try the signs.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
@@ -89,8 +87,7 @@ drawings.forecast_step()
 # All of them: $50{,}200^2 = 2.5$ billion numbers. The diagonal alone, exactly: a
 # backward pass for every output class.
 #
-# **Empirical Fisher**: gradients that one has anyway, squared for *each sample*, then
-# averaged:
+# **Empirical Fisher**: gradients of the loss, squared for *each sample*, then averaged:
 #
 # $$F_j = \frac1N \sum_i \Big(\frac{\partial}{\partial w_j} \big(-\log p(y_i \mid x_i)\big)\Big)^2$$
 #
@@ -99,41 +96,40 @@ drawings.forecast_step()
 # $$\hat h_j = \frac1N \sum_i \sum_c p_c \Big(\frac{\partial \log p_c}{\partial w_j}\Big)^2$$
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Square first, average later. The square of the mean gradient is nearly 0 after
-# training: that is what training does. Kunstner et al. (2019) on what the empirical
-# Fisher is not: a curvature. As an order it does as well here.
+# Square first, average later: after training the mean gradient is nearly 0. Kunstner et
+# al. (2019) show that the empirical Fisher is not a curvature. As an order it does as
+# well here.
 
 # %% slideshow={"slide_type": "slide"}
-say("## Is the forecast true?")
+say("## Is the forecast right?")
 plots.show(lab02.forecast_and_truth(single), inches=(8, 3.2))
 rho = lab02.rank_correlations(single).set_index("method").signed["signed forecast"]
 say(f"240 weights set to 0, one at a time. Sign included: ρ = **{rho:.3f}**.")
 
 # %% slideshow={"slide_type": "slide"}
 say("## How much does each criterion predict?")
-tables.show(tables.means(forecasts, {"size": "ρ with the size of the true change"}, digits=2))
+tables.show(tables.means(forecasts, {"size": "ρ with the size of the measured change"}, digits=2))
 score = single.pivot(index="weight", columns="method", values="score")
 say(
     f"The first term is larger than the second for **{(score.Taylor > score.OBD).mean():.0%}** of"
-    " the weights (one seed): a network that has stopped early enough to be useful is at no"
-    " minimum."
+    " the weights (one seed): a network that was stopped early enough to be useful is not at"
+    " a minimum."
 )
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Two minutes: an order
 #
-# The forecast is right to three digits, for *every* weight. You rank all weights by it,
-# cheapest first: those whose removal **lowers** the loss go first of all. Half of them
-# go.
+# The forecast is almost exact for single weights. You rank all weights by it, lowest
+# first: those whose removal **lowers** the loss come first. You prune half of them.
 #
 # **1.** What will the loss be: lower, about the same, or higher?
 #
-# **2.** And what will *random* removal of half of the weights do, beside it?
+# **2.** And what will *random* removal of half of the weights do?
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # 1: far higher: the next slide. 2: random is far better than that. Let them vote before
-# you show it. Who says "lower": right for one weight; ask what
-# thousands of small improvements in the same direction add up to.
+# you show it. "Lower" is right for one weight; ask what thousands of small improvements
+# in the same direction add up to.
 
 # %% slideshow={"slide_type": "slide"}
 say("## The best forecast is the worst order")
@@ -152,23 +148,23 @@ forecast, random, magnitude = (
     pm(half.get_group(name)) for name in ("signed forecast", "random", "magnitude")
 )
 say(
-    f"At 50 %: signed forecast {forecast}, random {random}, magnitude {magnitude}. Nothing is wrong"
-    " with the forecast; it is true of one weight."
+    f"At 50 %: signed forecast {forecast}, random {random}, magnitude {magnitude}. The forecast is"
+    " not wrong; it holds for one weight."
 )
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Why?
 #
-# A derivative is taken **here**: with all other weights in place.
+# A derivative is **local**: it holds while all other weights are kept.
 #
-# - Thousands of removals that each lower the loss a little all push the logits the
-#   *same way*. Together they go far past the point where that was an improvement.
-# - Unsigned scores take what matters little either way: the sum stays small for longer.
-# - Magnitude has a virtue that no derivative has: small weights make a **small step**,
-#   and for a small step every forecast is still good.
+# - Thousands of removals that each lower the loss a little all move the logits in the
+#   *same direction*, far past the point where that was an improvement.
+# - Unsigned scores choose weights that matter little: the sum stays small for longer.
+# - Removing small weights makes a **small step**, for which every forecast is still
+#   good.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## The repair: ask again on the way
+# ## The repair: compute the scores again
 #
 # ```
 # for target in 0.17, 0.32, …, 0.90:
@@ -176,14 +172,13 @@ say(
 #     remove the lowest, up to the target
 # ```
 #
-# A dozen rounds. Nothing is trained; only the question is asked again.
+# Twelve rounds. Nothing is trained; only the scores are new.
 #
 # Molchanov et al. (2017) remove feature maps **one at a time**, with training in
-# between: rescoring to the extreme. LeCun, Denker and Solla (1990) too: a part at a
-# time.
+# between. LeCun, Denker and Solla (1990) remove a part at a time.
 
 # %% slideshow={"slide_type": "slide"}
-say("## Asked once, or a dozen times")
+say("## Scored once, or 12 times")
 both = pd.concat([at_once.assign(scored="once"), in_rounds.assign(scored="12 times")])
 both = both[(both.sparsity == 0.9) & both.method.isin(FIVE)]
 bars = plots.bars(
@@ -213,8 +208,8 @@ figure = plots.curves(
 plots.show(figure, inches=(5.2, 4.05))
 
 # %% [markdown]
-# At 80 and 90 % **magnitude is a point or two ahead**: training repairs what a choice
-# has broken, and least of all the loss of large weights. Beyond 95 % the order turns.
+# At 80 and 90 % **magnitude is a point or two ahead**: training repairs most damage, but
+# least the loss of large weights. Beyond 95 % the order turns.
 
 # %% slideshow={"slide_type": "slide"}
 say("## In numbers")
@@ -226,15 +221,14 @@ say(
 )
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## Seeing the input
+# ## Using the input
 #
 # A weight of 0.01 on an input of 1,000 does more than a weight of 1 on one of 0.1.
 # **Wanda** (Sun et al. 2023):
 #
 # $$|w_{ij}| \cdot \lVert x_j \rVert_2, \qquad \text{compared within each row}$$
 #
-# No gradient, no training: one forward pass, which is what one can afford for a
-# language model.
+# No gradient, no training: one forward pass, affordable for a language model.
 #
 # LLaMA-7B, 50 % removed, perplexity: dense 5.68 · magnitude 17.29 · **Wanda 7.26**.
 
@@ -244,56 +238,52 @@ pair = at_once[at_once.method.isin(["input-aware", "magnitude"]) & (at_once.spar
 tables.show(tables.compare(pair, "accuracy", against="magnitude", columns="sparsity"))
 blank = (x.flatten(1) == 0).all(0).double().mean()
 say(
-    f"It does know that {blank:.0%} of the pixels are blank in every image. On the whole"
-    " it is **behind**: these inputs are all of one kind. Wanda was made for networks in"
+    f"It prunes the weights of the pixels that are blank in every image ({blank:.0%}). But it"
+    " is **behind**: these inputs are all of one kind. Wanda was made for networks in"
     " which a few features are a hundred times larger than the rest."
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# A good place to say what a negative result is worth: the same formula, another
-# distribution of inputs. The lab has the students build the two-weight example in which
-# magnitude takes the wrong one.
+# Discuss the negative result: the same formula, another distribution of inputs. In the
+# lab students build the two-weight example in which magnitude prunes the wrong one.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## The other way: a price in the loss
+# ## Another way: a penalty in the loss
 #
 # $$L + \lambda \sum |w|$$
 #
-# "L1 gives zeros, L2 does not." Try SGD with $\lambda\,\operatorname{sign}(w)$, and
-# count: **not one exact zero**. Each weight jumps back and forth over 0, by
-# $\eta\lambda$.
+# "L1 gives zeros, L2 does not." But SGD with $\lambda\,\operatorname{sign}(w)$ gives **not
+# one exact zero**: each weight jumps back and forth over 0, by $\eta\lambda$.
 #
-# **Proximal step**: minimise the price *and* the distance to where the gradient led,
+# **Proximal step**: minimise penalty *and* distance to the result of the gradient step,
 #
 # $$\operatorname{prox}(v) = \arg\min_w \tfrac12 (w - v)^2 + t\,|w| = \operatorname{sign}(v)\,\max(|v| - t,\, 0)$$
 #
-# with $t = \eta\lambda$. What is within $t$ of 0 **is** 0.
+# with $t = \eta\lambda$. Values within $t$ of 0 become **exactly** 0.
 
 # %% slideshow={"slide_type": "slide"}
-say("## Who makes zeros?")
+say("## Which method makes zeros?")
 at_one = penalties[penalties.strength == 3e-4]
 columns = {"zeros": "exact zeros (%)", "small": "below 0.001 (%)", "accuracy": "accuracy (%)"}
 tables.means(at_one, columns)
 
 # %% [markdown]
-# As many weights end *near* 0 by the subgradient as by the proximal step; but there
-# more than half of them *are* 0, and while it trains, so that the others can make up
-# for it.
+# The subgradient brings as many weights *near* 0 as the proximal step. With the latter
+# more than half of these *are* 0, already during training, so the others can adapt.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## A price for being there, not for being large
+# ## A penalty per weight, not by size
 #
-# L1 takes the same $\lambda$ off every weight, also off those that the network lives
-# on. **Reweighting** (Candès, Wakin & Boyd 2008):
+# L1 takes the same $\lambda$ off every weight, also off those that the network needs.
+# **Reweighting** (Candès, Wakin & Boyd 2008):
 #
 # $$\lambda_j = \frac{\lambda}{|w_j| + \varepsilon}$$
 #
-# Small weights pay much, large ones next to nothing. Repeated every few epochs it comes
-# close to counting weights, not their size. (Lab 06: reweighted proximal pruning of a
-# BERT.)
+# Small weights pay much, large ones almost nothing. Repeated every few epochs this nearly
+# counts the non-zero weights. (Lab 06: reweighted proximal pruning of a BERT.)
 
 # %% slideshow={"slide_type": "slide"}
-say("## What it buys")
+say("## What reweighting gains")
 figure = plots.frontier(
     penalties[penalties.method.isin(["proximal", "reweighted"])],
     x="zeros",
@@ -305,8 +295,7 @@ figure = plots.frontier(
 plots.show(figure, inches=(5.2, 4.05))
 
 # %% [markdown]
-# Few zeros: no difference to be seen. Many: plain L1 has shrunk what it should have
-# kept.
+# Few zeros: no difference detected. Many: plain L1 has shrunk weights that are needed.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Two minutes: read a claim
@@ -326,7 +315,7 @@ plots.show(figure, inches=(5.2, 4.05))
 # the random control; seeds.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## What does asking cost?
+# ## What does scoring cost?
 #
 # | criterion | passes for one set of scores |
 # |---|---|
@@ -336,30 +325,34 @@ plots.show(figure, inches=(5.2, 4.05))
 # | empirical Fisher | a gradient for **each sample** |
 # | Gauss–Newton diagonal | one for each sample **and class** |
 #
-# Times a dozen, if asked again on the way. `torch.func.vmap` makes per-sample gradients
-# bearable; chunks keep them in a laptop's memory.
+# Times twelve with twelve rounds. `torch.func.vmap` makes per-sample gradients faster;
+# chunks keep them in a laptop's memory.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## What to take along
 #
-# - $-gw + \tfrac12 hw^2$ forecasts the removal of **one** weight almost exactly, sign
-#   included. It holds where it was made.
-# - As an order for many it is the worst of all: small gains that point the same way.
-# - **Ask again on the way**; a procedure can matter more than a score.
-# - With training in between, magnitude is hard to beat until little is left.
-# - A subgradient never makes a zero. A proximal step does; reweighted, it charges for
-#   being there.
+# - $-gw + \tfrac12 hw^2$ predicts the removal of **one** weight almost exactly, with its
+#   sign.
+# - As an order for many it is the worst of all: small gains in the same direction.
+# - **Compute scores again**; a procedure can matter more than a score.
+# - With training in between, magnitude is hard to beat until few weights are kept.
+# - A proximal step makes exact zeros, a subgradient does not. Reweighted, each non-zero
+#   weight pays about the same.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Lab 02, and where to read on
 #
-# - LeCun, Denker & Solla (1990). Optimal brain damage. *NeurIPS*.
-# - Hassibi & Stork (1993). Second order derivatives for network pruning: optimal brain
-#   surgeon. *NeurIPS*.
-# - Molchanov, Tyree, Karras, Aila & Kautz (2017). Pruning convolutional neural networks
-#   for resource efficient inference. *ICLR*.
-# - Kunstner, Balles & Hennig (2019). Limitations of the empirical Fisher approximation.
+# - LeCun, Denker & Solla (1990). [Optimal brain
+#   damage](https://papers.neurips.cc/paper/1989/hash/6c9882bbac1c7093bd25041881277658-Abstract.html).
 #   *NeurIPS*.
-# - Sun, Liu, Bair & Kolter (2023). A simple and effective pruning approach for large
-#   language models.
-# - Candès, Wakin & Boyd (2008). Enhancing sparsity by reweighted ℓ1 minimization.
+# - Hassibi & Stork (1993). [Second order derivatives for network pruning: optimal brain
+#   surgeon](https://proceedings.neurips.cc/paper_files/paper/1992/hash/303ed4c69846ab36c2904d3ba8573050-Abstract.html).
+#   *NeurIPS*.
+# - Molchanov, Tyree, Karras, Aila & Kautz (2017). [Pruning convolutional neural networks
+#   for resource efficient inference](https://arxiv.org/abs/1611.06440). *ICLR*.
+# - Kunstner, Balles & Hennig (2019). [Limitations of the empirical Fisher
+#   approximation](https://arxiv.org/abs/1905.12558). *NeurIPS*.
+# - Sun, Liu, Bair & Kolter (2023). [A simple and effective pruning approach for large
+#   language models](https://arxiv.org/abs/2306.11695).
+# - Candès, Wakin & Boyd (2008). [Enhancing sparsity by reweighted ℓ1
+#   minimization](https://doi.org/10.1007/s00041-008-9045-x).

@@ -54,13 +54,13 @@ def per(share, digits=1):
 #
 # Neural-network pruning · lecture to lab 03
 #
-# *Pruning finds a small network inside a large one that is trained. Was it there before
-# the training? How would one know, and what would it be worth?*
+# *Pruning finds a small network inside a large trained one. Did it exist before the
+# training? How can you test this, and what is it worth?*
 
 # %% slideshow={"slide_type": "notes"}
 say(
     "Seventy-five minutes: hypothesis and search (20), controls and results (25), objections (15),"
-    " price, and sparse training (15). All our figures: LeNet-300-100, digits with"
+    " cost, and sparse training (15). All our figures: LeNet-300-100, digits with"
     f" {short['seed'].nunique()} seeds and MNIST with {mnist['seed'].nunique()} from stored results,"
     " the smaller experiments computed when the deck was made, three seeds or more."
 )
@@ -70,18 +70,17 @@ say(
 #
 # | | weights start from | known since |
 # |---|---|---|
-# | train large, prune, **train on** | the trained values | lab 01: nine in ten can go |
-# | train the pruned network **from fresh weights** | new random values | usually said to end worse |
+# | train large, prune, **train on** | the trained values | lab 01: prune nine in ten |
+# | train the pruned network **from new weights** | new random values | usually said to end worse |
 # | train the pruned network **from its own first weights** | the values it had *before* it was trained | **today** |
 #
-# Whoever prunes a trained network has paid for the large one already. If the small one
-# can be trained alone, the large one was never needed: not its memory, and not its
-# products.
+# Pruning a trained network comes after the cost of the large one. If the small one can
+# be trained alone, the memory and the products of the large one were never needed.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # Han et al. (2015, Learning both weights and connections, NeurIPS) advise to keep the
-# trained values rather than to draw the survivors afresh. The third row looks like a
-# curiosity between the two. It is the one that hardly anybody had tried.
+# trained values rather than to initialise the kept weights again. Hardly anybody had
+# tried the third row.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## The lottery ticket hypothesis
@@ -93,8 +92,8 @@ say(
 # > iterations." (Frankle & Carbin 2019)
 #
 # In our words: among the many small networks inside a large random one there is at
-# least one whose connections *and* first weights happen to suit the task. Training the
-# large one finds it, as buying all tickets finds the winner.
+# least one whose connections *and* first weights suit the task. Training the large one
+# finds it, as buying all tickets finds the winner.
 #
 # Dense, $w_0$ reaches accuracy $a$ at step $j$. There is a mask $m$ with few ones such
 # that $m \odot w_0$ reaches
@@ -102,9 +101,9 @@ say(
 # $$a' \ge a \quad\text{at a step}\quad j' \le j$$
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Three claims in one: few weights, as accurate, as fast. Each wants its own
-# measurement. "Contains" is a statement of existence: it does not say that anybody
-# finds the mask cheaply. And it is a hypothesis: no theorem is behind it here.
+# Three claims in one: few weights, as accurate, as fast. Each needs its own measurement.
+# "Contains" is a statement of existence: the mask may be expensive to find. And it is a
+# hypothesis, not a theorem.
 
 # %% slideshow={"slide_type": "slide"}
 say("## Iterative magnitude pruning, with rewinding")
@@ -115,15 +114,14 @@ n = sum(math.prod(shape) for shape in LENET.values())
 p = left[at(0.036)]
 bits = -n * (p * math.log2(p) + (1 - p) * math.log2(1 - p))
 say(
-    "Chosen by the *trained* values, which are then thrown away. What stays is **one bit per"
+    "Chosen by the *trained* values, which are then discarded. The result is **one bit per"
     f" weight**: for LeNet on MNIST, {per(p)} left, {bits / 8e3:.0f} kB out of {n * 4 / 1e3:,.0f} kB."
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # The drawing is a real search: a layer of 4 × 6 that learns to copy another one. Follow
-# one cell: its colour in the upper row never changes, it is there or it is gone. The
-# number of kB is the entropy of the mask, the least that places at random cost (lab
-# 00).
+# one cell: its colour in the upper row never changes, until it is pruned. The number of
+# kB is the entropy of the mask, the minimum for places at random (lab 00).
 
 # %% slideshow={"slide_type": "slide"}
 say("## The arithmetic of rounds")
@@ -152,22 +150,22 @@ plots.show(fig, inches=(5, 4.05))
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # A share of the *survivors*, layer by layer; fc2 as fc1. With 20 % of all weights the
-# network would be empty after five rounds. The output layer is small and all that the
-# network knows passes through it: so half the rate, in the paper and here.
+# network would be empty after five rounds. The output layer is small and every class
+# depends on it: so half the rate, in the paper and here.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Two minutes: count the rounds
 #
 # You want to keep 10 % of the weights.
 #
-# **1.** How many rounds at 20 % a round? At 50 %? How many trainings does each search
+# **1.** How many rounds at 20 % per round? At 50 %? How many trainings does each search
 # cost?
 #
-# **2.** In the first round the smallest 20 % went. Will the weights pruned in the
-# *tenth* round be as small as those?
+# **2.** The first round prunes the smallest 20 %. Will the weights pruned in the *tenth*
+# round be as small?
 #
-# **3.** One layer has 1,000 weights, another 235,200. All layers compete for one
-# threshold instead. Which layer may lose everything?
+# **3.** One layer has 1,000 weights, another 235,200. Suppose all layers share one
+# threshold. Which layer may lose everything?
 
 # %% slideshow={"slide_type": "notes"}
 needed = {rate: math.ceil(math.log(0.1) / math.log(1 - rate)) for rate in (0.2, 0.5)}
@@ -177,8 +175,8 @@ say(
         f"at {per(rate, 0)}: {t} rounds ({t + 1} trainings with the dense one)"
         for rate, t in needed.items()
     )
-    + ". 2: No: each round takes the smallest of a set from which the small ones are gone. That is"
-    " why one measures again after each training. 3: Whichever has the smaller weights, here the"
+    + ". 2: No: each round prunes the smallest of a set without the small ones. So one ranks"
+    " again after each training. 3: Whichever has the smaller weights, here the"
     " large one: its initial weights are within 1/√d_in. Frankle and Carbin prune layer by layer"
     " here, and globally only in deep networks."
 )
@@ -186,33 +184,32 @@ say(
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Rewinding means everything
 #
-# | what must go back | if it does not |
+# | must be rewound | if not |
 # |---|---|
-# | the weights that stay | it is fine-tuning, and looks *better* |
+# | the kept weights | it is fine-tuning, and looks *better* |
 # | biases | some training is inherited |
 # | batch norm's running mean and variance | statistics are stale (lab 01) |
-# | the optimizer's moments | the first steps go where the *last* round went |
-# | step counter, learning-rate schedule | it trains with the small rate of the end |
+# | the optimizer's moments | the first steps follow the *last* round |
+# | step counter, learning-rate schedule | it trains with the small final rate |
 #
-# Not one of these mistakes crashes. Most of them make the small network look *better*:
-# it has been trained before.
+# None of these mistakes crashes. Most make the small network look *better*: it has been
+# trained before.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# In PyTorch, state_dict() is a dictionary of references: what is trained next changes
-# it. The lab has a test for a search whose "initial weights" were trained along. Which
-# order the images come in is a matter of choice: the same order for all arms makes
-# comparisons paired.
+# In PyTorch, state_dict() is a dictionary of references: the next training changes it. The
+# lab tests for a search that has trained its "initial weights". Use the same order of
+# images in all arms: then comparisons are paired.
 
 # %% slideshow={"slide_type": "slide"}
 say("## A ticket, compared with what?")
 end = at(0.029)
 
 # %% [markdown]
-# | | mask | weights | it tells apart |
+# | | mask | weights | question |
 # |---|---|---|---|
 # | **ticket** | from the search | $w_0$ | |
-# | **reinit** | from the search | drawn afresh | does it need *these* weights? |
-# | **random mask** | as many in each layer, anywhere | $w_0$ | does it need *these* places? |
+# | **reinit** | from the search | drawn again | does it need *these* weights? |
+# | **random mask** | as many per layer, at random | $w_0$ | does it need *these* places? |
 # | **dense, trained again** | all | $w_0$ | would any second training do? |
 
 # %%
@@ -240,8 +237,8 @@ say(
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Down to half of the weights nothing tells the three apart: much of the curve says
-# nothing about tickets. Ask where a paper's curves part. All arms of a seed see the
+# Down to half of the weights we detect no difference: much of the curve contains no
+# information about tickets. Check where a paper's curves separate. All arms of a seed see the
 # same images in the same order, so differences are taken in pairs.
 
 # %% slideshow={"slide_type": "slide"}
@@ -262,19 +259,19 @@ fig.axes[0].plot(lowest["step"], lowest["validation loss"], "k*", markersize=18,
 plots.show(fig, inches=BESIDE)
 at_the_end = (lowest["step"] == losses["step"].max()).sum()
 say(
-    "Frankle and Carbin's measure of speed: **the step of the lowest validation loss**. It wants a"
+    "Frankle and Carbin's measure of speed: **the step of the lowest validation loss**. It needs a"
     f" network that overfits. Here {at_the_end} of the {len(lowest)} minima are at the last step:"
-    " they say when *we* stopped. So on small data count the **steps to a fixed accuracy**, and say"
-    " so before you look."
+    " they depend on when *we* stopped. So on small data count the **steps to a fixed accuracy**;"
+    " choose before you look."
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # Three measures are in use: early-stopping step, steps to a given accuracy, accuracy
 # after a given number of steps. They need not agree. A run that never gets to the given
-# accuracy counts as the last step at least; leaving it out is kind to the slow arm.
+# accuracy counts as the last step at least; leaving it out favours the slow arm.
 
 # %% slideshow={"slide_type": "slide"}
-say("## MNIST, beside the paper: accuracy")
+say("## MNIST and the paper: accuracy")
 dense = mnist.loc[mnist["method"] == "dense", "test"].mean()
 fig = lab03.draw_rounds(
     mnist,
@@ -284,12 +281,12 @@ fig = lab03.draw_rounds(
 plots.show(fig, inches=(5.4, 4.05))
 
 # %% [markdown]
-# Up, level, and only then down: Frankle and Carbin's curve, in shape and order of the
-# arms. Their figures (stars) are as reported, with 50,000 iterations and accuracy at
-# the early stop.
+# First above dense, then below: shape and order of the arms are those of Frankle and
+# Carbin. Their numbers (stars) are for 50,000 iterations and accuracy at the early
+# stop.
 
 # %% slideshow={"slide_type": "slide"}
-say("## MNIST, beside the paper: speed")
+say("## MNIST and the paper: speed")
 times = lab03.times_the_ticket(mnist)
 fig = lab03.draw_rounds(
     times,
@@ -305,32 +302,32 @@ late = (scarce["early_stop"] >= 0.97 * 8000).mean()
 say(
     f"At 21.1 %: **{pm(reinit.loc[reinit['remaining'] == left[at(0.211)], lab03.TIMES], 2)}** times,"
     f" the paper has 2.51. Ours cannot grow much: from {per(left[at(0.1)], 0)} on, {per(late, 0)} of"
-    " the reinitialised networks stop within 3 % of the end of training. What is cut off counts as"
+    " the reinitialised networks stop within 3 % of the end of training. These count as"
     " the last step, so the ratio is a **lower bound**."
 )
 
 # %% slideshow={"slide_type": "slide"}
-say("## What is shown, and what is not")
+say("## What can three seeds detect?")
 fig = lab03.draw_rounds(
     lab03.minus_the_ticket(mnist), y=lab03.GAP, title="MNIST: test accuracy minus the ticket's"
 )
 plots.show(fig, inches=(5.4, 4.05))
 
 # %% [markdown]
-# The gap to reinit is firm where weights are scarce. "Better than dense" is mostly
-# *seen*, not *shown*: of sixteen questions some pass by chance.
+# The gap to reinit is distinguishable where weights are few. "Better than dense" mostly
+# is not: of sixteen comparisons some pass by chance.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # Three seeds have wide intervals: the t factor is 4.3. Sixteen rounds are sixteen
-# questions; at 5 % each, nearly one false "shown" is to be expected in a column where
-# nothing is. That neighbouring rounds agree is better evidence than any single point.
+# comparisons; at 5 % each, nearly one false detection is expected in a column without any
+# effect. That neighbouring rounds agree is better evidence than any single point.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Two minutes: what does this control control?
 #
 # > "Our method finds a subnetwork with 5 % of the weights that reaches 97.0 %. A random
 # subnetwork of the same size, drawn
-# > from all weights alike, reaches 88.9 % after the same 20 epochs. Our mask identifies
+# > from all weights together, reaches 88.9 % after the same 20 epochs. Our mask identifies
 # the important connections."
 #
 # **1.** In how many things does this control differ from the ticket?
@@ -342,8 +339,8 @@ plots.show(fig, inches=(5.4, 4.05))
 # %% [markdown] slideshow={"slide_type": "notes"}
 # 1: places within layers, and the shares of the layers (the output layer may have lost
 # nearly everything). The figures are made up. 2: the same mask with fresh weights; and
-# a random mask with the ticket's own layer shares. 3: the budget, see the next slide;
-# then the seeds, and the learning rate for each arm.
+# a random mask with the ticket's own layer shares. 3: the budget (the next slide); then
+# the seeds, and the learning rate for each arm.
 
 # %% slideshow={"slide_type": "slide"}
 say("## Longer training closes the gap")
@@ -368,31 +365,31 @@ say(
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # The whole search was done again for each budget, so tickets of 150 epochs come from
-# dense trainings of 150 epochs. The left end of this figure alone is true, and
-# misleads. Ask every paper for its budget.
+# dense trainings of 150 epochs. The left end of this figure alone is accurate but
+# misleading. Check every paper's budget.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## An objection: rethinking the value of pruning
 #
-# Liu et al. (2019): train the pruned **architecture** from *fresh* weights, with the
-# full schedule, and it is often as good as the fine-tuned one.
+# Liu et al. (2019): trained from *new* weights, with the full schedule, the pruned
+# **architecture** is often as good as the fine-tuned one.
 #
 # | | Frankle & Carbin | Liu et al. |
 # |---|---|---|
 # | networks | LeNet; CIFAR-10: deep ones | deep ones; ImageNet, too |
-# | what goes | single weights | mostly filters, channels |
+# | pruned | single weights | mostly filters, channels |
 # | learning rate | small, or with warm-up | large, the usual one |
 # | control | equal steps | also: equal *products* |
-# | so | mask **and** $w_0$ matter | the architecture matters |
+# | result | mask **and** $w_0$ matter | the architecture matters |
 #
-# They agree: trained values are not needed. Whether the *first* ones are depends on
-# learning rate, budget, and how fine the pattern is.
+# Both agree: trained values are not needed. Whether the *first* values are needed depends
+# on learning rate, budget and pattern.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Removing filters leaves an ordinary narrower network: fresh weights suit it as well as
-# any. A pattern of single weights is tied to single values. Lab 04 repeats Liu et al.'s
-# comparison for filters, and finds "from scratch" level. Our own budget figure is on
-# their side, too.
+# Removing filters leaves an ordinary narrower network, for which new weights are as good
+# as any. For single weights on ImageNet Liu et al. find new weights worse than
+# fine-tuning. Lab 04 repeats their comparison for filters. Our own budget figure supports
+# them, too.
 
 # %% slideshow={"slide_type": "slide"}
 started = lecture.starts(data, searches)
@@ -406,13 +403,13 @@ tables.show(tables.compare(started, {"test": "points"}, against=own))
 
 # %% [markdown]
 # Zhou et al. (2019), MNIST: keep the **signs** of the first weights, and their sizes
-# hardly matter. A sign is one more bit a weight.
+# hardly matter. A sign is one more bit per weight.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# One reading: a weight that has to cross zero first loses time, and where few are left
-# nobody else can do its part. Biases are those of w_0 in all five rows, so the last row
-# is not quite the lab's reinit. Zhou et al. also ask what the mask alone knows before
-# any training: students will measure that in the lab; do not give it away.
+# A possible reason: a weight that must cross zero first loses time, and where few weights
+# are kept no other can replace it. Biases are those of w_0 in all five rows, so the last row
+# is not quite the lab's reinit. Zhou et al. also measure the mask alone before any
+# training: students do so in the lab; do not give it away.
 
 # %% slideshow={"slide_type": "slide"}
 say("## Larger networks: go back to $w_k$, not to $w_0$")
@@ -426,8 +423,8 @@ plots.show(pruning_rounds(2, 0.2, rewind_to=5))
 # The usual rate is 0.1; with warm-up from small rates they do, too (Frankle & Carbin
 # 2019).
 #
-# Honest wording: a w_k ticket is no longer a ticket of the *initialisation*. It says
-# that a sparse network suffices from step k on. Some call it "matching subnetwork". k
+# A w_k ticket is no longer a ticket of the *initialisation*. It shows that a sparse
+# network suffices from step k on. Some call it "matching subnetwork". k
 # is a small part of the training. Random controls start from the same w_k.
 
 # %% slideshow={"slide_type": "slide"}
@@ -445,13 +442,13 @@ fig = plots.bars(
 plots.show(fig, inches=(5.2, 4.05))
 
 # %% [markdown]
-# Train twice from one $w_k$, with the images in another order, and walk straight from
-# one result to the other. A ridge between them: two valleys, and a mask made for one of
-# them is of little use in the other. Small rate, or late parting: one valley.
+# Train twice from one $w_k$, with the images in another order, and measure the error on
+# the line between the results. If it rises, there are two valleys, and a mask for one is
+# of little use in the other. Small rate, or large $k$: one valley.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # Frankle et al. (2020) call it linear mode connectivity, and find that tickets exist
-# just where runs end in one valley. LeNet on MNIST is stable from the start; so is ours
+# exactly where runs end in one valley. LeNet on MNIST is stable from the start; so is ours
 # on the digits with small rates. Digits, LeNet, SGD with momentum, cosine, 10 epochs.
 # We have *not* seen the search itself fail on a net this small, with any of these
 # rates: the figure shows the mechanism, not the failure.
@@ -461,8 +458,8 @@ say("## Conventional: prune, and train on")
 plots.show(pruning_rounds(3, 0.2, rewind=False))
 
 # %% [markdown]
-# As in lab 01: train, prune, *train on*. The result may be as good a network. But it
-# says nothing about the beginning: these values have been through every round.
+# As in lab 01: train, prune, *train on*. The network may be as good. But it proves
+# nothing about the beginning: its values come from all rounds.
 
 # %% slideshow={"slide_type": "slide"}
 kept = lecture.rewound_or_kept(data, searches)
@@ -494,16 +491,16 @@ say(
 # %% [markdown] slideshow={"slide_type": "notes"}
 # Rewinding makes it a ticket; whether it makes a better network is another question.
 #
-# One cut chooses all weights by one training; a weight that is small beside others may
-# be needed when they are gone. That is why rounds are usually said to be best. The last
-# row is the fair one for "at once": it spends on the small network what the rounds
-# spend on the larger ones. An interval of ± 0.0 would be three equal differences among
-# 400 images: a coincidence, no certainty. The learning rate is constant in all cells;
+# One cut chooses all weights by one training; a weight that is small among others may be
+# needed without them. So rounds are usually said to be best. The last row is the fair one
+# for "at once": it spends on the small network as many steps as the rounds on the larger
+# ones. An interval of ± 0.0 would be three equal differences among 400 images: a
+# coincidence. The learning rate is constant in all cells;
 # with a schedule, "kept" depends on whether the rate goes back up.
 
 # %% slideshow={"slide_type": "slide"}
 say(
-    f"## Two minutes: the price\n\n{len(left)} trainings (dense, and {len(left) - 1} rounds at 20 %)"
+    f"## Two minutes: the cost\n\n{len(left)} trainings (dense, and {len(left) - 1} rounds at 20 %)"
     f" found a ticket with {per(left[-1])} of the weights."
 )
 
@@ -525,7 +522,7 @@ say(
 )
 
 # %% slideshow={"slide_type": "slide"}
-say("## What a ticket costs, and who pays")
+say("## What a ticket costs")
 four = left[at(0.036)]
 parts = {
     "dense": [1.0],
@@ -548,18 +545,16 @@ tables.show(tables.plain(costs, digits=2))
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## What a ticket is worth
 #
-# As a way to *save training* it has spent the training already. It is worth its price
+# It does not *save training*: the search has spent it. It is worth its cost
 #
-# - if the ticket is **used again**: other data, other optimizers, other tasks of one
-#   kind;
-# - as an **upper mark** for cheaper ways: pruning at initialisation, early-bird
+# - if the ticket is **used again**: other data, optimizers, similar tasks;
+# - as an **upper bound** for cheaper methods: pruning at initialisation, early-bird
 #   tickets, sparse training;
-# - as **knowledge**: so many weights are needed to *find* the solution, so few to hold
-#   it.
+# - as **knowledge**: how few weights suffice to represent the solution.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Products: three times the forward pass, as is usual. With zeros skipped by ideal
-# hardware. Cheaper searches are named, not taught here.
+# Products: three times the forward pass, as is usual; ideal hardware skips zeros. Cheaper
+# searches are named, not taught here.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Pruning for training: sparse from the first step
@@ -577,13 +572,13 @@ tables.show(tables.plain(costs, digits=2))
 #
 # $$\Delta\mathcal L \approx g\cdot(-\eta g) = -\eta\,g^2$$
 #
-# The largest $\lvert g\rvert$ promises most; of the *dense* gradient: a masked one is 0
-# there.
+# The largest $\lvert g\rvert$ predicts the largest gain. Use the *dense* gradient: a
+# masked one is 0 there.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Dropped where small, since a weight that is zero anyway is missed least. What grows
-# starts at 0, so that the network's output does not jump. Whether moving pays depends
-# on how bad the first places were: an experiment of the lab.
+# Small weights are dropped, since removing them changes least. New ones start at 0, so
+# that the network's output does not jump. Whether moving pays is an experiment of the
+# lab.
 
 # %% slideshow={"slide_type": "slide"}
 every, share = 100, 0.2
@@ -609,59 +604,61 @@ say("## What sparse training reaches")
 # %%
 layers = ", ".join(f"{layer} {100 * d:.0f} %" for layer, d in density.items())
 say(
-    "Evci et al. 2020, Erdős–Rényi-kernel. The 77.2 cost **2.09 times** the dense training: at 80 %"
-    f" a step costs 2.09 / 5 = {2.09 / 5:.2f}, not {share}. The sharing keeps small layers dense"
+    "Evci et al. 2020 (their repository), Erdős–Rényi-kernel. The 77.2 cost **2.09 times** the dense training: at 80 %"
+    f" a step costs 2.09 / 5 = {2.09 / 5:.2f}, not {share}. The densities keep small layers dense"
     f" (LeNet: {layers}), and in a convolutional net few weights may do many products."
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Two bills again (lab 00): 80 % fewer weights are not 80 % fewer products when the
+# Two costs again (lab 00): 80 % fewer weights are not 80 % fewer products when the
 # early layers are kept dense. Beware of comparing 77.2 with 76.8: sparse is better than
 # dense *with five times the steps and twice the products*. Lab 03 compares static, SET
-# and RigL at equal steps, with two ways of sharing out.
+# and RigL at equal steps, with two layouts.
 
 # %% slideshow={"slide_type": "slide"}
-say("## Honest limits")
+say("## Limits")
 
 # %% [markdown]
-# - **Small data.** 400 test images of digits: one is 0.25 points. A few tenths are a
-#   picture or two.
-# - **Few seeds.** 3 on MNIST, 5 on the digits. "Not shown" is not "shown to be nothing".
+# - **Small data.** 400 test images of digits: one is 0.25 points.
+# - **Few seeds.** 3 on MNIST, 5 on the digits. "Not detected" does not mean "equal".
 # - **Tested round by round.** Masks and steps are chosen on training and validation
 #   images; but all rounds are *reported* on the test images, and picking the best of them
 #   afterwards would be choosing on them.
-# - **One budget at a time.** 8,000 iterations are not 50,000. What more would do to our
-#   curves, dense ones too, is not measured.
+# - **One budget at a time.** 8,000 iterations are not 50,000. We have not measured more,
+#   also not for dense networks.
 # - **One kind of network.** Two hidden layers. On larger ones the search from $w_0$ is
 #   reported to fail with the usual learning rate.
-# - **No faster.** Zeros at any places save bits; on most machines no time (lab 00).
+# - **No faster.** Scattered zeros save bits; on most machines no time (lab 00).
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## What to take along
 #
-# - **A ticket is a mask and the first weights under it.** Each control takes one of
-#   them away.
+# - **A ticket is a mask and the first weights under it.** Each control changes one of
+#   them.
 # - **A share of the survivors each round**: $(1-r)^t$, layer by layer; each round costs
 #   a training. Compare at equal steps.
 # - **Rewind everything**: weights, buffers, optimizer. In larger networks to $w_k$.
-# - **Faster and better are two claims.** The second fades with a longer training: ask
-#   for the budget.
+# - **Faster and better are two claims.** The second fades with longer training: check
+#   the budget.
 # - **Signs carry much of $w_0$; architecture carries much of the mask.** How much
 #   depends on learning rate and budget.
-# - **The search costs more than it saves.** Sparse training pays no dense training, and
-#   needs more steps.
+# - **The search costs more than it saves.** Sparse training needs no dense training, but
+#   more steps.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Lab 03, and where to read on
 #
-# *Lab 03*: the search, both controls, what a ticket knows before its first step, RigL.
+# *Lab 03*: the search, both controls, tickets before their first step, RigL.
 #
-# - Frankle & Carbin (2019). The lottery ticket hypothesis. *ICLR*.
-# - Frankle, Dziugaite, Roy & Carbin (2020). Linear mode connectivity and the lottery
-#   ticket hypothesis. *ICML*.
-# - Liu, Sun, Zhou, Huang & Darrell (2019). Rethinking the value of network pruning.
-#   *ICLR*.
-# - Zhou, Lan, Liu & Yosinski (2019). Deconstructing lottery tickets. *NeurIPS*.
-# - Mocanu et al. (2018). Scalable training … with adaptive sparse connectivity. *Nature
-#   Comm.* 9.
-# - Evci, Gale, Menick, Castro & Elsen (2020). Rigging the lottery. *ICML*.
+# - Frankle & Carbin (2019). [The lottery ticket
+#   hypothesis](https://arxiv.org/abs/1803.03635). *ICLR*.
+# - Frankle, Dziugaite, Roy & Carbin (2020). [Linear mode connectivity and the lottery
+#   ticket hypothesis](https://arxiv.org/abs/1912.05671). *ICML*.
+# - Liu, Sun, Zhou, Huang & Darrell (2019). [Rethinking the value of network
+#   pruning](https://arxiv.org/abs/1810.05270). *ICLR*.
+# - Zhou, Lan, Liu & Yosinski (2019). [Deconstructing lottery
+#   tickets](https://arxiv.org/abs/1905.01067). *NeurIPS*.
+# - Mocanu et al. (2018). [Scalable training … with adaptive sparse
+#   connectivity](https://arxiv.org/abs/1707.04780). *Nature Comm.* 9.
+# - Evci, Gale, Menick, Castro & Elsen (2020). [Rigging the
+#   lottery](https://arxiv.org/abs/1911.11134). *ICML*.

@@ -13,37 +13,40 @@
 # %% [markdown]
 # # Lab 00 · Why prune? Counting cost, storing zeros
 #
-# Somebody hands you a trained network and says: *it is too big, prune it.* Too big for
-# what? A network has three bills: the **arithmetic** it does, the **memory** it fills,
-# and the **time** you wait. Pruning sets weights to zero and promises a discount on all
-# three. This lab is the price list. It ends with one question that has three different
-# answers:
+# A network has three costs: **arithmetic**, **memory** and **time**. Pruning sets weights
+# to zero and promises to reduce all three. This lab asks when it does:
 #
 # > **From which sparsity on does a zero pay? In arithmetic? In bits? In milliseconds,
 # on the machine in front of you?**
 #
-# You will write the functions that count, most of them a few lines of plain PyTorch.
-# Then you turn them on a network that is trained in front of your eyes, and on your own
-# machine.
+# You write the functions that count, most of them a few lines of plain PyTorch. Then you
+# apply them to a network that is trained in this notebook, and to your own machine.
 #
 # | part | you write | you find out |
 # |---|---|---|
-# | 1 · What a layer costs | 0.1 – 0.3 | where the work of a network is, when attention overtakes everything, what a zero saves |
-# | 2 · Storing zeros | 0.4 – 0.7 | four ways to write down where the zeros are not |
+# | 1 · What a layer costs | 0.1 – 0.3 | which layers cost most, and what a zero saves |
+# | 2 · Storing zeros | 0.4 – 0.7 | four ways to store where the values are |
 # | 3 · Does a zero pay? | 0.8 | sizes, encoding times and kernels, measured |
-# | 4 · Two more values | 0.9 | peak memory; what pruning weights cannot touch |
+# | 4 · Two more values | 0.9 | peak memory; what pruning weights cannot save |
 #
-# **2 – 3 hours · 20 points.** You need tensors, convolutions and the lecture on
-# pruning; no earlier lab.
+# **2 – 3 hours · 20 points.**
 #
-# **How a lab works.** Before an experiment you write a *prediction* down. Nobody marks
-# whether it was right, only that it is there: a surprise needs something to be
-# surprised against. Then you write a function, run `check("0.1")` and read what it
-# says. Hints are folded, and come in steps. If you are stuck, `skip("0.1")` puts the
-# library's function in the place of yours: that question earns nothing, and the rest of
-# the lab runs. In every function counts and bits are Python `int`s, and what you are
-# given is not changed. **Arguments that make no sense raise `ValueError`**: most lines
-# that do are there already, and in 0.1 and 0.2 you write one yourself.
+# **Prerequisites**: PyTorch tensors and convolutions; no earlier lab.
+#
+# **After this lab you can**
+#
+# - compute the MACs and the memory of a convolution, a linear and a transformer layer;
+# - count exactly which products zeros save;
+# - store a sparse tensor in four formats and compute the bits of each;
+# - measure from which sparsity on a sparse kernel is faster than a dense one.
+#
+# **How a lab works.** Before an experiment you write down a *prediction*. It is not
+# marked, but you can only be surprised if you first wrote down what you expected. Then
+# you write a function and run `check("0.1")`. Hints are folded and come in steps. If you
+# are stuck, `skip("0.1")` uses the library's function instead of yours: the question
+# scores 0, and the rest of the lab runs. In every function counts and bits are Python
+# `int`s, and arguments are not changed. **Arguments that make no sense raise
+# `ValueError`**: most of these checks are given; in 0.1 and 0.2 you write one yourself.
 #
 # Write yourself what a question asks for. Each question names the library functions that
 # would solve it for you, and the checker detects calls to them. This is a deterrent;
@@ -65,7 +68,7 @@ from course_lib.show import drawings, plots, real_data, tables, widgets
 from course_lib.show.words import say, you_wrote
 
 DATA = "digits"  # or "mnist", "fashion_mnist", "cifar10": the whole lab on other images
-STUDENT = ""  # your name or number: the letters of your questions are yours alone
+STUDENT = ""  # your name or student number: it sets the order of your multiple-choice options
 
 # %%
 EPOCHS = {"digits": 8, "cifar10": 3}.get(DATA, 1)
@@ -81,8 +84,8 @@ def require(condition: bool, message: str) -> None:
 
 # %% [markdown]
 # **The idea of the lab in one picture.** A row with many zeros can be stored without
-# them. But then something else must be stored, which says where the values belong
-# (grey). Part 2 counts its bits.
+# them. But then the positions of the values must be stored, too (grey). Part 2 counts
+# their bits.
 
 # %%
 plots.show(drawings.stored_row(torch.tensor([0, 0, 5, 0, 0, 0, 0, 0, 7, 2, 0, 0.0])))
@@ -90,9 +93,9 @@ plots.show(drawings.stored_row(torch.tensor([0, 0, 5, 0, 0, 0, 0, 0, 7, 2, 0, 0.
 # %% [markdown]
 # ## Part 1 · What a layer costs
 #
-# The patient for the whole term is a small convolutional network with batch norm: four
-# 3×3 convolutions and a linear layer. It is trained here, once per seed, because one
-# network is an anecdote.
+# The whole course uses one small convolutional network with batch norm: four 3×3
+# convolutions and a linear layer. It is trained here, once per seed, because the result
+# of one network may be an accident.
 
 # %%
 data = images.load(DATA)
@@ -102,32 +105,36 @@ print(f"{len(nets)} networks on {data.name}, test accuracy in %: {accuracy}")
 print(nets[0])
 
 # %% [markdown]
-# ### 0.1 The bill of a layer
+# ### 0.1 The cost of a layer
 # **12 minutes · 2 points**
 #
 # A convolution slides $M$ filters of size $C\times R\times S$ over an input of size
-# $C\times H\times W$. (The letters are the lecture's. Some return with another meaning,
-# $E$, $L$ and $R$ for example; each section says which.) Its output is
-# $M\times E\times F$, where with stride $u$ and padding $\pi$ on each side
+# $C\times H\times W$. Its output is $M\times E\times F$. With stride $u$ and padding
+# $\pi$ on each side
 #
 # $$E=\Big\lfloor\frac{H+2\pi-R}{u}\Big\rfloor+1,\qquad F=\Big\lfloor\frac{W+2\pi-S}{u}\Big\rfloor+1 .$$
 #
-# Each of the $M\,E\,F$ output numbers is a sum of $C\,R\,S$ products: one
-# *multiply-accumulate* (MAC) each. So
+# (Note that $E$, $L$ and $R$ have other meanings in later sections.) Each of the
+# $M\,E\,F$ output numbers is a sum of $C\,R\,S$ products: one *multiply-accumulate* (MAC)
+# each. So
 #
 # $$\text{MACs}=M\,C\,R\,S\;E\,F,\qquad
 #   \text{bits}= n\,(\underbrace{MCRS}_{\text{weights}}+\underbrace{CHW}_{\text{input}}+\underbrace{MEF}_{\text{output}})$$
 #
-# with $n$ bits a number. (Padding counts as work here, as in every paper's table: a dense kernel multiplies the padded
-# zeros like any others. In 0.3, where zeros are counted, it does not.) A linear layer is the same without the sliding:
-# `batch` rows, $d_\text{in}\cdot d_\text{out}$ weights.
+# with $n$ bits per number. (Products with padding count here, since a dense kernel
+# computes them. In 0.3 they do not.) A linear layer has no sliding: it multiplies `batch`
+# rows with $d_\text{in}\cdot d_\text{out}$ weights.
 #
-# The three terms of the memory are not alike. Weights stay. Inputs and outputs are *transient*: once the layer is done,
-# its input can be thrown away. What that means for the memory a device must have, you find out after the exercise.
+# Weights stay in memory. Inputs and outputs are *transient*: once the layer is done, its
+# input can be discarded. The experiment after the exercise shows what this means.
 #
-# *Before you write anything:* look at the network printed above. On the digits `conv1` and `conv2` work on maps of 8×8,
-# `conv3` and `conv4`, after pooling, on maps of 4×4. Where is most of the arithmetic done? Where are most of the
-# weights?
+# **What is tested**: stride, padding and inputs that are not square; the unit that each
+# key names; the default arguments; `int`s of any size; a kernel as large as its input;
+# `ValueError` for a kernel that does not fit.
+#
+# *Before you write anything:* on the digits `conv1` and `conv2` work on maps of 8×8,
+# `conv3` and `conv4`, after pooling, on maps of 4×4. Which layer has most of the
+# arithmetic? Which has most of the weights? (Write a sentence.)
 
 # %%
 ### BEGIN SOLUTION
@@ -149,7 +156,7 @@ def conv_cost(
     padding: int = 0,
     bits: int = 32,
 ) -> dict[str, int]:
-    """What one convolution costs for one image (batch 1, no bias).
+    """Compute the costs of one convolution for one image (batch 1, no bias).
 
     Write both yourself: not with ``course_lib.cost``.
 
@@ -157,7 +164,7 @@ def conv_cost(
         M, C, R, S: filters, input channels, height and width of the kernel.
         H, W: height and width of the input.
         stride, padding: the same in both directions; padding is added on every side.
-        bits: per number.
+        bits: bits per number.
 
     Returns:
         dict with the keys macs, weight_bits, input_bits, output_bits.
@@ -184,8 +191,9 @@ def conv_cost(
 
 
 def linear_cost(batch: int, d_in: int, d_out: int, bits: int = 32) -> dict[str, int]:
-    """What one linear layer costs for ``batch`` rows (no bias): the same keys as
-    ``conv_cost``.
+    """Compute the costs of one linear layer for ``batch`` rows (no bias).
+
+    Returns: a dict with the same keys as ``conv_cost``.
 
     Raises:
         ValueError: if an argument is below 1.
@@ -217,9 +225,9 @@ check("0.1")
 # %% [markdown]
 # #### Experiment: where are the work and the weights?
 #
-# A hook notes the shape of each layer's input in the trained network, and your functions
-# compute the costs. ([What it does](../course_lib/experiments/lab00.py): the experiments
-# of this lab are short functions there. They take your functions as arguments.)
+# A hook records the shape of each layer's input in the trained network, and your
+# functions compute the costs. (The experiments of this lab are short functions in
+# [one file](../course_lib/experiments/lab00.py), which take your functions as arguments.)
 
 
 # %%
@@ -230,14 +238,13 @@ TITLE = "Where are the MACs, and where are the weights?"
 plots.bars(lab00.shares(costs), x="layer", y="percent", by="of", title=TITLE, fmt="{:.0f}")
 
 # %% [markdown]
-# A weight in an early layer is used once for every position of a large picture, a
-# weight in a late layer for few positions. So **one pruned weight does not save the
-# same arithmetic everywhere**, and a budget in MACs and a budget in bits ask for
-# different weights to go. (Left out of the bill, as in most papers: batch norm, which
-# can be folded into the weights, biases, ReLU, pooling.)
+# A weight in an early layer is used once for every position of a large picture, a weight
+# in a late layer for few positions. So **one pruned weight does not save the same
+# arithmetic everywhere**. If you want to save MACs you prune other weights than if you
+# want to save bits. (Not counted, as in most papers: batch norm, biases, ReLU, pooling.)
 #
-# Now the memory that is transient. While a layer works, its input and its output must
-# both be there. The bars below stand in the order in which things happen.
+# Now the transient memory. While a layer works, its input and its output must both be in
+# memory. The bars below stand in the order of time.
 
 # %%
 kb = costs["kb_alive"]
@@ -248,34 +255,34 @@ TITLE = "How much memory do activations need at the same time?"
 plots.bars(costs, x="layer", y="kb_alive", title=TITLE, xlabel="time →", fmt="{:.1f}")
 
 # %% [markdown]
-# At inference the memory is used again and again: what counts is the **maximum** over
-# the layers, not the sum. (In *training* the backward pass needs every layer's input
-# again, so there the sum is what fills the GPU. And a skip connection keeps its input
-# alive over several layers.) So pruning away activations helps only where the bar is
-# highest, while every pruned weight helps the storage. You will need this once more in
-# 0.9.
+# At inference the memory is used again: the **maximum** over the layers counts, not the
+# sum. (In *training* the backward pass needs every layer's input, so the sum counts. A
+# skip connection keeps its input alive over several layers.) So pruning activations saves
+# memory only at the highest bar, while every pruned weight saves storage. 0.9 uses this.
 
 # %% [markdown]
-# ### 0.2 The bill of a transformer layer
+# ### 0.2 The cost of a transformer layer
 # **12 minutes · 2 points**
 #
-# $B$ sentences of $L$ tokens, each an embedding of $E$ numbers. One encoder layer does:
+# $B$ sentences have $L$ tokens each, and a token is an embedding of $E$ numbers. One
+# encoder layer computes:
 #
 # 1. **projections**: queries, keys, values, and the output: four $E\times E$ matrices,
 #    each applied to all $B L$ tokens;
-# 2. **attention**: $QK^\top$ compares each token with each of its sentence, at $E$ MACs
-#    a pair; weighting the values costs the same again;
+# 2. **attention**: $QK^\top$ compares each token with each token of its sentence, at $E$
+#    MACs per pair; weighting the values costs the same again;
 # 3. **feed-forward network**: $E\to 4E$ and $4E\to E$, for every token.
 #
-# With `heads` heads the $E$ columns are cut into slices of $D=E/\text{heads}$. Each
-# head compares all pairs within its slice, at $D$ MACs a pair. (The results are divided
-# by $\sqrt{D}$, not by $\sqrt{E}$; we do not count that.) What do more heads do to the
-# count of item 2? And to the number of attention **scores**, the numbers that go
-# through the softmax?
+# With `heads` heads the $E$ columns are cut into slices of $D=E/\text{heads}$. Each head
+# compares all pairs within its slice, at $D$ MACs per pair. How do more heads change the
+# count of item 2? And the number of attention **scores**, which go through the softmax?
 #
-# *Before you write anything:* BERT-base has $E=768$ and reads up to $L=512$ tokens.
-# Which share of its MACs is item 2? And if the same layer used 32 heads instead of 1:
-# how much more arithmetic, how much more time?
+# **What is tested**: each part and their sum; one head by default; as many heads as
+# columns; `ValueError` if `heads` does not divide `E`.
+#
+# *Before you write anything:* BERT-base has $E=768$ and reads up to $L=512$ tokens. What
+# share of its MACs is item 2? If the same layer used 32 heads instead of 1: how much more
+# arithmetic, how much more time? (Write a percentage and two factors.)
 
 # %%
 ### BEGIN SOLUTION
@@ -285,8 +292,8 @@ prediction_0_2 = "item 2: 10 %; 32 heads: no more MACs, and so about the same ti
 
 # %%
 def transformer_macs(B: int, L: int, E: int, heads: int = 1) -> dict[str, int]:
-    """MACs of one transformer encoder layer with a feed-forward network of width 4E (no
-    biases, norms or softmax).
+    """Count the MACs of one transformer encoder layer with a feed-forward network of
+    width 4E (no biases, norms or softmax).
 
     Write it yourself: not with ``course_lib.cost``.
 
@@ -328,8 +335,8 @@ check("0.2")
 # <details><summary>Hint 2: the pairs</summary>Pairs are formed within a sentence. So
 # there are B·L² of them, not (B·L)².</details>
 # <details><summary>Hint 3: heads</summary>Write the attention term for one head of size
-# E/heads, then multiply by the number of heads. Then do the same for the scores; only
-# one of the two lets the heads cancel.</details>
+# E/heads, then multiply by the number of heads. Do the same for the scores. In only one
+# of the two the heads cancel.</details>
 
 # %% [markdown]
 # #### Experiment: when does attention overtake the rest?
@@ -347,17 +354,16 @@ TITLE = "Attention overtakes all the matrices at L = 6E = 4608"
 plots.curves(cost, x="tokens", y="million_macs_per_token", by="part", title=TITLE, **LOG)
 
 # %% [markdown]
-# Below a few thousand tokens a transformer *is* its matrices, and pruning weights or
-# heads is the way to save. Far beyond, the tokens are the problem, and lab 10 drops
-# them.
+# Below a few thousand tokens nearly all work is in the matrices, so pruning weights or
+# heads saves most. Far above, the number of tokens is the problem: lab 10 drops tokens.
 #
 # #### Experiment: are heads free?
 #
-# Your function says: no MAC more for 32 heads than for one. The lecture's slide says
-# "the introduction of multiple heads does not change the computational cost". Time it:
-# the same queries, keys and values, cut into more and more heads. Once written out step
-# by step, once with PyTorch's fused kernel, which works through the scores in small
-# blocks and never stores them all.
+# Your function counts as many MACs for 32 heads as for one. It is often said that
+# multiple heads do not change the computational cost. Measure it: the same queries, keys
+# and values, cut into more and more heads. One version is written out step by step. The
+# other is PyTorch's fused kernel, which computes the scores in small blocks and never
+# stores them all.
 
 
 # %%
@@ -366,38 +372,39 @@ TITLE = "More heads, as many MACs: how much more time?"
 plots.curves(cost, x="heads", y="times_one_head", by="what", title=TITLE, **LOG)
 
 # %% [markdown]
-# What the slide says holds for MACs, with $D=E/\text{heads}$. But the softmax works on
-# $B\cdot\text{heads}\cdot L^2$ scores, each is written to memory and read back, and
-# thin slices keep the arithmetic units less busy. The fused kernel avoids most of the
-# traffic and with it much of the bill. **A count of MACs is a model of cost. It leaves
-# out what it leaves out**, and this lab ends with a larger example. (Times are the
-# fastest of 25 rounds.)
+# The sentence holds for MACs, with $D=E/\text{heads}$. It does not hold for time. The
+# softmax works on $B\cdot\text{heads}\cdot L^2$ scores, each of which is written to
+# memory and read back, and thin slices use the arithmetic units less well. The fused
+# kernel avoids most of this traffic. **A MAC count is a simplified cost model: it ignores
+# memory traffic, softmax and kernel launches.** (Times are the fastest of 25 rounds.)
 
 # %% [markdown]
 # ### 0.3 What a zero saves
 # **18 minutes · 3 points**
 #
-# If a share $p$ of the weights is zero and somebody's hardware skips products with
-# zero, $(1-p)$ of the MACs remain. If a share $q$ of the *inputs* is zero as well (ReLU
-# makes many), a product remains only where **both** operands are non-zero. How many is
-# that? The lecture's slide says
+# If a share $p$ of the weights is zero and the hardware skips products with zero,
+# $(1-p)$ of the MACs remain. If a share $q$ of the *inputs* is zero as well (ReLU makes
+# many), a product remains only where **both** operands are non-zero. How many are these?
+# A form often seen is
 #
-# $$\text{nonzero MACs}\;\ge\;(1-p)(1-q)\cdot\text{MACs},$$
+# $$\text{nonzero MACs}\;\ge\;(1-p)(1-q)\cdot\text{MACs}.$$
 #
-# and you will find it in many places. Try it on the smallest layer there is: two
-# weights, two inputs, one zero each. $w=(1,0)$ and $x=(0,1)$: no product remains.
-# $w=(1,0)$ and $x=(1,0)$: one of two. The formula says a quarter of two, and the first
-# count is *below* that. So it is no bound. If the zeros lie at random places,
-# independent of each other, then $(1-p)(1-q)$ is the **expectation**; for a linear
-# layer the share lies anywhere between $\max(0,\,1-p-q)$ and $\min(1-p,\,1-q)$.
+# Try it on two weights and two inputs with one zero each. For $w=(1,0)$ and $x=(0,1)$ no
+# product remains; for $w=(1,0)$ and $x=(1,0)$ one of two does. The formula gives a
+# quarter of two, and the first count is *below* it. So it is no bound. If zeros lie at
+# random, independent places, $(1-p)(1-q)$ is the **expectation**. For a linear layer the
+# share lies between $\max(0,\,1-p-q)$ and $\min(1-p,\,1-q)$.
 #
-# For the truth you have to count. There is one more trap: at the border of the picture
-# a weight meets *padding*. Those products are zero whatever the data are. So here,
-# unlike in 0.1, products with padding are left out of both numbers: of the count, and
-# of the MACs that it is compared with.
+# The actual number must be counted. At the border of the picture a weight meets
+# *padding*, whose products are always zero. Here, unlike in 0.1, products with padding are
+# left out of both numbers: the count, and the MACs that it is compared with.
+#
+# **What is tested**: linear layers and convolutions, whole batches, stride and padding
+# (a linear layer ignores both); NaN, infinity and 1e-30 are non-zero, −0.0 is zero; counts
+# above 2²⁴ are exact; arguments are not changed.
 #
 # *Before you write anything:* in a trained, pruned network, will the real count be
-# above or below $(1-p)(1-q)\cdot$MACs, or equal to it?
+# `"above"`, `"below"` or `"equal"` to $(1-p)(1-q)\cdot$MACs?
 
 # %%
 ### BEGIN SOLUTION
@@ -407,7 +414,7 @@ prediction_0_3 = "a little above: training should keep the weights whose inputs 
 
 # %%
 def nonzero_macs(weight: Tensor, x: Tensor, stride: int = 1, padding: int = 0) -> int:
-    """Products whose weight and input are both non-zero, counted exactly, over the
+    """Count the products whose weight and input are both non-zero, exactly, over the
     whole batch.
 
     Write it yourself: not with ``course_lib.cost``.
@@ -415,16 +422,16 @@ def nonzero_macs(weight: Tensor, x: Tensor, stride: int = 1, padding: int = 0) -
     Args:
         weight: (M, C, R, S) of a convolution, or (d_out, d_in) of a linear layer.
         x: its input, (B, C, H, W) or (B, d_in). Padding holds zeros, so products with
-            it do not count.
+            padding do not count.
         stride, padding: of the convolution, the same in both directions; a linear layer
             ignores them.
 
     Returns:
         an int, exact for any size (a float32 cannot hold every whole number above 2²⁴).
-        NaN is not zero; -0.0 is.
+        NaN counts as non-zero; -0.0 counts as zero.
 
     Raises:
-        ValueError: if the shapes do not belong together.
+        ValueError: if the shapes do not fit together.
     """
     require(
         weight.ndim in (2, 4) and x.ndim == weight.ndim,
@@ -458,16 +465,16 @@ check("0.3")
 # counts. In float32, 2²⁴ + 1 is 2²⁴. Which dtype has room?</details>
 # <details><summary>Hint 3: with less work</summary>All filters see the same input. So
 # for each place (c, r, s) of the kernel you need two numbers: how many filters are
-# non-zero there, and how many non-zero inputs pass by.
-# <code>torch.nn.functional.unfold</code> lays out what passes by.</details>
+# non-zero there, and how many non-zero inputs meet it.
+# <code>torch.nn.functional.unfold</code> lists the inputs that each place
+# meets.</details>
 
 # %% [markdown]
 # #### Experiment: how far from the expectation can it be?
 #
-# A linear layer, a share $p$ of weights and of inputs zero. Zeros at random places,
-# three layouts drawn for each point; and two built on purpose: the inputs that are zero
-# meet exactly the weights that are zero (*aligned*), or meet none of them where that
-# can be avoided (*opposed*).
+# In a linear layer a share $p$ of the weights and of the inputs is zero. For each $p$ we
+# draw three layouts at random and build two on purpose: zero inputs meet exactly the
+# zero weights (*aligned*), or as few of them as possible (*opposed*).
 
 # %%
 placed = lab00.placed_zeros(nonzero_macs, [p / 20 for p in range(20)])
@@ -476,10 +483,9 @@ TITLE = "(1−p)(1−q) is what to expect of random zeros, not a bound"
 plots.curves(placed, x="both_zero", y="products_left", by="zeros", title=TITLE, **BESIDE)
 
 # %% [markdown]
-# Lines are formulas, marks are your function's counts. Now the real thing: `conv4` of
-# the trained networks, its smallest weights set to zero, and the activations that flow
-# into it from test images. The baseline has as many zeros at *random* places of the same
-# weights.
+# Lines are formulas, marks are your function's counts. Now a real layer: `conv4` of the
+# trained networks, with its smallest weights set to zero, and its inputs from test
+# images. The baseline has as many zeros at *random* places of the same weights.
 
 
 # %%
@@ -497,42 +503,45 @@ TITLE = "conv4: how many products are there beyond (1−p)(1−q)?"
 plots.curves(products, x="sparsity", y="beyond", title=TITLE, xaxis="sparsity")
 
 # %% [markdown]
-# Two things to see. The random baseline is not at 0 either: the zeros of the *input* are
-# not spread evenly, and a pixel at the border takes part in fewer products than one in
-# the middle. And what magnitude pruning leaves of a trained layer is off by more, in
-# the same direction for every network: which weights are large has something to do with
-# how active their inputs are. The expectation is a fair first estimate here, within
-# some per cent; **if your hardware's speed depends on the count, count**. (The lecture
-# says that ReLU makes about half of a CNN's activations zero, in no regular pattern.
-# The share printed above agrees.)
+# The random baseline is not at 0: the zeros of the *input* are not spread evenly, and a
+# pixel at the border takes part in fewer products than one in the middle. Magnitude
+# pruning of a trained layer deviates more, in the same direction for every network. So
+# the size of a weight is related to how active its inputs are. The expectation is a fair
+# first estimate, within some per cent; **if your hardware's speed depends on the count,
+# count**. (ReLU makes about half of these activations zero, as the printed share shows.)
 
 # %% [markdown]
 # ## Part 2 · Storing zeros
 #
-# A pruned weight still takes 32 bits, unless you stop writing it down. But then you
-# must write down where the others belong. Every sparse format is a different answer to
-# *how do I say where?* Throughout: $L$ elements, a share $p$ of them zero, $n$ bits a
-# value. Dense storage takes $L\,n$ bits.
+# A pruned weight still takes 32 bits if it is stored as a zero. If it is not stored, you
+# must store the positions of the other weights. The formats below differ in how they do
+# this. In all of them $L$ is the number of elements, a share $p$ of them is zero, and a
+# value takes $n$ bits. Dense storage takes $L\,n$ bits.
 #
-# A rule for all of them: **a zero is whatever equals zero**. So `-0.0` is a zero (and
-# comes back as `+0.0`); NaN and ±∞ are values and come back. That is no hair-splitting:
-# `-0.3 * 0` *is* `-0.0`, so every mask that multiplies leaves thousands of them.
+# One rule holds for all formats: **a zero is an element that equals zero**. So `-0.0` is
+# a zero (and is decoded as `+0.0`); NaN and ±∞ are values. This case is common:
+# `-0.3 * 0` *is* `-0.0`, so every multiplication with a mask produces thousands of them.
 #
-# Not allowed in 0.4 – 0.7, because they do the exercise for you: `Tensor.to_sparse*`,
+# Not allowed in 0.4 – 0.7, because they solve the exercise: `Tensor.to_sparse*`,
 # `torch.sparse_*_tensor`, `Tensor.to_dense`, `scipy.sparse`.
+#
+# **What is tested** in all four: any dtype (dtypes are kept) and shape, tensors that are
+# not contiguous, all zeros, no elements (not in 0.7), −0.0, NaN, ±∞ and 1e-30; arguments
+# are not changed.
 
 # %% [markdown]
 # ### 0.4 Bitmap: one bit for every place
 # **8 minutes · 2 points**
 #
-# The simplest answer: one bit per element says whether there is a value, and the values
-# follow in row-major order.
+# One bit per element says whether there is a value. The values follow in row-major order.
 #
 # $$\text{bits}=(1-p)\,L\,n+L$$
 #
-# The map costs $L$ bits, however sparse the tensor is. *Before you write anything:*
-# with $n=32$, from which sparsity on is that smaller than dense? With $n=8$? With
-# $n=1$?
+# **What is tested** besides: row-major order; $n$ bits per value.
+#
+# The map costs $L$ bits, however sparse the tensor is. *Before you write anything:* with
+# $n=32$, from which sparsity on is that smaller than dense? With $n=8$? With $n=1$?
+# (Write three percentages, or "never".)
 
 # %%
 ### BEGIN SOLUTION
@@ -542,8 +551,9 @@ prediction_0_4 = "p > 1/n: from 3.1 % for 32 bits, 12.5 % for 8 bits, never for 
 
 # %%
 def bitmap_encode(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Any shape and dtype -> (bool tensor of x's shape, True where x is not zero; 1-D
-    values in row-major order).
+    """Encode x, of any shape and dtype, as (bitmap, values).
+
+    bitmap: bool, x's shape, True where x is not zero. values: 1-D, row-major, x's dtype.
 
     Write all three yourself: not with the sparse tensors of torch (``to_sparse``,
     ``torch.sparse_…``) or ``scipy.sparse``, nor with ``course_lib.cost``.
@@ -555,7 +565,7 @@ def bitmap_encode(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def bitmap_decode(bitmap: Tensor, values: Tensor) -> Tensor:
-    """The tensor that was encoded: shape of ``bitmap``, dtype of ``values``.
+    """Decode to a tensor with the shape of ``bitmap`` and the dtype of ``values``.
 
     Raises:
         ValueError: if there are not as many values as True bits.
@@ -571,7 +581,7 @@ def bitmap_decode(bitmap: Tensor, values: Tensor) -> Tensor:
 
 
 def bitmap_bits(x: Tensor, n: int = 32) -> int:
-    """Bits of the encoding with n bits a value: values and map."""
+    """Count the bits of the encoding, values and map, with n bits per value."""
     ### BEGIN SOLUTION
     return int((x != 0).sum()) * n + x.numel()
     ### END SOLUTION
@@ -581,42 +591,45 @@ def bitmap_bits(x: Tensor, n: int = 32) -> int:
 check("0.4")
 
 # %% [markdown]
-# <details><summary>Hint 1: one question for all</summary>The map is the answer to a
-# question that every element is asked at once. Look up "boolean indexing": in which
-# order do the elements come?</details>
+# <details><summary>Hint 1: one question for all</summary>The map answers the same
+# question for every element. Look up "boolean indexing": in which order do the elements
+# come?</details>
 # <details><summary>Hint 2: decode</summary>Most elements of the result are zeros. Which
-# dtype should these have: the map's or the values'? And what you have used for reading
-# can also stand on the left of <code>=</code>.</details>
+# dtype should these have: the map's or the values'? And an index that reads elements can
+# also stand on the left of <code>=</code>.</details>
 
 # %% [markdown]
 # ### 0.5 Run lengths: count the zeros in between
 # **30 minutes · 4 points**
 #
-# If zeros come in runs, say how long the run is. Each **pair** (run, value) means:
-# *this many zeros, then this value*. The run has a field of $k$ bits, so it goes from 0
-# to $2^k-1$. With $k=2$:
+# If zeros come in runs, store the length of each run. Each **pair** (run, value) means:
+# *this many zeros, then this value*. The run has a field of $k$ bits, so it lies between
+# 0 and $2^k-1$. With $k=2$:
 #
 # | x | 0 0 5 | 0 0 0 0 | 0 7 | 0 |
 # |---|---|---|---|---|
 # | pair | (2, 5) | (3, 0) | (1, 7) | (0, 0) |
 #
-# - Before the 7 there are five zeros, and 3 is the longest run that the field can say.
-#   So a **filler** pair (3, 0) comes first: three zeros, then the value 0, four zeros
-#   in all. In general $(2^k-1,\,0)$ stands for $2^k$ zeros.
-# - At the end $r>0$ zeros are left with no value behind them. The last of them plays
-#   the value: $(r-1,\,0)$. (Fillers first, if $r>2^k$.)
+# - Before the 7 there are five zeros, but the longest run is 3. So a **filler** pair
+#   (3, 0) comes first: three zeros, then the value 0, four zeros in all. In general
+#   $(2^k-1,\,0)$ stands for $2^k$ zeros.
+# - At the end $r>0$ zeros may be left with no value after them. The last of them is
+#   written as the value: $(r-1,\,0)$. (Fillers come first, if $r>2^k$.)
 # - A filler is a pair like any other. It takes $n+k$ bits.
 #
-# How many pairs will that be? The slide says *hard to formulate analytically*. For
-# zeros at random places it takes three lines. Read the stream pair by pair. A pair ends
-# at the first non-zero, or at the $2^k$-th zero at the latest. It is longer than $j$
-# elements if the first $j$ are all zeros, which has probability $p^j$, for $j<2^k$. So
-# its mean length is $\sum_{j=0}^{2^k-1}p^j=\frac{1-p^{2^k}}{1-p}$, and
+# How many pairs are expected? For zeros at random places, read the stream pair by pair. A
+# pair ends at the first non-zero, or at the $2^k$-th zero at the latest. It is longer
+# than $j$ elements if the first $j$ are all zeros, which has probability $p^j$, for
+# $j<2^k$. So its mean length is $\sum_{j=0}^{2^k-1}p^j=\frac{1-p^{2^k}}{1-p}$, and
 #
 # $$\frac{\text{pairs}}{L}=\frac{1-p}{1-p^{2^k}},\qquad \text{bits}=\text{pairs}\cdot(n+k).$$
 #
+# **What is tested** besides: exactly these pairs and no others; $k$ from 1 on; exactly
+# $2^k$ zeros between values and at the end; bits of every pair, fillers included.
+#
 # *Before you write anything:* the smallest weights of a trained layer are set to zero.
-# With $k=4$, will RLE need more pairs than this formula says, fewer, or as many? Why?
+# With $k=4$, will RLE need `"more"` pairs than this formula, `"fewer"`, or `"as many"`?
+# Why?
 
 # %%
 ### BEGIN SOLUTION
@@ -628,7 +641,7 @@ prediction_0_5 = (
 
 # %%
 def rle_encode(x: Tensor, run_bits: int = 2) -> tuple[Tensor, Tensor, tuple[int, ...]]:
-    """Run-length encoding of x, read in row-major order.
+    """Encode x, read in row-major order, as run lengths.
 
     Write all three yourself: not with the sparse tensors of torch (``to_sparse``,
     ``torch.sparse_…``) or ``scipy.sparse``, nor with ``course_lib.cost``.
@@ -662,8 +675,9 @@ def rle_encode(x: Tensor, run_bits: int = 2) -> tuple[Tensor, Tensor, tuple[int,
 
 
 def rle_decode(runs: Tensor, values: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """The tensor of this shape, with the dtype of ``values``, that the pairs describe;
-    they fill it exactly.
+    """Decode to a tensor of this shape, with the dtype of ``values``.
+
+    The pairs that you get fill the shape exactly.
 
     Raises:
         ValueError: if there are not as many runs as values.
@@ -680,7 +694,7 @@ def rle_decode(runs: Tensor, values: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def rle_bits(x: Tensor, n: int = 32, run_bits: int = 2) -> int:
-    """Bits of the encoding: every pair, fillers included, takes n + run_bits."""
+    """Count the bits of the encoding: n + run_bits per pair, fillers included."""
     ### BEGIN SOLUTION
     runs, _, _ = rle_encode(x, run_bits)
     return len(runs) * (n + run_bits)
@@ -700,9 +714,9 @@ check("0.5")
 # zero is the filler's value, and the counter starts again at 0. Try exactly 2^k zeros
 # before a value, and exactly 2^k zeros at the end.</details>
 # <details><summary>Hint 3: without a loop over elements</summary>Take the positions of
-# the non-zeros (and the last position, if a zero is there). The gaps between
-# neighbours, divided by 2^k: the quotient is the number of fillers, the rest is the
-# run. <code>cumsum</code> says where each pair goes.</details>
+# the non-zeros (and the last position, if a zero is there). Divide the gaps between
+# neighbours by 2^k: the quotient is the number of fillers, the remainder is the
+# run. <code>cumsum</code> gives the place of each pair.</details>
 # <details><summary>Hint 4: decode</summary>Pair i ends at element
 # (run₀ + 1) + … + (runᵢ + 1) − 1.</details>
 
@@ -716,8 +730,8 @@ plots.curves(runs, x="sparsity", y="pairs_per_element", by="run", title=TITLE, *
 
 # %% [markdown]
 # The marks (trained `conv4`, magnitude pruning, mean over the networks) lie close to the
-# lines (formula). How close? The next figure shows the deviation from the formula, with
-# random zeros as the baseline; the table shows how many 3×3 kernels are empty.
+# lines (formula). The next figure shows the deviation from the formula, with random zeros
+# as the baseline; the table shows how many 3×3 kernels are empty.
 
 # %%
 pairs = lab00.trained_and_random(
@@ -732,35 +746,36 @@ plots.show(plots.curves(pairs, x="sparsity", y="more_pairs", title=TITLE, xaxis=
 tables.means(pairs.query("sparsity == 0.9"), {"empty": "empty 3×3 kernels at 90 % (%)"})
 
 # %% [markdown]
-# The random baseline lies on the formula: the derivation is right. The trained layer is off by
-# a few per cent, because whole kernels die together. And clumping does not *help* a
-# run-length code of this kind: a run that is longer than the field can say is paid for
-# in fillers of $n+k$ bits, while the values that are left stand together and spend $k$
-# bits each on short runs.
+# The random baseline lies on the formula, which confirms the derivation. The trained
+# layer needs a few per cent more pairs, because whole kernels are pruned together.
+# Clusters do not *help* this code: a run that is longer than the field costs fillers of
+# $n+k$ bits, while the remaining values stand together and spend $k$ bits each on short
+# runs.
 #
-# In the literature the field is wide: Eyeriss stores activations with 5-bit runs beside
-# 16-bit values (Chen et al. 2016), Deep Compression stores weights with gaps of 8 bits
-# in convolutions and 5 bits in fully connected layers, with fillers as here (Han et al.
-# 2016). The lecture's $k=2$ is for drawing on a slide. For 3 or more bits a value, with
-# zeros at random places, it is *never* smaller than the bitmap: compare the two
-# formulas if you like.
+# In the literature the field is wider than our $k=2$. Eyeriss stores activations with
+# 5-bit runs and 16-bit values ([Chen et al. 2017](https://doi.org/10.1109/JSSC.2016.2616357)).
+# Deep Compression ([Han et al. 2016](https://arxiv.org/abs/1510.00149)) stores weights
+# with gaps of 8 bits in convolutions and 5 bits in fully connected layers, with fillers
+# as here. With $k=2$, 3 or more bits per value and zeros at random places, run lengths
+# are *never* smaller than the bitmap: compare the two formulas.
 
 # %% [markdown]
 # ### 0.6 Coordinates: write the address
 # **10 minutes · 2 points**
 #
 # COO (*coordinates*) stores each value with its position in the flattened tensor. An
-# address among $L$ places takes $\lceil\log_2 L\rceil$ bits, rounded **up**, since
-# there are no fractions of a bit:
+# address among $L$ places takes $\lceil\log_2 L\rceil$ bits, rounded **up**:
 #
 # $$\text{bits}=(1-p)\,L\,\big(n+\lceil\log_2 L\rceil\big)$$
 #
-# The tidy way to that number is `(L - 1).bit_length()`: the bits of the largest
-# address. It has no rounding errors, and it says the right thing for $L=1$: a tensor
-# with one place needs *no* address.
+# Compute the width as `(L - 1).bit_length()`, the bits of the largest address. This has
+# no rounding errors and is right for $L=1$: a tensor with one place needs *no* address.
+#
+# **What is tested** besides: flat row-major positions; the width at powers of two, next to
+# them, and for $L=1$.
 #
 # *Before you write anything:* `conv4` has 64 · 64 · 3 · 3 = 36,864 weights of 32 bits.
-# From which sparsity on is COO smaller than dense?
+# From which sparsity on, in %, is COO smaller than dense?
 
 # %%
 ### BEGIN SOLUTION
@@ -772,8 +787,9 @@ prediction_0_6 = (
 
 # %%
 def coo_encode(x: Tensor) -> tuple[Tensor, Tensor, tuple[int, ...]]:
-    """Any shape and dtype -> (increasing row-major positions of the non-zeros, int64;
-    their values; x's shape).
+    """Encode x, of any shape and dtype, as (index, values, shape); shape: a tuple of ints.
+
+    index: increasing row-major positions of the non-zeros, int64. values: 1-D, x's dtype.
 
     Write all three yourself: not with the sparse tensors of torch (``to_sparse``,
     ``torch.sparse_…``) or ``scipy.sparse``, nor with ``course_lib.cost``.
@@ -786,7 +802,7 @@ def coo_encode(x: Tensor) -> tuple[Tensor, Tensor, tuple[int, ...]]:
 
 
 def coo_decode(index: Tensor, values: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """The tensor of this shape, with the dtype of ``values``.
+    """Decode to a tensor of this shape, with the dtype of ``values``.
 
     Raises:
         ValueError: if there are not as many positions as values, or a position lies
@@ -803,8 +819,8 @@ def coo_decode(index: Tensor, values: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def coo_bits(x: Tensor, n: int = 32) -> int:
-    """Bits of the encoding: each non-zero takes n bits and an address of
-    (L - 1).bit_length() bits.
+    """Count the bits of the encoding: n bits and an address of (L - 1).bit_length() bits
+    per non-zero.
     """
     ### BEGIN SOLUTION
     address = (x.numel() - 1).bit_length()
@@ -826,27 +842,31 @@ check("0.6")
 # **30 minutes · 3 points**
 #
 # COO repeats the row for every value in it. *Compressed sparse row* stores, for a
-# matrix of $R$ rows and $C$ columns: the values row by row, the **column** of each, and
-# for each row how many values there are *before* it. The lecture's matrix:
+# matrix of $R$ rows and $C$ columns, three arrays: the values row by row, the **column**
+# of each, and for each row the number of values *before* it. An example:
 #
 # $$\begin{pmatrix} 10 & 20 & 0 & 0 & 0 & 0 \\ 0 & 30 & 0 & 40 & 0 & 0 \\ 0 & 0 & 50 & 60 & 70 & 0 \\ 0 & 0 & 0 & 0 & 0 & 80 \end{pmatrix}
 # \quad\begin{aligned}v&=[10\;20\;30\;40\;50\;60\;70\;80]\\ \text{COL\_INDEX}&=[0\;1\;1\;3\;2\;3\;4\;5]\\ \text{ROW\_INDEX}&=[0\;2\;4\;7\;8]\end{aligned}$$
 #
-# Row $i$ is the stretch from `ROW_INDEX[i]` to `ROW_INDEX[i+1]`: so there are $R+1$ entries, cumulative, starting at 0
-# and ending at the number of values. An empty row repeats its entry. A kernel that multiplies row by row loves this.
-# With $\mathit{nnz}$ values (the *number of non-zeros*) the widths are what must be told apart: a column is one of $C$,
-# an entry of ROW_INDEX one of $\mathit{nnz}+1$ counts:
+# The values of row $i$ are `v[ROW_INDEX[i]:ROW_INDEX[i+1]]`. So
+# ROW_INDEX has $R+1$ cumulative entries, from 0 to the number of values. An empty row
+# repeats its entry. The width of each entry follows from the number of its possible
+# values: a column is one of $C$, an entry of ROW_INDEX is one of $\mathit{nnz}+1$ counts
+# ($\mathit{nnz}$ is the *number of non-zeros*):
 #
 # $$\text{bits}=\mathit{nnz}\,\big(n+\lceil\log_2 C\rceil\big)+(R+1)\,\lceil\log_2(\mathit{nnz}+1)\rceil$$
 #
-# *Compressed sparse column* is the same with rows and columns exchanged: values column by column, the row of each, and
-# a COL_POINTER.
+# *Compressed sparse column* exchanges rows and columns: values column by column, the row
+# of each, and a COL_POINTER.
+#
+# **What is tested** besides: this matrix; empty rows and columns; the last row and column; 0 bits for a matrix of zeros.
 
 
 # %%
 def csr_encode(x2d: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """(R, C) -> (v: values row by row; COL_INDEX: column of each, int64; ROW_INDEX:
-    (R + 1,) cumulative counts, int64).
+    """Encode a matrix (R, C) as three 1-D tensors (v, COL_INDEX, ROW_INDEX).
+
+    v: values row by row. COL_INDEX: column of each, int64. ROW_INDEX: R + 1 counts, int64.
 
     Write all five yourself: not with the sparse tensors of torch (``to_sparse``,
     ``torch.sparse_…``) or ``scipy.sparse``, nor with ``course_lib.cost``.
@@ -863,10 +883,10 @@ def csr_encode(x2d: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def csr_decode(v: Tensor, COL_INDEX: Tensor, ROW_INDEX: Tensor, shape: tuple[int, int]) -> Tensor:
-    """The (R, C) matrix with the dtype of ``v``.
+    """Decode to the (R, C) matrix, with the dtype of ``v``.
 
     Raises:
-        ValueError: if the arrays do not belong together, or not to the shape.
+        ValueError: if the arrays do not fit together, or do not fit the shape.
     """
     R, C = shape
     require(
@@ -885,8 +905,9 @@ def csr_decode(v: Tensor, COL_INDEX: Tensor, ROW_INDEX: Tensor, shape: tuple[int
 
 
 def csc_encode(x2d: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """(R, C) -> (v: values column by column; ROW_INDEX: row of each, int64;
-    COL_POINTER: (C + 1,) cumulative, int64).
+    """Encode a matrix (R, C) as three 1-D tensors (v, ROW_INDEX, COL_POINTER).
+
+    v: values column by column. ROW_INDEX: row of each, int64. COL_POINTER: C + 1, int64.
 
     Raises:
         ValueError: if ``x2d`` is not two-dimensional.
@@ -898,9 +919,9 @@ def csc_encode(x2d: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def csc_decode(v: Tensor, ROW_INDEX: Tensor, COL_POINTER: Tensor, shape: tuple[int, int]) -> Tensor:
-    """The (R, C) matrix with the dtype of ``v``; ``shape`` is (R, C), as for CSR, and
-    the arrays belong together and to it.
-    """
+    """Decode to the (R, C) matrix, with the dtype of ``v``; ``shape`` is (R, C).
+
+    The arrays that you get fit together and fit the shape."""
     ### BEGIN SOLUTION
     R, C = shape
     return csr_decode(v, ROW_INDEX, COL_POINTER, (C, R)).T.contiguous()
@@ -908,7 +929,7 @@ def csc_decode(v: Tensor, ROW_INDEX: Tensor, COL_POINTER: Tensor, shape: tuple[i
 
 
 def csr_bits(x2d: Tensor, n: int = 32) -> int:
-    """Bits of the CSR encoding: a value and a column for each non-zero, and R + 1
+    """Count the bits of the CSR encoding: a value and a column per non-zero, and R + 1
     counts between 0 and nnz.
 
     Raises:
@@ -933,7 +954,7 @@ check("0.7")
 # counts per row.
 # <code>repeat_interleave</code> turns counts into "row of each value".</details>
 # <details><summary>Hint 3: CSC for free</summary>The columns of x are the rows of its
-# transpose. For the way back, mind which shape you hand over and which you
+# transpose. For decoding, check which shape you pass and which you
 # return.</details>
 # <details><summary>Hint 4: widths</summary>⌈log₂(m + 1)⌉ of an int m ≥ 0 is
 # <code>m.bit_length()</code>. Which m is it for a column, and which for a
@@ -942,20 +963,18 @@ check("0.7")
 # %% [markdown]
 # ## Part 3 · Does a zero pay?
 #
-# You can now store a layer in five ways and count what each takes. Time to let them
-# loose.
-#
 # ### 0.8 Two answers from your own run
 # **40 minutes · 1 point · needs 0.3, 0.4, 0.5, 0.6, 0.7**
 #
-# Three experiments, each with a prediction. The two questions to answer stand at the
-# end.
+# Three experiments, each with a prediction. The two questions come at the end.
+#
+# **What is tested**: the letter of **a**; the number of **b**, within 1.
 #
 # #### Experiment 1: a real layer in every format
 #
-# The patient is `conv4`, smallest weights set to zero, 32-bit values. For CSR the
+# We set the smallest weights of `conv4` to zero; values have 32 bits. For CSR the
 # filters are the rows: a matrix of $M$ rows and $C\cdot R\cdot S$ columns. *Write down:
-# which format is smallest at 50 %, at 90 %, at 99 % sparsity?*
+# which format is smallest at 50 %, at 90 %, at 99 % sparsity?* (Three names.)
 
 # %%
 ### BEGIN SOLUTION
@@ -972,7 +991,7 @@ decoded = {
     "CSR (0.7)": csr_decode(*csr_encode(matrix), matrix.shape),
     "CSC (0.7)": csc_decode(*csc_encode(matrix), matrix.shape),
 }
-print("Does it give the layer back?", {name: torch.equal(x, matrix) for name, x in decoded.items()})
+print("Is the decoded layer equal?", {name: torch.equal(x, matrix) for name, x in decoded.items()})
 
 # %%
 formats = {
@@ -994,16 +1013,16 @@ in_bits = lab00.smaller_from(formats, weights[0])
 tables.plain(in_bits)
 
 # %% [markdown]
-# The formulas are right, and for bitmap, COO and CSR they are exact, since only the
-# *number* of zeros enters. But at 32 bits the values dominate and all curves look
-# alike. What is a format's own is the rest: the **bookkeeping**, all bits that are no
-# bits of a kept value. Here it is, on a log scale, with a floor: no code can say where
-# randomly placed zeros are with less than the entropy $-p\log_2 p-(1-p)\log_2(1-p)$
-# bits per place (Shannon 1948).
+# The formulas for bitmap, COO and CSR are exact, since they depend only on the *number*
+# of zeros. At 32 bits the values dominate, so all curves look similar. The formats differ
+# in the **bookkeeping**: all bits that are not bits of a kept value. Here it is, on a log
+# scale, with a lower limit: no code can store randomly placed zeros in less than the
+# entropy $-p\log_2 p-(1-p)\log_2(1-p)$ bits per place
+# ([Shannon 1948](https://doi.org/10.1002/j.1538-7305.1948.tb01338.x)).
 
 # %%
 say(you_wrote(prediction_0_8_sizes))
-TITLE = "conv4: how many bits say where the values are?"
+TITLE = "conv4: how many bits store the positions of the values?"
 fig = plots.curves(lab00.bookkeeping(sizes), title=TITLE, log=True, ylim=(0.05, 20), **BITS)
 fig.axes[0].set_xticks([p / 10 for p in range(11)])
 fig.axes[0].set_xticks([p / 100 for p in range(80, 100)], minor=True)  # where lines are steep
@@ -1011,37 +1030,35 @@ fig.axes[0].grid(visible=True, axis="x", which="minor", alpha=0.4)
 plots.show(fig)
 
 # %% [markdown]
-# The lecture's rule of thumb (*bitmap for low and moderate sparsity, run lengths for
-# moderate, CSR for high, COO for extremely high*) is this picture, with two corrections
-# that you can read off it: run lengths need a field that suits the sparsity, and COO
-# beats CSR only where hardly more values are left than there are rows to point to. The
-# trained layer's run lengths (marks) lie above the formula, with $k=2$ from about 50
-# % on, with $k=5$ around 90 %: the clumps of 0.5 again. And what is left above the
-# floor is what entropy coding still gets: Deep Compression ends with a Huffman code for
-# that reason.
+# A common rule of thumb is *bitmap for low and moderate sparsity, run lengths for
+# moderate, CSR for high, COO for extremely high*. Your figure agrees, with two
+# corrections. Run lengths need a field that suits the sparsity. COO beats CSR only where
+# hardly more values remain than there are rows. The trained layer's run lengths (marks)
+# lie above the formula, with $k=2$ from about 50 % on, with $k=5$ around 90 %, because of
+# the clusters of 0.5. Entropy coding can save what lies above the floor:
+# Deep Compression ends with a Huffman code for this reason.
 #
-# Find the crossings yourself, for other value widths, sizes and run fields. (Tab goes
-# to a slider, arrow keys move it by one step.)
+# Find the crossings for other value widths, sizes and run fields. (Tab goes to a slider,
+# arrow keys move it by one step.)
 
 
 # %%
 widgets.explorer(
     lab00.explore,
     sparsity=widgets.slider(0, 99, 1, 90, "zeros p, %"),
-    n=widgets.slider(1, 32, 1, 8, "bits a value n"),
+    n=widgets.slider(1, 32, 1, 8, "bits per value n"),
     size_log2=widgets.slider(4, 24, 1, 16, "elements L = 2^"),
-    k=widgets.slider(1, 10, 1, 4, "bits a run k"),
+    k=widgets.slider(1, 10, 1, 4, "bits per run k"),
 )
 
 # %% [markdown]
 # #### Experiment 2: what does encoding cost?
 #
 # Weights are encoded once, before the network is shipped. **Activations** are new for
-# every input, so they must be encoded *online*, while somebody waits. Below: the input
-# of `conv4` for 64 images, encoded with your functions, beside the time of the layer
-# itself and the library's bitmap, which is written for speed. The last bar is what it
-# takes to *make* more zeros by keeping only the largest tenth, the sorting the lecture
-# warns of.
+# every input, so they must be encoded *online*, while the user waits. We encode the input
+# of `conv4` for 64 images with your functions, and compare with the time of the layer
+# itself and with the library's bitmap, which is written for speed. The last bar is the
+# time to *make* more zeros by keeping only the largest tenth.
 #
 # *Write down: how long does your bitmap take, compared with the layer: a hundredth, a
 # tenth, as long?*
@@ -1074,30 +1091,28 @@ print({name: round(bits(x) / (32 * x.numel()), 2) for name, bits in formats.item
 say(you_wrote(prediction_0_8_encoding))
 
 # %% [markdown]
-# With half of the activations zero, a bitmap halves what must be moved. But it has to
-# be made. Where this lab was written, the two lines of PyTorch took most of the time of
-# the layer they were meant to relieve, the library's tuned version a fifth of it or
-# less, and choosing the largest tenth more than the layer itself. (Compare with your
-# bars; only the comparison itself is next to nothing.) This is the "additional
-# overhead" of the lecture, in figures. An accelerator compares in wires beside the data
-# path, and there run lengths for activations are worth it (Eyeriss). On an ordinary
-# processor the encoding has to earn its time back first, and Experiment 3 asks whether
-# it can.
+# With half of the activations zero, a bitmap halves the bits that must be moved. But
+# encoding takes time. Where this lab was written, the two lines of PyTorch took most of
+# the time of the layer itself, the library's tuned version a fifth of it or less, and
+# choosing the largest tenth more than the layer. (Compare with your bars.) An accelerator
+# compares in hardware next to the data path, and there run lengths for activations pay
+# (Eyeriss). On an ordinary processor the sparse kernel must first save the time of the
+# encoding. Experiment 3 asks whether it can.
 #
 # #### Experiment 3: kernels, on this machine
 #
-# MACs say: 90 % zeros, ten times faster. Let us see. A layer of 1024 × 1024 weights,
-# zeros at random places, times one input vector. The candidates: the dense product; CSR
-# in PyTorch and in scipy; scipy's COO; your bitmap, unpacked before a dense product;
-# and, as a glimpse of lab 04, **whole rows** removed, which leaves a smaller dense
-# matrix. NumPy's dense product is drawn for comparison. (All use one core.)
+# By MACs, 90 % zeros make a layer ten times faster. We measure a layer of 1024 × 1024
+# weights, with zeros at random places, times one input vector. The candidates are: the
+# dense product; CSR in PyTorch and in scipy; scipy's COO; your bitmap, unpacked before a
+# dense product; and **whole rows** removed (lab 04), which leaves a smaller dense matrix.
+# NumPy's dense product is drawn for comparison. (All use one core.)
 #
-# The formula for memory traffic has an opinion as well. Real CSR does not use
-# $\lceil\log_2 C\rceil$ bits for a column: PyTorch's indices have 64 bits, scipy's 32.
-# If time is bytes moved, CSR pays where $(1-p)(32+\text{index bits})<32$: from 67 % and
-# from 50 %.
+# Memory traffic gives another forecast. Real CSR does not use $\lceil\log_2 C\rceil$ bits
+# for a column: PyTorch's indices have 64 bits, scipy's 32. If time depended only on the
+# bytes moved, CSR would pay where $(1-p)(32+\text{index bits})<32$: from 67 % and 50 % on.
 #
-# *Write down: from which sparsity on is each faster than the dense product here?*
+# *Write down: from which sparsity on is each faster than the dense product here?* (A
+# percentage, "at once" or "never" per candidate.)
 
 # %%
 ### BEGIN SOLUTION
@@ -1115,11 +1130,11 @@ TITLE = "1024 × 1024 weights times one vector: which kernel is faster than dens
 plots.curves(one_vector, title=TITLE, control=None, **SPEED)
 
 # %% [markdown]
-# One vector uses every weight for one single product. A convolution uses each for many
-# positions of the picture, so that one look at an index serves many products. Once
-# more, then, for the trained `conv4` as the matrix product that it is: $M$ rows,
-# $C R S$ columns, times all patches of 64 images. The baseline "random" is PyTorch's CSR
-# with as many zeros at random places.
+# One vector uses every weight for a single product. A convolution uses each weight for
+# many positions of the picture, so each index is read once for many products. So we
+# measure the trained `conv4` as a matrix product: $M$ rows, $C R S$ columns, times all
+# patches of 64 images. The baseline "random" is PyTorch's CSR with as many zeros at
+# random places.
 
 # %%
 convolution = lab00.convolution(weights[:3], inputs[:3], csr_encode, levels)
@@ -1130,23 +1145,23 @@ say(f"From which sparsity on does a zero pay? {you_wrote(prediction_0_8_kernels)
 tables.plain(lab00.when_a_zero_pays(in_bits, one_vector, convolution))
 
 # %% [markdown]
-# Read the table from left to right. **The same zeros pay at once in MACs, later in
-# bits, later still in time**, and never where a format must be unpacked first. A dense
-# kernel fetches neighbours together and multiplies eight or sixteen of them at once; a
-# sparse one runs after every index. Counting bytes explains a part of that, best where
-# the weights come from memory; a layer that sits in the cache, as here, favours the
-# dense kernel further. And reuse need not move a crossing to the left (compare the last
-# two columns): the dense product gains from it as well. No sparse kernel reaches the line
-# "by MACs". *Which* weights are zero makes no difference to a kernel (the
-# random baseline lies on the curve of magnitude), unless they fill **whole rows**: those
-# pay at once, close to what MACs promise. That is the case for structured pruning, lab 04.
+# Read the table from left to right. **The same zeros pay at once in MACs, later in bits,
+# later still in time**, and never where a format must be unpacked first. A dense kernel
+# loads neighbours together and multiplies eight or sixteen of them at once; a sparse
+# kernel follows every index. Counting bytes explains a part of the difference, best where
+# the weights come from memory. A layer that fits into the cache, as here, favours the
+# dense kernel further. Reuse need not lower the crossing (compare the last two columns),
+# since the dense product gains from it as well. No sparse kernel reaches the line "by
+# MACs". *Which* weights are zero makes no difference to a kernel (the random baseline
+# lies on the curve of magnitude), unless they fill **whole rows**: those pay at once,
+# close to the MACs. That is the case for structured pruning, lab 04.
 #
-# The literature agrees in kind. Gale et al. (2020) say of GPUs that the moderate
-# sparsity of neural networks is "not sufficient for existing sparse kernels to
-# outperform their dense counterparts", and gain 1.2 to 2.1 times on whole networks with
-# kernels written for the purpose. And beware of a comparison with a slow dense product:
-# against a faster one (NumPy's may be one: see its line; two cores are one) every crossing
-# moves to the right.
+# The literature agrees. [Gale et al. (2020)](https://arxiv.org/abs/2006.10901) write of
+# GPUs that the moderate sparsity of neural networks is "not sufficient for existing
+# sparse kernels to outperform their dense counterparts". They gain 1.2 to 2.1 times on
+# whole networks with kernels written for the purpose. Check that a comparison does not
+# use a slow dense product: against a faster one (perhaps NumPy's, or two cores) every
+# crossing moves to the right.
 #
 # #### The two questions
 #
@@ -1165,9 +1180,9 @@ choose(
 )
 
 # %% [markdown]
-# **b.** In your figure of the bookkeeping: from which sparsity on (in %) does **COO
-# need fewer bits than the bitmap** for `conv4`? Type the number as you read it off,
-# e.g. `50`. Anything within 1 of the exact crossing counts.
+# **b.** In your figure of the bookkeeping: from which sparsity on (in %) does **COO need
+# fewer bits than the bitmap** for `conv4`? Type the number as you read it off, e.g. `50`.
+# Anything within 1 of the exact crossing counts.
 
 # %%
 ### BEGIN SOLUTION
@@ -1183,8 +1198,8 @@ check("0.8")
 # one output and two inputs, the one from 0.3.</details>
 # <details><summary>Hint for b</summary>The bitmap's line is flat at 1. Your own
 # <code>coo_bits</code> and
-# <code>bitmap_bits</code> on <code>pruned(weights[0], s)</code> find the place to any
-# accuracy.</details>
+# <code>bitmap_bits</code> on <code>lab00.pruned(weights[0], s)</code> find the place to
+# any accuracy.</details>
 
 # %% [markdown]
 # ## Part 4 · Two more values
@@ -1193,16 +1208,18 @@ check("0.8")
 # **12 minutes · 1 point · needs 0.1, 0.2**
 #
 # **a. A device to buy.** A camera runs the chain of convolutions below, batch 1, 16-bit
-# activations, one layer after the other. Each input is thrown away as soon as its layer
-# is done. How many **bits** of memory must the device have *for activations* (inputs
-# and outputs, no weights)?
+# activations, one layer after the other. Each input is discarded as soon as its layer is
+# done. How many **bits** of memory must the device have *for activations* (inputs and
+# outputs, no weights)?
 #
 # **b. What weights cannot save.** You prune 90 % of all weights of a BERT-base layer
-# ($E=768$, projections and FFN alike) and your hardware skips every product with a
-# pruned weight. Sentences are $L=512$ tokens long. **How many times fewer MACs** does
-# the layer then do? (Type a number with two decimals; within 0.05 counts.)
+# ($E=768$, projections and FFN) and your hardware skips every product with a pruned
+# weight. Sentences are $L=512$ tokens long. **How many times fewer MACs** does the layer
+# then compute? (A number with two decimals.)
 #
 # Use your functions in a scratch cell, then type the results in as plain numbers.
+#
+# **What is tested**: **a** exactly, **b** within 0.05.
 
 # %%
 CAMERA = [  # of each convolution: M, C, R, S, H, W, stride, padding; 16 bits a number
@@ -1230,24 +1247,24 @@ check("0.9")
 # <details><summary>Hint 1 for a</summary>What is alive while layer i works? And what of
 # that is still alive while layer i + 1 works?</details>
 # <details><summary>Hint 2 for a</summary><code>conv_cost(*layer, bits=16)</code> gives
-# both terms. The last question is how to combine five numbers into one: look at the
+# both terms. How do you combine five numbers into one? Look at the
 # second figure of this lab.</details>
 # <details><summary>Hint for b</summary>What are the two factors of each
 # product?</details>
 
 # %% [markdown]
 # Ten times fewer weights are not ten times fewer MACs: attention multiplies activations
-# with activations, and no pruned weight can touch it. The longer the text, the larger
-# that part. At $L=6E$ it is half of everything, so that even a network without any
-# weights left would do half the MACs.
+# with activations, and no pruned weight changes that. The longer the text, the larger
+# this part. At $L=6E$ it is half of everything: even a network without any weights would
+# keep half of the MACs.
 
 # %% [markdown]
 # #### Real data: larger pictures
 #
-# The same network on MNIST (28×28) and on CIFAR-10 (32×32, in colour), trained and
-# counted as above by the library (`course remake lab00_counting_mnist`,
-# `lab00_counting_cifar10`). Before you look: which of these numbers depend on the
-# *pictures*, and which on the *trained weights*?
+# The library trained and counted the same network on MNIST (28×28) and on CIFAR-10
+# (32×32, in colour) (`course remake lab00_counting_mnist`, `lab00_counting_cifar10`).
+# Before you look: which of these numbers depend on the *pictures*, and which on the
+# *trained weights*?
 
 # %%
 layers = lab00.on_larger_images("layers")
@@ -1262,22 +1279,21 @@ tables.show(tables.means(at_90, ["beyond", "more_pairs", "empty"], rows=["images
 say(real_data.table("00"))
 
 # %% [markdown]
-# The bill belongs to the *pictures*: products and memory grow with the pixels. (The
-# network halves larger pictures once more on the way, so the fullest moment moves to
-# `conv1`, whose output is the last in full size.) What lies in the trained *weights* is
-# no accident of the digits: on all three sets those that survive meet fewer inputs than
-# random ones, and zeros clump, on CIFAR-10 most of all; so the run-length code pays for
-# more fillers there. What bitmap, COO and CSR take does not change at all, since they
-# see nothing but the number of zeros.
+# The costs depend on the *pictures*: MACs and memory grow with the pixels. (The network
+# halves larger pictures once more, so the largest bar moves to `conv1`, whose output is
+# the last in full size.) Two findings about the trained *weights* are not special to the
+# digits. On all three sets the kept weights meet fewer non-zero inputs than random ones.
+# And zeros cluster, on CIFAR-10 most of all, so the run-length code pays for more fillers
+# there. Bitmap, COO and CSR do not change, since they depend only on the number of zeros.
 
 # %% [markdown]
 # ## The ledger
 #
-# All term one table goes along: the same small network, and what each lab did to it. In
-# lab 11 you will have half of your report in it. Today's row is the network before
-# pruning: bits of the whole model (biases and batch norm, too), MACs for one image, milliseconds of the
-# processor for 64 images on one core of this machine, and accuracy on test images over
-# the seeds, with its 95 % interval.
+# One table is continued in every lab: the same small network, and the result of each
+# method. Half of your report in lab 11 comes from it. Today's row is the network before
+# pruning: bits of the whole model (with biases and batch norm), MACs for one image,
+# milliseconds for 64 images on one core of this machine, and test accuracy over the
+# seeds, with its 95 % interval.
 
 # %%
 bits, macs = storage.model_bits(nets[0].state_dict()), int(costs["macs"].sum())
@@ -1286,36 +1302,49 @@ ledger.add("convnet", "dense", lab="00", bits=bits, macs=macs, ms=ms, accuracy=a
 ledger.table()
 
 # %% [markdown]
-# ## What to take along
+# ## What you take with you
 #
-# - Arithmetic, memory and time are three budgets. Weights and MACs sit in different
+# - Arithmetic, memory and time are three budgets. Weights and MACs are in different
 #   layers; peak activation memory is a maximum over layers.
-# - $(1-p)(1-q)$ is an expectation. Count if it matters.
-# - Every format pays for *where*. A bitmap pays the same at any sparsity, coordinates
-#   pay per value, runs pay per value and for what does not fit into the field.
-# - A zero pays at once in MACs, later in bits, and much later (or never) in
-#   milliseconds, unless zeros come in shapes that a dense kernel can leave out.
+# - $(1-p)(1-q)$ is an expectation. If you need the number, count.
+# - Every format stores positions. A bitmap costs the same at any sparsity. Coordinates
+#   cost per value. Runs cost per value and for zeros that do not fit into the field.
+# - A zero saves MACs at once, bits later, and milliseconds much later or never, unless
+#   zeros come in shapes that a dense kernel can leave out.
+#
+# ### Five questions to recap
+#
+# 1. Which layers of a convolutional network have most MACs, which most weights?
+#    <details><summary>Answer</summary>MACs: layers with large maps. Weights: late, wide
+#    layers.</details>
+# 2. Why do 32 heads take more time than one, with as many MACs?
+#    <details><summary>Answer</summary>They have 32 times as many scores, which must be
+#    written and read.</details>
+# 3. When does a bitmap pay?
+#    <details><summary>Answer</summary>If p > 1/n.</details>
+# 4. What is a filler in a run-length code?
+#    <details><summary>Answer</summary>A pair with the longest run and the value 0: it
+#    stands for 2^k zeros.</details>
+# 5. Why is a layer with 90 % zeros not ten times faster?
+#    <details><summary>Answer</summary>Dense kernels multiply zeros, too. Sparse kernels
+#    follow an index per value.</details>
 #
 # ## Going further
 #
 # 1. **Real data, larger pictures.** Set `DATA = "mnist"` (or `"fashion_mnist"`,
-#    `"cifar10"`) in the first cell and run everything again. The bookkeeping figure
-#    does not move at all; the picture of MACs and peak memory does. Why each?
+#    `"cifar10"`) and run everything again. Why does the bookkeeping figure not change,
+#    and why do MACs and peak memory?
 # 2. **Order matters to runs.** Encode `conv4` with its dimensions permuted
-#    (`weight.permute(...)`) before `rle_bits`. Which order gives the fewest pairs at 90
-#    %? Which zeros has it brought together?
-# 3. **A field for every sparsity.** For each sparsity find the best $k$ by formula, and
-#    add "RLE, best k" to the bookkeeping figure. How close does it come to the entropy
-#    floor?
-# 4. **When bytes decide.** A layer that is timed again and again stays in the
-#    processor's cache. Set `size=4096` (and fewer `repeats`), so that the weights
-#    come from memory. Do the measured crossings move towards "by bytes moved"? And does
-#    PyTorch's CSR gain from int32 indices (`row.int()`, `column.int()`) as that column
-#    says it should?
-# 5. **A GPU.** Move matrix and vector to `cuda` in Experiment 3 (`latency` waits for
-#    the device). In which direction does each crossing move? Repeat with 64 input
-#    vectors.
-# 6. **Read**: Sze et al. 2017, *Efficient Processing of Deep Neural Networks*
-#    (counting, dataflows); Han et al. 2016, *Deep Compression*; Chen et al. 2016,
-#    *Eyeriss*; Gale et al. 2020, *Sparse GPU Kernels for Deep Learning*; Hoefler et al.
-#    2021, *Sparsity in Deep Learning*.
+#    (`weight.permute(...)`) before `rle_bits`. Which order gives the fewest pairs at
+#    90 %, and why?
+# 3. **A field for every sparsity.** Find the best $k$ for each sparsity by formula, and
+#    add "RLE, best k" to the bookkeeping figure. How near is it to the entropy floor?
+# 4. **When bytes decide.** Set `size=4096` (and fewer `repeats`), so that the weights
+#    come from memory. Do the measured crossings move towards "by bytes moved"? Does
+#    PyTorch's CSR gain from int32 indices (`row.int()`, `column.int()`)?
+# 5. **A GPU.** Move matrix and vector to `cuda` in Experiment 3 (`latency` waits for the
+#    device). In which direction does each crossing move? And with 64 input vectors?
+# 6. **Read**: Sze et al. 2017, [Efficient Processing of Deep Neural
+#    Networks](https://arxiv.org/abs/1703.09039) (counting, dataflows); Hoefler et al.
+#    2021, [Sparsity in Deep Learning](https://arxiv.org/abs/2102.00554); and the papers
+#    linked above.

@@ -14,37 +14,44 @@
 # %% [markdown]
 # # Lab 01 · Magnitude pruning
 #
-# **How many weights of a trained network can you set to zero before it notices? And
-# when it does notice, what exactly has broken?**
+# **How many weights of a trained network can you set to zero before its accuracy falls?
+# And when it falls, what exactly has broken?**
 #
-# The rule is the oldest and simplest there is: small weights go. You will write it in
-# its usual forms, and then find out by experiment which of the things said about it
-# hold on a network of your own:
+# The oldest and simplest rule removes the smallest weights. You write its usual forms and
+# then test by experiment which of the usual claims about it hold on your own network:
 #
 # | part | you write | you find out |
 # |---|---|---|
-# | A · Which weights go? | 1.1 magnitude, 1.2 threshold, 1.3 groups, 1.4 all layers together | how far one-shot pruning gets, and what breaks |
-# | B · Training what is left | 1.5 the masked gradient | why a masked gradient is not enough |
-# | C · Where does it hurt? | 1.6 sensitivity | which layer can spare its weights |
-# | D · A little at a time | 1.7 schedule and iterative pruning | fine-tuning, iteration, granularity: the classic picture |
+# | A · Which weights are pruned? | 1.1 magnitude, 1.2 threshold, 1.3 groups, 1.4 all layers together | how far one-shot pruning gets, and what breaks |
+# | B · Training the kept weights | 1.5 the masked gradient | how gradients pass a pruned layer |
+# | C · Which layers are sensitive? | 1.6 sensitivity | which layer can spare its weights |
+# | D · A little at a time | 1.7 schedule and iterative pruning | whether fine-tuning and iterating pay |
 # | E · What was it worth? | 1.8 two short answers, 1.9 a bug hunt | bits, MACs and milliseconds |
 #
-# 20 points; about three hours. After each exercise `check("1.1")` tells you at once
-# what is right, for about half of the points; the grader also tries what else the
-# docstring promises: ties, extreme inputs, arguments left unchanged. If you are stuck,
-# write `skip("1.1")` in a cell: that question scores 0 and the rest of the lab goes on
-# with the course's version.
+# 20 points; about three hours.
+#
+# **Prerequisites**: lab 00 (bits, MACs, latency); training a network in PyTorch.
+#
+# **After this lab you can**
+#
+# - prune weights, groups of weights and whole networks to an exact sparsity;
+# - write the backward pass of a pruned layer, and keep pruned weights at zero;
+# - find out whether a collapse comes from lost weights or from batch norm;
+# - compare pruning methods at equal budget, with a random baseline and intervals.
+#
+# After each exercise `check("1.1")` lists at once which claims hold, for about half of
+# the points. The grader also tests the rest of the docstring. If you are stuck, write
+# `skip("1.1")` in a cell: that question scores 0 and the rest of the lab uses the course's
+# version.
 #
 # Three rules hold in the whole course:
 #
-# - **Guess first.** Before an experiment, write your prediction down. It is not marked
-#   right or wrong; a surprise is worth more than a figure you nod at.
+# - **Guess first.** Before an experiment, write your prediction down. It is not marked.
 # - **Choose on validation data, look at the test data once**, at the end.
-# - **No claim without a random baseline and three seeds.** A method has shown something
-#   only where it beats a random choice, by more than the seeds differ among themselves.
-#   Bands and ± are 95 % intervals over seeds. An interval that leaves the possible range,
-#   such as 31 ± 56 %, says that three seeds disagree too much to tell. A difference is
-#   *statistically distinguishable* if its 95 % paired interval excludes 0.
+# - **No claim without a random baseline and three seeds.** Bands and ± are 95 % intervals
+#   over seeds. An interval that leaves the possible range, such as 31 ± 56 %, means that
+#   three seeds disagree too much to tell. A difference is *statistically distinguishable*
+#   if its 95 % paired interval excludes 0.
 
 # %%
 from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours to use)
@@ -64,7 +71,7 @@ from course_lib.experiments import lab01
 from course_lib.show import plots, real_data, tables, widgets
 from course_lib.show.words import pm, say, you_wrote
 
-STUDENT = ""  # your name or number: your letters are yours alone
+STUDENT = ""  # your name or student number: it sets the order of your multiple-choice options
 
 # %%
 plots.show(
@@ -78,9 +85,8 @@ plots.show(
 #
 # ## Settings
 #
-# The default data are scikit-learn's handwritten digits: 1,797 *real* 8×8 images,
-# nothing to download. Change one word for the real MNIST (28×28); the lab then takes
-# about seven minutes instead of one.
+# The default data are scikit-learn's handwritten digits: 1,797 *real* 8×8 images. Change
+# one word for MNIST (28×28); the lab then takes about seven minutes instead of one.
 
 # %%
 DATA = "digits"  # or "mnist"
@@ -93,13 +99,12 @@ sizes = ", ".join(f"{len(getattr(data, s).labels)} {s}" for s in ("train", "vali
 say(f"{sizes} images. One validation image is {100 / len(data.validation.labels):.2f} points.")
 
 # %% [markdown]
-# ### The patient
+# ### The network
 #
 # Four 3×3 convolutions (32, 32, 64, 64 filters), each followed by **batch norm** and
-# ReLU, then a global average and one linear layer. We train it three times, from three
-# seeds, with SGD, momentum and weight decay: everything below is measured three times.
-# ([What each experiment does](../course_lib/experiments/lab01.py), in a few lines
-# each.)
+# ReLU, then a global average and one linear layer. We train it from three seeds, with
+# SGD, momentum and weight decay; every experiment uses all three.
+# ([What each experiment does](../course_lib/experiments/lab01.py), in a few lines each.)
 
 # %%
 dense = lab01.train_dense(data, SEEDS, SETTINGS["dense_epochs"])
@@ -108,27 +113,29 @@ say(f"Validation accuracy of the dense networks: **{pm(dense.accuracy)} %**.")
 tables.plain(lab01.count_weights(weights))
 
 # %% [markdown]
-# ## Part A · Which weights go?
+# ## Part A · Which weights are pruned?
 #
-# Take a weight $w_i$ away and the layer's output changes by $w_i a_i$, where $a_i$ is
-# the input it multiplies. If you know nothing about the inputs except that they are of
-# similar size, the best you can do to keep the change small is to take the weights with
-# the smallest $|w_i|$. That is all the theory magnitude pruning has. (Its blind spot is
-# the $a_i$ it ignores: lab 02.)
+# If you remove a weight $w_i$, the layer's output changes by $w_i a_i$, where $a_i$ is
+# the input it multiplies. If you know only that the inputs are of similar size, you keep
+# the change small by removing the weights with the smallest $|w_i|$. That is all the
+# theory of magnitude pruning. (It ignores $a_i$: lab 02.)
 #
-# We write down what we keep as a **mask**: a tensor of booleans with the shape of the
-# weight, `True` = kept. Masks live outside the model, in a dict keyed by parameter
-# name. The *sparsity* $s$ is the fraction that is gone.
+# A **mask** records which weights are kept: a boolean tensor with the shape of the weight,
+# `True` = kept. Masks are stored outside the model, in a dict keyed by parameter name. The
+# *sparsity* $s$ is the fraction that is pruned.
 
 # %% [markdown]
-# ### 1.1 The smallest go
+# ### 1.1 Prune the smallest weights
 # **12 minutes · 3 points**
 #
 # Write `magnitude_mask`. "Prune 30 % of 15 weights" is a promise about a *number*:
-# `round(0.3 * 15)` of them, no more and no fewer, also where several weights have the
-# same size.
+# exactly `round(0.3 * 15)` of them, also where several weights have the same size.
 #
 # Write it yourself: not `torch.nn.utils.prune`, and nothing of `course_lib.pruning`.
+#
+# **What is tested**: the exact number; ties (the first in row-major order is pruned
+# first) and nearly equal sizes; sparsity 0 and 1; `ValueError` for a sparsity outside
+# [0, 1] or a NaN; the weight is not changed, and calls do not depend on each other.
 #
 # *Before you write anything:* prune the trained network layer by layer with this rule,
 # all at once and with no training afterwards. Up to which sparsity, in %, does it stay
@@ -142,7 +149,7 @@ prediction_1_1 = 50  # a guess; the experiment below says how good
 
 # %%
 def magnitude_mask(weight: Tensor, sparsity: float) -> Tensor:
-    """Keep the largest weights by absolute value.
+    """Compute a mask that keeps the weights with the largest absolute values.
 
     Args:
         weight: any shape. It is not changed.
@@ -186,9 +193,9 @@ check("1.1")
 # %% [markdown]
 # #### Before and after
 #
-# Seventy per cent of the third convolution's weights, in one picture. What is missing
-# afterwards is the middle: the zeros are counted in words, since their spike would
-# flatten everything else.
+# We prune 70 per cent of the third convolution's weights. Afterwards the middle of the
+# histogram is missing. The number of zeros is given in words, since their bar would hide
+# everything else.
 
 # %%
 w = weights["conv3.weight"].detach()
@@ -199,11 +206,11 @@ plots.show(
 )
 
 # %% [markdown]
-# #### Experiment: all at once, and nothing repaired
+# #### Experiment: all at once, with no repair
 #
-# This is *one-shot* (or post-training) pruning; some slides call it zero-shot. The
-# random baseline prunes the same number of weights in each layer: `lab01.prune_once`
-# gives a method whose name begins with "random" random numbers in place of the weights.
+# This is *one-shot* (or post-training) pruning; some authors call it zero-shot. The
+# random baseline prunes the same number of weights in each layer: for a method whose name
+# begins with "random", `lab01.prune_once` passes random numbers instead of the weights.
 # Both start from the same three dense networks.
 
 
@@ -222,24 +229,24 @@ say(f"Within one point of dense up to **{100 * good:.0f} %** sparsity. {you_wrot
 tables.means(one_shot.dropna(), "accuracy", columns="sparsity")
 
 # %% [markdown]
-# **What the paper found.** Han et al. (2015) report two things on AlexNet: about half
-# of the weights go for free even without retraining, and then accuracy falls much
-# sooner than it does *with* retraining. How much went for free here, and did magnitude
-# beat random? The table says so. Either way, a network that breaks down before most
-# of its weights are gone does not look like one with weights to spare. Keep that
-# thought: it will turn out to be half wrong.
+# **What the paper found.** [Han et al. (2015)](https://arxiv.org/abs/1506.02626) report
+# two things on AlexNet: about half of the weights can be pruned without loss even without
+# retraining, and beyond that accuracy falls much sooner than *with* retraining. How many
+# could be pruned here, and did magnitude beat random? See the table.
 
 # %% [markdown]
-# ### 1.2 The lecture's threshold
+# ### 1.2 A threshold instead of a number
 # **4 minutes · 1 point**
 #
-# The lecture writes the same idea with a threshold $a$ in place of a count:
+# A form often seen uses a threshold $a$ instead of a number:
 #
 # $$m_i = \begin{cases}1 & \text{if } |w_i| \ge a\\ 0 & \text{if } |w_i| < a\end{cases}$$
 #
-# and shows three rows of a weight matrix, pruned where $|w| < 1$. *Before you write
-# anything:* the table has 30 weights, and several of them are exactly 1 or −1. How many
-# of the 30 survive?
+# **What is tested**: both signs; $|w| = a$ is kept; an $a$ of 0, above every $|w|$, and
+# near 1e-30.
+#
+# *Before you write anything:* the table below has 30 weights, and several of them are
+# exactly 1 or −1. We prune where $|w| < 1$. How many of the 30 are kept? (A number.)
 #
 # Write it yourself: not `torch.nn.utils.prune` or `hardshrink`, and nothing of
 # `course_lib.pruning`.
@@ -278,22 +285,22 @@ check("1.2")
 # %%
 kept = threshold_mask(TABLE, 1)
 print(TABLE.where(kept, 0))
-say(f"{int(kept.sum())} of {kept.numel()} survive. {you_wrote(prediction_1_2)}")
+say(f"{int(kept.sum())} of {kept.numel()} are kept. {you_wrote(prediction_1_2)}")
 
 # %% [markdown]
-# Note the −1 in the second row: it is kept, as in the lecture, because the threshold
-# itself is *not* pruned. With `>` in place of `>=` all the ones would go too. A
-# threshold says what is small; a sparsity says how much must go. Han et al. use a
-# threshold for each layer (a chosen factor times the standard deviation of its
-# weights); to compare methods *at equal sparsity*, as we do, counting is the way.
+# The −1 in the second row is kept, because the threshold itself is *not* pruned. With `>`
+# instead of `>=` all the ones would be pruned, too. A threshold fixes which size is
+# small; a sparsity fixes how many weights are pruned. Han et al. use a threshold per layer
+# (a chosen factor times the standard deviation of its weights). To compare methods *at
+# equal sparsity*, we fix the number.
 
 # %% [markdown]
 # ### 1.3 Whole groups
 # **20 minutes · 4 points · needs 1.1**
 #
-# Zeros strewn all over a tensor help neither a processor nor a memory that fetches
-# whole lines. So prune in larger pieces. A convolution's weight has the shape
-# $(M, C, R, S)$: $M$ filters, each of $C$ kernels, each of $R$ rows with $S$ weights.
+# Zeros at scattered places help neither a processor nor a memory that loads whole lines.
+# So prune larger groups. A convolution's weight has the shape $(M, C, R, S)$: $M$
+# filters, each of $C$ kernels, each of $R$ rows with $S$ weights.
 #
 # | granularity | one group is | how many groups | size of a group |
 # |---|---|---|---|
@@ -305,14 +312,16 @@ say(f"{int(kept.sum())} of {kept.numel()} survive. {you_wrote(prediction_1_2)}")
 # A matrix (out, in) has just two: `"element"`, and `"filter"`, which is one of its
 # rows: the weights of one output unit.
 #
-# "We can apply the same method to groups," says the lecture: score a group by the *sum
-# of the absolute values* in it (its L1 norm) and prune the groups with the smallest
-# scores, `round(s · groups)` of them.
+# Score a group by the *sum of the absolute values* in it (its L1 norm) and prune the
+# groups with the smallest scores, `round(s · groups)` of them.
 #
 # Write it yourself: not `torch.nn.utils.prune`, and nothing of `course_lib.pruning`.
 #
+# **What is tested**: every granularity, also of a matrix; the exact number of groups;
+# ties; norms in float64; the weight is not changed.
+#
 # *Before you write anything:* put the four granularities in order, from the one that
-# survives one-shot pruning at 50 % best to the one that survives it worst.
+# survives one-shot pruning at 50 % best to the worst. (A list of four names.)
 
 # %%
 ### BEGIN SOLUTION
@@ -332,8 +341,8 @@ def grouped_mask(weight: Tensor, sparsity: float, granularity: str) -> Tensor:
 
     Returns:
         A bool tensor like ``weight``, True = kept, the same within a group. Exactly
-        ``round(sparsity * groups)`` groups are pruned; among equal norms the group that
-        comes first goes first. Norms are summed in float64.
+        ``round(sparsity * groups)`` groups are pruned; among equal norms the first group
+        is pruned first. Norms are summed in float64.
 
     Raises:
         ValueError: as 1.1 does; if ``weight`` has neither 4 nor 2 dimensions; if it has
@@ -365,9 +374,9 @@ def grouped_mask(weight: Tensor, sparsity: float, granularity: str) -> Tensor:
 check("1.3")
 
 # %% [markdown]
-# <details><summary>Hint 1: what changes against 1.1?</summary>Only what is ranked. Make
-# a smaller tensor that holds one number per group, prune <i>that</i> with 1.1, and give
-# each verdict to all members of the group.</details>
+# <details><summary>Hint 1: what is different from 1.1?</summary>Only what is ranked. Make
+# a smaller tensor that holds one number per group, prune <i>that</i> with 1.1, and copy
+# each result to all members of the group.</details>
 # <details><summary>Hint 2: keepdim</summary>A sum with <code>keepdim=True</code> leaves
 # a dimension of length 1, which
 # <code>expand_as</code> stretches again.</details>
@@ -378,10 +387,9 @@ check("1.3")
 # #### What the masks look like
 #
 # The second convolution at 70 %: each row of the picture is a filter, each column an
-# input channel, each little square a 3×3 kernel. All four masks prune 70 % of the
-# layer, as nearly as whole groups can; only the size of the pieces differs. You see 12
-# of the 32 filters and channels, and the share above each picture is that of this
-# corner.
+# input channel, each little square a 3×3 kernel. All four masks prune 70 % of the layer,
+# as nearly as whole groups can. You see 12 of the 32 filters and channels, and the share
+# above each picture is that of this corner.
 
 # %%
 w = weights["conv2.weight"]
@@ -394,15 +402,14 @@ plots.show(
 # %% [markdown]
 # #### Experiment: what broke?
 #
-# Look again at the collapse of 1.1. Every convolution here is followed by batch norm,
-# which computes $\alpha\,\frac{x-\mu}{\sqrt{\sigma^2+\varepsilon}}+\beta$ for each
-# channel with a $\mu$ and $\sigma$ that were **measured on the dense network** during
-# training. Pruning a layer makes its sums smaller and moves their mean. The statistics
-# do not know.
+# Look again at the collapse of 1.1. After every convolution here, batch norm computes
+# $\alpha\,\frac{x-\mu}{\sqrt{\sigma^2+\varepsilon}}+\beta$ for each channel. Its $\mu$ and
+# $\sigma$ were **measured on the dense network** during training. Pruning makes a layer's
+# sums smaller and moves their mean, but $\mu$ and $\sigma$ stay as they were.
 #
 # `recalibrate` measures them again: it sends 512 training images through the pruned
-# network once, and every batch norm averages the means and variances it sees. There are
-# no labels, no gradients, and no weight changes.
+# network once, and every batch norm averages their means and variances. There are no
+# labels, no gradients, and no weight changes.
 #
 # *Before you run it:* look up in 1.1 what the one-shot networks score at 70 % sparsity.
 # What will their accuracy be after recalibration alone, in %?
@@ -415,7 +422,7 @@ prediction_1_3b = 60
 
 # %%
 def layer_masks(weights: dict, sparsity: float, granularity: str = "element") -> dict:
-    pieces = {4: granularity, 2: "element"}  # of the matrix, whose rows are the classes, weights
+    pieces = {4: granularity, 2: "element"}  # the matrix (its rows are classes): by weight
     return {name: grouped_mask(w, sparsity, pieces[w.ndim]) for name, w in weights.items()}
 
 
@@ -433,9 +440,9 @@ say(you_wrote(prediction_1_3b))
 tables.means(at_70, "accuracy", columns="sparsity")
 
 # %% [markdown]
-# The same switch for each granularity, at a sparsity where there is something to see. A
-# bar that recovers was broken by its statistics; a bar that does not has lost something
-# that no statistic brings back.
+# Now the same comparison for each granularity. If a bar recovers, its network was broken
+# by its statistics. If it does not, the network has lost something that statistics cannot
+# restore.
 
 # %%
 broken = lab01.find_what_broke(dense, data, layer_masks, sparsity=0.5)
@@ -443,31 +450,34 @@ title = "One-shot at 50 %: what is broken, and what is lost?"
 plots.bars(broken, x="granularity", y="accuracy", by="method", fmt="{:.0f}", title=title)
 
 # %%
-say(f"{you_wrote(prediction_1_3)} Where two intervals overlap, three seeds need not show more.")
+say(f"{you_wrote(prediction_1_3)} Where intervals overlap, three seeds may not rank them.")
 tables.means(broken, "accuracy", rows="granularity", columns="method")
 
 # %% [markdown]
-# So *a pruned network that guesses is not an empty network.* When someone reports that
-# one-shot pruning destroyed a network with batch norm, ask whether the statistics were
-# measured again. Li et al. (2020, "EagleEye") found that candidates for pruning can be
-# ranked properly only after that. Fine-tuning repairs the statistics too, silently:
-# part of why it looks so powerful in its first epoch.
+# So *a pruned network at chance accuracy has not always lost what it learned.* If a paper
+# reports that one-shot pruning destroyed a network with batch norm, ask whether the
+# statistics were measured again. Li et al.
+# ([2020, "EagleEye"](https://arxiv.org/abs/2007.02491)) found that pruning candidates can
+# be ranked properly only after that. Fine-tuning also updates the statistics, which
+# explains a part of its effect in the first epoch.
 #
-# And look at the random baseline across granularities. Do random *kernels* do less harm
-# in your figure than random *weights*? A filter that loses whole kernels still sees
-# intact pictures of the channels it keeps, one that loses single weights sees damaged
-# pictures of all of them. The size of the pieces is not the whole story; what a piece
-# *does* counts as well.
+# Look at the random baseline, too. Do random *kernels* do less harm in your figure than
+# random *weights*? A filter that loses whole kernels still receives intact signals from
+# the channels that it keeps; a filter that loses single weights receives damaged signals
+# from all channels. So harm does not depend on the size of the groups alone.
 
 # %% [markdown]
 # ### 1.4 One threshold for all layers
 # **10 minutes · 2 points · needs 1.1**
 #
-# So far each layer lost the same share. But layers are not equally full of weights that
-# do nothing. Let the weights of *all* layers compete: the smallest $|w|$ anywhere go
-# first.
+# So far each layer lost the same share. But some layers have more small weights than
+# others. Now rank the weights of *all* layers in one list, and prune the smallest $|w|$
+# anywhere.
 #
 # Write it yourself: not `torch.nn.utils.prune`, and nothing of `course_lib.pruning`.
+#
+# **What is tested**: the exact number over all layers; ties in the order of the dict;
+# biases and norms take no part; sparsity 0 and 1; the weights are not changed.
 #
 # *Before you write anything:* `conv1` has under one per cent of the weights. At a
 # sparsity of 90 % over all layers together, will `conv1` lose `"more"` or `"less"` than
@@ -490,9 +500,8 @@ def global_masks(weights: dict[str, Tensor], sparsity: float) -> dict[str, Tenso
 
     Returns:
         name -> bool mask (True = kept), for the names with two or more dimensions and
-        in their order. Together exactly ``round(sparsity * n)`` are False; where |w| is
-        equal, what comes first goes first (tensors in the dict's order, then
-        row-major).
+        in their order. Together exactly ``round(sparsity * n)`` are False; among equal
+        |w| the first is pruned first (tensors in the dict's order, then row-major).
 
     Raises:
         ValueError: as 1.1 does.
@@ -517,11 +526,11 @@ check("1.4")
 # <code>torch.cat</code>.</details>
 
 # %% [markdown]
-# #### Experiment: who pays?
+# #### Experiment: which layers lose most?
 
 # %%
 shares = lab01.prune_each_layer(dense, global_masks, 0.9)
-title = "Who pays when all layers share one threshold, at 90 %?"
+title = "Which layers lose most if all share one threshold, at 90 %?"
 plots.bars(shares, x="layer", y="pruned (%)", by="method", fmt="{:.0f}", title=title)
 
 # %%
@@ -529,7 +538,7 @@ conv1 = shares.query("layer == 'conv1' and method == 'global'")["pruned (%)"]
 say(f"`conv1` loses **{pm(conv1)} %** of its weights. {you_wrote(prediction_1_4)}")
 
 # %% [markdown]
-# And is it better? Both recalibrated, no training:
+# Is the global rule better? Both recalibrated, no training:
 
 # %%
 scope = {"global": global_masks, "each layer": layer_masks, "random": global_masks}
@@ -540,11 +549,11 @@ against_sparsity(scopes, title="One threshold for all layers, or one for each? (
 tables.compare(scopes.dropna(), "accuracy", against="each layer", columns="sparsity")
 
 # %% [markdown]
-# The global rule takes weights where there are most of them and spares the small first
-# and last layers. Where that pays, does it always? The rule compares sizes across
-# layers, so it trusts each layer's *scale*. But batch norm divides the scale out:
-# shrink all weights of `conv3` to a tenth, recalibrate, and you have the same function.
-# Watch the global rule prune it:
+# The global rule takes most weights from the large layers and spares the small first and
+# last layers. Does that always pay? The rule compares sizes across layers, so it depends
+# on each layer's *scale*. But batch norm divides the scale out: multiply all weights of
+# `conv3` by 0.1, recalibrate, and you have the same function. The global rule prunes it
+# differently:
 
 # %%
 scaled = lab01.scale_layer(dense[:1], data, "conv3.weight", 0.1)
@@ -552,21 +561,20 @@ cut = lab01.prune_once(scaled, data, {"global": global_masks}, [0.9], repair=Tru
 removed = (cut.network.iloc[-1].conv3.weight == 0).double().mean()
 say(
     f"`conv3` × 0.1, recalibrated, not pruned: {cut.accuracy.iloc[0]:.1f} % (before:"
-    f" {dense.accuracy[0]:.1f} %). Global pruning at 90 % now takes **{100 * removed:.1f} %** of"
+    f" {dense.accuracy[0]:.1f} %). Global pruning at 90 % now prunes **{100 * removed:.1f} %** of"
     f" `conv3`, and the network scores **{cut.accuracy.iloc[-1]:.1f} %** after recalibration."
 )
 
 # %% [markdown]
-# One threshold for all is a fine rule for layers whose weights were trained under the
-# same weight decay, and a trap for anything that has been rescaled. Look at the shares
-# before you trust it.
+# One threshold for all layers is a good rule if all layers were trained with the same
+# weight decay, and a bad one if a layer has been rescaled. Check the share that each layer
+# loses.
 
 # %% [markdown]
-# ## Part B · Training what is left
+# ## Part B · Training the kept weights
 #
-# One-shot pruning only cuts. Han's recipe is *train, prune, train again*: the weights
-# that are left take over the work of those that went. For that we need gradients
-# through a pruned layer.
+# Han's recipe is *train, prune, train again*: the kept weights learn to do the work of
+# the pruned ones. For that we need gradients through a pruned layer.
 
 # %% [markdown]
 # ### 1.5 The backward pass of a pruned layer
@@ -579,11 +587,11 @@ say(
 # \frac{\partial L}{\partial W} = \frac{\partial L}{\partial W'}\circ\frac{\partial W'}{\partial W}
 # = \Big(\frac{\partial L}{\partial y}\,a^{\top}\Big)\circ m .$$
 #
-# The last factor is the lecture's "0 if $W$ is pruned, otherwise 1". Autograd would find both by itself from a product
-# with `w * m`; here you write them by hand, because two things that are easy to get wrong are easy to see here: which
-# $W$ the first formula uses, and that the second one is masked.
+# The last factor is 0 where $W$ is pruned, otherwise 1. Autograd would find both gradients from a product with `w * m`.
+# Here you write them by hand, because two mistakes are common: to use the dense $W$ in the first formula, and not to mask
+# the second.
 #
-# A function with a backward pass of its own looks like this in PyTorch, here $y = x^2$, called as `Square.apply(x)`:
+# In PyTorch a function with its own backward pass looks like this. It computes $y = x^2$ and is called as `Square.apply(x)`:
 #
 # ```python
 # class Square(torch.autograd.Function):
@@ -601,11 +609,14 @@ say(
 # `backward` returns one value for each argument of `forward` after `ctx`, in their order: a gradient in the shape of
 # the argument, or `None` where there is none.
 #
-# (One more trap, for 1.7: a layer that *multiplies* by the mask lets a pruned weight through if it has become NaN,
-# since 0 × NaN is NaN. Filling in zeros does not. Here either is right.)
+# (For 1.7: a layer that *multiplies* by the mask does not remove a pruned weight that has become NaN, since 0 × NaN is
+# NaN. Filling in zeros does. In 1.5 either is right.)
+#
+# **What is tested**: $y$ and both gradients; any number of leading dimensions; two layers in one network; another mask
+# on the same $W$.
 #
 # *Before you write anything:* someone uses the dense $W$ in the first formula. Take the angle between their gradient
-# for $a$ and the right one: at 90 % sparsity *by magnitude*, is its cosine nearer to 1, 0.7, or 0? And for a random
+# for $a$ and the right one, at 90 % sparsity *by magnitude*. Is its cosine nearer to 1, 0.7, or 0? And for a random
 # mask?
 
 # %%
@@ -618,14 +629,15 @@ prediction_1_5 = 0.7
 class PrunedLinear(torch.autograd.Function):
     """``PrunedLinear.apply(x, w, m)``: the linear layer y = x (w ∘ m)ᵀ.
 
-    x: (..., d_in), any number of leading dimensions, also none. w: (d_out, d_in). m:
-    bool like w, True = kept. Returns (..., d_out). Gradients: for x through the pruned
-    weight; for w masked, so exactly 0 where m is False; none for m.
+    x: (..., d_in), any number of leading dimensions, also none. w: (d_out, d_in).
+    m: bool like w, True = kept. Returns y: (..., d_out).
+    Gradients: of x through the pruned weight; of w masked, so exactly 0 where m is False;
+    none of m.
     """
 
     @staticmethod
     def forward(ctx, x: Tensor, w: Tensor, m: Tensor) -> Tensor:
-        """Compute y and save for ``backward`` what it will need.
+        """Compute y and save the tensors that ``backward`` needs.
 
         Raises:
             ValueError: if ``m`` is not a bool tensor of the shape of ``w``.
@@ -666,8 +678,8 @@ check("1.5")
 # everything that is not d_in or d_out. Flatten all leading dimensions to one before the
 # product.</details>
 # <details><summary>Hint 3: three arguments</summary><code>forward</code> takes x, w and
-# m, so <code>backward</code> returns three values. Which of its formulas needs which of
-# the tensors that you can save?</details>
+# m, so <code>backward</code> returns three values. Which saved tensors does each formula
+# need?</details>
 
 # %% [markdown]
 # #### How wrong is the gradient through the dense $W$?
@@ -678,24 +690,26 @@ say(f"Cosine between the right ∂L/∂a and that through the dense W. {you_wrot
 tables.means(cosines, "cosine", columns="sparsity", digits=2)
 
 # %% [markdown]
-# The direction is not even absurdly wrong: training would go on, only worse, and no
-# error would tell you. (For random masks the cosine is about $\sqrt{1-s}$, the root of
-# the energy that is left. Magnitude pruning keeps more of it: that is what "smallest
-# first" buys.)
+# The direction is not completely wrong: training would continue, only worse, and no error
+# would tell you. (For random masks the cosine is about $\sqrt{1-s}$, the root of the
+# share of squared weights that is kept. Magnitude pruning keeps a larger share.)
 
 # %% [markdown]
-# ## Part C · Where does it hurt?
+# ## Part C · Which layers are sensitive?
 
 # %% [markdown]
 # ### 1.6 Sensitivity, one layer at a time
 # **10 minutes · 2 points · needs 1.1**
 #
-# Before cutting everywhere, a careful surgeon presses each place once. Prune *one*
-# layer to each sparsity, leave all the others dense, measure, put the layer back, go
-# on. On **validation** data: this scan is used to make choices, so the test data must
-# not take part.
+# Before you prune everywhere, test each layer. Prune *one* layer to each sparsity, keep
+# all others dense, measure, and restore the layer. Measure on **validation** data: the
+# results are used to make choices.
 #
 # Write it yourself: not `torch.nn.utils.prune`, and nothing of `course_lib.pruning`.
+#
+# **What is tested**: one layer at a time, each from its dense weights; validation data;
+# one call of `evaluate` per layer and sparsity, its values unchanged and in order; weights,
+# mode and parameter objects are as before the call.
 #
 # *Before you write anything:* which of `conv1`, `conv2`, `conv3`, `conv4`, `fc` will be
 # the most sensitive?
@@ -719,8 +733,8 @@ def sensitivity(
         sparsities: fractions to prune, each from the *unpruned* layer.
 
     Returns:
-        For the name of each parameter with two or more dimensions what ``evaluate``
-        returned: one value per sparsity, unchanged.
+        name -> list of what ``evaluate`` returned, unchanged, one value per sparsity;
+        for every parameter with two or more dimensions.
 
     Raises:
         ValueError: as 1.1 does.
@@ -753,63 +767,65 @@ check("1.6")
 # loop over sparsities; keep a clone of the layer's weights and start from it each
 # time.</details>
 # <details><summary>Hint 2: in place</summary><code>parameter.copy_(…)</code> under
-# <code>torch.no_grad()</code> changes the numbers and leaves the parameter the same
+# <code>torch.no_grad()</code> changes the numbers and keeps the parameter
 # object.</details>
 
 # %% [markdown]
 # #### Experiment: two maps
 #
-# `sensitivity` takes any function `evaluate`. So `lab01.map_sensitivity` calls it with
-# two: one measures the pruned network as it is, the other recalibrates a copy first.
-# From left to right the one layer gets sparser; all other layers stay dense. (The two
-# maps have different colour scales.)
+# `lab01.map_sensitivity` calls your function with two versions of `evaluate`: one measures
+# the pruned network as it is, the other recalibrates a copy first. From left to right one
+# layer gets sparser; all other layers stay dense. (The maps have different colour scales.)
 
 # %%
 maps = lab01.map_sensitivity(dense, data, sensitivity, [0.5, 0.8, 0.9, 0.95])
 for how, scan in maps.groupby("batch_norm"):
     table = scan.pivot_table(index="layer", columns="sparsity", values="accuracy")
-    title = f"Which layer feels it? (accuracy in %, {how})"
+    title = f"Which layer is sensitive? (accuracy in %, {how})"
     plots.show(plots.heat_map(table, title=title, xlabel="sparsity of this layer alone"))
 say(you_wrote(prediction_1_6))
 
 # %% [markdown]
 # **What the paper found.** Han et al. report that convolutions are more sensitive than
-# the (huge) fully connected layers of AlexNet, and the first convolution, which sees
-# the image itself, most of all. Compare with your first map, at a sparsity where not
-# several are at chance, since these have no order; then look at the second. How
-# sensitive a layer *seems* depends on whether you let batch norm catch up, and the
-# ranking of the layers can change with it. Our last layer is small and comes after an
-# average, so "fully connected" here does not mean what it meant for AlexNet.
+# the (huge) fully connected layers of AlexNet, and the first convolution, whose input is
+# the image, most of all. Compare with your first map at a sparsity where at most one
+# layer has dropped to chance accuracy; layers at chance cannot be ranked. Then look at
+# the second map. Recalibration changes how sensitive a layer *seems*, and may change the
+# ranking. Our last layer is small and comes after an average, so it cannot be compared
+# with AlexNet's.
 
 # %% [markdown]
 # ## Part D · A little at a time
 #
-# *Prune a little, train, prune a little more*: at each step the network loses what it
-# can spare *then*, after it has adapted to the last cut.
+# *Prune a little, train, prune a little more*: each step prunes the network after it has
+# adapted to the last step.
 
 # %% [markdown]
 # ### 1.7 Iterative pruning
 # **30 minutes · 3 points · needs 1.1**
 #
-# Two functions. **The schedule** (Zhu & Gupta 2017): cut fast while there is much to
-# cut, slowly at the end. After step $t$ of $T$ the sparsity is to be
+# You write two functions. **The schedule** ([Zhu & Gupta
+# 2017](https://arxiv.org/abs/1710.01878)) prunes fast at first and slowly at the end.
+# After step $t$ of $T$ the sparsity is
 #
 # $$s_t = s_{\text{final}}\,\Big(1-\big(1-\tfrac{t}{T}\big)^3\Big),\qquad t = 1,\dots,T .$$
 #
 # These targets are *cumulative*: a target of 0.8 after one of 0.5 means that 80 % of
-# **all** weights are gone then, not 80 % of those that are left (that would be 90 %),
-# and not 130 % either.
+# **all** weights are pruned then, not 80 % of the kept ones (that would be 90 %).
 #
 # **The loop**: for each target prune every layer to it by magnitude, then fine-tune.
-# Two things must hold: *zeros stay zero* and *masks only shrink*. The first one is not
-# as easy as it sounds.
+# *Zeros stay zero* and *masks only shrink*.
 #
 # Write it yourself: not `torch.nn.utils.prune`, and nothing of `course_lib.pruning`.
 #
+# **What is tested**: the formula, without rounding the targets; one, several and repeated
+# targets; `finetune` once per target; parameters stay the same objects; pruned weights
+# stay zero with momentum and Adam, also after NaN; `ValueError` before anything is pruned.
+#
 # *Before you write anything:* you train a dense network for some steps, prune half of a
-# layer, and go on with the same optimizer and **masked gradients**, as 1.5 gives them.
-# With which of these do pruned weights move away from 0: plain SGD, SGD with momentum,
-# Adam, AdamW? Write a list.
+# layer, and continue with the same optimizer and **masked gradients**, as in 1.5. With
+# which of these do pruned weights move away from 0: plain SGD, SGD with momentum, Adam,
+# AdamW? (A list.)
 
 # %%
 ### BEGIN SOLUTION
@@ -820,15 +836,14 @@ prediction_1_7 = ["SGD with momentum", "Adam", "AdamW"]
 tables.plain(lab01.train_with_masked_gradients(magnitude_mask))
 
 # %% [markdown]
-# An optimizer that remembers old gradients acts on them: a masked gradient keeps the
-# *new* ones out, not the old ones. The remedy that works for every optimizer is to set
-# the pruned weights to zero again **after every optimizer step**. `finetune(model,
-# post_step)` gives you the chance: it promises to call your function `post_step()`
-# after each one.
+# An optimizer with momentum still applies old gradients; a masked gradient removes only
+# the *new* ones. For every optimizer it helps to set the pruned weights to zero again
+# **after every optimizer step**. So `finetune(model, post_step)` calls your function
+# `post_step()` after each step.
 #
-# The optimizer inside `finetune` holds on to the parameter *objects*. So change the
-# numbers in a parameter, never replace it by a new `nn.Parameter`: the optimizer would
-# go on training the old one, which no one uses any more.
+# The optimizer inside `finetune` holds the parameter *objects*. So change the numbers in a
+# parameter, and never replace it by a new `nn.Parameter`: the optimizer would continue to
+# train the old one.
 
 
 # %%
@@ -863,9 +878,9 @@ def iterative_prune(
 
     Returns:
         name -> bool mask (True = kept). After the last target exactly
-        ``round(target * n)`` of the n weights of each layer are pruned; at each target
-        the smallest |w| among the survivors go. Masks only shrink. Pruned weights are
-        0, also if an optimizer step has made them NaN.
+        ``round(target * n)`` of the n weights of each layer are pruned; each target
+        prunes the smallest |w| among the kept weights. Masks only shrink. Pruned weights
+        are 0, also if an optimizer step has made them NaN.
 
     Raises:
         ValueError: if a target is outside [0, 1] or smaller than the one before; the
@@ -904,35 +919,35 @@ def iterative_prune(
 check("1.7")
 
 # %% [markdown]
-# <details><summary>Hint 1: who competes?</summary>Rank only the weights that are still
-# alive. If the zeros compete too, an alive weight that happens to be 0 may be pruned in
-# place of a dead one, and the dead one comes back.</details>
-# <details><summary>Hint 2: how many go now?</summary>The target says how many are gone
-# <i>in total</i>. Take away those that are gone already.</details>
+# <details><summary>Hint 1: which weights are ranked?</summary>Rank only the kept
+# weights. If the zeros are ranked too, a kept weight that happens to be 0 may be pruned
+# instead of a pruned one, and the pruned one comes back.</details>
+# <details><summary>Hint 2: how many are pruned now?</summary>The target says how many are
+# pruned <i>in total</i>. Subtract those that are pruned already.</details>
 # <details><summary>Hint 3: post_step</summary>A function defined inside
-# <code>iterative_prune</code> sees its variables: let it read the masks and write zeros
-# into the parameters, in place and without gradients.</details>
+# <code>iterative_prune</code> can read its variables: let it read the masks and write
+# zeros into the parameters, in place and without gradients.</details>
 # <details><summary>Hint 4: selecting and writing back</summary><code>p[alive]</code> is
-# the 1-D list of survivors in row-major order; <code>shrunk[alive] = verdicts</code>
-# puts one verdict at the place of each.</details>
+# the 1-D list of survivors in row-major order; <code>shrunk[alive] = kept</code>
+# puts one boolean at the place of each.</details>
 
 # %% [markdown]
-# #### Experiment: the classic picture
+# #### Experiment: five methods
 #
 # Four ways to get to a sparsity $s$, and the random baseline:
 #
 # - **one-shot**: prune, nothing else;
 # - **recalibrated**: prune, then measure batch norm's statistics again;
-# - **fine-tuned**: prune once, then train what is left;
+# - **fine-tuned**: prune once, then train the kept weights;
 # - **iterative**: three cubic steps, training after each;
-# - **random**: like fine-tuned, but the weights that go are chosen at random.
+# - **random**: like fine-tuned, but the pruned weights are chosen at random.
 #
-# Such a comparison is fair only at an **equal budget**: *fine-tuned*, *iterative* and
-# *random* each get the same number of epochs in total, so *iterative* trains only a
-# third of them at the final sparsity.
+# The comparison is fair only at an **equal budget**: *fine-tuned*, *iterative* and
+# *random* each get the same number of epochs in total, so *iterative* trains only a third
+# of them at the final sparsity.
 #
-# *Before you run it:* at 98 % sparsity, which of the three will be the best? And by how
-# many points will it beat random?
+# *Before you run it:* at 98 % sparsity, which of these three will be the best, and by how
+# many points will it beat random? (A name and a number.)
 
 # %%
 ### BEGIN SOLUTION
@@ -964,23 +979,19 @@ tables.show(tables.means(classic.dropna(), "accuracy", columns="sparsity"))
 tables.compare(trained.dropna(), "accuracy", against="fine-tuned", columns="sparsity")
 
 # %% [markdown]
-# Two things in this figure are worth a second look.
-#
 # **Random masks are good too, once they are trained.** Until very few weights are left,
 # the random baseline stays within a few points of magnitude. The network is much larger
-# than these digits need: after some epochs of training almost *any* tenth of it can do
-# the job. What magnitude buys shows where training cannot cover it up: before any
-# training (compare *recalibrated* with the random curve of 1.3), and perhaps where
-# weights are really scarce: can three seeds show it at 98 %? Without the baseline you
-# would have credited all of it to magnitude.
+# than these digits need: after some epochs of training almost *any* tenth of it is enough.
+# Magnitude helps where training cannot repair the choice: before any training (compare
+# *recalibrated* with the random curve of 1.3), and perhaps where weights are very few. Can
+# three seeds detect it at 98 %?
 #
-# **Iterative pruning need not win.** Its last cut gets only a third of the training.
+# **Iterative pruning need not win.** Its last step gets only a third of the training.
 # Han et al. report that iterating took AlexNet from 5× to 9× fewer weights without loss
-# of accuracy, but with *long* retraining after each cut. So is it the budget? Trying
-# that takes longer than a lab should. Here is a longer run of the same experiment, on
-# the digits with five seeds (`course remake lab01_long_run_digits` makes it again, in
-# about ten minutes). *Before you look:* from how many epochs in total do you expect six
-# steps to pay?
+# of accuracy, but with *long* retraining after each step. So does the budget decide? Here
+# is a longer run of the same experiment, on the digits with five seeds
+# (`course remake lab01_long_run_digits` repeats it in about ten minutes). *Before you
+# look:* from how many epochs in total do you expect six steps to pay?
 
 # %%
 long_run = experiments.read("lab01_long_run_digits/accuracy")
@@ -990,22 +1001,21 @@ plots.curves(long_run, x="epochs", y="accuracy", xaxis="log", title="Does iterat
 tables.compare(long_run, "accuracy", against="fine-tuned", columns="epochs")
 
 # %% [markdown]
-# Iterating is not better or worse than cutting once: it is *slower*. Six steps with one
-# epoch each are a disaster; with five epochs each they keep what one cut loses. A
-# figure in a paper that compares the two at one budget shows you one row of this table;
-# at two different ones, not even that.
+# Iterating is neither better nor worse than pruning once: it needs *more epochs*. Six
+# steps with one epoch each are far behind; with five epochs each they are far ahead. A
+# paper that compares the two at one budget shows one row of this table.
 #
 # **What the papers found.** Han et al. (2015): 9× fewer weights on AlexNet, 13× on
 # VGG-16 and 12× on LeNet-300-100 (the star above: 267k → 22k weights, error 1.64 → 1.59
 # %) without loss of accuracy. Zhu & Gupta (2017), gradually with the cubic schedule:
 # InceptionV3 on ImageNet 78.1 % top-1 dense, 78.0 at 50 %, 76.1 at 75 %, 74.6 at 87.5
-# %. An ImageNet network has fewer weights to spare than ours has for digits, so its
-# curve falls earlier; the *shape*, a plateau and then a fall, is the same.
+# %. An ImageNet network has fewer weights to spare than ours, so its curve falls earlier;
+# the *shape*, a plateau and then a fall, is the same.
 
 # %% [markdown]
 # #### After fine-tuning: the two humps
 #
-# Where do the surviving weights go? `conv3` at 90 %, before and after its fine-tuning.
+# How do the kept weights change? `conv3` at 90 %, before and after fine-tuning.
 
 # %%
 at_90 = classic.query("seed == 0 and sparsity == 0.9").set_index("method").network
@@ -1019,14 +1029,14 @@ say(f"Mean |w| of the survivors: {cut.abs().mean():.3f}, then **{tuned.abs().mea
 
 # %% [markdown]
 # Han et al. show the same picture for AlexNet: two humps after pruning, and after
-# retraining the survivors spread. Some of them have moved back towards zero: they would
-# be the first to go in a next step. That is the argument *for* iterating.
+# retraining the kept weights spread. Some have moved towards zero and would be pruned
+# first in a next step. That is the argument *for* iterating.
 
 # %% [markdown]
 # #### Experiment: what does structure cost?
 #
-# Now the granularities, with fine-tuning (half of the budget above for each, to keep
-# the run short). The baseline prunes random *filters*.
+# Now the granularities, fine-tuned (with half of the budget above). The baseline prunes
+# random *filters*.
 #
 # *Before you run it:* filter pruning at 90 %, fine-tuned: what accuracy, in %?
 
@@ -1039,29 +1049,28 @@ prediction_1_7c = 90
 pieces = {g: partial(layer_masks, granularity=g) for g in lab01.GRANULARITIES}
 pieces["random"] = pieces["filter"]
 structured = lab01.prune_once(dense, data, pieces, [0.7, 0.9, 0.95], epochs=BUDGET // 2)
-against_sparsity(structured, title="What do larger pieces cost, after fine-tuning?")
+against_sparsity(structured, title="What do larger groups cost, after fine-tuning?")
 
 # %%
-say(f"{you_wrote(prediction_1_7c)} Each against random filters:")
+say(f"{you_wrote(prediction_1_7c)} Each minus random filters:")
 tables.show(tables.means(structured.dropna(), "accuracy", columns="sparsity"))
 tables.compare(structured.dropna(), "accuracy", columns="sparsity")
 
 # %% [markdown]
-# "Unstructured pruning has a better accuracy than structured pruning" is this figure,
-# at *equal sparsity*. Two remarks, though. Does it matter *which* filters are pruned?
-# The row "filter" of the last table says what your seeds can show. (Mittal et al. 2018
-# found on ImageNet that fine-tuning recovers from random filter pruning.) And equal
-# sparsity is not equal cost. Scattered weights need an address each, filters hardly
-# any. And when 90 % of a layer's 32 filters are gone, three are left, and the next
-# layer's filters see three inputs each: of *its* products about 1 % are still useful,
-# not 10 %. Lab 04 compares at equal MACs.
+# At *equal sparsity* unstructured pruning is more accurate than structured pruning. But
+# does it matter *which* filters are pruned? See the row "filter" of the last table.
+# ([Mittal et al. 2018](https://arxiv.org/abs/1801.10447) found on ImageNet that
+# fine-tuning recovers from random filter pruning.) And equal sparsity is not equal cost.
+# Scattered weights need an address each, filters hardly any. If 90 % of a layer's 32
+# filters are pruned, three are left, and the next layer's filters have three inputs each:
+# about 1 % of *its* products remain useful, not 10 %. Lab 04 compares at equal MACs.
 
 # %% [markdown]
 # #### Real data: MNIST
 #
-# The experiments of this lab by the library, on 3,000 images of MNIST with five seeds
-# (`course remake lab01_pruning_mnist`), and the same on the digits. Before you look:
-# on the digits a random mask was embarrassingly good. Will it be here?
+# The same experiments by the library with five seeds, on 3,000 images of MNIST (`course
+# remake lab01_pruning_mnist`) and on the digits. Before you look: on the digits a random
+# mask was surprisingly good. Will it be here?
 
 # %%
 both = lab01.read_both("trained")
@@ -1071,14 +1080,13 @@ against_sparsity(both, panels="images", title="Does it hold on MNIST? (5 seeds)"
 say(real_data.table("01"))
 
 # %% [markdown]
-# Three findings hold on MNIST too: batch norm breaks first, one threshold for all
-# layers keeps more, larger pieces cost more. Two sentences do not hold. On MNIST a
-# random mask *is* worse at 90 %, and pruning random filters is worse than pruning the
-# smallest ones: digits of 28×28 pixels leave fewer weights to spare, and five seeds can
-# show it. So the good random baseline of the figures above says something about a task
-# that is easy for its network, not about random masks. A baseline is run on the data
-# that a claim is about. These budgets show on neither set that iterating pays, or that
-# it does not.
+# Three findings hold on MNIST too: batch norm breaks first, one threshold for all layers
+# keeps more, larger groups cost more. Two do not hold. On MNIST a random mask *is* worse
+# at 90 %, and pruning random filters is worse than pruning the smallest ones: images of
+# 28×28 pixels leave fewer weights to spare, and five seeds can detect it. So the good
+# random baseline above holds for a task that is easy for its network, not in general. Run
+# the baseline on the data that your claim is about. Whether iterating pays, we could not
+# detect at these budgets on either data set.
 #
 # ## Part E · What was it worth?
 
@@ -1086,21 +1094,22 @@ say(real_data.table("01"))
 # ### 1.8 Two short answers
 # **10 minutes · 1 point**
 #
-# #### Experiment: what it cost, and the test images once
+# **What is tested**: the letter of **a**; the number of **b**, within 3.
+#
+# #### Experiment: costs, and the test images once
 #
 # For each way of pruning we take the sparsest setting whose *mean validation accuracy*
-# is within one point of the dense networks'. That is a choice, so it is made on
-# validation data. Then, and only now, the chosen networks see the **test images,
-# once**.
+# is within one point of the dense networks'. Only then do the chosen networks see the
+# **test images, once**.
 #
 # Three costs of each (lab 00):
 #
-# - **bits** of the whole model, biases and batch norms too: each tensor in the cheapest
+# - **bits** of the whole model, with biases and batch norm: each tensor in the cheapest
 #   of a few formats (dense, bitmap, coordinates, CSR).
-# - **MACs**: products with a weight that is not zero, for one image.
+# - **MACs**: products with a non-zero weight, for one image.
 # - **milliseconds**: processor time for 64 images on one core. All networks take turns.
-#   The share of the dense network's time is computed round by round, so that a slow
-#   spell of the machine hits both, and the median of these ratios is shown.
+#   Time relative to the dense network is computed per round, so that a slow moment of the
+#   machine affects both; the median of these ratios is shown.
 #
 # *Before you run it:* the sparsest element-wise network does a small fraction of the
 # dense network's MACs. How many times faster will this machine run it?
@@ -1135,22 +1144,21 @@ ledger.table()
 
 # %% [markdown]
 # **A fraction of the products, and hardly any gain in time.** A dense kernel multiplies
-# by zero as fast as by anything else; it does not look. Whole filters of zeros change
-# little about that while the zeros are still there: someone has to take them *out* (lab
-# 04), or choose a pattern that the hardware knows (lab 05), or write a kernel that
-# skips zeros and pays for finding its way (lab 00: that pays only at very high
-# sparsity). Unstructured pruning saves bits at once.
+# by zero as fast as by anything else. Filters of zeros change little as long as the zeros
+# are stored. To save time you must *remove* the filters (lab 04), use a pattern that the
+# hardware supports (lab 05), or use a kernel that skips zeros (lab 00: that pays only at
+# very high sparsity). Unstructured pruning saves bits at once.
 #
-# Two rows of the ledger (kept in `ledger.json`, in this notebook's folder) deserve a
-# second look. *global …, recalibrated* has not seen a single step of training. And
-# compare *magnitude …, fine-tuned* with *random …, fine-tuned*, at the same sparsity:
-# what would you have concluded without that row?
+# Compare two rows of the ledger (kept in `ledger.json`, in this notebook's folder):
+# *magnitude …, fine-tuned* and *random …, fine-tuned*, at the same sparsity. What would
+# you have concluded without the second? And note that *global …, recalibrated* was not
+# trained at all after pruning.
 #
 # #### The two answers
 #
-# **a.** In 1.3 the one-shot networks at 70 % were far down on average, and after
-# recalibration they were back near the dense accuracy, with the same weights, the same
-# mask and the same zeros. What had been broken?
+# **a.** In 1.3 the one-shot networks at 70 % had lost much accuracy on average. After
+# recalibration they were near the dense accuracy, with the same weights, mask and zeros.
+# What had been broken?
 
 # %%
 choose(
@@ -1164,10 +1172,9 @@ choose(
 )
 
 # %% [markdown]
-# **b.** Look at the experiment of 1.4 again, *who pays?*: when all layers share one
-# threshold, at 90 %, which share of its weights does **conv1** lose, in %, on *your*
-# machine? Type the number in (within 3 of what these networks give on the digits
-# counts).
+# **b.** Look at the experiment of 1.4 again: when all layers share one threshold, at
+# 90 %, what share of its weights does **conv1** lose, in %, on *your* machine? (Within 3
+# of the value that these networks give on the digits counts.)
 
 # %%
 # a: "A", "B", "C" or "D"; b: a number, in %
@@ -1182,16 +1189,15 @@ check("1.8")
 # %% [markdown]
 # <details><summary>Hint for a</summary>Which of the four can be true, if all parameters
 # of the two networks are the same, bit for bit?</details>
-# <details><summary>Hint for b</summary>Two bars stand over conv1, with their numbers:
-# one for a threshold of its own, one for a threshold that all layers share.</details>
+# <details><summary>Hint for b</summary>There are two bars for conv1, with their numbers:
+# one for its own threshold, one for a threshold that all layers share.</details>
 
 # %% [markdown]
 # ### 1.9 Bug hunt
 # **20 minutes · 1 point**
 #
-# You have trusted `check` all along. How good is a test? Here is one that looks
-# reasonable, and a version of `magnitude_mask` that someone really wrote: find the
-# threshold, keep what is larger.
+# How good is a test? Here is a test that looks reasonable, and a version of
+# `magnitude_mask` that someone really wrote: find the threshold, keep the larger weights.
 
 
 # %%
@@ -1207,7 +1213,7 @@ def suspicious_mask(weight: Tensor, sparsity: float) -> Tensor:
     if goes == 0:
         return torch.ones_like(weight, dtype=torch.bool)
     sizes, _ = weight.abs().reshape(-1).sort()
-    threshold = sizes[goes - 1]  # the largest that must go
+    threshold = sizes[goes - 1]  # the largest size to prune
     return weight.abs() > threshold
 
 
@@ -1215,9 +1221,8 @@ naive_test(suspicious_mask)
 print("suspicious_mask passes the naive test.")
 
 # %% [markdown]
-# It would pass for a thousand other random matrices too. Now give it a layer that is
-# *already* pruned to 80 %, as happens at every step but the first of an iterative
-# scheme, and ask for 50 %:
+# It would pass with a thousand other random matrices too. Now take a layer that is
+# *already* pruned to 80 %, as in every later step of iterative pruning, and prune 50 %:
 
 # %%
 layer = weights["conv3.weight"] * magnitude_mask(weights["conv3.weight"], 0.8)
@@ -1228,19 +1233,22 @@ for f in (magnitude_mask, suspicious_mask):
 # Real weights have ties: zeros, quantised values, weights that share an initial value.
 # Random normal numbers have none.
 #
-# Write `find_bug(f)`: it gets a function `f(weight, sparsity)` and raises
-# `AssertionError` if `f` breaks the contract of **1.1**, and returns if it does not.
-# The grader calls it with several versions of `magnitude_mask`, some right (written in
-# other ways than yours), some wrong, each with a mistake that people make. A test that
-# fails right versions is worth nothing either, so a point is earned only for verdicts
-# on both kinds. All versions take finite weights of any shape and any sparsity in [0,
-# 1] without an error; what they do with other arguments does not count. Try it on
-# something small: the versions refuse more than eight million numbers in one call, and
-# calls that take long.
+# Write `find_bug(f)`. It gets a function `f(weight, sparsity)`, raises `AssertionError` if
+# `f` breaks the contract of **1.1**, and returns otherwise. The contract in short:
 #
-# You could compare `f` with your own `magnitude_mask`. Try to do without: write down
-# what must be *true* of a mask. Such a test also finds the mistake that you have made
-# yourself.
+# - a bool mask with the weight's shape, True = kept;
+# - exactly `round(s * n)` weights are pruned;
+# - no pruned $|w|$ is larger than a kept one;
+# - among equal $|w|$ the first in row-major order is pruned first.
+#
+# **What is tested**: versions of `magnitude_mask` with two plain mistakes (half a point)
+# and with five subtle ones (the other half). For either half all right versions, written
+# in other ways than yours, must pass. All versions accept finite weights of any shape and
+# any sparsity in [0, 1]; other arguments do not count. Use small inputs: a call with more
+# than eight million numbers is refused, and `find_bug` has ten seconds per version.
+#
+# Try not to compare `f` with your own `magnitude_mask`: write down what must be *true* of
+# a mask. Such a test also finds a mistake in your own function.
 
 
 # %%
@@ -1288,23 +1296,21 @@ for f in (magnitude_mask, suspicious_mask):
 check("1.9")
 
 # %% [markdown]
-# <details><summary>Hint 1: read the contract as a list</summary>Type and shape; how
-# many; which; in which order among equals. Four sentences, four assertions.</details>
-# <details><summary>Hint 2: choose inputs that tell versions apart</summary>For each
-# sentence: which weight and which sparsity would show that it is broken? Think of odd
-# counts, of sparsity 0 and 1, of more than two dimensions, of negative weights, of
-# equal sizes.</details>
-# <details><summary>Hint 3: the order among equals</summary>Among the weights of the
-# borderline size, everything pruned must stand before everything kept.</details>
+# <details><summary>Hint 1: choose inputs that tell versions apart</summary>For each
+# line of the contract: which weight and which sparsity would show that it is broken?
+# Think of odd counts, of sparsity 0 and 1, of more than two dimensions, of negative
+# weights, of equal sizes.</details>
+# <details><summary>Hint 2: the order among equals</summary>Among the weights of the
+# borderline size, everything pruned must come before everything kept.</details>
 
 # %% [markdown]
 # ## Play
 #
-# Sparsity, granularity, and the switch that this lab is about: is batch norm
-# recalibrated? The number is the validation accuracy of the first network, pruned in
-# one shot. Find a setting at which the switch moves the accuracy by more than 80
-# points; then one at which it does nothing at all. (By keyboard: Tab goes from control
-# to control, the arrow keys move a slider, the space bar presses a button.)
+# Choose sparsity, granularity, and whether batch norm is recalibrated. The number is the
+# validation accuracy of the first network, pruned in one shot. Find a setting at which
+# recalibration changes the accuracy by more than 80 points; then one at which it changes
+# nothing. (By keyboard: Tab goes from control to control, the arrow keys move a slider,
+# the space bar presses a button.)
 
 
 # %%
@@ -1327,34 +1333,43 @@ widgets.explorer(
 # %% [markdown]
 # ## What you take with you
 #
-# - Masks are data: boolean tensors beside the model. *Score → select → mask → apply* is
-#   all of static pruning.
-# - A collapse has causes, and they can be taken apart. Here stale batch-norm statistics
-#   came first, lost weights a long way behind.
-# - Zeros stay zero only if you set them to zero after every step; a masked gradient is
-#   not enough.
-# - Compare at equal budget, with a random baseline: after training, the baseline is
-#   surprisingly good.
-# - Sparsity is not speed. Bits fall at once, MACs on paper, milliseconds not at all
-#   until the hardware or the shape plays along.
+# - Masks are data: boolean tensors stored next to the model. All static pruning is
+#   *score → select → mask → apply*.
+# - A collapse has causes that can be separated. Here the main cause was stale batch-norm
+#   statistics, not the lost weights.
+# - Set pruned weights to zero after every optimizer step; masked gradients are not enough.
+# - Compare at equal budget, with a random baseline: after training, the baseline is good.
+# - Sparsity is not speed. It saves bits at once, but time only with suitable shapes or
+#   hardware.
+#
+# ### Five questions to recap
+#
+# 1. Why does a threshold not give an exact sparsity?
+#    <details><summary>Answer</summary>It treats equal weights alike; a number may split
+#    them.</details>
+# 2. What does recalibration change?
+#    <details><summary>Answer</summary>Only batch norm's means and variances, measured on
+#    the pruned network.</details>
+# 3. When does one threshold for all layers fail?
+#    <details><summary>Answer</summary>If a layer has another scale, for example before a
+#    batch norm.</details>
+# 4. Why do pruned weights move under momentum, although their gradient is 0?
+#    <details><summary>Answer</summary>The optimizer still applies old
+#    gradients.</details>
+# 5. What must a fair comparison of one-shot and iterative pruning fix?
+#    <details><summary>Answer</summary>The total number of epochs.</details>
 #
 # ## Going further
 #
-# - **Real data.** Set `DATA = "mnist"` above and run everything again with your own
-#   functions (some minutes). Are your figures those of the result file?
+# - **Real data.** Set `DATA = "mnist"` and run everything with your own functions (some
+#   minutes). Do your figures agree with the result file?
 # - **A longer run.** In `data/results/make/lab01_results.py` replace cubic steps by equal
-#   ones, and make the result again. How much of "iterative" is due to the schedule?
-# - **The budget of the sensitivity map.** Use the second map of 1.6 to give each layer
-#   its own sparsity at the same total, and compare with `global_masks`, recalibrated
-#   and fine-tuned.
+#   ones, and repeat the run. How much of "iterative" is due to the schedule?
+# - **A sparsity per layer.** Use the second map of 1.6 to choose a sparsity for each layer
+#   at the same total, and compare with `global_masks`, recalibrated and fine-tuned.
 # - **On a GPU.** Move a model with `model.to("cuda")` before `fit`; train on all 55,000
 #   MNIST images. Does *ms* change now?
-# - **Read.** S. Han, J. Pool, J. Tran, W. Dally, *Learning both Weights and Connections
-#   for Efficient Neural Networks*,
-#   2015. M. Zhu, S. Gupta, *To prune, or not to prune*, 2017. H. Mao et al., *Exploring
-#         the Regularity of Sparse Structure in Convolutional Neural Networks*, 2017
-#         (granularity). B. Li et al., *EagleEye*, 2020 (batch norm after pruning). D.
-#         Mittal et al., *Recovering from Random Pruning*, 2018 (the control that is
-#         good too).
-# - **Next.** Magnitude ignores the input that a weight multiplies and the loss that it
-#   serves. Lab 02 asks the loss.
+# - **Read** the papers linked above, and H. Mao et al., [Exploring the Regularity of Sparse
+#   Structure in Convolutional Neural Networks](https://arxiv.org/abs/1705.08922), 2017.
+# - **Next.** Magnitude ignores the input that a weight multiplies and its effect on the
+#   loss. Lab 02 uses the loss.

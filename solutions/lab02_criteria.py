@@ -14,29 +14,37 @@
 # %% [markdown]
 # # Lab 02 · What the loss says: gradients, curvature, inputs, L1
 #
-# **You can forecast what the removal of a single weight costs, almost exactly. Surely,
-# then, removing weights in the order of that forecast is the best order there is?**
+# **You can predict what the removal of a single weight costs, almost exactly. Is the order
+# of these predictions the best order for removing many weights?**
 #
-# In lab 01 the smallest weights went first. But nobody asked the *loss*. A small weight
-# may stand in a place where everything depends on it, and a large one where nothing
-# does. The loss knows, and Taylor's series tells. In this lab you write down the
-# forecast, check it against the truth, weight by weight, and then use it on a whole
-# network. What happens then is the reason why this lab exists.
+# In lab 01 the smallest weights were pruned first. But a small weight may matter much to
+# the *loss*, and a large one not at all. With Taylor's series you write down a forecast of
+# the change of the loss, compare it with the measured change, weight by weight, and then
+# prune a whole network by it.
 #
 # | part | you write | you find out |
 # |---|---|---|
-# | A · One weight | 2.1 the forecast, 2.2 the empirical Fisher, 2.3 the curvature | how good a forecast is, and how bad an order |
-# | B · Fifty thousand | 2.4 prune, ask again, prune on | what repairs the order |
-# | C · The input | 2.5 a mask that sees the input | when is a small weight the important one? |
-# | D · Zeros by training | 2.6 the proximal step, 2.7 reweighted | why a subgradient never gives a zero |
-# | E · What was it worth? | 2.8 two short answers, 2.9 a bug hunt | the bill, and the test images once |
+# | A · One weight | 2.1 the forecast, 2.2 the empirical Fisher, 2.3 the curvature | how good the forecast of one removal is |
+# | B · Fifty thousand | 2.4 prune and rescore | how good the forecast is as an order |
+# | C · The input | 2.5 an input-aware mask | when is a small weight the important one? |
+# | D · Zeros by training | 2.6 the proximal step, 2.7 reweighted | which training gives exact zeros |
+# | E · What was it worth? | 2.8 two short answers, 2.9 a bug hunt | the costs, and the test images once |
 #
-# 20 points; about three hours. After each exercise `check("2.1")` tells you at once
-# what is right. If you are stuck, write `skip("2.1")` in a cell: that question scores 0
-# and the rest of the lab goes on with the course's version.
+# 20 points; about three hours.
 #
-# The rules are those of lab 01: guess first; choose on validation data and look at the
-# test data once, at the end; no claim without a random control and three seeds.
+# **Prerequisites**: lab 01 (masks, one-shot and iterative pruning, intervals); gradients
+# with `torch.autograd.grad`; second derivatives.
+#
+# **After this lab you can**
+#
+# - predict the change of the loss when one weight is removed, to second order;
+# - compute the empirical Fisher and the Gauss–Newton diagonal, and tell them apart;
+# - prune with scores that are computed again after each step;
+# - train exact zeros with a proximal step.
+#
+# `check("2.1")` and `skip("2.1")` work as in lab 01. So do the rules: guess first; choose
+# on validation data and look at the test data once; no claim without a random baseline and
+# three seeds.
 
 # %%
 from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours to use)
@@ -58,7 +66,7 @@ from course_lib.experiments import lab02
 from course_lib.modes import evaluating as in_evaluation_mode
 from course_lib.show import drawings, plots, real_data, tables, widgets, words
 
-STUDENT = ""  # your name or number: the letters of your questions are yours alone
+STUDENT = ""  # your name or student number: it sets the order of your multiple-choice options
 
 # %% [markdown]
 # The idea of this lab in one picture. At the trained weight $w$ you compute the gradient
@@ -71,10 +79,9 @@ drawings.forecast_step()
 # %% [markdown]
 # ## Settings
 #
-# The default data are scikit-learn's handwritten digits, 1,797 *real* 8×8 images;
-# change one word for MNIST (much longer). The network is LeNet-300-100, **without**
-# batch norm, so that nothing but the criterion is compared: no statistics that go
-# stale, as they did in lab 01.
+# The default data are scikit-learn's digits, 1,797 *real* 8×8 images; change one word for
+# MNIST (much longer). The network is LeNet-300-100 **without** batch norm, so that no
+# stale statistics influence the comparison.
 
 # %%
 DATA = "digits"  # or "mnist"
@@ -101,22 +108,26 @@ words.say(
 # ### 2.1 The forecast
 # **10 minutes · 2 points**
 #
-# Take one weight $w$ and set it to $w' = 0$. That is a step of $w' - w = -w$, so
-# Taylor's series says of the loss
+# Set one weight $w$ to $w' = 0$. That is a step of $w' - w = -w$, so by Taylor's series
 #
 # $$L(0) - L(w) \;\approx\; g\,(0 - w) + \tfrac12\,h\,(0 - w)^2 \;=\; -g\,w + \tfrac12\,h\,w^2,$$
 #
-# where $g$ is the loss's gradient and $h$ its second derivative at $w$. Mind the sign
-# of the first term: the step goes from $w$ *to* 0. (The lecture notes write $w - w'$
-# there, which has it the wrong way round.)
+# where $g$ is the gradient of the loss and $h$ its second derivative at $w$. Note the sign
+# of the first term: the step goes from $w$ *to* 0, not from 0 to $w$.
 #
-# Two famous criteria are halves of this line. *Optimal Brain Damage* (LeCun, Denker and
-# Solla 1990) says that at a minimum $g = 0$ and keeps $\frac12 h w^2$. The *Taylor*
-# score (Molchanov et al. 2017) keeps $|g\,w|$, the size of the first term.
+# Two well-known criteria use one half of this formula. *Optimal Brain Damage*
+# ([LeCun, Denker and Solla
+# 1990](https://papers.neurips.cc/paper/1989/hash/6c9882bbac1c7093bd25041881277658-Abstract.html))
+# assumes $g = 0$, as at a minimum, and uses $\frac12 h w^2$. The *Taylor* score uses
+# $|g\,w|$, the size of the first term. ([Molchanov et al.
+# 2017](https://arxiv.org/abs/1611.06440) score feature maps this way, with activations in
+# place of weights.)
 #
-# *Before you write anything:* you train until the training images are all right. Which
-# of the two terms will then be the larger one for most weights, `"first"` or
-# `"second"`?
+# **What is tested**: both orders, with their signs; any shape; the dtype of the weight,
+# also where the curvature is float64.
+#
+# *Before you write anything:* you train until all training images are classified right.
+# Which term will then be larger for most weights, `"first"` or `"second"`?
 
 # %%
 ### BEGIN SOLUTION
@@ -127,13 +138,13 @@ prediction_2_1 = "first"
 
 # %%
 def loss_change(weight: Tensor, gradient: Tensor, curvature: Tensor | None = None) -> Tensor:
-    """What the loss would change by if each weight, alone, became 0.
+    """Predict the change of the loss if each weight, alone, became 0.
 
     Args:
-        weight: any shape. Not changed, like all others here.
-        gradient: of the loss by it, of the same shape.
-        curvature: second derivatives of the loss by each weight, of the same shape.
-            None: first order only.
+        weight: any shape. No argument is changed.
+        gradient: of the loss with respect to ``weight``; the same shape.
+        curvature: second derivatives of the loss with respect to each weight; the same
+            shape. None: first order only.
 
     Returns:
         The forecast, signed (negative where the loss would fall), with the shape and
@@ -145,7 +156,7 @@ def loss_change(weight: Tensor, gradient: Tensor, curvature: Tensor | None = Non
     for other in (gradient, curvature):
         if other is not None and other.shape != weight.shape:
             raise ValueError(
-                f"one number a weight: {tuple(other.shape)} does not fit {tuple(weight.shape)}"
+                f"one number per weight: {tuple(other.shape)} does not fit {tuple(weight.shape)}"
             )
     ### BEGIN SOLUTION
     change = -gradient * weight
@@ -166,31 +177,30 @@ check("2.1")
 # sum double: <code>.to(weight.dtype)</code>.</details>
 
 # %% [markdown]
-# ### 2.2 Where from? The empirical Fisher
+# ### 2.2 The empirical Fisher
 # **25 minutes · 3 points**
 #
-# The gradient costs one backward pass. Second derivatives are dearer: 50,000 weights
-# have 2.5 billion of them, and even the diagonal alone needs more than one backward
-# pass. The popular way out is the **empirical Fisher information**: for each sample
+# The gradient costs one backward pass. Second derivatives are more expensive: 50,000
+# weights have 2.5 billion of them, and even the diagonal needs more than one backward
+# pass. A popular replacement is the **empirical Fisher information**: for each sample
 # take the gradient of *its own* loss, square it, and only then average,
 #
 # $$F_j = \frac1N \sum_{i=1}^N \Big(\frac{\partial}{\partial w_j}\big(-\log p(y_i \mid x_i)\big)\Big)^2.$$
 #
-# It is the diagonal of the notes' $\frac1N \sum_i g_i g_i^\top$. The order matters:
-# square first, mean later. The mean gradient is nearly 0 after training (that is what
-# training does); its square says nothing. The *spread* of the gradients is what is
-# measured here.
+# It is the diagonal of $\frac1N \sum_i g_i g_i^\top$. Square first, average later: after
+# training the mean gradient is nearly 0. $F$ measures the *spread* of the gradients.
 #
-# For a batch, `loss.backward()` gives you only the mean. So one sample at a time; or
-# many at once with `torch.func.vmap`. Two things for your code to be careful with:
-# dropout and batch norm must not play a part (evaluation mode, and every module back in
-# its own mode afterwards: `with in_evaluation_mode(model):`, imported above, does that),
-# and nobody wants to find foreign gradients in `.grad`: `torch.autograd.grad` returns
-# them instead.
+# For a batch, `loss.backward()` gives only the mean gradient. So use one sample at a time,
+# or many at once with `torch.func.vmap`. Use evaluation mode, and restore every module's
+# own mode afterwards: `with in_evaluation_mode(model):`, imported above, does both. Do not
+# leave gradients in `.grad`: `torch.autograd.grad` returns them instead.
 #
-# `functional_call(model, parameters, (x,))` runs a model with *your* tensors in the
-# place of its parameters. Your tensors can require gradients where the model's own are
-# frozen:
+# **What is tested**: the formula, for any number of samples; float64 results; dropout,
+# batch norm and frozen parameters; modes and `.grad` as before.
+#
+# `functional_call(model, parameters, (x,))` runs a model with *your* tensors instead of
+# its parameters. You can set `requires_grad=True` on these tensors even if the model's own
+# parameters are frozen:
 
 # %%
 parameters = {name: p.detach().clone().requires_grad_() for name, p in dense[0].named_parameters()}
@@ -204,20 +214,20 @@ words.say(
 
 # %%
 def empirical_fisher(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, Tensor]:
-    """The mean over samples of the square of each sample's gradient of its cross
-    entropy.
+    """Average over samples the squared gradient of each sample's cross entropy.
 
     Write it yourself: not with ``course_lib.pruning``.
 
     Args:
-        model: x (B, …) -> logits (B, classes). Its modes and its parameters' ``.grad``
-            are as before when you return.
-        x: (N, …), N ≥ 1. y: (N,) int64.
+        model: x (B, …) -> logits (B, classes). The modes of its modules and the ``.grad``
+            of its parameters must be the same after the call as before.
+        x: (N, …), N ≥ 1.
+        y: (N,) int64, the labels.
 
     Returns:
-        Name -> float64 like the parameter, for every one of
-        ``model.named_parameters()``, frozen ones too. Derivatives in the model's dtype,
-        sums in float64.
+        Name -> float64 tensor with the parameter's shape, for all of
+        ``model.named_parameters()``, frozen ones too. Gradients have the model's dtype;
+        convert them to float64 before you square and add.
 
     Raises:
         ValueError: if there is no sample.
@@ -249,48 +259,52 @@ check("2.2")
 # <details><summary>Hint 2: in which order?</summary>Gradient of one
 # sample → double → square → add up → in the end divide by N.</details>
 # <details><summary>Hint 3: faster</summary>With <code>torch.func</code>:
-# <code>vmap(grad(loss_of_one), in_dims=(None, 0, 0))(parameters, x, y)</code>, a chunk
-# of samples at a time, squares and sums up the first dimension.</details>
+# <code>vmap(grad(loss_of_one), in_dims=(None, 0, 0))(parameters, x, y)</code>, for a chunk
+# of samples at a time; square and sum over the first dimension.</details>
 
 # %% [markdown]
 # ### 2.3 The curvature itself
 # **25 minutes · 3 points**
 #
-# The Fisher is called a curvature, and it is one only if the model is right about the
-# labels' probabilities. Nothing forces it to be (Kunstner, Hennig and Balles 2019 show
-# how wrong it can get). What *is* the second derivative?
+# The empirical Fisher equals a curvature only if the model predicts the right
+# probabilities of the labels. [Kunstner, Balles and Hennig
+# 2019](https://arxiv.org/abs/1905.12558) show how wrong it can be. What *is* the second
+# derivative?
 #
-# Call the logits $z$. For cross entropy the Hessian by the logits is
-# $\operatorname{diag}(p) - p\,p^\top$, whatever the label. And a network of ReLUs is
-# *piecewise linear in each single weight*: while the others stay, moving one weight
-# moves the logits along a line, until some unit switches. Second derivatives of the
-# logits are 0, so by the chain rule
+# Call the logits $z$. For cross entropy the Hessian with respect to the logits is
+# $\operatorname{diag}(p) - p\,p^\top$, for any label. A network of ReLUs is *piecewise
+# linear in each single weight*: if one weight moves and the others are fixed, the logits
+# move along a line, until some unit switches. So the second derivatives of the logits are
+# 0, and by the chain rule
 #
 # $$h_j = \frac{\partial z}{\partial w_j}^{\!\top}\! \big(\operatorname{diag}(p) - p\,p^\top\big) \frac{\partial z}{\partial w_j}
 # \;=\; \sum_c p_c \Big(\frac{\partial \log p_c}{\partial w_j}\Big)^2 .$$
 #
-# The right-hand side is the *true* Fisher information, the Gauss–Newton diagonal: like 2.2, but over all classes, each
-# with its probability, instead of the one that happens to be the label. **No labels needed.** $p_c$ in front is a
-# weight: hold it constant. Average over samples as before.
+# The right-hand side is the *true* Fisher information, or Gauss–Newton diagonal. It is like 2.2, but with all classes,
+# weighted by their probabilities, instead of the label's class. **No labels are needed.** Do not differentiate the factor
+# $p_c$: it is a constant. Average over samples as before.
 #
-# This is exact where each weight is used in one layer and every non-linearity is piecewise linear. It is not for tied
+# This is exact if each weight is used in one layer and every non-linearity is piecewise linear. It is not exact for tied
 # weights, GELU, softmax attention, or batch norm in training mode.
+#
+# **What is tested**: the right-hand side, also for a smooth network (where it is not the Hessian); the rest as in 2.2.
 
 
 # %%
 def curvature(model: nn.Module, x: Tensor) -> dict[str, Tensor]:
-    """Mean over samples of Σ_c p_c(x)·(∂ log p_c(x)/∂w)², p the softmax of the logits,
-    held constant.
+    """Average over samples Σ_c p_c(x)·(∂ log p_c(x)/∂w)².
+
+    p is the softmax of the logits; the factor p_c is not differentiated.
 
     Write it yourself: not with ``course_lib.pruning`` or ``torch.func.hessian``.
 
     Args:
-        model: x (B, …) -> logits (B, classes). Its modes and ``.grad`` are as before
-            when you return.
+        model: x (B, …) -> logits (B, classes). Its modes and ``.grad`` must be the same
+            after the call as before.
         x: (N, …), N ≥ 1.
 
     Returns:
-        As in 2.2.
+        Name -> float64 tensor, as in 2.2.
 
     Raises:
         ValueError: if there is no sample.
@@ -318,29 +332,28 @@ check("2.3")
 # %% [markdown]
 # <details><summary>Hint 1: it is 2.2 with one loop more</summary>Over the classes; and
 # <code>-log p[label]</code> becomes
-# <code>log p[c]</code> (the sign goes with the square).</details>
+# <code>log p[c]</code> (squaring removes the sign).</details>
 # <details><summary>Hint 2: several gradients from one forward
 # pass</summary><code>torch.autograd.grad(…, retain_graph=True)</code>.</details>
 # <details><summary>Hint 3: everything is 0?</summary>Σ_c p_c ∂ log p_c is 0 always
 # (probabilities sum to 1). Square each class's gradient before you add.</details>
 
 # %% [markdown]
-# #### Experiment: the forecast and the truth
+# #### Experiment: forecast and measured change
 #
-# The criteria of this lab, each a score by which the lowest go first ($F$ is 2.2, $h$
-# is 2.3, $x$ the weight's input):
+# Each criterion of this lab is a score; the lowest are pruned first ($F$ is 2.2, $h$ is
+# 2.3, $x$ the weight's input):
 #
 # | signed forecast | OBD | Fisher | Taylor | input-aware | magnitude | random |
 # |---|---|---|---|---|---|---|
-# | $-gw + \frac12hw^2$ | $\frac12hw^2$ | $\frac12Fw^2$ | $\lvert gw\rvert$ | $\lvert w\rvert\cdot\lVert x\rVert$ | $\lvert w\rvert$ | chance |
+# | $-gw + \frac12hw^2$ | $\frac12hw^2$ | $\frac12Fw^2$ | $\lvert gw\rvert$ | $\lvert w\rvert\cdot\lVert x\rVert$ | $\lvert w\rvert$ | random numbers |
 #
-# Now the moment of truth. 300 weights are drawn, a hundred of each layer. Each weight
-# alone is set to zero, and we measure how much the mean loss on the same images really
-# changes ([how](../course_lib/experiments/lab02.py): `single_weights`). The figure shows
-# one seed.
+# We draw 300 weights, a hundred per layer, set each alone to zero, and measure the change
+# of the mean loss on the same images ([code](../course_lib/experiments/lab02.py):
+# `single_weights`). The figure shows one seed.
 #
-# *Before you run it:* rank correlation (Spearman's ρ, 1 = the same order) between
-# |forecast| and |true change|. What will magnitude get?
+# *Before you run it:* what will be magnitude's rank correlation (Spearman's ρ, 1 = the
+# same order) with the size of the measured change? (A number.)
 
 # %%
 ### BEGIN SOLUTION
@@ -376,25 +389,24 @@ words.say(
 )
 
 # %% [markdown]
-# The forecast is almost the truth. Even its sign is right: the loss falls without the
-# weights to the left of 0, about three in ten. Two in ten do nothing: their pixel is
-# blank, or their unit is never on. Magnitude gives about half of the order, and random
-# nothing.
+# The forecast almost equals the measured change, with its sign: the loss falls without the
+# weights to the left of 0, about three in ten. Two in ten change nothing, because their
+# pixel is blank or their unit is never active. Magnitude's ρ is much lower, and random's
+# is about 0.
 #
-# Which half of the formula does the work? The first term is the larger one for most
-# weights: a net that has stopped early enough to be useful is not at a minimum, so
-# LeCun's $g = 0$ does not hold; and where all samples are right, $h$ is tiny as well.
-# Yet *alone* either half gives almost the same order: both grow with $w$ and with how
-# much the weight's input and output are in use. Assuming $g = 0$ hardly changes the
-# ranking, but it makes the predicted size and sign of the change wrong.
+# The first term is larger for most weights: a network that was stopped early enough to be
+# useful is not at a minimum, so $g = 0$ does not hold; and where all samples are right,
+# $h$ is small, too. But *alone* either term gives almost the same order, since both grow
+# with $w$ and with the use of the weight's input and output. Assuming $g = 0$ hardly
+# changes the ranking, but it makes the predicted size and sign of the change wrong.
 
 # %% [markdown]
 # #### Experiment: fifty thousand weights, all at once
 #
-# The forecast says what each weight costs. So rank all weights by it, cheapest first,
-# and remove half of them: those whose removal *lowers* the loss go first of all.
+# Rank all weights by their forecast, lowest first, and remove half of them: first those
+# whose removal *lowers* the loss.
 #
-# *Before you run it:* which criterion will be best at 80 %? And worst?
+# *Before you run it:* which criterion will be best at 80 %? And worst? (Two names.)
 
 # %%
 ### BEGIN SOLUTION
@@ -414,7 +426,7 @@ plots.curves(
     y="accuracy",
     xaxis="sparsity",
     bars=True,
-    title="All at once: which forecast is the best order?",
+    title="All at once: which score gives the best order?",
 )
 
 # %%
@@ -423,56 +435,60 @@ tables.compare(at_once[at_once.sparsity == 0.8], {"accuracy": "at 80 % (points)"
 
 # %% [markdown]
 # The almost perfect forecast destroys the network at 50 %, where even a random choice
-# leaves much of it. And the crude magnitude is among the best. Nothing is wrong with
-# the forecast: you have just seen that it is true, of **one** weight.
+# leaves much of it. Simple magnitude is among the best. The forecast is not wrong: it holds
+# for **one** weight.
 #
-# A derivative is taken *here*. Each forecast holds with all the other weights in place.
-# Thousands of weights whose removals each lower the loss a little all pull in the same
-# direction; together they push the logits far past the point where that was an
-# improvement. Unsigned scores (OBD, Fisher, Taylor) at least choose what matters little
-# either way, so the sum stays small for longer (Taylor only up to about 50 %: where $g$
-# happens to be near 0, it takes a weight for nothing, however strongly the loss curves
-# there). Magnitude has a virtue that no derivative has: small weights make a small
-# *step*, and for a small step all forecasts are still good.
+# A derivative is local: each forecast holds while all other weights are kept. Thousands of
+# removals that each lower the loss a little change the logits in the same direction.
+# Together they go far past the point where the change was an improvement. Unsigned scores
+# (OBD, Fisher, Taylor) at least choose weights that matter little in either direction, so
+# the sum stays small for longer. (Taylor only up to about 50 %: where $g$ happens to be
+# near 0, it prunes a weight however strongly the loss curves there.) And removing small
+# weights makes a small *step*, for which all forecasts are still good.
 
 # %% [markdown]
 # ## Part B · Fifty thousand weights
 #
-# ### 2.4 Ask again on the way
+# ### 2.4 Compute the scores again
 # **25 minutes · 3 points**
 #
-# If a score holds only near where it was taken: take fewer steps at a time, and ask
-# again after each. This is the general form of lab 01's iterative pruning: there the
-# weights were *trained* between two steps; here nothing is, and only the question is
-# asked again.
+# If a score holds only near the point where it was computed, prune fewer weights at a time
+# and compute the scores again after each step. In lab 01's iterative pruning the weights
+# were *trained* between two steps; here nothing is trained.
+#
+# **What is tested**: all weights in one ranking; one call of `score` per target, on the
+# model as already pruned; ties; kept weights that are 0; NaN scores of pruned weights; a
+# target of 1, no targets; `ValueError` before anything happens; nothing else changes.
 
 
 # %%
 def prune_rescored(
     model: nn.Module, score: Callable[[nn.Module], dict[str, Tensor]], targets: list[float]
 ) -> dict[str, Tensor]:
-    """Prune to each target in turn; before each, ask for the scores of the model as it
-    is now.
+    """Prune to each target in turn; before each, score the model as it is then.
+
+    For each target t:
+    1. Call ``score(model)`` once.
+    2. Prune the lowest scores among the kept weights of all layers together, until
+       exactly ``round(t * n)`` of the n weights are pruned. Pruned weights stay pruned.
+    3. Set the pruned weights to 0.
+
+    Among equal scores the lower index is pruned first (layers in the order of
+    ``named_parameters()``, row-major inside). A weight of 0 that was not pruned counts as kept.
 
     Args:
-        model: changed in place: pruned weights become 0. Nothing is trained.
-        score: ``score(model)`` gives scores by name, at least for every parameter with
-            two or more dimensions (others are not looked at); larger = more important.
-            It is called once for each target. Scores are compared in float64; those of
-            pruned weights may be anything, also NaN.
-        targets: cumulative shares of *all* those weights together, rising, each in [0,
-            1].
+        model: changed in place. Nothing is trained.
+        score: gives scores by name, at least for every parameter with two or more
+            dimensions (others are ignored); larger = more important. Scores are compared
+            in float64; those of pruned weights may be anything, also NaN.
+        targets: cumulative shares of the n weights, rising, each in [0, 1].
 
     Returns:
-        Bool masks by name (True = kept). After each target t exactly ``round(t * n)``
-        weights are pruned: of those still there (a weight that is 0 by itself is still
-        there) the lowest scores went, among equal scores the lower index (layers in the
-        order of ``named_parameters()``, row-major inside). A pruned weight never
-        returns. For no targets: all True.
+        Bool masks by name (True = kept). For no targets: all True.
 
     Raises:
-        ValueError: before anything is asked or changed, if a target is outside [0, 1]
-            or not above the one before.
+        ValueError: before ``score`` is called or anything changes, if a target is outside
+            [0, 1] or not above the one before.
     """
     ### BEGIN SOLUTION
     if any(not 0 <= t <= 1 for t in targets) or any(
@@ -508,21 +524,22 @@ check("2.4")
 # %% [markdown]
 # <details><summary>Hint 1: one list</summary>Flatten all scores into one vector;
 # <code>split</code> brings it back to the layers.</details>
-# <details><summary>Hint 2: who competes?</summary>Only those still there. How many go
-# at this target? As many as are missing to <code>round(t · n)</code>; those that went
-# before are counted already.</details>
+# <details><summary>Hint 2: how many?</summary>Rank only the kept weights. Prune as many as
+# are missing to <code>round(t · n)</code>; those pruned before are counted
+# already.</details>
 # <details><summary>Hint 3: a pruned weight scores high now</summary>It may (its
-# gradient is not 0). Set what is pruned to −inf, or take it out of the list, before you
+# gradient is not 0). Set pruned scores to −inf, or take them out of the list, before you
 # sort.</details>
 
 # %% [markdown]
-# #### Experiment: a dozen questions
+# #### Experiment: twelve rounds
 #
-# To 90 % in twelve steps, each of which removes the same share of the weights that are
-# left; the scores come from 256 images. The steps are made by *your* function; the
-# criteria are the library's, which are faster.
+# To 90 % in twelve steps, each of which prunes the same share of the kept weights; the
+# scores come from 256 images. *Your* function makes the steps; the criteria are the
+# library's, which are faster.
 #
-# *Before you run it:* which criterion gains most, and which gains nothing at all?
+# *Before you run it:* which criterion gains most, and which gains nothing at all? (Two
+# names.)
 
 # %%
 ### BEGIN SOLUTION
@@ -546,7 +563,7 @@ plots.bars(
     y="accuracy",
     by="scored",
     fmt="{:.0f}",
-    title="At 90 %, nothing trained: scores computed once, or 12 times",
+    title="At 90 %, not trained: scores computed once, or 12 times",
 )
 
 # %%
@@ -564,19 +581,19 @@ words.say(
 )
 
 # %% [markdown]
-# OBD and Fisher were far behind magnitude and are now far ahead of it; Taylor has
-# caught up. (Magnitude differs much from seed to seed here. With three seeds we could not
-# detect the lead; with six we can.) Magnitude gains nothing: nothing was trained, so the
-# weights that are left are as large as before, and the scores are the same in each round.
+# Taylor, which kept least when scored once, gains most; Fisher and OBD gain about 50
+# points. OBD and Fisher were far behind magnitude and are now far ahead of it; Taylor has
+# caught up. (Magnitude differs much between seeds. With three seeds we could not detect
+# the lead; with six we can.) Magnitude gains nothing: without training its scores are the
+# same in each round.
 #
-# And the signed forecast, the best of all for one weight? It is lost in the very first
-# round. The weights with the largest predicted gains are removed all at once. Their
-# predicted gains add up to many times the current loss, which cannot fall below 0. A sum
-# of forecasts is no forecast, and the weights with the largest predicted gains take the
-# largest steps. Twelve rounds do not help after that.
+# The signed forecast fails in the very first round. The weights with the largest predicted
+# gains are removed all at once. Their predicted gains add up to many times the current
+# loss, which is impossible because the loss cannot fall below 0. Twelve rounds do not help
+# after that.
 #
-# And with training in between, as in practice? Six targets, five epochs after each,
-# from the result file (six seeds).
+# Does rescoring help with training in between, as in practice? Six targets, five epochs
+# after each, from the result file (six seeds).
 
 # %%
 trained = pruned[pruned.procedure.isin(["dense", "with training"])]
@@ -589,8 +606,8 @@ plots.curves(
 )
 
 # %% [markdown]
-# And how far is each criterion ahead of magnitude? Differences are paired by seed. Where
-# an interval excludes 0, the two criteria are distinguishable.
+# How far is each criterion ahead of magnitude? Differences are paired by seed. If an
+# interval excludes 0, the two criteria are distinguishable.
 
 # %%
 shown = trained[~trained.method.isin(["dense", "random"])]
@@ -608,48 +625,51 @@ plots.curves(
 
 # %% [markdown]
 # With training in between, magnitude is a point or two *ahead* at 80 and 90 %: training
-# repairs most of the damage of a choice, and least of all the loss of large weights. At
-# 95 % the order begins to turn (OBD is ahead), and at 98 %, with a thousand weights left,
-# the criteria that use the loss are about 20 points ahead.
+# repairs most of the damage, and least of all the loss of large weights. At 95 % the order
+# begins to turn (OBD is ahead), and at 98 %, with a thousand weights kept, the criteria
+# that use the loss are about 20 points ahead.
 #
-# **What the papers found.** LeCun, Denker and Solla (1990) took a reader of digits down
-# to a quarter of its parameters by ½hw², a part at a time with training in between;
-# without it the error rose soon. Hassibi and Stork (1993) went on to the whole Hessian
-# (*Optimal Brain Surgeon*). Molchanov et al. (2017) prune feature maps one (!) at a
-# time by |gw|, with training in between: rescoring to the extreme. None of them ranks
-# by the signed forecast; now you know why.
+# **What the papers found.** LeCun, Denker and Solla (1990) reduced a network that reads
+# digits to a quarter of its parameters by ½hw², a part at a time with training in between;
+# without it the error rose soon. Hassibi and Stork
+# ([1993](https://proceedings.neurips.cc/paper_files/paper/1992/hash/303ed4c69846ab36c2904d3ba8573050-Abstract.html))
+# use the whole Hessian (*Optimal Brain Surgeon*). Molchanov et al. (2017) prune feature
+# maps one at a time by |gradient · activation|, with training in between. None of them
+# ranks by the signed forecast.
 
 # %% [markdown]
 # ## Part C · The input
 #
-# ### 2.5 A mask that sees the input
+# ### 2.5 An input-aware mask
 # **20 minutes · 3 points**
 #
-# The lecture's drawback of magnitude: it does not see the input. A layer computes
-# $\sum_j w_{ij} x_j$, and a weight of 0.01 on an input of 1,000 does more than a weight
-# of 1 on one of 0.1. The remedy is almost embarrassingly simple (Sun et al. 2023,
-# *Wanda*): score each weight by
+# Magnitude ignores the input. A layer computes $\sum_j w_{ij} x_j$, and a weight of 0.01
+# on an input of 1,000 does more than a weight of 1 on one of 0.1.
+# [Sun et al. (2023)](https://arxiv.org/abs/2306.11695), *Wanda*, score each weight by
 #
 # $$|w_{ij}| \cdot \lVert x_j \rVert_2, \qquad \lVert x_j \rVert_2 = \sqrt{\textstyle\sum_b x_{bj}^2}\,,$$
 #
-# the norm of its input over all samples (for texts: and positions), and compare
-# **within each row**, that is, among the weights of one output. No gradient, no
-# training: one forward pass. For large language models that is what one can afford.
+# with the norm of its input over all samples (for texts: and positions), and compare
+# **within each row**, that is, among the weights of one output. This needs one forward
+# pass and no gradients, which is affordable for large language models.
+#
+# **What is tested**: the exact number per row; ties; inputs with any leading dimensions or
+# none; sparsity 0 and 1; and your example below.
 
 
 # %%
 def input_aware_mask(weight: Tensor, x: Tensor, sparsity: float) -> Tensor:
-    """In each row, the smallest |w_ij|·‖x_j‖₂ go.
+    """Compute a mask that prunes the smallest |w_ij|·‖x_j‖₂ in each row.
 
     Args:
-        weight: (out, in). x: (…, in), any leading dimensions, also none: samples,
-            positions. Neither is changed.
-        sparsity: in [0, 1].
+        weight: (out, in). Not changed.
+        x: (…, in), any leading dimensions (samples, positions), also none. Not changed.
+        sparsity: the share to prune in each row, in [0, 1].
 
     Returns:
         Bool (out, in), True = kept; in each row exactly ``round(sparsity * in)`` are
-        False, among equal scores the lower index first. Norms are taken over all
-        leading dimensions and summed in float64.
+        False. Among equal scores the lower index is pruned first. Norms are taken over
+        all leading dimensions and summed in float64.
 
     Raises:
         ValueError: if ``sparsity`` is outside [0, 1].
@@ -667,15 +687,16 @@ def input_aware_mask(weight: Tensor, x: Tensor, sparsity: float) -> Tensor:
 
 
 # %% [markdown]
-# And the example for the lecture: a row of two weights and a few inputs where magnitude
-# takes the wrong one. The smaller $|w|$ must contribute at least **ten times** what the
-# larger one does, in $\sum_b |w_j\,x_{bj}|$.
+# Then write an example in which magnitude prunes the wrong one of two weights. The smaller
+# $|w|$ must contribute at least **ten times** as much as the larger one, in
+# $\sum_b |w_j\,x_{bj}|$.
 
 
 # %%
 def magnitude_is_wrong() -> tuple[Tensor, Tensor]:
-    """Your example: weight (1, 2) with two different |w|, and x (B, 2) with B ≥ 2; both
-    finite.
+    """Return your example: weight (1, 2) with two different |w|, and x (B, 2), B ≥ 2.
+
+    All numbers are finite.
     """
     ### BEGIN SOLUTION
     return torch.tensor([[0.01, 1.0]]), torch.tensor([[1000.0, 0.1], [-800.0, 0.2], [900.0, -0.1]])
@@ -687,10 +708,10 @@ check("2.5")
 
 # %% [markdown]
 # <details><summary>Hint 1: the norm</summary>Bring x to two dimensions with
-# <code>reshape(-1, in)</code>; square, sum over the first, root. One number for each
+# <code>reshape(-1, in)</code>; square, sum over the first, root. One number per
 # input.</details>
-# <details><summary>Hint 2: each row for itself</summary><code>argsort(dim=1,
-# stable=True)</code>; the first columns of it are the places that go.</details>
+# <details><summary>Hint 2: each row separately</summary><code>argsort(dim=1,
+# stable=True)</code>; its first columns are the places to prune.</details>
 
 # %%
 mask = input_aware_mask(dense[0].get_parameter("fc1.weight").detach(), x.flatten(1), 0.5)
@@ -698,21 +719,19 @@ blank = (x.flatten(1) == 0).all(0)  # pixels without ink in any of the sample's 
 words.say(
     f"Of the weights on the {int(blank.sum())} pixels that are blank in all these images, your mask"
     f" keeps **{100 * mask[:, blank].float().mean():.0f} %** at a sparsity of 50 %. Magnitude"
-    " cannot know that they do nothing. On the whole net, all layers together, removed at once:"
+    " does not depend on the input. On the whole network, all layers ranked together, no training:"
 )
 pair = pruned[(pruned.procedure == "at once") & pruned.method.isin(["input-aware", "magnitude"])]
 pair = pair[pair.sparsity.isin([0.8, 0.9])]
 tables.compare(pair, {"accuracy": "points"}, against="magnitude", columns="sparsity")
 
 # %% [markdown]
-# An honest result: on this small network, whose inputs are all of one kind, seeing the
-# input does not help where much is removed at once and nothing trained: it is behind.
-# (Asked again and trained in between it was far ahead of magnitude at 98 %, in Part B,
-# as all that ask the loss or the data were.) Wanda was made for large language models,
-# where a few features are a hundred times larger than the rest (that is the example
-# that you have just made); there magnitude collapses at 50 % and Wanda does not (Sun et
-# al. 2023, LLaMA-7B at 50 %: perplexity 17.29 for magnitude, 7.26 for Wanda, 5.68
-# dense).
+# On this small network, whose inputs are all of one kind, the input-aware score is behind
+# magnitude where much is removed at once without training. (With rescoring and training in
+# between it was far ahead at 98 %, in Part B.) Wanda was made for large language models,
+# where a few features are a hundred times larger than the rest, as in your example. There
+# magnitude triples the perplexity at 50 %, and Wanda raises it by about a quarter (Sun et
+# al., LLaMA-7B: 17.29 for magnitude, 7.26 for Wanda, 5.68 dense).
 
 # %% [markdown]
 # ## Part D · Zeros by training
@@ -720,23 +739,25 @@ tables.compare(pair, {"accuracy": "points"}, against="magnitude", columns="spars
 # ### 2.6 The proximal step
 # **15 minutes · 2 points**
 #
-# Another way to ask the loss: put the price of a weight *into* it,
-# $L + \lambda \sum |w|$, and let training choose. The lecture says that L1 gives zeros
-# and L2 does not. But try SGD with the subgradient $\lambda \operatorname{sign}(w)$: it
-# pushes every weight towards zero, over it, and back again. No weight ever *is* zero.
+# Another method puts a penalty on weights *into* the loss, $L + \lambda \sum |w|$, and
+# lets training choose. SGD can use the subgradient $\lambda \operatorname{sign}(w)$, which
+# pushes every weight towards zero.
 #
-# The proximal step asks another question: which $v$ minimises
-# $\frac12 (v - w)^2 + t\,|v|$? Set the derivative to zero for $v > 0$: $v = w - t$,
-# which is only allowed for $w > t$. For $v < 0$ alike. In between the minimum sits in
-# the kink:
+# The proximal step solves another problem: which $v$ minimises
+# $\frac12 (v - w)^2 + t\,|v|$? Set the derivative to zero for $v > 0$: $v = w - t$, which
+# is allowed only for $w > t$. The case $v < 0$ is symmetric. In between, the minimum is at
+# the kink, $v = 0$:
 #
 # $$\operatorname{prox}_t(w) = \operatorname{sign}(w)\,\max(|w| - t,\, 0),$$
 #
-# an *exact* zero for every $|w| \le t$. One step of training is then: an ordinary
-# gradient step with rate $\eta$, and the proximal operator with $t = \eta\lambda$
-# behind it (Parikh and Boyd 2014).
+# an *exact* zero for every $|w| \le t$. One training step is an ordinary gradient step
+# with rate $\eta$, followed by the proximal operator with $t = \eta\lambda$
+# ([Parikh and Boyd 2014](https://doi.org/10.1561/2400000003)).
 #
-# *Before you write anything:* with λ = 3·10⁻⁴, 40 epochs, what share of the weights
+# **What is tested**: exact zeros, also at $|w| = t$; a number or a tensor of thresholds;
+# the order of the two steps; biases are not penalised; shapes and dtypes.
+#
+# *Before you write anything:* with λ = 3·10⁻⁴, 40 epochs, what share of the weights, in %,
 # will be exactly 0 by the subgradient?
 
 # %%
@@ -747,14 +768,14 @@ prediction_2_6 = 0
 
 # %%
 def soft_threshold(w: Tensor, t: float | Tensor) -> Tensor:
-    """The proximal operator of t·|·|. Write it yourself: not with ``F.softshrink``.
+    """Apply the proximal operator of t·|·|. Write it yourself: not with ``F.softshrink``.
 
     Args:
-        w: any shape; not changed. t: a number ≥ 0, or one for each entry (a tensor like
-            ``w``).
+        w: any shape; not changed.
+        t: a number ≥ 0, or one per entry (a tensor like ``w``).
 
     Returns:
-        Like ``w``, its dtype kept; exactly 0 (or −0) where |w| ≤ t.
+        A tensor like ``w``, with its dtype; exactly 0 (or −0) where |w| ≤ t.
 
     Raises:
         ValueError: if a threshold is negative or NaN.
@@ -770,17 +791,17 @@ def soft_threshold(w: Tensor, t: float | Tensor) -> Tensor:
 def proximal_step(
     weights: dict[str, Tensor], gradients: dict[str, Tensor], lr: float, lam: float
 ) -> dict[str, Tensor]:
-    """A step of gradient descent on the loss, and the proximal step of lam·Σ|w| behind
-    it.
+    """Make a gradient step on the loss, then the proximal step of lam·Σ|w|.
 
     Args:
-        weights: by name; not changed. gradients: of the loss without the penalty, with
-            the same keys.
-        lr: η ≥ 0. lam: λ ≥ 0.
+        weights: by name; not changed.
+        gradients: of the loss without the penalty, with the same keys.
+        lr: η ≥ 0.
+        lam: λ ≥ 0.
 
     Returns:
-        New tensors with the keys of ``weights`` in their order. Only what has two or
-        more dimensions is penalised: biases make the gradient step alone.
+        New tensors with the keys of ``weights`` in their order. Only tensors with two or
+        more dimensions are penalised: biases get the gradient step alone.
     """
     ### BEGIN SOLUTION
     new = {}
@@ -795,31 +816,34 @@ def proximal_step(
 check("2.6")
 
 # %% [markdown]
-# <details><summary>Hint 1: which threshold?</summary>A step is η long, so the penalty
+# <details><summary>Hint 1: which threshold?</summary>A step has length η, so the penalty
 # of this step is η·λ.</details>
 # <details><summary>Hint 2: in which order?</summary>First the gradient step, then the
-# threshold, so that what ends below it is exactly 0 when the step is over.</details>
+# threshold, so that weights below it are exactly 0 after the step.</details>
 
 # %% [markdown]
 # ### 2.7 Reweighted
 # **15 minutes · 2 points**
 #
-# L1 has a flaw: it takes the same from all. A weight of 1 that the network needs is
-# pulled down as hard as one of 0.001 that it does not. What one would like to count is
-# *how many* weights there are, not how large they are. Candès, Wakin and Boyd (2008):
-# give each weight a penalty of its own, by its present size,
+# L1 takes the same amount from every weight, also from large weights that the network
+# needs. We would prefer to count *how many* weights there are, not how large they are.
+# [Candès, Wakin and Boyd (2008)](https://doi.org/10.1007/s00041-008-9045-x) give each
+# weight its own penalty, by its current size,
 #
 # $$\lambda_j = \frac{\lambda}{|w_j| + \varepsilon}\,.$$
 #
-# Then $\lambda_j |w_j| \approx \lambda$ for every weight that is clearly not zero: the
-# price of *being there*. The "reweighted" in reweighted proximal pruning (Guo et al.
-# 2019; lab 06) is this line.
+# Then $\lambda_j |w_j| \approx \lambda$ for every weight that is clearly not zero: all
+# such weights cost the same. Reweighted proximal pruning ([Guo et al.
+# 2019](https://arxiv.org/abs/1909.12486); lab 06) uses this formula.
+#
+# **What is tested**: each threshold comes from the weight *before* the step.
 
 
 # %%
 def reweighted(weight: Tensor, lam: float, eps: float) -> Tensor:
-    """A penalty for each weight: lam / (|w| + eps), like ``weight``. ValueError if
-    eps ≤ 0.
+    """Compute a penalty per weight: lam / (|w| + eps), like ``weight``.
+
+    Raises ValueError if eps ≤ 0.
     """
     if not eps > 0:
         raise ValueError(f"eps keeps the penalty of a weight of 0 finite: it is above 0, got {eps}")
@@ -831,10 +855,9 @@ def reweighted(weight: Tensor, lam: float, eps: float) -> Tensor:
 def reweighted_step(
     weights: dict[str, Tensor], gradients: dict[str, Tensor], lr: float, lam: float, eps: float
 ) -> dict[str, Tensor]:
-    """As ``proximal_step``, but each weight has the penalty ``reweighted`` of its value
-    *before* the step.
+    """Do ``proximal_step``, but with a penalty per weight, from its value *before* the step.
 
-    So the threshold of a weight is lr·lam/(|w| + eps), w as it was given.
+    So the threshold of a weight is lr·lam/(|w| + eps), with w as it is in ``weights``.
     """
     ### BEGIN SOLUTION
     new = {}
@@ -849,12 +872,12 @@ def reweighted_step(
 check("2.7")
 
 # %% [markdown]
-# <details><summary>Hint</summary>Compute the thresholds from the weights that came in,
-# before anything moves them; <code>soft_threshold</code> takes a tensor of
+# <details><summary>Hint</summary>Compute the thresholds from the given weights, before the
+# gradient step; <code>soft_threshold</code> takes a tensor of
 # thresholds.</details>
 
 # %% [markdown]
-# #### Experiment: who makes zeros?
+# #### Experiment: which method makes zeros?
 #
 # The same network from the same start, SGD (η = 0.1), 40 epochs. Live: the subgradient,
 # the proximal step (both λ = 0.0003) and L2 (λ = 0.001). From the result file: the
@@ -880,7 +903,7 @@ plots.frontier(
     y="accuracy",
     along="strength",
     xlabel="weights that are exactly 0 (%)",
-    title="The price of zeros, λ from 0.0001 to 0.003",
+    title="Zeros and accuracy, λ from 0.0001 to 0.003",
 )
 
 # %%
@@ -892,23 +915,22 @@ tables.compare(
 )
 
 # %% [markdown]
-# By the subgradient, just as many weights end *near* zero, and not one of them *at* it:
-# each oscillates around zero in steps of ηλ. A threshold afterwards would make them
-# zeros; the proximal step needs no such afterthought, and its zeros are there while it
-# trains, so that the other weights can make up for them.
+# With the subgradient as many weights end *near* zero, but none *at* zero: each oscillates
+# around zero in steps of ηλ. You would need a threshold afterwards. The zeros of the
+# proximal step exist during training, so the other weights can adapt to them.
 #
-# The table compares plain and reweighted at equal numbers of zeros, from the result file
-# (between two strengths of the penalty on a straight line). Reweighting takes little from
-# the weights that are kept: in the middle it is about a point ahead, and more where nearly
-# all are zeros. At few zeros we could not detect a difference.
+# The table compares plain and reweighted at equal numbers of zeros (interpolated between
+# two values of λ). Reweighting shrinks the kept weights little: in the middle it is about a
+# point ahead, and more where nearly all weights are zero. At few zeros we could not detect
+# a difference.
 
 # %% [markdown]
 # #### Real data: MNIST
 #
 # The same on MNIST's 28×28 pixels: 266,200 weights, 6,000 training images, three seeds
 # (`course remake lab02_criteria_mnist`). The first table is validation accuracy (%) at
-# 90 %. Before you look: five times as many weights, most of them on pixels that are
-# hardly ever inked. Which of your conclusions will change?
+# 90 %. Before you look: most weights are on pixels that are hardly ever inked. Which of
+# your conclusions will change?
 
 # %%
 mnist = experiments.read("lab02_criteria_mnist/pruned")
@@ -916,22 +938,21 @@ tables.show(tables.means(mnist[mnist.sparsity == 0.9], "accuracy", columns="proc
 words.say(real_data.table("02"))
 
 # %% [markdown]
-# The forecast is as good of one weight, and as bad an order of many, with five times as
-# many weights. With training in between the picture is the same, too, but flatter: at 98
-# % asking the loss pays by three points instead of twenty, since 5,000 weights are left
-# and not a thousand. One sentence is not shown: that asking a dozen times beats size
-# where nothing is trained. At 90 % magnitude still reads five digits of six here, all
-# criteria stand close together, and three networks cannot tell them apart. What a
-# criterion is worth depends on how much there is to lose.
+# With five times as many weights, too, the forecast is good for one weight and bad as an
+# order for many. With training in between the result is the same, but smaller: at 98 % the
+# loss-based scores gain three points instead of twenty, since 5,000 weights are kept and
+# not a thousand. One conclusion is not confirmed: that twelve rescoring rounds beat
+# magnitude without training. At 90 % magnitude still reads five digits of six here, and
+# three networks cannot tell the criteria apart. So the value of a criterion depends on how
+# much can be lost.
 #
 # ## Part E · What was it worth?
 #
-# ### Experiment: the bill
+# ### Experiment: the costs
 #
-# 95 % of the weights, rescored by Fisher and by magnitude at four targets with training
-# after each; chosen by what you have seen on the validation images. Now the **test
-# images, once**. The size is that of the whole model, biases too, each tensor in the
-# cheapest format of lab 00; milliseconds of the processor are for 64 images.
+# We prune 95 % of the weights by Fisher and by magnitude, rescored at four targets with
+# training after each. Now the **test images, once**. The size is that of the whole model
+# with biases, each tensor in the cheapest format of lab 00; milliseconds are for 64 images.
 
 # %%
 TARGETS = (0.5, 0.8, 0.9, 0.95)
@@ -958,18 +979,20 @@ words.say(
 ledger.table()
 
 # %% [markdown]
-# At 95 %, where the order turns, Fisher's mean is above that of magnitude on the test
-# images. Whether three seeds can tell the two apart differs from machine to machine (one
-# run found +3.3 ± 1.8 points, another one +5.2 ± 9.3); on the validation images of Part B
-# six seeds could not. Zeros save bits, and no milliseconds: the kernels are dense, as in lab 01.
-# The cost of *asking* stands in no column: a Fisher is one backward pass a sample, a
-# curvature ten; magnitude is free.
+# At 95 % Fisher's mean is above that of magnitude on the test images. Whether three seeds
+# can tell the two apart differs from machine to machine (one run found +3.3 ± 1.8 points,
+# another one +5.2 ± 9.3); on the validation images of Part B six seeds could not. Zeros
+# save bits, and no milliseconds: the kernels are dense, as in lab 01. The table leaves out
+# the cost of *scoring*: Fisher takes one backward pass per sample, the curvature ten,
+# magnitude none.
 #
 # ### 2.8 Two short answers
 # **5 minutes · 1 point**
 #
-# **a.** The signed forecast says of single weights almost exactly what their removal
-# does; removed in its order, the net is at chance at 50 %. Why?
+# **What is tested**: the letter of **a**; the number of **b**, within 0.04.
+#
+# **a.** The signed forecast predicts the removal of single weights almost exactly. Removed
+# in its order at 50 %, the network is at chance. Why?
 
 # %%
 choose(
@@ -984,9 +1007,8 @@ choose(
 
 # %% [markdown]
 # **b.** Read off the experiment of part A, on the digits: Spearman's ρ between the
-# *input-aware* score and the size of the true change, the mean of the three seeds, with
-# two decimals. (Within 0.04 of our value counts: training is not the same to the last bit
-# everywhere.)
+# *input-aware* score and the size of the measured change, the mean of the three seeds,
+# with two decimals. (Training differs a little between machines.)
 
 # %%
 ### BEGIN SOLUTION
@@ -1001,8 +1023,7 @@ check("2.8")
 # ### 2.9 Bug hunt
 # **20 minutes · 1 point**
 #
-# Here is a version of `soft_threshold` that a colleague has simplified, and the test
-# that it passes.
+# Here is a simplified version of `soft_threshold`, and the test that it passes.
 
 
 # %%
@@ -1022,15 +1043,20 @@ naive_test(suspicious_soft_threshold)
 print("suspicious_soft_threshold passes the naive test.")
 
 # %% [markdown]
-# It passes, and it is the *hard* threshold: what stays is not shrunk.
+# It passes, but it is the *hard* threshold: kept weights are not shrunk.
 #
-# Write `find_bug(f)`: it gets a function `f(w, t)` and raises `AssertionError` if `f`
-# breaks the contract of **2.6**'s `soft_threshold`, and returns if it does not. The
-# grader calls it with several versions, some right (written in other ways than yours),
-# some wrong, each with a mistake that people make. A point is earned only for verdicts
-# on both kinds. All versions take finite float tensors of any shape and t ≥ 0, a number
-# or a tensor like w, without an error. Try it on something small: the versions refuse
-# more than eight million numbers in one call, and calls that take long.
+# Write `find_bug(f)`. It gets a function `f(w, t)`, raises `AssertionError` if `f` breaks
+# the contract of **2.6**'s `soft_threshold`, and returns otherwise. The contract in short:
+#
+# - shape and dtype of w;
+# - exactly 0 (or −0) where |w| ≤ t;
+# - elsewhere |w| − t with the sign of w.
+#
+# **What is tested**: versions with two plain mistakes (half a point) and with six other
+# ones (the other half). For either half all right versions, written in other ways than
+# yours, must pass. All versions accept finite float tensors of any shape and t ≥ 0, a
+# number or a tensor like w. Use small inputs: a call with more than eight million numbers
+# is refused, and `find_bug` has ten seconds per version.
 
 
 # %%
@@ -1067,9 +1093,7 @@ for f in (soft_threshold, suspicious_soft_threshold):
 check("2.9")
 
 # %% [markdown]
-# <details><summary>Hint 1: read the contract as a list</summary>Shape and dtype; exact
-# zeros within; shrunk by exactly t outside; the sign.</details>
-# <details><summary>Hint 2: choose inputs</summary>Both signs; |w| = t exactly; t = 0; t
+# <details><summary>Hint: choose inputs</summary>Both signs; |w| = t exactly; t = 0; t
 # larger than everything; t a tensor whose entries differ; more than one
 # dimension.</details>
 
@@ -1078,10 +1102,10 @@ check("2.9")
 #
 # ### One forecast, many removals
 #
-# Choose a criterion and how many weights are removed at once (those with the largest
-# scores are kept). Left: the truth about single weights. Right: the accuracy, with the
-# scores computed once, and in a dozen rounds (six seeds, from the result file). Which
-# criterion changes place most? (Tab goes to a control, the space bar presses a button.)
+# Choose a criterion and how many weights are removed at once. Left: the measured change of
+# single weights. Right: the accuracy, with the scores computed once, and in twelve rounds
+# (six seeds, from the result file). Which criterion changes place most? (Tab goes to a
+# control, the space bar presses a button.)
 
 # %%
 widgets.explorer(
@@ -1095,31 +1119,41 @@ widgets.explorer(
 # %% [markdown]
 # ## What you take with you
 #
-# - The loss forecasts the removal of *one* weight almost exactly, sign included. The
-#   forecast holds where it was made.
-# - An order for many weights is another thing. Removing what "helps when it goes"
-#   destroys the net; unsigned scores last longer; magnitude lasts because it makes
-#   small steps.
-# - Ask again on the way: a dozen questions turn OBD and Fisher from far worse than
-#   magnitude to far better. They do not save the signed forecast.
-# - With training in between, magnitude is a little ahead up to 90 %; where little is
-#   left, it pays to ask the loss.
-# - A subgradient never makes a zero; a proximal step does; reweighted, it charges for
-#   being there, not for being large.
+# - The loss predicts the removal of *one* weight almost exactly, with its sign.
+# - As an order for many weights the signed forecast destroys the network. Unsigned scores
+#   are better, and magnitude is good because it makes small steps.
+# - Compute scores again after each step: twelve rounds turn OBD and Fisher from far worse
+#   than magnitude to far better. They do not save the signed forecast.
+# - With training in between, magnitude is a little ahead up to 90 %; where few weights are
+#   kept, scores from the loss pay.
+# - A proximal step produces exact zeros, a subgradient does not. With reweighting, every
+#   non-zero weight pays roughly the same penalty, whatever its size.
+#
+# ### Five questions to recap
+#
+# 1. Why is the first-order term $-g\,w$ and not $+g\,w$?
+#    <details><summary>Answer</summary>The step goes from w to 0, so it is −w.</details>
+# 2. Why must the empirical Fisher square before it averages?
+#    <details><summary>Answer</summary>After training the mean gradient is nearly 0; the
+#    Fisher measures the spread.</details>
+# 3. When is the curvature of 2.3 the exact second derivative?
+#    <details><summary>Answer</summary>If non-linearities are piecewise linear and no
+#    weight is tied.</details>
+# 4. Why does magnitude gain nothing from rescoring without training?
+#    <details><summary>Answer</summary>The kept weights, and so their scores, do not
+#    change.</details>
+# 5. Why does Wanda help language models more than our network?
+#    <details><summary>Answer</summary>Some of their inputs are a hundred times larger than
+#    others.</details>
 #
 # ## Going further
 #
-# - **Real data.** `DATA = "mnist"` above runs the lab on MNIST: what takes longest is
-#   read from its result file, the rest is live, with three seeds.
-# - **The conv net with batch norm.** `library.curvature` takes any module in evaluation
-#   mode. There the linear term dominates even more.
-# - **The whole Hessian.** *Optimal Brain Surgeon* (Hassibi and Stork 1993) also says
-#   how the *other* weights should move; its descendants (OBC, SparseGPT) do so layer by
-#   layer in language models.
-# - **Read.** Y. LeCun, J. Denker, S. Solla, *Optimal Brain Damage*, 1990. P. Molchanov
-#   et al., *Pruning Convolutional Neural Networks for Resource Efficient Inference*, 2017.
-#   F. Kunstner, P. Hennig, L. Balles, *Limitations of the Empirical Fisher
-#   Approximation*, 2019. M. Sun et al., *A Simple and Effective Pruning Approach for
-#   Large Language Models*, 2023. N. Parikh, S. Boyd, *Proximal Algorithms*, 2014. E.
-#   Candès, M. Wakin, S. Boyd, *Enhancing Sparsity by Reweighted ℓ1 Minimization*, 2008.
-# - **Next.** Lab 03 asks whether the small network was there from the beginning.
+# - **Real data.** `DATA = "mnist"` runs the lab on MNIST: the longest parts are read from
+#   the result file, the rest is live, with three seeds.
+# - **The conv net with batch norm.** `curvature` takes any module. There the linear
+#   term is even larger.
+# - **The whole Hessian.** *Optimal Brain Surgeon* also computes how the *other* weights
+#   should move; [OBC](https://arxiv.org/abs/2208.11580) and
+#   [SparseGPT](https://arxiv.org/abs/2301.00774) do so layer by layer.
+# - **Read** the papers linked above.
+# - **Next.** Lab 03 asks whether the small network existed from the beginning.
