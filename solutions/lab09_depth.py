@@ -21,8 +21,8 @@
 # parts, and asks two questions that look alike. First: *one* training, *any* depth: can
 # a network be trained so that layers may be taken out afterwards? Second: after
 # fine-tuning, a good subnetwork of heads and feed-forward parts can be found. Is it
-# special? Prasanna, Rogers and Rumshisky (2020) answer with a pun on lab 03's title:
-# when BERT plays the lottery, *all* tickets are winning.
+# special? Prasanna, Rogers and Rumshisky (2020) ask this with a pun on lab 03's subject,
+# the lottery ticket hypothesis: what happens *when BERT plays the lottery*?
 #
 # | part | you write | you find out |
 # |---|---|---|
@@ -88,13 +88,15 @@ plots.show(drawings.layers_skipped())
 # ### 9.1 LayerDrop
 # **30 minutes · 4 points**
 #
-# A layer of a transformer adds something to what comes in: $x + f(x)$. If it is left
-# out, $x$ goes on as it is, and nothing breaks but what was learned. Fan, Grave and
-# Joulin (2020) train that way: in each step every layer is skipped with probability
+# Each block of a transformer adds something to its input: $x + f(x)$. (In BERT a layer
+# norm follows the sum.) If a layer is left out, $x$ is passed on unchanged. Fan, Grave
+# and Joulin (2020) train that way: in each step every layer is skipped with probability
 # $p$. What remains learns to work without any one of them.
 #
-# Dropout divides by $1-p$ what it keeps, so that means stay what they are. LayerDrop
-# does not: there is nothing to rescale in a residual stream.
+# Dropout divides the values that it keeps by $1-p$, so that their expectation is
+# unchanged. Its relative for whole layers, stochastic depth (Huang et al. 2016), scales
+# $f(x)$ at test time by the probability that the layer runs. LayerDrop rescales nothing:
+# with a layer's expected output $x + (1-p)f(x)$ in training, and $x + f(x)$ afterwards.
 #
 # *Before you write anything:* with $p = \frac12$ and four layers, in how many of a
 # hundred steps do all four run?
@@ -418,8 +420,10 @@ check("9.3")
 # **25 minutes · 2 points**
 #
 # Prasanna et al. prune round by round: each time the least important tenth of all heads
-# and their share of the feed-forward parts, by an importance that is *asked for anew*,
-# as long as at least 90 % of the full score is left.
+# and one feed-forward part, by an importance that is computed again in every round, as
+# long as at least 90 % of the full score is left. We remove the same share of the
+# feed-forward parts as of the heads: with four layers, one part per round would be too
+# fast.
 
 
 # %%
@@ -493,7 +497,8 @@ check("9.4")
 # **30 minutes · 3 points**
 #
 # Is the subnetwork that survives special? Compare it with a *random* one of the same
-# size, and with a *bad* one: made of what did not survive. And then give all three
+# size, and with a *bad* one: made of what did not survive. (If that is too little, the
+# paper fills up with a random sample of the survivors, we with the least important.) And then give all three
 # another chance: back to the pre-trained weights, and fine-tune with only the
 # subnetwork switched on.
 
@@ -625,10 +630,12 @@ tables.plain(mine["scores"])
 # three seeds do not show it.) *Retrained*, the picture changes. Nowhere is the good one
 # shown to be better than the random one, and on two of the four tasks even the bad one
 # reaches the full model. That is what the paper reports on GLUE: most subnetworks can
-# be fine-tuned to nearly the full model's score, hence "all tickets are winning". Its
-# bad subnetworks, too, lag behind; so do ours on the two tasks that need more than a
-# few telling words (sentiment, and whether the main clause is negated): there good
-# against bad *is* shown.
+# be fine-tuned to nearly the full model's score, hence "all tickets are winning". In
+# its abstract similarly sized subnetworks of the rest "perform worse", and yet even the
+# worst "remain highly trainable". Ours lag behind on two tasks (sentiment, and whether the
+# main clause is negated): there good against bad *is* shown. That good and random could
+# not be told apart does not prove that they are equal: with three seeds the intervals are
+# wide.
 #
 # Mind what the random control says. "The subnetwork that survived reaches the full
 # model after retraining" is true, sounds like a winning ticket, and says nothing about
@@ -764,9 +771,11 @@ lab09.say_agreement(shared, of_heads, fleiss_kappa, survivors_below)
 words.say(words.you_wrote(prediction_9_7))
 
 # %% [markdown]
-# Both numbers are above chance, and one task with two seeds shares more beyond its
-# chance than one seed with two tasks: *what survives is a matter of the task first.*
-# But look at how far even the first is from all of the heads that are left, and at κ,
+# Both numbers are above chance. One task with two seeds shares more beyond chance than one
+# seed with two tasks, but this *difference* is not shown: over the four tasks its interval
+# contains 0 (last row of the table below; pairs that share a seed are not independent). So
+# whether the task decides more than the seed remains open.
+# And look at how far even the first number is from all of the heads that are left, and at κ,
 # which differs much between tasks: two fine-tunings that differ in nothing but the
 # order of texts and a fresh classifier keep different heads. Prasanna et al. report the
 # same of BERT-base: 86 % of the heads and 57 % of the feed-forward parts survive in
@@ -1013,17 +1022,19 @@ widgets.explorer(
 #   for one depth.
 # - One backward pass scores heads and feed-forward parts alike. A gate belongs on what
 #   a part adds.
-# - A good subnetwork is far better than a random one *as it is*. Retrained, the random
-#   one catches up.
-# - What survives depends on the task more than on the seed, and on the seed more than
-#   one would like. Compare with chance before you say "these heads".
+# - A good subnetwork is far better than a random one *as it is*. Retrained, we could not
+#   detect a difference.
+# - Two fine-tunings share more heads than chance, of one task and of two, and still differ
+#   much: also with the seed. Compare with chance before you say "these heads".
 #
 # ## Going further
 #
 # - **A model of your own.** `course_lib.pruning.layers` goes round any transformer that
 #   the registries know.
-# - **Read.** A. Fan, E. Grave, A. Joulin, *Reducing Transformer Depth on Demand with
-#   Structured Dropout*, 2020. S. Prasanna, A. Rogers, A. Rumshisky, *When BERT Plays
-#   the Lottery, All Tickets Are Winning*, 2020. J. Fleiss, *Measuring Nominal Scale
-#   Agreement among Many Raters*, 1971.
+# - **Read.** A. Fan, E. Grave, A. Joulin, [*Reducing Transformer Depth on Demand with
+#   Structured Dropout*](https://arxiv.org/abs/1909.11556), 2020. G. Huang et al., [*Deep
+#   Networks with Stochastic Depth*](https://arxiv.org/abs/1603.09382), 2016. S. Prasanna,
+#   A. Rogers, A. Rumshisky, [*When BERT Plays the Lottery, All Tickets Are
+#   Winning*](https://arxiv.org/abs/2005.00561), 2020. J. Fleiss, [*Measuring Nominal Scale
+#   Agreement among Many Raters*](https://doi.org/10.1037/h0031619), 1971.
 # - **Next.** Lab 10: tokens.
