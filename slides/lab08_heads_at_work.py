@@ -450,8 +450,8 @@ plots.show(drawings.attention_maps(classes))
 say("## And here?\n\nHeads of three checkpoints each, by the class of most of their maps:")
 tables.show(tables.plain(lab08.count_patterns(experiments.read("lab08_heads/patterns"))))
 say(
-    "**This part of the paper does not carry over.** BERT-base rests much of its attention on [SEP];"
-    " small models on short texts have less need of such a place."
+    "**This part of the paper does not carry over.** BERT-base puts much of its attention on [SEP];"
+    " our small models, trained on a small language, do not."
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
@@ -601,8 +601,8 @@ say(
 curve = [(0.0, 40.0), (0.2, 38.0), (0.4, 35.0), (0.6, 37.0)]
 say(
     "## From when on is a head important?\n\n"
-    "Michel et al., by each epoch's own $I_h$: in the first two epochs all heads are alike; from the"
-    " tenth on 40 % may go and 85 to 90 % of BLEU stay.\n\n"
+    "Michel et al., by each epoch's own $I_h$: in the first two epochs BLEU falls in proportion to"
+    " the heads pruned; from the tenth on 40 % can be pruned and 85 to 90 % of BLEU are kept.\n\n"
     "*Prunable share*: the largest share up to which **every** score keeps nine tenths."
 )
 tables.show(
@@ -639,7 +639,7 @@ say(
 # ## Lab 08, and where to read on
 #
 # - Voita, Talbot, Moiseev, Sennrich & Titov (2019). Analyzing multi-head
-#   self-attention: specialized heads do the heavy lifting. *ACL*.
+#   self-attention: specialized heads do the heavy lifting, the rest can be pruned. *ACL*.
 # - Louizos, Welling & Kingma (2018). Learning sparse neural networks through L0
 #   regularization. *ICLR*.
 # - Kovaleva, Romanov, Rogers & Rumshisky (2019). Revealing the dark secrets of BERT.

@@ -55,8 +55,8 @@ say(
 # | **feed-forward parts, layers** | **09** | **in proportion** |
 # | tokens | 10 | yes |
 #
-# A layer of a transformer *adds* something: $x + f(x)$. Leave it out, and $x$ goes on
-# as it is. Nothing breaks but what was learned.
+# A layer of a transformer *adds* something: $x + f(x)$. Without it, $x$ is passed on
+# unchanged: the shapes still fit, only the learned function is lost.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## LayerDrop
@@ -66,8 +66,8 @@ say(
 #
 # $$x \;\to\; \begin{cases} x & \text{with probability } p \\ x + f(x) & \text{else} \end{cases}$$
 #
-# - Nothing is rescaled: there is no mean to be kept in a residual stream. (Dropout
-#   divides by $1 - p$.)
+# - Nothing is rescaled. (Dropout divides by $1 - p$; stochastic depth, Huang et al.
+#   2016, scales $f$ at test time.)
 # - One draw for the **whole batch**: that is what makes it faster, too.
 # - Afterwards: take layers out, evenly spaced. **One training, any depth.**
 
@@ -138,9 +138,9 @@ say(f"LayerDrop 0.5 minus plain: {minus(half_evenly, 'test', 'LayerDrop 0.5', 'p
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Good, random, bad
 #
-# **Search**: a tenth of the heads and one feed-forward part a round, the least
+# **Search**: a tenth of the heads and of the feed-forward parts per round, the least
 # important first, while 90 % of the full accuracy are left. What survives is the *good*
-# subnetwork.
+# subnetwork. (The paper: one part per round.)
 #
 # **Random**: as many heads and parts, drawn.
 #
@@ -150,7 +150,8 @@ say(f"LayerDrop 0.5 minus plain: {minus(half_evenly, 'test', 'LayerDrop 0.5', 'p
 # the others gone.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# "When BERT plays the lottery, all tickets are winning": the pun is on lab 03's title.
+# "When BERT plays the lottery, all tickets are winning": a pun on the lottery ticket
+# hypothesis (lab 03). The paper fills up "bad" with a random sample of the survivors.
 # The good one is the ticket; the other two are the controls that make the sentence mean
 # something.
 
@@ -213,8 +214,8 @@ tables.show(points)
 
 # %% [markdown]
 # As they are, the good ones are far ahead (*contrast* scatters too much to show it).
-# *Retrained*, nowhere is good shown to be better than random, and on two of four tasks
-# even the bad one reaches the full model. "It reaches the full model" says nothing
+# *Retrained*, no difference between good and random could be detected, and on two of
+# four tasks even the bad one reaches the full model. "It reaches the full model" says nothing
 # about *this* subnetwork: the trap of lab 03.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
@@ -241,12 +242,11 @@ kappas = ", ".join(
 say(f"κ over seeds: {kappas}.")
 
 # %% [markdown]
-# What survives is a matter of the task first. But two fine-tunings that differ in
-# nothing but the order of texts keep different heads. BERT-base: 86 % of the heads and
-# 57 % of the feed-forward parts survive in fewer than seven of nine tasks.
+# Both are above chance; that the *task* decides more than the *seed* is not shown. Two
+# fine-tunings that differ only in the order of texts keep different heads. BERT-base: 86 %
+# of heads and 57 % of feed-forward parts survive in fewer than seven of nine tasks.
 #
-# "This head matters for negation" is a sentence about **one** fine-tuning until κ says
-# otherwise.
+# Do not claim "this head matters for negation" before κ is high.
 
 # %% slideshow={"slide_type": "slide"}
 say("## Which heads survive?")
@@ -303,8 +303,8 @@ tables.show(tables.plain(shown.rename(columns={"model": "64 texts, one thread"})
 #   depth.
 # - The comparison that matters: a network *trained* at that depth.
 # - One backward pass scores heads and feed-forward parts alike.
-# - Retrained, random subnetworks are as good: **without the control, every ticket
-#   wins**.
+# - Retrained, random subnetworks could not be told from good ones: **without the
+#   control, every ticket wins**.
 # - What survives differs from seed to seed. Ask κ before you interpret.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
@@ -312,6 +312,8 @@ tables.show(tables.plain(shown.rename(columns={"model": "64 texts, one thread"})
 #
 # - Fan, Grave & Joulin (2020). Reducing transformer depth on demand with structured
 #   dropout. *ICLR*.
+# - Huang, Sun, Liu, Sedra & Weinberger (2016). Deep networks with stochastic depth.
+#   *ECCV*.
 # - Prasanna, Rogers & Rumshisky (2020). When BERT plays the lottery, all tickets are
 #   winning. *EMNLP*.
 # - Michel, Levy & Neubig (2019). Are sixteen heads really better than one? *NeurIPS*.

@@ -112,7 +112,7 @@ plots.show(
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # Nobody has typed in who leaves: the rows come out of the model, by the attention that
-# tokens receive. (The usual slide, 15 words, then 11, 4, 2, is drawn by hand.)
+# tokens receive. (Such pictures, 15 words, then 11, 4, 2, are often drawn by hand.)
 
 # %% slideshow={"slide_type": "slide"}
 say(
@@ -887,7 +887,7 @@ say(
     "Steep, received against the row of [CLS]:"
     f" **{minus(steep, 'accuracy', 'received', '[CLS] row')}**. Why? In this model [CLS] gives its"
     f" favourite token {', '.join(percent(value) for value in sink)} of its attention, layer by"
-    " layer: a **sink** (Clark et al. 2019). The others are ranked by what is left."
+    " layer: a **sink** (Xiao et al. 2023). The others are ranked by what is left."
 )
 
 # %% slideshow={"slide_type": "notes"}
@@ -896,7 +896,7 @@ say(
     f"The favourite's share in ours, on reviews: {', '.join(percent(value) for value in ours)}."
     f" MiniLM: 6 layers of 12 heads, width 384, fine-tuned on {real['sentences']:,}"
     f" sentences, three times; random is the mean of {real['draws']} draws."
-    " Heads with nothing to say park their attention on one token, often [SEP] or a full stop."
+    " Clark et al. (2019) saw it in BERT, often at [SEP] or a full stop."
     " A score that was as good on small models must not be taken over unseen."
 )
 
@@ -943,14 +943,12 @@ say(
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Lab 10, and where to read on
 #
-# *Lab 10*: a score, rows that leave, two policies, a threshold that learns, a cascade;
-# reviews, patches, real sentences.
-#
 # - Goyal et al. (2020). PoWER-BERT: accelerating BERT inference via progressive
 #   word-vector elimination. *ICML*.
 # - Kim et al. (2022). Learned token pruning for transformers. *KDD*.
 # - Wang, Zhang & Han (2021). SpAtten: efficient sparse attention architecture with
 #   cascade token and head pruning. *HPCA*.
 # - Liang et al. (2022). Not all patches are what you need. *ICLR*.
-# - Clark, Khandelwal, Levy & Manning (2019). What does BERT look at? *BlackboxNLP*.
+# - Clark et al. (2019). What does BERT look at? *BlackboxNLP*. Xiao et al. (2023).
+#   Efficient streaming language models with attention sinks. *ICLR 2024*.
 # - Bolya et al. (2023). Token merging: your ViT but faster. *ICLR*.

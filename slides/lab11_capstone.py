@@ -388,7 +388,7 @@ display(
         " training is the one with the wide cut behind it. A cause is not separated here; that"
         " would be an experiment more. And a belief that did *not* hold: 78 % in one step instead"
         f" of five, as many epochs: {versus(step, steps)}. For 11.7 a measurement of one's own is"
-        " asked for; this one is the lecture's."
+        " asked for; this one is the course's."
     )
 )
 
@@ -506,8 +506,8 @@ display(
 # these widths and with this training, a difference between slimming's channels and random
 # ones was not seen in three trainings". 3: no: "not shown" is not "shown to be nothing".
 # The interval says how large a difference can hide in it. Liu et al. (2019) found the
-# same on ImageNet: the architecture matters. And the *shares* by layer were chosen here,
-# too: random channels had the same.
+# same on CIFAR and ImageNet: the architecture matters. And the *shares* by layer were
+# chosen here, too: random channels had the same.
 
 # %% slideshow={"slide_type": "slide"}
 rows = ["| runs $n$ | 2 | 3 | 5 | 10 |", "|---" * 5 + "|"]
@@ -694,7 +694,7 @@ display(
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Two minutes: which two cells are wrong?
 #
-# From a survey of pruning for BERT, text and table:
+# From a blog post on pruning BERT (Zhou 2020), text and table:
 #
 # > "… can remove **30–40 %** of the weights without hurting pre-training loss or
 # > inference." (Gordon et al.)
@@ -724,7 +724,7 @@ rows += [
 empty = [paper.split("(")[1].rstrip(")") for paper, *rest in survey.ROWS if rest[2] == "N/A"]
 display(
     Markdown(
-        "## The survey's table, corrected\n\n"
+        "## Zhou's table, corrected\n\n"
         + "\n".join(rows)
         + f"\n\n{', '.join(empty)}: N/A in every column (the lab asks why). *Inference*: N/A for"
         " **everybody**."
@@ -753,7 +753,7 @@ display(
 # *slightly worse* to −3, then *worse*.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# The survey has no rule for its last column; `survey.performance` is the course's. "Same"
+# The post has no rule for its last column; `survey.performance` is the course's. "Same"
 # by an interval is a weak word, too: with few texts everything is the same. So give the
 # number of texts. One more cell that no table has: the random control's row.
 
