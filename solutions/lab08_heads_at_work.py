@@ -26,7 +26,7 @@
 # **Prerequisites**: lab 07 (gates on heads, $I_h$, removing heads), lab 02 (L1 makes no
 # exact zeros), PyTorch training loops.
 #
-# After this lab you can
+# **Learning objectives.** After this lab you can
 #
 # - write gates that are often exactly 0 and have a gradient, and train them with a
 #   price,

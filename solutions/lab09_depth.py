@@ -27,7 +27,7 @@
 # **Prerequisites**: lab 03 (tickets, rewinding), lab 07 (gates on heads, $I_h$),
 # forward hooks and context managers in PyTorch.
 #
-# After this lab you can
+# **Learning objectives.** After this lab you can
 #
 # - train with LayerDrop, cut a network to any depth, and name the right comparison,
 # - score heads and feed-forward parts with one backward pass,
@@ -113,10 +113,9 @@ plots.show(drawings.layers_skipped())
 # hook cannot do it (the layer would still run), and a wrapper module would change the
 # names in the state dict.
 #
-# **What is tested**: which calls are skipped and what they return; that skipped layers
-# do not run; draws only from `generator`, one per call; p = 0 and 1; layers in
-# evaluation mode among others; layers with further arguments; no trace after the block
-# or an exception.
+# **What is tested**: the skipped calls and their results; that skipped layers do not
+# run; draws only from `generator`; p = 0 and 1; single layers in evaluation mode;
+# further arguments; no trace left, also after an exception.
 #
 # *Before you write anything:* with $p = \frac12$ and four layers, in how many of a
 # hundred steps do all four run? Write a number.
@@ -323,9 +322,8 @@ words.say(
 # `mlp_outputs(model)` lists for each layer the linear layer whose output is MLP(x).
 # `gated(model, xi)`, for heads, is given.
 #
-# **What is tested**: gates per layer and per sample, their gradients; no hook left,
-# also after an exception; importance for any batch size and from a stream; evaluation
-# mode; unchanged mode and `.grad`.
+# **What is tested**: gates per layer and per sample, gradients; no hook left after an
+# exception; any batch size, streams; evaluation mode; unchanged mode and `.grad`.
 
 
 # %%
@@ -445,9 +443,8 @@ check("9.3")
 # After rounds 1, 2 and 3, in all 2, 4 and 6 heads and 1, 1 and 2 parts are pruned.
 # Nothing is left, so the search ends.
 #
-# **What is tested**: the masks and scores of all rounds for several sizes and steps;
-# that the failing round is dropped; ties; scores that are tensors; functions that write
-# into their masks; the numbers of calls.
+# **What is tested**: masks and scores of all rounds; ties; scores that are tensors;
+# functions that write into their masks; the numbers of calls.
 
 
 # %%
@@ -524,10 +521,9 @@ check("9.4")
 # least important survivors; the paper adds random ones.) Then retrain all three: back
 # to the pre-trained weights, and fine-tune with only the subnetwork switched on.
 #
-# **What is tested**: sizes and members of all three, also when more elements survive
-# than not; unchanged arguments; one call of `train`, from the pre-trained weights and
-# with the gates on; `pretrained` not shared; no hook left, also after an exception; the
-# `ValueError`.
+# **What is tested**: members of all three, also with more survivors than not; unchanged
+# arguments; one call of `train`, from the pre-trained weights and with the gates on; no
+# hook left after an exception; the `ValueError`.
 
 
 # %%

@@ -27,7 +27,7 @@
 # **Prerequisites**: lab 07 (attention, heads, [CLS]), lab 00 (counting MACs), lab 05
 # (learned gates, straight-through).
 #
-# After this lab you can
+# **Learning objectives.** After this lab you can
 #
 # - score tokens by the attention they receive, and drop their rows from the tensor,
 # - find out where in a model dropping is free, and choose on validation data,

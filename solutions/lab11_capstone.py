@@ -25,7 +25,7 @@
 # **Prerequisites**: labs 00 (formats, MACs), 01 (magnitude, masks), 04 (slimming, batch
 # norm) and 07 (heads); 09 and 10 help with the BERT.
 #
-# After this lab you can
+# **Learning objectives.** After this lab you can
 #
 # - compute the storage of a whole model,
 # - compare models by several measures, and choose one for a budget,
