@@ -349,7 +349,7 @@ shares, by_offset, chance = role(MARK)
 say(
     f"Checkpoint 0, layer {best // HEADS}, head {best % HEADS}; the first validation sentences at"
     f" distances {', '.join(str(look.query - look.target) for look in chosen)} that fit into a line,"
-    " so not chosen for being right. Orange: the verb that asks; a word's shade is the attention"
+    " so not chosen for being right. Orange: the query, a verb; a word's shade is the attention"
     f" that it gets. Over all sentences: head {shares[0]:.0f} % (other checkpoints"
     f" {', '.join(f'{share:.0f}' for share in shares[1:])}), offset {by_offset:.0f} %, chance"
     f" {chance:.0f} %. Why would a head do it? After a conjunction the German verb moves to the end"
@@ -514,7 +514,7 @@ plots.show(
 #
 # No query, no key.
 #
-# In the paper, trained from scratch, **BLEU stays**.
+# In the paper, trained from scratch, **BLEU is kept**.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # Larger contexts: cubes of the distance from the far end, divided by their sum, so a
@@ -542,7 +542,7 @@ say(
 #
 # **2.** What would you conclude if *equal* attention, $1/L$ everywhere, did as well?
 #
-# **3.** One head of each layer stays learned. Why does that matter?
+# **3.** One head of each layer is still learned. Why does that matter?
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # 1: the same heads with equal attention, and the model without them; all trained as long.

@@ -76,7 +76,7 @@ say(
 # layers, 246.9 to 146.2 million parameters.
 
 # %% slideshow={"slide_type": "slide"}
-say("## Which layers stay?")
+say("## Which layers are kept?")
 say(
     "Evenly spaced, the first included: number $\\lfloor i\\,n/d \\rfloor$ for $i = 0 \\dots d - 1$."
 )
@@ -241,7 +241,7 @@ kappas = ", ".join(
 say(f"κ over seeds: {kappas}.")
 
 # %% [markdown]
-# Both are above chance; that the *task* decides more than the *seed* is not shown. Two
+# Both are above chance, but the *difference* between them is not distinguishable. Two
 # fine-tunings that differ only in the order of texts keep different heads. BERT-base: 86 %
 # of heads and 57 % of feed-forward parts survive in fewer than seven of nine tasks.
 #

@@ -424,7 +424,7 @@ say("Half of 128 tokens, 8 texts, 4 layers of width 256, one thread, processor t
 rows = [
     ("all tokens", token_macs([128] * 4, 256) / 1e6, 1.0),
     ("half of them **masked** ($-\\infty$)", token_macs([128] * 4, 256) / 1e6, faster["mask"]),
-    ("half of the **rows gone**", token_macs([64] * 4, 256) / 1e6, faster["drop"]),
+    ("half of the **rows dropped**", token_macs([64] * 4, 256) / 1e6, faster["drop"]),
 ]
 columns = ["method", "products (million)", "times faster"]
 tables.show(
@@ -483,7 +483,7 @@ fig = plots.curves(
     xlabel="padded to so many columns",
     ylabel="texts that keep other tokens (%)",
     control=None,
-    title=f"The same {len(some)} texts, alone and padded; 40 % stay after layer 2",
+    title=f"The same {len(some)} texts, alone and padded; 40 % kept after layer 2",
 )
 plots.show(fig, inches=(5.2, 4.05))
 
@@ -519,7 +519,7 @@ for name, plan in plans.items():
     accuracy = found[found.method == name].accuracy
     by_model = {f"model {seed}": value for seed, value in zip(SEEDS, accuracy, strict=True)}
     stay = ", ".join(f"{value:.0f}" for value in left)
-    rows.append({"method": name, "stay (%)": stay, **by_model, "accuracy (%)": pm(accuracy)})
+    rows.append({"method": name, "kept (%)": stay, **by_model, "accuracy (%)": pm(accuracy)})
 say("Half of the products:")
 tables.show(tables.plain(pd.DataFrame(rows)))
 say(

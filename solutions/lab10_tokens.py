@@ -258,7 +258,7 @@ check("10.2")
 
 # %%
 kept, answer = lab10.kept_pieces(keep_tokens, attention_received, patients, 3, layer=1, share=0.3)
-say(f"After layer 2, these 30 % of the rows stay: *{kept}*. The model then says {answer}.")
+say(f"After layer 2, these 30 % of the rows are kept: *{kept}*. The model then says {answer}.")
 
 # %% [markdown]
 # #### Experiment: where in the depth is dropping free?
@@ -303,7 +303,7 @@ tables.show(tables.compare(half, "accuracy", against="dense", columns="where"))
 tables.show(tables.compare(half[half.method != "dense"], "accuracy", columns="where"))
 tenth = drops[(drops.layer == 2) & (drops.share == 0.1)]
 apart = minus(tenth, "accuracy", "informed", "all evidence")
-say(f"After layer 3, a tenth stays: informed minus all evidence **{apart}**.")
+say(f"After layer 3, a tenth is kept: informed minus all evidence **{apart}**.")
 
 # %% [markdown]
 # **By layer.** After layer 3 a few well-chosen tokens are enough. After layer 1
@@ -855,7 +855,7 @@ prediction_10_6b = "1.1 and 1.9"
 plan = lab10.schedule_of(progressive, 4, 0.2)
 fewer = lab10.ratio(lab10.timed_model().config, torch.tensor([128]), plan)
 times = lab10.clock(plan, {1: 30, 32: 3})
-title = f"{fewer:.2f} times fewer products (dotted): what does the clock say?"
+title = f"{fewer:.2f} times fewer products (dotted): how many times faster?"
 bars = plots.bars(times, x="way", y="faster", by="batch", fmt="{:.2f}", title=title)
 bars.axes[0].axhline(fewer, color="black", linestyle=":")
 plots.show(bars)
@@ -1133,7 +1133,7 @@ widgets.explorer(
 widgets.explorer(
     lambda digit, patches, seed: lab10.explore_patches(vits, digit, patches, seed),
     digit=widgets.slider(0, 60, 1, 2, "test digit"),
-    patches=widgets.slider(1, 16, 1, 8, "patches that stay"),
+    patches=widgets.slider(1, 16, 1, 8, "patches kept"),
     seed=widgets.choice(list(SEEDS), 0, "seed"),
 )
 
