@@ -1189,9 +1189,11 @@ widgets.explorer(
 #   [*Learned Token Pruning for Transformers*](https://arxiv.org/abs/2107.00910), 2022.
 #   H. Wang, Z. Zhang, S. Han, [*SpAtten: Efficient Sparse Attention Architecture with
 #   Cascade Token and Head Pruning*](https://arxiv.org/abs/2012.09852), 2021. K. Clark
-#   et al., [*What Does BERT Look At?*](https://arxiv.org/abs/1906.04341), 2019. G. Xiao
-#   et al., [*Efficient Streaming Language Models with Attention
-#   Sinks*](https://arxiv.org/abs/2309.17453), 2023. Y. Liang et al., [*Not All Patches
-#   are What You Need*](https://arxiv.org/abs/2202.07800), 2022 (the row of [CLS]). Y.
-#   Liu et al., [*PatchDropout*](https://arxiv.org/abs/2208.07220), 2023.
+#   et al., [*What Does BERT Look At? An Analysis of BERT's
+#   Attention*](https://arxiv.org/abs/1906.04341), 2019. G. Xiao et al., [*Efficient
+#   Streaming Language Models with Attention Sinks*](https://arxiv.org/abs/2309.17453),
+#   2023. Y. Liang et al., [*Not All Patches are What You Need: Expediting Vision
+#   Transformers via Token Reorganizations*](https://arxiv.org/abs/2202.07800), 2022
+#   (the row of [CLS]). Y. Liu et al., [*PatchDropout: Economizing Vision Transformers
+#   Using Patch Dropout*](https://arxiv.org/abs/2208.07220), 2023.
 # - **Next.** Lab 11: everything you have, under three budgets.

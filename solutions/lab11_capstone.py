@@ -658,9 +658,9 @@ widgets.explorer(
 # <details><summary>Answer</summary>What this width and training achieve, not that the
 # choice is good.</details>
 #
-# **5.** Why may you not rank your row below Sanh's 3 to 10 %?
-# <details><summary>Answer</summary>Sanh's counts the encoder's weights alone, yours the
-# whole model.</details>
+# **5.** You choose the best of twenty pipelines by test accuracy. What is wrong?
+# <details><summary>Answer</summary>The best of twenty is lucky on these data. Choose on
+# validation data.</details>
 #
 # ## Going further
 #
@@ -669,7 +669,8 @@ widgets.explorer(
 # - **The other axis.** Quantise what you have pruned, and multiply.
 # - **Read.** G. Hinton, O. Vinyals, J. Dean, [*Distilling the Knowledge in a Neural
 #   Network*](https://arxiv.org/abs/1503.02531), 2015. X. Jiao et al.,
-#   [*TinyBERT*](https://arxiv.org/abs/1909.10351), 2020. D. Blalock et al., [*What is
+#   [*TinyBERT: Distilling BERT for Natural
+#   Language Understanding*](https://arxiv.org/abs/1909.10351), 2020. D. Blalock et al., [*What is
 #   the State of Neural Network Pruning?*](https://arxiv.org/abs/2003.03033), 2020. Z.
 #   Liu et al., [*Rethinking the Value of Network
 #   Pruning*](https://arxiv.org/abs/1810.05270), 2019. The survey's rows:
