@@ -490,8 +490,8 @@ plots.heat_map(every, title=title, colour_label="% of queries", fmt="{:.0f}")
 #
 # Kovaleva et al. (2019) sorted BERT's attention maps into five classes, by eye and with
 # a classifier. Ours are rules that can be checked. *Vertical* maps look at special
-# tokens, *diagonal* maps at both neighbours, *block* maps at the own sentence. Two
-# further ideas are theirs. To disable a head, give every word the *same* attention
+# tokens, *diagonal* maps at both neighbours, *block* maps at the query's own sentence.
+# Two further ideas are theirs. To disable a head, give every word the *same* attention
 # instead of none: the head then passes on the mean of its values. And compare maps
 # before and after fine-tuning by their cosine.
 #
@@ -753,8 +753,8 @@ tables.compare(tuned, {"bleu": "test BLEU, fine-tuned"}, against="fixed patterns
 #
 # An encoder–decoder has three kinds of attention: within the encoder, within the
 # decoder, and from the decoder to the encoder. Michel et al. (2019) pruned each kind
-# alone. When encoder–decoder heads are removed, the score falls fastest, and beyond 60
-# % of them it collapses.
+# alone. When encoder–decoder heads are removed, the score falls fastest, and beyond
+# 60 % of them it collapses.
 #
 # **What is tested**: ties, NaN, +inf, different shapes, "all", fractions 0 and 1,
 # unchanged scores; one point, a score exactly at the limit, a recovery after a fall.
@@ -1099,8 +1099,8 @@ widgets.explorer(
 # one with five.</details>
 #
 # **5.** Why replace attention by *equal* attention?
-# <details><summary>Answer</summary>It removes positions, too. If it does as well,
-# positions explain nothing.</details>
+# <details><summary>Answer</summary>It does not depend on positions. If it does as well,
+# positions are not the reason.</details>
 #
 # ## Going further
 #

@@ -668,11 +668,11 @@ widgets.explorer(
 #   explains each method.
 # - **The other axis.** Quantise what you have pruned, and multiply.
 # - **Read.** G. Hinton, O. Vinyals, J. Dean, [*Distilling the Knowledge in a Neural
-#   Network*](https://arxiv.org/abs/1503.02531), 2015. X. Jiao et al.,
-#   [*TinyBERT: Distilling BERT for Natural
-#   Language Understanding*](https://arxiv.org/abs/1909.10351), 2020. D. Blalock et al., [*What is
-#   the State of Neural Network Pruning?*](https://arxiv.org/abs/2003.03033), 2020. Z.
-#   Liu et al., [*Rethinking the Value of Network
+#   Network*](https://arxiv.org/abs/1503.02531), 2015. X. Jiao et al., [*TinyBERT:
+#   Distilling BERT for Natural Language
+#   Understanding*](https://arxiv.org/abs/1909.10351), 2020. D. Blalock et al., [*What
+#   is the State of Neural Network Pruning?*](https://arxiv.org/abs/2003.03033), 2020.
+#   Z. Liu et al., [*Rethinking the Value of Network
 #   Pruning*](https://arxiv.org/abs/1810.05270), 2019. The survey's rows:
 #   [Q8BERT](https://arxiv.org/abs/1910.06188),
 #   [Quant-Noise](https://arxiv.org/abs/2004.07320),
