@@ -658,8 +658,8 @@ tables.plain(mine["scores"])
 # that "no difference detected" does not mean "equal": the intervals are wide.
 #
 # "The surviving subnetwork reaches the full model after retraining" is true and sounds
-# like a winning ticket. But a random one does so, too: the sentence says nothing about
-# *this* subnetwork.
+# like a winning ticket. But random ones of its size could not be distinguished from it,
+# so the sentence is no evidence for *this* subnetwork.
 #
 # (The classifier is not reset, for any of the three. *Domain* was hard to fine-tune and
 # needed more than three times the steps.)

@@ -372,9 +372,9 @@ say(you_wrote(prediction_11_3))
 # **The random baseline.** On the convolutional net, chosen and random channels cannot
 # be distinguished, neither at 60 % nor at 3 % of the bits, if both are trained equally.
 # Liu et al. (2019) found the same. So meeting a *level* does not prove a good *choice*.
-# On the BERT the choice is worth a point at the smallest size (distinguishable); at 60
-# % random was worse on each of three trainings, but not distinguishably. Therefore 11.7
-# asks for your baseline, with the *same* training.
+# On the BERT the choice is worth a point at the smallest size (distinguishable); at
+# 60 % random was worse on each of three trainings, but not distinguishably. Therefore
+# 11.7 asks for your baseline, with the *same* training.
 #
 # The levels were set near pipelines like these and tested on new hidden data: each is
 # met by one of them for all three trainings.
