@@ -600,8 +600,8 @@ say(
 curve = [(0.0, 40.0), (0.2, 38.0), (0.4, 35.0), (0.6, 37.0)]
 say(
     "## From when on is a head important?\n\n"
-    "Michel et al., by each epoch's own $I_h$: in the first two epochs BLEU falls in proportion to"
-    " the heads pruned; from the tenth on 40 % can be pruned and 85 to 90 % of BLEU are kept.\n\n"
+    "Michel et al., by each epoch's own $I_h$: early BLEU falls in proportion to the heads"
+    " pruned; from epoch ten, 40 % can be pruned at 85 to 90 % of BLEU.\n\n"
     "*Prunable share*: the largest share up to which **every** score is at least nine tenths."
 )
 tables.show(

@@ -140,7 +140,7 @@ say(f"LayerDrop 0.5 minus plain: {minus(half_evenly, 'test', 'LayerDrop 0.5', 'p
 #
 # **Search**: a tenth of the heads and of the feed-forward parts per round, the least
 # important first, while 90 % of the full accuracy are left. What survives is the *good*
-# subnetwork. (The paper: one part per round.)
+# subnetwork.
 #
 # **Random**: as many heads and parts, drawn at random.
 #
@@ -151,7 +151,8 @@ say(f"LayerDrop 0.5 minus plain: {minus(half_evenly, 'test', 'LayerDrop 0.5', 'p
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # "When BERT plays the lottery, all tickets are winning": a pun on the lottery ticket
-# hypothesis (lab 03). The paper fills up "bad" with a random sample of the survivors.
+# hypothesis (lab 03). The paper removes one part per round, and fills up "bad" with a
+# random sample of the survivors.
 # The good one is the ticket; the other two are its baselines.
 
 # %% slideshow={"slide_type": "slide"}
@@ -302,8 +303,8 @@ tables.show(tables.plain(shown.rename(columns={"model": "64 texts, one thread"})
 #   cut to any depth.
 # - The comparison that matters: a network *trained* at that depth.
 # - One backward pass scores heads and feed-forward parts.
-# - Retrained, random subnetworks could not be told from good ones: **without the
-#   control, every ticket wins**.
+# - Retrained, good and random could not be told apart: **without a baseline, every
+#   ticket wins**.
 # - What survives differs from seed to seed. Compute κ before you interpret.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
@@ -311,8 +312,7 @@ tables.show(tables.plain(shown.rename(columns={"model": "64 texts, one thread"})
 #
 # - Fan, Grave & Joulin (2020). Reducing transformer depth on demand with structured
 #   dropout. *ICLR*.
-# - Huang, Sun, Liu, Sedra & Weinberger (2016). Deep networks with stochastic depth.
-#   *ECCV*.
+# - Huang et al. (2016). Deep networks with stochastic depth. *ECCV*.
 # - Prasanna, Rogers & Rumshisky (2020). When BERT plays the lottery, all tickets are
 #   winning. *EMNLP*.
 # - Michel, Levy & Neubig (2019). Are sixteen heads really better than one? *NeurIPS*.
