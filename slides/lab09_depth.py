@@ -35,28 +35,28 @@ SEEDS = len(of_heads)
 #
 # Neural-network pruning · lecture to lab 09
 #
-# *Whole layers, whole feed-forward parts: can they go? And is what may go the same for
-# every task, and every seed?*
+# *Can whole layers and whole feed-forward parts be removed? And is the removable part
+# the same for every task, and every seed?*
 
 # %% slideshow={"slide_type": "notes"}
 say(
     f"All figures: three small BERTs ({LAYERS} layers of {HEADS} heads) on generated reviews; depth"
-    " on reviews with at most one filler, subnetworks on four labels of the full ones"
-    f" ({', '.join(TASKS)}). Importance and choices by validation texts, accuracies of test texts."
+    " on reviews with at most one filler, subnetworks on four labels of the full reviews"
+    f" ({', '.join(TASKS)}). Importance and choices use validation texts, accuracies test texts."
 )
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Larger things
 #
-# | what goes | lab | is it faster? |
+# | removed | lab | is it faster? |
 # |---|---|---|
 # | weights | 01, 06 | no |
 # | heads | 07, 08 | a little |
 # | **feed-forward parts, layers** | **09** | **in proportion** |
 # | tokens | 10 | yes |
 #
-# A layer of a transformer *adds* something: $x + f(x)$. Leave it out, and $x$ goes on
-# as it is. Nothing breaks but what was learned.
+# A layer of a transformer *adds* something: $x + f(x)$. Without it, $x$ is passed on
+# unchanged: the shapes still fit, only the learned function is lost.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## LayerDrop
@@ -66,48 +66,48 @@ say(
 #
 # $$x \;\to\; \begin{cases} x & \text{with probability } p \\ x + f(x) & \text{else} \end{cases}$$
 #
-# - Nothing is rescaled: there is no mean to be kept in a residual stream. (Dropout
-#   divides by $1 - p$.)
-# - One draw for the **whole batch**: that is what makes it faster, too.
-# - Afterwards: take layers out, evenly spaced. **One training, any depth.**
+# - Nothing is rescaled. (Dropout divides by $1 - p$; stochastic depth, Huang et al.
+#   2016, scales $f$ at test time.)
+# - One draw for the **whole batch**, so training is faster, too.
+# - Afterwards: remove layers, evenly spaced. **One training, any depth.**
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # With p = 1/2 and four layers all four run in 6 of 100 steps. The paper: 16 to 8
 # layers, 246.9 to 146.2 million parameters.
 
 # %% slideshow={"slide_type": "slide"}
-say("## Which layers stay?")
+say("## Which layers are kept?")
 say(
-    "Evenly spaced, the first among them: number $\\lfloor i\\,n/d \\rfloor$ for $i = 0 \\dots d - 1$."
+    "Evenly spaced, the first included: number $\\lfloor i\\,n/d \\rfloor$ for $i = 0 \\dots d - 1$."
 )
 rows = [(depth, ", ".join(map(str, layers_to_keep(12, depth)))) for depth in (9, 6, 4, 3, 1)]
-tables.show(tables.plain(pd.DataFrame(rows, columns=["of 12 layers", "stay"])))
-say("A training in which *every* layer was missing now and then is prepared for any of these rows.")
+tables.show(tables.plain(pd.DataFrame(rows, columns=["of 12 layers", "kept"])))
+say("If *every* layer was missing in some steps of training, each of these rows is possible.")
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Why evenly? Neighbours do similar work, so of two neighbours one can stand in. With
-# four layers that is hardly a choice: the table two slides on cannot tell it from the
-# first two.
+# Why evenly? Neighbours do similar work, so one of two neighbours can replace the other.
+# With four layers there is little to choose: the table two slides later cannot distinguish
+# it from the first two layers.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Two minutes: what is the right comparison?
 #
 # A model trained with LayerDrop, cut to half its depth, keeps 85 %. The same model
-# trained without it, cut alike, keeps 75 %.
+# trained without it and cut in the same way keeps 75 %.
 #
 # **1.** Which claim do these two numbers support?
 #
-# **2.** Somebody wants a model of half the depth, and no other. Which third number
-# would you show them?
+# **2.** A user needs a model of half the depth, and no other. Which third number
+# would you show?
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# 1: that a model trained with gaps suffers less from being cut. Not that it is a good
-# model of half the depth. 2: a model *trained* at half the depth: the next slides. It is
-# the comparison that many papers leave out, and the one that a buyer wants.
+# 1: that a model trained with missing layers loses less when it is cut. Not that it is a
+# good model of half the depth. 2: that of a model *trained* at half the depth: the next
+# slides. Many papers leave this comparison out; users need it.
 
 # %% slideshow={"slide_type": "slide"}
 say("## Any depth from one training?")
-title = "Cut after the training; always saying the same is right in 50 %"
+title = "Cut after the training; a constant answer is right in 50 %"
 show = {"x": "depth", "y": "test", "control": None, "xlabel": "layers left"}
 plots.show(plots.curves(evenly, title=title, ylabel="accuracy (%)", **show), inches=(8, 4.0))
 
@@ -120,8 +120,8 @@ say(f"LayerDrop 0.5 minus plain: {minus(half_evenly, 'test', 'LayerDrop 0.5', 'p
 
 # %% [markdown]
 # LayerDrop keeps more than plain training. But a network *trained* at half the depth is
-# better by far. (The paper, with 12 to 16 layers: about equal.) What LayerDrop buys is
-# one training for many devices.
+# far better. (The paper, with 12 to 16 layers: about equal or worse.) LayerDrop buys one
+# training for many devices.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Heads and feed-forward parts alike
@@ -132,30 +132,31 @@ say(f"LayerDrop 0.5 minus plain: {minus(half_evenly, 'test', 'LayerDrop 0.5', 'p
 #
 # $$I = \mathbb E_x \left|\frac{\partial L(x)}{\partial \xi}\right|,\qquad \mathbb E_x \left|\frac{\partial L(x)}{\partial \nu}\right|$$
 #
-# $\nu$ stands on what the part *adds*: before $W_2$ its bias would stay, behind the sum
-# it would kill what came in.
+# $\nu$ multiplies what the part *adds*. Before $W_2$ it would miss the bias; after the
+# sum it would also scale the input.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Good, random, bad
 #
-# **Search**: a tenth of the heads and one feed-forward part a round, the least
+# **Search**: a tenth of the heads and of the feed-forward parts per round, the least
 # important first, while 90 % of the full accuracy are left. What survives is the *good*
 # subnetwork.
 #
-# **Random**: as many heads and parts, drawn.
+# **Random**: as many heads and parts, drawn at random.
 #
 # **Bad**: as many, from those that did *not* survive, least important first.
 #
-# Then all three are **retrained**: weights back to pre-training, the same steps, with
-# the others gone.
+# Then all three are **retrained**: from the pre-trained weights, for the same steps,
+# with only the subnetwork switched on.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# "When BERT plays the lottery, all tickets are winning": the pun is on lab 03's title.
-# The good one is the ticket; the other two are the controls that make the sentence mean
-# something.
+# "When BERT plays the lottery, all tickets are winning": a pun on the lottery ticket
+# hypothesis (lab 03). The paper removes one part per round, and fills up "bad" with a
+# random sample of the survivors.
+# The good one is the ticket; the other two are its baselines.
 
 # %% slideshow={"slide_type": "slide"}
-say("## How far does the search come?")
+say("## How far does the search go?")
 runs = rounds.groupby("task", sort=False)
 common = runs["round"].transform(lambda r: r.value_counts()[lambda n: n == SEEDS].index.max())
 every = rounds[rounds["round"] <= common]
@@ -168,7 +169,7 @@ plots.show(
         y="validation",
         by="task",
         control=None,
-        title="While 90 % are left",
+        title="While 90 % of the score are left",
         xlabel="heads removed",
         ylabel="accuracy (%)",
     ),
@@ -176,22 +177,22 @@ plots.show(
 )
 
 # %% [markdown]
-# Rounds that all seeds made, mean of three. Each round asks again (lab 02). Nothing is
-# trained meanwhile: what survives is what *this* fine-tuned model cannot do without.
+# Rounds that all seeds reached, mean of three. Each round computes importance again (lab
+# 02), without training: *this* fine-tuned model needs the surviving part.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## Two minutes: place your bets
+# ## Two minutes: predict
 #
 # The good subnetwork keeps 90 % as it is. After retraining it reaches the full model.
 #
 # **1.** How far behind will the *random* one be, retrained just as long?
 #
-# **2.** If it is not behind at all: what may one still say about the good one?
+# **2.** If it is not behind at all: what can you still claim about the good one?
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# 1: let them write a number; two slides on are ours, task by task. 2: that it works *as it
-# is*, without retraining, where the random one does not. Not that retraining needed these
-# heads: for that the good one would have to be ahead afterwards.
+# 1: let them write a number; ours are two slides later, by task. 2: that it works *as it
+# is*, without retraining, and the random one does not. Not that retraining needed these
+# heads: then the good one would be ahead after retraining.
 
 # %% slideshow={"slide_type": "slide"}
 say("## Are all tickets winning?")
@@ -212,16 +213,16 @@ points.rows = [
 tables.show(points)
 
 # %% [markdown]
-# As they are, the good ones are far ahead (*contrast* scatters too much to show it).
-# *Retrained*, nowhere is good shown to be better than random, and on two of four tasks
-# even the bad one reaches the full model. "It reaches the full model" says nothing
-# about *this* subnetwork: the trap of lab 03.
+# As they are, the good ones are far ahead (*contrast* varies too much to show it).
+# *Retrained*, no difference between good and random could be detected, and on two of
+# four tasks even the bad one reaches the full model. So "it reaches the full model" is no
+# statement about *this* subnetwork (as in lab 03).
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## The same every time?
 #
-# Two masks share some elements by chance: $|a|\,|b| / n$. For more than two, **Fleiss'
-# κ**:
+# Two random masks share $|a|\,|b| / n$ elements on average. For more than two masks,
+# **Fleiss' κ**:
 #
 # $$P_i = \frac{k_i(k_i - 1) + (R - k_i)(R - k_i - 1)}{R(R - 1)},\qquad \bar P_e = q^2 + (1 - q)^2$$
 #
@@ -241,12 +242,11 @@ kappas = ", ".join(
 say(f"κ over seeds: {kappas}.")
 
 # %% [markdown]
-# What survives is a matter of the task first. But two fine-tunings that differ in
-# nothing but the order of texts keep different heads. BERT-base: 86 % of the heads and
-# 57 % of the feed-forward parts survive in fewer than seven of nine tasks.
+# Both are above chance, but the *difference* between them is not distinguishable. Two
+# fine-tunings that differ only in the order of texts keep different heads. BERT-base: 86 %
+# of heads and 57 % of feed-forward parts survive in fewer than seven of nine tasks.
 #
-# "This head matters for negation" is a sentence about **one** fine-tuning until κ says
-# otherwise.
+# Do not claim "this head matters for negation" before κ is high.
 
 # %% slideshow={"slide_type": "slide"}
 say("## Which heads survive?")
@@ -263,7 +263,7 @@ say(
 # checkpoint. The lab's overlap compares both ways.
 
 # %% slideshow={"slide_type": "slide"}
-say("## What does the clock say?")
+say("## Is it faster?")
 whole = lab09.pretrained(0)
 first = rounds[(rounds["task"] == "sentiment") & (rounds["seed"] == 0)].iloc[-1]
 nets = {
@@ -279,7 +279,7 @@ shown = costs[["model", "parameters", "times faster"]]
 tables.show(tables.plain(shown.rename(columns={"model": "64 texts, one thread"}), 2))
 
 # %% [markdown]
-# No index, no zero stored: whole things are what every machine is fast without.
+# No index, no stored zeros: every machine is faster without whole layers.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## On a model of your own
@@ -299,19 +299,20 @@ tables.show(tables.plain(shown.rename(columns={"model": "64 texts, one thread"})
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## What to take along
 #
-# - A residual layer can be **left out**; trained with gaps, a network can be cut to any
-#   depth.
+# - A residual layer can be **left out**; trained with missing layers, a network can be
+#   cut to any depth.
 # - The comparison that matters: a network *trained* at that depth.
-# - One backward pass scores heads and feed-forward parts alike.
-# - Retrained, random subnetworks are as good: **without the control, every ticket
-#   wins**.
-# - What survives differs from seed to seed. Ask κ before you interpret.
+# - One backward pass scores heads and feed-forward parts.
+# - Retrained, good and random could not be told apart: **without a baseline, every
+#   ticket wins**.
+# - What survives differs from seed to seed. Compute κ before you interpret.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Lab 09, and where to read on
 #
 # - Fan, Grave & Joulin (2020). Reducing transformer depth on demand with structured
 #   dropout. *ICLR*.
+# - Huang et al. (2016). Deep networks with stochastic depth. *ECCV*.
 # - Prasanna, Rogers & Rumshisky (2020). When BERT plays the lottery, all tickets are
 #   winning. *EMNLP*.
 # - Michel, Levy & Neubig (2019). Are sixteen heads really better than one? *NeurIPS*.

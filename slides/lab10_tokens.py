@@ -75,17 +75,17 @@ def percent(value, digits=0):
 # Neural-network pruning · lecture to lab 10
 #
 # *A sentence goes through twelve layers, and in the end one number is read. Which words
-# may get off before, after which layer, who decides it, and what is saved?*
+# can be dropped before, after which layer, by which rule, and what is saved?*
 
 # %% slideshow={"slide_type": "notes"}
 say(
-    f"All figures, where nothing else is said: three small BERTs ({LAYERS} layers of"
+    f"All figures, unless stated otherwise: three small BERTs ({LAYERS} layers of"
     f" {config.num_attention_heads} heads, width {config.hidden_size}) on generated reviews,"
-    f" {TEXTS} of validation; dense {pm(dense.accuracy)} %. Fine-tuning and SST-2 are shipped results."
+    f" {TEXTS} of validation; dense {pm(dense.accuracy)} %. Fine-tuning and SST-2 are stored results."
 )
 
 # %% slideshow={"slide_type": "slide"}
-say("## A text gets off, layer by layer")
+say("## A text is dropped, layer by layer")
 example = find("although the kitchen was not excellent")
 ids = torch.tensor([example["input_ids"]])
 named = tokenizer.convert_ids_to_tokens(example["input_ids"])
@@ -111,8 +111,8 @@ plots.show(
 )  # fmt: skip
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Nobody has typed in who leaves: the rows come out of the model, by the attention that
-# tokens receive. (The usual slide, 15 words, then 11, 4, 2, is drawn by hand.)
+# The model computed these rows, by the attention that tokens receive. (Such pictures, 15
+# words, then 11, 4, 2, are often drawn by hand.)
 
 # %% slideshow={"slide_type": "slide"}
 say(
@@ -125,25 +125,25 @@ say(
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Same text, same rule, another seed of training: another choice and a wrong
-# answer. That is why everything below has three models.
+# Same text, same rule, another training seed: another choice and a wrong answer.
+# Therefore everything below has three models.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Static or dynamic?
 #
-# | what goes | lab | decided | what must happen at run time |
+# | pruned | lab | decided | cost at run time |
 # |---|---|---|---|
 # | weights, filters, heads | most | once for all: **static** | nothing |
-# | single activations | 05 | by input: **dynamic** | a score, a comparison, an address *for each number* |
-# | channels, skipped | 05 | dynamic | a score for each map; all weights stay |
-# | **tokens** | **10** | **dynamic** | **a score for each row; a shorter dense tensor** |
+# | single activations | 05 | by input: **dynamic** | a score, a comparison, an address *per number* |
+# | channels, skipped | 05 | dynamic | a score per map; all weights are kept |
+# | **tokens** | **10** | **dynamic** | **a score per row; a shorter dense tensor** |
 
 # %% slideshow={"slide_type": "slide"}
 say(
     f"## What deciding costs\n\nDecisions in a layer of {L} tokens of width {E}: **{L * E:,}**"
     f" for single activations, **{L}** for tokens, and none for what was decided before.\n\nA"
-    " dynamic rule can take from *this* text what only this text can spare. It removes nothing"
-    " from memory: the network stays whole, and every text pays for being asked."
+    " dynamic rule can drop from *this* text what only this text does not need. But the network"
+    " keeps its size in memory, and every text pays for the scores."
 )
 
 # %% slideshow={"slide_type": "notes"}
@@ -157,11 +157,11 @@ with dropping(models[0], {1: KEEP}, score="received") as drop, torch.inference_m
 stays = torch.cat(stays)
 shares = stays.double().mean(0)[1:]
 say(
-    f"Is it really dynamic, or are the same places kept in every text? Model 0, {KEEP:.0%} stay"
-    f" after layer 2, {len(stays)} texts of 30 pieces or more: places 2 to 30 stay in"
-    f" {percent(shares.min())} to {percent(shares.max())} of the texts, none always. Why is"
-    " pruning of single activations rare: their zeros lie elsewhere for every input, sorting"
-    " costs, and they must be encoded on the way."
+    f"Is it really dynamic, or are the same places kept in every text? Model 0, {KEEP:.0%} kept"
+    f" after layer 2, {len(stays)} texts of 30 pieces or more: places 2 to 30 are kept in"
+    f" {percent(shares.min())} to {percent(shares.max())} of the texts, none always. Pruning of"
+    " single activations is rare because their zeros differ for every input, sorting costs"
+    " time, and the zeros must be encoded at run time."
 )
 
 # %% [markdown] slideshow={"slide_type": "slide"}
@@ -176,13 +176,13 @@ say(
 # | softmax, times $V$ | $(B, L, L) \times (B, L, E) \to (B, L, E)$ | $BL^2E$ |
 # | feed-forward | each row by itself, $E \to 4E \to E$ | $8\,BLE^2$ |
 #
-# A layer: $12\,BLE^2 + 2\,BL^2E$. Only the two lines in the middle let one token hear
-# of another.
+# A layer: $12\,BLE^2 + 2\,BL^2E$. Only the two lines in the middle pass information
+# between tokens.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Many slides scale by √d of the whole width: it is a head's own, √(E/M). Projections
-# and feed-forward block treat rows one by one: a row that is gone changes nothing there
-# for the others. That is why dropping works at all.
+# A common mistake is to scale by the square root of the whole width: it is that of a
+# head's width, √(E/M). Projections and feed-forward block treat rows one by one, so a
+# dropped row changes nothing for the others there. Therefore dropping works at all.
 
 # %% slideshow={"slide_type": "slide"}
 say("## What does a shorter text cost?")
@@ -203,7 +203,7 @@ fig = plots.curves(
     x="share",
     y="fewer",
     by="length",
-    xlabel="tokens that stay (%)",
+    xlabel="tokens kept (%)",
     ylabel="MACs of a layer, times fewer",
     log=True,
     control=None,
@@ -213,14 +213,14 @@ fig.axes[0].set_yticks([1, 2, 5, 10, 20, 50], ["1", "2", "5", "10", "20", "50"])
 plots.show(fig, inches=(5.2, 4.05))
 
 # %% [markdown]
-# A share $p$ stays. Saved:
+# A share $p$ is kept. Saved:
 #
 # $$12\,BLE^2\,(1 - p) \\ {}+ 2\,BL^2E\,(1 - p^2)$$
 #
 # The second term has the larger gain, but is the larger term only where $L > 6E$.
 
 # %% slideshow={"slide_type": "slide"}
-say("## A token saves only what lies behind it")
+say("## A dropped token saves only in later layers")
 
 
 def once(d, p):
@@ -233,7 +233,7 @@ def once(d, p):
 
 one_drop = pd.DataFrame(
     [
-        {"stay": f"{percent(p)} stay", "layer": d, "fewer": once(d, p)}
+        {"stay": f"{percent(p)} kept", "layer": d, "fewer": once(d, p)}
         for p in (0.5, 0.25, 0.1)
         for d in range(1, DEPTH + 1)
     ]
@@ -252,20 +252,20 @@ plots.show(fig, inches=(5, 4.05))
 
 # %% [markdown]
 # The drop comes **between attention and feed-forward block**: scores are known, and two
-# thirds of the layer are still to come. After the last attention all but [CLS] may go:
-# only its row is read, so that is exact.
+# thirds of the layer still follow. After the last attention all but [CLS] can be
+# dropped: only its row is read, so this is exact.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Two minutes: early or late?
 #
-# BERT-base, 12 layers, texts of 128 tokens. You are to halve the products of the
-# encoder with **one** drop.
+# BERT-base, 12 layers, texts of 128 tokens. Halve the products of the encoder with
+# **one** drop.
 #
-# **1.** What share may stay if you drop after the attention of layer 1, of layer 4, of
-# layer 6? From which layer on is it impossible?
+# **1.** Which share can you keep if you drop after the attention of layer 1, of layer 4,
+# of layer 6? From which layer on is it impossible?
 #
-# **2.** What must have happened in the model before a word may leave? Which of the four
-# would you try first?
+# **2.** What must have happened in the model before a word can be dropped? Which of the
+# layers would you try first?
 
 # %% slideshow={"slide_type": "notes"}
 may_stay = {d: 1 - solve(lambda cut, d=d: once(d, max(1 - cut, 1 / L)), 2.0) for d in (1, 4, 6)}
@@ -273,13 +273,13 @@ latest = max(d for d in range(1, DEPTH + 1) if once(d, 1 / L) >= 2)
 say(
     "1: "
     + ", ".join(f"layer {d}: {percent(p)}" for d, p in may_stay.items())
-    + f"; with nothing but [CLS] left, layer {latest} is the last. 2: what it says must have"
-    " moved into rows that stay. Early: generous, but blind; late: well informed, and hardly"
-    " any room."
+    + f"; with only [CLS] left, layer {latest} is the last. 2: its information must have moved"
+    " into rows that are kept. An early drop can keep many tokens, but chooses without"
+    " knowledge; a late drop chooses well, but must keep few."
 )
 
 # %% slideshow={"slide_type": "slide"}
-say("## A score that is the same for everybody")
+say("## A score that is the same for all tokens")
 short = find("i would not call the story impressive")
 short_ids = torch.tensor([short["input_ids"]])
 short_named = tokenizer.convert_ids_to_tokens(short["input_ids"])
@@ -293,7 +293,7 @@ table[:n, :n] = average
 table[:n, n + 1], table[n + 1, :n] = average.mean(1), average.mean(0)
 fig = plots.heat_map(
     table, rows=[*(f"{word} {i}" for i, word in enumerate(short_named, 1)), "", "mean"],
-    columns=[*range(1, n + 1), "", "mean"], xlabel="who is looked at", ylabel="who looks",
+    columns=[*range(1, n + 1), "", "mean"], xlabel="key", ylabel="query",
     title="Attention in layer 2, mean over heads (1 = average)", fmt="{:.1f}",
 )  # fmt: skip
 rows_, columns_ = average.mean(1), average.mean(0)
@@ -315,21 +315,21 @@ plots.show(
 # $$s(x_i) = \frac{1}{N_h}\,\frac1n \sum_h \sum_j A^{(h)}(x_i, x_j) \;\overset{?}{=}\; \frac1n$$
 #
 # For all: **each row of the softmax sums to 1.** (In the figure: the column on the
-# right, 1.0 for everybody.) The row below, the means of the *columns*, tells tokens
-# apart.
+# right, 1.0 everywhere.) The last row, the means of the *columns*, differs between
+# tokens.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# The formula is often printed like this, with x_i in the first place. Read as written,
-# x_i is the one that looks, and the sum runs along its own row. The right-hand column
-# of the figure is that score: 1.0 for everybody. The last row is what is meant.
+# The formula is often printed like this, with x_i in the first place. Read as written, x_i
+# is the query, and the sum runs along its own row. This score is the right-hand column of
+# the figure: 1.0 everywhere. What is meant is the last row.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## The attention a token *receives*
 #
 # $$s_i = \frac{1}{N_h}\,\frac{1}{n} \sum_{h}\ \sum_{j\ \text{real}} A^{(h)}_{j,i} \qquad\qquad s_i^{\text{[CLS]}} = \frac{1}{N_h}\sum_h A^{(h)}_{\text{[CLS]},\,i}$$
 #
-# The mean of a **column**, over heads and over all *real* tokens that look. Or one vote
-# only: the row of [CLS], from which the answer will be read.
+# The mean of a **column**, over heads and over all *real* queries. Or one query only:
+# the row of [CLS], from which the answer will be read.
 
 # %%
 rows = []
@@ -346,12 +346,12 @@ tables.plain(pd.DataFrame(rows))
 # whatever the length.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Percentages are of the layer's own products. Fast attention kernels never write the
-# matrix down, so "received" must compute QKᵀ again, or run with slow attention. Real
-# tokens: padding has queries, too, and they must not vote; see below.
+# Percentages are of the layer's own products. Fast attention kernels never store the
+# matrix, so "received" must compute QKᵀ again, or run with slow attention. Real tokens:
+# padding has queries, too, and they must not count; see below.
 
 # %% slideshow={"slide_type": "slide"}
-say("## Better than what?")
+say("## Better than which baseline?")
 controls = SCORES | {
     "first tokens": lambda moment: -moment.places.float(),
     "last tokens": lambda moment: moment.places.float(),
@@ -365,7 +365,7 @@ one_layer = pd.DataFrame(
     ]
 )
 say(
-    f"Three models, {pm(dense.accuracy)} % with all tokens, not trained afterwards; {percent(KEEP)} stay."
+    f"Three models, {pm(dense.accuracy)} % with all tokens, not trained afterwards; {percent(KEEP)} kept."
 )
 table = tables.means(one_layer, "accuracy", columns="where")
 pair = one_layer[one_layer.method.isin(["received", "random"])]
@@ -374,14 +374,14 @@ table.rows.append(["received − random", *lead[1:]])
 tables.show(table)
 
 # %% [markdown]
-# *First*, *last*: **static**. Bold: distinguishable. After layer 3 most of the text has
-# been read, and even a draw loses less.
+# *First*, *last*: **static**. Bold: distinguishable. After layer 3 much information has
+# moved, and even a random draw loses less.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# After layer 1 attention does not know enough yet. Random is drawn again for every text. Where texts say the main thing first, *first* may
-# be hard to beat; here the deciding sentence stands anywhere. So: run these controls on
-# your own data. Dropping 60 % at random after layer 3 is far from chance: there the
-# information has moved already.
+# After layer 1 attention depends little on the deciding words. Random is drawn again for
+# every text. Where texts begin with the main point, *first* may be hard to beat; here the
+# deciding sentence can be anywhere. So run these baselines on your own data. After layer 3,
+# dropping 60 % at random is far better than chance: the information has moved already.
 
 # %% slideshow={"slide_type": "slide"}
 say("## A mask is not a drop")
@@ -424,24 +424,24 @@ say("Half of 128 tokens, 8 texts, 4 layers of width 256, one thread, processor t
 rows = [
     ("all tokens", token_macs([128] * 4, 256) / 1e6, 1.0),
     ("half of them **masked** ($-\\infty$)", token_macs([128] * 4, 256) / 1e6, faster["mask"]),
-    ("half of the **rows gone**", token_macs([64] * 4, 256) / 1e6, faster["drop"]),
+    ("half of the **rows dropped**", token_macs([64] * 4, 256) / 1e6, faster["drop"]),
 ]
 columns = ["method", "products (million)", "times faster"]
 tables.show(
     tables.plain(pd.DataFrame(rows, columns=columns), {"products (million)": 0, "times faster": 2})
 )
 say(
-    "For the tokens that stay both say the same: the largest difference after a layer is"
-    f" {1e6 * gap:.1f}\u00a0·\u00a010⁻⁶. A mask is a fine way to *try* a rule, and no way to save"
-    " anything."
+    "For the kept tokens both give the same result: the largest difference after a layer is"
+    f" {1e6 * gap:.1f}\u00a0·\u00a010⁻⁶. A mask is useful to *try* a rule, but it saves"
+    " nothing."
 )
 
 # %% [markdown]
-# With the rows go their entries in the mask, and their places are remembered. Positions
-# are *not* counted anew: they were added before layer 1, and are part of the row.
+# The rows' entries in the mask are dropped, too, and their places are stored. Positions
+# are *not* computed again: they were added before layer 1 and are part of the row.
 
 # %% slideshow={"slide_type": "slide"}
-say("## Padding must not vote")
+say("## Padding must not count")
 
 
 def everybody_votes(attn, real):
@@ -451,7 +451,7 @@ def everybody_votes(attn, real):
 
 
 some = [row["input_ids"] for row in texts if len(row["input_ids"]) <= 48][:30]
-rules = {"padding votes": everybody_votes, "real queries only": attention_received}
+rules = {"padding counts": everybody_votes, "real queries only": attention_received}
 rows = []
 with torch.inference_mode():
     for ids_ in some:
@@ -483,19 +483,19 @@ fig = plots.curves(
     xlabel="padded to so many columns",
     ylabel="texts that keep other tokens (%)",
     control=None,
-    title=f"The same {len(some)} texts, alone and padded; 40 % stay after layer 2",
+    title=f"The same {len(some)} texts, alone and padded; 40 % kept after layer 2",
 )
 plots.show(fig, inches=(5.2, 4.05))
 
 # %% [markdown]
-# Queries of padding are computed like any other. If they vote, a text's fate depends on
-# its neighbours in the batch. **The same decision, padded or not**: $n$ is the *real*
-# length, and [CLS] never goes, whatever its score.
+# Queries of padding are computed like any other. If they count, the kept tokens depend
+# on the other texts of the batch. **The same decision, padded or not**: $n$ is the
+# *real* length, and [CLS] is always kept.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Why protect [CLS]? The classifier reads its row. Nobody else need look at it: in the
-# figure of the attention weights its column is below average. A score that forgets this
-# drops the answer.
+# Why protect [CLS]? The classifier reads its row. Other tokens need not attend to it: in
+# the figure of the attention weights its column is below average, so the score alone would
+# drop the answer.
 
 # %% slideshow={"slide_type": "slide"}
 say("## One drop, or a cascade?")
@@ -519,7 +519,7 @@ for name, plan in plans.items():
     accuracy = found[found.method == name].accuracy
     by_model = {f"model {seed}": value for seed, value in zip(SEEDS, accuracy, strict=True)}
     stay = ", ".join(f"{value:.0f}" for value in left)
-    rows.append({"method": name, "stay (%)": stay, **by_model, "accuracy (%)": pm(accuracy)})
+    rows.append({"method": name, "kept (%)": stay, **by_model, "accuracy (%)": pm(accuracy)})
 say("Half of the products:")
 tables.show(tables.plain(pd.DataFrame(rows)))
 say(
@@ -529,18 +529,18 @@ say(
 )
 
 # %% [markdown]
-# How many, and where, must be found for each model, on **validation** data.
+# Find the numbers and layers for each model, on **validation** data.
 
 # %% slideshow={"slide_type": "notes"}
 say(
-    f"After layer 3 alone no more than {lab10.ratio(config, lengths, {2: 1e-6}):.2f}× can be"
-    " had. What has left is gone for all layers behind, so shares only fall."
+    f"A drop after layer 3 alone saves at most {lab10.ratio(config, lengths, {2: 1e-6}):.2f}×."
+    " Dropped tokens are missing in all later layers, so shares only fall."
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # PoWER-BERT learns a number of tokens for each layer. The "same factor" schedule of the
-# last line is l ↦ n · f^(l/(D−1)). All rows cost the same: without that, two policies
-# cannot be compared.
+# last line is l ↦ n · f^(l/(D−1)). All rows cost the same; otherwise two policies cannot
+# be compared.
 
 # %% slideshow={"slide_type": "slide"}
 say("## A fixed share, or a threshold?")
@@ -569,19 +569,19 @@ fig = plots.curves(
     y="stay",
     by="layer",
     xlabel="texts, those that lose most first (%)",
-    ylabel="tokens that stay (%)",
+    ylabel="tokens kept (%)",
     ylim=(0, 80),
     control=None,
-    title="θ = 1: average score or better stays",
+    title="θ = 1: average score or better is kept",
 )
 plots.show(fig, inches=(5, 4.05))
 
 # %% [markdown]
 # $$\text{keep } i \iff n\,s_i \ge \theta_l$$
 #
-# A share is the same for every text: memory and time can be planned. A predefined
-# threshold spends more on texts whose attention is spread out. Put it on $n\cdot s$: on
-# $s$ alone it would be a rule about **lengths** (lab 10 asks which way).
+# A share is the same for every text: memory and time can be planned. A threshold keeps
+# more of texts whose attention is spread out. Compare it with $n\cdot s$: on $s$ alone
+# it would be a rule about **lengths** (lab 10 asks which way).
 
 # %% slideshow={"slide_type": "slide"}
 say("## A threshold that learns")
@@ -601,17 +601,17 @@ plots.show(fig, inches=(4.9, 4.05))
 #
 # $$\mathcal L + \lambda \cdot \text{mean}(m)$$
 #
-# Kim et al. (2022): first **soft**, a token that is 0.2 there counts 0.2 times among
-# the keys, weights and thresholds learn together; then **hard**, thresholds stand
-# still, rows are dropped, and the weights learn on.
+# Kim et al. (2022): first **soft**: a token with $m_i = 0.2$ counts 0.2 times among the
+# keys, weights and thresholds learn together. Then **hard**: thresholds are fixed, rows
+# are dropped, and the weights learn on.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# What raises θ is the price of a token, what lowers it the error made without it. In a
-# step's place the gradient is 0 nearly everywhere. Kim et al. put θ on s itself; with
-# texts of one length that is the same.
+# The price per token pushes θ up, the error made without it pushes θ down. The gradient of
+# a step is 0 nearly everywhere. Kim et al. compare θ with s itself; for texts of one length
+# that is the same.
 
 # %% slideshow={"slide_type": "slide"}
-say("## Soft is the way, not the place")
+say("## Train soft, use hard")
 learned = trained[trained.training == "thresholds"]
 used = learned[learned.part == "test"]
 names = ["soft to the end, as trained", "soft to the end", "hard phase"]
@@ -624,12 +624,12 @@ say("Accuracy (%); as trained: with soft gates. MACs, times fewer:")
 tables.plain(used.pivot(index="checkpoint", columns="method", values="fewer").reset_index(), 2)
 
 # %% [markdown]
-# Without a hard phase the outcome, accuracy and price, is a gamble.
+# Without a hard phase, accuracy and cost vary widely between checkpoints.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# A model that has only seen tokens that are 30 % there has learned to read them. "As it was trained" is on validation reviews with soft gates; "used hard" on test. The
-# models do not cost the same: λ is one price for all, and each buys what it likes.
-# Compare accuracies only beside the products.
+# A model that has only seen tokens that are 30 % there has learned to read them. "As
+# trained" is on validation reviews with soft gates; "used hard" on test. With one λ the
+# models end at different costs, so compare accuracies only together with products.
 
 # %% slideshow={"slide_type": "slide"}
 say("## What the thresholds have learned")
@@ -639,7 +639,7 @@ say(
     f"Hard phase against none: {minus(used, 'test', 'hard phase', 'soft to the end')}, and not"
     " at equal cost.\n\nThresholds learned, layers 1 to 3, mean: "
     + ", ".join(f"{value:.2f}" for value in final)
-    + ". Layer 1 lets nearly everything pass."
+    + ". Layer 1 keeps nearly everything."
 )
 
 # %% [markdown]
@@ -670,30 +670,29 @@ here = on_budget[on_budget.fewer == third]
 gone = dense.accuracy.mean() - here[here.method == "received"].accuracy.mean()
 say(
     f"At {third:.1f}×: received against random {minus(here, 'accuracy', 'received', 'random')};"
-    f" against the row of [CLS] {minus(here, 'accuracy', 'received', '[CLS] row')}. The cheap score"
-    f" does as well *here*. Received loses {gone:.0f} points."
+    f" against the row of [CLS] {minus(here, 'accuracy', 'received', '[CLS] row')}. No difference"
+    f" to the cheap score is seen *here*. Received loses {gone:.0f} points."
 )
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## Two minutes: no loss
+# ## Two minutes: without any loss?
 #
 # > "Our method needs half of the products. After fine-tuning with tokens dropped it
-# reaches 97.9 %, the model that we
-# > started from had 97.9 %. Tokens can be removed without any loss."
+# > reaches 97.9 %, the model that we started from had 97.9 %. Tokens can be removed
+# > without any loss."
 #
-# **1.** Which two other models would you have fine-tuned, for just as long?
+# **1.** Which two other models would you have fine-tuned for just as long?
 #
-# **2.** On which data was the schedule chosen, and which number is then no longer to be
-# believed?
+# **2.** On which data was the schedule chosen, and which number can then not be
+# trusted?
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # 1: the dense one (more training may help by itself), and one with random tokens
-# dropped on the same schedule (any model gets used to holes). 2: validation; the best
-# of a grid is a little lucky on the data it was chosen on. The next slide has all of
-# it.
+# dropped on the same schedule (any model adapts to holes). 2: validation; the best of a
+# grid is a little lucky on the data it was chosen on. See the next slide.
 
 # %% slideshow={"slide_type": "slide"}
-say("## With holes in the text from now on")
+say("## Fine-tuned with holes in the text")
 arms = trained[trained.training != "thresholds"]
 names = {
     "dense, as it came": "as it came",
@@ -728,7 +727,7 @@ against = {
 say(
     "## The goal, and the other half\n\nThe goal: **≥ 2× fewer products for < 1 point**."
     f" {lab10.goal(trained)} Against the model as it came {against['dense, as it came']}.\n\nThe"
-    " uncomfortable half: dense, trained on just as long, gains, too. Against *that*:"
+    " other half: dense, trained on for as long, improves, too. Against *that*:"
     f" **{against['dense, fine-tuned']}**. Against random holes: {against['random, fine-tuned']}."
 )
 
@@ -738,8 +737,8 @@ schedules = schedules.pivot(index="seed", columns="layer", values="share").reind
 untrained = arms[arms.arm == "informed, as it came"].test
 say(
     f"Before any training the same schedules had {pm(untrained)} %. Both sentences are true: less"
-    " than a point of what you had is lost; and you pay a point or two of what you could have had."
-    " A paper that reports the first should report the second. The schedules: "
+    " than a point of what you had is lost, and a point or two of what you could have had. A"
+    " paper that reports the first should report the second. The schedules: "
     + "; ".join(
         ", ".join(f"{100 * share:.0f}" for share in plan) + " %"
         for plan in schedules.fillna(1).to_numpy()
@@ -748,7 +747,7 @@ say(
 )
 
 # %% slideshow={"slide_type": "slide"}
-say("## Which words stay?")
+say("## Which words are kept?")
 marks = torch.tensor(tokenizer.convert_tokens_to_ids([".", ","]))
 kinds = ("polar word", "negator", "contrast", "[SEP]", ". and ,", "the rest")
 rows = []
@@ -781,7 +780,7 @@ fig = plots.bars(
     x="kind",
     y="stay",
     by="where",
-    ylabel="stay (%)",
+    ylabel="kept (%)",
     title="Kept by attention received, three models with intervals",
     fmt="{:.0f}",
 )
@@ -797,16 +796,16 @@ right = one_layer[
     (one_layer["where"] == "after layer 3") & (one_layer.method == "received")
 ].accuracy
 say(
-    "## Must they stay?\n\nThe score finds the words that decide mostly more often than chance"
-    f" (dashed), and not always. Must it? After layer 3, {100 - late:.0f}\u00a0% of the polar words"
-    f" are gone, and {pm(right)} % of the answers right: their message has **moved** into other"
-    " rows. A word that is gone has been read."
+    "## Must they be kept?\n\nThe score keeps the deciding words mostly more often than chance"
+    f" (dashed), but not always. Must it? After layer 3, {100 - late:.0f}\u00a0% of the polar words"
+    f" are dropped, and {pm(right)} % of the answers right: their information has **moved** into"
+    " other rows before."
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# We know which words decide, since a grammar wrote the reviews: the polar word of the
-# deciding clause, its negator, the contrast word. For real texts nobody knows. A word
-# that is kept is no proof that it is used, either.
+# We know which words decide, since a grammar generated the reviews: the polar word of the
+# deciding clause, its negator, the contrast word. For real texts this is unknown. A kept
+# word need not be used, either.
 
 # %% slideshow={"slide_type": "slide"}
 say("## Tokens and heads together")
@@ -817,29 +816,29 @@ for name, part, heads in (("heads", 1.0, 0.5), ("tokens", 0.5, 1.0), ("both", 0.
         / token_macs([round(part * n)] * DEPTH, E, attention_width=round(heads * E))
         for n in (128, 2048)
     }
-    rows.append({"half of them gone, BERT-base, MACs × fewer": name, **fewer})
+    rows.append({"half of them dropped, BERT-base, MACs × fewer": name, **fewer})
 say(
-    "SpAtten (Wang et al. 2021) lets both go while the model runs, in a **cascade** of summed"
+    "SpAtten (Wang et al. 2021) drops both while the model runs, in a **cascade** of summed"
     " scores:\n\n$$S_i^{(l)} = S_i^{(l-1)} + s_i^{(l)} \\qquad H_h^{(l)} = H_h^{(l-1)} +"
     " \\textstyle\\sum |\\text{output of head } h|$$"
 )
 tables.show(tables.plain(pd.DataFrame(rows), 2))
 
 # %% [markdown]
-# Token 7 is the same word in every layer; head 3 of one layer and of the next share
-# nothing but a number. SpAtten cascades both, since its hardware can then skip them
-# early: **DRAM access ÷ 10**.
+# Token 7 is the same word in every layer; head 3 of one layer and of the next share only
+# a number. SpAtten cascades both, so that its hardware can skip them early: **DRAM
+# access ÷ 10**.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Shuffle a layer's heads, and the network computes the same. The tenth of DRAM access
-# is their own figure, for hardware of their own design.
+# Shuffle a layer's heads, and the network computes the same. The factor for DRAM access is
+# their own figure, for hardware of their own design.
 #
-# Heads that go for all texts are lab 07. Heads chosen anew for each text can be gated,
-# which shows the accuracy; no ordinary kernel skips them. The table takes half from
-# layer 1 on: the upper end of what is to be had.
+# Lab 07 removes heads for all texts. Heads chosen for each text can be gated, which shows
+# the accuracy; ordinary kernels do not skip them. The table drops half from layer 1 on:
+# an upper bound.
 
 # %% slideshow={"slide_type": "slide"}
-say("## Does the clock agree?")
+say("## Is it faster?")
 plan = progressive_shares(4, 0.2)
 promised = lab10.ratio(net.config, torch.tensor([128]), plan)
 ways = {f"SDPA, {name}": ("SDPA", score) for name, score in SCORES.items()}
@@ -853,12 +852,12 @@ wide = speed.pivot(index="way", columns="batch", values="faster")
 tables.show(tables.plain(wide[["batch 1", "batch 4", "batch 16"]].loc[list(ways)].reset_index(), 2))
 
 # %% [markdown]
-# For one text much of the time is that of calling kernels, of which fewer rows save
-# nothing. Where the machine is busy with MACs, the clock comes near the count. The
-# distance from *random* is the price of the score, where it is larger than the noise.
-# Kim et al.: 1.9× on a CPU for up to 2.1× fewer FLOPs.
+# For one text much of the time is kernel overhead, which fewer rows do not reduce. For
+# large batches the speed-up comes close to the count. The difference from *random* is
+# the cost of the score, where it is larger than the noise. Kim et al.: 1.9× on a CPU for
+# up to 2.1× fewer FLOPs.
 #
-# **Give the batch size, or say nothing about speed.**
+# **State the batch size with every speed-up.**
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # Ratios of this run, on this machine; another run differs in the second digit. Weights
@@ -887,7 +886,7 @@ say(
     "Steep, received against the row of [CLS]:"
     f" **{minus(steep, 'accuracy', 'received', '[CLS] row')}**. Why? In this model [CLS] gives its"
     f" favourite token {', '.join(percent(value) for value in sink)} of its attention, layer by"
-    " layer: a **sink** (Clark et al. 2019). The others are ranked by what is left."
+    " layer: a **sink** (Xiao et al. 2023). The others are ranked by what is left."
 )
 
 # %% slideshow={"slide_type": "notes"}
@@ -896,8 +895,8 @@ say(
     f"The favourite's share in ours, on reviews: {', '.join(percent(value) for value in ours)}."
     f" MiniLM: 6 layers of 12 heads, width 384, fine-tuned on {real['sentences']:,}"
     f" sentences, three times; random is the mean of {real['draws']} draws."
-    " Heads with nothing to say park their attention on one token, often [SEP] or a full stop."
-    " A score that was as good on small models must not be taken over unseen."
+    " Clark et al. (2019) saw it in BERT, often at [SEP] or a full stop."
+    " Test a score on each model: good on small models does not mean good here."
 )
 
 # %% slideshow={"slide_type": "slide"}
@@ -915,36 +914,33 @@ some = patches[patches.method != "dense"].assign(
 tables.show(tables.means(some, "test", columns="setting"))
 tables.show(tables.compare(some, "test", columns="setting"))
 say(
-    "Patches of a small digit say much the same: where nothing is lost by a draw, nothing can be"
-    " gained by choosing."
+    "Patches of a small digit repeat each other: where a random draw loses nothing, choosing can"
+    " gain nothing."
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # With gaps: patches were left out at random while it was trained.
 #
 # Liang et al. (2022) find on photographs that the row of [CLS] follows the object, and
-# that choosing pays. The control decides, not a picture of the three best examples. The
-# lab asks how much of the ink is in the patches that stay.
+# that choosing pays. Trust the baseline, not a picture of the three best examples. The lab
+# asks how much of the ink is in the kept patches.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## What to take along
 #
-# - A layer costs $12\,BLE^2 + 2\,BL^2E$; a token that leaves saves both terms, in **all
-#   layers behind**.
-# - A row of attention sums to 1 and says nothing. Score by what is **received**, over
+# - A layer costs $12\,BLE^2 + 2\,BL^2E$; a dropped token saves both terms, in **all
+#   later layers**.
+# - A row of attention sums to 1 for every token. Score by attention **received**, over
 #   real queries; or by the row of [CLS], if there is no sink.
-# - **Drop rows**, do not mask them. The same decision padded or not. [CLS] stays.
+# - **Drop rows**, do not mask them. The same decision padded or not. Keep [CLS].
 # - Where dropping is free differs from model to model. Choose layer and share on
 #   validation data; compare at **equal cost**.
-# - Learned soft, used hard: train on with it as it will be used.
-# - Controls: random, first, last; random *with* fine-tuning; **dense, trained on just
-#   as long**; the clock.
+# - Learned soft, used hard: train on with the gates as they will be used.
+# - Baselines: random, first, last; random *with* fine-tuning; **dense, trained on for as
+#   long**. And measure the time.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Lab 10, and where to read on
-#
-# *Lab 10*: a score, rows that leave, two policies, a threshold that learns, a cascade;
-# reviews, patches, real sentences.
 #
 # - Goyal et al. (2020). PoWER-BERT: accelerating BERT inference via progressive
 #   word-vector elimination. *ICML*.
@@ -952,5 +948,6 @@ say(
 # - Wang, Zhang & Han (2021). SpAtten: efficient sparse attention architecture with
 #   cascade token and head pruning. *HPCA*.
 # - Liang et al. (2022). Not all patches are what you need. *ICLR*.
-# - Clark, Khandelwal, Levy & Manning (2019). What does BERT look at? *BlackboxNLP*.
+# - Clark et al. (2019). What does BERT look at? *BlackboxNLP*. Xiao et al. (2023).
+#   Efficient streaming language models with attention sinks. *ICLR 2024*.
 # - Bolya et al. (2023). Token merging: your ViT but faster. *ICLR*.

@@ -91,24 +91,24 @@ def bought(row):
 #
 # Neural-network pruning · lecture to lab 11
 #
-# *Two trained networks, eleven labs, one page to convince somebody who was not there:
-# what combines, in which order, and what may be claimed of it?*
+# *Two trained networks, eleven labs, one page to convince a reader who was not there:
+# what combines, in which order, and what can be claimed?*
 
 # %% slideshow={"slide_type": "notes"}
 display(
     Markdown(
-        "Two sources. The *ledger*: every row that the walkthroughs of all labs wrote, in one run"
+        "There are two sources. The *ledger*: every row that the walkthroughs of all labs wrote, in one run"
         f" on one machine (`course ledger`, {len(course)} rows). The *pipelines*: the course's own,"
         " for both models of the capstone, three given models each, measured on two draws of"
-        " hidden data that nobody had looked at (`course remake lab11_capstone`). Points lost:"
-        " against the given model, on the same hidden data. ±: half of a 95 % interval over the"
-        " three. What lab 11 asks students to guess (where a BERT's numbers are; what random heads"
-        " and neurons cost it) is not on these slides."
+        " new hidden data (`course remake lab11_capstone`). Points lost are relative to the given"
+        " model, on the same hidden data. ±: half of a 95 % interval over the three models. What"
+        " lab 11 asks students to guess (where a BERT's numbers are; what random heads and neurons"
+        " cost it) is not on these slides."
     )
 )
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## What went, and what it bought"))
+display(Markdown("## What was pruned, and what it saved"))
 shown = (
     ("01", "magnitude 90 %", "single weights"),
     ("05", "1:8", "7 of every 8 weights"),
@@ -118,20 +118,20 @@ shown = (
     ("09", "half the depth, trained", "layers, trained so"),
     ("10", "tokens", "tokens"),
 )
-rows = ["| gone | lab | bits (%) | fewer MACs | faster | points lost |", "|---" * 6 + "|"]
+rows = ["| pruned | lab | bits (%) | fewer MACs | faster | points lost |", "|---" * 6 + "|"]
 for lab, method, name in shown:
     bits, fewer, faster, lost = bought(ledger_row(lab, method))
     rows.append(f"| {name} | {lab} | {bits:.0f} | {fewer:.1f}× | **{faster:.1f}×** | {pm(lost)} |")
 display(Markdown("\n".join(rows)))
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Let them read the two columns in the middle against each other before you go on. Three
-# kinds of rows: fewer products and no time (zeros), both (smaller matrices), and tokens,
-# where nothing leaves the file. Rows are not to be ranked: other models, other tasks.
-# Low rank and channels are the only ones that are small *and* fast.
+# Let students compare the two columns in the middle before you go on. There are three
+# kinds of rows: fewer products but no time saved (zeros), both (smaller matrices), and
+# tokens, where the file keeps its size. Do not rank the rows: models and tasks differ. Only
+# low rank and channels are small *and* fast.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## What MACs promise, and what the clock keeps"))
+display(Markdown("## Fewer MACs, and measured speed-ups"))
 KINDS = {
     "zeros": ("C0", "o"),
     "channels": ("C1", "s"),
@@ -182,18 +182,17 @@ display(
     Markdown(
         "Every row of the ledger. Dashed: as many times faster as fewer.\n\nZeros: up to"
         f" **{zeros[:, 0].max():.0f}×** fewer products, and {zeros[:, 1].min():.1f} to"
-        f" {zeros[:, 1].max():.1f}× faster. Smaller matrices and shorter texts move; few come to"
-        " the line."
+        f" {zeros[:, 1].max():.1f}× faster. Smaller matrices and shorter texts are faster; few"
+        " reach the line."
     )
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# One thread, processor time, the batch of each lab. A tenth of the products of a
-# convolution of 8 × 8 maps leaves overhead: calling a kernel, batch norm, reading the
-# input. One row lies above the line: lab 08's heads on the translator, whose attention
-# costs more time than its share of products (a softmax is in no count of MACs: lab 00).
-# The filters of lab 01 are only set to zero; those of lab 04 are cut out: same sparsity,
-# another row.
+# One thread, processor time, the batch of each lab. With a tenth of the products of an
+# 8 × 8 convolution, overhead remains: calling a kernel, batch norm, reading the input. One
+# row is above the line: lab 08's heads on the translator, whose attention takes more time
+# than its share of products (MACs do not count the softmax: lab 00). The filters of lab 01
+# are only set to zero; those of lab 04 are removed: same sparsity, another row.
 
 # %% slideshow={"slide_type": "slide"}
 one, two = cnn["magnitude 90 %"], cnn["slimming 60 %"]
@@ -201,8 +200,8 @@ display(
     Markdown(
         "## Two minutes: multiply?\n\n"
         + combined(cnn, {"magnitude 90 %": "magnitude, 90 %", "slimming 60 %": "slimming, 60 %"})
-        + "\n\n**1.** Do both. If neither disturbs the other: how many bits, how fast?\n\n**2.**"
-        " Which of them first, and why?\n\n**3.** What is never smaller, whatever you do?"
+        + "\n\n**1.** Do both. If neither affects the other: how many bits, how fast?\n\n**2.**"
+        " Which of them first, and why?\n\n**3.** What never becomes smaller?"
     )
 )
 
@@ -211,10 +210,10 @@ display(
     Markdown(
         f"1: {one['storage'].mean():.1f} % of {two['storage'].mean():.1f} % are"
         f" {one['storage'].mean() * two['storage'].mean() / 100:.1f} %, and still"
-        f" {two['faster'].mean():.1f} times as fast: the zeros add nothing. 2: three slides on,"
-        " measured. Let them argue both ways: a net with zeros may choose its channels better, or"
-        " the zeros may lie in channels that go. 3: what nobody prunes (biases, batch norm's four"
-        " vectors), the time of calling a layer at all, and the input."
+        f" {two['faster'].mean():.1f} times as fast: zeros save no time. 2: measured on a later"
+        " slide. Let students argue both ways: in a net with zeros the choice of channels may be"
+        " better, or the zeros may be in channels that are removed. 3: unpruned tensors (biases,"
+        " batch norm's four vectors), the overhead of calling a layer, and the input."
     )
 )
 
@@ -232,15 +231,15 @@ display(
                 "slimming 70 % + magnitude 78 %": "… + magnitude 78 %",
             },
         )
-        + "\n\n**Structure makes it fast, zeros make it small**, and neither does the other's work."
-        " Training, on digits distorted again in every epoch, makes it good."
+        + "\n\n**Structured pruning makes it fast, zeros make it small**; neither replaces the"
+        " other. Training, on digits distorted again in every epoch, makes it good."
     )
 )
 
 # %% slideshow={"slide_type": "notes"}
 display(
     Markdown(
-        "All on distorted digits that nobody had seen. The last row is level 3 of the capstone: at"
+        "All on new distorted digits. The last row is level 3 of the capstone: at"
         f" most {LEVELS['cnn'][2].storage:.0%} of the bits and of the products, twice as fast, at"
         f" most {LEVELS['cnn'][2].drop:g} point lost. Magnitude alone never saves time, and"
         " slimming alone stops at a tenth here."
@@ -276,7 +275,7 @@ display(
     Markdown(
         "## Sizes multiply, down to a floor\n\n$$u_\\text{both} = v + (u - v)\\,\\bigl((1 - s) +"
         " \\tfrac1{32}\\bigr)$$\n\n$u$: share left by structure; $s$: zeros in what is left; a"
-        " bit for each place (lab 00); $v$: what nobody prunes.\n\n"
+        " bit for each place (lab 00); $v$: unpruned tensors.\n\n"
         + tables.plain(pd.DataFrame(rows)).markdown()
         + f"\n\nBiases and batch norm: {floor:.2f} % of the given net's bits, and"
         f" **{100 * floor / smallest:.0f} %** of the smallest."
@@ -284,10 +283,10 @@ display(
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Two lines of arithmetic forecast the file to a tenth of a per cent: do it before you
-# train. That is also why "per cent of the encoder's weights" and "per cent of the model"
-# drift apart the further one prunes. 11.1 in the lab counts all of it. (The same
-# question for the BERT is the lab's first guess: leave it open.)
+# Two lines of arithmetic predict the file size to a tenth of a per cent: do it before you
+# train. For the same reason "per cent of the encoder's weights" and "per cent of the model"
+# differ more the more you prune. 11.1 in the lab counts all tensors. (The same question for
+# the BERT is the lab's first guess: leave it open.)
 
 # %% slideshow={"slide_type": "slide"}
 display(
@@ -309,18 +308,17 @@ display(
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Other prices than on the net: here half of the weights as zeros cost about as much as 60 %
-# of heads and neurons, and win no time; whole layers are the worst bargain, for this
-# model, which was not trained for it (lab 09: LayerDrop). What "taught" is: next slide.
-# The random controls of this table belong to the lab: "how many points between important
-# and random?" is its guess.
+# Other costs than on the net: here half of the weights as zeros cost about as much accuracy
+# as 60 % of heads and neurons, and save no time. Whole layers are the worst bargain for
+# this model, which was not trained with LayerDrop (lab 09). "Taught": next slide. The random
+# baselines of this table belong to the lab, which asks students to guess them.
 
 # %% slideshow={"slide_type": "slide"}
 taught, alone = bert["heads and neurons 60 %, taught"], bert["heads and neurons 60 %"]
 display(
     Markdown(
-        "## A teacher\n\nThe model as it was given knows more than the labels. Let the small one"
-        " match its softened answers (Hinton et al. 2015) and its states behind every layer (Jiao"
+        "## A teacher\n\nThe given model's answers contain more than the labels. Let the small"
+        " one match its softened answers (Hinton et al. 2015) and its states after every layer (Jiao"
         " et al. 2020):\n\n$$T^2\\,\\mathrm{KL}\\bigl(p^T_\\text{given} \\,\\|\\,"
         " p^T\\bigr) + \\tfrac12\\,\\mathrm{CE} + \\sum_l \\tfrac1E\\, \\lVert h_l -"
         " h_l^\\text{given} \\rVert^2$$\n\nHeads and neurons 60 %, 400 steps: lost"
@@ -330,28 +328,27 @@ display(
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# T = 2. States can be compared because width E and the number of layers stay: heads and
-# neurons go, the residual stream keeps its size. With layers taken out the sum would have
-# to say which layer stands for which (TinyBERT maps them). Three trainings point the same
-# way; whether the interval leaves out 0 is on the slide.
+# T = 2. States can be compared because width E and the number of layers do not change:
+# heads and neurons are removed, the residual stream keeps its size. With fewer layers the
+# sum would need a mapping between layers (as in TinyBERT). Bold on the slide means that the
+# interval over three trainings excludes 0.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## In which order?
 #
-# | first | then | since | lab |
+# | first | then | because | lab |
 # |---|---|---|---|
-# | structure | zeros | zeros in what goes are wasted | today |
-# | a score | the cut, and ask again | scores hold near where they were taken | 02,&nbsp;07 |
+# | structure | zeros | zeros in removed parts are wasted | today |
+# | a score | a cut, then new scores | scores are valid only locally | 02,&nbsp;07 |
 # | cut | batch norm's statistics | the old ones describe the wide net | 01,&nbsp;04 |
 # | all cuts | most of the training | it repairs what is left | 07,&nbsp;10 |
-# | training | fold, encode, measure | the file is what is measured | 00,&nbsp;04 |
+# | training | fold, encode, measure | the file is measured | 00,&nbsp;04 |
 #
-# Each line is a **claim**: somebody may ask you for the experiment.
+# Each line is a **claim** that needs an experiment.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # The first line is measured on the next slide. The second: lab 02's rounds, lab 07's
-# iterative importance. The third is free, and the first thing to try when something
-# breaks.
+# iterative importance. The third costs nothing; try it first when accuracy collapses.
 
 # %% slideshow={"slide_type": "slide"}
 ORDERS = ("narrow, then thin", "thin, then narrow")
@@ -373,8 +370,8 @@ display(
         "## Both orders, measured\n\n"
         + tables.plain(pd.DataFrame(rows)).markdown()
         + f"\n\n70 % of the channels, 78 % zeros, as many epochs. Thin first, {before:.0f} % of the"
-        f" weights are left; in the channels that *stay* {after:.0f} %: many zeros lay in what"
-        " went. (**Bold**: shown by three nets.)"
+        f" weights are left; in the *kept* channels {after:.0f} %: many zeros were in removed"
+        " channels. (**Bold**: distinguishable.)"
     )
 )
 
@@ -382,35 +379,34 @@ display(
 step, steps = (cnn[f"slimming 70 % + magnitude 78 %{how}"]["lost"] for how in (", in one step", ""))
 display(
     Markdown(
-        "Three given nets, two trainings of each, averaged; `course remake lab11_order`. Why the"
-        " accuracy, too? The net that was thin first has more weights and loses more: its scales"
+        "Three given nets, two trainings of each, averaged; `course remake lab11_order`. Why does"
+        " accuracy differ? The net that was thin first has more weights and loses more. Its scales"
         " were learned under a penalty with four fifths of the weights held at 0, and its last"
-        " training is the one with the wide cut behind it. A cause is not separated here; that"
-        " would be an experiment more. And a belief that did *not* hold: 78 % in one step instead"
-        f" of five, as many epochs: {versus(step, steps)}. For 11.7 a measurement of one's own is"
-        " asked for; this one is the lecture's."
+        " training follows the wide cut. These causes are not separated here; that needs another"
+        " experiment. One belief did *not* hold: 78 % in one step instead of five, as many epochs:"
+        f" {versus(step, steps)}. For 11.7 students need a measurement of their own."
     )
 )
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## What a control takes away
+# ## What a baseline removes
 #
-# | control | takes away | so what is left explains | lab |
+# | baseline | removes | the remaining causes | lab |
 # |---|---|---|---|
 # | as many at random | the choice | counts and training | all |
 # | fresh weights, same shape | what was inherited | the architecture | 03,&nbsp;04,&nbsp;09 |
 # | dense, trained as long | the pruning | the extra training | 10 |
-# | the order upside down | the order | is there one at all? | 07 |
-# | another sample, same kind | the difference | how far chance goes | 07,&nbsp;09 |
+# | the reversed order | the order | is there one at all? | 07 |
+# | another sample, same kind | the difference | variation by chance | 07,&nbsp;09 |
 #
-# A control differs in **one** thing, and has the **same training** behind it.
+# A baseline differs in **one** thing, and gets the **same training**.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Ask for an example of each before you show the lab's number. Random: not one draw but
-# some, with the counts of each layer held (lab 03: shuffled over all layers it differs in
-# two things). Same shape, fresh weights: Liu et al. 2019. Dense for as long: in lab 10
-# the uncomfortable half. The resample: r across domains means nothing without its
-# ceiling.
+# Ask for an example of each before you show the lab's number. Random: several draws, with
+# the counts of each layer fixed (lab 03: shuffled over all layers, it differs in two
+# things). Same shape, fresh weights: Liu et al. 2019. Dense, trained as long: lab 10. The
+# resample: a correlation across domains needs its ceiling, that of two samples of one
+# domain.
 
 # %% slideshow={"slide_type": "slide"}
 BEFORE, AFTER = "not trained", "trained on"
@@ -473,18 +469,17 @@ table = tables.Table(
 display(
     Markdown(
         f"## What was the choice worth?\n\n{table.markdown()}\n\n(**Bold**: distinguishable.)"
-        f" With training behind it the lead is smaller in {shrinks} of {of} rows that have both."
+        f" After training the lead is smaller in {shrinks} of {of} rows that have both."
     )
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# One column of a paper is often all one sees: ask which. Not trained, lab 04 and 05 have
-# batch norm's statistics recalibrated, or one would measure those; and 04's random channels
-# come out of the net that L1 had emptied, 11's out of the net as it came. Trained on: five
-# epochs (02, 04, 05), 200 steps (07), a retraining from pre-training (09), 1,500 steps (10), some
-# 350 epochs (11). The longer the training, the less a choice can show, unless what went
-# cannot be learned again. That is no reason not to choose: it is a reason to measure what
-# one claims.
+# Papers often show only one of the columns: ask which. Not trained: labs 04 and 05 use
+# recalibrated batch norm statistics; otherwise we would measure their effect. 04's random
+# channels come from the net after L1, 11's from the given net. Trained on: five epochs (02,
+# 04, 05), 200 steps (07), a retraining from pre-training (09), 1,500 steps (10), about 350
+# epochs (11). The longer the training, the smaller the effect of a choice, unless the pruned
+# function cannot be learned again. So measure what you claim.
 
 # %% slideshow={"slide_type": "slide"}
 chosen, chance = cnn["slimming 60 %"]["lost"], cnn["random channels 60 %"]["lost"]
@@ -495,19 +490,19 @@ display(
         f' lost {chosen.mean():.1f} points. Slimming finds the channels that matter."\n\n'
         f"Random channels, as many in each layer, as many epochs: {chance.mean():.1f} points"
         f" lost. Slimming against them: {versus(chance, chosen)}.\n\n"
-        "**1.** Which sentence of the claim still stands?\n\n"
-        "**2.** Write the second one again, so that it is true.\n\n"
-        "**3.** Did the control show that the choice does *not* matter?"
+        "**1.** Which sentence of the claim is still supported?\n\n"
+        "**2.** Rewrite the second one, so that it is true.\n\n"
+        "**3.** Did the baseline show that the choice does *not* matter?"
     )
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# 1: the first: a net of these widths, trained so, loses so little. 2: for example "at
-# these widths and with this training, a difference between slimming's channels and random
-# ones was not seen in three trainings". 3: no: "not shown" is not "shown to be nothing".
-# The interval says how large a difference can hide in it. Liu et al. (2019) found the
-# same on ImageNet: the architecture matters. And the *shares* by layer were chosen here,
-# too: random channels had the same.
+# 1: the first: a net of these widths, trained in this way, loses so little. 2: for example
+# "at these widths and with this training, we could not detect a difference between
+# slimming's channels and random ones in three trainings". 3: no: "not detected" is not
+# "equal". The interval shows how large a difference is still possible. Liu et al. (2019) found the
+# same on CIFAR and ImageNet: the architecture matters. And the *shares* by layer were
+# chosen here, too: random channels had the same.
 
 # %% slideshow={"slide_type": "slide"}
 rows = ["| runs $n$ | 2 | 3 | 5 | 10 |", "|---" * 5 + "|"]
@@ -523,17 +518,16 @@ display(
         + "\n".join(rows)
         + f"\n\nThe BERT, heads and neurons 60 %: right in {pm(taught['accuracy'])} % with a"
         f" teacher, {pm(alone['accuracy'])} % without. In pairs, model by model:"
-        f" **{versus(taught['accuracy'], alone['accuracy'])}**. What both share, the given model"
-        " and the hidden texts, is gone from the difference."
+        f" **{versus(taught['accuracy'], alone['accuracy'])}**. The given model and the hidden"
+        " texts are the same for both, so their effect cancels."
     )
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Two runs say next to nothing; the third buys more than any other. The interval is of
-# *these* trainings on *this* test set: it says nothing about another data set. In pairs
-# means that the same seed, the same given model, the same hidden draw stand on both
-# sides. Many comparisons: of twenty intervals without anything behind them, one leaves
-# out 0.
+# Two runs show next to nothing; the third narrows the interval more than any other. The
+# interval is for *these* trainings on *this* test set, not for another data set. In pairs:
+# both sides have the same seed, given model and hidden draw. Many comparisons: of twenty
+# intervals without any effect, one excludes 0 on average.
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## Which number of twenty?"))
@@ -566,8 +560,8 @@ plots.show(
 display(
     Markdown(
         "The best of twenty, *chosen on the test set*, seems"
-        f" **{small_test[TRIES.index(20)]:.1f} points** better than it is, on 400 images. Nobody"
-        " cheated.\n\nSo: choose on validation data, look at test data once. The capstone's hidden"
+        f" **{small_test[TRIES.index(20)]:.1f} points** better than it is, on 400 images, without"
+        " cheating.\n\nSo choose on validation data and use test data once. The capstone's hidden"
         " data do not exist before you hand in."
     )
 )
@@ -602,30 +596,29 @@ finally:
 display(
     Markdown(
         "## Six times the same two networks\n\n"
-        f"How many times faster is the narrow one? Meanwhile {others} other programs want the"
+        f"How many times faster is the narrow one? Meanwhile {others} other programs use the"
         f" {others} cores.\n\n| | "
         + " | ".join(map(str, range(1, 7)))
         + " |\n"
         + "|---" * 7
         + "|\n"
         + "\n".join(
-            f"| {'clock on the wall' if wall else '**processor time**'} | "
+            f"| {'wall-clock time' if wall else '**processor time**'} | "
             + " | ".join(f"{value:.1f}" for value in found)
             + " |"
             for wall, found in tries.items()
         )
-        + "\n\nA long call is interrupted, a short one slips through: the wall counts *the others*,"
-        " and not for both alike. So: time of the processor, **one thread, in turns, a median**,"
-        " and the batch beside it."
+        + "\n\nA long call is interrupted more often than a short one: wall-clock time includes"
+        " *other programs*, unequally. So use processor time, **one thread, in turns, a median**,"
+        " and state the batch."
     )
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # Measured as this deck was built. Median over eleven rounds of the ratio in each round, in
-# both rows. On a machine with nothing else to do both rows agree. Wall time is what a
-# user waits, and the only clock for a GPU: then on an idle machine, and saying so. What
-# else is part of a time: batch size, threads, length of texts, the dense model on the
-# same machine in the same run.
+# both rows. On an idle machine both rows agree. Users experience wall-clock time, and a GPU
+# has no other; then use an idle machine, and say so. Also state batch size, threads, length
+# of texts, and the dense model's time on the same machine in the same run.
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## Four measures, no best row"))
@@ -682,8 +675,8 @@ taken = pick(
 )
 display(
     Markdown(
-        "The picture has two of four axes, so a filled mark may lie below an open one. A frontier"
-        " of means is a frontier of noise, too: rows that differ by a tenth of a point change"
+        "The picture has two of four axes, so a filled mark may be below an open one. A frontier"
+        " of means depends on noise, too: rows that differ by a tenth of a point may change"
         f" places with three other trainings. For level 2's budget ({level.storage:.0%} of bits and"
         f" products, {level.faster:g} times as fast) the validation images take:"
         f" {names[taken] if taken is not None else 'nothing'}. 11.2 and 11.3 have students write"
@@ -694,7 +687,7 @@ display(
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Two minutes: which two cells are wrong?
 #
-# From a survey of pruning for BERT, text and table:
+# From a blog post on pruning BERT (Zhou 2020), text and table:
 #
 # > "… can remove **30–40 %** of the weights without hurting pre-training loss or
 # > inference." (Gordon et al.)
@@ -710,9 +703,9 @@ display(
 # %% [markdown] slideshow={"slide_type": "notes"}
 # Memory of Gordon's row: 30–40 % is what is *removed*; 60–70 % remain. Component of
 # Sanh's: single weights of the encoder. How one could have noticed without the papers: the
-# text says so; a row with a third of the memory and "same" would have ended the field.
-# Misprints like these are copied from table to table: look at the source before you
-# compare yourself with a row.
+# post's text has the right version; a row with a third of the memory and "same" would have
+# ended the field. Misprints are copied from table to table: check the source before you
+# compare your model with a row.
 
 # %% slideshow={"slide_type": "slide"}
 rows = ["| | memory | component | pretrain | performance |", "|---" * 5 + "|"]
@@ -724,38 +717,38 @@ rows += [
 empty = [paper.split("(")[1].rstrip(")") for paper, *rest in survey.ROWS if rest[2] == "N/A"]
 display(
     Markdown(
-        "## The survey's table, corrected\n\n"
+        "## Zhou's table, corrected\n\n"
         + "\n".join(rows)
-        + f"\n\n{', '.join(empty)}: N/A in every column (the lab asks why). *Inference*: N/A for"
-        " **everybody**."
+        + f"\n\n{', '.join(empty)}: N/A in every column (the lab asks why). *Inference*: N/A in"
+        " **all rows**."
     )
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Ask of each row: per cent of what? Which model is 100 %? Pruned before or after it knew
+# Ask of each row: per cent of what? Which model is 100 %? Pruned before or after training on
 # the task? Better or worse than what? Gordon and Guo count all weights of BERT; Sanh those
 # of the encoder; Raganato's model translates; Fan's 2019 rows are layers of models of
-# their own. Which of them a student's row may stand beside is 11.7.5: do not do it for
-# them.
+# their own. Point 5 of 11.7 asks which rows a student's row can be compared with: leave
+# it open.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## What an honest row says
 #
-# | column | say | not |
+# | column | write | not |
 # |---|---|---|
 # | memory | bits of **all** numbers, with the zeros' places | "of the weights" |
-# | inference | times faster; which clock, batch, threads | MACs |
-# | component | all that was touched | what sounds best |
-# | pretrain | pruned before or after it knew the task | |
+# | inference | times faster; type of time, batch, threads | MACs |
+# | component | everything that was changed | what sounds best |
+# | pretrain | pruned before or after training on the task | |
 # | performance | difference, with its interval | "same" |
 #
-# The lab's rule: *same* if the paired 95 % interval holds 0; *similar* down to −1 point,
+# The lab's rule: *same* if the paired 95 % interval contains 0; *similar* down to −1 point,
 # *slightly worse* to −3, then *worse*.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# The survey has no rule for its last column; `survey.performance` is the course's. "Same"
-# by an interval is a weak word, too: with few texts everything is the same. So give the
-# number of texts. One more cell that no table has: the random control's row.
+# The post has no rule for its last column; `survey.performance` is the course's. "Same"
+# by an interval is a weak statement, too: with few texts everything is "same". So give the
+# number of texts. And no table has a row for the random baseline.
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## What broke? One cause at a time"))
@@ -781,36 +774,36 @@ fell = reached["with L1"] - reached["70 % out"]
 back = reached["new BN"] - reached["70 % out"]
 display(
     Markdown(
-        f"70 % out: {fell:.0f} points lost. The constants absorbed and the statistics taken"
-        f" again, without a label: **{back:.0f}** back. They were not in the channels. One"
-        " change at a time, each on the state before it."
+        f"70 % out: {fell:.0f} points lost. Absorbing the constants and recomputing the"
+        f" statistics, without labels: **{back:.0f}** back. They were not in the channels. Make"
+        " one change at a time, each on the state before it."
     )
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Lab 04's slimming table with its causes. "Absorbed": the constant that a removed channel
-# had handed on is added to the next bias. Whoever only shows the last bars concludes that
-# fine-tuning brought the knowledge back. The third point of 11.7 asks for such a picture
-# of one's own largest loss: an experiment that could have come out otherwise.
+# Lab 04's slimming table with its causes. "Absorbed": the constant output of a removed
+# channel is added to the next bias. From the last bars alone one would conclude that
+# fine-tuning brought the knowledge back. The third point of 11.7 asks for such a picture of
+# the student's largest loss: an experiment that could have had another result.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Suspects
 #
-# | one sees | it was | ask | lab |
+# | symptom | cause | test | lab |
 # |---|---|---|---|
-# | a collapse behind a cut | stale statistics | recalibrate | 01,&nbsp;04 |
+# | a collapse after a cut | stale statistics | recalibrate | 01,&nbsp;04 |
 # | pruned weights are back | momentum, Adam | count zeros | 01 |
 # | good forecast, bad order | true of one weight | score again | 02 |
-# | no head matters | a switch that is dead | switch off all | 07 |
+# | no head matters | a switch without effect | switch off all | 07 |
 # | a layer without heads | scores across layers | count by layer | 07 |
-# | answers change in a batch | padding voted | pad, compare | 10 |
+# | answers change in a batch | padding counted | pad, compare | 10 |
 # | too good on test images | trained on them | compare losses | 11 |
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Every one of these happened in this course or in published code. The last: a net trained
-# on the test images has a cross-entropy there that is far below that on validation images;
-# the instructor's command points at it, and it is a hint to ask, no verdict (two of six
-# such nets were missed, nobody honest of 33 named).
+# Each of these happened in this course or in published code. The last: a net trained on the
+# test images has a much lower cross-entropy there than on validation images. The
+# instructor's command lists it; this is a reason to ask, not a verdict (two of six such nets
+# were missed; none of 33 honest nets was listed).
 
 # %% slideshow={"slide_type": "slide"}
 
@@ -839,17 +832,17 @@ display(
     Markdown(
         "## The papers, and here\n\n"
         + "\n".join(rows)
-        + "\n\nA number belongs to its model, task and recipe: Sanh's has a teacher, ours has none;"
+        + "\n\nA number depends on model, task and recipe: Sanh's has a teacher, ours has none;"
         " Fan et al. have 12 to 16 layers, we have four."
     )
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Bold: shown by three seeds. Gordon: nothing but size, zeros held; ours loses later, its
-# grammar is easier than English. Sanh: with distillation and a long training; ours at the
-# bold rate, 200 steps, without a teacher: not the same experiment. Liu: VGG on CIFAR-10.
-# Fan: 12 to 16 layers, about as good as trained so; four layers are not that many. Kim:
-# the ledger's row is untrained, one layer; with fine-tuning lab 10 reaches two times.
+# Bold: distinguishable, three seeds. Gordon: magnitude alone, zeros held; ours loses later,
+# its grammar is easier than English. Sanh: with distillation and long training; ours at the
+# high rate, 200 steps, without a teacher: another experiment. Liu: VGG on CIFAR-10.
+# Fan: with 12 to 16 layers, about as good as trained at that depth. Kim: the ledger's row
+# is not fine-tuned, one layer; with fine-tuning lab 10 reaches two times.
 
 # %% slideshow={"slide_type": "slide"}
 rows = ["| all at once, level | points | bits | products | faster | lost |", "|---" * 6 + "|"]
@@ -863,17 +856,16 @@ display(
     Markdown(
         "## The capstone: a model is its file\n\n"
         + "\n".join(rows)
-        + "\n\nNo code of yours runs when it is measured: shapes say what model it is. Hidden"
-        " images and reviews are drawn after you have handed in."
+        + "\n\nYour code does not run during grading: the tensors' shapes determine the model."
+        " Hidden images and reviews are drawn after you have handed in."
     )
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# One of three trainings of each model, by the student's name: nobody's row is the
-# neighbour's. Speed: processor time of one thread in turns, best of three; 1.5 counts from
-# 1.35 on. Every level is met by one of the course's own pipelines for all three trainings,
-# and by some random controls, too: the levels reward compression, the page rewards
-# knowing why.
+# Students get one of three trainings of each model, by their name. Speed: processor time of
+# one thread in turns, best of three; 1.5 counts from 1.35 on. One of the course's own
+# pipelines meets every level for all three trainings, and so do some random baselines: the
+# levels reward compression, the page rewards explanation.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## A pipeline, written down
@@ -890,13 +882,13 @@ right = evaluate(small, data.validation)
 print(f"{share:.1%} of bits, {right:.0f} % right")
 
 # %% [markdown]
-# Ten epochs, scales that no L1 has sorted, plain images: a start. The lab's `submit`
-# writes the file, reads it back and measures it on distorted ones.
+# Ten epochs, no L1 on the scales, plain images: a start. The lab's `submit` writes the
+# file, reads it back and measures it on distorted images.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Run as the deck is built. The same functions work on any convolutional net of one's own;
-# `docs/own_models.md` has the how-to for each method. What is missing here: slimming's
-# L1 (lab 04), steps (lab 01), most of the training, a control.
+# Run as the deck is built. The same functions work on your own convolutional nets;
+# `docs/own_models.md` explains each method. Missing here: slimming's L1 (lab 04), steps
+# (lab 01), most of the training, a baseline.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Your page
@@ -904,29 +896,29 @@ print(f"{share:.1%} of bits, {right:.0f} % right")
 # | a point for | half of it |
 # |---|---|
 # | a frontier, and a choice on validation data | a table without a choice |
-# | a random control, three seeds, an interval | one of the three is missing |
+# | a random baseline, three seeds, an interval | one of the three is missing |
 # | the largest loss, its cause **separated** from others | a plausible cause |
 # | the order of steps, **measured** | argued |
-# | the row, and what it may be compared with | the row |
+# | the row, and what it can be compared with | the row |
 #
-# A control that does not flatter is worth as much as one that does.
+# An unfavourable baseline earns as much as a favourable one.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # The rubric of 11.7; `docs/capstone.md` has three arguments and their marks. The usual
-# half point: "importance works very well" without a random control. The usual full one:
+# half point: "importance works very well" without a random baseline. The usual full one:
 # "I believed that steps matter, tried one step with as many epochs, and it is not so".
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## What to take along
 #
-# - **Structure makes it fast, zeros make it small, training makes it good.** Sizes
-#   multiply, down to what nobody prunes.
+# - **Structured pruning makes it fast, zeros make it small, training makes it good.**
+#   Sizes multiply, down to the unpruned tensors.
 # - Narrow first, then thin. And measure it: an order is a claim.
-# - A control takes away **one** thing. Trained long, chance is a strong opponent.
-# - Three seeds, in pairs, with an interval; choose on validation data, look at test data
+# - A baseline removes **one** cause. After long training, random is a strong baseline.
+# - Three seeds, in pairs, with an interval; choose on validation data, use test data
 #   once.
-# - MACs are a promise. Time is the processor's, in turns, with its batch.
-# - A row says per cent **of what**.
+# - Fewer MACs need not be faster. Measure processor time, in turns, with the batch.
+# - State per cent **of what**.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Lab 11, and where to read on

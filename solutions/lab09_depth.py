@@ -14,30 +14,42 @@
 # %% [markdown]
 # # Lab 09 · Depth and subnetworks: how little of a transformer does it take, and is it always the same part?
 #
-# **A transformer is a pile of equal layers, each of heads and a feed-forward part. Can
-# whole ones go? And are those that may go the same for every task, and every seed?**
+# **A transformer is a stack of identically built layers, each with attention heads and
+# a feed-forward part. Can we remove whole layers? And is the part that can be removed
+# the same for every task, and every seed?**
 #
-# Lab 07 took heads. This lab takes larger things, whole layers and whole feed-forward
-# parts, and asks two questions that look alike. First: *one* training, *any* depth: can
-# a network be trained so that layers may be taken out afterwards? Second: after
-# fine-tuning, a good subnetwork of heads and feed-forward parts can be found. Is it
-# special? Prasanna, Rogers and Rumshisky (2020) answer with a pun on lab 03's title:
-# when BERT plays the lottery, *all* tickets are winning.
+# Lab 07 removed heads. This lab removes whole layers and feed-forward parts, and asks
+# two questions. Can *one* training give networks of *any* depth? And after fine-tuning,
+# a good subnetwork of heads and feed-forward parts can be found: is it special?
+# Prasanna, Rogers and Rumshisky (2020) ask this with a pun on the lottery ticket
+# hypothesis (lab 03): what happens *when BERT plays the lottery*?
 #
-# | part | you write | you find out |
+# **Prerequisites**: lab 03 (tickets, rewinding), lab 07 (gates on heads, $I_h$),
+# forward hooks and context managers in PyTorch.
+#
+# **Learning objectives.** After this lab you can
+#
+# - train with LayerDrop, cut a network to any depth, and name the right comparison,
+# - score heads and feed-forward parts with one backward pass,
+# - test with random and bad subnetworks whether a good one is special,
+# - measure agreement between masks beyond chance.
+#
+# | part | you write | question |
 # |---|---|---|
-# | A · Any depth from one training | 9.1 LayerDrop, 9.2 which layers stay | what does training with missing layers buy? |
-# | B · Heads and feed-forward parts alike | 9.3 one backward pass for both | which parts does a task need? |
-# | C · Good, random, bad | 9.4 the search, 9.5 three subnetworks, retrained | are all tickets winning? |
-# | D · The same every time? | 9.6 survival, 9.7 agreement beyond chance | tasks or seeds: what decides? |
-# | E · What was it worth? | 9.8 two short answers, 9.9 a bug hunt | the bill |
+# | A · Any depth from one training | 9.1 LayerDrop, 9.2 which layers to keep | what does training with missing layers buy? |
+# | B · Heads and feed-forward parts | 9.3 one backward pass for both | which parts does a task need? |
+# | C · Good, random, bad | 9.4 the search, 9.5 three subnetworks, retrained | is the good one special? |
+# | D · The same every time? | 9.6 survival, 9.7 agreement beyond chance | do tasks or seeds decide? |
+# | E · What was it worth? | 9.8 two short answers, 9.9 a bug hunt | what is saved? |
 #
-# 20 points; about three hours. After each exercise `check("9.1")` tells you at once
-# what is right. If you are stuck, write `skip("9.1")` in a cell: that question scores 0
-# and the rest of the lab goes on with the course's version.
+# 20 points; about three hours. `check("9.1")` after each exercise shows what is right.
+# If you are stuck, write `skip("9.1")` in a cell: that question scores 0, and the lab
+# continues with the course's version. Write every function yourself, without
+# `course_lib.pruning`.
 #
-# The rules are those of lab 01: guess first; choose on validation data and look at the
-# test data once; no claim without a random control and three seeds.
+# The rules are those of lab 01: guess first; choose on validation data and use the test
+# data once; no claim without a random baseline and three seeds. A difference in bold is
+# *statistically distinguishable*: its 95 % paired t-interval excludes 0.
 
 # %%
 from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours to use)
@@ -58,17 +70,16 @@ from course_lib.models.attention import output_projections
 from course_lib.models.mlps import mlp_outputs
 from course_lib.show import drawings, plots, real_data, tables, widgets, words
 
-STUDENT = ""  # your name or number: the letters of your questions are yours alone
+STUDENT = ""  # your name or student number: it sets the order of your options in 9.8
 
 # %% [markdown]
 # ## Settings
 #
-# The models are the three small BERTs that come with the course: four layers, eight
-# heads in each, trained to tell the sentiment of reviews from our grammar. Results
-# that take minutes are read from tables (`course remake lab09_depth`,
-# `course remake lab09_subnetworks`); shorter versions run live. The functions `lab09.…`
-# that run and summarise the experiments are short:
-# [what they do](../course_lib/experiments/lab09.py).
+# The models are three small BERTs that come with the course: four layers of eight
+# heads, trained to tell the sentiment of reviews from our grammar. Results that take
+# minutes are stored (`course remake lab09_depth`, `course remake lab09_subnetworks`);
+# shorter versions run live. The functions `lab09.…` run and summarise the experiments:
+# [their code](../course_lib/experiments/lab09.py).
 
 # %%
 QUICK = {"steps": 60, "lr": 3e-4}  # of the live training
@@ -79,7 +90,7 @@ words.say(f"{LAYERS} layers of {HEADS} heads and one MLP; tasks: {', '.join(TASK
 # %% [markdown]
 # ## Part A · Any depth from one training
 #
-# The idea of this part in one picture: a layer that is left out lets its input through.
+# The picture shows the idea: a layer that is left out passes its input on.
 
 # %%
 plots.show(drawings.layers_skipped())
@@ -88,16 +99,26 @@ plots.show(drawings.layers_skipped())
 # ### 9.1 LayerDrop
 # **30 minutes · 4 points**
 #
-# A layer of a transformer adds something to what comes in: $x + f(x)$. If it is left
-# out, $x$ goes on as it is, and nothing breaks but what was learned. Fan, Grave and
-# Joulin (2020) train that way: in each step every layer is skipped with probability
-# $p$. What remains learns to work without any one of them.
+# Each block of a transformer adds something to its input: $x + f(x)$. (In BERT a layer
+# norm follows the sum.) If a layer is left out, $x$ is passed on unchanged: the shapes
+# still fit, only the learned function is lost. Fan, Grave and Joulin (2020) train that
+# way. In each step, every layer is skipped with probability $p$, so the remaining
+# layers learn to work without it.
 #
-# Dropout divides by $1-p$ what it keeps, so that means stay what they are. LayerDrop
-# does not: there is nothing to rescale in a residual stream.
+# Dropout divides the values it keeps by $1-p$, so that their expectation is unchanged.
+# Stochastic depth (Huang et al. 2016) skips layers, too, and scales $f(x)$ at test time
+# by the probability that the layer runs. LayerDrop rescales nothing.
+#
+# To skip a call, replace `layer.forward` on the object for the length of the block. A
+# hook cannot do it (the layer would still run), and a wrapper module would change the
+# names in the state dict.
+#
+# **What is tested**: the skipped calls and their results; that skipped layers do not
+# run; draws only from `generator`; p = 0 and 1; single layers in evaluation mode;
+# further arguments; no trace left, also after an exception.
 #
 # *Before you write anything:* with $p = \frac12$ and four layers, in how many of a
-# hundred steps do all four run?
+# hundred steps do all four run? Write a number.
 
 # %%
 ### BEGIN SOLUTION
@@ -108,22 +129,20 @@ prediction_9_1 = 6
 # %%
 @contextmanager
 def layerdrop(layers: nn.ModuleList, p: float, generator: torch.Generator) -> Iterator[None]:
-    """Inside the block each *call* of a layer that is in training mode is skipped with
+    """Inside the block, each *call* of a layer that is in training mode is skipped with
     probability p.
 
-    Write it yourself: not with ``course_lib.pruning``.
-
     Args:
-        layers: each called with the hidden states as its first positional argument.
+        layers: each takes the hidden states as its first positional argument, and returns
+            them (a tensor).
         p: from 0 to 1.
-        generator: one number a call, in calling order:
-            ``torch.rand((), generator=generator) < p`` skips.
+        generator: once per call, in calling order, draw
+            ``torch.rand((), generator=generator) < p``; True skips the call.
 
-    A skipped layer does not run (nor anything in it), and its call returns its first
-    positional argument as it is. Nothing is rescaled. In evaluation mode nothing is
-    drawn or skipped. After the block, also after an exception, every layer is as
-    before: the same objects in ``layers``, the same names in the state dict (inside,
-    too), no hook, no ``forward`` of its own.
+    A skipped call returns the first positional argument unchanged, and nothing inside the
+    layer runs. A layer in evaluation mode draws nothing and is never skipped. The state
+    dict has the same names inside the block. After it, also after an exception, each layer
+    is restored: same object in ``layers``, no hook, no attribute ``forward`` of its own.
     """
     if not 0 <= p <= 1:
         raise ValueError(f"p is a probability, got {p}")
@@ -152,12 +171,13 @@ check("9.1")
 
 # %% [markdown]
 # <details><summary>Hint 1: where?</summary>A call of a module runs
-# <code>layer.forward</code>. A function put there under that name, on the object, is
-# found before the class's.</details>
-# <details><summary>Hint 2: one at a time</summary>A function made in a loop sees the
-# loop's last layer. Make it in a function of its own.</details>
-# <details><summary>Hint 3: afterwards</summary><code>try … finally</code> round the
-# <code>yield</code>; <code>del layer.forward</code> brings the class's back.</details>
+# <code>layer.forward</code>. An attribute of that name on the object is found before
+# the class's method.</details>
+# <details><summary>Hint 2: one at a time</summary>A function defined in a loop uses the
+# loop's last layer. Define it inside a function of its own.</details>
+# <details><summary>Hint 3: afterwards</summary><code>try … finally</code> around the
+# <code>yield</code>; <code>del layer.forward</code> restores the class's
+# method.</details>
 
 # %%
 ran = lab09.count_layers(layerdrop, 0.5)
@@ -172,17 +192,17 @@ words.say(
 # **15 minutes · 2 points**
 #
 # To use half of the depth, take every other layer. The paper's rule ("drop layer $d$
-# where $d \equiv 0 \bmod \lfloor 1/p \rfloor$") is not defined for every depth; this
+# where $d \equiv 0 \bmod \lfloor 1/p \rfloor$") is not defined for every depth. Ours
 # is: keep layer $\lfloor i \cdot n / \text{depth} \rfloor$ for
 # $i = 0 \dots \text{depth}-1$.
+#
+# **What is tested**: every depth; paths of one part and of many; models with and
+# without `config`; that copy and model share no weights and the model is unchanged.
 
 
 # %%
 def layers_to_keep(layers: int, depth: int) -> list[int]:
-    """[⌊i · layers / depth⌋ for i = 0 … depth − 1].
-
-    Write both yourself: not with ``course_lib.pruning``.
-    """
+    """[⌊i · layers / depth⌋ for i = 0 … depth − 1], a list of ints."""
     if not 1 <= depth <= layers:
         raise ValueError(f"of {layers} layers 1 to {layers} can stay, got {depth}")
     ### BEGIN SOLUTION
@@ -191,17 +211,15 @@ def layers_to_keep(layers: int, depth: int) -> list[int]:
 
 
 def take_layers(model: nn.Module, path: str, depth: int) -> nn.Module:
-    """A copy of the model whose ModuleList at ``path`` holds these layers only, in
-    order.
+    """A copy of the model whose ModuleList at ``path`` has only the layers to keep.
 
     Args:
-        path: for ``model.get_submodule``: "bert.encoder.layer"; one part or many.
+        path: as for ``model.get_submodule``, such as "bert.encoder.layer" or "blocks".
 
     Returns:
-        A copy: weights equal and not shared. Of ``config.num_hidden_layers``,
-        ``encoder_layers`` and ``num_layers`` the first that the copy's ``config`` has
-        (if it has one) and that equals the old number is set to ``depth``. The given
-        model is unchanged.
+        A copy that shares no weights; the given model is unchanged. If the copy has a
+        ``config``, the old number of layers is replaced by ``depth`` in the first of
+        ``num_hidden_layers``, ``encoder_layers``, ``num_layers`` that equals it.
     """
     ### BEGIN SOLUTION
     smaller = copy.deepcopy(model)
@@ -228,13 +246,13 @@ check("9.2")
 # %% [markdown]
 # #### Experiment: any depth?
 #
-# The three checkpoints, trained further for 300 steps, plainly or with LayerDrop
-# ($p$ = 0.2 and 0.5), then cut to every depth; nothing is trained after the cut. One
-# more line shows a network that was *trained at that depth*. The task is sentiment on
-# short reviews; always saying the same is right in 50 %.
+# The three checkpoints are trained for 300 more steps, plainly or with LayerDrop ($p$ =
+# 0.2 and 0.5), then cut to every depth, without training after the cut. One more line
+# shows a network *trained at that depth*. The task is sentiment on short reviews; a
+# constant answer is right in 50 %.
 #
 # *Before you look:* at half the depth, which will be best: plain, LayerDrop, or trained
-# at that depth?
+# at that depth? Write one of the three.
 
 # %%
 ### BEGIN SOLUTION
@@ -248,7 +266,7 @@ title = "Any depth from one training?"
 plots.curves(evenly, x="depth", y="test", control=None, title=title, xlabel="layers left")
 
 # %% [markdown]
-# The same at half of the depth, in numbers, beside the *first* two layers:
+# The same at half the depth, in numbers, compared with keeping the *first* two layers:
 
 # %%
 half = depths[depths["depth"] == LAYERS // 2]
@@ -276,42 +294,43 @@ words.say(
 )
 
 # %% [markdown]
-# Read the tables of half the depth. The plain network loses 25 points, half of its lead
-# over chance. LayerDrop loses less at either $p$; shown is that for $p = \frac12$. At
-# full depth (the right end of the figure) LayerDrop costs next to nothing, so the
-# training was no worse for it. That is the paper's claim, and it holds here.
+# At half the depth the plain network loses 25 points, half of its lead over chance.
+# LayerDrop loses less for both values of $p$; the difference is distinguishable only
+# for $p = \frac12$. At full depth (right end of the figure) LayerDrop costs next to
+# nothing. This is the paper's claim, and it holds here.
 #
-# Two things do not. A network *trained* at half the depth is better by far than one
-# that was cut to it: in the paper, with 12 to 16 layers, cut networks are about as good
-# as, or better than, those trained at their depth. Here half of the depth is two
-# layers, each of which did something the other cannot take over without training. And
-# "every other layer" is not shown to be better than "the first ones"; look at the two
-# columns of the first table. With four layers there is not much to choose.
+# Two other claims do not carry over. A network *trained* at half the depth is far
+# better than one cut to it; in the paper, with 12 to 16 layers, cut networks are about
+# as good or better. Here half of the depth is two layers, and each does something that
+# the other cannot do without training. And "every other layer" is not distinguishably
+# better than "the first ones": with four layers there is little to choose.
 #
-# So what does LayerDrop buy? *One* training, and a depth for each device. The price is
-# the distance to the line *trained at that depth*; a short fine-tuning after the cut would close some of
-# it.
+# So LayerDrop buys *one* training with a depth for each device. Its price is the
+# distance to the line *trained at that depth*.
 #
 # ## Part B · Heads and feed-forward parts alike
 #
 # ### 9.3 One backward pass for both
 # **30 minutes · 3 points**
 #
-# Lab 07 put a gate $\xi$ on every head and asked for $|\partial L/\partial \xi|$. The
-# feed-forward part of a layer gets a gate, too: $\nu \cdot \text{MLP}(x)$, on what the
-# part *adds* to the residual stream, its last bias included. In front of the last layer
-# the bias would stay; behind the sum, or behind the layer norm, the gate would kill
-# what came in as well.
+# Lab 07 put a gate $\xi$ on every head and computed $|\partial L/\partial \xi|$. Now
+# the feed-forward part of a layer gets a gate, too: $\nu \cdot \text{MLP}(x)$. It
+# multiplies what the part *adds* to the residual stream, including its last bias. A
+# gate before the last linear layer would miss the bias. A gate after the sum, or after
+# the layer norm, would also scale the input $x$.
 #
-# `mlp_outputs(model)` lists for each layer the linear layer whose output is MLP(x);
+# `mlp_outputs(model)` lists for each layer the linear layer whose output is MLP(x).
 # `gated(model, xi)`, for heads, is given.
+#
+# **What is tested**: gates per layer and per sample, gradients; no hook left after an
+# exception; any batch size, streams; evaluation mode; unchanged mode and `.grad`.
 
 
 # %%
 @contextmanager
 def gated(model: nn.Module, xi: Tensor) -> Iterator[None]:
-    """Given: inside the block every head is multiplied by its gate, (layers, heads) or
-    (layers, B, heads).
+    """Given: inside the block, every head is multiplied by its gate; xi is (layers, heads)
+    or (layers, B, heads).
     """
     with ExitStack() as hooks:
         for out, gate in zip(output_projections(model), xi, strict=True):
@@ -327,14 +346,12 @@ def gated(model: nn.Module, xi: Tensor) -> Iterator[None]:
 
 @contextmanager
 def gated_mlps(model: nn.Module, nu: Tensor) -> Iterator[None]:
-    """Inside the block the output of every layer of ``mlp_outputs(model)`` is
+    """Inside the block, the output of every layer of ``mlp_outputs(model)`` is
     multiplied by its gate.
 
-    Write both yourself: not with ``course_lib.pruning``.
-
     Args:
-        nu: (layers,), or (layers, B) with a gate for each sample. Gradients flow to it;
-            ν = 1 changes nothing.
+        nu: (layers,), or (layers, B) with one gate per sample. Gradients flow to nu;
+            nu = 1 changes nothing.
 
     No hook is left after the block, also after an exception.
     """
@@ -358,15 +375,15 @@ def joint_importance(
     """The mean over samples of |∂L(x)/∂ξ| and of |∂L(x)/∂ν|, at gates of 1.
 
     Args:
-        model: in evaluation mode meanwhile; its mode and every ``.grad`` are as before
-            afterwards. It need not be the notebook's: ``len(mlp_outputs(model))`` layers
-            of ``model.config.num_attention_heads`` heads.
-        batches: dicts with ``input_ids`` (B, L). loss_fn:
-            ``loss_fn(model, batch)`` -> (B,), a loss for each sample.
+        model: any with ``len(mlp_outputs(model))`` layers of
+            ``model.config.num_attention_heads`` heads. Evaluate it in evaluation mode;
+            afterwards its mode and every ``.grad`` are as before.
+        batches: dicts with ``input_ids`` (B, L); may be a stream.
+        loss_fn: ``loss_fn(model, batch)`` -> (B,), one loss per sample.
 
     Returns:
-        (layers, heads) and (layers,), float64; both from *one* backward pass a batch,
-        and independent of the batch size.
+        (layers, heads) and (layers,), float64, from *one* backward pass per batch;
+        independent of the batch size.
     """
     ### BEGIN SOLUTION
     mode, layers = model.training, len(mlp_outputs(model))
@@ -402,14 +419,14 @@ check("9.3")
 
 # %% [markdown]
 # <details><summary>Hint 1: hooks</summary><code>out.register_forward_hook(f)</code>
-# with <code>f(module, inputs, output)</code>; what it returns takes the output's place.
-# An <code>ExitStack</code> removes them all.</details>
-# <details><summary>Hint 2: per sample</summary>Gates of shape (layers, B): the gradient
-# of the summed loss by a sample's gate is that sample's own. Absolute value first, then
-# the sum.</details>
-# <details><summary>Hint 3: nothing left
-# behind</summary><code>torch.autograd.grad</code> leaves every <code>.grad</code>
-# alone.</details>
+# with <code>f(module, inputs, output)</code>; its result replaces the output. An
+# <code>ExitStack</code> removes all hooks.</details>
+# <details><summary>Hint 2: per sample</summary>With gates of shape (layers, B), the
+# gradient of the summed loss with respect to a sample's gate is that sample's own. Take
+# absolute values first, then the sum.</details>
+# <details><summary>Hint 3: unchanged
+# gradients</summary><code>torch.autograd.grad</code> does not touch any
+# <code>.grad</code>.</details>
 
 # %% [markdown]
 # ## Part C · Good, random, bad
@@ -417,9 +434,17 @@ check("9.3")
 # ### 9.4 The search
 # **25 minutes · 2 points**
 #
-# Prasanna et al. prune round by round: each time the least important tenth of all heads
-# and their share of the feed-forward parts, by an importance that is *asked for anew*,
-# as long as at least 90 % of the full score is left.
+# In each round Prasanna et al. remove the least important 10 % of the heads and one
+# feed-forward part, recompute the importance, and continue while the score is at least
+# 90 % of the full model's. We have only four layers, so we remove the same *share* of
+# the feed-forward parts as of the heads.
+#
+# Example: two layers of three heads, `step=0.3`. Then n = 6 and k = round(1.8) = 2.
+# After rounds 1, 2 and 3, in all 2, 4 and 6 heads and 1, 1 and 2 parts are pruned.
+# Nothing is left, so the search ends.
+#
+# **What is tested**: masks and scores of all rounds; ties; scores that are tensors;
+# functions that write into their masks; the numbers of calls.
 
 
 # %%
@@ -431,19 +456,19 @@ def prune_while(
     share: float = 0.9,
     step: float = 0.1,
 ) -> list[tuple[Tensor, Tensor, float]]:
-    """The rounds of the search: (xi, nu, score), xi (layers, heads) and nu (layers,)
-    bool, True = kept.
+    """The list of rounds (xi, nu, score): bool (layers, heads), bool (layers,), a float.
 
-    Write it yourself: not with ``course_lib.pruning``.
+    Entry 0 has nothing pruned; its score is full. With n = layers · heads and
+    k = max(1, round(step · n)), while a head or a part is left, in round r = 1, 2, …:
 
-    Entry 0: nothing pruned, its score is the full one. Round r = 1, 2, …:
-    ``importance(xi, nu)`` of the *current* masks gives (layers, heads) and (layers,);
-    the lowest of what is left go (the lower index first among equals), so that in all
-    min(n, r·k) heads are gone, k = max(1, round(step · layers · heads)), and
-    min(layers, round(r · step · layers)) feed-forward parts. Evaluate; if the score is
-    at least share · full, append the round; else drop it and return. Also return when
-    nothing is left to prune. Both functions get masks of their own, and are called no
-    more often than this says.
+    1. ``importance(xi, nu)`` of the *current* masks gives (layers, heads) and (layers,).
+    2. Prune the least important of what is left (ties: the lower index first), until in
+       all min(n, r·k) heads and min(layers, round(r · step · layers)) parts are pruned.
+    3. ``evaluate(xi, nu)``: append the round if its score is at least share · full; else
+       drop this round and return.
+
+    Pass copies of the masks. Call ``evaluate`` once at the start and once per round,
+    ``importance`` once per round.
     """
     if not 0 <= share <= 1 or not 0 < step < 1:
         raise ValueError(f"share is from 0 to 1 and step between 0 and 1, got {share} and {step}")
@@ -482,38 +507,40 @@ def prune_while(
 check("9.4")
 
 # %% [markdown]
-# <details><summary>Hint 1: what is gone stays gone</summary>Give it the score −∞ before
-# you sort, and count what is gone in all.</details>
+# <details><summary>Hint 1: pruned elements stay pruned</summary>Give them the score −∞
+# before you sort, and count the pruned elements in all.</details>
 # <details><summary>Hint 2: in all</summary>round(r · step · layers) parts after round
-# r, not one in every round: of four layers none is left after four rounds
-# otherwise.</details>
+# r, not one per round.</details>
 
 # %% [markdown]
 # ### 9.5 Three subnetworks, and another try
 # **30 minutes · 3 points**
 #
-# Is the subnetwork that survives special? Compare it with a *random* one of the same
-# size, and with a *bad* one: made of what did not survive. And then give all three
-# another chance: back to the pre-trained weights, and fine-tune with only the
-# subnetwork switched on.
+# Is the surviving subnetwork special? Compare it with a *random* one of the same size,
+# and with a *bad* one, made of what did not survive. (If that is too little, we add the
+# least important survivors; the paper adds random ones.) Then retrain all three: back
+# to the pre-trained weights, and fine-tune with only the subnetwork switched on.
+#
+# **What is tested**: members of all three, also with more survivors than not; unchanged
+# arguments; one call of `train`, from the pre-trained weights and with the gates on; no
+# hook left after an exception; the `ValueError`.
 
 
 # %%
 def subnetworks(
     xi: Tensor, nu: Tensor, I_h: Tensor, I_mlp: Tensor, generator: torch.Generator
 ) -> dict[str, tuple[Tensor, Tensor]]:
-    """ "good", "random" and "bad": each (bool (layers, heads), bool (layers,)), all
-    with as many heads and as many parts as (xi, nu).
-
-    Write both yourself: not with ``course_lib.pruning``.
+    """Masks of three subnetworks, each with as many heads and as many parts as (xi, nu).
 
     Args:
-        xi, nu: what survived: good. I_h, I_mlp: importance, of their shapes.
+        xi, nu: (layers, heads) and (layers,), bool: what survived.
+        I_h, I_mlp: importance, of the same shapes.
 
-    random: ``torch.randperm(layers · heads, generator=generator)``, its first n heads
-    are kept; then the same with ``torch.randperm(layers, generator=generator)`` for the
-    parts. bad: of what did *not* survive the lowest scores first; if these are too few,
-    all of them, and the survivors of lowest score.
+    - "good": what survived.
+    - "random": keep the first xi.sum() heads of ``torch.randperm(layers · heads,
+      generator=generator)``; then parts likewise, with ``torch.randperm(layers, …)``.
+    - "bad": from what did *not* survive, the lowest scores first; if that is too little,
+      all of it and the survivors with the lowest scores.
     """
     if xi.shape != I_h.shape or nu.shape != I_mlp.shape or I_h.isnan().any() or I_mlp.isnan().any():
         raise ValueError("masks and scores have the same shapes, and scores are numbers")
@@ -551,8 +578,8 @@ def retrain(
     ``train(model)`` once, inside ``gated`` and ``gated_mlps`` with these masks as 0 and 1.
 
     Args:
-        pretrained: a part of the model's parameters (no classifier), by name. Not
-            changed, not aliased.
+        pretrained: some of the model's parameters (no classifier), by name. Copy the
+            values: these tensors must not change, nor become the model's.
 
     Raises:
         ValueError: if the model lacks a name; before anything changes.
@@ -573,18 +600,18 @@ def retrain(
 check("9.5")
 
 # %% [markdown]
-# <details><summary>Hint</summary>Sort once by score, stably; then put what did not
-# survive in front, keeping the order.</details>
+# <details><summary>Hint</summary>Sort once by score, stably; then move the elements
+# that did not survive to the front, keeping the order.</details>
 
 # %% [markdown]
-# #### Experiment: are all tickets winning?
+# #### Experiment: is the good subnetwork special?
 #
-# One start (the first checkpoint), fine-tuned to each task with three seeds; pruned
-# while 90 % are left on validation texts; then the three subnetworks on test texts, as
-# they are, and after retraining (result file).
+# One start (the first checkpoint), fine-tuned to each task with three seeds, pruned
+# while 90 % of the score are left on validation texts. Then the three subnetworks are
+# measured on test texts, as they are and after retraining (stored).
 #
-# *Before you look:* after retraining, how far will the random subnetwork be behind the
-# good one? And the bad one?
+# *Before you look:* after retraining, how many points will the random subnetwork be
+# behind the good one? And the bad one? Write two numbers, as a text.
 
 # %%
 ### BEGIN SOLUTION
@@ -610,7 +637,7 @@ tables.show(tables.compare(pruned, "score", **by))
 tables.compare(retrained, "score", **by)
 
 # %% [markdown]
-# And one short run with *your* `prune_while`, `joint_importance`, `gated_mlps`,
+# One short run with *your* `prune_while`, `joint_importance`, `gated_mlps`,
 # `subnetworks` and `retrain`, on sentiment, measured on validation texts:
 
 # %%
@@ -621,47 +648,45 @@ tables.plain(mine["scores"])
 
 # %% [markdown]
 # As they are, the good subnetworks are far ahead of the random ones: see the row
-# *random* of the first differences. (On *contrast* the random ones scatter so much that
-# three seeds do not show it.) *Retrained*, the picture changes. Nowhere is the good one
-# shown to be better than the random one, and on two of the four tasks even the bad one
-# reaches the full model. That is what the paper reports on GLUE: most subnetworks can
-# be fine-tuned to nearly the full model's score, hence "all tickets are winning". Its
-# bad subnetworks, too, lag behind; so do ours on the two tasks that need more than a
-# few telling words (sentiment, and whether the main clause is negated): there good
-# against bad *is* shown.
+# *random* of the first differences. (On *contrast* the random ones vary so much that
+# three seeds cannot show it.) *Retrained*, no difference between good and random can be
+# detected on any task, and on two of the four tasks even the bad one reaches the full
+# model. The paper reports the same on GLUE: most subnetworks can be fine-tuned to
+# nearly the full model's score, hence "all tickets are winning". In its abstract,
+# subnetworks from the rest of the model "perform worse", but even the worst "remain
+# highly trainable". Ours are distinguishably worse on sentiment and *negated*. Note
+# that "no difference detected" does not mean "equal": the intervals are wide.
 #
-# Mind what the random control says. "The subnetwork that survived reaches the full
-# model after retraining" is true, sounds like a winning ticket, and says nothing about
-# *this* subnetwork. It is the same trap as in lab 03.
+# "The surviving subnetwork reaches the full model after retraining" is true and sounds
+# like a winning ticket. But random ones of its size could not be distinguished from it,
+# so the sentence is no evidence for *this* subnetwork.
 #
-# Two details. The classifier is not among the weights that go back; it starts
-# retraining as fine-tuning left it, for all three alike. And *domain* was the hard one
-# to fine-tune, with more than three times the steps of the others: at a higher rate one
-# of three seeds ended at chance. Its subnetworks retrain more easily than the full
-# model did.
+# (The classifier is not reset, for any of the three. *Domain* was hard to fine-tune and
+# needed more than three times the steps.)
 #
 # ## Part D · The same every time?
 #
 # ### 9.6 Survival
 # **15 minutes · 2 points**
 #
-# Prasanna et al. count for each head in how many *tasks* it survives, and how that
-# count moves from seed to seed.
+# Prasanna et al. count for each head in how many *tasks* it survives, and how this
+# count varies from seed to seed.
+#
+# **What is tested**: one seed, one task, masks of any shape; the errors; elements with
+# exactly `tasks` survivals are not below it.
 
 
 # %%
 def survival(masks: list[list[Tensor]]) -> tuple[Tensor, Tensor]:
-    """Over seeds, the mean and the (population) standard deviation of the number of
-    tasks in which each element survives; float64.
-
-    Write both yourself: not with ``course_lib.pruning``.
+    """For each element, the number of tasks in which it survives: mean and (population)
+    standard deviation over seeds; float64.
 
     Args:
-        masks: for each seed a list over tasks of bool tensors, all of one shape.
+        masks: for each seed a list over tasks of bool tensors, all of the same shape.
 
     Raises:
-        ValueError: if there is none, seeds have unlike numbers of tasks, or shapes
-            differ.
+        ValueError: if there is no mask, or if seeds differ in their number of tasks, or
+            masks in their shapes.
     """
     if (
         not masks
@@ -678,7 +703,7 @@ def survival(masks: list[list[Tensor]]) -> tuple[Tensor, Tensor]:
 
 
 def survivors_below(masks: list[list[Tensor]], tasks: float) -> float:
-    """The share of elements whose mean count is less than ``tasks``."""
+    """The share of elements whose mean count over seeds is less than ``tasks``."""
     ### BEGIN SOLUTION
     return float((survival(masks)[0] < tasks).double().mean())
     ### END SOLUTION
@@ -688,27 +713,29 @@ def survivors_below(masks: list[list[Tensor]], tasks: float) -> float:
 check("9.6")
 
 # %% [markdown]
-# <details><summary>Hint</summary>First a count for each seed (a sum over tasks), then
-# mean and spread over seeds.</details>
+# <details><summary>Hint</summary>First one count per seed (a sum over tasks), then mean
+# and deviation over seeds.</details>
 
 # %% [markdown]
 # ### 9.7 Agreement beyond chance
 # **20 minutes · 2 points**
 #
-# Two masks that keep half of the heads share some by chance: $|a|\,|b|/n$ on average.
-# For more than two, Fleiss' $\kappa$: let $R$ masks be raters of $n$ elements, and
-# $k_i$ the number of masks that keep element $i$. The share of pairs of masks that
-# agree about it is $P_i = \frac{k_i(k_i-1) + (R-k_i)(R-k_i-1)}{R(R-1)}$; by chance it
-# would be $\bar P_e = q^2 + (1-q)^2$ with $q$ the share of all entries that are kept.
-# Then $\kappa = \frac{\bar P - \bar P_e}{1 - \bar P_e}$: 1 is perfect, 0 is chance.
+# Two random masks $a$ and $b$ of $n$ elements share $|a|\,|b|/n$ on average. For more
+# than two masks there is Fleiss' $\kappa$. Let $R$ masks be raters of $n$ elements, and
+# let $k_i$ of them keep element $i$. The share of pairs of masks that agree about $i$
+# is $P_i = \frac{k_i(k_i-1) + (R-k_i)(R-k_i-1)}{R(R-1)}$. By chance it would be
+# $\bar P_e = q^2 + (1-q)^2$, where $q$ is the share of all entries that are kept. Then
+# $\kappa = \frac{\bar P - \bar P_e}{1 - \bar P_e}$: 1 is perfect agreement, 0 is
+# chance.
+#
+# **What is tested**: masks that keep nothing or everything; Python numbers as results;
+# two masks, equal masks, less agreement than chance, chance agreement of 1.
 
 
 # %%
 def overlap(a: Tensor, b: Tensor) -> tuple[int, float]:
     """How many elements both bool masks keep, and how many two random masks of these
-    sizes share on average.
-
-    Write both yourself: not with ``course_lib.pruning`` or ``statsmodels``.
+    sizes share on average (without ``statsmodels``).
     """
     ### BEGIN SOLUTION
     return int((a & b).sum()), int(a.sum()) * int(b.sum()) / a.numel()
@@ -734,14 +761,14 @@ def fleiss_kappa(masks: Tensor) -> float:
 check("9.7")
 
 # %% [markdown]
-# <details><summary>Hint</summary>The formulas line by line. Agreement of a mask with
+# <details><summary>Hint</summary>The formulas line by line. A mask's agreement with
 # itself does not count: k(k − 1), not k².</details>
 
 # %% [markdown]
 # #### Experiment: task or seed?
 #
 # *Before you look:* which two masks of heads share more: one task with two seeds, or
-# one seed with two tasks?
+# one seed with two tasks? Write one of the two.
 
 # %%
 ### BEGIN SOLUTION
@@ -764,29 +791,30 @@ lab09.say_agreement(shared, of_heads, fleiss_kappa, survivors_below)
 words.say(words.you_wrote(prediction_9_7))
 
 # %% [markdown]
-# Both numbers are above chance, and one task with two seeds shares more beyond its
-# chance than one seed with two tasks: *what survives is a matter of the task first.*
-# But look at how far even the first is from all of the heads that are left, and at κ,
-# which differs much between tasks: two fine-tunings that differ in nothing but the
-# order of texts and a fresh classifier keep different heads. Prasanna et al. report the
-# same of BERT-base: 86 % of the heads and 57 % of the feed-forward parts survive in
-# fewer than seven of nine tasks, and seeds agree less than one would like. Few heads,
-# here or there, are needed for everything.
+# Both numbers are above chance. One task with two seeds shares more beyond chance than
+# one seed with two tasks, but this *difference* is not distinguishable over the four
+# tasks (last row of the table below; pairs of the same three seeds are not independent,
+# either). Whether the task decides more than the seed remains open.
 #
-# "This head matters for negation" is a sentence about one fine-tuning until κ says
-# otherwise.
+# Even with one task, two seeds share clearly fewer heads than survive, and κ differs
+# much between tasks: fine-tunings that differ only in the order of texts and in a fresh
+# classifier keep different heads. Prasanna et al. report for BERT-base that 86 % of the
+# heads and 57 % of the feed-forward parts survive in fewer than seven of nine tasks.
+# Few heads, there or here, are needed for everything. So do not claim that a head
+# matters for negation before you have checked that independent fine-tunings agree (high
+# κ).
 #
 # #### Real sentences
 #
-# The same questions put to a real encoder (MiniLM: 6 layers of 12 heads) on GLUE, whose
+# The same questions for a real encoder (MiniLM: 6 layers of 12 heads) on GLUE, whose
 # development sets serve as test: depth on SST-2, three fine-tunings
 # (`course remake lab09_depth_sst2`); subnetworks on three tasks, two seeds each
-# (`course remake lab09_subnetworks_glue`). Scores of the subnetworks are Matthews
-# correlations times 100: a model that says the same of all texts has 0. STS-B's scores
-# are made two classes, above and below the middle.
+# (`course remake lab09_subnetworks_glue`). Scores of subnetworks are Matthews
+# correlations times 100; a constant answer has 0. We turn STS-B's similarity scores
+# into two classes, above and below the midpoint.
 #
 # *Before you look:* will every other of six pre-trained layers do better than the first
-# three?
+# three? Write "yes" or "no".
 
 # %%
 real = experiments.read("lab09_depth_sst2/depths")
@@ -807,33 +835,31 @@ plots.heat_map(one_by_one, title=title, colour_label="Matthews × 100", fmt="{:.
 words.say(real_data.table("09"))
 
 # %% [markdown]
-# **Depth.** Plainly fine-tuned, this encoder cannot lose a single layer: with five of six
-# it says the same of every sentence. With LayerDrop it can, as the paper says; here it
-# has a price, four to eight points at full depth, where on the reviews it was next to
-# nothing. Half of the depth *trained as such* is better still, as on the reviews. And
-# which layers stay matters: the first three of six say the same of all sentences, every
-# other layer does not. Six pre-trained layers have divided the work among them; our four
-# were trained on one small grammar.
+# **Depth.** Plainly fine-tuned, this encoder cannot lose a single layer: with five of
+# six it gives every sentence the same label. With LayerDrop it can, as in the paper,
+# but at a price: four to eight points at full depth, where the reviews lost next to
+# nothing. *Training* at half the depth is better still, as on the reviews. And here the
+# choice of layers matters: the first three of six give every sentence the same label,
+# every other layer does not.
 #
-# **Subnetworks.** (*Again* is retrained.) Three tasks are few: no interval of theirs
-# leaves 0 out. The rows of single seeds say more. On STS-B the good part, retrained, is as good as the whole, and
-# a random part of its size far behind, with both seeds: there it counts *which* heads
-# stay. On QNLI the good part is ahead, too, but 1,500 pairs hardly teach it, and two
-# fine-tunings differ by more than their parts. On SST-2 a random part does nearly as
-# well, as on the reviews. How good chance is depends on the task, so a control belongs
-# to every one.
+# **Subnetworks.** (*Again* means retrained.) Over three tasks, all intervals include 0.
+# Look at single seeds. On STS-B the retrained good part is as good as the whole model,
+# and a random part is far behind, with both seeds: there it matters *which* heads are
+# kept. On QNLI the good part is also ahead, but two fine-tunings differ by more than
+# their parts. On SST-2 a random part does nearly as well, as on the reviews. Every task
+# needs its own random baseline.
 #
 # ## Part E · What was it worth?
 #
 # ### 9.8 The bill, and two short answers
 # **10 minutes · 1 point**
 #
-# Half of the depth, three ways, and the good subnetwork of the first fine-tuning
-# (sentiment), for 64 reviews of 37 pieces. What is switched off is really removed:
+# Half of the depth, in three versions, and the good subnetwork of the first fine-tuning
+# (sentiment), for 64 reviews of 37 pieces. Pruned elements are really removed:
 # `take_layers`, `remove_heads`, `remove_mlps`.
 #
-# *Before you look:* a layer is a layer: what will half of the depth do to the
-# milliseconds? And 14 of 32 heads with two of four feed-forward parts?
+# *Before you look:* what will half of the depth do to the milliseconds? And 14 of 32
+# heads with two of four feed-forward parts? Write a text.
 
 # %%
 ### BEGIN SOLUTION
@@ -852,10 +878,9 @@ lab09.add_to_ledger(evenly, costs)
 ledger.table()
 
 # %% [markdown]
-# Removing whole things is what every machine is fast at: no index, no zero stored, half
-# of the layers is about half of the time of the layers. That is why depth is the first
-# thing that people cut who ship a model, and why the comparison that matters is with a
-# smaller network *trained as such*.
+# Every machine is faster without whole layers: there is no index and no stored zero.
+# Engineers who deploy models therefore remove layers first. The comparison that matters
+# is a smaller network *trained at that depth*.
 #
 # #### The two answers
 #
@@ -872,9 +897,9 @@ choose(
 )
 
 # %% [markdown]
-# **b.** The test accuracy of the LayerDrop ($p = 0.5$) models at half their depth,
-# evenly spaced, on average over the three checkpoints (in %, from the first table of 9.2;
-# within 1 point)?
+# **b.** From the first table of 9.2: what is the test accuracy of the LayerDrop
+# ($p = 0.5$) models at half their depth, evenly spaced, on average over the three
+# checkpoints? (A number in %, within 1 point.)
 
 # %%
 ### BEGIN SOLUTION
@@ -889,8 +914,8 @@ check("9.8")
 # ### 9.9 Bug hunt
 # **20 minutes · 1 point**
 #
-# A version of `subnetworks` (the seed of a fresh generator as an int in place of the
-# generator), and the test that it passes:
+# Here is a version of `subnetworks` (it gets the seed of a fresh generator instead of
+# the generator), and a test that it passes:
 
 
 # %%
@@ -920,14 +945,15 @@ naive_test(suspicious_subnetworks)
 print("suspicious_subnetworks passes the naive test.")
 
 # %% [markdown]
-# It takes the lowest scores, wherever they are; that is right as long as what survived
-# has the highest, which it need not after rounds in which importance changed. Write
-# `find_bug(f)`: it gets a function `f(xi, nu, I_h, I_mlp, seed)`, called by position,
-# and raises `AssertionError` if `f` breaks the contract of `subnetworks` (**9.5**, with
-# `torch.Generator().manual_seed(seed)`), and returns if it does not. A point is earned
-# only for verdicts on both right and wrong versions. All take masks with at least one
-# True and one False in each, and finite scores. Try it on something small: the versions
-# refuse more than eight million numbers in one call, and calls that take long.
+# It takes the lowest scores, wherever they are. This is right only if the survivors
+# have the highest scores. They need not: importance may change from round to round.
+# Write `find_bug(f)`. It gets a function `f(xi, nu, I_h, I_mlp, seed)`, called by
+# position. It raises `AssertionError` if `f` breaks the contract of `subnetworks`
+# (**9.5**, with `torch.Generator().manual_seed(seed)`), and returns otherwise.
+#
+# **What is tested**: right versions must pass *and* five wrong ones be found. Call `f`
+# with masks that have at least one True and one False each, and with finite scores.
+# Keep inputs small: more than eight million numbers, or a long run, is refused.
 
 
 # %%
@@ -984,18 +1010,19 @@ for f in (
 check("9.9")
 
 # %% [markdown]
-# <details><summary>Hint 1: scores</summary>Scores that do not agree with what
+# <details><summary>Hint 1: scores</summary>Use scores that disagree with what
 # survived.</details>
-# <details><summary>Hint 2: sizes</summary>More survivors than not, so that the bad one
-# needs some of them; heads and parts with different sizes.</details>
+# <details><summary>Hint 2: sizes</summary>Let more elements survive than not, so that
+# the bad subnetwork needs some survivors; use different sizes for heads and
+# parts.</details>
 
 # %% [markdown]
 # ## Play
 #
 # ### Which heads survive?
 #
-# A task and a seed: the heads that survive, and how the score fell while the others
-# went. (Tab goes to a control, arrow keys move a slider.)
+# A task and a seed: the surviving heads, and how the score fell while the others were
+# pruned. (Tab moves to a control, arrow keys move a slider.)
 
 
 # %%
@@ -1008,22 +1035,43 @@ widgets.explorer(
 # %% [markdown]
 # ## What you take with you
 #
-# - A residual layer can be left out. Train with layers missing, and it can be left out
-#   *afterwards*; a network trained at that depth is better still, but is one network
-#   for one depth.
-# - One backward pass scores heads and feed-forward parts alike. A gate belongs on what
-#   a part adds.
-# - A good subnetwork is far better than a random one *as it is*. Retrained, the random
-#   one catches up.
-# - What survives depends on the task more than on the seed, and on the seed more than
-#   one would like. Compare with chance before you say "these heads".
+# - A residual layer can be left out, and after training with missing layers this costs
+#   less. A network trained at that depth is better still, but it has only one depth.
+# - One backward pass scores heads and feed-forward parts. A gate belongs on what a part
+#   adds.
+# - A good subnetwork is far better than a random one *as it is*. Retrained, we could
+#   not detect a difference.
+# - Two fine-tunings keep different heads, even for the same task. Compare with chance
+#   before you say "these heads".
+#
+# ## Recap
+#
+# **1.** What does stochastic depth rescale, and LayerDrop not?
+# <details><summary>Answer</summary>The function f(x) of a layer, at test time, by the
+# probability that the layer runs.</details>
+#
+# **2.** Cut to half depth, LayerDrop beats plain training. Which comparison is missing?
+# <details><summary>Answer</summary>With a network trained at half depth.</details>
+#
+# **3.** Why is the gate ν not placed before the last linear layer of the part?
+# <details><summary>Answer</summary>Its bias would still be added at ν = 0.</details>
+#
+# **4.** The good subnetwork reaches the full model after retraining. Is it special?
+# <details><summary>Answer</summary>Only if a random one of its size, retrained as long,
+# does not.</details>
+#
+# **5.** "Random minus good: −4.1 ± 8.1 points." Are they equal?
+# <details><summary>Answer</summary>Nobody knows: no difference is detected, but the
+# interval allows a large one.</details>
 #
 # ## Going further
 #
-# - **A model of your own.** `course_lib.pruning.layers` goes round any transformer that
+# - **A model of your own.** `course_lib.pruning.layers` works on any transformer that
 #   the registries know.
-# - **Read.** A. Fan, E. Grave, A. Joulin, *Reducing Transformer Depth on Demand with
-#   Structured Dropout*, 2020. S. Prasanna, A. Rogers, A. Rumshisky, *When BERT Plays
-#   the Lottery, All Tickets Are Winning*, 2020. J. Fleiss, *Measuring Nominal Scale
-#   Agreement among Many Raters*, 1971.
+# - **Read.** A. Fan, E. Grave, A. Joulin, [*Reducing Transformer Depth on Demand with
+#   Structured Dropout*](https://arxiv.org/abs/1909.11556), 2020. G. Huang et al.,
+#   [*Deep Networks with Stochastic Depth*](https://arxiv.org/abs/1603.09382), 2016. S.
+#   Prasanna, A. Rogers, A. Rumshisky, [*When BERT Plays the Lottery, All Tickets Are
+#   Winning*](https://arxiv.org/abs/2005.00561), 2020. J. Fleiss, [*Measuring Nominal
+#   Scale Agreement among Many Raters*](https://doi.org/10.1037/h0031619), 1971.
 # - **Next.** Lab 10: tokens.

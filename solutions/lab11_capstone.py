@@ -14,30 +14,41 @@
 # %% [markdown]
 # # Lab 11 · Capstone: your compression table
 #
-# **You are given two trained models and everything you have learned. How small, and how
-# fast, can they become before they lose what they can do? And how would you convince
-# somebody who was not there?**
+# **You get two trained models. How small and how fast can they become before they lose
+# accuracy? And how do you convince a reader who was not there?**
 #
-# A convolutional net for digits that are turned, shifted and scaled a little, and a
-# small BERT for the sentiment of reviews. Compress each with anything from this course.
-# What you hand in are **two files and this notebook**: `capstone-cnn.safetensors` and
-# `capstone-bert.safetensors`, beside it.
+# The models are a convolutional net for digits that are turned, shifted and scaled a
+# little, and a small BERT for the sentiment of reviews. Compress each with any method
+# of this course. You hand in **this notebook and two files** beside it:
+# `capstone-cnn.safetensors` and `capstone-bert.safetensors`.
 #
-# | part | you write | you find out |
+# **Prerequisites**: labs 00 (formats, MACs), 01 (magnitude, masks), 04 (slimming, batch
+# norm) and 07 (heads); 09 and 10 help with the BERT.
+#
+# **Learning objectives.** After this lab you can
+#
+# - compute the storage of a whole model,
+# - compare models by several measures, and choose one for a budget,
+# - combine structured and unstructured pruning,
+# - defend a result with a baseline, an interval and a cause.
+#
+# | part | you write | question |
 # |---|---|---|
-# | A · What does a model weigh? | 11.1 the bits of a whole model | where the bits are |
-# | B · A table without a best row | 11.2 the frontier, 11.3 the choice | what a fair comparison looks like |
-# | C · Compress | 11.4 the convolutional net, 11.5 the BERT | what combines, and what does not |
-# | D · The survey's table | 11.6 two short answers | where your row stands |
-# | E · The argument | 11.7 one page | what you can defend |
+# | A · What does a model weigh? | 11.1 the bits of a whole model | where are the bits? |
+# | B · A table without a best row | 11.2 the frontier, 11.3 the choice | what is a fair comparison? |
+# | C · Compress | 11.4 the convolutional net, 11.5 the BERT | which methods combine? |
+# | D · A published table | 11.6 two short answers | where is your row? |
+# | E · The argument | 11.7 one page | what can you defend? |
 #
-# 20 points; a weekend. 15 of them come from tests, 5 from your instructor, who reads
-# 11.7. After each exercise `check("11.1")` tells you at once what is right. If you are
-# stuck, write `skip("11.1")` in a cell: that question scores 0 and the rest of the lab
-# goes on with the course's version.
+# 20 points; a weekend. 15 points come from tests, 5 from your instructor, who reads
+# 11.7. `check("11.1")` after each exercise shows what is right. If you are stuck, write
+# `skip("11.1")` in a cell: that question scores 0, and the lab continues with the
+# course's version. Write 11.1 to 11.3 yourself, without `course_lib.cost`.
 #
-# The rules are those of lab 01: guess first; choose on validation data and look at the
-# test data once, at the end; no claim without a random control and three seeds.
+# The rules are those of lab 01: guess first; choose on validation data and use the test
+# data once, at the end; no claim without a random baseline and three seeds. A
+# difference in bold is *statistically distinguishable*: its 95 % paired t-interval
+# excludes 0.
 
 # %%
 from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours to use)
@@ -57,30 +68,30 @@ from course_lib.show import course_table, plots, tables, widgets
 from course_lib.show.words import minus, say, you_wrote
 from course_lib.training import evaluate
 
-# your name or number: it decides which of three trainings you are given, and your
-# letters in 11.6
+# your name or student number: it decides which of three trainings you get, and the order
+# of your options in 11.6
 STUDENT = ""
 
 # %% [markdown]
 # ## Settings
 #
-# There are three trainings of each model, and your name decides which you get. Nobody's
-# row is your row.
+# There are three trainings of each model; your name decides which you get. So do not
+# compare your row with another student's.
 #
-# **A model is its file.** When it is graded nothing of your code runs: the tensors'
-# shapes say what model it is. The convolutional net may have fewer filters than given;
-# the BERT fewer layers, fewer heads in each, narrower feed-forward parts, and a
-# schedule of tokens to drop. Everything is float32: shorter numbers are another axis
-# (you will meet it in 11.6).
+# **A model is its file.** None of your code runs during grading: the shapes of the
+# tensors determine the model. The convolutional net may have fewer filters than given;
+# the BERT fewer layers, fewer heads per layer, narrower feed-forward parts, and a
+# schedule of tokens to drop. Everything is float32; quantisation is another axis (see
+# 11.6).
 #
-# **It is measured the same way for everyone**, against the model you were given:
+# **It is measured in the same way for everyone**, against the model you were given:
 #
 # - *storage*: 11.1, every tensor in its cheapest format;
-# - *products*: those with a weight that is not 0, for one image, or one text without
-#   padding (with tokens dropped, if you drop any);
-# - *speed*: the processor's time of one thread, the two models taking turns;
-# - *accuracy on hidden data*: the 400 test images, five times each, distorted by a seed
-#   that nobody knows yet; 1,500 reviews drawn by it.
+# - *products*: those with a non-zero weight, for one image, or for one text without
+#   padding (after dropping tokens, if you drop any);
+# - *speed*: processor time of one thread, the two models in turns;
+# - *accuracy on hidden data*: the 400 test images, five times each, distorted with a
+#   seed that nobody knows yet; 1,500 reviews drawn with it.
 
 # %%
 LIVE = {
@@ -97,9 +108,9 @@ say(f"Yours are the models number {NUMBER}.")
 tables.plain(lab11.levels())
 
 # %% [markdown]
-# **Where you start from**: everything that the labs before measured, on one machine in
-# one run (`course ledger` prints it as a table, with the papers' figures). Filled:
-# faster than its dense model, too.
+# **Where you start from**: everything that the earlier labs measured, on one machine in
+# one run (`course ledger` prints the table, with the papers' figures). Filled points
+# are also faster than their dense model.
 
 # %%
 plots.show(course_table.picture([row for row in course_table.rows() if row["lab"] != "11"]))
@@ -110,19 +121,24 @@ plots.show(course_table.picture([row for row in course_table.rows() if row["lab"
 # ### 11.1 The bits of a whole model
 # **30 minutes · 2 points**
 #
-# In lab 00 you stored a matrix. A model is more: biases, the scales and statistics of
-# norms, embeddings. All of them are numbers that somebody has to keep. And each tensor
-# has a format of its own that suits it best: so every tensor is stored in the cheapest,
-# and two more bits say which of the four it was.
+# In lab 00 you stored a matrix. A model also has biases, scales and statistics of
+# norms, and embeddings, and all of them must be stored. Each tensor is stored in the
+# format that is cheapest for it; two more bits say which of the four it is.
 #
-# With $L$ entries, $z$ of them not zero, and $w(k) = \lceil\log_2 k\rceil$ (0 for
-# $k \le 1$), at `bits` a value: **dense** $L\cdot\text{bits}$; a **bitmap**
-# $z\cdot\text{bits} + L$; **COO** $z\,(\text{bits} + w(L))$; and, for a tensor with two
-# or more dimensions, seen as a matrix of its first dimension $R$ by all others $C$,
-# **CSR** $z\,(\text{bits} + w(C)) + (R+1)\,w(z+1)$.
+# With $L$ entries, $z$ of them not zero, `bits` per value, and
+# $w(k) = \lceil\log_2 k\rceil$ (0 for $k \le 1$):
+#
+# - **dense**: $L\cdot\text{bits}$;
+# - **bitmap**: $z\cdot\text{bits} + L$;
+# - **COO**: $z\,(\text{bits} + w(L))$;
+# - **CSR**, for a tensor with two or more dimensions, as a matrix of its first
+#   dimension $R$ by all others $C$: $z\,(\text{bits} + w(C)) + (R+1)\,w(z+1)$.
+#
+# **What is tested**: −0.0, NaN, ±inf; no tensors, scalars, all zeros, half precision;
+# other `bits`; wrong `tied`.
 #
 # *Before you write anything:* which share of the given BERT's numbers lies outside its
-# weight matrices and embeddings: in biases and norms?
+# weight matrices and embeddings, in biases and norms? Write a share in %.
 
 # %%
 ### BEGIN SOLUTION
@@ -132,23 +148,25 @@ prediction_11_1 = "1 %"
 
 # %%
 def model_bits(state: dict[str, Tensor], tied: dict[str, str] | None = None, bits: int = 32) -> int:
-    """The bits of a model, each tensor in its cheapest format, and 2 bits a tensor that
-    say which.
-
-    Write it yourself: not with ``course_lib.cost``.
+    """The bits of a model: each tensor in its cheapest format, plus 2 bits per tensor for
+    the format.
 
     Args:
-        state: name -> tensor, as of ``state_dict()``. Integer and bool tensors
+        state: name -> tensor, as from ``state_dict()``. Integer and bool tensors
             (counters, masks) are not stored.
-        tied: name -> the name whose numbers it shares: not stored again.
-        bits: of a value.
+        tied: name -> the name of the tensor whose numbers it shares. A tied tensor is not
+            stored again.
+        bits: the bits of one value.
 
     Returns:
-        Of all floating tensors together. −0.0 is a zero, NaN is a value.
+        The sum over all floating tensors that are not tied. −0.0 is a zero, NaN is a value.
 
     Raises:
-        ValueError: if a name in ``tied`` or the one that it points to is not in the
-            state, or that one is tied itself.
+        ValueError: if a name in ``tied``, or the name that it points to, is not in the
+            state, or if the latter is tied itself.
+
+    >>> model_bits({"w": torch.tensor([[0.0, 0.0, 3.0, 0.0]])})  # COO: 32 + 2, and 2
+    36
     """
     tied = tied or {}
     for name, other in tied.items():
@@ -180,11 +198,11 @@ def model_bits(state: dict[str, Tensor], tied: dict[str, str] | None = None, bit
 check("11.1")
 
 # %% [markdown]
-# <details><summary>Hint 1: ⌈log₂ k⌉ without rounding
-# errors</summary><code>(k - 1).bit_length()</code> for k ≥ 1.</details>
-# <details><summary>Hint 2: what counts</summary><code>x.is_floating_point()</code>; and
+# <details><summary>Hint 1: ⌈log₂ k⌉ without rounding errors</summary><code>(k -
+# 1).bit_length()</code> for k ≥ 1.</details>
+# <details><summary>Hint 2: zeros</summary><code>x.is_floating_point()</code>; and
 # <code>x != 0</code> is False for −0.0 and True for NaN.</details>
-# <details><summary>Hint 3: one tensor at a time</summary>The minimum is taken for each
+# <details><summary>Hint 3: one tensor at a time</summary>Take the minimum for each
 # tensor, not for the sum.</details>
 
 # %%
@@ -193,9 +211,9 @@ say(you_wrote(prediction_11_1))
 tables.plain(lab11.parts_of_bert(bert.state_dict(), model_bits))
 
 # %% [markdown]
-# Biases and norms weigh next to nothing *while the rest is large*. Prune the matrices
-# to a tenth, and what nobody prunes is a tenth of what is left. That is why the levels
-# speak of the whole model, and why papers that speak of "encoder weights" report
+# Biases and norms weigh next to nothing *while the rest is large*. If the matrices are
+# pruned to a tenth, the unpruned tensors are a tenth of the remaining model. Therefore
+# the levels count the whole model. Papers that count only "encoder weights" report
 # smaller numbers.
 #
 # ## Part B · A table without a best row
@@ -203,20 +221,19 @@ tables.plain(lab11.parts_of_bert(bert.state_dict(), model_bits))
 # ### 11.2 The frontier
 # **20 minutes · 2 points**
 #
-# A method is smaller, another faster, a third more accurate. Which is best? None, and
-# that is no excuse to stop thinking: some rows are beaten by another in *everything*.
-# What is left is the **frontier**.
+# One method is smaller, another faster, a third more accurate. None is best, but some
+# rows are worse than another in *everything*. The remaining rows are the **frontier**.
+#
+# **What is tested**: one row, no rows, equal rows; ints and floats; any order.
 
 
 # %%
 def frontier(rows: list[dict]) -> list[int]:
-    """The rows that no other dominates.
-
-    Write it yourself: not with ``course_lib.cost``.
+    """The indices of the rows that no other row dominates.
 
     Args:
         rows: with ``bits``, ``macs``, ``ms`` (less is better) and ``accuracy`` (more is
-            better); other keys do not count.
+            better); other keys are ignored.
 
     Returns:
         Indices, increasing. A row dominates another if it is no worse in all four and
@@ -239,32 +256,33 @@ check("11.2")
 
 # %% [markdown]
 # <details><summary>Hint</summary>Write <code>dominates(a, b)</code> first. With the
-# sign of accuracy turned, less is better in all four.</details>
+# sign of accuracy reversed, less is better in all four.</details>
 
 # %% [markdown]
 # ### 11.3 The choice
 # **20 minutes · 2 points**
 #
-# Somebody gives you a budget. Then there is a best row: of those that fit, the most
-# accurate, *on the validation data, over all seeds*. Test data say afterwards how good
-# it is; whoever chooses by them has used them up.
+# For a given budget there is a best row: of those that fit, the most accurate *on the
+# validation data, over all seeds*. Test data are used afterwards to measure it. If you
+# choose by them, they are no longer a test.
+#
+# **What is tested**: limits that are missing or None, values exactly at a limit,
+# nothing that fits, candidates without test accuracies, other numbers of seeds, ties.
 
 
 # %%
 def pick(candidates: list[dict], budget: dict) -> int | None:
-    """Which candidate to take for a budget.
-
-    Write it yourself: not with ``course_lib.cost``.
+    """The index of the candidate to take for a budget.
 
     Args:
-        candidates: ``bits``, ``macs``, ``faster``, and ``validation``, a list with an
-            accuracy for each seed; perhaps others, such as ``test``.
-        budget: any of ``bits`` and ``macs`` (at most) and ``faster`` (at least); a
-            limit that is None or missing is none. Exactly at a limit fits.
+        candidates: dicts with ``bits``, ``macs``, ``faster`` and ``validation``, a list of
+            accuracies, one per seed; other keys, such as ``test``, are ignored.
+        budget: upper limits ``bits`` and ``macs``, a lower limit ``faster``. A value
+            exactly at a limit fits. A limit that is None or missing does not apply.
 
     Returns:
-        The index of the one that fits with the largest mean validation accuracy; equal:
-        with fewer macs, then the first. None if nothing fits.
+        Of the candidates that fit, the index of the one with the largest mean validation
+        accuracy; ties: fewer macs, then the first. None if nothing fits.
     """
     ### BEGIN SOLUTION
 
@@ -289,19 +307,20 @@ def pick(candidates: list[dict], budget: dict) -> int | None:
 check("11.3")
 
 # %% [markdown]
-# <details><summary>Hint</summary><code>min</code> with a key of two parts takes the
-# first of equal ones by itself.</details>
+# <details><summary>Hint</summary><code>min</code> with a key of two parts returns the
+# first of equal candidates.</details>
 
 # %% [markdown]
 # #### Experiment: everything that the course tried, in one picture
 #
 # The course's own pipelines for both models, three trainings of each, measured as yours
-# will be, on two draws of hidden data (stored; `course remake lab11_capstone`, a quarter
-# of an hour; [how the tables are read](../course_lib/experiments/lab11.py)). Circles: chosen by what you have learned. Crosses: as many heads,
-# neurons or channels *at random*, with the same training behind it.
+# will be, on two draws of hidden data (stored; `course remake lab11_capstone`, a
+# quarter of an hour; [their code](../course_lib/experiments/lab11.py)). Circles: chosen
+# by what you have learned. Crosses: as many heads, neurons or channels *at random*,
+# with the same training.
 #
-# *Before you look:* BERT, 60 % of its heads and neurons gone, trained on: how many
-# points are between the important ones and random ones?
+# *Before you look:* prune 60 % of the BERT's heads and neurons, then train. How many
+# points are between the important ones and random ones? Write a number.
 
 # %%
 ### BEGIN SOLUTION
@@ -317,9 +336,9 @@ plots.show(lab11.picture(rows, frontier))
 
 # %% [markdown]
 # Bars reach from the best to the worst of the three given models. Filled points are on
-# the frontier of all four measures. Grey lines are the levels' storage and accuracy. The
-# rows of the tables have the numbers of the picture. "Levels met" is how many of the
-# three levels are met for all three given models, on both draws of hidden data.
+# the frontier of all four measures. Grey lines are the levels' storage and accuracy.
+# The tables have the same numbers. "Levels met" counts the levels that are met for all
+# three given models, on both draws.
 
 # %%
 SHOWN = ["number", "method", "storage", "products", "faster", "lost", "lost_least", "lost_most"]
@@ -329,7 +348,7 @@ tables.plain(rows["cnn"][[*SHOWN, "levels_met"]], {"faster": 2})
 tables.plain(rows["bert"][[*SHOWN, "levels_met"]], {"faster": 2})
 
 # %% [markdown]
-# How many points more does a random choice lose, with the same training?
+# How many more points does a random choice lose, with the same training?
 
 # %%
 pairs = lab11.chosen_or_random(pipelines)
@@ -341,51 +360,66 @@ say(f"Without a teacher 60 % of BERT's heads and neurons cost {teacher} more tha
 say(you_wrote(prediction_11_3))
 
 # %% [markdown]
-# **What combines.** Structure makes both models fast, zeros make both small, and
-# neither does the other's work: magnitude alone wins no time at all, narrowing alone
-# stops at a tenth (of the net) or 40 % (of the BERT). Together they reach 3 % and 18 %,
-# with less than a point lost. A teacher helps, and that is shown: with the given
-# model's answers and states beside the labels, 60 % of the heads and neurons cost about
-# half of what they cost without. Whole layers are the worst bargain here: the first and
-# third keep 59 % and lose up to 15 points. (In lab 09 half the depth was nearly free,
-# *for a model that was trained for it*.)
+# **What combines.** Structured pruning makes both models fast, zeros make both small,
+# and neither replaces the other. Magnitude alone saves no time. Narrowing alone stops
+# at a tenth of the net, or 40 % of the BERT. Together they reach 3 % and 18 % with less
+# than a point lost. A teacher helps, distinguishably: with the given model's answers
+# and states besides the labels, pruning 60 % of the heads and neurons costs about half
+# as much. Whole layers are the worst bargain: the first and third keep 59 % and lose up
+# to 15 points. (Lab 09: half the depth costs little *in a model that was trained at
+# that depth*.)
 #
-# **What the random control says.** On the convolutional net: nothing is shown, neither
-# at 60 % nor at 3 % of the bits. Trained as long on as many distorted digits, random
-# channels lose what those lose that slimming chose, within the intervals. That is Liu
-# et al.'s finding (2019), and it means that the *levels* are no proof of a good
-# *choice*. On the BERT the choice is worth a point at the smallest size, shown; at 60 %
-# three trainings do not show it, though on each of them chance was worse. Which is the
-# reason why 11.7 asks for your control, with the *same* training.
+# **The random baseline.** On the convolutional net, chosen and random channels cannot
+# be distinguished, neither at 60 % nor at 3 % of the bits, if both are trained equally.
+# Liu et al. (2019) found the same. So meeting a *level* does not prove a good *choice*.
+# On the BERT the choice is worth a point at the smallest size (distinguishable); at
+# 60 % random was worse on each of three trainings, but not distinguishably. Therefore
+# 11.7 asks for your baseline, with the *same* training.
 #
-# How these levels came about: they were drawn round pipelines like these, and proved on
-# draws of hidden data that nobody had seen. Every level is met by one of them for all
-# three trainings.
+# The levels were set near pipelines like these and tested on new hidden data: each is
+# met by one of them for all three trainings.
 #
 # ## Part C · Compress
 #
 # ### 11.4 The convolutional net
 # **120 minutes · 4 points**
 #
-# Write your pipeline below. `submit` writes the file, reads it back, measures it on
-# *validation* images and shows where it stands. Call it as often as you like; the last
-# file counts.
+# Write your pipeline below. A pipeline gets the given model and returns a compressed
+# one. These functions help; most return a new model.
 #
-# Train with the distortions, as the net that you were given was:
-# `lab11.tuned(model, seed, epochs)` does (a second for ten epochs). On plain digits a
-# compressed net keeps 98 % of the plain test images and loses the distorted ones.
+# | function | what it does |
+# |---|---|
+# | `lab11.tuned(model, seed, epochs, masks=None)` | trains on distorted digits, *in place* (ten epochs: a second); keeps pruned weights at 0 |
+# | `lab11.slimmed(model, shares, seed, epochs=24)` | L1 on the scales, removes this share of the channels of each of four layers, trains |
+# | `lab11.thinned(model, targets, epochs, seed)` | global magnitude pruning to each target in turn, with training after each |
 #
-# What you may train on: the training images. The test images are public, and nobody can
-# keep you from them; a net that was trained on them is told by its losses, and somebody
-# will ask you.
+# The smallest complete pipeline prunes nothing and meets no level:
+# `return lab11.tuned(copy.deepcopy(model), seed=0, epochs=1)` (with `import copy`).
+# Then `submit(model, kind, component, STUDENT)` writes the file, reads it back,
+# measures it on *validation* images and shows the levels. `component` is the text for
+# your row, such as "filters, weights". Call it as often as you like; the last file
+# counts.
 #
-# **Points**: level 1 one, level 2 one and a half, level 3 one and a half, each for all
-# four measures at once.
+# Train with the distortions: a net trained on plain digits keeps 98 % of the plain test
+# images and fails on the distorted ones. Train on training images only. A network
+# trained on the test images can be recognised by its losses, and your instructor will
+# ask you about it.
+#
+# **What is tested**: the file, on hidden images. Level 1 has 1 point, levels 2 and 3
+# have 1.5 points each; every level needs all four measures at once (table in
+# *Settings*).
 
 
 # %%
 def compress_convnet(model: nn.Module) -> nn.Module:
-    """Your pipeline: from the net as it was given to the one that you hand in."""
+    """Your pipeline: from the given net to the one that you hand in.
+
+    Args:
+        model: the given net, in evaluation mode; do not change it (``copy.deepcopy``).
+
+    Returns:
+        A net of the same layers, with as many filters or fewer; float32, finite.
+    """
     ### BEGIN SOLUTION
     narrow = lab11.slimmed(model, (0.6, 0.7, 0.7, 0.7), seed=0, epochs=LIVE["narrow"])
     return lab11.thinned(narrow, (0.4, 0.6, 0.7, 0.75, 0.78), LIVE["thin"], seed=0)
@@ -400,30 +434,43 @@ of_convnet = submit(my_convnet, "cnn", "filters, weights", STUDENT)
 check("11.4")
 
 # %% [markdown]
-# <details><summary>Hint 1: no time is won by zeros</summary>Zeros make a file smaller,
-# and save products; faster is what has fewer filters.</details>
-# <details><summary>Hint 2: an order</summary>First what makes it narrow, then what
-# makes it sparse: magnitude on a wide net prunes weights of filters that go
-# anyway.</details>
-# <details><summary>Hint 3: level 3</summary>Small steps, with training behind each, and
+# <details><summary>Hint 1: zeros save no time</summary>Zeros make a file smaller and
+# save products; only fewer filters make it faster.</details>
+# <details><summary>Hint 2: an order</summary>First narrow, then sparse: magnitude
+# pruning of a wide net prunes weights in filters that are removed later.</details>
+# <details><summary>Hint 3: level 3</summary>Small steps, with training after each, and
 # the most training at the end.</details>
 
 # %% [markdown]
 # ### 11.5 The BERT
 # **120 minutes · 4 points**
 #
-# The same with `reviews-bert`; `lab11.trained(model, steps, seed)` trains it on (some
-# ten seconds for a hundred steps of 32 texts). Here there is nothing to be had by
-# looking at the test data: they do not exist yet. You may draw as many training texts
-# as you like (`lab11.texts()` has 8,000).
+# The same with `reviews-bert`. The hidden reviews do not exist yet. You may draw as
+# many training texts as you like (`lab11.texts()` has 8,000).
 #
-# A schedule of dropped tokens (lab 10) goes along:
+# | function | what it does |
+# |---|---|
+# | `lab11.trained(model, steps, seed, loss=None)` | fine-tunes *in place* (100 steps of 32 texts: some ten seconds) |
+# | `lab11.narrowed(model, heads, neurons)` | removes these shares of the heads and feed-forward neurons, the least important first |
+# | `lab11.faded(model, target, steps, seed, loss=None)` | magnitude pruning on a slow schedule while a copy is trained |
+# | `lab11.taught(teacher)` | a loss: match the teacher's answers and states, and the labels |
+#
+# A schedule of dropped tokens (lab 10) is an argument of `submit`:
 # `submit(model, "bert", …, tokens={1: 0.5})`, layer → share kept.
+#
+# **What is tested**: the file, on other texts; points as in 11.4.
 
 
 # %%
 def compress_bert(model: nn.Module) -> nn.Module:
-    """Your pipeline: from the BERT as it was given to the one that you hand in."""
+    """Your pipeline: from the given BERT to the one that you hand in.
+
+    Args:
+        model: the given BERT, in evaluation mode; do not change it.
+
+    Returns:
+        A BERT with as many layers, heads and neurons or fewer; float32, finite.
+    """
     ### BEGIN SOLUTION
     narrow = lab11.narrowed(model, heads=0.6, neurons=0.6)
     return lab11.trained(narrow, LIVE["steps"], seed=0, loss=lab11.taught(model))
@@ -438,30 +485,33 @@ of_bert = submit(my_bert, "bert", "attention heads, feed-forward neurons", STUDE
 check("11.5")
 
 # %% [markdown]
-# <details><summary>Hint 1: level 1</summary>Heads by lab 07's score, feed-forward
-# neurons by the same idea (a gate on each:
-# <code>course_lib.pruning.layers.ffn_importance</code>), both cut out, and some hundred
-# steps. <code>lab11.losses</code> is the loss of each text, and
-# <code>lab11.stream(seed)</code> yields batches without end.</details>
-# <details><summary>Hint 2: a teacher</summary>The model that you were given knows more
-# than the labels: let the small one match its answers and its states
-# (<code>lab11.taught</code>).</details>
-# <details><summary>Hint 3: level 3</summary>More heads and neurons, then magnitude on a
-# slow schedule, both with the teacher (<code>lab11.faded</code>).</details>
+# <details><summary>Hint 1: level 1</summary>Remove heads by lab 07's score, and
+# feed-forward neurons by the same idea (a gate on each:
+# <code>course_lib.pruning.layers.ffn_importance</code>); then some hundred steps.
+# <code>lab11.losses</code> is the loss of each text, <code>lab11.stream(seed)</code>
+# yields batches without end.</details>
+# <details><summary>Hint 2: a teacher</summary>The given model's answers contain more
+# than the labels: use <code>lab11.taught</code>.</details>
+# <details><summary>Hint 3: level 3</summary>More heads and neurons, then
+# <code>lab11.faded</code>, both with the teacher.</details>
 
 # %% [markdown]
-# (The walkthrough's BERT stops at level 1, since it is made while you wait. The
-# pipelines of the result file go on to level 3.)
+# (The walkthrough's BERT stops at level 1, since it is trained while you wait. The
+# stored pipelines reach level 3.)
 #
-# ## Part D · The survey's table
+# ## Part D · A published table
 #
 # ### 11.6 Two short answers
 # **10 minutes · 1 point**
 #
-# With the BERT `submit` showed the survey's rows, two of them corrected after the
-# papers: Gordon et al. keep 60 to 70 % of the memory (30 to 40 % is what they remove),
-# and Sanh et al. remove single weights of the encoder, not layers and heads. No row
-# says anything about time: that is why you measured it.
+# With the BERT, `submit` showed the table of Yichu Zhou's blog post [*BERT Compression:
+# Weight
+# Pruning*](https://github.com/flyaway1217/ResearchBlog/blob/faa0fdab919780b0df577390ac7cf1f0da7ca869/content/Bert-Compression-Weight-Pruning.md)
+# (3 September 2020), here called *the survey*. Two rows are corrected after the papers:
+# Gordon et al. keep 60 to 70 % of the memory (30 to 40 % is what they remove), and Sanh
+# et al. remove single weights of the encoder, not layers and heads. In Guo's row
+# "worse" can be meant for smaller sizes only: at 41 % (59.3 % removed) the post's own
+# text reports no loss. No row has a time; you measured yours.
 #
 # **a.** Q8BERT, Quant-Noise and Q-BERT have N/A in every column. Why?
 
@@ -478,7 +528,7 @@ choose(
 # %% [markdown]
 # **b.** Your row says "memory x %", the survey's rows say "BERT: 100 %". Which share of
 # the given BERT's own numbers are its embeddings (words, positions, types), which
-# hardly any row of the survey touches? (Between 0 and 1; within 0.01.)
+# hardly any row of the survey touches? (A number between 0 and 1, within 0.01.)
 
 # %%
 ### BEGIN SOLUTION
@@ -497,24 +547,24 @@ check("11.6")
 #
 # (From your instructor, who reads it.)
 #
-# Write a page (Markdown, returned by the function below; figures in cells of your own
-# behind it) that somebody can check who has not taken this course:
+# Write a page that a reader who has not taken this course can check (Markdown, returned
+# by the function below; figures in your own cells after it):
 #
 # 1. **The frontier**: your candidates in one table or figure, and the choice made on
 #    validation data. *1 point*
-# 2. **Evidence**: a random control with the same training, at least three seeds, an
+# 2. **Evidence**: a random baseline with the same training, at least three seeds, an
 #    interval. *1 point*
 # 3. **What broke**: the largest loss on the way, and its cause, *shown* by an
 #    experiment that separates it from others. *1 point*
 # 4. **The order**: why these steps in this order, argued from a measurement. *1 point*
-# 5. **The row**: your line in the survey's table, and which of its rows it may be
-#    compared with and which not. *1 point*
+# 5. **The row**: your line in the survey's table, which of its rows it can be compared
+#    with, and which not. *1 point*
 
 
 # %%
 def argument() -> str:
-    """Your page, as Markdown. Figures go into cells of your own, behind it; numbers are
-    computed here, or above.
+    """Your page, as Markdown. Figures go into your own cells after it; compute numbers
+    here, or above.
     """
     ### BEGIN SOLUTION
     narrow = lab11.slimmed(convnet, (0.6, 0.7, 0.7, 0.7), seed=0, epochs=LIVE["narrow"])
@@ -568,8 +618,8 @@ ledger.table()
 #
 # ### A budget, and what to take
 #
-# Move the limits: the picture shows what fits, and your `pick` says which pipeline it
-# takes. (Tab goes to a slider, arrow keys move it.)
+# Move the limits: the picture shows which pipelines fit, and which one your `pick`
+# takes. (Tab moves to a slider, arrow keys move it.)
 
 
 # %%
@@ -583,19 +633,51 @@ widgets.explorer(
 # %% [markdown]
 # ## What you take with you
 #
-# - A model is its file, and its size is all of it, with the places of its zeros.
-# - Four measures, no best row: a frontier, and a choice for a budget, made before test
-#   data are seen.
-# - Structure makes it fast, zeros make it small, training makes it good; and a random
-#   control says which of the three you owe your result to.
-# - What can be argued is what was measured: with a control, an interval, and a cause.
+# - A model is its file; its size includes all tensors and the places of the zeros.
+# - Four measures give a frontier, no best row. A budget gives a choice, made before
+#   test data are used.
+# - Structured pruning makes a model fast, zeros make it small, training makes it good.
+#   A random baseline shows which of the three you owe your result to.
+# - Claim only what you measured: with a baseline, an interval, and a cause.
+#
+# ## Recap
+#
+# **1.** Why is a model pruned to 10 % of its matrix weights larger than 10 %?
+# <details><summary>Answer</summary>Biases, norms and embeddings may be unpruned, and
+# the zeros' places are stored, too.</details>
+#
+# **2.** When does one row dominate another?
+# <details><summary>Answer</summary>It is no worse in all four measures and better in at
+# least one.</details>
+#
+# **3.** Why does magnitude pruning save no time here?
+# <details><summary>Answer</summary>The tensors keep their shapes, and zeros are
+# multiplied like other numbers.</details>
+#
+# **4.** Random channels lose as little as chosen ones. What does your result show?
+# <details><summary>Answer</summary>What this width and training achieve, not that the
+# choice is good.</details>
+#
+# **5.** You choose the best of twenty pipelines by test accuracy. What is wrong?
+# <details><summary>Answer</summary>The best of twenty is lucky on these data. Choose on
+# validation data.</details>
 #
 # ## Going further
 #
 # - **A model of your own.** Everything here is in `course_lib`; `docs/own_models.md`
-#   has a how-to for each method.
+#   explains each method.
 # - **The other axis.** Quantise what you have pruned, and multiply.
-# - **Read.** G. Hinton, O. Vinyals, J. Dean, *Distilling the Knowledge in a Neural
-#   Network*, 2015. X. Jiao et al., *TinyBERT*, 2020. D. Blalock et al., *What is the
-#   State of Neural Network Pruning?*, 2020. Z. Liu et al., *Rethinking the Value of
-#   Network Pruning*, 2019.
+# - **Read.** G. Hinton, O. Vinyals, J. Dean, [*Distilling the Knowledge in a Neural
+#   Network*](https://arxiv.org/abs/1503.02531), 2015. X. Jiao et al., [*TinyBERT:
+#   Distilling BERT for Natural Language
+#   Understanding*](https://arxiv.org/abs/1909.10351), 2020. D. Blalock et al., [*What
+#   is the State of Neural Network Pruning?*](https://arxiv.org/abs/2003.03033), 2020.
+#   Z. Liu et al., [*Rethinking the Value of Network
+#   Pruning*](https://arxiv.org/abs/1810.05270), 2019. The survey's rows:
+#   [Q8BERT](https://arxiv.org/abs/1910.06188),
+#   [Quant-Noise](https://arxiv.org/abs/2004.07320),
+#   [Q-BERT](https://arxiv.org/abs/1909.05840),
+#   [Gordon](https://arxiv.org/abs/2002.08307), [Guo](https://arxiv.org/abs/1909.12486),
+#   [Sanh](https://arxiv.org/abs/2005.07683),
+#   [Raganato](https://arxiv.org/abs/2002.10260),
+#   [Fan](https://arxiv.org/abs/1909.11556), [Wang](https://arxiv.org/abs/1910.04732).
