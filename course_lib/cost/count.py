@@ -1,8 +1,9 @@
 """What a whole model costs: run it once on an example, and count every product it
 computes on the way.
 
-The products are those that ``torch.utils.flop_counter`` counts. Here they are assigned
-to layers and weights, so that those with a zero weight can be left out.
+How many products an operation computes is torch's own formula, from
+``torch.utils.flop_counter``. Here they are assigned to layers and weights, so that those
+with a zero weight can be left out.
 
 Source: the lecture on pruning, "Computational Cost"; for what counts as a MAC, Sze,
 Chen, Yang and Emer 2020, "Efficient Processing of Deep Neural Networks", section 2.2.
@@ -22,8 +23,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.flop_counter import flop_registry
 
 from course_lib.modes import evaluating
 from course_lib.wrapped import hold_hooks, refuse_wrapped
@@ -128,33 +130,48 @@ _LAYERS: frozenset[Callable[..., Any]] = frozenset(
 _MHA_ARGUMENTS = tuple(inspect.signature(F.multi_head_attention_forward).parameters)
 
 
-def _twice(shape: Callable[..., int]) -> Callable[..., int]:
-    return lambda *shapes, out_shape=None, **_: 2 * shape(*shapes)
-
-
-# products that torch's counter leaves out: operation -> FLOPs from the shapes
-_MORE_PRODUCTS = {
-    torch.ops.aten.mv: _twice(lambda a, b: prod(a)),
-    torch.ops.aten.dot: _twice(lambda a, b: prod(a)),
-    torch.ops.aten.addmv: _twice(lambda _, a, b: prod(a)),
-    torch.ops.aten.addbmm: _twice(lambda _, a, b: prod(a) * b[-1]),
+# FLOPs by operation: torch's formulas, and the products that they leave out
+_FLOPS: dict[Any, Callable[..., int]] = {
+    **flop_registry,
+    torch.ops.aten.mv: lambda a, b, **_: 2 * a.numel(),
+    torch.ops.aten.dot: lambda a, b, **_: 2 * a.numel(),
+    torch.ops.aten.addmv: lambda _, a, b, **__: 2 * a.numel(),
+    torch.ops.aten.addbmm: lambda _, a, b, **__: 2 * a.numel() * b.shape[-1],
 }
+
+
+class _Flops(TorchDispatchMode):
+    """FLOPs of all operations so far. (``FlopCounterMode`` would follow modules, too,
+    and fails on views of parameters that are made without gradients.)
+    """
+
+    total = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        formula = _FLOPS.get(func.overloadpacket)
+        if formula is None:
+            with self:  # tensors of inference mode come here before operations are taken apart
+                result = func.decompose(*args, **kwargs)
+            return func(*args, **kwargs) if result is NotImplemented else result
+        result = func(*args, **kwargs)
+        self.total += formula(*args, **kwargs, out_val=result)
+        return result
 
 
 class _Recorder(TorchFunctionMode):
     """Sees every torch function that the model calls, and makes a row for each that
     multiplies.
 
-    torch's counter alone knows modules, but not which operand is a weight. A forward
-    hook on each layer would miss what a module does by functions. So the functions are
-    counted, and hooks only record in which module the call happens.
+    A forward hook on each layer would miss what a module does by functions. So the
+    functions are counted, and hooks only record in which module the call happens.
     """
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         # one name where weights are tied
         self.known = {id(p): n for n, p in model.named_parameters(remove_duplicate=False)}
-        self.flops = FlopCounterMode(display=False, custom_mapping=_MORE_PRODUCTS)
+        self.flops = _Flops()
         self.rows: list[LayerCost] = []
         self.used: set[str] = set()  # parameters that have a row
         self.parts: set[tuple[str, int]] = set()  # parameters, and where in them, that have a row
@@ -165,12 +182,12 @@ class _Recorder(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        before = self.flops.get_total_flops()
+        before = self.flops.total
         # The mode is off inside func, so nothing is counted twice. (It also keeps torch
         # from running an encoder layer as one fused function: as long as any mode is
         # on, torch calls the layer's parts.)
         result = func(*args, **kwargs)
-        macs = (self.flops.get_total_flops() - before) // 2
+        macs = (self.flops.total - before) // 2
         kind = getattr(func, "__name__", "").strip("_")
         if func in _LAYERS:
             self.add(kind, macs, kwargs["weight"] if "weight" in kwargs else args[1])

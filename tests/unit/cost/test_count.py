@@ -251,6 +251,17 @@ def test_scaled_dot_product_attention(options):
     assert row.macs == row.nonzero_macs == 8 * 25 * 8 + 8 * 25 * 3
 
 
+@pytest.mark.parametrize("around", [torch.no_grad, torch.inference_mode, torch.enable_grad])
+def test_the_mode_outside_does_not_matter(around):
+    class Expands(nn.Linear):
+        def forward(self, x):  # a view of a parameter goes into a module
+            return F.linear(nn.Identity()(self.bias.expand(2, -1)), self.weight)
+
+    with around():
+        (row,) = model_cost(Expands(3, 3), torch.ones(2, 3))
+    assert row.macs == 18
+
+
 def test_a_function_of_one_tensor_multiplies_nothing():
     assert model_cost(Call(lambda a: torch.einsum("bij->bji", a)), A) == []
 
