@@ -264,25 +264,6 @@ def test_run_lengths_against_the_loop(flat, run_bits):
     assert shape == (len(flat),)
 
 
-@pytest.mark.parametrize(
-    ("flat", "pairs"),
-    [
-        ([7], [(0, 7)]),
-        ([0, 0, 0, 7], [(3, 7)]),
-        ([0, 0, 0, 0, 7], [(3, 0), (0, 7)]),  # a run of exactly 2^k
-        ([0] * 9 + [7], [(3, 0), (3, 0), (1, 7)]),
-        ([7, 0, 0], [(0, 7), (1, 0)]),  # zeros at the end
-        ([7, 0, 0, 0, 0], [(0, 7), (3, 0)]),
-        ([0] * 5, [(3, 0), (0, 0)]),
-        ([], []),
-    ],
-)
-def test_fillers_and_trailing_zeros(flat, pairs):
-    runs, values, _ = e.rle_encode(torch.tensor(flat, dtype=torch.float32), run_bits=2)
-    assert list(zip(runs.tolist(), values.tolist(), strict=True)) == pairs
-    assert e.rle_bits(torch.tensor(flat, dtype=torch.float32), n=8) == len(pairs) * 10
-
-
 def test_a_wide_run_field():
     x = torch.zeros(1000)
     x[-1] = 1
@@ -308,17 +289,6 @@ def test_bits_are_those_of_what_is_stored(x, n):
         assert bits(x, n) == len(v) * (n + e.index_width(minor)) + len(pointer) * e.index_width(
             len(v) + 1
         )
-
-
-def test_bits_of_the_lecture_matrix():
-    # 8 of 24 elements, 6 columns, 4 rows; indices of 5 bits flat, 3 for columns, 2 for
-    # rows; pointers of 4.
-    assert e.bitmap_bits(LECTURE, n=16) == 8 * 16 + 24
-    assert e.coo_bits(LECTURE, n=16) == 8 * (16 + 5)
-    assert e.csr_bits(LECTURE, n=16) == 8 * (16 + 3) + 5 * 4
-    assert e.csc_bits(LECTURE, n=16) == 8 * (16 + 2) + 7 * 4
-    assert e.rle_bits(LECTURE, n=16) == 11 * (16 + 2)
-    assert all(type(bits) is int for bits in e.storage_bits(LECTURE).values())
 
 
 def test_widths_at_the_edges():
