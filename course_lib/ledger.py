@@ -7,15 +7,12 @@ lab 05 finds what lab 01 wrote.
 
 from __future__ import annotations
 
-import hashlib
 import html
 import json
 import math
 import os
 import tempfile
-import warnings
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,55 +56,39 @@ def add(
         accuracy: test accuracy in %, one number per seed.
 
     Raises:
-        ValueError: if a number is not finite or negative, or an accuracy is no
-            percentage.
+        ValueError: if a number is not finite or negative, an accuracy is no percentage,
+            or the file is damaged, which is left as it is then.
         OSError: if the working folder cannot be written.
     """
     row = _checked(
-        {
-            "model": model,
-            "method": method,
-            "lab": lab,
-            "bits": bits,
-            "macs": macs,
-            "ms": ms,
-            "accuracy": accuracy,
-        }
+        {"model": model, "method": method, "lab": lab}
+        | {"bits": bits, "macs": macs, "ms": ms, "accuracy": accuracy}
     )
     path = Path.cwd() / FILE
-    with _lock(path):
+    # Two notebooks may add a row at the same time. The lock file lies elsewhere, to keep
+    # the learner's folder clean.
+    user = os.getuid() if hasattr(os, "getuid") else 0
+    with FileLock(Path(tempfile.gettempdir()) / f"course-ledger-{user}.lock"):
         kept = _read(path)
         same = (i for i, old in enumerate(kept) if all(old[key] == row[key] for key in _TEXTS))
         at = next(same, len(kept))
         kept[at : at + 1] = [row]
-        _write(path, kept)
+        lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in kept)
+        files.put(path, f"[\n{lines}\n]\n".encode(), sync=True)
 
 
 def rows() -> list[Row]:
-    """The rows so far, in the order in which they were first added. No file: no
-    rows.
+    """The rows so far, in the order in which they were first added. No file: no rows.
+
+    Raises:
+        ValueError: if the file is damaged, saying what to do.
     """
-    path = Path.cwd() / FILE
-    with _lock(path):
-        return _read(path)
+    return _read(Path.cwd() / FILE)
 
 
 def table() -> Table:
     """The ledger to look at: as the last expression of a notebook cell, or printed."""
     return Table(rows())
-
-
-def interval(values: Iterable[float]) -> tuple[float, float | None]:
-    """Mean of the values and half the width of its 95 % t-interval, which is None for a
-    single value.
-
-    With three seeds the half-width is 4.30 standard errors: few runs claim little.
-    """
-    from course_lib import intervals  # here: a row is written without loading scipy
-
-    values = list(values)
-    mean, half = intervals.interval(values)
-    return float(mean), float(half) if len(values) > 1 else None
 
 
 @dataclass(frozen=True)
@@ -156,13 +137,15 @@ class Table:
 
 
 def _cells(row: Row) -> tuple[str, ...]:
+    from course_lib.intervals import interval  # here: a row is written without loading scipy
+
     mean, half = interval(row["accuracy"])
     return (
         *(row[key] for key in _TEXTS),
         _amount(row["bits"] and row["bits"] / 8, ("B", "kB", "MB", "GB")),
         _amount(row["macs"], ("", "k", "M", "G", "T")),
         "–" if row["ms"] is None else f"{row['ms']:.3g}",
-        f"{mean:.1f}" if half is None else f"{mean:.1f} ± {half:.1f}",
+        f"{mean:.1f}" if len(row["accuracy"]) == 1 else f"{mean:.1f} ± {half:.1f}",
         str(len(row["accuracy"])),
     )
 
@@ -217,65 +200,13 @@ def _checked(row: Row) -> Row:
     return {**result, "accuracy": seeds}
 
 
-def _is_row(row: Any) -> bool:
-    try:
-        return all(row[key] == value for key, value in _checked(row).items())
-    except (KeyError, TypeError, ValueError):
-        return False
-
-
 def _read(path: Path) -> list[Row]:
-    """The rows in the file. A damaged file is put aside, never overwritten, and the
-    rows that can be read go on.
-    """
     try:
-        text = path.read_bytes().decode(errors="replace")
+        found = json.loads(path.read_bytes() or b"[]")
     except FileNotFoundError:
         return []
-    whole, found = True, list[Any]()
-    try:
-        found = json.loads(text) if text.strip() else []
-    except ValueError:
-        whole = False
-        for line in text.splitlines():  # every row has a line of its own
-            with suppress(ValueError):
-                found.append(json.loads(line.strip().rstrip(",")))
-    good = [row for row in found if _is_row(row)] if isinstance(found, list) else []
-    if whole and good == found:
-        return good
-    number = 1
-    while (aside := path.with_name(f"{path.stem}.broken-{number}.json")).exists():
-        number += 1
-    os.replace(path, aside)
-    if good:
-        _write(path, good)
-    warnings.warn(
-        f"{path} was damaged (cut off, or edited by hand?). It is kept as {aside.name}, and the"
-        f" ledger goes on with what could be read: {len(good)} row{'s' * (len(good) != 1)}.",
-        stacklevel=3,
-    )
-    return good
-
-
-def _write(path: Path, rows: list[Row]) -> None:
-    """All or nothing: a notebook that is stopped here leaves the old ledger or the new
-    one, never half of one.
-    """
-    lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
-    try:
-        files.put(path, f"[\n{lines}\n]\n".encode(), sync=True)
-    except OSError as error:
-        raise OSError(
-            error.errno,
-            f"the ledger is kept in the working folder, which cannot be written ({error.strerror})",
-            str(path),
-        ) from None
-
-
-def _lock(path: Path) -> FileLock:
-    """Two notebooks may add a row at the same time. The lock file lies elsewhere, to
-    keep the learner's folder clean.
-    """
-    user = os.getuid() if hasattr(os, "getuid") else 0
-    name = hashlib.sha256(f"{user} {path}".encode()).hexdigest()[:16]
-    return FileLock(Path(tempfile.gettempdir()) / f"course-ledger-{name}.lock")
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({error}): rename it, and a new one is made") from None
+    if not isinstance(found, list):
+        raise ValueError(f"{path} holds no list of rows: rename it, and a new one is made")
+    return found

@@ -392,7 +392,7 @@ for name, build in {"VGG-16": vgg16, "ResNet-50": resnet50, "MobileNetV2": mobil
             "network": name,
             "MACs (billion)": total["macs"] / 1e9,
             "weights (million)": total["weights"] / 1e6,
-            "MB at 32 bits": total["weight_bits"] / 8e6,
+            "MB at 32 bits": 4 * total["weights"] / 1e6,
             "MACs per weight": total["macs"] / total["weights"],
         }
     )

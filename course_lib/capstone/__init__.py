@@ -10,7 +10,7 @@ are. No code of anybody's runs when it is measured.
 """
 
 from course_lib.capstone.files import Refused, Saved, of_bytes, read, write
-from course_lib.capstone.measured import LEVELS, Level, Measured, given, measure, met
+from course_lib.capstone.measured import LEVELS, Level, Measured, given, measure, unmet_requirements
 
 __all__ = [
     "LEVELS",
@@ -20,7 +20,7 @@ __all__ = [
     "Saved",
     "given",
     "measure",
-    "met",
+    "unmet_requirements",
     "of_bytes",
     "read",
     "write",

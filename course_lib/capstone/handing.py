@@ -16,7 +16,7 @@ from torch import nn
 from course_lib import files, ledger
 from course_lib.capstone import survey
 from course_lib.capstone.files import of_bytes, to_bytes
-from course_lib.capstone.measured import LEVELS, Measured, measure, met
+from course_lib.capstone.measured import LEVELS, Measured, measure, unmet_requirements
 
 NAMES = {"cnn": "capstone-cnn.safetensors", "bert": "capstone-bert.safetensors"}
 
@@ -79,9 +79,8 @@ def submit(
         display(Markdown(survey.table(survey.row(found, component))))
     lines = ["| level | points | what it lacks |", "|---|---|---|"]
     for number, level in enumerate(LEVELS[kind], start=1):
-        lines.append(
-            f"| {number} | {level.points:g} | {'; '.join(met(level, found)) or 'nothing: met'} |"
-        )
+        lacking = "; ".join(unmet_requirements(level, found)) or "nothing: met"
+        lines.append(f"| {number} | {level.points:g} | {lacking} |")
     text = (
         f"**{NAMES[kind]}**: storage {found.storage:.1%}, products {found.macs_share:.1%} of the"
         f" given model's, {found.faster:.2f} times faster, accuracy {found.accuracy:.1f} % against"

@@ -108,7 +108,7 @@ class Measured:
         return self.given_accuracy - self.accuracy
 
 
-def met(level: Level, found: Measured) -> list[str]:
+def unmet_requirements(level: Level, found: Measured) -> list[str]:
     """What the level asks for and the model does not reach; nothing, where it is
     met.
     """

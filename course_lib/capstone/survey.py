@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from course_lib.capstone.measured import Measured
-from course_lib.ledger import interval
+from course_lib.intervals import interval
 
 HEADER = ("Paper", "Memory (BERT: 100%)", "Inference", "Component", "Pretrain", "Performance")
 NOTHING = ("N/A",) * 5
@@ -50,7 +50,7 @@ def performance(right: Sequence[bool], given: Sequence[bool]) -> str:
         )
     differences = [100.0 * (a - b) for a, b in zip(map(int, right), map(int, given), strict=True)]
     mean, half = interval(differences)
-    if half is None or abs(mean) <= half:
+    if abs(mean) <= half:
         return "same"
     if mean > 0:
         return "better"

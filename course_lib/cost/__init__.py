@@ -12,8 +12,7 @@ none guessed.
     print(latency.measure(latency.forward(model, images)))
 
 - :mod:`.count`: a whole model while it runs; :mod:`.formulas`: one layer, from its
-  sizes (:mod:`.taps`: which inputs a weight of a convolution meets); :mod:`.tokens`: a
-  transformer whose sequences get shorter.
+  sizes; :mod:`.tokens`: a transformer whose sequences get shorter.
 - :mod:`.encodings`: bitmap, run lengths, COO, CSR and CSC; :mod:`.block_formats`: n of
   every m neighbours, stored and multiplied.
 - :mod:`.storage`: a whole model, each tensor in its cheapest format; :mod:`.decisions`:
@@ -21,13 +20,11 @@ none guessed.
   the clock, with warm-up and spread.
 """
 
-from course_lib.cost.count import LayerCost, model_cost, peak_activation_bits, totals
+from course_lib.cost.count import LayerCost, model_cost, totals
 from course_lib.cost.formulas import (
     conv_cost,
-    expected_nonzero_macs,
     linear_cost,
     nonzero_macs,
-    products,
     pruned_transformer_macs,
     transformer_macs,
 )
@@ -36,12 +33,9 @@ from course_lib.cost.tokens import texts_macs, token_macs
 __all__ = [
     "LayerCost",
     "conv_cost",
-    "expected_nonzero_macs",
     "linear_cost",
     "model_cost",
     "nonzero_macs",
-    "peak_activation_bits",
-    "products",
     "pruned_transformer_macs",
     "texts_macs",
     "token_macs",

@@ -24,7 +24,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from scipy.sparse import csc_array, csr_array
 from torch import Tensor
 
 Shape = tuple[int, ...]
@@ -229,7 +228,8 @@ def csr_decode(v: Tensor, COL_INDEX: Tensor, ROW_INDEX: Tensor, shape: Sequence[
     """
     rows, columns = _matrix_shape(shape)
     column, pointer = _compressed("column", v, COL_INDEX, ROW_INDEX, major=rows, minor=columns)
-    return _compressed_to_dense(csr_array, v, column, pointer, (rows, columns))
+    begins = np.repeat(np.arange(rows) * columns, np.diff(pointer))
+    return _place(_tensor(begins + column), v, (rows, columns))
 
 
 def csr_bits(x2d: Tensor, n: int = 32) -> int:
@@ -267,7 +267,8 @@ def csc_decode(v: Tensor, ROW_INDEX: Tensor, COL_POINTER: Tensor, shape: Sequenc
     """
     rows, columns = _matrix_shape(shape)
     row, pointer = _compressed("row", v, ROW_INDEX, COL_POINTER, major=columns, minor=rows)
-    return _compressed_to_dense(csc_array, v, row, pointer, (rows, columns))
+    column = np.repeat(np.arange(columns), np.diff(pointer))
+    return _place(_tensor(column + row.astype(np.int64) * columns), v, (rows, columns))
 
 
 def csc_bits(x2d: Tensor, n: int = 32) -> int:
@@ -305,17 +306,6 @@ def storage_bits(x: Tensor, n: int | None = None, run_bits: int = 2) -> dict[str
         "csr": csr_bits(matrix, n),
         "csc": csc_bits(matrix, n),
     }
-
-
-def cheapest_bits(x: Tensor, n: int = 32, run_bits: int = 4) -> int:
-    """Bits to store ``x``: as it is, or as a bitmap, run lengths or coordinates,
-    whichever is smallest.
-
-    Args:
-        x: any shape.
-        n: bits of a value; run_bits: of a run length.
-    """
-    return min(n * x.numel(), bitmap_bits(x, n), rle_bits(x, n, run_bits), coo_bits(x, n))
 
 
 def formula_bits(
@@ -446,26 +436,6 @@ def _place(index: Tensor, values: Tensor, shape: Shape) -> Tensor:
     except (IndexError, RuntimeError) as error:
         raise ValueError(f"an index does not fit the shape {shape}: {error}") from None
     return out.view(values.dtype).view(shape)
-
-
-def _compressed_to_dense(
-    kind: type[csr_array] | type[csc_array],
-    values: Tensor,
-    index: np.ndarray,
-    pointer: np.ndarray,
-    shape: Shape,
-) -> Tensor:
-    """scipy's own loop, which reads each row's end once; on the bits of the values,
-    because it adds them to zeros.
-    """
-    # no integer is as wide, and adding makes +0.0 of a part that is -0.0
-    if values.dtype == torch.complex128:
-        parts = torch.view_as_real(_flat(values)).unbind(-1)
-        return torch.complex(
-            *(_compressed_to_dense(kind, part, index, pointer, shape) for part in parts)
-        )
-    dense = kind((_raw(_flat(values)).numpy(), index, pointer), shape).toarray(order="C")
-    return _tensor(dense).view(values.dtype).view(shape)
 
 
 def _longest_run(run_bits: int) -> int:

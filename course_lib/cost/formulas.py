@@ -2,9 +2,8 @@
 are skipped, with fewer heads.
 
 Here are the formulas of the lecture for one layer, then the exact count of the products
-whose two factors are both non-zero, for weights and inputs as they are, and what
-(1-p)(1-q) says about it. :mod:`course_lib.cost.count` counts a whole ``nn.Module``
-while it runs on an example: what these formulas must come to.
+whose two factors are both non-zero, for weights and inputs as they are.
+:mod:`course_lib.cost.count` counts a whole ``nn.Module`` while it runs on an example.
 
 All counts are Python ints from integer arithmetic: a count kept in float32 stops being
 exact at 2^24, which one 3x3 layer of ResNet-50 passes seven times over with a single
@@ -16,12 +15,10 @@ Source: the lecture on pruning, "Computational Cost"; Sze, Chen, Yang and Emer 2
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
+import torch.nn.functional as F
 from torch import Tensor
-
-from course_lib.cost.taps import conv_taps, hits, nonzeros, sum_at_taps, sum_of_products
 
 
 # ------------------------------------------------------------ one layer, by its formula
@@ -156,9 +153,7 @@ def pruned_transformer_macs(
     """
     S = L if S is None else S
     ffn = 4 * E if ffn is None else ffn
-    for name, size in {"B": B, "L": L, "E": E, "S": S, "head_size": head_size}.items():
-        if size < 1:
-            raise ValueError(f"{name} must be at least 1, got {size}")
+    _check_positive(B=B, L=L, E=E, S=S, head_size=head_size)
     if ffn < 0 or min(heads, default=0) < 0:
         raise ValueError(
             f"a width or a number of heads cannot be negative, got ffn {ffn} and heads"
@@ -179,37 +174,12 @@ def pruned_transformer_macs(
 
 
 # ----------------------------------------------------- one layer, with the zeros it has
-def products(
-    weight_shape: Sequence[int], x_shape: Sequence[int], stride: int = 1, padding: int = 0
-) -> int:
-    """Products of a weight and an input that a layer computes, without those that touch
-    padding.
-
-    Args:
-        weight_shape: (M, C, R, S), or (d_out, d_in) for a linear layer.
-        x_shape: (B, C, H, W), or (B, d_in).
-        stride, padding: of the convolution, the same in both directions.
-
-    Raises:
-        ValueError: if the shapes do not fit together.
-    """
-    taps = _check_layer(weight_shape, x_shape, stride, padding)
-    # How many outputs use tap (r, s) is a product over the axes, so its sum over the
-    # taps is a product of sums.
-    per_axis = [
-        sum(len(range(*tap.indices(size))) for tap in axis)
-        for axis, size in zip(taps, x_shape[2:], strict=True)
-    ]
-    return x_shape[0] * weight_shape[0] * weight_shape[1] * math.prod(per_axis)
-
-
 def nonzero_macs(weight: Tensor, x: Tensor, stride: int = 1, padding: int = 0) -> int:
     """Exact number of products whose weight and input are both non-zero.
 
     Every weight at channel c and tap (r, s) meets the same inputs, whichever filter it
     belongs to. So it is enough to count, for each (c, r, s), the non-zero weights over
-    the filters and the non-zero inputs over all positions, and to add up the products
-    of the two counts: no convolution is computed.
+    the filters and the non-zero inputs over all images, and to convolve the two counts.
 
     Args:
         weight: (M, C, R, S), or (d_out, d_in) for a linear layer.
@@ -224,25 +194,19 @@ def nonzero_macs(weight: Tensor, x: Tensor, stride: int = 1, padding: int = 0) -
 
     Source: the lecture on pruning, "Convolution with Sparse Weight".
     """
-    taps = _check_layer(weight.shape, x.shape, stride, padding)
-    return sum_of_products(hits(weight, 0), sum_at_taps(hits(x, 0), taps))
-
-
-def expected_nonzero_macs(weight: Tensor, x: Tensor, stride: int = 1, padding: int = 0) -> float:
-    """What ``nonzero_macs`` is on average when the zeros lie at random: (1-p)(1-q) x
-    the products that miss the padding.
-
-    p and q are the fractions of zeros in ``weight`` and ``x``. It is the mean over all
-    ways to place these zeros, and no bound: a single layer may need more or fewer. (A
-    linear layer with one output and one input vector may need anything from max(0,
-    1-p-q) to min(1-p, 1-q) of its products.)
-
-    Args and raises as in ``nonzero_macs``.
-    """
-    count = products(weight.shape, x.shape, stride, padding)
-    if count == 0:
-        return 0.0
-    return count * nonzeros(weight) / weight.numel() * nonzeros(x) / x.numel()
+    if weight.ndim != x.ndim or weight.ndim not in (2, 4) or weight.shape[1] != x.shape[1]:
+        raise ValueError(
+            "a weight (d_out, d_in) needs x (B, d_in), a weight (M, C, R, S) needs x (B, C, H, W);"
+            f" got {tuple(weight.shape)} and {tuple(x.shape)}"
+        )
+    # float64 holds these sums of integers exactly
+    of_weight, of_x = ((t.detach() != 0).sum(0, keepdim=True).cpu().double() for t in (weight, x))
+    if weight.ndim == 2:
+        return int((of_weight * of_x).sum())
+    _check_positive(stride=stride)
+    for size, kernel in zip(x.shape[2:], weight.shape[2:], strict=True):
+        _output_size(size, kernel, stride, padding)
+    return int(F.conv2d(of_x, of_weight, stride=stride, padding=padding).sum())
 
 
 # ------------------------------------------------------------------ checks of arguments
@@ -260,24 +224,3 @@ def _output_size(size: int, kernel: int, stride: int, padding: int) -> int:
             f"the kernel ({kernel}) is larger than the padded input ({size} + 2·{padding})"
         )
     return (size + 2 * padding - kernel) // stride + 1
-
-
-def _check_layer(
-    weight: Sequence[int], x: Sequence[int], stride: int, padding: int
-) -> list[list[slice]]:
-    """Raise ValueError unless the shapes make a linear layer or a 2-D convolution; the
-    taps of the latter.
-    """
-    _check_positive(stride=stride)
-    if len(weight) != len(x) or len(weight) not in (2, 4):
-        raise ValueError(
-            "a weight (d_out, d_in) needs x (B, d_in), a weight (M, C, R, S) needs x (B, C, H, W);"
-            f" got {tuple(weight)} and {tuple(x)}"
-        )
-    if weight[1] != x[1]:
-        raise ValueError(f"the weight reads {weight[1]} channels or features, x has {x[1]}")
-    outputs = [
-        _output_size(size, kernel, stride, padding)
-        for size, kernel in zip(x[2:], weight[2:], strict=True)
-    ]
-    return conv_taps(x[2:], weight[2:], outputs, stride, padding, 1)

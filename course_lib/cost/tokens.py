@@ -51,18 +51,15 @@ def token_macs(
         ValueError: if a number is negative, a width is 0 (but W), or there are not
             equally many lengths.
     """
-    layers = [int(l) for l in lengths_per_layer]  # noqa: E741
-    ffn = layers if ffn_lengths is None else [int(l) for l in ffn_lengths]  # noqa: E741
-    F = 4 * E if ffn_width is None else ffn_width
-    if isinstance(attention_width, int) or attention_width is None:
-        widths = [E if attention_width is None else attention_width] * len(layers)
-    else:
-        widths = [int(w) for w in attention_width]
-    _check(len(layers), len(ffn), len(widths), E, F, min([*layers, *ffn, *widths], default=0))
-    return sum(
-        4 * l * E * W + 2 * l * l * W + 2 * f * E * F
-        for l, f, W in zip(layers, ffn, widths, strict=True)  # noqa: E741
+    attention, ffn = (
+        torch.tensor([int(length) for length in lengths], dtype=torch.int64)[:, None]
+        for lengths in (
+            lengths_per_layer,
+            lengths_per_layer if ffn_lengths is None else ffn_lengths,
+        )
     )
+    macs = texts_macs(attention, ffn, E, ffn_width=ffn_width, attention_width=attention_width)
+    return int(macs)
 
 
 def texts_macs(
@@ -109,18 +106,9 @@ def texts_macs(
             f"{tuple(W.shape)}"
         )
     least = min((int(t.min()) for t in (l, f, W) if t.numel()), default=0)
-    _check(len(l), len(f), len(l), E, F, least)
-    return (4 * l * E * W + 2 * l * l * W + 2 * f * E * F).sum(0)
-
-
-def _check(layers: int, ffns: int, widths: int, E: int, F: int, least: int) -> None:
-    if not layers == ffns == widths:
-        raise ValueError(
-            f"one number for each layer: got {layers} lengths, {ffns} for the FFN and {widths}"
-            " widths"
-        )
     if E < 1 or F < 1 or least < 0:
         raise ValueError(
             f"widths are above 0 and lengths not below, got E = {E}, F = {F} and {least} among the"
             " others"
         )
+    return (4 * l * E * W + 2 * l * l * W + 2 * f * E * F).sum(0)

@@ -44,7 +44,7 @@ from course_lib.pruning.heads import gated
 from course_lib.pruning.tokens import (
     Cascading,
     Dropping,
-    Moment,
+    ScoreContext,
     cascading,
     dropping,
     kept_count,
@@ -169,8 +169,8 @@ def measure(
     generator = torch.Generator().manual_seed(seed)
     now: Batch = {}
 
-    def by_evidence(moment: Moment) -> Tensor:
-        decides = now[EVIDENCE].gather(1, moment.places) > 0
+    def by_evidence(context: ScoreContext) -> Tensor:
+        decides = now[EVIDENCE].gather(1, context.places) > 0
         return decides + 0.5 * torch.rand(decides.shape, generator=generator)
 
     if open_block is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 
 import matplotlib as mpl
 import pandas as pd
@@ -18,7 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from course_lib import paths
-from course_lib.ledger import FILE, Row, Table, interval
+from course_lib.ledger import FILE, Row, Table
 from course_lib.show import plots
 from course_lib.show.style import BLACK, BLUE, ORANGE, style
 
@@ -119,7 +120,7 @@ def against_dense(found: Sequence[Row]) -> pd.DataFrame:
         chosen, or the training was begun, at random.
     """
     table = pd.DataFrame(found)
-    table["mean"] = [interval(accuracy)[0] for accuracy in table["accuracy"]]
+    table["mean"] = table["accuracy"].map(fmean)
     is_dense = table["method"].str.startswith("dense")
     keys = ["lab", "model"]
     dense = table[is_dense].drop_duplicates(keys, keep="last").set_index(keys)

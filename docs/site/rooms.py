@@ -24,7 +24,6 @@ from sphinx.util.nodes import make_refnode
 
 # files that a room's others are made with: what they are about is said, and no more
 INSIDE = {
-    "course_lib.cost.taps",
     "course_lib.pruning.channels.constants",
     "course_lib.pruning.channels.trace",
     "course_lib.pruning.tokens.attention_masks",
@@ -37,7 +36,6 @@ INSIDE = {
 ALSO = {
     "course_lib.models": ["ImageShaped"],
     "course_lib.pruning.channels.slimming": ["penalty", "scales"],
-    "course_lib.pruning.heads.gates": ["HeadMaskRefused"],
     "course_lib.pruning.weights.movement": ["Moving"],
     "course_lib.show.widgets": ["Choice", "Switches"],
 }

@@ -1,6 +1,5 @@
 import json
 import math
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from scipy import stats
 
 from course_lib import ledger
 
@@ -97,21 +95,6 @@ def test_a_bad_row_is_refused_and_nothing_written(
     assert list(here.iterdir()) == []
 
 
-@pytest.mark.parametrize("values", [[97.0, 98.0, 99.5], [50.0, 50.0], list(range(10))])
-def test_the_interval_is_the_t_interval(values: list[float]) -> None:
-    mean, half = ledger.interval(values)
-    assert mean == pytest.approx(np.mean(values)) and half is not None
-    if half:
-        low, high = stats.t.interval(
-            0.95, len(values) - 1, loc=np.mean(values), scale=stats.sem(values)
-        )
-        assert (mean - half, mean + half) == pytest.approx((low, high))
-
-
-def test_one_seed_has_no_interval() -> None:
-    assert ledger.interval([97.0]) == (97.0, None)
-
-
 def test_the_table_says_everything_in_readable_units() -> None:
     ledger.add("convnet", "dense", **DENSE)
     ledger.add("convnet", "one <seed>", lab="01", bits=12, macs=None, ms=None, accuracy=[97])
@@ -139,29 +122,13 @@ def test_amounts_have_three_digits(value: float, shown: str) -> None:
     assert ledger._amount(value, ("", "k", "M")) == shown
 
 
-def test_a_file_cut_off_is_kept_and_its_whole_rows_go_on(here: Path) -> None:
-    for method in ("dense", "magnitude"):
-        ledger.add("convnet", method, **DENSE)
-    whole = Path("ledger.json").read_bytes()
-    Path("ledger.json").write_bytes(whole[:-20])
-    with pytest.warns(UserWarning, match="kept as ledger.broken-1.json.* 1 row"):
-        assert [row["method"] for row in ledger.rows()] == ["dense"]
-    assert Path("ledger.broken-1.json").read_bytes() == whole[:-20]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # repaired: not a word on the next call
-        assert len(ledger.rows()) == 1
-
-
-@pytest.mark.parametrize(
-    "text", [b"not json", b"\xff\xfe\x00", b"{}", b'"x"', b"[1, 2]", b'[{"model": "m"}]', b"null"]
-)
-def test_whatever_is_in_the_file_is_never_lost(here: Path, text: bytes) -> None:
-    for number in (1, 2):
-        Path("ledger.json").write_bytes(text)
-        with pytest.warns(UserWarning, match="damaged"):
-            ledger.add("convnet", "dense", **DENSE)
-        assert (here / f"ledger.broken-{number}.json").read_bytes() == text
-        assert len(ledger.rows()) == 1
+@pytest.mark.parametrize("text", [b'[{"model": "m"', b"not json", b"\xff\xfe\x00", b"{}", b"null"])
+def test_a_damaged_file_is_named_and_left_as_it_is(here: Path, text: bytes) -> None:
+    Path("ledger.json").write_bytes(text)
+    for call in (ledger.rows, lambda: ledger.add("convnet", "dense", **DENSE)):
+        with pytest.raises(ValueError, match="ledger.json"):
+            call()
+    assert {file.name: file.read_bytes() for file in here.iterdir()} == {"ledger.json": text}
 
 
 def test_an_empty_file_holds_no_rows_and_nothing_to_lose(here: Path) -> None:
@@ -183,19 +150,6 @@ def test_a_crash_while_writing_leaves_the_old_ledger(
         ledger.add("convnet", "magnitude", **DENSE)
     assert [row["method"] for row in ledger.rows()] == ["dense"]
     assert [file.name for file in here.iterdir()] == ["ledger.json"]
-
-
-def test_a_folder_that_cannot_be_written_is_named(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: Any, **__: Any) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(ledger.files, "open", refuse, raising=False)
-    with pytest.raises(
-        OSError, match=r"working folder, which cannot be written \(Permission denied\)"
-    ):
-        ledger.add("convnet", "dense", **DENSE)
 
 
 def test_rows_written_at_the_same_time_are_all_there() -> None:

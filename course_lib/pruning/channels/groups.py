@@ -32,6 +32,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 
+from course_lib.checks import check_mask
 from course_lib.pruning.channels.trace import _item, skeleton, trace
 
 
@@ -66,20 +67,7 @@ class Group:
         Raises:
             ValueError: if it has another shape or type.
         """
-        if (
-            not isinstance(keep, Tensor)
-            or keep.dtype != torch.bool
-            or keep.shape != (self.channels,)
-        ):
-            got = (
-                f"{keep.dtype} {tuple(keep.shape)}"
-                if isinstance(keep, Tensor)
-                else type(keep).__name__
-            )
-            raise ValueError(
-                f"the group of {', '.join(self.producers)} needs one bool for each of its"
-                f" {self.channels} channels, True = kept; got {got}"
-            )
+        check_mask(keep, f"the mask of the group of {', '.join(self.producers)}", (self.channels,))
         return {name: keep[index.to(keep.device)] for name, index in self.index.items()}
 
 

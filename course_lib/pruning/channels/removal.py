@@ -43,6 +43,7 @@ from torch import Tensor, fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
+from course_lib.checks import check_mask
 from course_lib.pruning.channels.constants import Constants, shift_of, taps_hit_padding
 from course_lib.pruning.channels.groups import (
     MAKERS,
@@ -52,6 +53,7 @@ from course_lib.pruning.channels.groups import (
     layer_kind,
     tensor_of,
 )
+from course_lib.pruning.channels.slimming import as_mask, filter_sizes
 from course_lib.pruning.channels.trace import skeleton
 from course_lib.pruning.weights.masks import Masks
 from course_lib.pruning.weights.scores import Scores
@@ -214,10 +216,7 @@ def l1_filters(model: nn.Module, groups: Sequence[Group] | None = None) -> Score
     norms = {}
     for name, layer in model.named_modules():
         if isinstance(layer, _ConvNd | nn.Linear):
-            size = layer.weight.detach().abs()
-            if isinstance(layer, _ConvTransposeNd):  # (C, M/G, ...): M of them, group by group
-                size = size.unflatten(0, (layer.groups, -1)).transpose(1, 2).flatten(0, 1)
-            norms[name] = size.flatten(1).sum(1, dtype=torch.float64)
+            norms[name] = filter_sizes(layer).sum(1)
     if groups is None:
         return norms
     scores = {}
@@ -244,13 +243,14 @@ def slice_pair(
         bn: the batch norm behind it, or None.
         next_conv: reads the M channels, one group; or a linear layer behind a flatten,
             which reads M·H·W features.
-        keep: channel indices, strictly increasing, at least one.
+        keep: channel indices, strictly increasing, at least one; or bool (M,),
+            True = kept.
 
     Returns:
         New modules; the given ones are unchanged. Nothing is absorbed.
 
     Raises:
-        ValueError: if ``keep`` is no such list, or the layers do not fit together.
+        ValueError: if ``keep`` is not as described, or the layers do not fit together.
     """
     kinds = {"conv": layer_kind(conv), "next_conv": layer_kind(next_conv)}
     for name, kind in kinds.items():
@@ -260,26 +260,14 @@ def slice_pair(
                 f" {locals()[name]}"
             )
     M = _made(conv)
-    indices = [int(i) for i in keep]
-    if (
-        not indices
-        or any(a >= b for a, b in zip(indices, indices[1:], strict=False))
-        or indices[0] < 0
-    ):
-        raise ValueError(
-            f"keep lists channel indices, strictly increasing and at least one; got {indices}"
-        )
-    if isinstance(keep, Tensor) and keep.dtype == torch.bool:
-        raise ValueError("keep lists channel indices, not a mask: try mask.nonzero().flatten()")
-    if indices[-1] >= M:
-        raise ValueError(f"keep names channel {indices[-1]}, but conv makes {M}: 0 to {M - 1}")
+    kept = as_mask(keep, M)
+    if not kept.any():
+        raise ValueError("keep names the channels that stay, at least one; got none")
     if bn is not None and (layer_kind(bn) != "norm" or bn.num_features != M):
         raise ValueError(f"bn should normalise the {M} channels that conv makes, got {bn}")
     read = _read(next_conv)
     if read != M and (kinds["next_conv"] != "linear" or read % M):
         raise ValueError(f"next_conv reads {read} channels, but conv makes {M}")
-    kept = torch.zeros(M, dtype=torch.bool)
-    kept[indices] = True
     everything = torch.ones(_read(conv), dtype=torch.bool)
     return (
         _cut_layer(conv, everything, kept),
@@ -335,20 +323,7 @@ class _Plan:
             if name not in self.calls:
                 raise ValueError(f"keep[{name!r}] {self._unknown(name)}")
             labels = self.calls[name].outputs.numpy()
-            if (
-                not isinstance(mask, Tensor)
-                or mask.dtype != torch.bool
-                or mask.shape != (len(labels),)
-            ):
-                got = (
-                    f"{mask.dtype} {tuple(mask.shape)}"
-                    if isinstance(mask, Tensor)
-                    else type(mask).__name__
-                )
-                raise ValueError(
-                    f"keep[{name!r}] should be a bool tensor of shape ({len(labels)},), True ="
-                    f" kept, one for each channel that the layer makes; got {got}"
-                )
+            check_mask(mask, f"keep[{name!r}]", (len(labels),))
             if not mask.any():
                 raise ValueError(
                     f"keep removes all {len(labels)} channels of {name!r}: at least one has to stay"
@@ -710,23 +685,16 @@ def _add(plan: _Plan, smaller: nn.Module, layer: nn.Module, node: fx.Node, shift
     """
     weight = layer.weight
     assert isinstance(weight, Tensor)
-    shift = shift.to(weight.device)
     if isinstance(layer.bias, Tensor):
-        layer.bias.copy_(
-            layer.bias.double() + shift
-            if weight.device.type != "mps"
-            else layer.bias + shift.float()
-        )
+        layer.bias.copy_(layer.bias.cpu().double() + shift)
         return "its bias"
     norm = _only_norm_behind(plan, smaller, node)
     if norm is not None:
         name, bn = norm
         assert isinstance(bn.running_mean, Tensor)
-        bn.running_mean.copy_(
-            (bn.running_mean.double().cpu() - shift.cpu()).to(bn.running_mean.dtype)
-        )
+        bn.running_mean.copy_(bn.running_mean.cpu().double() - shift)
         return f"the running mean of {name!r}"
-    layer.bias = nn.Parameter(shift.to(weight.dtype), requires_grad=weight.requires_grad)
+    layer.bias = nn.Parameter(shift.to(weight), requires_grad=weight.requires_grad)
     return "a bias that it did not have"
 
 

@@ -33,6 +33,7 @@ from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
+from course_lib.checks import check_mask
 from course_lib.pruning.channels.constants import shift_of
 from course_lib.pruning.channels.groups import MAKERS, Channels
 from course_lib.pruning.channels.trace import batch_norms, skeleton, wiring
@@ -110,7 +111,8 @@ def filter_norms(model: nn.Module, mean: bool = False) -> Scores:
     for name in batch_norms(model):
         layer, why = wired.layer_before(name)
         if not why:
-            scores[name] = _filter_sizes(model.get_submodule(layer), mean)
+            sizes = filter_sizes(model.get_submodule(layer))
+            scores[name] = sizes.mean(1) if mean else sizes.sum(1)
     return scores
 
 
@@ -293,38 +295,25 @@ def absorb_removed(
     Channel Pruning of Convolution Layers", which removes channels of constant output in
     this way.
     """
-    if not isinstance(bn, _BatchNorm):
-        raise TypeError(
-            f"the second argument is the batch norm behind the layer, got {type(bn).__name__}"
-        )
     made = getattr(layer, "out_channels", getattr(layer, "out_features", None))
     if made != bn.num_features:
         raise ValueError(
             f"the layer makes {made} channels, and the batch norm has {bn.num_features}"
         )
-    kept = _as_mask(keep, bn.num_features)
+    kept = as_mask(keep, bn.num_features)
     beta = torch.zeros(bn.num_features) if bn.bias is None else bn.bias.detach()
     constant = activation(beta[None]).flatten()  # (C,)
-    if isinstance(next_layer, _ConvNd) and not isinstance(next_layer, _ConvTransposeNd):
-        if next_layer.in_channels != bn.num_features:
-            raise ValueError(
-                f"the next layer reads {next_layer.in_channels} channels, not {bn.num_features}"
-            )
-        return cascade(kept, next_layer.weight, constant, next_layer.groups)[1]
-    if not isinstance(next_layer, nn.Linear):
+    inputs = getattr(next_layer, "in_channels", getattr(next_layer, "in_features", 0))
+    each, rest = divmod(inputs, bn.num_features)
+    if rest or not each or (each > 1 and isinstance(next_layer, _ConvNd)):
+        raise ValueError(f"the next layer reads {inputs} channels, not {bn.num_features}")
+    if isinstance(next_layer, _ConvTransposeNd) or not isinstance(next_layer, _ConvNd | nn.Linear):
         raise TypeError(
             f"the next layer is a Conv1d/2d/3d or a Linear, got {type(next_layer).__name__}: only"
             " there a constant input makes a constant output"
         )
-    each, rest = divmod(next_layer.in_features, bn.num_features)
-    if rest:
-        raise ValueError(
-            f"the next layer has {next_layer.in_features} inputs, which is no multiple of the"
-            f" {bn.num_features} channels"
-        )
-    return cascade(
-        kept.repeat_interleave(each), next_layer.weight, constant.repeat_interleave(each)
-    )[1]
+    kept, constant = kept.repeat_interleave(each), constant.repeat_interleave(each)
+    return cascade(kept, next_layer.weight, constant, getattr(next_layer, "groups", 1))[1]
 
 
 @torch.no_grad()
@@ -354,23 +343,15 @@ def cascade(
     Raises:
         ValueError: if ``keep`` is not bool or the shapes do not match.
     """
-    if next_weight.ndim < 2:
-        raise ValueError(
-            "next_weight is (M, C, ...), of a layer with inputs; got shape"
-            f" {tuple(next_weight.shape)}"
-        )
     m, per_group = next_weight.shape[:2]
-    if groups < 1 or m % groups:
-        raise ValueError(f"{m} output channels cannot be divided into {groups} groups")
     c = per_group * groups
-    kept = _as_mask(keep, c, only_bool=True)
-    if constant is None:
-        constant = torch.zeros(c)
-    if constant.shape != (c,):
+    kept = check_mask(keep, "keep", (c,)).cpu()
+    constant = torch.zeros(c) if constant is None else constant
+    if m % groups or constant.shape != (c,):
         raise ValueError(
-            f"constant has one number per channel, {(c,)}, got shape {tuple(constant.shape)}"
+            f"constant has the shape {tuple(constant.shape)} for {c} channels, and {m} outputs are"
+            f" made in {groups} groups: they do not fit"
         )
-
     # group g of the outputs reads group g of the channels
     useful = (
         kept.view(groups, 1, per_group).expand(groups, m // groups, per_group).reshape(m, per_group)
@@ -381,55 +362,33 @@ def cascade(
         .expand_as(next_weight)
     )
     # filled, not multiplied: inf of a kept channel does not count
-    gone = _cpu_double(constant).masked_fill(kept, 0.0)
+    gone = constant.detach().cpu().double().masked_fill(kept, 0.0)
     return mask.clone(), shift_of(next_weight, gone, groups).to(
         next_weight.device, next_weight.dtype
     )
 
 
-def _as_mask(keep: Tensor | Sequence[int], channels: int, only_bool: bool = False) -> Tensor:
-    """``keep``, a mask or indices, as a bool mask (channels,) on the CPU."""
+def as_mask(keep: Tensor | Sequence[int], channels: int) -> Tensor:
+    """``keep``, a mask or strictly increasing indices, as a bool mask (channels,) on the
+    CPU.
+    """
     given = torch.as_tensor(keep).detach().cpu()
     if given.dtype == torch.bool:
-        if given.shape != (channels,):
-            raise ValueError(
-                f"keep is a mask of the {channels} channels, {(channels,)}, got shape"
-                f" {tuple(given.shape)}"
-            )
-        return given
-    if only_bool:
+        return check_mask(given, "keep", (channels,))
+    increasing = (given.diff() > 0).all() and bool(((given >= 0) & (given < channels)).all())
+    if given.ndim != 1 or not increasing or (given.numel() and given.is_floating_point()):
         raise ValueError(
-            f"keep is a bool mask of the {channels} channels, True = kept, got {given.dtype}"
+            f"keep is a bool mask of the {channels} channels, or their strictly increasing"
+            f" indices from 0 to {channels - 1}; got {keep}"
         )
-    if given.ndim != 1 or (given.numel() and given.dtype.is_floating_point):
-        raise ValueError(
-            f"keep is a bool mask or a list of indices, got {given.dtype} of shape"
-            f" {tuple(given.shape)}"
-        )
-    index = given.long()
-    if len(index) and not (index[0] >= 0 and index[-1] < channels and (index.diff() > 0).all()):
-        raise ValueError(
-            f"indices of kept channels are strictly increasing, from 0 to {channels - 1}; got"
-            f" {keep}"
-        )
-    mask = torch.zeros(channels, dtype=torch.bool)
-    mask[index] = True
-    return mask
+    return torch.zeros(channels, dtype=torch.bool).scatter_(0, given.long(), True)
 
 
-def _filter_sizes(layer: nn.Module, mean: bool) -> Tensor:
-    """Σ|w| over all weights that make one output channel, (M,) in float64."""
-    weight = layer.weight
-    assert isinstance(weight, Tensor)
-    sizes = _cpu_double(weight).abs()
-    # (C, M/groups, ...) -> (groups, M/groups, C/groups, ...)
-    if isinstance(layer, _ConvTransposeNd):
+def filter_sizes(layer: nn.Module) -> Tensor:
+    """|w| of all weights that make one output channel, (M, weights of a filter),
+    float64 on the CPU.
+    """
+    sizes = layer.get_parameter("weight").detach().cpu().double().abs()
+    if isinstance(layer, _ConvTransposeNd):  # (C, M/G, ...): M of them, group by group
         sizes = sizes.unflatten(0, (layer.groups, -1)).transpose(1, 2).flatten(0, 1)
-    sizes = sizes.flatten(1)  # (M, weights of a filter)
-    return (sizes.mean(1) if mean else sizes.sum(1)).to(
-        "cpu" if weight.device.type == "mps" else weight.device
-    )
-
-
-def _cpu_double(x: Tensor) -> Tensor:
-    return x.detach().cpu().double()
+    return sizes.flatten(1)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -179,39 +179,13 @@ def _per_layer(xi: Tensor | Sequence[Tensor], attention: Sequence[Attention]) ->
     for gate, a in zip(gates, attention, strict=True):
         if gate.ndim not in (1, 2) or gate.shape[-1] != a.heads:
             raise ValueError(
-                f"the gates of {a.name!r} should be ({a.heads},) or (B, {a.heads}), got"
+                f"xi: the gates of {a.name!r} should be ({a.heads},) or (B, {a.heads}), got"
                 f" {tuple(gate.shape)}"
             )
     return gates
 
 
-class HeadMaskRefused:
-    """What :func:`refuse_head_mask` returns: ``remove()`` it, or use it in a ``with``
-    statement.
-    """
-
-    def __init__(self, model: nn.Module) -> None:
-        models = [
-            m
-            for m in model.modules()
-            if any(c.__name__ == "PreTrainedModel" for c in type(m).__mro__)
-        ]
-        self._hooks = [
-            m.register_forward_pre_hook(_refuse, with_kwargs=True, prepend=True) for m in models
-        ]
-
-    def remove(self) -> None:
-        for hook in self._hooks:
-            hook.remove()
-
-    def __enter__(self) -> HeadMaskRefused:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.remove()
-
-
-def refuse_head_mask(model: nn.Module) -> HeadMaskRefused:
+def refuse_head_mask(model: nn.Module) -> ExitStack:
     """From now on, raise a TypeError where a transformers model is called with a
     ``head_mask``.
 
@@ -221,14 +195,19 @@ def refuse_head_mask(model: nn.Module) -> HeadMaskRefused:
 
     ::
 
-        refuse_head_mask(model)            # until .remove() of what it returns
+        guard = refuse_head_mask(model)    # until guard.close()
         with refuse_head_mask(model): ...  # for a while
 
     Args:
         model: its transformers models, however deep inside, are guarded; others refuse
             unknown arguments by themselves.
     """
-    return HeadMaskRefused(model)
+    hooks = ExitStack()
+    for m in model.modules():
+        if any(c.__name__ == "PreTrainedModel" for c in type(m).__mro__):
+            hook = m.register_forward_pre_hook(_refuse, with_kwargs=True, prepend=True)
+            hooks.callback(hook.remove)
+    return hooks
 
 
 def _refuse(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

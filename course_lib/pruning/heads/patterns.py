@@ -8,13 +8,15 @@ Self-Attention Patterns in Transformer-Based Machine Translation".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from course_lib.checks import check_count
 from course_lib.models.attention import Attention, find_attention, refuse_unlocated
 from course_lib.wrapped import hold_hooks
 
@@ -107,8 +109,7 @@ def fixed_patterns(length: int) -> Tensor:
 
     Source: Raganato et al. 2020, section 3.
     """
-    if length < 1:
-        raise ValueError(f"a sentence has at least one token, got {length}")
+    check_count(length, "length", 1)
     i, j = torch.meshgrid(torch.arange(length), torch.arange(length), indexing="ij")
     rising, falling = (j + 1.0) ** 3, (length - j.double()) ** 3
     maps = torch.stack(
@@ -190,46 +191,38 @@ def replaced_attention(
         for a, heads in zip(found, off, strict=True):
             if not bool(heads.any()):
                 continue
-            seen: dict[str, Tensor] = {}
+            if a.fused:
+                raise ValueError(
+                    f"{a.name!r} makes queries, keys and values in one layer: its values cannot be"
+                    " read alone"
+                )
+            hook = _Replacement(a, heads, maps, token_mask)
             value, out = model.get_submodule(a.v), model.get_submodule(a.out)
-            hooks.callback(value.register_forward_hook(_noting(seen)).remove)
-            hooks.callback(
-                out.register_forward_pre_hook(_writing(a, seen, heads, maps, token_mask)).remove
-            )
+            hooks.callback(value.register_forward_hook(hook.read_values).remove)
+            hooks.callback(out.register_forward_pre_hook(hook.write_context).remove)
         yield
 
 
-def _noting(seen: dict[str, Tensor]) -> Callable[..., None]:
-    def note(module: nn.Module, args: tuple[Any, ...], out: Tensor) -> None:
-        seen["values"] = out
+@dataclass
+class _Replacement:
+    """What :func:`replaced_attention` does in one module."""
 
-    return note
+    attention: Attention
+    off: Tensor
+    maps: Callable[[Tensor], Tensor]
+    token_mask: Callable[[], Tensor]
 
+    def read_values(self, module: nn.Module, args: tuple[Any, ...], out: Tensor) -> None:
+        self.values = out  # (B, L, key/value heads · d)
 
-def _writing(
-    a: Attention,
-    seen: Mapping[str, Tensor],
-    off: Tensor,
-    maps: Callable[[Tensor], Tensor],
-    token_mask: Callable[[], Tensor],
-) -> Callable[..., Any]:
-    if a.fused:
-        raise ValueError(
-            f"{a.name!r} makes queries, keys and values in one layer: its values cannot be read"
-            " alone"
-        )
-
-    def write(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        context, values = args[0], seen["values"]  # (B, L, heads · d)
-        by_head = values.unflatten(-1, (a.kv_heads, a.head_size)).transpose(1, 2)
-        if a.kv_heads < a.heads:
-            by_head = by_head.repeat_interleave(a.heads // a.kv_heads, 1)  # (B, heads, L, d)
+    def write_context(self, module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        a, context = self.attention, args[0]  # (B, L, heads · d)
+        by_head = self.values.unflatten(-1, (a.kv_heads, a.head_size)).transpose(1, 2)
+        by_head = by_head.repeat_interleave(a.heads // a.kv_heads, 1)  # (B, heads, L, d)
         # (B, L, heads · d)
-        fixed = (maps(token_mask()).to(by_head) @ by_head).transpose(1, 2).flatten(2)
-        wide = off[: a.heads].repeat_interleave(a.head_size).to(context.device)
+        fixed = (self.maps(self.token_mask()).to(by_head) @ by_head).transpose(1, 2).flatten(2)
+        wide = self.off[: a.heads].repeat_interleave(a.head_size).to(context.device)
         return (torch.where(wide, fixed, context), *args[1:])
-
-    return write
 
 
 def uniform(token_mask: Tensor) -> Tensor:

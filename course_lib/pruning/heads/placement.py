@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import torch
 from torch import Tensor
 
+from course_lib.checks import check_count, check_fraction, check_names
 from course_lib.models.attention import Attention
 
 RULES = ("random", "top", "bottom", "middle", "no_consecutive")
@@ -185,12 +186,9 @@ def choose_heads(
 
     Source: Budhraja et al. 2020, section 3.
     """
-    if rule not in RULES:
-        raise ValueError(f"rule is one of {', '.join(RULES)}; got {rule!r}")
-    if layers < 1 or heads < 1:
-        raise ValueError(
-            f"there should be at least one layer and one head, got {layers} and {heads}"
-        )
+    check_names([rule], RULES, "rule")
+    check_count(layers, "layers", 1)
+    check_count(heads, "heads", 1)
     middle = (layers - 1) / 2
     places = {
         "top": range(layers - 1, -1, -1),
@@ -226,11 +224,7 @@ def _remove(
 
 def _check_count(count: int, min_per_layer: int, heads: list[int], rule: str) -> None:
     most = sum(max(0, h - min_per_layer) for h in heads)
-    if min_per_layer < 0:
-        raise ValueError(
-            "min_per_layer is the number of heads that a layer keeps, at least 0; got"
-            f" {min_per_layer}"
-        )
+    check_count(min_per_layer, "min_per_layer")
     if not 0 <= count <= most:
         raise ValueError(
             f"count is the number of heads removed, 0 to {most} for {rule!r} with {len(heads)}"
@@ -267,16 +261,12 @@ def prune_by_kind(scores: Mapping[str, Tensor], kind: str, fraction: float) -> d
         bool (layers, heads) for each kind, True = kept; False where a score is NaN.
 
     Raises:
-        ValueError: if the kind is unknown, nothing is scored, or ``fraction`` not in 0 … 1.
+        ValueError: if the kind is unknown, or ``fraction`` not in 0 … 1.
 
     Source: Michel et al. 2019, section 5.
     """
-    if kind not in (*scores, "all"):
-        raise ValueError(f"kind is one of {', '.join(scores)}, or 'all'; got {kind!r}")
-    if not scores:
-        raise ValueError("there are no scores: those of one kind of attention at least")
-    if not 0 <= fraction <= 1:
-        raise ValueError(f"fraction is in 0 … 1, got {fraction}")
+    check_names([kind], [*scores, "all"], "kind")
+    fraction = check_fraction(fraction, "fraction", "the fraction of heads to remove")
     chosen = list(scores) if kind == "all" else [kind]
     together = torch.cat([scores[name].detach().double().flatten() for name in chosen])
     keep = ~together.isnan()

@@ -37,6 +37,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from course_lib.checks import check_mask, check_names
 from course_lib.models.attention import Attention, find_attention, refuse_unlocated
 from course_lib.models.conv1d import cut, sizes, taken
 from course_lib.pruning.heads.explicit import explicit_attention
@@ -127,9 +128,7 @@ def slice_heads(
             f"the four layers should share a whole number of heads of {head_dim} features, got"
             f" {widths}"
         )
-    if any(a >= b for a, b in zip(indices, indices[1:], strict=False)) or not all(
-        0 <= i < heads for i in indices
-    ):
+    if indices != sorted(set(indices) & set(range(heads))):
         raise ValueError(
             f"keep lists head indices from 0 to {heads - 1}, strictly increasing; got {indices}"
         )
@@ -170,10 +169,7 @@ def _masks(keep: Keep, attention: Sequence[Attention]) -> dict[str, Tensor]:
     heads = {a.name: a.heads for a in attention}
     if isinstance(keep, Mapping):
         masks = dict(keep)
-        if unknown := [name for name in masks if name not in heads]:
-            raise ValueError(
-                f"keep[{unknown[0]!r}] names no attention module: there are {', '.join(heads)}"
-            )
+        check_names(masks, heads, "keep")
     else:
         if len(keep) != len(heads):
             raise ValueError(
@@ -184,18 +180,10 @@ def _masks(keep: Keep, attention: Sequence[Attention]) -> dict[str, Tensor]:
             # a grid is as wide as the largest
             rows = [row[:n] for row, n in zip(rows, heads.values(), strict=True)]
         masks = dict(zip(heads, rows, strict=True))
-    for name, mask in masks.items():
-        if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.shape != (heads[name],):
-            got = (
-                f"{mask.dtype} {tuple(mask.shape)}"
-                if isinstance(mask, Tensor)
-                else type(mask).__name__
-            )
-            raise ValueError(
-                f"the mask of {name!r} should be bool ({heads[name]},), True = kept, got {got}"
-                + (": try xi > 0" if isinstance(mask, Tensor) and mask.dtype != torch.bool else "")
-            )
-    masks = {name: mask.cpu() for name, mask in masks.items()}
+    masks = {
+        name: check_mask(mask, f"keep[{name!r}]", (heads[name],)).cpu()
+        for name, mask in masks.items()
+    }
     for a in attention:
         if a.name in masks:
             refuse_uneven(a, masks[a.name])

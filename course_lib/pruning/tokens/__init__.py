@@ -18,7 +18,13 @@ middle of the model.
 """
 
 from course_lib.pruning.tokens.cascade import Cascading, cascade_step, cascading
-from course_lib.pruning.tokens.dropping import Dropping, Moment, Pass, Thresholds, dropping
+from course_lib.pruning.tokens.dropping import (
+    Dropping,
+    ForwardRecord,
+    ScoreContext,
+    Thresholds,
+    dropping,
+)
 from course_lib.pruning.tokens.layers import (
     EncoderLayer,
     LayerLayout,
@@ -41,8 +47,8 @@ __all__ = [
     "Dropping",
     "EncoderLayer",
     "LayerLayout",
-    "Moment",
-    "Pass",
+    "ScoreContext",
+    "ForwardRecord",
     "SoftThreshold",
     "Thresholds",
     "attention_received",

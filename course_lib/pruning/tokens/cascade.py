@@ -21,6 +21,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from course_lib.checks import check_count, check_mask, check_numbers
 from course_lib.pruning.tokens.dropping import Dropping, Share
 from course_lib.pruning.tokens.selection import top_tokens
 
@@ -61,18 +62,11 @@ def cascade_step(
 
 def _best_heads(scores: Tensor, alive: Tensor, n: int) -> Tensor:
     """The n best of the heads that are alive, bool (B, M)."""
-    if alive.dtype != torch.bool or alive.shape != scores.shape or not bool(alive.any(1).all()):
-        raise ValueError(
-            f"alive_heads should be bool {tuple(scores.shape)} with at least one True, got"
-            f" {alive.dtype} {tuple(alive.shape)}"
-        )
-    if n < 1:
-        raise ValueError(f"n_heads is how many heads go on, at least 1, got {n}")
-    if scores.isnan().any():
-        raise ValueError(
-            "a head's score is NaN, and NaN can be ranked nowhere: did the model's attention"
-            " overflow?"
-        )
+    check_mask(alive, "alive_heads", scores.shape)
+    check_count(n, "n_heads", 1)
+    check_numbers(scores)
+    if not bool(alive.any(1).all()):
+        raise ValueError("alive_heads has no head that is alive, so none can be kept")
     order = (
         scores.masked_fill(~alive, float("-inf")).sort(dim=1, descending=True, stable=True).indices
     )
@@ -109,15 +103,9 @@ class Cascading:
         # layer -> heads that go on, and their scores, (B, M) each
         self._after: dict[int, tuple[Tensor, Tensor]] = {}
         self._sizes = [(layer.attention.heads, layer.attention.head_size) for layer in self._layers]
-        wrong = [i for i in heads if not 0 <= i < len(self._layers)]
-        if wrong:
-            raise ValueError(
-                f"the encoder has layers 0 to {len(self._layers) - 1}, there is no layer {wrong[0]}"
-            )
-        if any(n < 1 for n in heads.values()):
-            raise ValueError(
-                f"heads says how many heads go on from a layer, at least 1, got {dict(heads)}"
-            )
+        self.tokens.check_layers(heads)
+        for n in heads.values():
+            check_count(n, "heads", 1)
         if len({M for M, _ in self._sizes}) > 1 or self._sizes[0][0] == 0:
             raise ValueError(
                 f"the layers have {[M for M, _ in self._sizes]} heads: to cascade indices they need"

@@ -36,6 +36,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from course_lib.checks import check_names
 from course_lib.pruning.tokens.attention_masks import mask_form, slice_mask, visible, weigh_mask
 from course_lib.pruning.tokens.layers import EncoderLayer, encoder_layers
 from course_lib.pruning.tokens.selection import (
@@ -65,7 +66,7 @@ class Thresholds:
 
 
 @dataclass(frozen=True)
-class Moment:
+class ScoreContext:
     """What a score function of one's own gets to see.
 
     - ``layer``: where, from 0.
@@ -82,11 +83,11 @@ class Moment:
 
 Share = float | int | Tensor
 Policy = Callable[[Tensor, int, Tensor], Tensor]
-Score = Literal["cls", "received", "random"] | Callable[[Moment], Tensor]
+Score = Literal["cls", "received", "random"] | Callable[[ScoreContext], Tensor]
 
 
 @dataclass
-class Pass:
+class ForwardRecord:
     """One forward pass: what was dropped where. B texts of L columns.
 
     - ``lengths``: int64 (B,), real tokens of each text.
@@ -147,10 +148,10 @@ class Pass:
 
 
 @dataclass
-class _Now:
+class _ForwardState:
     """The state in the middle of a forward pass. L columns came in, l are left."""
 
-    record: Pass
+    record: ForwardRecord
     mask: Tensor | None  # the layers' attention mask, for the rows that are left
     token_mask: Tensor  # bool (B, l)
     places: Tensor  # int64 (B, l)
@@ -182,7 +183,7 @@ class Dropping:
     """``with dropping(model, ...) as drop``; see :func:`dropping`.
 
     Attributes:
-        last: the :class:`Pass` of the last complete forward pass, None before the
+        last: the :class:`ForwardRecord` of the last complete forward pass, None before the
             first.
     """
 
@@ -207,8 +208,8 @@ class Dropping:
         self.heads = heads
         self.accumulate = accumulate
         self.generator = generator
-        self.last: Pass | None = None
-        self._now: _Now | None = None
+        self.last: ForwardRecord | None = None
+        self._now: _ForwardState | None = None
         self.hooks = ExitStack()
         self._counts: list[list[tuple[Tensor, Tensor]]] = []  # of each pass
         self._check()
@@ -324,7 +325,7 @@ class Dropping:
             return (args[0], mask, *args[2:]), kwargs
         return args, kwargs | {"attention_mask": mask}
 
-    def _start(self, hidden: Tensor, mask: Tensor | None) -> _Now:
+    def _start(self, hidden: Tensor, mask: Tensor | None) -> _ForwardState:
         for layer in self.layers:
             if getattr(layer.module, "gradient_checkpointing", False) and layer.module.training:
                 raise ValueError(
@@ -336,9 +337,8 @@ class Dropping:
         if mask is not None:
             check_cls(token_mask)
         places = torch.arange(L, device=hidden.device).expand(B, L)
-        return _Now(
-            Pass(token_mask.sum(1), L, token_mask), mask, token_mask, places, self._mask_form()
-        )
+        record = ForwardRecord(token_mask.sum(1), L, token_mask)
+        return _ForwardState(record, mask, token_mask, places, self._mask_form())
 
     def _capture(self, name: str, out: Tensor) -> None:
         setattr(self._at_work(), name, out)
@@ -435,7 +435,7 @@ class Dropping:
         rows = gather_rows(rows, index)
         return (rows, *out[1:]) if isinstance(out, tuple) else rows
 
-    def _finish(self, now: _Now) -> None:
+    def _finish(self, now: _ForwardState) -> None:
         record = now.record
         places = torch.arange(record.columns, device=record.token_mask.device)
         left = record.lengths, record.columns, places.masked_fill(~record.token_mask, -1)
@@ -484,7 +484,7 @@ class Dropping:
             assert now.score is not None
             return now.score
         if callable(self.score):
-            score = self.score(Moment(i, now.places, now.token_mask, hidden))
+            score = self.score(ScoreContext(i, now.places, now.token_mask, hidden))
             if score.shape != now.token_mask.shape:
                 raise ValueError(
                     f"the score function should give {tuple(now.token_mask.shape)}, one number for"
@@ -542,7 +542,7 @@ class Dropping:
         return heads[..., : self.layers[i].attention.heads]
 
     # --------------------------------------------------------------------------- checks
-    def _at_work(self) -> _Now:
+    def _at_work(self) -> _ForwardState:
         if self._now is None:
             raise RuntimeError(
                 "a layer ran outside a forward pass of the whole encoder, so which tokens are left?"
@@ -566,6 +566,10 @@ class Dropping:
             raise ValueError(
                 "at says after which layers to drop: with a policy of your own it must be given"
             )
+        return self.check_layers(at)
+
+    def check_layers(self, at: Iterable[int]) -> frozenset[int]:
+        """These layers; raises ValueError if the encoder has not one of them."""
         layers = frozenset(at)
         wrong = sorted(i for i in layers if not (isinstance(i, int) and 0 <= i < len(self.layers)))
         if wrong:
@@ -575,15 +579,9 @@ class Dropping:
         return layers
 
     def _check(self) -> None:
-        if self.where not in ("attention", "layer"):
-            raise ValueError(
-                'where is "attention" (before the FFN) or "layer" (after the layer), got'
-                f" {self.where!r}"
-            )
-        if not callable(self.score) and self.score not in ("cls", "received", "random"):
-            raise ValueError(
-                f'score is "cls", "received", "random" or a function, got {self.score!r}'
-            )
+        check_names([self.where], ("attention", "layer"), "where")
+        if not callable(self.score):
+            check_names([self.score], ("cls", "received", "random"), "score")
         if self.score == "random" and self.generator is None:
             raise ValueError(
                 "a random score needs a generator: generator=torch.Generator().manual_seed(0)"
@@ -657,7 +655,7 @@ def dropping(
             which may be a fused kernel; "received", attention received from all
             queries: taken from eager attention's weights, else computed, at the price
             of a second Q·Kᵀ; "random", the control, uniform, from ``generator``; or a
-            function of a :class:`Moment` that gives (B, l).
+            function of a :class:`ScoreContext` that gives (B, l).
         where: "attention": between attention and FFN; "layer": between this layer and
             the next.
         at: after which layers, where ``keep`` does not say so itself.
@@ -670,7 +668,7 @@ def dropping(
         generator: for "random".
 
     Returns:
-        A context manager; ``as drop`` gives ``drop.last``, a :class:`Pass`, and
+        A context manager; ``as drop`` gives ``drop.last``, a :class:`ForwardRecord`, and
         ``drop.lengths()`` for the cost.
 
     Raises:

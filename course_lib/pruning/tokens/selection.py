@@ -19,6 +19,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from course_lib.checks import check_count, check_mask, check_numbers
+
 
 def kept_count(lengths: Tensor, fraction: float) -> Tensor:
     """How many of n tokens a share is: max(1, ⌈n·fraction − 1e-9⌉), so 1 (which is
@@ -67,10 +69,8 @@ def progressive(lengths: Tensor | Sequence[int], layers: int, final: float) -> T
     ones are the usual shape.
     """
     lengths = torch.as_tensor(lengths)
-    if layers < 1 or bool((lengths < 1).any()):
-        raise ValueError(
-            f"layers and lengths count from 1, got {layers} layers and lengths {lengths.tolist()}"
-        )
+    check_count(layers, "layers", 1)
+    check_count(int(lengths.min()), "lengths", 1)
     shares = [1.0, *progressive_shares(layers, final).values()]
     return torch.stack([kept_count(lengths, share) for share in shares])
 
@@ -108,10 +108,7 @@ def top_tokens(scores: Tensor, token_mask: Tensor, k: int | Tensor, protect: int
             padding.
     """
     _check(scores, token_mask, protect)
-    if scores.isnan().any():
-        raise ValueError(
-            "a score is NaN, and NaN can be ranked nowhere: did the model's attention overflow?"
-        )
+    check_numbers(scores)
     ranked = scores if scores.is_floating_point() else scores.double()
     ranked = ranked.clamp(min=torch.finfo(ranked.dtype).min).masked_fill(~token_mask, float("-inf"))
     ranked[:, :protect] = float("inf")
@@ -173,11 +170,9 @@ def keep_tokens(
     Raises:
         ValueError: as :func:`top_tokens` does.
     """
-    if hidden.ndim != 3 or hidden.shape[:2] != token_mask.shape:
-        raise ValueError(
-            f"hidden should be (B, L, E) with token_mask (B, L), got {tuple(hidden.shape)} and "
-            f"{tuple(token_mask.shape)}"
-        )
+    if hidden.ndim != 3:
+        raise ValueError(f"hidden should be (B, L, E), got {tuple(hidden.shape)}")
+    check_mask(token_mask, "token_mask", hidden.shape[:2])
     keep = top_tokens(scores, token_mask, k, protect)
     rows = min(int(_counts(k, scores).max()), keep.shape[1])
     index, valid = positions(keep, token_mask, max(rows, int(keep.sum(1).max())))
@@ -220,11 +215,9 @@ def _counts(k: int | Tensor, scores: Tensor) -> Tensor:
 
 
 def _check(scores: Tensor, token_mask: Tensor, protect: int) -> None:
-    if scores.ndim != 2 or token_mask.dtype != torch.bool or token_mask.shape != scores.shape:
-        raise ValueError(
-            "scores should be (B, L) and token_mask bool of the same shape, True = a real token;"
-            f" got {tuple(scores.shape)} and {token_mask.dtype} {tuple(token_mask.shape)}"
-        )
+    if scores.ndim != 2:
+        raise ValueError(f"scores should be (B, L), got {tuple(scores.shape)}")
+    check_mask(token_mask, "token_mask", scores.shape)
     if not 1 <= protect <= scores.shape[1]:
         raise ValueError(
             f"protect counts columns that always stay, from 1 to {scores.shape[1]}, got {protect}"

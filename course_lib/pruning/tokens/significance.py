@@ -18,6 +18,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from course_lib.checks import check_mask
+
 
 def attention_received(attn: Tensor, token_mask: Tensor, heads: Tensor | None = None) -> Tensor:
     """The mean of each token's column of ``attn``, over heads and real queries; padding
@@ -117,11 +119,7 @@ def head_weights(heads: Tensor | None, like: Tensor) -> Tensor | None:
     if heads is None:
         return None
     B, M = like.shape[:2]
-    if heads.dtype != torch.bool or heads.shape not in ((M,), (B, M)):
-        raise ValueError(
-            f"heads says which heads count, bool of shape ({M},) or ({B}, {M}), True = it counts;"
-            f" got {heads.dtype} {tuple(heads.shape)}"
-        )
+    check_mask(heads, "heads", (M,) if heads.ndim == 1 else (B, M))
     alive = heads.reshape(-1, M).to(like)
     if not bool(heads.reshape(-1, M).any(1).all()):
         raise ValueError(
@@ -136,11 +134,7 @@ def _mean_over_heads(attn: Tensor, heads: Tensor | None) -> Tensor:
 
 
 def _check_mask(token_mask: Tensor, B: int, L: int) -> None:
-    if token_mask.dtype != torch.bool or token_mask.shape != (B, L):
-        raise ValueError(
-            f"token_mask should be bool ({B}, {L}), True = a real token, got {token_mask.dtype} "
-            f"{tuple(token_mask.shape)}"
-        )
+    check_mask(token_mask, "token_mask", (B, L))
     if not bool(token_mask.any(1).all()):
         raise ValueError(
             f"text {int((~token_mask.any(1)).nonzero()[0])} has no real token at all: look at"

@@ -16,6 +16,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from course_lib.checks import check_count
 from course_lib.pruning.tokens.selection import check_cls
 
 
@@ -46,8 +47,7 @@ class SoftThreshold(nn.Module):
 
     def __init__(self, layers: int, temperature: float) -> None:
         super().__init__()
-        if layers < 1:
-            raise ValueError(f"layers is how many thresholds to learn, at least 1, got {layers}")
+        check_count(layers, "layers", 1)
         if not (temperature > 0 and math.isfinite(temperature)):
             raise ValueError(f"temperature is how gradual the step is, above 0, got {temperature}")
         self.theta = nn.Parameter(torch.zeros(layers))

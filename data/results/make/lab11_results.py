@@ -18,7 +18,7 @@ from typing import Any
 import pandas as pd
 from torch import Tensor, nn
 
-from course_lib.capstone import Measured, given, measure, met, of_bytes, read, write
+from course_lib.capstone import Measured, given, measure, of_bytes, read, unmet_requirements, write
 from course_lib.capstone.files import to_bytes
 from course_lib.capstone.measured import LEVELS, digits
 from course_lib.experiments import Result
@@ -121,7 +121,7 @@ def numbers(found: Measured) -> dict[str, float]:
 
 def levels(kind: str, found: Sequence[Measured]) -> list[bool]:
     """Is each level met on every draw?"""
-    return [not any(met(level, one) for one in found) for level in LEVELS[kind]]
+    return [not any(unmet_requirements(level, one) for one in found) for level in LEVELS[kind]]
 
 
 def together(parts: Sequence[dict[str, Rows]]) -> dict[str, pd.DataFrame]:

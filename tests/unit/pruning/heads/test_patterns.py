@@ -52,7 +52,7 @@ def test_fixed_patterns_are_distributions_by_place(n):
         assert torch.allclose(maps[one], mirrored[other])
     if n > 3:
         assert maps[3, 3, :3].tolist() == pytest.approx([1 / 9, 8 / 9, 0])
-    with pytest.raises(ValueError, match="at least one"):
+    with pytest.raises(ValueError, match="length"):
         fixed_patterns(0)
 
 

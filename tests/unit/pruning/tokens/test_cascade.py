@@ -43,8 +43,8 @@ def test_the_dead_do_not_come_back_whatever_their_score():
     [
         ({"token_scores": torch.rand(1, 4)}, "one text"),
         ({"n_tokens": 0}, "at least 1"),
-        ({"n_heads": 0}, "at least 1"),
-        ({"alive_heads": torch.zeros(3, dtype=torch.bool)}, "at least one True"),
+        ({"n_heads": 0}, "n_heads"),
+        ({"alive_heads": torch.zeros(3, dtype=torch.bool)}, "alive_heads"),
         ({"head_scores": torch.full((3,), math.nan)}, "NaN"),
     ],
 )

@@ -2,7 +2,6 @@
 eager and SDPA attention.
 """
 
-import copy
 import math
 
 import pytest
@@ -179,7 +178,8 @@ def test_eager_and_sdpa_decide_alike_and_by_the_right_scores(family, score):
 def test_keeping_all_is_the_identity(family, attention):
     model, batch = build(family, attention), inputs(family, columns=15)
     plain = run(model, batch)
-    for keep in ({0: 1.0, 3: 1.0}, {1: 99}, Thresholds({0: -1.0, 3: -1.0})):
+    zero = SoftThreshold(LAYERS, temperature=1e-3).eval()
+    for keep in ({0: 1.0, 3: 1.0}, {1: 99}, Thresholds({0: -1.0, 3: -1.0}), zero):
         for where in ("attention", "layer"):
             with dropping(model, keep, where=where) as drop:
                 got = run(model, batch)
@@ -406,14 +406,6 @@ def test_soft_becomes_hard_as_the_temperature_falls(family, attention):
     assert torch.equal(one.attention, other.attention) and torch.equal(one.ffn, other.ffn)
     for i in range(LAYERS):
         assert torch.equal(one.alive(i), other.alive(i))
-
-
-def test_thresholds_of_zero_change_nothing_when_hard_and_little_when_cold():
-    model, batch = build("bert"), inputs("bert")
-    plain = run(model, batch).logits
-    threshold = SoftThreshold(LAYERS, temperature=1e-3).eval()
-    with dropping(model, threshold):
-        torch.testing.assert_close(run(model, batch).logits, plain, atol=0, rtol=0)
 
 
 @pytest.mark.long
@@ -710,14 +702,6 @@ def test_one_block_at_a_time():
     assert drop.last is not None
 
 
-def test_other_tokens_of_a_copy_are_left_alone():
-    model, batch = build("bert"), inputs("bert")
-    other = copy.deepcopy(model)
-    plain = run(other, batch).logits
-    with dropping(model, {0: 0.5}):
-        assert torch.equal(run(other, batch).logits, plain)
-
-
 def test_unknown_models_are_refused_with_what_to_do():
     import transformers as t
 
@@ -790,8 +774,8 @@ def test_a_registered_layer_works(monkeypatch):
     [
         ({"keep": {4: 0.5}}, "layers 0 to 3"),
         ({"keep": {0: 50.0}}, "write 0.5"),
-        ({"keep": {0: 0.5}, "score": "colour"}, "score is"),
-        ({"keep": {0: 0.5}, "where": "ffn"}, "where is"),
+        ({"keep": {0: 0.5}, "score": "colour"}, "score"),
+        ({"keep": {0: 0.5}, "where": "ffn"}, "where"),
         ({"keep": {0: 0.5}, "score": "random"}, "generator"),
         (
             {
@@ -828,7 +812,7 @@ def test_what_is_checked_in_the_block():
         run(model, batch)
     with pytest.raises(ValueError, match="policy"), dropping(model, lambda s, i, m: m[:1], at=[0]):
         run(model, batch)
-    with pytest.raises(ValueError, match="at least 1"), cascading(model, {0: 0.5}, {0: 0}):
+    with pytest.raises(ValueError, match="heads"), cascading(model, {0: 0.5}, {0: 0}):
         pass
     with pytest.raises(ValueError, match="no layer 9"), cascading(model, {0: 0.5}, {9: 2}):
         pass

@@ -92,8 +92,8 @@ def test_the_cls_row_is_the_first_row_of_the_whole_matrix(rng):
     "attn, mask, message",
     [
         (torch.rand(2, 3, 4, 5), torch.ones(2, 5).bool(), r"\(B, M, L, L\)"),
-        (torch.rand(2, 3, 4, 4), torch.ones(2, 4), "bool"),
-        (torch.rand(2, 3, 4, 4), torch.ones(4, 2).bool(), r"\(2, 4\)"),
+        (torch.rand(2, 3, 4, 4), torch.ones(2, 4), "token_mask"),
+        (torch.rand(2, 3, 4, 4), torch.ones(4, 2).bool(), "token_mask"),
         (
             torch.rand(2, 3, 4, 4),
             torch.tensor([[True] * 4, [False] * 4]),
