@@ -1171,7 +1171,7 @@ widgets.explorer(
 # - **Longer texts.** `reviews.load(kind="long")` has up to 120 pieces. Does the share
 #   that may go rise with the length?
 # - **Train with holes from the start,** as the digits' second kind of model was: wrap
-#   `dropping` with random scores around the recipe in `course_lib/recipes/reviews.py`.
+#   `dropping` with random scores around the recipe in `data/checkpoints/make/reviews_checkpoints.py`.
 #   Is the best layer still another one for each seed?
 # - **Merge instead of drop.** Bolya et al. (2023, *Token Merging*) average similar
 #   tokens. What would 10.2 return?
