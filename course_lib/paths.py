@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 _PACKAGE = Path(__file__).resolve().parent
 
@@ -54,6 +57,21 @@ def data_dir() -> Path:
     if (_PACKAGE.parent / "pyproject.toml").is_file():
         places.append(_PACKAGE.parent / "data")
     return next((place for place in places if place.is_dir()), places[0])
+
+
+def import_producers(stored: str, pattern: str = "*.py") -> list[ModuleType]:
+    """The scripts that made what is stored: those of ``data/STORED/make``, imported.
+
+    From then on they can be imported by name, in other processes, too.
+
+    Args:
+        stored: "results" or "checkpoints".
+        pattern: of the names of files.
+    """
+    make = data_dir() / stored / "make"
+    if make.is_dir() and str(make) not in sys.path:
+        sys.path.append(str(make))
+    return [import_module(script.stem) for script in sorted(make.glob(pattern))]
 
 
 def cache_dir() -> Path:

@@ -24,6 +24,7 @@ leaves the global state as it was.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import random
 import time
@@ -194,6 +195,17 @@ def warm_up_then_decay(warm_up: int = 100, decay_from: int = 0) -> Rate:
         return min(1.0, rising, falling)
 
     return rate
+
+
+def endless(epoch: Callable[[int], Iterable[Batch]], seed: int) -> Iterator[Batch]:
+    """Training batches without end, epoch after epoch.
+
+    Args:
+        epoch: the batches of an epoch; its argument is the seed of their order.
+        seed: epoch n is ordered by ``1000 * seed + n``.
+    """
+    for number in itertools.count(1000 * seed):
+        yield from epoch(number)
 
 
 def cosine(step: int, steps: int) -> float:

@@ -1177,8 +1177,8 @@ widgets.explorer(
 # - **Longer texts.** `reviews.load(kind="long")` has up to 120 pieces. Can a larger
 #   share be dropped?
 # - **Train with holes from the start,** as the digits' second kind of model: wrap
-#   `dropping` with random scores around the recipe in `course_lib/recipes/reviews.py`.
-#   Does the best layer still differ by seed?
+#   `dropping` with random scores around the recipe in
+#   `data/checkpoints/make/reviews_checkpoints.py`. Does the best layer still differ by seed?
 # - **Merge instead of drop.** Bolya et al. (2023, [*Token Merging: Your ViT But
 #   Faster*](https://arxiv.org/abs/2210.09461)) average similar tokens. What would 10.2
 #   return?

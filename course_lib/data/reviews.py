@@ -17,6 +17,10 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch import Tensor
+
+from course_lib.data import pieces
 from course_lib.data import review_grammar as grammar
 from course_lib.data.review_grammar import EVIDENCE, RECIPES, Review
 from course_lib.data.review_words import DOMAINS
@@ -101,6 +105,22 @@ def texts(kind: str, n: int, seed: int = 0) -> list[Review]:
     held_back = _held_back("long" if kind == "long" else "full", seed)
     seen = {review.text for part in held_back.values() for review in part}
     return list(itertools.islice(_new(kind, "train", seed, seen), n))
+
+
+def batches(
+    texts: Sequence[Review], tokenizer: Any, seed: int, size: int = 32
+) -> Iterator[dict[str, Tensor]]:
+    """The sentiment of reviews in batches of texts of about the same length, padded with
+    0; ``seed`` decides their order, as :func:`course_lib.data.pieces.by_length` draws it.
+    """
+    rows = tokenizer([review.text for review in texts])["input_ids"]
+    labels = torch.tensor([review.sentiment for review in texts])
+    for index in pieces.by_length([len(row) for row in rows], size, seed):
+        yield {
+            "input_ids": pieces.pad([rows[i] for i in index]),
+            "attention_mask": pieces.pad([[1] * len(rows[i]) for i in index]),
+            "labels": labels[index],
+        }
 
 
 def task(data: DatasetDict, name: str, seed: int = 0) -> DatasetDict:

@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from course_lib.data import pieces
 from course_lib.data import translation_grammar as grammar
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
 
 VALIDATION, TEST = 1000, 1000  # pairs held back from every training set
+MOST = 45  # words of a translation
 COUNTED = 4000  # the first training pairs, on which the rarity of words is measured
 #: The number of [SEP], which ends a sentence.
 END = 3
@@ -146,6 +147,44 @@ def text(ids: Tensor) -> list[str]:
         end = row.index(END) if END in row else len(row)
         found.append(" ".join(names[i] for i in row[:end] if i > END))
     return found
+
+
+@torch.no_grad()
+def translate(model: nn.Module, data: Any, size: int = 100) -> list[str]:
+    """Greedy translations of the sources, in their order."""
+    ours = tokenizer()
+    sources = list(data["source"])
+    order = sorted(range(len(sources)), key=lambda i: len(sources[i].split()))
+    found = [""] * len(sources)
+    for start in range(0, len(order), size):
+        index = order[start : start + size]
+        batch = ours(
+            [sources[i] for i in index],
+            padding=True,
+            return_tensors="pt",
+            return_token_type_ids=False,
+        )
+        out = model.generate(**batch, max_length=MOST, num_beams=1, do_sample=False)  # type: ignore[operator]
+        # the first is the start
+        for i, sentence in zip(index, text(out[:, 1:]), strict=True):
+            found[i] = sentence
+    return found
+
+
+def bleu(found: list[str], right: list[str]) -> float:
+    """Corpus BLEU, 0 to 100, of words that are split already (sacrebleu, Post 2018).
+
+    Raises:
+        ValueError: without a sentence, or if the numbers differ.
+    """
+    import sacrebleu
+
+    if not found or len(found) != len(right):
+        raise ValueError(
+            f"BLEU needs as many translations as references, at least one; got {len(found)} and"
+            f" {len(right)}"
+        )
+    return float(sacrebleu.corpus_bleu(found, [right], tokenize="none", force=True).score)
 
 
 def _new(split: str, seed: int, seen: set[str]) -> Iterator[Pair]:

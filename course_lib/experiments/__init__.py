@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,11 +45,8 @@ def registered() -> dict[str, Remake]:
     Finished parts are kept in ``folder``: called again after an interruption, it goes on
     from there.
     """
-    make = paths.data_dir() / "results" / "make"
-    if make.is_dir() and str(make) not in sys.path:
-        # other processes must be able to import them by name, too
-        sys.path.append(str(make))
-    modules = [import_module(script.stem) for script in sorted(make.glob("lab*_results.py"))]
+    paths.import_producers("checkpoints")  # which some results are made with
+    modules = paths.import_producers("results", "lab*_results.py")
     return {name: remake for module in modules for name, remake in module.RESULTS.items()}
 
 

@@ -25,10 +25,9 @@ from torch import Tensor, nn
 from course_lib.cost import latency, model_cost, totals
 from course_lib.cost.storage import model_bits
 from course_lib.data.images import ImageData
-from course_lib.experiments import read
+from course_lib.experiments import common, read
 from course_lib.models import build
 from course_lib.parallel import sweep
-from course_lib.pruning.channels import recalibrate
 from course_lib.pruning.weights import (
     GRANULARITIES,
     Masks,
@@ -60,13 +59,6 @@ Choose = Callable[[Mapping[str, Tensor], float], Masks]
 def accuracy(data: ImageData, model: nn.Module, split: str = "validation") -> float:
     """Accuracy in % on "train", "validation" or "test"."""
     return evaluate(model, getattr(data, split), batch_size=256)
-
-
-def recalibrated(data: ImageData, model: nn.Module) -> nn.Module:
-    """A copy whose batch norms have measured their statistics on 512 training images."""
-    model = copy.deepcopy(model)
-    recalibrate(model, data.train.images[:512])
-    return model
 
 
 def noise(weights: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
@@ -139,7 +131,7 @@ def scale_layer(dense: pd.DataFrame, data: ImageData, name: str, factor: float) 
         model = copy.deepcopy(network)
         with torch.no_grad():
             model.get_parameter(name).mul_(factor)
-        models.append(recalibrated(data, model))
+        models.append(common.recalibrated(model, data))
     return dense.assign(accuracy=[accuracy(data, model) for model in models], network=models)
 
 
@@ -197,7 +189,7 @@ def prune_once(
         masks = methods[method](scores, sparsity)
         apply(model, masks)
         if repair:
-            model = recalibrated(data, model)
+            model = common.recalibrated(model, data)
         if epochs:
             finetune_for(data, epochs, seed)(model, masks=masks)
         return {"accuracy": accuracy(data, model), "network": model}
@@ -313,7 +305,9 @@ def map_sensitivity(
     networks = dict(zip(dense.seed, dense.network, strict=True))
     measures: dict[str, Callable[[nn.Module, str], float]] = {
         "as pruned": partial(accuracy, data),
-        "recalibrated": lambda model, split: accuracy(data, recalibrated(data, model), split),
+        "recalibrated": lambda model, split: accuracy(
+            data, common.recalibrated(model, data), split
+        ),
     }
 
     def run(batch_norm: str, seed: int) -> list[dict[str, Any]]:

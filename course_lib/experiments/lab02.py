@@ -21,8 +21,8 @@ from scipy.stats import spearmanr
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from course_lib.cost import latency, model_cost, storage, totals
 from course_lib.data.images import ImageData, Split
+from course_lib.experiments import common
 from course_lib.models import build
 from course_lib.modes import evaluating
 from course_lib.parallel import side_by_side
@@ -58,9 +58,7 @@ MNIST: dict[str, Any] = {"images": 6000, "epochs": 8, "samples": 256, "retrain":
 RECIPE: dict[str, Any] = {"lr": 1.2e-3, "batch_size": 60, "progress": False}  # Adam, as in lab 03
 SPARSITIES = (0.5, 0.8, 0.9, 0.95)
 ROUNDS = 12  # between two of which the scores are asked for anew
-TARGETS = (0.5, 0.8, 0.9, 0.95, 0.97, 0.98)  # with training after each
 ROUND_SAMPLES = 256  # that the scores are made of where they are asked for often
-L1 = (1e-4, 3e-4, 1e-3, 2e-3, 3e-3)
 REWEIGHTED = 0.05  # of λ: the penalty λ·0.05/(|w| + 0.01) is λ for a weight of 0.04
 
 # model, samples, labels, seed -> scores
@@ -96,7 +94,6 @@ CRITERIA: dict[str, Criterion] = {
     ),
 }
 # that one has lost the net by then
-TRAINED = tuple(name for name in CRITERIA if name != "signed forecast")
 
 
 def scorer(criterion: str, x: Tensor, y: Tensor, seed: int) -> Callable[[nn.Module], Scores]:
@@ -112,8 +109,9 @@ def trained(model: nn.Module, data: ImageData, seed: int, epochs: int) -> nn.Mod
 
 def dense_networks(data: ImageData, seeds: int, epochs: int) -> list[nn.Module]:
     """A trained dense LeNet-300-100 per seed 0, 1, …"""
-    fresh = [build("lenet300", data, seed=seed) for seed in range(seeds)]
-    return side_by_side(trained, [(model, data, s, epochs) for s, model in enumerate(fresh)])
+    return common.trained(
+        "lenet300", data, seeds, lambda model, seed: trained(model, data, seed, epochs)
+    )
 
 
 def dense_rows(models: Sequence[nn.Module], data: ImageData) -> pd.DataFrame:
@@ -320,24 +318,15 @@ def costs(models: Mapping[str, Sequence[nn.Module]], data: ImageData) -> pd.Data
         in ``bits``, ``macs`` without those by zero weights, and ``ms`` of the processor
         for 64 images. Of each: ``test`` accuracy.
     """
-    times = latency.compare(
-        {m: latency.forward(nets[0], data.validation.images[:64]) for m, nets in models.items()},
-        repeats=40,
-        threads=1,
-    )
-    rows = [
-        {
-            "seed": seed,
-            "method": method,
-            "bits": storage.model_bits(nets[0].state_dict()),
-            "macs": totals(model_cost(nets[0], data.test.images[:1]))["nonzero_macs"],
-            "ms": 1e3 * times[method].median,
-            "test": evaluate(net, data.test),
-        }
+    first = {method: nets[0] for method, nets in models.items()}
+    images = data.validation.images
+    table = common.costs(first, images[:1], images[:64], repeats=40)
+    tests = [
+        {"seed": seed, "method": method, "test": evaluate(net, data.test)}
         for method, nets in models.items()
         for seed, net in enumerate(nets)
     ]
-    return pd.DataFrame(rows)
+    return pd.DataFrame(tests).merge(table[["method", "bits", "macs", "ms"]], on="method")
 
 
 # ---------------------------------------------------------------------- zeros by training

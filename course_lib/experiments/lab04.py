@@ -27,12 +27,12 @@ from torch import Tensor, nn
 
 from course_lib import experiments
 from course_lib.cost import latency, model_cost, totals
-from course_lib.cost.storage import model_bits
 from course_lib.data.images import ImageData
-from course_lib.models import SmallConvNet, build
+from course_lib.experiments import common
+from course_lib.models import SmallConvNet
 from course_lib.models.initial import weights_from
 from course_lib.parallel import side_by_side, sweep
-from course_lib.pruning.channels import l1_filters, recalibrate, removal, slimming
+from course_lib.pruning.channels import l1_filters, removal, slimming
 from course_lib.pruning.channels.groups import Group
 from course_lib.pruning.weights import apply, local_masks, magnitude, prunable, random
 from course_lib.show import charts, plots
@@ -74,10 +74,10 @@ def trained(
     penalty: Callable[[nn.Module], Tensor] | None = None,
 ) -> list[nn.Module]:
     """A convolutional network per seed, trained from scratch."""
-    fresh = [(build("convnet", data, seed=seed), seed) for seed in range(seeds)]
-    return side_by_side(
-        lambda model, seed: train(model, data, seed, epochs=epochs, penalty=penalty), fresh
-    )
+    return common.trained(
+        "convnet", data, seeds,
+        lambda model, seed: train(model, data, seed, epochs=epochs, penalty=penalty),
+    )  # fmt: skip
 
 
 def from_scratch(
@@ -91,13 +91,6 @@ def from_scratch(
         with weights_from(1000 + seed):
             fresh.append((SmallConvNet(data.shape[0], data.classes, filters), seed))
     return side_by_side(lambda model, seed: train(model, data, seed, epochs=epochs), fresh)
-
-
-def recalibrated(model: nn.Module, data: ImageData, images: int = 512) -> nn.Module:
-    """A copy whose batch norms have measured their statistics again."""
-    model = copy.deepcopy(model)
-    recalibrate(model, data.train.images[:images])
-    return model
 
 
 def listed(models: Sequence[nn.Module], **labels: str) -> pd.DataFrame:
@@ -168,27 +161,10 @@ def costs(models: Mapping[str, nn.Module], batch: Tensor, repeats: int = 80) -> 
     """What networks cost, the first being the one that they are compared with.
 
     Returns:
-        Columns ``method``, ``bits`` and ``kb`` (of the whole model), ``macs`` (whose weight
-        is not zero, for one image), ``fewer`` (times), ``ms`` (processor time of one thread
-        for the batch, all taking turns) and ``faster`` (times, median over rounds).
+        The columns of :func:`.common.costs`, and how many times ``fewer`` MACs.
     """
-    jobs = {name: latency.forward(model, batch) for name, model in models.items()}
-    times = latency.compare(jobs, repeats=repeats, threads=1)
-    first = next(iter(times.values()))
-    rows = [
-        {
-            "method": name,
-            "bits": (bits := model_bits(model.state_dict())),
-            "kb": bits / 8e3,
-            "macs": int(totals(model_cost(model, batch[:1]))["nonzero_macs"]),
-            "ms": 1e3 * times[name].median,
-            "faster": first.times_slower_than(times[name]),
-        }
-        for name, model in models.items()
-    ]
-    table = pd.DataFrame(rows)
-    table.insert(4, "fewer", table["macs"].iloc[0] / table["macs"])
-    return table
+    table = common.costs(models, batch[:1], batch, repeats=repeats)
+    return table.assign(fewer=table["macs"].iloc[0] / table["macs"])
 
 
 def draw_times(costs: pd.DataFrame, title: str) -> Figure:
@@ -547,15 +523,6 @@ def silenced(model: Any, keep: Keep) -> Any:
     return model
 
 
-def within_layers(scores: Mapping[str, Tensor], fraction: float) -> dict[str, Tensor]:
-    """Each layer keeps the same share: the channels with the largest scores."""
-    keep = {}
-    for name, score in scores.items():
-        keep[name] = torch.ones(len(score), dtype=torch.bool)
-        keep[name][score.argsort()[: round(fraction * len(score))]] = False
-    return keep
-
-
 def drawn(model: nn.Module, seed: int) -> dict[str, Tensor]:
     """A random score per channel, (C,), by batch norm."""
     generator = torch.Generator().manual_seed(seed)
@@ -569,12 +536,8 @@ def largest_filters(model: nn.Module, keep: Keep) -> dict[str, Tensor]:
     """As many channels of each layer as ``keep`` keeps: those of the filters with the
     largest L1 norms.
     """
-    chosen = {}
-    for name, norm in slimming.filter_norms(model).items():
-        chosen[name] = torch.zeros(len(norm), dtype=torch.bool)
-        order = norm.argsort(descending=True, stable=True)
-        chosen[name][order[: int(keep[name].sum())]] = True
-    return chosen
+    removed = {name: 1 - float(kept.double().mean()) for name, kept in keep.items()}
+    return local_masks(slimming.filter_norms(model), removed)
 
 
 def random_channels(keep: Keep, seed: int) -> dict[str, Tensor]:
@@ -598,7 +561,7 @@ def take_apart(
     measured again on ``images`` training images, and fine-tuned for ``epochs``.
     """
     absorbed = cut(model, keep, absorb=True)
-    repaired = recalibrated(absorbed, data, images)
+    repaired = common.recalibrated(absorbed, data, images)
     tuned = train(copy.deepcopy(repaired), data, seed, epochs=epochs, lr=0.1)
     return dict(zip(STEPS, (cut(model, keep), absorbed, repaired, tuned), strict=True))
 
@@ -665,10 +628,10 @@ def which_score(
         if method in ("slimming", "α, dense"):
             keep = select_channels(model, removed)
         elif method == "filter L1":
-            keep = within_layers(norms[seed], removed)
+            keep = local_masks(norms[seed], removed)
         else:
-            keep = within_layers(drawn(model, seed), removed)
-        return evaluate(recalibrated(cut(model, keep, absorb=True), data), data.validation)
+            keep = local_masks(drawn(model, seed), removed)
+        return evaluate(common.recalibrated(cut(model, keep, absorb=True), data), data.validation)
 
     # before the threads: a model cannot be traced in several at a time
     norms = [slimming.filter_norms(model) for model in dense]
@@ -768,7 +731,7 @@ def at_equal_macs(
         model = copy.deepcopy(model)
         if masks is not None:
             apply(model, masks)
-        model = recalibrated(model, data)
+        model = common.recalibrated(model, data)
         return train(model, data, 100 + seed, epochs=epochs, lr=0.1, masks=masks)
 
     def run(removed: float, seed: int) -> list[dict[str, Any]]:
@@ -819,7 +782,7 @@ def slimming_explorer(
 
     def measure(repair: str, removed: float) -> dict[str, float]:
         smaller = cut(model, select_channels(model, removed), absorb=repair != "pruned")
-        smaller = recalibrated(smaller, data) if repair == "BN recalibrated" else smaller
+        smaller = common.recalibrated(smaller, data) if repair == "BN recalibrated" else smaller
         left = 100 * macs(smaller, data.validation.images[:1]) / whole
         return {"macs": left, "accuracy": evaluate(smaller, data.validation)}
 
@@ -894,7 +857,7 @@ def pruned_by_shape(
         )
         granularity = "element" if method == "unstructured" else "filter"
         apply(model, local_masks(score, sparsity, granularity))
-        return evaluate(recalibrated(model, data), data.validation)
+        return evaluate(common.recalibrated(model, data), data.validation)
 
     methods = ("unstructured", "structured", "random")
     return sweep(run, method=methods, seed=range(len(models)), sparsity=sparsities)
@@ -919,7 +882,7 @@ def scores_compared(
         for method, score in scores:
             for removed in fractions:
                 smaller, _ = removal.remove_filters(model, local_masks(score, removed), image)
-                score_of = evaluate(recalibrated(smaller, data), data.validation)
+                score_of = evaluate(common.recalibrated(smaller, data), data.validation)
                 rows.append(
                     {"method": method, "seed": seed, "removed": removed, "accuracy": score_of}
                 )

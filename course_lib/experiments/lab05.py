@@ -27,7 +27,7 @@ from course_lib.cost import latency, model_cost, totals
 from course_lib.cost.encodings import bitmap_bits
 from course_lib.cost.storage import model_bits
 from course_lib.data.images import ImageData
-from course_lib.models import build
+from course_lib.experiments import common
 from course_lib.modes import evaluating
 from course_lib.parallel import side_by_side
 from course_lib.pruning.activations import (
@@ -86,8 +86,7 @@ def trained(model: nn.Module, data: ImageData, seed: int, epochs: int) -> nn.Mod
 
 def dense_nets(data: ImageData, seeds: int, epochs: int) -> list[nn.Module]:
     """The dense conv net with seeds 0, 1, …, trained two at a time."""
-    fresh = [build("convnet", data, seed=seed) for seed in range(seeds)]
-    return side_by_side(trained, [(net, data, seed, epochs) for seed, net in enumerate(fresh)])
+    return common.trained("convnet", data, seeds, lambda net, s: trained(net, data, s, epochs))
 
 
 def tuned(model: nn.Module, data: ImageData, masks: Masks, epochs: int, seed: int) -> nn.Module:
@@ -596,13 +595,9 @@ def costs(
         n, m = map(int, method.split(":"))  # blocks along C
         return nm_bits(weight[:, 0].numel(), weight.shape[1], n, m)
 
-    batch = data.validation.images[:64]
-    times = latency.compare(
-        {method: latency.forward(nets[0], batch) for method, nets in models.items()},
-        repeats=20,
-        threads=1,
-    )
-    rows = []
+    images, rows = data.validation.images, []
+    first = {method: nets[0] for method, nets in models.items()}
+    ms = common.costs(first, images[:1], images[:64], repeats=20).set_index("method")["ms"]
     for method, nets in models.items():
         for seed, net in enumerate(nets):
             bits = model_bits(net.state_dict())
@@ -615,7 +610,7 @@ def costs(
                 "stored_kb": stored / 8e3,
                 "macs": (macs := totals(model_cost(net, data.test.images[:1]))["nonzero_macs"]),
                 "kmacs": macs / 1e3,
-                "ms": math.nan if seed else 1e3 * times[method].median,
+                "ms": math.nan if seed else ms[method],
                 "test": evaluate(net, data.test),
             })  # fmt: skip
     return pd.DataFrame(rows)

@@ -15,7 +15,7 @@ Language Models".
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -27,16 +27,16 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from course_lib.cost import latency, model_cost, totals
+from course_lib.cost import model_cost, totals
 from course_lib.cost.storage import model_bits, tensor_bits
 from course_lib.data import pieces, reviews
+from course_lib.experiments import common
 from course_lib.models import checkpoints
 from course_lib.pruning import components
 from course_lib.pruning.weights import Masks, encoder_weights, local_masks, magnitude, random
-from course_lib.recipes.reviews import name as checkpoint_name
 from course_lib.show import plots
 from course_lib.show.style import BLUE, GREY, style
-from course_lib.training import Batch, accuracy, fit_batches, warm_up_then_decay
+from course_lib.training import Batch, accuracy, endless, fit_batches, warm_up_then_decay
 
 Row = dict[str, Any]  # of a long table
 
@@ -44,7 +44,6 @@ TASK = "negated"
 TEXTS: dict[str, Any] = {"train": 1000, "validation": 600, "test": 2000}
 # of fine-tuning: steps, texts in a batch, rate of the weights
 FULL: dict[str, Any] = {"steps": 200, "batch": 32, "lr": 3e-4}
-CAREFUL: dict[str, Any] = {"steps": 400, "batch": 16, "lr": 5e-5}  # as for a large model
 SPARSITIES = (0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 SCORES_LR = 1e-2
 TAU = 0.45  # of soft movement: scores begin at σ(0) = ½, and 200 steps do not take them far
@@ -75,21 +74,10 @@ def batches(split: str, task: str = TASK, size: int = 100) -> list[Batch]:
     return list(pieces.batches(texts()[split], task, size))
 
 
-def endless(task: str, size: int, seed: int) -> Iterator[Batch]:
-    """Training batches, epoch after epoch, each in an order of its own."""
-    for epoch in itertools.count():
-        yield from pieces.batches(texts()["train"], task, size, seed=1000 * seed + epoch)
-
-
 def pretrained(seed: int, head: bool = True) -> nn.Module:
     """A shipped checkpoint; ``head``: with a fresh classifier for the new task."""
-    model: nn.Module = checkpoints.load(checkpoint_name(seed)).model
-    if head:
-        fresh = model.get_submodule("classifier")
-        generator = torch.Generator().manual_seed(seed)
-        nn.init.normal_(fresh.weight, std=0.05, generator=generator)  # type: ignore[arg-type]
-        nn.init.zeros_(fresh.bias)  # type: ignore[arg-type]
-    return model
+    model: nn.Module = checkpoints.load(f"reviews-bert-{seed}").model
+    return common.new_classifier(model, 2, seed) if head else model
 
 
 def finetune(
@@ -112,7 +100,9 @@ def finetune(
 
     history = fit_batches(
         model,
-        endless(task, how["batch"], seed),
+        endless(
+            lambda order: pieces.batches(texts()["train"], task, how["batch"], seed=order), seed
+        ),
         how["steps"],
         loss=loss,
         lr=how["lr"],
@@ -147,12 +137,6 @@ def kept_at(step: int, steps: int, keep: float) -> float:
     """Sanh's cubic: all for the first tenth, ``keep`` from seven tenths on."""
     way = min(1.0, max(0.0, (step / steps - 0.1) / 0.6))
     return keep + (1 - keep) * (1 - way) ** 3
-
-
-def place_of(name: str) -> tuple[int, str]:
-    """The layer of an encoder's weight, and which of its matrices it is."""
-    layer, _, matrix = name.removeprefix("bert.encoder.layer.").partition(".")
-    return int(layer), matrix.removesuffix(".weight")
 
 
 def by_mask(
@@ -229,13 +213,6 @@ class _By(nn.Module):
 
     def forward(self, weight: Tensor) -> Tensor:
         return weight * self.mask(self.scores)
-
-
-def ranks_for(model: nn.Module, share: float) -> dict[str, int]:
-    """The same share of every encoder matrix's weights."""
-    return {
-        name: round(share * w.numel() / sum(w.shape)) for name, w in encoder_weights(model).items()
-    }
 
 
 def name_regimes(
@@ -406,11 +383,8 @@ def costs(
     }
     texts, dense = texts_to_time(), pretrained(0, head=False)
     small = low_rank(stored["open"], dense)
-    times = latency.compare(
-        {"dense": latency.forward(dense, texts), "low rank": latency.forward(small, texts)},
-        repeats=9,
-        threads=1,
-    )
+    pair = {"dense": dense, "low rank": small}
+    ms = common.costs(pair, texts[:1], texts, repeats=9).set_index("method")["ms"]
     rows: list[Row] = []
     for method, (kept, found) in arms.items():
         net = small if (low := method.startswith("low rank")) else pretrained(0)
@@ -424,7 +398,7 @@ def costs(
             "kb": bits / 8e3,
             "encoder_kb": encoder / 8e3,
             "macs": totals(model_cost(net, texts[:1]))["nonzero_macs"],
-            "ms": 1e3 * times["low rank" if low else "dense"].median,
+            "ms": ms["low rank" if low else "dense"],
         }
         rows += [
             {"seed": s, "method": method, **cost, "test": test}

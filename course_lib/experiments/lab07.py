@@ -25,13 +25,12 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from course_lib import experiments
-from course_lib.cost import latency, model_cost, pruned_transformer_macs, totals, transformer_macs
-from course_lib.cost.storage import model_bits
+from course_lib.cost import latency, pruned_transformer_macs, transformer_macs
 from course_lib.data import pieces, reviews
+from course_lib.experiments import common
 from course_lib.models import checkpoints
 from course_lib.parallel import side_by_side, sweep
 from course_lib.pruning import heads as library
-from course_lib.recipes.reviews import name as checkpoint_name
 from course_lib.show import plots
 from course_lib.training import Batch, accuracy
 
@@ -61,7 +60,7 @@ class Reviews(NamedTuple):
 
 def load(seeds: int, validation: int, test: int) -> tuple[list[nn.Module], Reviews]:
     """The shipped BERTs "reviews-bert-0", …, and reviews that none was trained on."""
-    models = [checkpoints.load(checkpoint_name(seed)) for seed in range(seeds)]
+    models = [checkpoints.load(f"reviews-bert-{seed}") for seed in range(seeds)]
     # one tokenizer for all of them
     texts = read_reviews(models[0].tokenizer, validation=validation, test=test)
     return [checkpoint.model for checkpoint in models], texts
@@ -474,17 +473,8 @@ def costs(models: Mapping[str, nn.Module], batches: Sequence[Batch]) -> dict[str
     of these.
     """
     ids = next(b["input_ids"] for b in batches if b["input_ids"].shape[1] >= 37)[:1, :37]
-    one = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-    forward = {name: latency.forward(model, ids.repeat(64, 1)) for name, model in models.items()}
-    times = latency.compare(forward, repeats=9, threads=1)
-    return {
-        name: {
-            "bits": model_bits(model.state_dict()),
-            "macs": totals(model_cost(model, one))["nonzero_macs"],
-            "ms": 1e3 * times[name].median,
-        }
-        for name, model in models.items()
-    }
+    table = common.costs(models, ids, ids.repeat(64, 1), repeats=9).set_index("method")
+    return table[["bits", "macs", "ms"]].to_dict("index")
 
 
 def naive_test(f: Callable[..., Tensor]) -> None:

@@ -11,7 +11,7 @@ Raganato et al. 2020.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from itertools import islice
@@ -24,18 +24,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course_lib import experiments
-from course_lib.cost import latency, model_cost, totals
-from course_lib.cost.storage import model_bits
 from course_lib.data import translation
+from course_lib.experiments import common
 from course_lib.models import checkpoints
 from course_lib.models.attention import find_attention
-from course_lib.pruning.heads import gated, head_importance, lowest_heads, neighbour, remove_heads
-from course_lib.recipes import translation as recipe
+from course_lib.pruning.heads import gated, lowest_heads, neighbour, remove_heads
 from course_lib.show import plots
-from course_lib.training import Batch
+from course_lib.training import Batch, endless
 
 LAYERS, HEADS = 3, 6  # of the encoder
-KINDS = ("encoder", "decoder", "cross")
 GATES = {"start": 2.0, "gates_lr": 0.1, "lr": 3e-4}
 SENTENCES = {"train": 10_000, "validation": 600, "test": 1000}
 RELATIONS = ("nsubj", "obj", "det", "amod", "plural", "case", "nmod", "aux", "mark", "advmod")
@@ -62,7 +59,7 @@ def data() -> Any:
 
 def trained(seed: int, attention: str = "sdpa") -> nn.Module:
     """A checkpoint that comes with the course."""
-    model: nn.Module = checkpoints.load(recipe.name(seed), attention=attention).model
+    model: nn.Module = checkpoints.load(f"translation-marian-{seed}", attention=attention).model
     return model
 
 
@@ -73,12 +70,13 @@ def batches(split: str, size: int = 50) -> list[Batch]:
 
 def stream(seed: int) -> Iterator[Batch]:
     """Training batches without end."""
-    yield from recipe.stream(data()["train"], 100 + seed)
+    return endless(lambda order: translation.batches(data()["train"], seed=order), 100 + seed)
 
 
 def bleu(model: nn.Module, split: str = "curves") -> float:
     """BLEU of greedy translations, 0 to 100."""
-    return recipe.bleu(recipe.translate(model, data()[split]), list(data()[split]["target"]))
+    found = translation.translate(model, data()[split])
+    return translation.bleu(found, list(data()[split]["target"]))
 
 
 def word_losses(model: nn.Module, batch: Batch) -> Tensor:
@@ -121,17 +119,6 @@ def ambiguous_example() -> tuple[str, pd.DataFrame]:
             ]
             return word, pd.DataFrame(rows)
     raise ValueError("no noun is translated in two ways: load more sentences")
-
-
-def importance_by_kind(
-    model: nn.Module, scored: Iterable[Batch] | None = None
-) -> dict[str, Tensor]:
-    """I_h of the encoder, the decoder's own attention and its attention to the encoder:
-    (layers, heads) each; by default of the sentences for scores.
-    """
-    found = find_attention(model)
-    scores = head_importance(model, batches("scores") if scored is None else scored, losses)
-    return {kind: scores[[i for i, a in enumerate(found) if a.kind == kind]] for kind in KINDS}
 
 
 # ----------------------------------------------------------------------- gates that close
@@ -439,28 +426,14 @@ def dense_and_few() -> dict[str, nn.Module]:
 
 
 def measure_costs(nets: Mapping[str, nn.Module]) -> pd.DataFrame:
-    """What models cost, by the longest test sentence: columns ``method``, ``bits`` (of
-    the whole model), ``macs`` (of one sentence), and ``ms`` of the encoder for 64 such
-    sentences, on one core.
+    """What models cost, by the longest test sentence: the columns of :func:`.common.costs`;
+    ``macs`` of one sentence, ``ms`` of the encoder for 64 such sentences.
     """
     pair = max(data()["test"], key=lambda pair: len(pair["words"]))
     texts = translation.tokenizer()
     one = texts(pair["source"], return_tensors="pt", return_token_type_ids=False)
     inputs = {**one, "labels": texts(pair["target"], return_tensors="pt")["input_ids"]}
     many = one["input_ids"].repeat(64, 1)
-    encoders: dict[str, Any] = {name: net.get_encoder() for name, net in nets.items()}  # type: ignore[operator]
-    times = latency.compare(
-        {name: latency.forward(encoder, many) for name, encoder in encoders.items()},
-        repeats=9,
-        threads=1,
+    return common.costs(
+        nets, inputs, many, repeats=9, tied=TIED, timed=lambda net: net.get_encoder()
     )
-    rows = [
-        {
-            "method": name,
-            "bits": model_bits(net.state_dict(), tied=TIED),
-            "macs": totals(model_cost(net, inputs))["nonzero_macs"],
-            "ms": 1e3 * times[name].median,
-        }
-        for name, net in nets.items()
-    ]
-    return pd.DataFrame(rows)

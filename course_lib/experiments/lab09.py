@@ -12,8 +12,7 @@ Are Winning".
 from __future__ import annotations
 
 import copy
-import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any, NamedTuple
@@ -24,17 +23,14 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from course_lib import experiments, ledger
-from course_lib.cost import latency, model_cost, totals
-from course_lib.cost.storage import model_bits
 from course_lib.data import pieces, reviews
+from course_lib.experiments import common
 from course_lib.experiments.lab07 import losses
 from course_lib.models import checkpoints
 from course_lib.pruning import heads, layers
-from course_lib.recipes.reviews import batches_of
-from course_lib.recipes.reviews import name as checkpoint_name
 from course_lib.show import plots
 from course_lib.show.words import minus, say
-from course_lib.training import Batch, accuracy, fit_batches, warm_up_then_decay
+from course_lib.training import Batch, accuracy, endless, fit_batches, warm_up_then_decay
 
 LAYERS, HEADS = 4, 8
 PATH = "bert.encoder.layer"
@@ -53,7 +49,7 @@ Rows = list[dict[str, Any]]
 @cache
 def texts() -> dict[str, Any]:
     """The encoded full reviews, "train", "validation" and "test"."""
-    tokenizer = checkpoints.load(checkpoint_name(0)).tokenizer
+    tokenizer = checkpoints.load("reviews-bert-0").tokenizer
     data = reviews.load(TUNE["texts"], MEASURED["validation"], MEASURED["test"])
     return dict(pieces.encode(data, tokenizer, aligned=()))
 
@@ -97,7 +93,7 @@ def count_layers(
 
 def pretrained(seed: int) -> nn.Module:
     """A checkpoint that comes with the course."""
-    model: nn.Module = checkpoints.load(checkpoint_name(seed)).model
+    model: nn.Module = checkpoints.load(f"reviews-bert-{seed}").model
     return model
 
 
@@ -107,9 +103,9 @@ def trained_on(
     """Trained further on short reviews, each layer skipped with probability ``p``; in
     place.
     """
-    tokenizer = checkpoints.load(checkpoint_name(seed)).tokenizer
+    tokenizer = checkpoints.load(f"reviews-bert-{seed}").tokenizer
     training, _, _ = short_reviews(32 * RATE["steps"], 1000)
-    stream = batches_of(training, tokenizer, seed)
+    stream = reviews.batches(training, tokenizer, seed)
     blocks: Any = model.get_submodule(PATH)
     generator = torch.Generator().manual_seed(seed)
     with layers.layerdrop(blocks, p, generator) if p else nullcontext():
@@ -127,9 +123,9 @@ def trained_on(
 
 def on_short(model: nn.Module, seed: int, split: str = "test") -> float:
     """Sentiment of short reviews, % right."""
-    tokenizer = checkpoints.load(checkpoint_name(seed)).tokenizer
+    tokenizer = checkpoints.load(f"reviews-bert-{seed}").tokenizer
     _, validation, test = short_reviews(32 * RATE["steps"], 1000)
-    return accuracy(model, batches_of(test if split == "test" else validation, tokenizer, 0))
+    return accuracy(model, reviews.batches(test if split == "test" else validation, tokenizer, 0))
 
 
 # -------------------------------------------------------------------------- subnetworks
@@ -147,24 +143,11 @@ class Tools(NamedTuple):
 LIBRARY = Tools()
 
 
-def endless(task: str, seed: int) -> Iterator[Batch]:
-    """Training batches, epoch after epoch."""
-    for epoch in itertools.count():
-        yield from pieces.batches(texts()["train"], task, TUNE["batch"], seed=1000 * seed + epoch)
-
-
 def start(task: str, seed: int) -> nn.Module:
-    """The first checkpoint with a fresh classifier, drawn by ``seed``: the start of all
+    """The first checkpoint with a new classifier, drawn by ``seed``: the start of all
     fine-tunings.
     """
-    model: Any = pretrained(0)
-    classes = 3 if task == "domain" else 2
-    generator = torch.Generator().manual_seed(seed)
-    fresh = nn.Linear(model.config.hidden_size, classes)
-    nn.init.normal_(fresh.weight, std=0.05, generator=generator)
-    nn.init.zeros_(fresh.bias)
-    model.classifier = fresh
-    model.num_labels = model.config.num_labels = classes
+    model: nn.Module = common.new_classifier(pretrained(0), 3 if task == "domain" else 2, seed)
     return model
 
 
@@ -173,7 +156,9 @@ def tune(model: nn.Module, task: str, seed: int, how: Mapping[str, Any] | None =
     how = how or LONGER.get(task, TUNE)
     fit_batches(
         model,
-        endless(task, seed),
+        endless(
+            lambda order: pieces.batches(texts()["train"], task, TUNE["batch"], seed=order), seed
+        ),
         how["steps"],
         loss=lambda net, batch: losses(net, batch).mean(),
         lr=how["lr"],
@@ -455,18 +440,8 @@ def measure_costs(nets: Mapping[str, nn.Module]) -> pd.DataFrame:
     (of the whole model), ``macs`` (of a review of 37 pieces), and ``ms`` of 64 such
     reviews, on one core.
     """
-    inputs = batches("test", "sentiment")[-1]["input_ids"][:1, :37].repeat(64, 1)
-    times = latency.compare(
-        {name: latency.forward(net, inputs) for name, net in nets.items()}, repeats=9, threads=1
-    )
-    rows = [
-        {
-            "model": name,
-            "parameters": sum(p.numel() for p in net.get_submodule(PATH).parameters()),
-            "bits": model_bits(net.state_dict()),
-            "macs": totals(model_cost(net, inputs[:1]))["nonzero_macs"],
-            "ms": 1e3 * times[name].median,
-        }
-        for name, net in nets.items()
-    ]
-    return pd.DataFrame(rows)
+    one = batches("test", "sentiment")[-1]["input_ids"][:1, :37]
+    table = common.costs(nets, one, one.repeat(64, 1), repeats=9)
+    of_layers = [net.get_submodule(PATH).parameters() for net in nets.values()]
+    table.insert(1, "parameters", [sum(p.numel() for p in every) for every in of_layers])
+    return table.rename(columns={"method": "model"})

@@ -187,10 +187,7 @@ def measure(
     with evaluating(model), torch.inference_mode(), block as opened:
         for batch in batches:
             now = batch
-            inputs = {
-                name: column for name, column in batch.items() if name not in ("labels", EVIDENCE)
-            }
-            right += (model(**inputs).logits.argmax(1) == batch["labels"]).sum().item()
+            right += (model(**inputs_of(batch)).logits.argmax(1) == batch["labels"]).sum().item()
             texts += len(batch["labels"])
             drop: Dropping = opened.tokens if isinstance(opened, Cascading) else opened
             assert drop.last is not None
@@ -222,6 +219,11 @@ def measure(
         "recall": polar_kept / polar if polar else float("nan"),
         "chance": expected / polar if polar else float("nan"),
     }
+
+
+def inputs_of(batch: Batch) -> Batch:
+    """What the model reads of a batch."""
+    return {name: column for name, column in batch.items() if name not in ("labels", EVIDENCE)}
 
 
 def batch_macs(config: Any, lengths: Tensor, shares: Mapping[int, float] | None = None) -> Tensor:
@@ -668,13 +670,13 @@ def clock(
     rows = []
     for size, turns in repeats.items():
         ids = torch.randint(5, 600, (size, 128), generator=torch.Generator().manual_seed(size))
-        passes = {f"{name},\ndense": _forward(model, ids) for name, model in kernels.items()}
+        passes = {f"{name},\ndense": latency.forward(model, ids) for name, model in kernels.items()}
         with ExitStack() as blocks:  # each way keeps its block open while the clock runs
             for name, (kernel, score) in ways.items():
                 model = copy.deepcopy(kernels[kernel])
                 generator = torch.Generator().manual_seed(0)
                 blocks.enter_context(dropping(model, plan, score=score, generator=generator))
-                passes[name] = _forward(model, ids)
+                passes[name] = latency.forward(model, ids)
             times = latency.compare(passes, warmup=1, repeats=turns, threads=1)
         dense = times["SDPA,\ndense"]
         rows += [
@@ -688,14 +690,6 @@ def clock(
             if taken is not dense
         ]
     return pd.DataFrame(rows)
-
-
-def _forward(model: Any, ids: Tensor) -> Callable[[], object]:
-    def run() -> object:
-        with torch.inference_mode():
-            return model(ids).logits
-
-    return run
 
 
 def by_score(patients: Patients, plan: Schedule, seed: int) -> list[dict[str, Any]]:
@@ -716,7 +710,7 @@ def costs(patients: Patients, chosen: pd.DataFrame, tested: pd.DataFrame) -> lis
     and test ``accuracy`` per seed.
     """
     batch = patients.test[len(patients.test) // 2]
-    inputs = {name: column for name, column in batch.items() if name not in ("labels", EVIDENCE)}
+    inputs = inputs_of(batch)
     plans = {
         int(seed): {layer: share}
         for seed, layer, share in zip(chosen.seed, chosen.layer, chosen.share, strict=True)
@@ -831,13 +825,7 @@ def favourite(model: nn.Module, batches: Iterable[Batch]) -> list[float]:
         dropping(model, dict.fromkeys(range(layers), 1.0)) as drop,
     ):
         for batch in batches:
-            model(
-                **{
-                    name: column
-                    for name, column in batch.items()
-                    if name not in ("labels", EVIDENCE)
-                }
-            )
+            model(**inputs_of(batch))
             assert drop.last is not None
             found.append(torch.stack([drop.last.scores[layer].amax(1) for layer in range(layers)]))
     return torch.cat(found, 1).mean(1).tolist()

@@ -5,7 +5,7 @@ pipelines of such steps reached (``data/results/make/lab11_results.py`` runs the
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -27,7 +27,7 @@ from course_lib.pruning.channels.slimming import penalty
 from course_lib.pruning.heads import head_importance, lowest_heads, remove_heads
 from course_lib.pruning.layers import ffn_importance, slice_ffn
 from course_lib.show import plots
-from course_lib.training import Batch, fit, fit_batches, warm_up_then_decay
+from course_lib.training import Batch, endless, fit, fit_batches, warm_up_then_decay
 
 NORMS = ("bn1", "bn2", "bn3", "bn4")
 CNN: dict[str, Any] = {"lr": 2e-3, "batch_size": 64, "lam": 1e-2}
@@ -117,15 +117,6 @@ def texts(seed: int = 50) -> Any:
     return pieces.encode(reviews.load(BERT["texts"], 500, 10, seed=seed), tokenizer, aligned=())
 
 
-def stream(seed: int) -> Iterator[Batch]:
-    epoch = 0
-    while True:
-        yield from pieces.batches(
-            texts()["train"], "sentiment", BERT["batch"], seed=1000 * seed + epoch
-        )
-        epoch += 1
-
-
 def taught(teacher: nn.Module, temperature: float = 2.0) -> Callable[[nn.Module, Batch], Tensor]:
     """A loss by which a narrower model learns from the given one: its softened answers,
     its states behind every layer, and the labels.
@@ -166,7 +157,10 @@ def trained(
     rate = warm_up_then_decay(20, decay_from=steps // 3)
     fit_batches(
         model,
-        stream(seed),
+        endless(
+            lambda order: pieces.batches(texts()["train"], "sentiment", BERT["batch"], seed=order),
+            seed,
+        ),
         steps,
         loss=loss,
         lr=BERT["lr"],

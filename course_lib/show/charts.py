@@ -24,7 +24,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 from matplotlib.transforms import ScaledTranslation, blended_transform_factory
 
 from course_lib.intervals import SEED, interval, need, per_seed
-from course_lib.show.labels import EndLabels, Notes, name_axes, set_title
+from course_lib.show.labels import EndLabels, name_axes, set_title
 from course_lib.show.labels import remaining_axis as remaining_ticks
 from course_lib.show.labels import sparsity_axis as sparsity_ticks
 from course_lib.show.output import alt, new_figure
@@ -145,10 +145,11 @@ def curves(
                 if len(means) and names is not None:
                     end = means.index[0 if xaxis == "remaining" else -1]
                     names.add(str(method), float(end), float(means[end]), look.colour)
+            key = _paper(axes, paper or {})
             if marks:
-                _marks(part, x, marks, by, chosen, axes, ("formula", title_of(marks)))
-            if paper:
-                _paper(axes, paper)
+                key += _marks(part, x, marks, by, chosen, axes)
+            if key:
+                axes.legend(handles=key, loc="best")
             _name_axes(axes, xlabel, ylabel, panels)
             _heading(axes, panels, part, title)
         for axes in drawn:  # limits that panels share are those of all their lines
@@ -459,16 +460,14 @@ def _marks(
     by: str,
     chosen: Mapping[str, Look],
     axes: Axes,
-    key: tuple[str, str],
-) -> None:
-    """The means of a second column as marks, with a key of what lines and marks stand for."""
+) -> list[Line2D]:
+    """The means of a second column as marks; returns a key of lines and marks."""
     look: dict[str, Any] = {"markerfacecolor": "white", "markeredgewidth": 1.8, "linestyle": ""}
     for method, rows in part.dropna(subset=[x, y]).groupby(by, sort=False):
         means, own = rows.groupby(x)[y].mean(), chosen[str(method)]
         axes.plot(means.index, means, marker=own.marker or "o", color=own.colour, zorder=4, **look)
-    line = Line2D([], [], color=GREY, label=key[0])
-    mark = Line2D([], [], color=GREY, marker="o", label=key[1], **look)
-    axes.legend(handles=[line, mark], loc="best")
+    line = Line2D([], [], color=GREY, label="formula")
+    return [line, Line2D([], [], color=GREY, marker="o", label=title_of(y), **look)]
 
 
 def _legend_above(axes: Axes, columns: int) -> None:
@@ -484,17 +483,18 @@ def _legend_above(axes: Axes, columns: int) -> None:
         legend.set_in_layout(False)
 
 
-def _paper(axes: Axes, paper: Mapping[str, tuple[Any, Any]]) -> None:
-    notes = Notes(axes)
+def _paper(axes: Axes, paper: Mapping[str, tuple[Any, Any]]) -> list[Line2D]:
+    """Stars, each label's in a shade of its own."""
+    stars: list[Line2D] = []
     for label, (px, py) in paper.items():
-        px, py = np.atleast_1d(px).astype(float), np.atleast_1d(py).astype(float)
-        if px.shape != py.shape:
-            raise ValueError(f"paper[{label!r}] has {len(px)} places and {len(py)} values")
-        axes.plot(
-            px, py, linestyle="", marker="*", markersize=15, markerfacecolor="white",
+        if np.size(px) != np.size(py):
+            raise ValueError(f"paper[{label!r}] has {np.size(px)} places and {np.size(py)} values")
+        shade = ("white", BLACK, GREY)[len(stars) % 3]
+        stars += axes.plot(
+            px, py, linestyle="", marker="*", markersize=15, markerfacecolor=shade,
             markeredgecolor=BLACK, markeredgewidth=1.3, zorder=6, label=label,
         )  # fmt: skip
-        notes.add(label, px[0], py[0])
+    return stars
 
 
 def _scale(

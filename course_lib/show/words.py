@@ -1,5 +1,5 @@
 """Sentences whose numbers come from a run: means with intervals, differences that are
-shown or not, predictions beside results.
+statistically distinguishable from 0 or not, predictions beside results.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ def minus(
     unit: str = "points",
     digits: int = 1,
 ) -> str:
-    """One method minus another, paired by seed: "+3.2 ± 1.1 points (distinguishable)".
+    """One method minus another, paired by seed: "+3.2 ± 1.1 points (statistically
+    distinguishable)".
 
     Args:
         table: a long table with a column ``seed``; select the rows before.
@@ -70,26 +71,23 @@ def minus(
     if one not in set(rows[by]):
         raise ValueError(f"one: no row has {by} = {one!r}; there are {list(table[by].unique())}")
     (found,) = compare(rows, value, by, other).to_dict("records")
-    verdict = "distinguishable" if found["distinguishable"] else "not distinguishable from 0"
-    return _judged(found["difference"], found["half"], unit, digits, verdict)
+    return _judged(found["difference"], found["half"], unit, digits)
 
 
 def versus(
     ours: ArrayLike, theirs: ArrayLike, unit: str = "points", digits: int = 1, *, cell: bool = False
 ) -> str:
-    """The difference of two methods, paired by seed, and whether the seeds can show it.
+    """The difference of two methods, paired by seed, in the words of :func:`minus`.
 
     Args:
-        cell: of a table: the numbers alone, bold where they are shown.
+        cell: of a table: the numbers alone, as :func:`pm_cell` writes them.
     """
     mean, half = interval(np.asarray(ours) - np.asarray(theirs))
-    if cell:
-        return pm_cell(mean, half, digits)
-    verdict = "shown" if abs(mean) > half else "not shown: the interval contains 0"
-    return _judged(mean, half, unit, digits, verdict)
+    return pm_cell(mean, half, digits) if cell else _judged(mean, half, unit, digits)
 
 
-def _judged(mean: Any, half: Any, unit: str, digits: int, verdict: str) -> str:
+def _judged(mean: Any, half: Any, unit: str, digits: int) -> str:
+    verdict = "statistically distinguishable" if abs(mean) > half else "not distinguishable"
     of = f" {unit}" if unit else ""
     return f"{pm_text(mean, half, digits, sign=True)}{of} ({verdict})"
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from course_lib.models.bert import small_bert
-from course_lib.training import accuracy, fit_batches, optimise, warm_up_then_decay
+from course_lib.training import accuracy, endless, fit_batches, optimise, warm_up_then_decay
 
 
 def tiny(seed: int = 0, **options: Any) -> Any:
@@ -189,3 +189,8 @@ def test_the_loop_is_that_of_torch() -> None:
         updates[1].step()
     assert seen == [1, 2, 3, 4, 5, 6]
     assert all(torch.equal(a, b) for a, b in zip(*halves, strict=True))
+
+
+def test_batches_without_end_come_in_another_order_in_every_epoch() -> None:
+    batches = endless(lambda seed: iter([{"labels": torch.tensor([seed])}] * 2), seed=3)
+    assert [int(next(batches)["labels"]) for _ in range(5)] == [3000, 3000, 3001, 3001, 3002]

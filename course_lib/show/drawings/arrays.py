@@ -24,8 +24,6 @@ def convolution(
             (stride 1, no padding).
     """
     E, F = height - kernel + 1, width - kernel + 1
-    if not (0 <= at[0] < E and 0 <= at[1] < F):
-        raise ValueError(f"the output has {E} × {F} places, there is no {at}")
     fig, ax = canvas(21, 7.9)
     for channel in (2, 1, 0):  # the last one is in front
         shift = 0.45 * channel

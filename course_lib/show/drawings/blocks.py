@@ -11,12 +11,11 @@ from torch import Tensor
 from course_lib.cost.block_formats import nm_bits, nm_compress
 from course_lib.cost.encodings import index_width
 from course_lib.pruning.weights.nm import nm_mask
-from course_lib.show.drawings.canvas import FAINT, box, canvas, check_matrix, listed, short, write
+from course_lib.show.drawings.canvas import FAINT, box, canvas, listed, short, write
 from course_lib.show.output import alt
 from course_lib.show.style import GREY, INK, ORANGE, SKY
 
 _GAP = 0.4  # between blocks, in cells
-_MOST = (4, 12)  # rows and columns whose numbers can still be read
 
 
 def nm_blocks(weight: Tensor, n: int, m: int, bits: int = 32) -> Figure:
@@ -27,12 +26,7 @@ def nm_blocks(weight: Tensor, n: int, m: int, bits: int = 32) -> Figure:
         weight: (R, C), at most 4 × 12, C a multiple of m; whole numbers look best.
         n, m: the pattern, along the rows.
         bits: of a value.
-
-    Raises:
-        ValueError: if it is no matrix or too large to be drawn, or the pattern does not
-            fit.
     """
-    check_matrix(weight, *_MOST)
     kept = nm_mask(weight, n, m, 1)
     values, index = nm_compress(weight * kept, n, m)
     rows, columns = weight.shape
@@ -74,16 +68,7 @@ def joint_blocks(x: Tensor, weight: Tensor, n_x: int, n_w: int, m: int) -> Figur
         x: (C,), an input. weight: (C,), a row of a layer's matrix; C a multiple of m
             and at most 12; whole numbers look best.
         n_x, n_w: how many of every m stay in each.
-
-    Raises:
-        ValueError: if the shapes differ or are too large to be drawn, or a pattern does
-            not fit.
     """
-    if x.ndim != 1 or x.shape != weight.shape or not 1 <= len(x) <= _MOST[1]:
-        raise ValueError(
-            f"an input and a row of weights of one length, at most {_MOST[1]}, can be drawn; got"
-            f" {tuple(x.shape)} and {tuple(weight.shape)}"
-        )
     kept_x, kept_w = nm_mask(x, n_x, m, 0), nm_mask(weight, n_w, m, 0)
     products = x * kept_x * weight * kept_w
     left = (products != 0).reshape(-1, m).sum(1).tolist()  # of each block

@@ -118,14 +118,3 @@ def listed(values: Tensor) -> str:
     """A vector or matrix in brackets, its rows apart by semicolons."""
     lines = torch.atleast_2d(values).tolist()
     return "[" + "; ".join(", ".join(short(v) for v in line) for line in lines) + "]"
-
-
-def check_matrix(matrix: Tensor, rows: int, columns: int) -> None:
-    """Raises ValueError if it is no matrix, or has more rows or columns than can be
-    read.
-    """
-    if matrix.ndim != 2 or not (1 <= matrix.shape[0] <= rows and 1 <= matrix.shape[1] <= columns):
-        raise ValueError(
-            f"a matrix of at most {rows} × {columns} can be read on a slide, got the shape"
-            f" {tuple(matrix.shape)}"
-        )

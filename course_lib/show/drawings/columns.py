@@ -8,12 +8,11 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from course_lib.pruning.weights.columns import combine_columns, utilisation
-from course_lib.show.drawings.canvas import FAINT, arrow, box, canvas, check_matrix, short, write
+from course_lib.show.drawings.canvas import FAINT, arrow, box, canvas, short, write
 from course_lib.show.output import alt
 from course_lib.show.style import GREEN, GREY, ORANGE, PURPLE, SKY
 
 _FILLS = (SKY, ORANGE, PURPLE, GREEN)  # a group's colour; its letter says the same
-_MOST = (8, 10)  # rows and columns whose numbers can still be read
 
 
 def columns_packed(weight: Tensor, groups: Sequence[Sequence[int]]) -> Figure:
@@ -27,14 +26,7 @@ def columns_packed(weight: Tensor, groups: Sequence[Sequence[int]]) -> Figure:
         groups: of columns, at most four, as
             :func:`~course_lib.pruning.weights.group_columns` gives them. A column in no
             group is left out.
-
-    Raises:
-        ValueError: if it is no matrix or too large to be drawn, there is no group or
-            more than four, or a column is in two places or out of range.
     """
-    check_matrix(weight, *_MOST)
-    if not 1 <= len(groups) <= len(_FILLS):
-        raise ValueError(f"one to {len(_FILLS)} groups have colours, got {len(groups)}")
     packed, channel, kept = combine_columns(weight, groups)
     rows, columns = weight.shape
     group_of = {c: g for g, group in enumerate(groups) for c in group}

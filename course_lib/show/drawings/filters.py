@@ -14,8 +14,6 @@ from course_lib.show.drawings.canvas import FAINT, arrow, box, canvas, write
 from course_lib.show.output import alt
 from course_lib.show.style import INK, ORANGE, SKY
 
-MOST = 8  # channels of a layer that can be told apart on a slide
-
 
 def filter_cascade(
     filters: int = 5,
@@ -36,17 +34,8 @@ def filter_cascade(
         kernel: R = S of both layers; a cell of a weight is one kernel.
         maps: E × F, both layers' outputs. The counts below the drawing follow from
             these numbers.
-
-    Raises:
-        ValueError: if a number is out of range, or no filter is removed, or none is
-            left.
     """
-    for what, n in (("filters", filters), ("channels", channels), ("next_filters", next_filters)):
-        _check(what, n)
-    gone = _indices(removed, filters, "filters")
-    if kernel < 1 or min(maps) < 1:
-        raise ValueError(f"kernel and maps are sizes of at least 1, got {kernel} and {maps}")
-
+    gone = sorted(set(removed))
     own = len(gone) * channels * kernel**2
     follow = len(gone) * next_filters * kernel**2
     whole = filters * (channels + next_filters) * kernel**2
@@ -119,19 +108,9 @@ def residual_agreement(
             next_filters: of conv 3, which reads the sum. At most 8 each.
         removed: channels of the stream that go, from 0. inner_removed: channels inside
             the block that go.
-
-    Raises:
-        ValueError: if a number is out of range, or no channel would be left.
     """
-    for what, n in (
-        ("stream", stream),
-        ("inner", inner),
-        ("channels", channels),
-        ("next_filters", next_filters),
-    ):
-        _check(what, n)
-    gone = _indices(removed, stream, "channels of the stream", none_too=True)
-    free = _indices(inner_removed, inner, "inner channels", none_too=True)
+    gone = sorted(set(removed))
+    free = sorted(set(inner_removed))
 
     gap, tall = 1.5, max(stream, inner, next_filters)
     middle = 1.3 + tall / 2
@@ -220,24 +199,6 @@ def _weight(
 def _cell(ax: Axes, x: float, y: float, fill: str, edge: str = "white") -> None:
     """One kernel, entry or map; what is removed has a cross as well as a colour."""
     box(ax, x, y, "×" if fill in (ORANGE, SKY) else "", fill=fill, edge=edge)
-
-
-def _check(what: str, n: int) -> None:
-    if not 1 <= n <= MOST:
-        raise ValueError(f"{what} is how many are drawn, from 1 to {MOST}; got {n}")
-
-
-def _indices(given: Sequence[int], n: int, what: str, *, none_too: bool = False) -> list[int]:
-    """Those that go, in order."""
-    gone = sorted(set(given))
-    if gone and (gone[0] < 0 or gone[-1] >= n):
-        raise ValueError(f"there are {n} {what}, from 0 to {n - 1}; got {list(given)}")
-    if len(gone) == n or not (gone or none_too):
-        raise ValueError(
-            f"of {n} {what} at least one has to stay{'' if none_too else ' and one to go'}; got"
-            f" {list(given)}"
-        )
-    return gone
 
 
 def _named(gone: Sequence[int], what: str) -> str:

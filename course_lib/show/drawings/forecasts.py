@@ -20,14 +20,7 @@ def forecast_step(w: float = 0.8, best: float = 1.3, bend: float = 0.5) -> Figur
     Args:
         w: the weight, above 0. best: where the loss is smallest.
         bend: ≥ 0; how far the loss is from a parabola.
-
-    Raises:
-        ValueError: if ``w`` is not above 0 or ``bend`` is negative.
     """
-    if not w > 0:
-        raise ValueError(f"w is the weight before the step to 0 and must be above 0; got {w}")
-    if bend < 0:
-        raise ValueError(f"bend must be 0 or more; got {bend}")
 
     def loss(at: np.ndarray | float) -> np.ndarray:
         from_best = np.asarray(at, dtype=float) - best

@@ -21,12 +21,7 @@ def stretched_and_cut(log_alpha: float, beta: float = BETA) -> Figure:
 
     Args:
         log_alpha, beta: of the gate.
-
-    Raises:
-        ValueError: if ``beta`` is not positive.
     """
-    if beta <= 0:
-        raise ValueError(f"beta is a temperature, above 0; got {beta}")
     edge = torch.linspace(0, 1, _BARS + 1, dtype=torch.float64)
     # P(s ≤ edge): s = σ((L + log α)/β) with L logistic
     below = (beta * edge.logit() - log_alpha).sigmoid()

@@ -26,18 +26,7 @@ def attention_maps(maps: Mapping[str, Tensor], columns: int = 4) -> Figure:
     Args:
         maps: {name: (L, L)}, rows sum to 1; at most eight.
         columns: maps in a row.
-
-    Raises:
-        ValueError: without maps or with more than eight, or where one is not square or
-            its rows are no shares.
     """
-    if not 1 <= len(maps) <= 8:
-        raise ValueError(f"one to eight maps can be seen on a slide, got {len(maps)}")
-    for name, attn in maps.items():
-        if attn.ndim != 2 or attn.shape[0] != attn.shape[1]:
-            raise ValueError(f"map {name!r} is query by key, (L, L); got {tuple(attn.shape)}")
-        if not bool(((attn.sum(1) - 1).abs() < 1e-3).all()) or bool((attn < 0).any()):
-            raise ValueError(f"the rows of map {name!r} are shares of attention, with sum 1")
     rows = math.ceil(len(maps) / columns)
     with mpl.rc_context(style()):
         fig = new_figure(rows * (0.95 * INCHES / columns + 0.35))
@@ -67,18 +56,11 @@ def kinds_of_attention(found: Sequence[Attention]) -> Figure:
     Args:
         found: as :func:`~course_lib.models.attention.find_attention` gives them, of a
             model with all three kinds and at most four layers a side.
-
-    Raises:
-        ValueError: if a kind is missing, or there are more layers than can be drawn.
     """
     by_kind = {
         kind: [a for a in found if a.kind == kind] for kind in ("encoder", "decoder", "cross")
     }
-    if missing := [kind for kind, modules in by_kind.items() if not modules]:
-        raise ValueError(f"no attention of the kind {missing[0]!r}: is it an encoder–decoder?")
     layers, below = len(by_kind["encoder"]), len(by_kind["decoder"])
-    if max(layers, below) > 4:
-        raise ValueError(f"up to four layers a side can be drawn, got {max(layers, below)}")
     step, high = 2.2, 1.2  # from a layer to the next; of a module
     bottom = 0.1 + high + step * (max(layers, 2 * below) - 1)
     fig, ax = canvas(28.4, bottom + 2.6)

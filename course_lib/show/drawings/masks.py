@@ -13,7 +13,6 @@ from course_lib.show.drawings.canvas import arrow, box, canvas, listed, short, w
 from course_lib.show.output import alt
 from course_lib.show.style import GREY, INK, ORANGE
 
-_LARGEST = 4  # rows or columns of a matrix, so that its numbers can still be read
 _SYMBOL, _TIMES, _RELU, _END = 0.8, 0.7, 1.75, 0.6  # gaps between matrices, in cells
 _LOSS = 1.6  # width of the last box
 _TALL = 0.76  # a cell is wide enough for three digits
@@ -31,12 +30,7 @@ def mask_flow(weight: Tensor, mask: Tensor, activation: Tensor, target: Tensor) 
         mask: M, bool like ``weight``, True = kept.
         activation: A, (d_in,).
         target: what Z should be, (d_out,).
-
-    Raises:
-        ValueError: if the shapes do not fit or are too large to be drawn, or the mask
-            is not bool.
     """
-    _check(weight, mask, activation, target)
     w = weight.detach().double().requires_grad_()
     pruned_w = w * mask
     y = pruned_w @ activation.double()
@@ -143,22 +137,3 @@ def _matrix(
                 color=INK if off or value else GREY,
                 zorder=4,
             )
-
-
-def _check(weight: Tensor, mask: Tensor, activation: Tensor, target: Tensor) -> None:
-    if weight.ndim != 2 or not 1 <= min(weight.shape) <= max(weight.shape) <= _LARGEST:
-        raise ValueError(
-            f"weight is a matrix (d_out, d_in) of at most {_LARGEST} × {_LARGEST}, so that its"
-            f" numbers can be read; got {tuple(weight.shape)}"
-        )
-    if mask.dtype != torch.bool or mask.shape != weight.shape:
-        raise ValueError(
-            f"mask is bool with the shape of weight, {tuple(weight.shape)}, True = kept; got"
-            f" {mask.dtype} {tuple(mask.shape)}"
-        )
-    d_out, d_in = weight.shape
-    if activation.shape != (d_in,) or target.shape != (d_out,):
-        raise ValueError(
-            f"a weight (d_out, d_in) = {tuple(weight.shape)} wants activation ({d_in},) and target"
-            f" ({d_out},); got {tuple(activation.shape)} and {tuple(target.shape)}"
-        )

@@ -51,28 +51,7 @@ def pruned_rounds(
     Returns:
         The first weights w_0, and the rounds: the matrices are (rows, columns), with
         zeros where nothing is left.
-
-    Raises:
-        ValueError: as there.
     """
-    if not 1 <= rounds <= 4:
-        raise ValueError(f"one to four rounds fit side by side, got {rounds}")
-    if not 0 < rate < 1:
-        raise ValueError(
-            "rate is the share of the weights left that a round prunes, between 0 and 1, got"
-            f" {rate:g}"
-        )
-    if not 0 <= rewind_to < STEPS:
-        raise ValueError(
-            f"rewind_to is a step of a training of {STEPS}, from 0 to {STEPS - 1}, got {rewind_to}"
-        )
-    if rewind_to and not rewind:
-        raise ValueError(
-            "without rewinding there is no step to go back to: rewind_to should be 0, got"
-            f" {rewind_to}"
-        )
-    if min(shape) < 1:
-        raise ValueError(f"a matrix has at least one row and one column, got the shape {shape}")
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(64, shape[1], generator=generator)
     target = torch.randn(shape, generator=generator)
@@ -91,10 +70,6 @@ def pruned_rounds(
         left = shrink({"w": trained}, {"w": mask}, rate, output_rate=rate)["w"]
         drawn.append(Round(start, trained, mask, left))
         mask, start = left, (w_k if rewind else trained) * left
-    if not mask.any():
-        raise ValueError(
-            f"{rounds} rounds of {rate:.0%} leave nothing of {mask.numel()} weights to be drawn"
-        )
     return w_0, drawn
 
 
@@ -123,10 +98,6 @@ def pruning_rounds(
             30 steps.
         shape: rows and columns of the matrix.
         seed: decides the small problem and w_0.
-
-    Raises:
-        ValueError: for another number of rounds, a rate, step or shape out of range, a
-            step without rewinding, and if nothing is left in the end.
     """
     w_0, columns = pruned_rounds(rounds, rate, rewind, rewind_to, shape, seed)
     rows, width = shape

@@ -18,6 +18,9 @@ from course_lib.models import build
 from course_lib.pruning.weights import prune_rescored
 from course_lib.training import evaluate
 
+TARGETS = (0.5, 0.8, 0.9, 0.95, 0.97, 0.98)  # with training after each
+L1 = (1e-4, 3e-4, 1e-3, 2e-3, 3e-3)
+TRAINED = tuple(name for name in lab02.CRITERIA if name != "signed forecast")
 DENSE = {"procedure": "dense", "method": "dense", "sparsity": float("nan")}
 
 
@@ -45,13 +48,13 @@ def one_seed(name: str, seed: int, settings: Mapping[str, Any]) -> dict[str, lis
             seed,
         )
         pruned += [{"procedure": "in rounds", "method": method, **row} for row in rows]
-    for method in lab02.TRAINED:
+    for method in TRAINED:
         net, validation = lab02.trained_between(
-            model, data, method, lab02.TARGETS, few, settings["retrain"], seed
+            model, data, method, TARGETS, few, settings["retrain"], seed
         )
         rows = [
             {"sparsity": sparsity, "accuracy": accuracy}
-            for sparsity, accuracy in zip(lab02.TARGETS, validation, strict=True)
+            for sparsity, accuracy in zip(TARGETS, validation, strict=True)
         ]
         rows[-1]["test"] = evaluate(net, data.test)
         pruned += [{"procedure": "with training", "method": method, **row} for row in rows]
@@ -61,7 +64,7 @@ def one_seed(name: str, seed: int, settings: Mapping[str, Any]) -> dict[str, lis
             build("lenet300", data, seed=seed), data, seed, how, lam, settings["l1_epochs"]
         )
         for how in ("proximal", "reweighted", "subgradient", "L2")
-        for lam in lab02.L1
+        for lam in L1
     ]
     return {
         "forecasts": forecasts.drop(columns="seed").to_dict("records"),

@@ -100,8 +100,7 @@ def _remake(
     name: str, seeds: int, settings: dict[str, Any], executor: Executor, folder: Path
 ) -> Result:
     running = [
-        executor.submit(once, folder / f"seed{seed}.json", one_seed, name, seed, settings)
-        for seed in range(seeds)
+        executor.submit(once, folder, one_seed, name, seed, settings) for seed in range(seeds)
     ]
     found = [future.result() for future in running]
     tables = {

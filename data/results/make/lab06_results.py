@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from course_lib.data import pieces
 from course_lib.experiments import Result
 from course_lib.experiments.lab06 import (
-    CAREFUL,
     EPS,
     FULL,
     RANK_SHARES,
@@ -34,9 +33,7 @@ from course_lib.experiments.lab06 import (
     finetune,
     kept_at,
     measured,
-    place_of,
     pretrained,
-    ranks_for,
 )
 from course_lib.experiments.once import once
 from course_lib.models import checkpoints
@@ -56,10 +53,10 @@ from course_lib.pruning.weights import (
     soft_penalty,
 )
 from course_lib.pruning.weights.proximal import Proximal
-from course_lib.recipes.reviews import name as checkpoint_name
 from course_lib.training import accuracy, fit_batches, warm_up_then_decay
 
 SEEDS = 3
+CAREFUL: dict[str, Any] = {"steps": 400, "batch": 16, "lr": 5e-5}  # as for a large model
 KEPT = (0.1, 0.03)  # of the encoder's weights, by movement
 RATES = {"careful": CAREFUL, "bold": FULL}
 # of soft movement's penalty: so many that about KEPT stay. Nobody says the share, it
@@ -73,11 +70,24 @@ Share = float | Mapping[str, float]  # that stays: of all together, or of each b
 Tables = dict[str, list[Row]]
 
 
+def place_of(name: str) -> tuple[int, str]:
+    """The layer of an encoder's weight, and which of its matrices it is."""
+    layer, _, matrix = name.removeprefix("bert.encoder.layer.").partition(".")
+    return int(layer), matrix.removesuffix(".weight")
+
+
+def ranks_for(model: nn.Module, share: float) -> dict[str, int]:
+    """The same share of every encoder matrix's weights."""
+    return {
+        name: round(share * w.numel() / sum(w.shape)) for name, w in encoder_weights(model).items()
+    }
+
+
 def starts(seed: int) -> Tables:
     """What pre-training gives: fine-tuned from the checkpoint, and from scratch."""
     tuned, scratch = (
         pretrained(seed),
-        small_bert(len(checkpoints.load(checkpoint_name(seed)).tokenizer), seed=seed),
+        small_bert(len(checkpoints.load(f"reviews-bert-{seed}").tokenizer), seed=seed),
     )
     for model in (tuned, scratch):
         finetune(model, seed=seed)
@@ -452,7 +462,7 @@ PARTS: dict[str, Callable[[int], Tables]] = {
 
 def part(name: str, seed: int, folder: Path) -> Tables:
     """One of :data:`PARTS` of one checkpoint, once."""
-    found: Tables = once(folder / f"{name}{seed}.json", PARTS[name], seed)
+    found: Tables = once(folder, PARTS[name], seed)
     return found
 
 
@@ -484,8 +494,9 @@ def sst2(sparsity: float, hold: bool, masks: str = "size") -> float:
     """A real encoder, pruned and then fine-tuned on sentences of SST-2: accuracy in %
     on GLUE's development set, which serves as test.
     """
+    import glue_classifier as recipe
+
     from course_lib.models.pretrained import load_classifier
-    from course_lib.recipes import sst2 as recipe
 
     model, tokenizer = load_classifier(download=False)
     data = recipe.prepared(SST2["sentences"], tokenizer=tokenizer)
@@ -510,8 +521,7 @@ def remake_sst2(executor: Executor, folder: Path) -> Result:
     jobs += [("let go", s, False, "size") for s in SST2["deleted"]]
     jobs.append(("random", 0.7, True, "random"))
     running = [
-        executor.submit(once, folder / f"{method}{s}.json", sst2, s, hold, masks)
-        for method, s, hold, masks in jobs
+        executor.submit(once, folder, sst2, s, hold, masks) for method, s, hold, masks in jobs
     ]
     rows = [
         {"seed": 0, "method": method, "sparsity": s or float("nan"), "accuracy": future.result()}

@@ -17,9 +17,9 @@ Heads".
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from concurrent.futures import Executor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,13 +42,12 @@ from course_lib.pruning.heads import (
     prune_heads_iteratively,
     remove_heads,
 )
-from course_lib.recipes.reviews import SEEDS
-from course_lib.recipes.reviews import name as checkpoint_name
 from course_lib.training import Batch, accuracy, fit_batches, warm_up_then_decay
 
 FRACTIONS = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9)  # of all heads, removed
 TEXTS = {"validation": 1000, "test": 2000}  # what scores and accuracies are taken on
 DRAWS = 10  # random masks per checkpoint and fraction
+SEEDS = (0, 1, 2)
 PLACED = 2  # draws per rule by place, which leaves open which heads of a layer are removed
 TUNED: dict[str, Any] = {"fractions": (0.5, 0.8), "steps": 200, "draws": 4, "lr": 3e-4, "batch": 16}
 DOMAIN_TEXTS = 1500  # per importance that is compared with another
@@ -65,8 +64,7 @@ Rows = list[dict[str, Any]]
 
 def remake_reviews(executor: Executor, folder: Path) -> Result:
     """Heads of three small BERTs on reviews: alone, together, by place, and fine-tuned."""
-    paths = [folder / f"reviews-{seed}.json" for seed in SEEDS]
-    runs = list(executor.map(once, paths, itertools.repeat(measure_reviews), SEEDS))
+    runs = list(executor.map(partial(once, folder, measure_reviews), SEEDS))
     settings = {
         "fractions": FRACTIONS,
         "texts": TEXTS,
@@ -78,8 +76,7 @@ def remake_reviews(executor: Executor, folder: Path) -> Result:
 
 def remake_sst2(executor: Executor, folder: Path) -> Result:
     """SST-2 with a real encoder of 6 layers of 12 heads."""
-    paths = [folder / f"sst2-{seed}.json" for seed in SST2["seeds"]]
-    runs = list(executor.map(once, paths, itertools.repeat(measure_sst2), SST2["seeds"]))
+    runs = list(executor.map(partial(once, folder, measure_sst2), SST2["seeds"]))
     return Result(_tables(SST2["seeds"], runs), SST2)
 
 
@@ -99,7 +96,7 @@ def _tables(seeds: tuple[int, ...], runs: list[dict[str, Rows]]) -> dict[str, pd
 # ----------------------------------------------------------------- three checkpoints
 def measure_reviews(seed: int) -> dict[str, Rows]:
     """Everything that is measured of one checkpoint: table -> rows."""
-    checkpoint = checkpoints.load(checkpoint_name(seed))
+    checkpoint = checkpoints.load(f"reviews-bert-{seed}")
     model = checkpoint.model
     batches = read_reviews(checkpoint.tokenizer, **TEXTS).batches
     changes, kept_alone = ablations(model, batches)
@@ -241,8 +238,9 @@ def measure_sst2(seed: int) -> dict[str, Rows]:
     part, remove some, and measure the accuracy on GLUE's development set, which serves as
     test: table -> rows.
     """
+    import glue_classifier as recipe
+
     from course_lib.models.pretrained import load_classifier
-    from course_lib.recipes import sst2 as recipe
 
     model, tokenizer = load_classifier(seed=seed, download=False)
     data = recipe.prepared(SST2["sentences"], tokenizer=tokenizer)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import multi30k_translator as multi30k
 import pandas as pd
 import torch
+import translation_checkpoints as recipe
 from torch import Tensor, nn
 
 from course_lib.data import translation
@@ -19,7 +21,6 @@ from course_lib.experiments import Result, lab09
 from course_lib.experiments.lab08 import (
     GATES,
     HEADS,
-    KINDS,
     LAYERS,
     SENTENCES,
     batches,
@@ -31,8 +32,8 @@ from course_lib.experiments.lab08 import (
     fixed_offsets,
     gate_path,
     gated_loss,
-    importance_by_kind,
     loss,
+    losses,
     stream,
     trained,
 )
@@ -45,6 +46,7 @@ from course_lib.pruning.heads import (
     attention_change,
     attention_pattern,
     gated,
+    head_importance,
     lowest_heads,
     neighbour,
     points_to,
@@ -54,12 +56,12 @@ from course_lib.pruning.heads import (
     train_with_gates,
     uniform,
 )
-from course_lib.recipes import translation as recipe
 from course_lib.training import Batch, fit_batches, warm_up_then_decay
 
 NAMES = {"cross": "encoder–decoder"}  # in the tables
 WAYS = {"learned": "all learned", "fixed": "fixed patterns", "uniform": "equal attention"}
 Rows = list[dict[str, Any]]
+KINDS = ("encoder", "decoder", "cross")
 SETTINGS: dict[str, Any] = {
     "fractions": (0.0, 0.25, 0.5, 0.75, 1.0),
     "prices": (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2),
@@ -68,6 +70,17 @@ SETTINGS: dict[str, Any] = {
     "fixed": {"steps": 300, "lr": 5e-4},
     "sentences": SENTENCES,
 }
+
+
+def importance_by_kind(
+    model: nn.Module, scored: Iterable[Batch] | None = None
+) -> dict[str, Tensor]:
+    """I_h of the encoder, the decoder's own attention and its attention to the encoder:
+    (layers, heads) each; by default of the sentences for scores.
+    """
+    found = find_attention(model)
+    scores = head_importance(model, batches("scores") if scored is None else scored, losses)
+    return {kind: scores[[i for i, a in enumerate(found) if a.kind == kind]] for kind in KINDS}
 
 
 def on_grid(column: str, values: Sequence[Any], heads: int = HEADS) -> Rows:
@@ -347,9 +360,7 @@ def tables(found: Mapping[int, Sequence[Mapping[str, Rows]]]) -> dict[str, pd.Da
 def remake_heads(executor: Executor, folder: Path) -> Result:
     """Three seeds, each one of PARTS; about fifteen minutes on two cores."""
     running = {
-        seed: [
-            executor.submit(once, folder / f"{name}{seed}.json", part, name, seed) for name in PARTS
-        ]
+        seed: [executor.submit(once, folder, part, name, seed) for name in PARTS]
         for seed in recipe.SEEDS
     }
     offsets = {"offsets": fixed_offsets(arc_baseline)}  # of the sentences, whatever the model
@@ -361,8 +372,6 @@ def real() -> dict[str, Any]:
     """Multi30k, German into English, one model: BLEU, by kind without heads, and how
     often the encoder's heads look beside the query.
     """
-    from course_lib.recipes import multi30k
-
     model = multi30k.train(progress=False)
     pairs = multi30k.data()
     scored = pairs["validation"].select(range(400))
@@ -392,9 +401,7 @@ def real() -> dict[str, Any]:
 
 def remake_multi30k(executor: Executor, folder: Path) -> Result:
     """Multi30k, one model trained from scratch; some fifteen minutes on one core."""
-    from course_lib.recipes import multi30k
-
-    found = executor.submit(once, folder / "real.json", real).result()
+    found = executor.submit(once, folder, real).result()
     return Result(tables({0: [found]}), multi30k.SETTINGS)
 
 

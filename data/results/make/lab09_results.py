@@ -105,8 +105,9 @@ def real_depths(seed: int) -> dict[str, Rows]:
     depth, evenly; cut to the first half; and trained at half of its depth: accuracies
     of GLUE's development set.
     """
+    import glue_classifier as recipe
+
     from course_lib.models.pretrained import load_classifier
-    from course_lib.recipes import sst2 as recipe
 
     model, tokenizer = load_classifier(seed=seed, download=False)
     data = recipe.prepared(SST2["sentences"], tokenizer=tokenizer)
@@ -160,7 +161,7 @@ def real_texts(task: str, tokenizer: Any) -> dict[str, Any]:
     """The encoded rows of a task of GLUE, "train", "validation" and "test". STS-B's
     scores, from 0 to 5, become two classes: whether it is more than the middle.
     """
-    from course_lib.recipes import sst2 as recipe
+    import glue_classifier as recipe
 
     rows, _ = GLUE["tasks"][task]
     parts = dict(recipe.prepared(rows, GLUE["longest"], tokenizer, task))
@@ -178,8 +179,9 @@ def real_tickets(task: str, seed: int) -> dict[str, Rows]:
     """``tickets`` of a real encoder on a task of GLUE, Matthews correlations; and the
     "accuracy" of the full model, beside that of the more frequent label.
     """
+    import glue_classifier as recipe
+
     from course_lib.models.pretrained import load_classifier
-    from course_lib.recipes import sst2 as recipe
 
     _, epochs = GLUE["tasks"][task]
     model, tokenizer = load_classifier(seed=seed, download=False)
@@ -205,9 +207,7 @@ def real_tickets(task: str, seed: int) -> dict[str, Rows]:
 # ------------------------------------------------------------------------------ remakes
 def by_seed(executor: Executor, folder: Path, run: Callable[[int], Any], seeds: int) -> Any:
     """Tables of runs of all seeds."""
-    running = [
-        executor.submit(once, folder / f"seed{seed}.json", run, seed) for seed in range(seeds)
-    ]
+    running = [executor.submit(once, folder, run, seed) for seed in range(seeds)]
     return tables([({"seed": seed}, future.result()) for seed, future in enumerate(running)])
 
 
@@ -220,7 +220,7 @@ def by_task(
 ) -> Any:
     """Tables of runs of all seeds and tasks."""
     running = {
-        (seed, task): executor.submit(once, folder / f"{task}{seed}.json", run, task, seed)
+        (seed, task): executor.submit(once, folder, run, task, seed)
         for seed in range(seeds)
         for task in tasks
     }

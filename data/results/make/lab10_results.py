@@ -15,6 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import glue_classifier as sst2
 import pandas as pd
 import torch
 from torch import Tensor, nn
@@ -27,9 +28,6 @@ from course_lib.models import checkpoints
 from course_lib.models.pretrained import load_classifier
 from course_lib.pruning.tokens import SoftThreshold, dropping
 from course_lib.pruning.tokens.dropping import Score
-from course_lib.recipes import sst2
-from course_lib.recipes.reviews import BATCH, SEEDS, batches_of
-from course_lib.recipes.reviews import name as checkpoint_name
 from course_lib.training import Batch, accuracy, fit_batches, optimise, warm_up_then_decay
 
 MEASURED = 1000  # reviews of validation and of test
@@ -48,7 +46,7 @@ SST2: dict[str, Any] = {
     "draws": 5,
     "schedules": {"gentle": {2: 0.7, 3: 0.5, 4: 0.4}, "steep": {1: 0.7, 2: 0.5, 3: 0.3, 4: 0.2}},
 }
-SST2_SEEDS = (0, 1, 2)
+SEEDS = (0, 1, 2)
 # the same for four layers: as many products are left
 REVIEWS: dict[str, Schedule] = {
     "gentle": {1: 0.7, 2: 0.5},
@@ -78,7 +76,7 @@ def training_batches(tokenizer: Any, steps: int, seed: int) -> Iterator[Batch]:
     """New batches of training reviews, as large as those that the checkpoints were
     trained on; no text comes twice.
     """
-    return batches_of(reviews.texts("full", BATCH * steps), tokenizer, seed)
+    return reviews.batches(reviews.texts("full", 32 * steps), tokenizer, seed)
 
 
 def schedules(layers: int, target: float) -> Iterator[Schedule]:
@@ -128,7 +126,7 @@ def fine_tuned(
             itself.
         shares: the schedule.
     """
-    loaded = checkpoints.load(checkpoint_name(seed))
+    loaded = checkpoints.load(f"reviews-bert-{seed}")
     model, tokenizer = loaded.model, loaded.tokenizer
     generator = torch.Generator().manual_seed(seed)
     options: dict[str, Any] = (
@@ -226,7 +224,7 @@ def thresholds(seed: int, arm: str, **settings: Any) -> dict[str, Any]:
     """A checkpoint with learned thresholds, measured with hard ones; ``arm``: "hard
     phase", or "soft to the end".
     """
-    loaded = checkpoints.load(checkpoint_name(seed))
+    loaded = checkpoints.load(f"reviews-bert-{seed}")
     model, tokenizer = loaded.model, loaded.tokenizer
     steps = settings.pop("steps")
     if arm == "soft to the end":
@@ -320,7 +318,7 @@ def on_sst2(
 
 def on_reviews(seed: int) -> list[dict[str, Any]]:
     """:func:`by_scores` of a checkpoint on test reviews, at :data:`REVIEWS`."""
-    loaded = checkpoints.load(checkpoint_name(seed))
+    loaded = checkpoints.load(f"reviews-bert-{seed}")
     batches = validation_batches(loaded.tokenizer, MEASURED, "test")
     return by_scores(loaded.model, batches, REVIEWS, SST2["draws"])
 
@@ -330,7 +328,7 @@ def before_training(seed: int) -> dict[str, Any]:
     """The schedule that suits a checkpoint, chosen on validation texts, and what it
     costs before any fine-tuning.
     """
-    loaded = checkpoints.load(checkpoint_name(seed))
+    loaded = checkpoints.load(f"reviews-bert-{seed}")
     shares = best_schedule(
         loaded.model, validation_batches(loaded.tokenizer, FINE_TUNE["texts"]), FINE_TUNE["target"]
     )
@@ -348,22 +346,17 @@ def remake_reviews(executor: Executor, folder: Path) -> Result:
     """Fine-tuning with tokens dropped, and learned thresholds, for the three
     checkpoints: about half an hour on two cores.
     """
-    started = [
-        executor.submit(once, folder / f"before{seed}.json", before_training, seed)
-        for seed in SEEDS
-    ]
+    started = [executor.submit(once, folder, before_training, seed) for seed in SEEDS]
     before = [future.result() for future in started]
     plans = [{int(layer): share for layer, share in one["schedule"].items()} for one in before]
     # all of them wait for a free process at once
     jobs: dict[tuple[str, str, int], Any] = {}
     for arm, seed in itertools.product(ARMS, SEEDS):
-        at = folder / f"{arm}{seed}.json"
-        job = executor.submit(once, at, fine_tuned, seed, arm, plans[seed], **FINE_TUNE)
+        job = executor.submit(once, folder, fine_tuned, seed, arm, plans[seed], **FINE_TUNE)
         jobs["fine-tuned", arm, seed] = job
     for arm, seed in itertools.product(THRESHOLD_ARMS, SEEDS):
-        at = folder / f"{arm.replace(' ', '_')}{seed}.json"
         jobs["thresholds", arm, seed] = executor.submit(
-            once, at, thresholds, seed, arm, **THRESHOLDS
+            once, folder, thresholds, seed, arm, **THRESHOLDS
         )
     found = {key: job.result() for key, job in jobs.items()}
     measured, learned = [], []
@@ -400,10 +393,7 @@ def remake_sst2(executor: Executor, folder: Path) -> Result:
     """Tokens dropped from a real encoder on SST-2, fine-tuned three times: about ten
     minutes on two cores.
     """
-    running = [
-        executor.submit(once, folder / f"seed{seed}.json", on_sst2, seed, **SST2)
-        for seed in SST2_SEEDS
-    ]
+    running = [executor.submit(once, folder, on_sst2, seed, **SST2) for seed in SEEDS]
     found = [future.result() for future in running]
     scores = [{"seed": s, **row} for s, one in enumerate(found) for row in one["scores"]]
     tunings = [{"seed": s, **one["fine_tuning"]} for s, one in enumerate(found)]
@@ -423,9 +413,7 @@ def remake_scores(executor: Executor, folder: Path) -> Result:
     """Tokens chosen by two scores and drawn, three checkpoints on reviews, nothing
     trained.
     """
-    running = [
-        executor.submit(once, folder / f"seed{seed}.json", on_reviews, seed) for seed in SEEDS
-    ]
+    running = [executor.submit(once, folder, on_reviews, seed) for seed in SEEDS]
     scores = [{"seed": seed, **row} for seed, job in enumerate(running) for row in job.result()]
     settings = {"draws": SST2["draws"], "schedules": _in_json(REVIEWS)}
     return Result({"scores": pd.DataFrame(scores)}, settings)

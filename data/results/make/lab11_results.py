@@ -137,9 +137,7 @@ def remake_capstone(executor: Executor, folder: Path) -> Result:
     files.mkdir(parents=True, exist_ok=True)
     jobs = [(kind, number) for kind in ("bert", "cnn") for number in range(3)]
     running = {
-        (kind, number): executor.submit(
-            once, folder / f"{kind}-{number}.json", proved, kind, number, files
-        )
+        (kind, number): executor.submit(once, folder, proved, kind, number, files)
         for kind, number in jobs
     }
     parts = [running[kind, number].result() for kind in PIPELINES for number in range(3)]
@@ -207,7 +205,7 @@ def both(number: int, training: int) -> dict[str, Rows]:
 def remake_order(executor: Executor, folder: Path) -> Result:
     """Three given nets, trained twice each, in both orders. Some minutes."""
     running = [
-        executor.submit(once, folder / f"{number}-{training}.json", both, number, training)
+        executor.submit(once, folder, both, number, training)
         for number in range(3)
         for training in range(TRAININGS)
     ]

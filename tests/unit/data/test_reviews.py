@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from reviews_checkpoints import ngram_accuracy
 
 from course_lib.data import review_grammar as grammar
 from course_lib.data import review_words, reviews
@@ -23,7 +24,6 @@ from course_lib.data.review_grammar import (
     Recipe,
     Review,
 )
-from course_lib.recipes.ngrams import ngram_accuracy
 
 POSITIVE = {
     *review_words.POSITIVE.split(),

@@ -33,14 +33,6 @@ def test_the_new_task_has_a_fresh_classifier():
     assert torch.equal(again.classifier.weight, new.classifier.weight)
 
 
-def test_training_texts_go_on_for_ever_and_each_epoch_has_its_own_order():
-    size = 125
-    stream = lab06.endless(lab06.TASK, size, seed=1)
-    first, second = ([next(stream)["labels"] for _ in range(4)] for _ in range(2))
-    assert sum(map(len, first)) == lab06.TEXTS["train"]
-    assert not all(map(torch.equal, first, second))
-
-
 def test_the_share_falls_from_all_to_what_is_wanted():
     shares = [lab06.kept_at(step, 100, 0.1) for step in range(1, 101)]
     assert shares[:10] == [1.0] * 10 and shares[-30:] == pytest.approx([0.1] * 30)
@@ -78,7 +70,7 @@ def test_who_makes_zeros():
 def test_ranks_meet_their_share():
     model = lab06.pretrained(0)
     total = sum(w.numel() for w in encoder_weights(model).values())
-    ranks = lab06.ranks_for(model, 0.1)
+    ranks = made.ranks_for(model, 0.1)
     for net in (components.truncate(model, ranks), made.random_components(model, ranks, 0)):
         assert made.encoder_size(net, total) == pytest.approx(0.1, abs=0.01)
     whole = made.random_components(

@@ -1,17 +1,15 @@
 """Lab 08's runs, shortened."""
 
+import lab08_results as make  # noqa: E402
 import pandas as pd
 import pytest
 import torch
+import translation_checkpoints as recipe
 
 from course_lib import experiments
 from course_lib.experiments import lab08
 from course_lib.pruning.components import hard_concrete
 from course_lib.pruning.heads import arc_baseline, points_to, prunable_share, train_with_gates
-from course_lib.recipes import translation as recipe
-
-experiments.registered()  # makes the scripts in data/results/make importable
-import lab08_results as make  # noqa: E402
 
 PARTS = {
     "kinds": ("importance", "kinds"),

@@ -2,6 +2,8 @@
 
 from functools import partial
 
+import glue_classifier as sst2
+import lab09_results as make  # noqa: E402
 import pytest
 import torch
 from torch import nn
@@ -13,10 +15,6 @@ from course_lib.experiments import lab09
 from course_lib.models import pretrained
 from course_lib.models.bert import small_bert
 from course_lib.pruning.layers import layerdrop, overlap, remove_mlps, take_layers
-from course_lib.recipes import sst2
-
-experiments.registered()  # makes the scripts in data/results/make importable
-import lab09_results as make  # noqa: E402
 
 SHORT = {"steps": 4, "lr": 3e-4}
 

@@ -11,6 +11,7 @@ from course_lib.capstone import given, read, write
 from course_lib.capstone.rebuilt import KINDS
 from course_lib.cost.decisions import frontier, pick
 from course_lib.cost.storage import model_bits
+from course_lib.data import pieces
 from course_lib.experiments import lab11
 from course_lib.models.attention import find_attention
 from course_lib.pruning.weights import prunable
@@ -85,7 +86,7 @@ def test_heads_and_neurons_go_by_importance_or_at_random_and_the_file_can_be_rea
 
 def test_the_teacher_has_nothing_to_teach_itself_but_the_labels():
     bert = given("bert")
-    batch = next(lab11.stream(0))
+    batch = next(pieces.batches(lab11.texts()["train"], "sentiment", lab11.BERT["batch"], seed=0))
     loss = lab11.taught(bert)
     with torch.no_grad():
         own = float(loss(bert, batch))

@@ -8,16 +8,16 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import digits_checkpoints as digits
 import pytest
+import reviews_checkpoints as recipe
 import torch
+from reviews_checkpoints import ngram_accuracy
 
 from course_lib.data import images, pieces, reviews
 from course_lib.models import checkpoints
 from course_lib.models.bert import small_bert
 from course_lib.models.checkpoints import CheckpointMissing
-from course_lib.recipes import digits
-from course_lib.recipes import reviews as recipe
-from course_lib.recipes.ngrams import ngram_accuracy
 from course_lib.training import accuracy, evaluate
 
 REVIEWS = [recipe.name(seed) for seed in recipe.SEEDS]

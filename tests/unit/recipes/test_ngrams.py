@@ -1,8 +1,7 @@
 """What can be had without a network."""
 
 import pytest
-
-from course_lib.recipes.ngrams import ngram_accuracy
+from reviews_checkpoints import ngram_accuracy
 
 
 def test_ngrams_find_what_lies_side_by_side() -> None:

@@ -2,11 +2,11 @@
 
 from typing import Any
 
+import glue_classifier as sst2
 import pytest
 from datasets import Dataset, DatasetDict
 
 from course_lib.data import glue
-from course_lib.recipes import sst2
 
 
 def split(rows: int, start: int = 0) -> Dataset:

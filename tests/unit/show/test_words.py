@@ -15,16 +15,22 @@ def test_a_mean_with_its_interval() -> None:
     assert pm([97.0, 98.0, 99.5], digits=3) == f"{mean:.3f} ± {half:.3f}"
 
 
-def test_a_difference_is_taken_in_pairs_and_shown_only_beyond_its_interval() -> None:
+def test_a_difference_is_taken_in_pairs_and_distinguishable_only_beyond_its_interval() -> None:
     theirs = [10.0, 50.0, 90.0]
     # 2 to 2.5, however much the pairs differ
-    assert versus([12.0, 52.5, 92.0], theirs).endswith("points (shown)")
-    assert versus([12.0, 49.0, 92.0], theirs).endswith("(not shown: the interval contains 0)")
-    assert versus([11.0, 51.0, 91.0], theirs, unit="steps", digits=0) == "+1 ± 0 steps (shown)"
-    assert versus([11.0, 51.0, 91.0], theirs, unit="", digits=0) == "+1 ± 0 (shown)"
+    assert versus([12.0, 52.5, 92.0], theirs).endswith("points (statistically distinguishable)")
+    assert versus([12.0, 49.0, 92.0], theirs).endswith("(not distinguishable)")
+    assert (
+        versus([11.0, 51.0, 91.0], theirs, unit="steps", digits=0)
+        == "+1 ± 0 steps (statistically distinguishable)"
+    )
+    assert (
+        versus([11.0, 51.0, 91.0], theirs, unit="", digits=0)
+        == "+1 ± 0 (statistically distinguishable)"
+    )
 
 
-def test_in_a_cell_of_a_table_what_is_shown_is_bold() -> None:
+def test_in_a_cell_of_a_table_a_distinguishable_difference_is_bold() -> None:
     theirs = [10.0, 50.0, 90.0]
     said = versus([12.0, 52.5, 92.0], theirs, "", cell=True)
     assert said.startswith("**+2.2 ± ") and said.endswith("**")

@@ -58,18 +58,3 @@ def test_products_are_counted_exactly_and_within_the_bounds(n_x: int, n_w: int, 
     assert sum(by_block) == left and max(by_block) <= min(n_x, n_w)
     assert f"at most min({n_x}, {n_w}) = {min(n_x, n_w)} a block" in alt_of(fig)
     assert ("at least" in alt_of(fig)) == (n_x + n_w > 4)
-
-
-def test_what_cannot_be_drawn_is_refused() -> None:
-    with pytest.raises(ValueError, match="at most 4 × 12"):
-        nm_blocks(torch.ones(5, 8), 2, 4)
-    with pytest.raises(ValueError, match=r"got the shape \(8,\)"):
-        nm_blocks(torch.ones(8), 2, 4)
-    with pytest.raises(ValueError, match="do not fit 6 entries"):
-        nm_blocks(torch.ones(2, 6), 2, 4)
-    with pytest.raises(ValueError, match=r"of one length.*\(4,\) and \(8,\)"):
-        joint_blocks(torch.ones(4), torch.ones(8), 2, 2, 4)
-    with pytest.raises(ValueError, match="at most 12"):
-        joint_blocks(torch.ones(16), torch.ones(16), 2, 2, 4)
-    with pytest.raises(ValueError, match="at most m = 4|n is at least 1"):
-        joint_blocks(torch.ones(4), torch.ones(4), 5, 2, 4)

@@ -49,17 +49,3 @@ def test_a_column_in_no_group_is_left_white_and_has_no_letter() -> None:
     texts = written(columns_packed(weight, [[0, 1]]))
     assert texts.count("A") == 4, "below two columns, and below both arrays"
     assert "B" not in texts
-
-
-def test_what_cannot_be_drawn_is_refused() -> None:
-    weight = sparse(0)
-    with pytest.raises(ValueError, match="at most 8 × 10"):
-        columns_packed(torch.ones(9, 3), [[0]])
-    with pytest.raises(ValueError, match="one to 4 groups"):
-        columns_packed(weight, [])
-    with pytest.raises(ValueError, match="one to 4 groups"):
-        columns_packed(weight, [[0], [1], [2], [3], [4]])
-    with pytest.raises(ValueError, match="two groups"):
-        columns_packed(weight, [[0, 1], [1]])
-    with pytest.raises(ValueError, match="columns 0 … 7"):
-        columns_packed(weight, [[8]])

@@ -70,16 +70,3 @@ def test_a_stream_is_cut_in_four_layers_and_an_inner_channel_in_two() -> None:
     inner = residual_agreement(4, 3, removed=(), inner_removed=(0, 2))
     assert cells(inner, SKY) == 2 * (4 + 4) and cells(inner, ORANGE) == 0
     assert "inner channels 1, 3" in alt_of(inner) and "stream channel" not in alt_of(inner)
-
-
-def test_what_cannot_be_drawn_is_refused() -> None:
-    with pytest.raises(ValueError, match="5 filters, from 0 to 4"):
-        filter_cascade(5, removed=(5,))
-    with pytest.raises(ValueError, match="at least one has to stay and one to go"):
-        filter_cascade(2, removed=(0, 1))
-    with pytest.raises(ValueError, match="at least one has to stay and one to go"):
-        filter_cascade(2, removed=())
-    with pytest.raises(ValueError, match="channels is how many are drawn, from 1 to 8; got 9"):
-        filter_cascade(5, 9)
-    with pytest.raises(ValueError, match="of 3 inner channels at least one has to stay"):
-        residual_agreement(4, 3, inner_removed=(0, 1, 2))

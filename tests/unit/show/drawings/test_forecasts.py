@@ -24,10 +24,3 @@ def test_the_forecasts_are_the_librarys(w, best, bend):
     assert drawn == pytest.approx([here, float(loss(torch.tensor(0.0))), *forecasts])
     assert f"makes it {drawn[1]:.2f}".rstrip("0") in alt_of(fig)
     assert "−gw + ½hw²" in written(fig)
-
-
-def test_a_step_that_is_none_is_refused():
-    with pytest.raises(ValueError, match="w is the weight .* got 0"):
-        forecast_step(0)
-    with pytest.raises(ValueError, match="bend must be 0 or more"):
-        forecast_step(bend=-1)

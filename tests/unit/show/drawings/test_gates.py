@@ -46,8 +46,3 @@ def test_all_three_pictures_show_the_same_draws() -> None:
     assert sum(height for at, height in stretched.items() if at < 0) == pytest.approx(
         heights(fig, 2)[0.0]
     )
-
-
-def test_a_temperature_that_is_none_is_refused() -> None:
-    with pytest.raises(ValueError, match="above 0; got 0"):
-        stretched_and_cut(1.0, beta=0)

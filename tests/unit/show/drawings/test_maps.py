@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from course_lib.models.attention import find_attention
-from course_lib.models.bert import small_bert
 from course_lib.models.marian import small_marian
 from course_lib.pruning.heads import fixed_patterns
 from course_lib.show.drawings.maps import attention_maps, kinds_of_attention
@@ -24,20 +23,6 @@ def test_each_map_has_its_picture_and_its_name() -> None:
     assert f"pattern 5 {float(maps['pattern 5'].max()):.2f}" in alt_of(fig)
 
 
-def test_a_map_that_is_none_is_refused() -> None:
-    even = torch.full((3, 3), 1 / 3)
-    with pytest.raises(ValueError, match="got 0"):
-        attention_maps({})
-    with pytest.raises(ValueError, match="got 9"):
-        attention_maps({str(i): even for i in range(9)})
-    with pytest.raises(ValueError, match=r"'a' is query by key, \(L, L\); got \(3, 2\)"):
-        attention_maps({"a": even[:, :2]})
-    with pytest.raises(ValueError, match="shares of attention, with sum 1"):
-        attention_maps({"a": even * 2})
-    with pytest.raises(ValueError, match="shares of attention"):
-        attention_maps({"a": torch.tensor([[1.5, -0.5], [0.5, 0.5]])})
-
-
 @pytest.mark.parametrize(("layers", "below"), [(3, 1), (2, 2), (1, 2)])
 def test_the_three_kinds_are_those_of_the_model(layers: int, below: int) -> None:
     model = small_marian(50, layers=layers, decoder_layers=below, width=24, heads=6, ffn=32)
@@ -47,12 +32,3 @@ def test_the_three_kinds_are_those_of_the_model(layers: int, below: int) -> None
     assert texts.count("decoder: 6 heads") == texts.count("encoder–decoder: 6 heads") == below
     assert f"to the source: {6 * layers} heads in layers: {layers}." in alt_of(fig)
     assert f"to the encoder's output: {6 * below} heads." in alt_of(fig)
-
-
-def test_a_model_without_all_three_kinds_is_refused() -> None:
-    encoder = find_attention(small_bert(50, layers=2, width=16, heads=2, ffn=32))
-    with pytest.raises(ValueError, match="no attention of the kind 'decoder'"):
-        kinds_of_attention(encoder)
-    deep = small_marian(50, layers=5, width=24, heads=6, ffn=32)
-    with pytest.raises(ValueError, match="up to four layers"):
-        kinds_of_attention(find_attention(deep))

@@ -72,17 +72,3 @@ def test_its_arguments_stay_as_they_are() -> None:
         torch.equal(a, b) for a, b in zip(before, (weight, mask, activation, target), strict=True)
     )
     assert not weight.requires_grad and weight.grad is None
-
-
-def test_what_cannot_be_drawn_is_refused() -> None:
-    weight, mask, activation, target = drawn(2, 3, 0)
-    with pytest.raises(ValueError, match="at most 4 × 4"):
-        mask_flow(*drawn(5, 3, 0))
-    with pytest.raises(ValueError, match="True = kept; got torch.float32"):
-        mask_flow(weight, mask.float(), activation, target)
-    with pytest.raises(ValueError, match=r"got torch.bool \(3, 2\)"):
-        mask_flow(weight, mask.T, activation, target)
-    with pytest.raises(
-        ValueError, match=r"activation \(3,\) and target \(2,\); got \(2,\) and \(3,\)"
-    ):
-        mask_flow(weight, mask, target, activation)

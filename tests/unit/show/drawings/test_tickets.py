@@ -62,21 +62,3 @@ def test_the_step_to_go_back_to_is_named() -> None:
     assert "7 steps" in written(fig) and "$m_1 \\odot w_{7}$" in written(fig)
     assert "values at step 7" in alt_of(fig)
     assert not any("steps" in text for text in written(pruning_rounds(2)))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"rounds": 0}, "one to four rounds"),
-        ({"rounds": 5}, "one to four rounds"),
-        ({"rate": 20}, "between 0 and 1, got 20"),
-        ({"rate": 0}, "between 0 and 1"),
-        ({"rewind_to": 30}, "from 0 to 29, got 30"),
-        ({"rewind": False, "rewind_to": 3}, "no step to go back to"),
-        ({"shape": (1, 2), "rate": 0.8}, "leave nothing of 2 weights"),
-        ({"shape": (0, 4)}, "at least one row and one column"),
-    ],
-)
-def test_what_cannot_be_drawn_is_refused(arguments: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        pruning_rounds(**arguments)

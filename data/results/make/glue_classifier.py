@@ -1,18 +1,15 @@
-"""A real encoder fine-tuned on real sentences: SST-2, as lab 07, 09 and 10 use it in
-their real variants.
+"""A real encoder fine-tuned on real sentences, for the results of labs 06, 07, 09 and 10
+on SST-2 and other tasks of GLUE.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
 
 from course_lib.data import glue, pieces
-from course_lib.models.pretrained import load_classifier
-from course_lib.training import History, accuracy, fit_batches, warm_up_then_decay
+from course_lib.training import History, endless, fit_batches, warm_up_then_decay
 
 LONGEST = 64  # pieces; SST-2's longest sentence has 66
 # rows of a task of which there is no training part, and its development set is cut
@@ -67,16 +64,13 @@ def fine_tune(
     encoder likes.
     """
     per_epoch = -(-len(data["train"]) // batch_size)
-    stream = (
-        batch
-        for epoch in range(epochs)
-        for batch in pieces.batches(data["train"], batch_size=batch_size, seed=1000 * seed + epoch)
-    )
     steps = epochs * per_epoch
     warm_up = max(1, steps // 10)
     return fit_batches(
         model,
-        stream,
+        endless(
+            lambda order: pieces.batches(data["train"], batch_size=batch_size, seed=order), seed
+        ),
         steps,
         lr=lr,
         betas=(0.9, 0.999),
@@ -84,34 +78,3 @@ def fine_tune(
         seed=seed,
         progress=progress,
     )
-
-
-def measure(
-    sentences: int = 12_000,
-    epochs: int = 1,
-    lr: float = 1e-4,
-    seeds: Sequence[int] = (0,),
-    progress: bool = True,
-) -> list[dict[str, float]]:
-    """Validation and test accuracy (GLUE's development set) of the packaged encoder
-    after the recipe, for each seed.
-    """
-    results = []
-    for seed in seeds:
-        model, tokenizer = load_classifier(seed=seed)
-        data = prepared(sentences, tokenizer=tokenizer)
-        history = fine_tune(model, data, epochs=epochs, lr=lr, seed=seed, progress=progress)
-        scores = {
-            part: accuracy(model, pieces.batches(data[part], batch_size=64))
-            for part in ("validation", "test")
-        }
-        results.append(
-            {"seed": seed, **scores, "cpu_seconds": history.cpu_seconds, "wall": history.seconds}
-        )
-    return results
-
-
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    for result in measure():
-        print(result)

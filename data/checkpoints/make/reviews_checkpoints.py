@@ -11,21 +11,18 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
-
-import torch
-from torch import Tensor
 
 from course_lib.data import pieces, reviews
 from course_lib.data.review_grammar import Review
 from course_lib.models import checkpoints
 from course_lib.models.bert import small_bert
-from course_lib.recipes.ngrams import ngram_accuracy
-from course_lib.training import Batch, accuracy, fit_batches, warm_up_then_decay
+from course_lib.training import accuracy, fit_batches, warm_up_then_decay
 
 SEEDS = (0, 1, 2)
 VOCABULARY = 600
+STRENGTHS = (0.03, 0.3)  # of the n-grams' inverse regularisation, chosen on validation
 BATCH = 32
 # (kind, number of texts) of each phase
 PHASES = (
@@ -76,7 +73,10 @@ def train(
     lengths = [math.ceil(len(phase) / BATCH) for phase in texts]
     history = fit_batches(
         model,
-        _batches(texts, tokenizer, seed),
+        itertools.chain.from_iterable(
+            reviews.batches(phase, tokenizer, 10 * seed + number, BATCH)
+            for number, phase in enumerate(texts)
+        ),
         sum(lengths),
         lr=5e-4,
         betas=(0.9, 0.98),
@@ -87,28 +87,6 @@ def train(
         progress=progress,
     )
     return model.eval(), history
-
-
-def _batches(texts: Sequence[Sequence[Review]], tokenizer: Any, seed: int) -> Iterator[Batch]:
-    for number, phase in enumerate(texts):
-        yield from batches_of(phase, tokenizer, 10 * seed + number)
-
-
-def batches_of(texts: Sequence[Review], tokenizer: Any, seed: int) -> Iterator[Batch]:
-    """The sentiment of reviews in batches of :data:`BATCH` texts of about the same
-    length; ``seed`` decides their order.
-    """
-    rows = tokenizer([review.text for review in texts])["input_ids"]
-    labels = torch.tensor([review.sentiment for review in texts])
-    for index in pieces.by_length([len(row) for row in rows], BATCH, seed=seed):
-        yield {**padded([rows[i] for i in index]), "labels": labels[index]}
-
-
-def padded(rows: Sequence[Sequence[int]]) -> dict[str, Tensor]:
-    return {
-        "input_ids": pieces.pad(rows),
-        "attention_mask": pieces.pad([[1] * len(row) for row in rows]),
-    }
 
 
 def remake(seed: int, progress: bool = True) -> dict[str, Any]:
@@ -150,3 +128,43 @@ def ngrams(train: int = 64_000, seed: int = 0) -> dict[int, float]:
         for split in ("train", "validation", "test")
     ]
     return {n: ngram_accuracy(n, *parts) for n in (1, 2, 3)}
+
+
+def ngram_accuracy(
+    n: int,
+    train: tuple[Sequence[str], Sequence[int]],
+    validation: tuple[Sequence[str], Sequence[int]],
+    test: tuple[Sequence[str], Sequence[int]],
+) -> float:
+    """Test accuracy, in %, of logistic regression on the counts of all runs of 1 to
+    ``n`` words.
+
+    Args:
+        n: 1 for single words, 2 with pairs, 3 with triples.
+        train, validation, test: (texts, labels); validation chooses the strength of the
+            regularisation.
+
+    Raises:
+        ValueError: if ``n`` is below 1.
+
+    Source: Wang & Manning 2012, "Baselines and Bigrams: Simple, Good Sentiment and
+    Topic Classification".
+    """
+    from sklearn.feature_extraction.text import CountVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.multiclass import OneVsRestClassifier
+
+    if n < 1:
+        raise ValueError(f"n is the longest run of words that is counted, 1 or more, got {n}")
+    # punctuation tells where clauses end
+    count = CountVectorizer(ngram_range=(1, n), token_pattern=r"[^\W_]+|[.,]")
+    counted = count.fit_transform(train[0])
+    held_out = count.transform(validation[0])
+    fitted = [
+        OneVsRestClassifier(LogisticRegression(C=strength, solver="liblinear", random_state=0)).fit(
+            counted, train[1]
+        )
+        for strength in STRENGTHS
+    ]
+    best = max(fitted, key=lambda model: model.score(held_out, validation[1]))
+    return 100 * float(best.score(count.transform(test[0]), test[1]))

@@ -1,5 +1,7 @@
 """``python -m course_lib.recipes``: train the checkpoints that come with the course
-again, or measure what they are compared with.
+again, or measure their baselines.
+
+How each is trained is in ``data/checkpoints/make``.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from typing import Annotated
 import torch
 import typer
 
+from course_lib import paths
 from course_lib.models import checkpoints
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
@@ -17,14 +20,15 @@ Seed = Annotated[int, typer.Option(help="of the initial weights and of the order
 
 
 @app.callback()
-def _one_thread() -> None:
+def _prepare() -> None:
     torch.set_num_threads(1)  # these models are too small for more
+    paths.import_producers("checkpoints")
 
 
 @app.command()
 def reviews(seed: Seed = 0) -> None:
     """The small BERT on reviews: about 7 minutes on an idle core."""
-    from course_lib.recipes.reviews import name, remake
+    from reviews_checkpoints import name, remake
 
     _show(name(seed), remake(seed))
 
@@ -36,7 +40,7 @@ def digits(
     plain: Annotated[bool, typer.Option(help="without patch dropout")] = False,
 ) -> None:
     """The small ViT on digits: about a minute for patches of 2x2 pixels."""
-    from course_lib.recipes.digits import name, remake
+    from digits_checkpoints import name, remake
 
     _show(name(seed, not plain, patch), remake(seed, not plain, patch))
 
@@ -44,8 +48,9 @@ def digits(
 @app.command()
 def convnet(seed: Seed = 0) -> None:
     """The capstone's convolutional net on distorted digits: half a minute."""
+    from digits_checkpoints import remake_convnet
+
     from course_lib.capstone.measured import given_file
-    from course_lib.recipes.digits import remake_convnet
 
     record = remake_convnet(seed)
     typer.echo(f"{given_file(seed)}\n{json.dumps(record, indent=1)}")
@@ -54,7 +59,7 @@ def convnet(seed: Seed = 0) -> None:
 @app.command()
 def translation(seed: Seed = 0) -> None:
     """The small Marian on generated sentence pairs: about 3 minutes on an idle core."""
-    from course_lib.recipes.translation import name, remake
+    from translation_checkpoints import name, remake
 
     _show(name(seed), remake(seed))
 
@@ -64,7 +69,7 @@ def ngrams(
     train: int = 64_000, seed: Annotated[int, typer.Option(help="of the texts")] = 0
 ) -> None:
     """Uni-, bi- and trigram classifiers on the reviews, in % of the test texts."""
-    from course_lib.recipes.reviews import ngrams as measure
+    from reviews_checkpoints import ngrams as measure
 
     for n, accuracy in measure(train, seed).items():
         typer.echo(f"1 to {n} words: {accuracy:.2f} %")

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from course_lib.data import translation
 from course_lib.models import checkpoints
 from course_lib.models.marian import small_marian
-from course_lib.training import Batch, fit_batches, warm_up_then_decay
+from course_lib.training import Batch, endless, fit_batches, warm_up_then_decay
 
 SEEDS = (0, 1, 2)
 SHAPE: dict[str, Any] = {
@@ -33,7 +33,6 @@ SHAPE: dict[str, Any] = {
 }
 PAIRS, BATCH, STEPS, RATE = 60_000, 48, 3000, 2e-3
 KEPT = (300, 800, 1600)  # steps whose weights are kept
-MOST = 45  # words of a translation
 
 
 def name(seed: int) -> str:
@@ -43,14 +42,6 @@ def name(seed: int) -> str:
 def fresh(seed: int) -> Any:
     """The model before training."""
     return small_marian(len(translation.tokenizer()), **SHAPE, seed=seed)
-
-
-def stream(data: Any, seed: int) -> Iterable[Batch]:
-    """Training batches, epoch after epoch."""
-    epoch = 0
-    while True:
-        yield from translation.batches(data, BATCH, seed=1000 * seed + epoch)
-        epoch += 1
 
 
 def train(
@@ -69,7 +60,7 @@ def train(
 
     history = fit_batches(
         model,
-        stream(data, seed),
+        endless(lambda order: translation.batches(data, BATCH, seed=order), seed),
         steps,
         lr=RATE,
         rate=warm_up_then_decay(200, decay_from=200),
@@ -78,54 +69,6 @@ def train(
         progress=progress,
     )
     return model.eval(), history, kept
-
-
-@torch.no_grad()
-def translate(model: nn.Module, data: Any, size: int = 100) -> list[str]:
-    """Greedy translations of the sources, in their order."""
-    ours = translation.tokenizer()
-    sources = list(data["source"])
-    order = sorted(range(len(sources)), key=lambda i: len(sources[i].split()))
-    found = [""] * len(sources)
-    for start in range(0, len(order), size):
-        index = order[start : start + size]
-        batch = ours(
-            [sources[i] for i in index],
-            padding=True,
-            return_tensors="pt",
-            return_token_type_ids=False,
-        )
-        out = model.generate(**batch, max_length=MOST, num_beams=1, do_sample=False)  # type: ignore[operator]
-        # the first is the start
-        for i, sentence in zip(index, translation.text(out[:, 1:]), strict=True):
-            found[i] = sentence
-    return found
-
-
-def bleu(found: list[str], right: list[str]) -> float:
-    """Corpus BLEU, 0 to 100, of words that are split already (sacrebleu, Post 2018).
-
-    Raises:
-        ValueError: without a sentence, or if the numbers differ.
-    """
-    import sacrebleu
-
-    if not found or len(found) != len(right):
-        raise ValueError(
-            f"BLEU needs as many translations as references, at least one; got {len(found)} and"
-            f" {len(right)}"
-        )
-    return float(sacrebleu.corpus_bleu(found, [right], tokenize="none", force=True).score)
-
-
-def bleu_interval(found: list[str], right: list[str], samples: int = 300) -> tuple[float, float]:
-    """BLEU's mean and half of its 95 % interval, by resampling sentences (Koehn
-    2004).
-    """
-    from sacrebleu.metrics import BLEU
-
-    score: Any = BLEU(tokenize="none", force=True).corpus_score(found, [right], n_bootstrap=samples)
-    return float(score._mean), float(score._ci)
 
 
 def exact(found: list[str], right: list[str]) -> float:
@@ -180,9 +123,9 @@ def remake(seed: int, progress: bool = True) -> dict[str, Any]:
     model, history, kept = train(seed, data["train"], progress=progress)
     measured = {}
     for split in ("validation", "test"):
-        found, right = translate(model, data[split]), list(data[split]["target"])
+        found, right = translation.translate(model, data[split]), list(data[split]["target"])
         measured[split] = {
-            "bleu": round(bleu(found, right), 3),
+            "bleu": round(translation.bleu(found, right), 3),
             "exact": round(exact(found, right), 3),
         }
     about = {

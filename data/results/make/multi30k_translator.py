@@ -1,5 +1,5 @@
-"""A small Marian on Multi30k, German into English, for the real variant of lab 08:
-trained from scratch, as the generated task's is.
+"""A small Marian on Multi30k, German into English, for ``lab08_multi30k``: trained from
+scratch, like the checkpoints on generated sentences.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import nn
 
 from course_lib.data import multi30k, pieces
 from course_lib.models.marian import small_marian
-from course_lib.training import Batch, fit_batches, warm_up_then_decay
+from course_lib.training import Batch, endless, fit_batches, warm_up_then_decay
 
 SHAPE: dict[str, Any] = {
     "layers": 3,
@@ -70,15 +70,9 @@ def train(seed: int = 0, steps: int | None = None, progress: bool = True) -> nn.
     steps = steps or SETTINGS["steps"]
     model = small_marian(len(tokenizer()), **SHAPE, seed=seed)
 
-    def stream() -> Iterator[Batch]:
-        epoch = 0
-        while True:
-            yield from batches(data()["train"], SETTINGS["batch"], 1000 * seed + epoch)
-            epoch += 1
-
     fit_batches(
         model,
-        stream(),
+        endless(lambda order: batches(data()["train"], SETTINGS["batch"], order), seed),
         steps,
         lr=SETTINGS["lr"],
         rate=warm_up_then_decay(400, decay_from=400),
