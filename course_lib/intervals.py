@@ -26,7 +26,7 @@ def interval(values: Any) -> tuple[np.ndarray, np.ndarray]:
     Returns:
         Two arrays (...); the half-width is NaN where fewer than two runs are left.
     """
-    values = np.asarray(plain(values), dtype=np.float64)
+    values = np.asarray(to_numpy(values), dtype=np.float64)
     there = ~np.isnan(values)
     n = there.sum(axis=0)
     mean = np.where(there, values, 0).sum(axis=0) / np.where(n, n, np.nan)
@@ -35,7 +35,7 @@ def interval(values: Any) -> tuple[np.ndarray, np.ndarray]:
     return mean, stdtrit(freedom, 0.975) * np.sqrt(squares / freedom / np.where(n, n, np.nan))
 
 
-def plain(values: Any) -> Any:
+def to_numpy(values: Any) -> Any:
     """A torch tensor as a numpy array (bfloat16, which numpy lacks, as float32);
     anything else as it is.
     """
@@ -59,7 +59,7 @@ def per_seed(table: pd.DataFrame, value: str, by: Sequence[str]) -> pd.DataFrame
     Raises:
         ValueError: if a column is missing.
     """
-    need(table, [*by, SEED, value])
+    require_columns(table, [*by, SEED, value])
     keys = [*by, SEED]
     return table.groupby(keys, sort=False, dropna=False, as_index=False)[value].mean()
 
@@ -129,7 +129,7 @@ def differences(
     Returns:
         Columns ``within``, ``by``, ``seed``, and the difference as ``value``.
     """
-    need(table, [*within, by, SEED, value])
+    require_columns(table, [*within, by, SEED, value])
     if against not in set(table[by]):
         raise ValueError(
             f"against is the baseline and must be one of the methods in the column {by!r}"
@@ -142,7 +142,7 @@ def differences(
     return pairs
 
 
-def need(table: pd.DataFrame, columns: Sequence[str]) -> None:
+def require_columns(table: pd.DataFrame, columns: Sequence[str]) -> None:
     """Raises ValueError, naming the columns there are, if one of ``columns`` is missing."""
     missing = [name for name in columns if name not in table.columns]
     if missing:

@@ -103,11 +103,12 @@ def data_folder(name: str, files: Iterable[str]) -> tuple[Path | None, list[str]
     looked: list[str] = []
     for place in data_places():
         folder = place / name
-        missing = [file for file in wanted if not (folder / file).is_file()]
+        # os.path: a folder that may not be entered counts as one without the files
+        missing = [file for file in wanted if not os.path.isfile(folder / file)]
         if not missing:
             return folder, looked
         looked.append(
             f"  {folder}:"
-            f" {f'{missing[0]} is missing' if folder.is_dir() else 'there is no such folder'}"
+            f" {f'{missing[0]} is missing' if os.path.isdir(folder) else 'there is no such folder'}"
         )
     return None, looked

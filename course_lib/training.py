@@ -26,7 +26,6 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-import random
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -35,16 +34,17 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import Optimizer
 from tqdm.auto import tqdm
 
+from course_lib.checks import check_count
 from course_lib.data import images
 from course_lib.data.images import ImageData, Split
 from course_lib.modes import evaluating, modes_kept
+from course_lib.seeding import seeded as seeded
 
 OptimizerMaker = Callable[[Iterable[nn.Parameter]], Optimizer]
 Rate = Callable[[int, int], float]  # (step from 0, steps in all) -> share of the full learning rate
@@ -76,37 +76,6 @@ def device() -> torch.device:
     if torch.backends.mps.is_available():
         return torch.device("mps")
     return torch.device("cpu")
-
-
-@contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """Inside the block random numbers follow from ``seed``; after it the global state
-    is what it was before.
-
-    Covers torch (CPU, the current CUDA device, MPS), numpy's and Python's global
-    generators. They are one per process: threads that draw from them at the same time
-    share one stream, in whatever order they come.
-    """
-    cuda = [torch.cuda.current_device()] if torch.cuda.is_available() else []
-    mps = torch.mps.get_rng_state() if torch.backends.mps.is_available() else None
-    python_state, numpy_state = random.getstate(), np.random.get_state()
-    try:
-        with torch.random.fork_rng(devices=cuda):
-            # not torch.manual_seed: it would also reseed devices whose state is not put
-            # back
-            torch.default_generator.manual_seed(seed)
-            if cuda:
-                torch.cuda.manual_seed(seed)
-            if mps is not None:
-                torch.mps.manual_seed(seed)
-            random.seed(seed)
-            np.random.seed(seed % 2**32)
-            yield
-    finally:
-        random.setstate(python_state)
-        np.random.set_state(numpy_state)
-        if mps is not None:
-            torch.mps.set_rng_state(mps)
 
 
 # ---- the loop
@@ -281,22 +250,15 @@ def fit(
     _check(split, "split")
     if validation is not None:
         _check(validation, "validation")
-    if epochs < 0 or batch_size < 1:
-        raise ValueError(
-            f"epochs is 0 or more and batch_size 1 or more, got epochs={epochs},"
-            f" batch_size={batch_size}"
-        )
+    check_count(epochs, "epochs")
+    check_count(batch_size, "batch_size", 1)
+    check_count(start, "start")
+    if stop is not None:
+        check_count(stop, "stop", start)
+    if every is not None:
+        check_count(every, "every", 1)
     if schedule not in ("constant", "cosine"):
         raise ValueError(f'schedule is "constant" or "cosine", got {schedule!r}')
-    if start < 0 or (stop is not None and stop < start):
-        raise ValueError(
-            f"start is 0 or more, and stop not before it (or None: to the end), got {start=},"
-            f" {stop=}"
-        )
-    if every is not None and every < 1:
-        raise ValueError(
-            f"every is how many steps lie between two looks at validation, 1 or more, got {every}"
-        )
     trained = _trained(model)
     where = trained[0].device
     pixels, labels = split.images.to(where), split.labels.to(where)
@@ -514,7 +476,7 @@ def fit_batches(
         batch = {name: part.to(where) for name, part in batch.items()}
         return model(**batch).loss if loss is None else loss(model, batch)
 
-    def noted() -> None:
+    def record_mean_loss() -> None:
         history.loss.append(torch.stack(losses).mean().item())
         losses.clear()
         if not math.isfinite(history.loss[-1]):
@@ -527,7 +489,7 @@ def fit_batches(
         losses.append(value)
         history.done += 1
         if len(losses) == 100:
-            noted()
+            record_mean_loss()
         if validate is not None and every and step % every == 0:
             history.validation.append(validate())
             history.steps.append(step)
@@ -550,7 +512,7 @@ def fit_batches(
             progress=progress,
         )
         if losses:
-            noted()
+            record_mean_loss()
     return history
 
 
@@ -574,7 +536,7 @@ def accuracy(model: nn.Module, batches: Iterable[Mapping[str, Tensor]]) -> float
     return 100 * right / n
 
 
-# ---- small change
+# ---- helpers
 
 
 @contextmanager

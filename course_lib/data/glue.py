@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from course_lib import paths
+from course_lib.checks import check_names
 from course_lib.data.images import DataMissing
 
 if TYPE_CHECKING:
@@ -31,111 +32,62 @@ SPLIT_SEED = 0  # one split for everyone, so that results can be compared
 
 @dataclass(frozen=True)
 class Task:
-    """What a task asks, and where its files keep text and label."""
+    """Where the files of a task keep text and label."""
 
     folder: str
-    asks: str
-    texts: tuple[str, ...]  # names of the columns in the files
-    hub_texts: tuple[str, ...]  # and in the downloaded set
-    label: str
     labels: tuple[str, ...]  # names of the classes; none for a regression
+    hub_texts: tuple[str, ...] = ("sentence1", "sentence2")  # columns of the downloaded set
+    texts: tuple[str, ...] = ()  # and of the files, where they have other names
+    label: str = "label"
     words: bool = False  # the files hold the label as a word
     header: tuple[str, ...] = ()  # of files without a header line
     metric: str = "accuracy"
     development: tuple[str, str] = ("dev.tsv", "validation")  # its file, its downloaded split
     trains: bool = True  # the training part is read, too
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the files that hold the texts."""
+        return self.texts or self.hub_texts
+
 
 _ENTAILS = ("entailment", "not_entailment")
 TASKS = {
-    "sst2": Task(
-        "SST-2",
-        "is the sentence of a film review good?",
-        ("sentence",),
-        ("sentence",),
-        "label",
-        ("negative", "positive"),
-    ),
+    # is the sentence of a film review good?
+    "sst2": Task("SST-2", ("negative", "positive"), ("sentence",)),
+    # is it an English sentence?
     "cola": Task(
-        *(
-            "CoLA",
-            "is it an English sentence?",
-            ("sentence",),
-            ("sentence",),
-            "label",
-            ("unacceptable", "acceptable"),
-        ),
+        "CoLA",
+        ("unacceptable", "acceptable"),
+        ("sentence",),
         header=("source", "label", "mark", "sentence"),
         metric="matthews",
     ),
+    # do two sentences say the same?
     "mrpc": Task(
-        *(
-            "MRPC",
-            "do two sentences say the same?",
-            ("#1 String", "#2 String"),
-            ("sentence1", "sentence2"),
-            "Quality",
-        ),
+        "MRPC",
         ("different", "equivalent"),
+        texts=("#1 String", "#2 String"),
+        label="Quality",
         metric="f1",
     ),
-    "rte": Task(
-        *(
-            "RTE",
-            "does the second text follow from the first?",
-            ("sentence1", "sentence2"),
-            ("sentence1", "sentence2"),
-        ),
-        "label",
-        _ENTAILS,
-        words=True,
-    ),
-    "stsb": Task(
-        *(
-            "STS-B",
-            "how similar are two sentences, from 0 to 5?",
-            ("sentence1", "sentence2"),
-            ("sentence1", "sentence2"),
-        ),
-        "score",
-        (),
-        metric="pearson",
-    ),
-    "wnli": Task(
-        *(
-            "WNLI",
-            "does the pronoun mean that?",
-            ("sentence1", "sentence2"),
-            ("sentence1", "sentence2"),
-            "label",
-        ),
-        ("not_entailment", "entailment"),
-    ),
+    # does the second text follow from the first?
+    "rte": Task("RTE", _ENTAILS, words=True),
+    # how similar are two sentences, from 0 to 5?
+    "stsb": Task("STS-B", (), label="score", metric="pearson"),
+    # does the pronoun mean that?
+    "wnli": Task("WNLI", ("not_entailment", "entailment")),
+    # does the second text follow from the first?
     "mnli": Task(
-        *(
-            "MNLI",
-            "does the second text follow from the first?",
-            ("premise", "hypothesis"),
-            ("premise", "hypothesis"),
-        ),
-        "label",
+        "MNLI",
         ("entailment", "neutral", "contradiction"),
+        ("premise", "hypothesis"),
         words=True,
         development=("dev_matched.jsonl", "validation_matched"),
         trains=False,
     ),
-    "qnli": Task(
-        *(
-            "QNLI",
-            "does the sentence answer the question?",
-            ("question", "sentence"),
-            ("question", "sentence"),
-        ),
-        "label",
-        _ENTAILS,
-        words=True,
-        trains=False,
-    ),
+    # does the sentence answer the question?
+    "qnli": Task("QNLI", _ENTAILS, ("question", "sentence"), words=True, trains=False),
 }
 
 
@@ -159,16 +111,14 @@ def load(name: str, *, download: bool = True) -> DatasetDict:
         ValueError: if there is no such task.
     """
     key = name.lower().replace("-", "").replace("_", "")
-    if key not in TASKS:
-        raise ValueError(f"there is no GLUE task {name!r} here: choose one of {', '.join(TASKS)}")
-    task = TASKS[key]
-    folder, looked = paths.data_folder(f"glue/{task.folder}", _files(key))
+    check_names([key], TASKS, "the GLUE benchmark")
+    task, files = TASKS[key], _files(key)
+    folder, looked = paths.data_folder(f"glue/{task.folder}", files.values())
     if folder is not None:
-        return _split(key, {part: _read(folder / file, task) for part, file in _parts(key)})
+        return _split(key, {part: _read(folder / file, task) for part, file in files.items()})
     if not download:
-        raise DataMissing(
-            _message(key, looked, "It was not downloaded, because download=False was asked for.")
-        )
+        why = "It was not downloaded, because download=False was asked for."
+        raise DataMissing(_message(key, looked, why))
     return _split(key, _download(key, looked))
 
 
@@ -181,8 +131,7 @@ def score(name: str, predictions: Sequence[float], labels: Sequence[float]) -> f
     """
     from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
-    if name not in TASKS:
-        raise ValueError(f"there is no GLUE task {name!r} here: choose one of {', '.join(TASKS)}")
+    check_names([name], TASKS, "the GLUE benchmark")
     if len(predictions) != len(labels):
         raise ValueError(
             f"{len(predictions)} predictions for {len(labels)} labels, expected one for each"
@@ -195,21 +144,16 @@ def score(name: str, predictions: Sequence[float], labels: Sequence[float]) -> f
     return 100 * float(measure(labels, predictions))
 
 
-def _parts(key: str) -> list[tuple[str, str]]:
-    task = TASKS[key]
-    train = [("train", "train.tsv")] if task.trains else []
-    return [*train, ("test", task.development[0])]
-
-
-def _files(key: str) -> list[str]:
-    return [file for _, file in _parts(key)]
+def _files(key: str) -> dict[str, str]:
+    train = {"train": "train.tsv"} if TASKS[key].trains else {}
+    return {**train, "test": TASKS[key].development[0]}
 
 
 def _read(file: Path, task: Task) -> list[tuple[Any, ...]]:
     """The rows of a file as (text, …, label)."""
     try:
         rows = [
-            (*(row[name].strip() for name in task.texts), _label(row[task.label], task))
+            (*(row[name].strip() for name in task.columns), _label(row[task.label], task))
             for row in _rows(file, task)
         ]
     except (OSError, KeyError, ValueError, TypeError, AttributeError, csv.Error) as error:
@@ -275,17 +219,14 @@ def _split(key: str, parts: dict[str, list[tuple[Any, ...]]]) -> DatasetDict:
     validation = [rows[i] for i in order[cut:]]
     held_back = {row[:-1] for row in (*validation, *parts["test"])}
     train = [rows[i] for i in order[:cut] if rows[i][:-1] not in held_back]
-    return DatasetDict(
-        train=_dataset(train, task),
-        validation=_dataset(validation, task),
-        test=_dataset(parts["test"], task),
-    )
+    parts = {"train": train, "validation": validation, "test": parts["test"]}
+    return DatasetDict({name: _dataset(part, task) for name, part in parts.items()})
 
 
 def _dataset(rows: list[tuple[Any, ...]], task: Task) -> Dataset:
     from datasets import ClassLabel, Dataset, Features, Value
 
-    names = ("text", "text_pair")[: len(task.texts)]
+    names = ("text", "text_pair")[: len(task.columns)]
     features = Features({name: Value("string") for name in names})
     features["label"] = ClassLabel(names=list(task.labels)) if task.labels else Value("float32")
     columns = zip(*rows, strict=True)
@@ -297,7 +238,7 @@ def _dataset(rows: list[tuple[Any, ...]], task: Task) -> Dataset:
 
 def _message(key: str, looked: list[str], why: str) -> str:
     task, listed = TASKS[key], "\n".join(looked)
-    files = " and ".join(_files(key))
+    files = " and ".join(_files(key).values())
     return (
         f"The GLUE task {task.folder} is not on this machine. {why}\n"
         f"Looked in:\n{listed}\n"

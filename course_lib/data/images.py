@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 import math
 import os
-import shutil
 import socket
 import tempfile
 from collections.abc import Iterator
@@ -96,33 +95,23 @@ class ImageData:
 
 
 class _Source(NamedTuple):
-    """A set that torchvision reads: its class there, the files it needs and the
-    archives they come from.
-    """
+    """A set that torchvision reads: its class there, and the files that it needs."""
 
     reader: str
     files: tuple[str, ...]  # below a data folder, which is torchvision's `root`
-    archives: tuple[str, ...]
 
 
 def _mnist_like(folder: str) -> _Source:
-    names = [
-        f"{folder}/raw/{part}-{kind}-ubyte"
-        for part in ("train", "t10k")
-        for kind in ("images-idx3", "labels-idx1")
-    ]
-    return _Source(folder, tuple(names), tuple(f"{name}.gz" for name in names))
+    kinds = ("images-idx3", "labels-idx1")
+    names = [f"{part}-{kind}-ubyte" for part in ("train", "t10k") for kind in kinds]
+    return _Source(folder, tuple(f"{folder}/raw/{name}" for name in names))
 
 
 _CIFAR_FILES = (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch", "batches.meta")
 SOURCES = {
     "mnist": _mnist_like("MNIST"),
     "fashion_mnist": _mnist_like("FashionMNIST"),
-    "cifar10": _Source(
-        "CIFAR10",
-        tuple(f"cifar-10-batches-py/{f}" for f in _CIFAR_FILES),
-        ("cifar-10-python.tar.gz",),
-    ),
+    "cifar10": _Source("CIFAR10", tuple(f"cifar-10-batches-py/{f}" for f in _CIFAR_FILES)),
 }
 NAMES = ("digits", *SOURCES)
 
@@ -146,19 +135,11 @@ def load(name: str, *, download: bool = True) -> ImageData:
     if key not in SOURCES:
         raise ValueError(f"there is no image data set {name!r}: choose one of {', '.join(NAMES)}")
     source = SOURCES[key]
-    looked = []  # one line for each place, for the message
-    for place in paths.data_places():
-        missing = _missing(source, place)
-        if not missing:
-            return _read(key, source, place)
-        looked.append(f"{place}: {_state(source, place, missing)}")
-    if not download and _archives(source) is None:
-        raise DataMissing(
-            _message(
-                key, source, looked, "It was not downloaded, because download=False was asked for."
-            )
-        )
-    return _read(key, source, _install(key, source, looked))
+    place, looked = paths.data_folder("", source.files)
+    if place is None and not download:
+        why = "It was not downloaded, because download=False was asked for."
+        raise DataMissing(_message(key, source, looked, why))
+    return _read(key, source, place or _install(key, source, looked))
 
 
 def distorted(split: Split, generator: torch.Generator, copies: int = 1) -> Split:
@@ -187,21 +168,13 @@ def available() -> dict[str, str]:
     """Where each set lies on this machine: name -> folder, or "" if it would have to be
     downloaded.
     """
-    found = {"digits": "scikit-learn"}
-    for key, source in SOURCES.items():
-        found[key] = next(
-            (str(place) for place in paths.data_places() if not _missing(source, place)), ""
-        )
-    return found
+    found = {key: paths.data_folder("", source.files)[0] for key, source in SOURCES.items()}
+    return {"digits": "scikit-learn", **{key: str(place or "") for key, place in found.items()}}
 
 
 def _digits() -> ImageData:
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError:
-        raise DataMissing(
-            "digits come with scikit-learn, which is not installed: pip install scikit-learn"
-        ) from None
+    from sklearn.datasets import load_digits
+
     # (1797, 64) from 0 to 16, (1797,)
     pixels, target = (np.asarray(part) for part in load_digits(return_X_y=True))
     images = torch.from_numpy(pixels).float().view(-1, 1, 8, 8) / 16
@@ -277,87 +250,26 @@ def _reader(key: str, source: _Source) -> Any:
     return getattr(datasets, source.reader)
 
 
-def _missing(source: _Source, place: Path) -> list[str]:
-    return [file for file in source.files if not _is_file(place / file)]
-
-
-def _state(source: _Source, place: Path, missing: list[str]) -> str:
-    if not place.is_dir():
-        return "there is no such folder"
-    return (
-        "not there" if len(missing) == len(source.files) else f"incomplete, {missing[0]} is missing"
-    )
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # a folder that may not be entered
-        return False
-
-
-def _archives(source: _Source) -> Path | None:
-    """The place where all archives of the set lie, not unpacked (as a browser saves
-    them), or None.
-    """
-    for place in paths.data_places():
-        if all(_is_file(place / archive) for archive in source.archives):
-            return place
-    return None
-
-
 def _install(key: str, source: _Source, looked: list[str]) -> Path:
-    """Download the set, or unpack archives that are here already, and return the folder
-    that holds it then.
+    """Download the set, and return the folder that holds it then.
 
     torchvision works in a folder of its own, from which whole files are moved to their
     place: an interrupted download leaves nothing behind that looks like data.
     """
-    reader, saved = _reader(key, source), _archives(source)
-    if saved is not None:
-        _check_archives(key, source, reader, saved)
-    place, refused = _writable()
+    reader, (place, refused) = _reader(key, source), _writable()
     if place is None:
         raise DataMissing(_message(key, source, looked, f"It could not be downloaded: {refused}."))
     try:
-        with (
-            tempfile.TemporaryDirectory(dir=place, prefix=".unfinished-") as work,
-            _network_timeout(),
-        ):
-            if saved is not None:
-                for archive in source.archives:
-                    (Path(work) / archive).parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copyfile(saved / archive, Path(work) / archive)
-            # finds the archives and unpacks them, or downloads them first
-            reader(work, download=True)
+        with tempfile.TemporaryDirectory(dir=place, prefix=".unfinished-") as work:
+            with _network_timeout():
+                reader(work, download=True)
             for file in source.files:
                 (place / file).parent.mkdir(parents=True, exist_ok=True)
                 os.replace(Path(work) / file, place / file)
     except Exception as error:
-        did = f"Unpacking {saved} to" if saved else "The download to"
-        raise DataMissing(
-            _message(key, source, looked, f"{did} {place} failed: {_cause(error)}.")
-        ) from None
+        why = f"The download to {place} failed: {_cause(error)}."
+        raise DataMissing(_message(key, source, looked, why)) from None
     return place
-
-
-def _check_archives(key: str, source: _Source, reader: Any, place: Path) -> None:
-    """Refuse saved archives that are not the published ones: torchvision would go to
-    the network without a word.
-    """
-    from torchvision.datasets.utils import check_integrity
-
-    published = (
-        dict(reader.resources)
-        if hasattr(reader, "resources")
-        else {reader.filename: reader.tgz_md5}
-    )
-    for archive in source.archives:
-        if not check_integrity(str(place / archive), published[Path(archive).name]):
-            raise DataMissing(
-                f"{place / archive} is not the published archive of {key} (its checksum is"
-                " another): delete it, or save it again."
-            )
 
 
 def _writable() -> tuple[Path | None, str]:
@@ -412,20 +324,15 @@ def _cause(error: BaseException) -> str:
 
 
 def _message(key: str, source: _Source, looked: list[str], why: str) -> str:
-    folder = str(Path(source.files[0]).parent)
-    top = source.files[0].split("/")[0]
+    folder = Path(source.files[0]).parent
     hint = "" if os.environ.get("COURSE_DATA") else " (COURSE_DATA is not set)"
-    places = "\n".join(f"  {line}" for line in looked)
-    first, *others = source.archives
-    more = ", and the others beside it" if others else ""
+    places = "\n".join(looked)
     return (
         f"The data set {key} is not on this machine. {why}\n"
         f"Looked for the folder {folder} in{hint}:\n{places}\n"
         f"What to do, one of:\n"
         f"  - run this once with a network: torchvision downloads it;\n"
-        f"  - copy the folder {top} from a machine that has it, and set COURSE_DATA to the folder"
-        " it is in;\n"
-        f"  - save the published archives ({paths.data_places()[0] / first}{more}): "
-        f"the next call unpacks them;\n"
+        f"  - copy the folder {folder.parts[0]} from a machine that has it, and set COURSE_DATA to"
+        " the folder it is in;\n"
         f'  - work with "digits", which needs no download.'
     )

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from course_lib import paths
+from course_lib.checks import check_same_names
 from course_lib.data.images import DataMissing
 
 if TYPE_CHECKING:
@@ -35,9 +36,14 @@ def load(source: str = "de", target: str = "en") -> DatasetDict:
     """
     from datasets import Dataset, DatasetDict
 
-    if {source, target} != {"de", "en"}:
-        raise ValueError(f'languages are "de" and "en", got {source!r} and {target!r}')
-    place = _place()
+    check_same_names({source, target}, ("de", "en"), "source and target")
+    wanted = [f"{stem}.{language}.gz" for stem in SPLITS.values() for language in ("de", "en")]
+    place, looked = paths.data_folder("multi30k", wanted)
+    if place is None:
+        raise DataMissing(
+            f"Multi30k is not on this machine. Put its files *.de.gz and *.en.gz from {SOURCE} into"
+            " one of these folders:\n" + "\n".join(looked)
+        )
     found = {}
     for split, stem in SPLITS.items():
         one, other = (_lines(place / f"{stem}.{language}.gz") for language in (source, target))
@@ -48,17 +54,6 @@ def load(source: str = "de", target: str = "en") -> DatasetDict:
             )
         found[split] = Dataset.from_dict({"source": one, "target": other})
     return DatasetDict(found)
-
-
-def _place() -> Path:
-    wanted = [f"{stem}.{language}.gz" for stem in SPLITS.values() for language in ("de", "en")]
-    folder, looked = paths.data_folder("multi30k", wanted)
-    if folder is not None:
-        return folder
-    raise DataMissing(
-        f"Multi30k is not on this machine. Put its files *.de.gz and *.en.gz from {SOURCE} into one"
-        " of these folders:\n" + "\n".join(looked)
-    )
 
 
 def _lines(file: Path) -> list[str]:

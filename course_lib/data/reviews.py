@@ -10,9 +10,7 @@ a review is made; ``pieces`` turns words into what a transformer reads.
 from __future__ import annotations
 
 import itertools
-import math
 import random
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -20,8 +18,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from course_lib.checks import check_names
 from course_lib.data import pieces
 from course_lib.data import review_grammar as grammar
+from course_lib.data.generated import check_sizes, measure_rarity, new_ones
 from course_lib.data.review_grammar import EVIDENCE, RECIPES, Review
 from course_lib.data.review_words import DOMAINS
 
@@ -76,19 +76,10 @@ def load(
 
     if kind not in ("full", "long"):
         raise ValueError(f'kind is "full" or "long", got {kind!r}')
-    for name, wanted, most in (
-        ("train", train, None),
-        ("validation", validation, VALIDATION),
-        ("test", test, TEST),
-    ):
-        if wanted < 0 or (most is not None and wanted > most):
-            raise ValueError(
-                f"{name} is a number of texts from 0 to {most or 'as many as you like'}, got"
-                f" {wanted}"
-            )
+    check_sizes(train, validation, test, (VALIDATION, TEST))
     held_back = _held_back(kind, seed)
     training = texts(kind, max(train, COUNTED), seed)
-    rarity = _rarity(training[:COUNTED])
+    rarity = measure_rarity(review.words for review in training[:COUNTED])
     parts = {
         "train": training[:train],
         "validation": held_back["validation"][:validation],
@@ -133,8 +124,7 @@ def task(data: DatasetDict, name: str, seed: int = 0) -> DatasetDict:
     Raises:
         ValueError: if there is no such task.
     """
-    if name not in TASKS:
-        raise ValueError(f"there is no task {name!r}: choose one of {', '.join(TASKS)}")
+    check_names([name], TASKS, "reviews.TASKS")
     if name == "agreement":
         return type(data)({split: _pairs(part, seed) for split, part in data.items()})
     return type(data)(
@@ -159,15 +149,12 @@ def by_domain(data: DatasetDict) -> dict[str, DatasetDict]:
 
 
 def _new(kind: str, split: str, seed: int, seen: set[str]) -> Iterator[Review]:
-    """Reviews without end, each with a text that is not in ``seen``, to which it is
-    added.
-    """
     rng = random.Random(f"reviews {kind} {split} {seed}")
-    while True:
-        review = grammar.write(RECIPES[kind], int(rng.random() * len(DOMAINS)), rng)
-        if (text := review.text) not in seen:
-            seen.add(text)
-            yield review
+
+    def write() -> Review:
+        return grammar.write(RECIPES[kind], int(rng.random() * len(DOMAINS)), rng)
+
+    return new_ones(write, lambda review: review.text, seen)
 
 
 @lru_cache(maxsize=4)
@@ -177,13 +164,6 @@ def _held_back(kind: str, seed: int) -> dict[str, list[Review]]:
         split: list(itertools.islice(_new(kind, split, seed, seen), n))
         for split, n in (("validation", VALIDATION), ("test", TEST))
     }
-
-
-def _rarity(reviews: Sequence[Review]) -> dict[str, float]:
-    counts = Counter(word for review in reviews for word in review.words)
-    total = sum(counts.values()) + 1
-    rarity = {word: -math.log2(count / total) for word, count in counts.items()}
-    return {"": math.log2(total), **rarity}  # "": a word that was not seen counts as seen once
 
 
 def _dataset(reviews: Sequence[Review], rarity: dict[str, float]) -> Dataset:

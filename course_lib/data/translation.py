@@ -12,9 +12,7 @@ nothing is unknown.
 from __future__ import annotations
 
 import itertools
-import math
 import random
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -24,6 +22,7 @@ from torch import Tensor, nn
 
 from course_lib.data import pieces
 from course_lib.data import translation_grammar as grammar
+from course_lib.data.generated import check_sizes, measure_rarity, new_ones
 from course_lib.data.translation_grammar import RELATIONS, Pair
 
 if TYPE_CHECKING:
@@ -62,20 +61,11 @@ def load(
     """
     from datasets import DatasetDict
 
-    for name, wanted, most in (
-        ("train", train, None),
-        ("validation", validation, VALIDATION),
-        ("test", test, TEST),
-    ):
-        if wanted < 0 or (most is not None and wanted > most):
-            raise ValueError(
-                f"{name} is a number of pairs from 0 to {most or 'as many as you like'}, got"
-                f" {wanted}"
-            )
+    check_sizes(train, validation, test, (VALIDATION, TEST))
     held_back = _held_back(seed)
     seen = {" ".join(pair.words) for part in held_back.values() for pair in part}
     training = list(itertools.islice(_new("train", seed, seen), max(train, COUNTED)))
-    rarity = _rarity(training[:COUNTED])
+    rarity = measure_rarity(pair.words for pair in training[:COUNTED])
     parts = {
         "train": training[:train],
         "validation": held_back["validation"][:validation],
@@ -188,15 +178,9 @@ def bleu(found: list[str], right: list[str]) -> float:
 
 
 def _new(split: str, seed: int, seen: set[str]) -> Iterator[Pair]:
-    """Pairs without end, each with a source that is not in ``seen``, to which it is
-    added.
-    """
     rng = random.Random(f"translation {split} {seed}")
-    while True:
-        pair = grammar.write(grammar.Recipe(), rng)
-        if (source := " ".join(pair.words)) not in seen:
-            seen.add(source)
-            yield pair
+    recipe = grammar.Recipe()
+    return new_ones(lambda: grammar.write(recipe, rng), lambda pair: " ".join(pair.words), seen)
 
 
 @lru_cache(maxsize=2)
@@ -206,13 +190,6 @@ def _held_back(seed: int) -> dict[str, list[Pair]]:
         split: list(itertools.islice(_new(split, seed, seen), n))
         for split, n in (("validation", VALIDATION), ("test", TEST))
     }
-
-
-def _rarity(pairs: Sequence[Pair]) -> dict[str, float]:
-    counts = Counter(word for pair in pairs for word in pair.words)
-    total = sum(counts.values()) + 1
-    rarity = {word: -math.log2(count / total) for word, count in counts.items()}
-    return {"": math.log2(total), **rarity}  # "": a word that was not seen counts as seen once
 
 
 def _dataset(pairs: Sequence[Pair], rarity: dict[str, float]) -> Dataset:

@@ -529,7 +529,7 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     Claim(
         "09",
-        "What survives is a matter of the task first.",
+        "Two seeds of a task share more heads than two tasks of a seed.",
         "the same, less what is shared with the other tasks of one seed",
         **_09_heads(_task_first),
         points=False,

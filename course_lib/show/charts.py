@@ -23,7 +23,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 from matplotlib.transforms import ScaledTranslation, blended_transform_factory
 
-from course_lib.intervals import SEED, interval, need, per_seed
+from course_lib.intervals import SEED, interval, per_seed, require_columns
 from course_lib.show.labels import EndLabels, name_axes, set_title
 from course_lib.show.labels import remaining_axis as remaining_ticks
 from course_lib.show.labels import sparsity_axis as sparsity_ticks
@@ -107,7 +107,7 @@ def curves(
         ValueError: if a column is missing; where methods compete, without the control or
             with fewer than three seeds.
     """
-    need(table, [x, y, by, *([panels] if panels else []), *([marks] if marks else [])])
+    require_columns(table, [x, y, by, *([panels] if panels else []), *([marks] if marks else [])])
     over_seeds = SEED in table.columns
     if over_seeds and control is not None:
         _can_compare(table, x, y, by, control)
@@ -189,7 +189,7 @@ def bars(
     Raises:
         ValueError: if a column is missing, or ``by`` has more than four entries.
     """
-    need(table, [x, y, *([by] if by else [])])
+    require_columns(table, [x, y, *([by] if by else [])])
     ylabel = ylabel or title_of(y)
     table = table.dropna(subset=[x])
     groups = list(dict.fromkeys(table[x].astype(str)))
@@ -275,7 +275,7 @@ def scatter(
     Raises:
         ValueError: if a column is missing.
     """
-    need(table, [x, y, *([by] if by else []), *([panels] if panels else [])])
+    require_columns(table, [x, y, *([by] if by else []), *([panels] if panels else [])])
     xlabel, ylabel = xlabel or title_of(x), ylabel or title_of(y)
     chosen = looks([str(name) for name in table[by].unique()]) if by else {"": Look(BLUE)}
     with mpl.rc_context(style()):
@@ -330,7 +330,7 @@ def frontier(
     Raises:
         ValueError: if a column is missing.
     """
-    need(table, [x, y, along, by, SEED])
+    require_columns(table, [x, y, along, by, SEED])
     xlabel, ylabel = xlabel or title_of(x), ylabel or title_of(y)
     chosen = looks([str(name) for name in table[by].unique()])
     across = per_seed(table, x, [by, along]).merge(per_seed(table, y, [by, along]))

@@ -19,7 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from course_lib.intervals import interval, plain
+from course_lib.intervals import interval, to_numpy
 from course_lib.show.charts import bars, curves, frontier, scatter
 from course_lib.show.labels import (
     name_axes,
@@ -92,7 +92,7 @@ def histogram_before_after(
     Raises:
         ValueError: if one of them has no finite value.
     """
-    weights = [np.asarray(plain(values), dtype=np.float64).ravel() for values in (before, after)]
+    weights = [np.asarray(to_numpy(values), dtype=np.float64).ravel() for values in (before, after)]
     weights = [values[np.isfinite(values)] for values in weights]
     if not all(len(values) for values in weights):
         raise ValueError(
@@ -146,7 +146,8 @@ def grid(
     columns = columns or min(len(masks), 4)
     rows = math.ceil(len(masks) / columns)
     pictures = [
-        (name, *_picture(name, np.asarray(plain(mask)), max_side)) for name, mask in masks.items()
+        (name, *_picture(name, np.asarray(to_numpy(mask)), max_side))
+        for name, mask in masks.items()
     ]
     side = (INCHES - 0.2) / columns - 0.2  # inches
     tallest = [
@@ -255,7 +256,7 @@ def heat_map(
         ylabel = title_of(str(values.index.name)) if ylabel is None else ylabel
     if rows is None or columns is None:
         raise ValueError("rows and columns are the names of an array's rows and columns: give both")
-    table = np.asarray(plain(values), dtype=np.float64)
+    table = np.asarray(to_numpy(values), dtype=np.float64)
     if table.shape != (len(rows), len(columns)):
         raise ValueError(
             f"values has the shape {table.shape}, but there are {len(rows)} rows and {len(columns)}"

@@ -71,21 +71,6 @@ def test_it_stops_after_the_steps_it_was_given() -> None:
     assert taken <= 8
 
 
-def test_post_step_keeps_pruned_weights_at_zero() -> None:
-    model = tiny()
-    weight = model.bert.encoder.layer[0].intermediate.dense.weight
-    mask = torch.rand(weight.shape, generator=torch.Generator().manual_seed(0)) < 0.5
-
-    def post_step() -> None:
-        with torch.no_grad():
-            weight.mul_(mask)
-
-    before = weight.detach().clone()
-    fit_batches(model, batches(10), 10, post_step=post_step, progress=False)
-    assert not weight[~mask].any()
-    assert (weight[mask] != before[mask]).all()
-
-
 def test_the_gradient_is_clipped_and_the_rate_followed() -> None:
     """With a clip of zero, and with a rate of zero, only weight decay is left: without
     it nothing moves.

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from course_lib.checks import check_names
 from course_lib.wrapped import hold_hooks
 
 
@@ -113,11 +114,7 @@ def gating(model: nn.Module, gates: Mapping[str, ChannelGate]) -> Iterator[list[
     with hold_hooks() as hooks:
         for key, gate in gates.items():
             first, _, second = key.partition("->")
-            if unknown := [name for name in (first, second) if not name or name not in modules]:
-                raise ValueError(
-                    f"{', '.join(map(repr, unknown))}: no module of the model; a gate's key is like"
-                    " 'conv2->bn2'"
-                )
+            check_names([first, second], modules.keys() - {""}, "gates (keys are 'conv2->bn2')")
             hooks.callback(modules[first].register_forward_pre_hook(look(key, gate)).remove)
             hooks.callback(modules[second].register_forward_hook(multiply(key)).remove)
         yield latest

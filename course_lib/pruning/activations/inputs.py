@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from course_lib.checks import check_names
 from course_lib.wrapped import hold_hooks
 
 
@@ -26,11 +27,7 @@ def pruned_inputs(
     """
     modules = dict(model.named_modules())
     names = list(names)
-    if unknown := [name for name in names if name not in modules]:
-        raise ValueError(
-            f"{', '.join(unknown)}: no module of the model; there are"
-            f" {', '.join(filter(None, modules))}"
-        )
+    check_names(names, modules, "names")
 
     def before(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         return (rule(inputs[0]), *inputs[1:])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from course_lib.checks import check_count
 from course_lib.pruning.weights.nm import nm_mask
 
 
@@ -22,8 +23,7 @@ def topk_activation(x: Tensor, k: int) -> Tensor:
     Raises:
         ValueError: if k is negative.
     """
-    if k < 0:
-        raise ValueError(f"k activations stay, so k is not negative; got {k}")
+    check_count(k, "k")
     flat = x.detach().abs().flatten(1)  # (B, entries)
     goes = flat.argsort(dim=1, stable=True)[:, : max(0, flat.shape[1] - k)]
     kept = torch.ones_like(flat, dtype=torch.bool).scatter_(1, goes, False)

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from course_lib.checks import check_fraction
 from course_lib.models.depth import along, built, described, keep_layers_
 from course_lib.models.families import rows_of
 
@@ -43,8 +44,7 @@ def layerdrop(layers: nn.ModuleList, p: float, generator: torch.Generator) -> It
             f"layers is the nn.ModuleList of the layers, not a {type(layers).__name__}; in it there"
             f" are {', '.join(lists) or 'none'}"
         )
-    if not 0 <= p <= 1:
-        raise ValueError(f"p is the probability that a layer is skipped, between 0 and 1; got {p}")
+    check_fraction(p, "p", "the probability that a layer is skipped")
 
     def skipping(layer: nn.Module, forward: Any) -> Any:
         def call(*args: Any, **kwargs: Any) -> Any:

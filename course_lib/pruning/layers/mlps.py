@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from contextlib import ExitStack, contextmanager
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
+from course_lib.checks import check_mask
 from course_lib.models.attention import find_attention
 from course_lib.models.mlps import find_mlps, mlp_outputs, padded, remove_parts_
 from course_lib.modes import evaluating
@@ -82,52 +83,87 @@ def joint_importance(
         ValueError: without batches, or if the losses are not one for each sample.
     """
     attention, outputs = find_attention(model), mlp_outputs(model)
-    heads: list[Tensor] = []
-    mlps: list[Tensor] = []
+
+    def put(hooks: ExitStack) -> list[SampleGate | GradientGate]:
+        xi, nu = [SampleGate(a) for a in attention], [GradientGate() for _ in outputs]
+        for a, head_gate in zip(attention, xi, strict=True):
+            hooks.callback(attach(model, a, head_gate))
+        for out, gate in zip(outputs, nu, strict=True):
+            hooks.callback(out.register_forward_hook(gate.scale_output).remove)
+        return [*xi, *nu]
+
+    found = mean_gradients(model, batches, loss_fn, put)
+    return torch.stack(found[: len(attention)]), torch.stack(found[len(attention) :])
+
+
+class GradientGate:
+    """Gates of 1 for each sample, made when a batch shows how many there are.
+
+    Args:
+        flat: whether a sample has several rows where the gate is, its tokens.
+    """
+
+    def __init__(self, flat: bool = True) -> None:
+        self.flat = flat
+        self.gate: Tensor | None = None
+
+    def scale_output(self, module: nn.Module, inputs: tuple[Any, ...], x: Tensor) -> Tensor:
+        """A forward hook: one gate on what the layer puts out."""
+        return x * self._ones(x, ()).view(-1, *[1] * (x.ndim - 1))
+
+    def scale_input(self, module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """A forward pre-hook: one gate for each neuron that the layer reads."""
+        x = inputs[0]  # (B, …, width)
+        gate = self._ones(x, x.shape[-1:])
+        return (x * gate.view(len(x), *[1] * (x.ndim - 2), -1), *inputs[1:])
+
+    def _ones(self, x: Tensor, shape: Sequence[int]) -> Tensor:
+        if self.gate is None:
+            self.gate = torch.ones(
+                len(x), *shape, dtype=x.dtype, device=x.device, requires_grad=True
+            )
+        return self.gate
+
+
+def mean_gradients(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    loss_fn: Callable[[nn.Module, Batch], Tensor],
+    put: Callable[[ExitStack], Sequence[SampleGate | GradientGate]],
+) -> list[Tensor]:
+    """E_x |∂L(x)/∂gate| of all gates that ``put`` hangs into the model, float64, on the CPU.
+
+    Args and raises: as :func:`joint_importance`. ``put`` is called for each batch.
+    """
+    total: list[Tensor] = []
     samples = 0
     with evaluating(model), torch.inference_mode(False), torch.enable_grad():
         for batch in batches:
             refuse_empty(batch)
-            xi, nu = [SampleGate(a) for a in attention], [_SampleGate() for _ in outputs]
             with hold_hooks() as hooks:
                 hooks.enter_context(padded(model))
-                for a, gate in zip(attention, xi, strict=True):
-                    hooks.callback(attach(model, a, gate))
-                for out, part in zip(outputs, nu, strict=True):
-                    hooks.callback(out.register_forward_hook(part).remove)
+                gates = put(hooks)
                 losses = loss_fn(model, batch)
-            check_losses(losses, xi)
-            gates = [
-                gate for gate in (*(g.gate for g in xi), *(g.gate for g in nu)) if gate is not None
-            ]
-            # (B, heads) each, then (B,) each
-            found = [
-                by_sample(g, len(losses))
-                for g in torch.autograd.grad(losses.sum(), gates, materialize_grads=True)
-            ]
-            size = [g.abs().double().sum(0).cpu() for g in found]  # over samples
-            heads.append(torch.stack(size[: len(attention)]))
-            mlps.append(torch.stack(size[len(attention) :]))
+            check_losses(losses, [gate for gate in gates if isinstance(gate, SampleGate)])
+            of_parts = [g for g in gates if isinstance(g, GradientGate) and g.gate is not None]
+            for gate in of_parts:
+                rows = len(cast(Tensor, gate.gate))
+                if losses.ndim != 1 or (rows % len(losses) if gate.flat else rows != len(losses)):
+                    raise ValueError(
+                        "loss_fn must return one loss for each sample, (B,); got"
+                        f" {tuple(losses.shape)}"
+                    )
+            found = torch.autograd.grad(
+                losses.sum(),
+                [gate.gate for gate in gates if gate.gate is not None],
+                materialize_grads=True,
+            )
+            size = [by_sample(g, len(losses)).abs().double().sum(0).cpu() for g in found]
+            total = [a + b for a, b in zip(total, size, strict=True)] if total else size
             samples += len(losses)
-    if not heads:
-        raise ValueError(
-            "joint_importance needs at least one batch, got none: is the iterator used up?"
-        )
-    return torch.stack(heads).sum(0) / samples, torch.stack(mlps).sum(0) / samples
-
-
-class _SampleGate:
-    """A gate of 1 for each sample on what a layer puts out, made when a batch shows how
-    many there are.
-    """
-
-    def __init__(self) -> None:
-        self.gate: Tensor | None = None
-
-    def __call__(self, module: nn.Module, inputs: tuple[Any, ...], x: Tensor) -> Tensor:
-        if self.gate is None:
-            self.gate = torch.ones(len(x), dtype=x.dtype, device=x.device, requires_grad=True)
-        return x * self.gate.view(-1, *[1] * (x.ndim - 1))
+    if not samples:
+        raise ValueError("batches holds no batch, at least one is needed: is the iterator used up?")
+    return [part / samples for part in total]
 
 
 def remove_mlps(model: nn.Module, keep: Tensor) -> nn.Module:
@@ -143,7 +179,6 @@ def remove_mlps(model: nn.Module, keep: Tensor) -> nn.Module:
     refuse_wrapped(model, "parallel", "compile", "script")
     model = copy.deepcopy(model)
     found = find_mlps(model)
-    if keep.shape != (len(found),):
-        raise ValueError(f"keep should be (layers,) = ({len(found)},), got {tuple(keep.shape)}")
+    check_mask(keep, "keep", [len(found)])
     remove_parts_(model, [mlp for mlp, kept in zip(found, keep.tolist(), strict=True) if not kept])
     return model

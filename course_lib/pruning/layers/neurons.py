@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from contextlib import ExitStack
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from course_lib.checks import check_mask
 from course_lib.models.conv1d import cut, sizes
-from course_lib.models.mlps import MLP, find_mlps, padded
-from course_lib.modes import evaluating
-from course_lib.pruning.heads.importance import by_sample, refuse_empty
-from course_lib.wrapped import hold_hooks, refuse_wrapped
+from course_lib.models.mlps import MLP, find_mlps
+from course_lib.pruning.layers.mlps import GradientGate, mean_gradients
+from course_lib.wrapped import refuse_wrapped
 
 Batch = TypeVar("Batch")
 
@@ -41,41 +42,15 @@ def ffn_importance(
         ValueError: without batches, or if the losses are not one for each sample.
     """
     mlps = _with_neurons(model)
-    outputs = [model.get_submodule(mlp.out) for mlp in mlps]
-    found: list[Tensor] | None = None
-    samples = 0
-    with evaluating(model), torch.inference_mode(False), torch.enable_grad():
-        for batch in batches:
-            refuse_empty(batch)
-            gates = [_NeuronGate() for _ in outputs]
-            with hold_hooks() as hooks:
-                hooks.enter_context(padded(model))
-                for out, gate in zip(outputs, gates, strict=True):
-                    hooks.callback(out.register_forward_pre_hook(gate).remove)
-                losses = loss_fn(model, batch)
-            flat = [
-                mlp.flat for mlp, gate in zip(mlps, gates, strict=True) if gate.gate is not None
-            ]
-            made = [gate.gate for gate in gates if gate.gate is not None]
-            if losses.ndim != 1 or any(
-                len(gate) % len(losses) if rows else len(gate) != len(losses)
-                for gate, rows in zip(made, flat, strict=True)
-            ):
-                raise ValueError(
-                    f"one loss for each sample, (B,), is needed; got {tuple(losses.shape)}"
-                )
-            # (B, width) each
-            of_samples = (
-                by_sample(g, len(losses)) for g in torch.autograd.grad(losses.sum(), made)
-            )
-            part = [g.abs().double().sum(0).cpu() for g in of_samples]
-            found = part if found is None else [a + b for a, b in zip(found, part, strict=True)]
-            samples += len(losses)
-    if found is None:
-        raise ValueError(
-            "ffn_importance needs at least one batch, got none: is the iterator used up?"
-        )
-    return [size / samples for size in found]
+
+    def put(hooks: ExitStack) -> list[GradientGate]:
+        gates = [GradientGate(mlp.flat) for mlp in mlps]
+        for mlp, gate in zip(mlps, gates, strict=True):
+            layer = model.get_submodule(mlp.out)
+            hooks.callback(layer.register_forward_pre_hook(gate.scale_input).remove)
+        return gates
+
+    return mean_gradients(model, batches, loss_fn, put)
 
 
 def slice_ffn(model: nn.Module, keep: Sequence[Tensor]) -> nn.Module:
@@ -99,10 +74,7 @@ def slice_ffn(model: nn.Module, keep: Sequence[Tensor]) -> nn.Module:
         )
     for mlp, kept in zip(found, keep, strict=True):
         width = sizes(model.get_submodule(mlp.out))[0]
-        if kept.dtype != torch.bool or kept.shape != (width,):
-            raise ValueError(
-                f"{mlp.out}: keep is bool ({width},), got {kept.dtype} {tuple(kept.shape)}"
-            )
+        check_mask(kept, f"keep of {mlp.out}", [width])
         if not width:
             continue
         if not kept.any():
@@ -128,20 +100,3 @@ def _with_neurons(model: nn.Module) -> list[MLP]:
                 f" {mlp.neurons}; remove_mlps removes the whole part"
             )
     return found
-
-
-class _NeuronGate:
-    """A gate of 1 for each sample and neuron on what a layer reads, made when a batch
-    shows how many there are.
-    """
-
-    def __init__(self) -> None:
-        self.gate: Tensor | None = None
-
-    def __call__(self, module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        x = inputs[0]  # (B, …, width)
-        if self.gate is None:
-            self.gate = torch.ones(
-                len(x), x.shape[-1], dtype=x.dtype, device=x.device, requires_grad=True
-            )
-        return (x * self.gate.view(len(x), *[1] * (x.ndim - 2), -1), *inputs[1:])

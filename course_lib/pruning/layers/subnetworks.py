@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
+from course_lib.checks import check_fraction, check_mask, check_numbers
 from course_lib.pruning.heads import gated
 from course_lib.pruning.layers.mlps import gated_mlps
 
@@ -47,8 +48,9 @@ def prune_while(
     Raises:
         ValueError: if ``share`` is not in 0 … 1 or ``step`` not between 0 and 1.
     """
-    if not 0 <= share <= 1 or not 0 < step < 1:
-        raise ValueError(f"share is in 0 … 1 and step between 0 and 1, got {share} and {step}")
+    check_fraction(share, "share", "the share of the full score to keep")
+    if not 0 < step < 1:
+        raise ValueError(f"step is what to remove in a round, between 0 and 1; got {step}")
     xi, nu = torch.ones(layers, heads, dtype=torch.bool), torch.ones(layers, dtype=torch.bool)
     full = float(evaluate(xi.clone(), nu.clone()))
     found: list[Step] = [(xi, nu, full)]
@@ -67,20 +69,16 @@ def prune_while(
 
 
 def _without(kept: Tensor, score: Tensor, gone: int) -> Tensor:
-    """The mask with so many gone in all: those that are, and the lowest of the
-    others.
-    """
-    order = (
-        torch.as_tensor(score)
-        .detach()
-        .double()
-        .flatten()
-        .masked_fill(~kept.flatten(), -torch.inf)
-        .argsort(stable=True)
-    )
-    mask = torch.ones(kept.numel(), dtype=torch.bool)
-    mask[order[:gone]] = False
-    return mask.view(kept.shape)
+    """The mask with so many pruned in all: those that are, and the lowest of the others."""
+    order = torch.as_tensor(score).detach().double().masked_fill(~kept, -torch.inf)
+    return ~_first(order.flatten().argsort(stable=True), gone, kept)
+
+
+def _first(order: Tensor, count: int, like: Tensor) -> Tensor:
+    """True at the first ``count`` places of ``order``, in the shape of ``like``."""
+    mask = torch.zeros(like.numel(), dtype=torch.bool)
+    mask[order[:count]] = True
+    return mask.view(like.shape)
 
 
 def subnetworks(
@@ -100,20 +98,15 @@ def subnetworks(
         ValueError: if shapes differ or a score is NaN.
     """
     for mask, score in ((xi, of_heads), (nu, of_mlps)):
-        if mask.shape != score.shape or score.isnan().any():
-            raise ValueError(
-                f"masks {tuple(mask.shape)} and scores {tuple(score.shape)} differ, or a score"
-                " is NaN"
-            )
-    by_chance = tuple(
-        torch.zeros(mask.numel(), dtype=torch.bool)
-        .index_fill_(0, torch.randperm(mask.numel(), generator=generator)[: int(mask.sum())], True)
-        .view(mask.shape)
+        check_mask(mask, "a mask", score.shape)
+        check_numbers(score)
+    chance = [
+        _first(torch.randperm(mask.numel(), generator=generator), int(mask.sum()), mask)
         for mask in (xi, nu)
-    )
+    ]
     return {
         "good": (xi.clone(), nu.clone()),
-        "random": (by_chance[0], by_chance[1]),
+        "random": (chance[0], chance[1]),
         "bad": (_worst(xi, of_heads), _worst(nu, of_mlps)),
     }
 
@@ -125,9 +118,7 @@ def _worst(survived: Tensor, score: Tensor) -> Tensor:
     flat, gone = score.double().flatten(), ~survived.flatten()
     order = flat.argsort(stable=True)
     order = torch.cat([order[gone[order]], order[~gone[order]]])
-    mask = torch.zeros(flat.numel(), dtype=torch.bool)
-    mask[order[: int(survived.sum())]] = True
-    return mask.view(survived.shape)
+    return _first(order, int(survived.sum()), survived)
 
 
 def retrain(

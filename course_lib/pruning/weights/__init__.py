@@ -30,7 +30,6 @@ scores -> select -> masks -> apply.
 
 from course_lib.pruning.weights.columns import (
     combine_columns,
-    combined_masks,
     group_columns,
     utilisation,
 )
@@ -104,7 +103,6 @@ __all__ = [
     "apply",
     "check",
     "combine_columns",
-    "combined_masks",
     "cosine_fraction",
     "cubic",
     "curvature",

@@ -11,13 +11,12 @@ ASPLOS, section 3: α is ``size``, γ is ``gamma``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from course_lib.models.layouts import layout_of
-from course_lib.pruning.weights.masks import Masks, prunable
+from course_lib.checks import check_count
 
 Groups = list[list[int]]
 
@@ -40,9 +39,8 @@ def group_columns(weight: Tensor, size: int, gamma: float) -> Groups:
         ValueError: if it is no matrix, ``size`` is below 1, or ``gamma`` negative or
             NaN.
     """
-    _check(weight)
-    if size < 1:
-        raise ValueError(f"a group holds at least one column, got size {size}")
+    _check_matrix(weight)
+    check_count(size, "size", 1)
     if not gamma >= 0:
         raise ValueError(f"gamma is a share of the rows and not negative, got {gamma}")
     there = (weight.detach() != 0).T.contiguous()  # (C, R)
@@ -85,7 +83,7 @@ def combine_columns(
     Raises:
         ValueError: if it is no matrix, or a column is out of range or in two places.
     """
-    _check(weight)
+    _check_matrix(weight)
     rows, columns = weight.shape
     listed = [c for group in groups for c in group]
     if any(not 0 <= c < columns for c in listed):
@@ -121,31 +119,9 @@ def utilisation(mask: Tensor, groups: Sequence[Sequence[int]]) -> float:
     return float(mask.sum()) / cells if cells else 0.0
 
 
-def combined_masks(
-    model: nn.Module, size: int, gamma: float, names: Sequence[str] | None = None
-) -> tuple[Masks, Mapping[str, Groups]]:
-    """Masks of a model's weights with their columns combined; a convolution's weight as
-    the matrix (M, C·R·S).
-
-    Returns:
-        Masks by name, of the weights' shapes, and the groups of each. Apply the masks
-        and train on.
-    """
-    weights = prunable(model)
-    masks: Masks = {}
-    grouped: dict[str, Groups] = {}
-    for name in weights if names is None else names:
-        layout = layout_of(weights[name])
-        upright = layout.upright(weights[name].detach())
-        matrix = upright.flatten(1)
-        grouped[name] = group_columns(matrix, size, gamma)
-        masks[name] = layout.back(combine_columns(matrix, grouped[name])[2].view(upright.shape))
-    return masks, grouped
-
-
-def _check(weight: Tensor) -> None:
+def _check_matrix(weight: Tensor) -> None:
     if weight.ndim != 2:
         raise ValueError(
-            f"columns are those of a matrix (R, C), got the shape {tuple(weight.shape)}: flatten(1)"
-            " a convolution's weight"
+            f"weight must be a matrix (R, C), got the shape {tuple(weight.shape)}: flatten(1) a"
+            " convolution's weight"
         )

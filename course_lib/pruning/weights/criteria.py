@@ -93,8 +93,7 @@ def gradients(model: nn.Module, x: Tensor, y: Tensor, batch: int = 256) -> Score
         ValueError: if there is no sample, there are more or fewer labels, the model
             makes no (B, classes), or a label is none of the classes.
     """
-    _check(x, y)
-    _check_labels(y, _classes(model, x))
+    _classes(model, x, y)
     parameters = {name: p.detach() for name, p in model.named_parameters()}
 
     def loss(p: Parameters, some: Tensor, labels: Tensor) -> Tensor:
@@ -147,8 +146,7 @@ def empirical_fisher(model: nn.Module, x: Tensor, y: Tensor) -> Scores:
         ValueError: if there is no sample, there are more or fewer labels, the model
             makes no (B, classes), or a label is none of the classes.
     """
-    _check(x, y)
-    _check_labels(y, _classes(model, x))
+    _classes(model, x, y)
 
     def of_one(p: Parameters, sample: Tensor, label: Tensor) -> tuple[Parameters, Tensor]:
         def loss(q: Parameters) -> Tensor:
@@ -181,8 +179,7 @@ def curvature(model: nn.Module, x: Tensor) -> Scores:
     Source: Kunstner, Hennig & Balles 2019, section 2.
     """
     labels = torch.zeros(len(x), dtype=torch.int64, device=x.device)  # not looked at
-    _check(x, labels)
-    classes = _classes(model, x)
+    classes = _classes(model, x, labels)
 
     def of_one(p: Parameters, sample: Tensor, label: Tensor) -> tuple[Parameters, Tensor]:
         def log_p(q: Parameters) -> tuple[Tensor, Tensor]:
@@ -241,32 +238,29 @@ def _found(
             yield {name: v.unsqueeze(0) for name, v in found.items()}, weights
 
 
-def _classes(model: nn.Module, x: Tensor) -> int:
-    """How many classes the model tells apart; ValueError where it makes no
-    (B, classes).
+def _classes(model: nn.Module, x: Tensor, y: Tensor) -> int:
+    """How many classes the model tells apart.
+
+    Raises:
+        ValueError: if there is no sample, the model makes no (B, classes), or the labels
+            are not one whole number for each sample, from 0 to classes − 1.
     """
     refuse_wrapped(model, "compile", "prune")
+    if not len(x):
+        raise ValueError("x holds no sample: a mean over none is undefined")
     with evaluating(model), torch.no_grad():
         logits = model(x[:1])
     if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != 1:
         got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
         raise ValueError(
-            f"of one sample the model makes {got}, and logits (1, classes) are needed: wrap it in a"
+            f"model makes {got} of one sample, and logits (1, classes) are needed: wrap it in a"
             " module that returns them"
         )
-    return logits.shape[1]
-
-
-def _check_labels(y: Tensor, classes: int) -> None:
-    if y.ndim != 1 or y.is_floating_point() or bool(((y < 0) | (y >= classes)).any()):
+    classes = logits.shape[1]
+    if y.shape != (len(x),) or y.is_floating_point() or bool(((y < 0) | (y >= classes)).any()):
+        span = f" from {y.min():g} to {y.max():g}" if y.numel() else ""
         raise ValueError(
-            f"labels (B,) are whole numbers from 0 to {classes - 1}, as the model tells {classes}"
-            f" classes apart; got {y.dtype} {tuple(y.shape)} from {y.min():g} to {y.max():g}"
+            f"y must hold one label for each of the {len(x)} samples, a whole number from 0 to"
+            f" {classes - 1}; got {y.dtype} {tuple(y.shape)}{span}"
         )
-
-
-def _check(x: Tensor, y: Tensor) -> None:
-    if len(x) == 0:
-        raise ValueError("there is no sample: a mean over none is undefined")
-    if len(y) != len(x):
-        raise ValueError(f"{len(x)} samples and {len(y)} labels: one label a sample")
+    return classes

@@ -14,6 +14,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from course_lib.checks import check_numbers, check_same_names
 from course_lib.models.layouts import layout_of
 from course_lib.pruning.weights.exact import Vector, count_pruned, flat, prune_smallest
 from course_lib.pruning.weights.masks import Masks
@@ -52,10 +53,7 @@ def threshold(score: Tensor, a: float) -> Tensor:
         raise ValueError(
             "the threshold is NaN, so every comparison with it is false: give a number"
         )
-    if score.isnan().any():
-        raise ValueError(
-            "a score is NaN, neither above nor below the threshold: did training diverge?"
-        )
+    check_numbers(score)
     return score.detach() >= a
 
 
@@ -129,7 +127,7 @@ def local_masks(
     granularities = _per_name(granularity, scores, "granularity")
     masks = {}
     for name, score in scores.items():
-        groups = flat(_groups(score, granularities[name], name), name)
+        groups = _groups(score, granularities[name], name)
         (kept,) = prune_smallest([groups], count_pruned(sparsities[name], len(groups)))
         masks[name] = _spread(kept, score)
     return masks
@@ -176,7 +174,7 @@ def global_group_masks(
     granularities = _per_name(granularity, scores, "granularity")
     means = []
     for name, score in scores.items():
-        groups = flat(_groups(score, granularities[name], name), name)
+        groups = _groups(score, granularities[name], name)
         means.append(groups / max(1, score.numel() // max(1, len(groups))))
     kept = prune_smallest(means, count_pruned(sparsity, sum(len(mean) for mean in means)))
     return {name: _spread(k, score) for (name, score), k in zip(scores.items(), kept, strict=True)}
@@ -186,26 +184,26 @@ def _group_dims(score: Tensor, granularity: str, name: str = "") -> int:
     """How many leading dimensions tell the groups apart; all others are summed."""
     if granularity not in GRANULARITIES:
         raise ValueError(
-            f"unknown granularity {granularity!r}: there are {', '.join(GRANULARITIES)}"
+            f"granularity {granularity!r} is unknown: choose from {', '.join(GRANULARITIES)}"
         )
     least = {"element": 0, "filter": 2, "row": 3, "kernel": 3}[granularity]
     if score.ndim < least:
-        where = f"{name!r} of shape" if name else "a tensor of shape"
         instead = '"element" or "filter" (a row of the matrix)' if score.ndim == 2 else '"element"'
         raise ValueError(
-            f"{where} {tuple(score.shape)} has no {granularity}s: for it use {instead}; "
-            "different layers can have different ones, {name: granularity}"
+            f"granularity {granularity!r} does not exist in {name or 'a tensor'} of shape"
+            f" {tuple(score.shape)}: use {instead}; give each layer its own, {{name: granularity}}"
         )
     return {"element": score.ndim, "row": score.ndim - 1, "kernel": 2, "filter": 1}[granularity]
 
 
-def _groups(score: Tensor, granularity: str, name: str) -> Tensor:
-    """:func:`group_scores` with the name in its errors, and single weights as they are:
-    nothing is summed there.
+def _groups(score: Tensor, granularity: str, name: str) -> Vector:
+    """:func:`group_scores` as a vector, with the name in its errors; single weights in their
+    own dtype, since nothing is summed.
     """
-    if granularity != "element":
-        _group_dims(layout_of(score).upright(score), granularity, name)
-    return score if granularity == "element" else group_scores(score, granularity)
+    if granularity == "element":
+        return flat(score, name)
+    _group_dims(layout_of(score).upright(score), granularity, name)
+    return flat(group_scores(score, granularity), name)
 
 
 def _spread(kept: Vector, score: Tensor) -> Tensor:
@@ -226,13 +224,5 @@ def _per_name(value: T | Mapping[str, T], scores: Scores, what: str) -> Mapping[
     """
     if not isinstance(value, Mapping):
         return dict.fromkeys(scores, value)
-    if missing := [name for name in scores if name not in value]:
-        raise ValueError(
-            f"no {what} for {', '.join(map(repr, missing))}: give one for every name in scores"
-        )
-    if unknown := [name for name in value if name not in scores]:
-        raise ValueError(
-            f"{what} is given for {', '.join(map(repr, unknown))}, which is not in scores: check"
-            " the spelling"
-        )
+    check_same_names(value, scores, what)
     return value

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 import torch
 from torch import Tensor, nn
 
+from course_lib.checks import check_names, check_same_names
 from course_lib.pruning.weights.granularity import global_group_masks, global_masks, local_masks
 from course_lib.pruning.weights.masks import Masks, apply, dense_masks, masked, prunable
 from course_lib.pruning.weights.schedules import check_targets
@@ -119,28 +120,19 @@ def _pruned_first(scores: Scores, masks: Masks, may_leave_out: bool) -> Scores:
             f"score(model) gave {type(scores).__name__}: it returns a dict, name of a weight -> its"
             " scores"
         )
-    if unknown := [name for name in scores if name not in masks]:
-        raise ValueError(
-            f"score gave {', '.join(map(repr, unknown))}, which is not prunable: there are"
-            f" {', '.join(masks)}"
-        )
-    if not may_leave_out and (missing := [name for name in masks if name not in scores]):
-        raise ValueError(
-            f"score left out {', '.join(map(repr, missing))}, pruned before: it must score the same"
-            " names always"
-        )
+    (check_names if may_leave_out else check_same_names)(scores, masks, "score(model)")
     result = {}
     for name, s in scores.items():
         if s.shape != masks[name].shape:
             raise ValueError(
-                f"the score of {name!r} has shape {tuple(s.shape)}, its weight"
+                f"score(model)[{name!r}] has shape {tuple(s.shape)}, its weight"
                 f" {tuple(masks[name].shape)}"
             )
         s = s.detach() if s.is_floating_point() else s.double()
         alive = masks[name].to(s.device)
         if (s.isneginf() & alive).any():
             raise ValueError(
-                f"a score of {name!r} is -inf, which stands for pruned weights: give it a finite"
+                f"score(model)[{name!r}] is -inf, which stands for pruned weights: give it a finite"
                 " score"
             )
         result[name] = s.masked_fill(~alive, -torch.inf)

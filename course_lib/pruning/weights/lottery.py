@@ -15,16 +15,17 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from course_lib.checks import check_count, check_fraction, check_mask, check_same_names
 from course_lib.pruning.weights.exact import count_pruned, flat, prune_smallest
 from course_lib.pruning.weights.masks import Masks, apply, check, dense_masks, prunable, remaining
 from course_lib.pruning.weights.scores import magnitude, random
+from course_lib.seeding import seeded
 
 Record = dict[str, Any]  # of one round: round, masks, remaining, result
 Build = Callable[..., nn.Module]
@@ -65,19 +66,10 @@ def shrink(
     of the rate of the rest of the network".
     """
     rates = _rates(list(weights), rate, output_rate)
-    if missing := [name for name in weights if name not in masks]:
-        raise ValueError(
-            f"there is no mask for {', '.join(map(repr, missing))}: shrink needs one for every"
-            " weight"
-        )
-    if unknown := [name for name in masks if name not in weights]:
-        raise ValueError(
-            f"there are masks, but no weights, for {', '.join(map(repr, unknown))}: give both or"
-            " neither"
-        )
+    check_same_names(masks, weights, "masks")
     result = {}
     for name, size in magnitude(weights).items():
-        mask = _bool(masks, name, size.shape)
+        mask = check_mask(masks[name], f"masks[{name!r}]", size.shape)
         alive = size[mask.to(size.device)]  # (survivors,), in row-major order
         (kept,) = prune_smallest([flat(alive, name)], count_pruned(rates[name], alive.numel()))
         result[name] = mask.clone()
@@ -105,11 +97,7 @@ def rewind(model: nn.Module, state: Mapping[str, Any], masks: Mapping[str, Tenso
     """
     check(model, masks)
     own = model.state_dict(keep_vars=True)
-    if odd := sorted(own.keys() ^ state.keys()):
-        raise ValueError(
-            f"state and model do not have the same entries, {odd[0]!r} is only in one of them: was"
-            " state taken from another model?"
-        )
+    check_same_names(state, own, "state")
     for name, value in state.items():
         if not isinstance(value, Tensor):
             continue  # what a module put there with set_extra_state
@@ -118,7 +106,7 @@ def rewind(model: nn.Module, state: Mapping[str, Any], masks: Mapping[str, Tenso
                 f"state[{name!r}] has shape {tuple(value.shape)}, but the model's has"
                 f" {tuple(own[name].shape)}: was state taken from another model?"
             )
-        if _same_memory(value, own[name]):
+        if value.numel() and value.is_set_to(own[name].detach()):
             raise ValueError(
                 f"state[{name!r}] is the model's own memory and has been trained with it: keep a"
                 " copy at the step to rewind to, copy.deepcopy(model.state_dict())"
@@ -149,7 +137,7 @@ def random_ticket(masks: Mapping[str, Tensor], generator: torch.Generator) -> Ma
         TypeError: if ``generator`` is not a ``torch.Generator``.
     """
     for name, mask in masks.items():
-        _bool(masks, name, getattr(mask, "shape", torch.Size()))
+        check_mask(mask, f"masks[{name!r}]")
     result = {}
     for name, score in random(masks, generator).items():
         mask = masks[name]
@@ -191,7 +179,7 @@ def reinitialise(model: nn.Module, masks: Mapping[str, Tensor], seed: int) -> No
                 f" {', '.join(map(repr, own))}, but has no reset_parameters(), so nobody knows how"
                 " to draw them afresh: give its class that method"
             )
-    with _seeded_like(model, seed):
+    with seeded(seed, {p.device for p in model.parameters()}):
         for module in model.modules():
             if hasattr(module, "reset_parameters"):
                 module.reset_parameters()  # type: ignore[operator]
@@ -216,16 +204,14 @@ def early_stop(losses: Iterable[float], every: int = 1) -> int:
 
     Source: Frankle & Carbin 2019, section 2, "early-stopping criterion".
     """
-    every = whole(every, "every", 1)
+    every = check_count(every, "every", 1)
     numbers = [float(loss) for loss in losses]
     usable = [i for i, loss in enumerate(numbers) if not math.isnan(loss)]
     if not usable:
-        why = (
-            "they are all NaN: did training diverge?"
-            if numbers
-            else "there are none: was validation measured?"
+        raise ValueError(
+            f"losses holds {len(numbers)} numbers, all of them NaN: was validation measured, or did"
+            " training diverge?"
         )
-        raise ValueError(f"no minimum among {len(numbers)} losses, {why}")
     return every * (1 + min(usable, key=numbers.__getitem__))  # min takes the first of equals
 
 
@@ -242,7 +228,7 @@ def steps_to(values: Iterable[float], level: float, every: int = 1) -> int | Non
     Raises:
         ValueError: if ``every`` is below 1 or ``level`` is NaN.
     """
-    every = whole(every, "every", 1)
+    every = check_count(every, "every", 1)
     if math.isnan(level):
         raise ValueError("level is NaN, which nothing reaches: give a number")
     return next((every * (1 + i) for i, value in enumerate(values) if float(value) >= level), None)
@@ -289,12 +275,12 @@ def find_ticket(
     Source: Frankle & Carbin 2019, section 2 (strategy 1 of its appendix B); Frankle et
     al. 2020, section 4.
     """
-    rounds, rewind_step = whole(rounds, "rounds", 0), whole(rewind_step, "rewind_step", 0)
+    rounds, rewind_step = check_count(rounds, "rounds"), check_count(rewind_step, "rewind_step")
     model = build()
-    rates = shares(model, rate, output_rate)
+    rates = layer_rates(model, rate, output_rate)
     masks = {name: mask.cpu() for name, mask in dense_masks(model).items()}
     if rewind_step:
-        train(model, beside(model, masks), 0, rewind_step)
+        train(model, copy_to_model(model, masks), 0, rewind_step)
     w_k = copy.deepcopy(model.state_dict())
     records = []
     for number in range(rounds + 1):
@@ -302,24 +288,24 @@ def find_ticket(
             # a share of those still alive, by their trained size
             masks = shrink(prunable(model), masks, rates)
         rewind(model, w_k, masks)  # back to step k, not to the trained values
-        result = train(model, beside(model, masks), rewind_step, None)
+        result = train(model, copy_to_model(model, masks), rewind_step, None)
         records.append(
             {"round": number, "masks": masks, "remaining": remaining(masks), "result": result}
         )
     return records
 
 
-# ---- small change
+# ---- helpers of the search
 
 
-def beside(model: nn.Module, masks: Masks) -> Masks:
+def copy_to_model(model: nn.Module, masks: Masks) -> Masks:
     """A copy of ``masks``, each on the device of its parameter."""
     return {
         name: masks[name].to(weight.device, copy=True) for name, weight in prunable(model).items()
     }
 
 
-def shares(
+def layer_rates(
     model: nn.Module, rate: float | Mapping[str, float], output_rate: float | None
 ) -> dict[str, float]:
     """The share to prune in each layer of ``model``, in each round; the last layer is
@@ -337,78 +323,17 @@ def shares(
     return _rates(names, rate, output_rate)
 
 
-def _same_memory(a: Tensor, b: Tensor) -> bool:
-    return (
-        a.device == b.device
-        and a.device.type != "meta"
-        and a.numel() > 0
-        and a.data_ptr() == b.data_ptr()
-    )
-
-
-def _bool(masks: Mapping[str, Tensor], name: str, shape: torch.Size) -> Tensor:
-    mask = masks[name]
-    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
-        got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
-        raise ValueError(
-            f"masks[{name!r}] should be a bool tensor, True = kept, got {got}: try mask.bool()"
-        )
-    if mask.shape != shape:
-        raise ValueError(
-            f"masks[{name!r}] has shape {tuple(mask.shape)}, but its weight has {tuple(shape)}"
-        )
-    return mask
-
-
 def _rates(
     names: list[str], rate: float | Mapping[str, float], output_rate: float | None
 ) -> dict[str, float]:
     """The share to prune in each layer; the last name is the output layer."""
+    what = "the share of the surviving weights to prune"
     if isinstance(rate, Mapping):
-        if odd := set(rate).symmetric_difference(names):
-            raise ValueError(
-                f"rate has one share for each of {', '.join(names)}; missing or unknown:"
-                f" {sorted(odd)}"
-            )
-        rates = {name: float(rate[name]) for name in names}
-        last = output_rate
+        check_same_names(rate, names, "rate")
+        rates = {name: check_fraction(rate[name], f"rate[{name!r}]", what) for name in names}
     else:
-        rates = dict.fromkeys(names, float(rate))
-        last = rate / 2 if output_rate is None else output_rate
-    if names and last is not None:
-        rates[names[-1]] = float(last)
-    for name, share in [*rates.items(), ("the rate itself", rate), ("the output rate", last)]:
-        if isinstance(share, int | float) and not 0 <= share <= 1:
-            hint = f" (for {share:g} % write {share / 100:g})" if 1 < share <= 100 else ""
-            raise ValueError(
-                "a rate is the share of the surviving weights to prune, between 0 and 1; for"
-                f" {name} got {share:g}{hint}"
-            )
+        rates = dict.fromkeys(names, check_fraction(rate, "rate", what))
+        output_rate = rate / 2 if output_rate is None else output_rate
+    if names and output_rate is not None:
+        rates[names[-1]] = check_fraction(output_rate, "output_rate", what)
     return rates
-
-
-def whole(value: int, what: str, least: int) -> int:
-    if isinstance(value, bool) or value != int(value) or value < least:
-        raise ValueError(f"{what} is a whole number, {least} or more, got {value!r}")
-    return int(value)
-
-
-@contextmanager
-def _seeded_like(model: nn.Module, seed: int) -> Iterator[None]:
-    """Seeds the generators of the devices that ``model`` is on, and puts them back."""
-    places = {p.device for p in model.parameters()}
-    cuda = sorted({p.index for p in places if p.type == "cuda"})
-    mps = torch.mps.get_rng_state() if any(p.type == "mps" for p in places) else None
-    with torch.random.fork_rng(devices=cuda):
-        # not torch.manual_seed: it would also reseed devices whose state is not put
-        # back
-        torch.default_generator.manual_seed(seed)
-        for index in cuda:
-            torch.cuda.default_generators[index].manual_seed(seed)
-        try:
-            if mps is not None:
-                torch.mps.manual_seed(seed)
-            yield
-        finally:
-            if mps is not None:
-                torch.mps.set_rng_state(mps)

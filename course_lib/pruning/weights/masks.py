@@ -9,7 +9,6 @@ scores -> select -> masks -> apply.
 
 from __future__ import annotations
 
-import difflib
 import threading
 from collections.abc import Mapping
 from types import TracebackType
@@ -22,6 +21,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
+from course_lib.checks import check_mask, check_names
 from course_lib.models.layouts import note_layouts
 from course_lib.wrapped import refuse_wrapped
 
@@ -274,33 +274,13 @@ def _matched(model: nn.Module, masks: Mapping[str, Tensor]) -> list[tuple[nn.Par
     """Each mask with its parameter, after all the checks of :func:`check`."""
     refuse_wrapped(model, "parallel", "compile", "script")
     parameters = dict(model.named_parameters(remove_duplicate=False))
+    check_names(masks, parameters, "masks")
     seen: dict[int, str] = {}
-    pairs = []
     for name, mask in masks.items():
-        if name not in parameters:
-            close = difflib.get_close_matches(str(name), parameters, n=1)
-            hint = (
-                f"did you mean {close[0]!r}?"
-                if close
-                else f"its parameters are {', '.join(parameters) or 'none'}"
-            )
-            raise ValueError(f"masks[{name!r}] names no parameter of the model: {hint}")
-        parameter = parameters[name]
-        if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
-            got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
+        check_mask(mask, f"masks[{name!r}]", parameters[name].shape)
+        if (first := seen.setdefault(id(parameters[name]), name)) != name:
             raise ValueError(
-                f"masks[{name!r}] should be a bool tensor, True = kept, got {got}: try mask.bool()"
+                f"masks[{first!r}] and masks[{name!r}] are for one tied weight: keep the first of"
+                " the two"
             )
-        if mask.shape != parameter.shape:
-            raise ValueError(
-                f"masks[{name!r}] has shape {tuple(mask.shape)}, but the parameter has"
-                f" {tuple(parameter.shape)}: was the mask made for another model?"
-            )
-        if id(parameter) in seen:
-            raise ValueError(
-                f"masks[{seen[id(parameter)]!r}] and masks[{name!r}] are for one tied weight: keep"
-                " the first of the two"
-            )
-        seen[id(parameter)] = name
-        pairs.append((parameter, mask))
-    return pairs
+    return [(parameters[name], mask) for name, mask in masks.items()]

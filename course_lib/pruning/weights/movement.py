@@ -36,6 +36,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from course_lib.checks import check_fraction, check_names, check_numbers, check_same_names
 from course_lib.pruning.weights.masks import Masks, apply
 
 
@@ -46,10 +47,8 @@ def top_mask(scores: Tensor, keep: float) -> Tensor:
     Raises:
         ValueError: if ``keep`` is not in 0 … 1 or a score is NaN.
     """
-    if not 0 <= keep <= 1:
-        raise ValueError(f"keep is the share that stays, between 0 and 1; got {keep}")
-    if scores.isnan().any():
-        raise ValueError("a score is NaN, neither large nor small: did training diverge?")
+    check_fraction(keep, "keep", "the share to keep")
+    check_numbers(scores)
     flat = scores.detach().flatten()
     count = round(keep * flat.numel())
     if count == 0:
@@ -201,11 +200,7 @@ class Moving:
         if self.how == "soft":
             return {name: s.detach().sigmoid() > self.tau for name, s in self.scores.items()}
         if isinstance(self.keep, Mapping):
-            if self.keep.keys() != self.scores.keys():
-                wrong = ", ".join(sorted(self.keep.keys() ^ self.scores.keys()))
-                raise ValueError(
-                    f"keep has a share for each name that moves, and for no other; see {wrong}"
-                )
+            check_same_names(self.keep, self.scores, "keep")
             return {name: top_mask(s, self.keep[name]) for name, s in self.scores.items()}
         if self.how == "each":
             return {name: top_mask(s, self.keep) for name, s in self.scores.items()}
@@ -304,23 +299,16 @@ def moving(
     names = list(names)
     if not names:
         raise ValueError("names is empty: name the weights that are to move")
-    modules, weights = {}, {}
-    everywhere = [(name, p) for name, p in model.named_parameters(remove_duplicate=False)]
-    for name in names:
-        path, _, attribute = name.rpartition(".")
-        try:
-            module = model.get_submodule(path)
-            weights[name] = module._parameters[attribute]
-        except (AttributeError, KeyError) as error:
-            raise ValueError(
-                f"{name!r} is no weight of the model: choose among those of prunable(model)"
-            ) from error
-        if sum(p is weights[name] for _, p in everywhere) > 1:
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    check_names(names, parameters, "names")
+    weights = {name: parameters[name] for name in names}
+    for name, weight in weights.items():
+        if sum(p is weight for p in parameters.values()) > 1:
             raise ValueError(
                 f"{name!r} is tied to another layer's weight: leave it out, or untie it first"
             )
-        modules[name] = module
-    found = Moving(weights, keep, how, tau)  # type: ignore[arg-type]
+    modules = {name: model.get_submodule(name.rpartition(".")[0]) for name in names}
+    found = Moving(weights, keep, how, tau)
     order = {name: list(module._parameters) for name, module in modules.items()}
     done: list[str] = []
     # of any optimizer: the user's own, or one that a Trainer makes

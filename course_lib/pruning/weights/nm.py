@@ -15,6 +15,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from course_lib.checks import check_numbers
 from course_lib.models.layouts import layout_of
 from course_lib.pruning.weights.masks import Masks
 
@@ -36,8 +37,6 @@ def nm_mask(score: Tensor, n: int, m: int, dim: int = 1) -> Tensor:
     Raises:
         ValueError: if n is not in 1 … m, m does not divide the size, or a score is NaN.
     """
-    if score.ndim == 0:
-        raise ValueError("a single number has no blocks: N:M needs at least one dimension")
     size = score.shape[dim]
     check_pattern(n, m)
     if size % m:
@@ -45,8 +44,7 @@ def nm_mask(score: Tensor, n: int, m: int, dim: int = 1) -> Tensor:
             f"blocks of {m} do not fit {size} entries along dimension {dim}: pad them, or choose"
             " another m"
         )
-    if score.isnan().any():
-        raise ValueError("a score is NaN, neither large nor small: did training diverge?")
+    check_numbers(score)
     blocks = score.detach().abs().movedim(dim, -1)  # (…, size)
     shape = blocks.shape
     blocks = blocks.reshape(-1, m)  # (blocks, m)

@@ -7,7 +7,7 @@ step is another question: see :mod:`course_lib.pruning.weights.iterative`.
 
 from __future__ import annotations
 
-from course_lib.pruning.weights.exact import count_pruned
+from course_lib.checks import check_count, check_fraction
 
 
 def one_shot(final: float) -> list[float]:
@@ -16,7 +16,7 @@ def one_shot(final: float) -> list[float]:
     Raises:
         ValueError: if ``final`` is outside [0, 1].
     """
-    return [_sparsity(final)]
+    return [check_fraction(final, "final", "the fraction to prune")]
 
 
 def geometric(final: float, steps: int) -> list[float]:
@@ -39,7 +39,7 @@ def geometric(final: float, steps: int) -> list[float]:
     Source: Frankle & Carbin 2019, "The Lottery Ticket Hypothesis", section 1: each of n
     rounds prunes p^(1/n) % of the weights that survived the one before.
     """
-    final, steps = _sparsity(final), _steps(steps)
+    (final,), steps = one_shot(final), check_count(steps, "steps", 1)
     if final == 1:
         raise ValueError(
             "no constant share of the survivors leaves none, so final must be below 1: use"
@@ -66,7 +66,7 @@ def cubic(final: float, steps: int) -> list[float]:
     Source: Zhu & Gupta 2017, "To prune, or not to prune", equation 1, from initial
     sparsity 0.
     """
-    final, steps = _sparsity(final), _steps(steps)
+    (final,), steps = one_shot(final), check_count(steps, "steps", 1)
     return [final * (1 - (1 - t / steps) ** 3) for t in range(1, steps + 1)]
 
 
@@ -77,21 +77,10 @@ def check_targets(targets: list[float]) -> None:
         ValueError: if one is outside [0, 1] or smaller than the one before.
     """
     for step, target in enumerate(targets, start=1):
-        _sparsity(target)
+        check_fraction(target, "target", "the fraction to prune")
         if step > 1 and target < targets[step - 2]:
             raise ValueError(
                 f"target {step} is {target:g} after {targets[step - 2]:g}: targets are cumulative"
                 " sparsities over all weights and must not fall, since a pruned weight does not"
                 " come back"
             )
-
-
-def _sparsity(value: float) -> float:
-    count_pruned(value, 0)  # raises outside [0, 1]
-    return float(value)
-
-
-def _steps(steps: int) -> int:
-    if not (steps >= 1 and float(steps).is_integer()):
-        raise ValueError(f"steps is how often to prune, a whole number of at least 1, got {steps}")
-    return int(steps)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor, nn
 
-from course_lib.pruning.weights.exact import count_pruned
+from course_lib.checks import check_fraction
 from course_lib.pruning.weights.granularity import smallest
 from course_lib.pruning.weights.masks import prunable
 
@@ -37,9 +37,7 @@ def sensitivity(
 
     Source: Han et al. 2015, "Learning both Weights and Connections", figure 6.
     """
-    sparsities = list(sparsities)
-    for s in sparsities:
-        count_pruned(s, 0)
+    sparsities = [check_fraction(s, "sparsities", "the fractions to prune") for s in sparsities]
     curves: dict[str, list[float]] = {}
     for name, weight in prunable(model).items():
         dense = weight.detach().clone()

@@ -16,12 +16,12 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
+from course_lib.checks import check_count, check_fraction, check_mask, check_names
 from course_lib.pruning.weights import masks as held
-from course_lib.pruning.weights.exact import Vector, count_pruned, flat, prune_smallest
+from course_lib.pruning.weights.exact import flat, prune_smallest
 from course_lib.pruning.weights.masks import Masked
 
 METHODS = ("rigl", "set")
@@ -59,39 +59,22 @@ def drop_and_grow(
     Source: Evci et al. 2020, algorithm 1.
     """
     weight = weight.detach()
-    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
-        got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
-        raise ValueError(f"mask should be a bool tensor, True = active, got {got}: try mask.bool()")
-    if not weight.shape == dense_grad.shape == mask.shape:
+    mask = check_mask(mask, "mask", weight.shape).to(weight.device)
+    if dense_grad.shape != weight.shape:
         raise ValueError(
-            "weight, dense_grad and mask should have one shape, got "
-            f"{tuple(weight.shape)}, {tuple(dense_grad.shape)} and {tuple(mask.shape)}"
+            f"dense_grad must have the shape of weight, {tuple(weight.shape)}; got"
+            f" {tuple(dense_grad.shape)}"
         )
-    active = mask.flatten().cpu().numpy()  # (n,)
-    n_active = int(active.sum())
-    if not 0 <= fraction <= 1:
-        raise ValueError(
-            "fraction is the share of the active weights to exchange, between 0 and 1, got"
-            f" {fraction:g}"
-        )
-    k = min(count_pruned(fraction, n_active), len(active) - n_active)
-    after = active.copy()
-    if k:
-        places = np.flatnonzero(active)
-        after[places] = _kept(
-            weight.flatten()[torch.from_numpy(places).to(weight.device)].abs(),
-            k,
-            "an active weight",
-        )
-        gradient = dense_grad.detach().flatten()
-        # from the back, so that among equals the first is left over
-        places = np.flatnonzero(~active)[::-1].copy()
-        sizes = gradient[torch.from_numpy(places).to(gradient.device)].abs()
-        after[places] = _kept(sizes, len(places) - k, "the gradient at an inactive position")
-    both = torch.from_numpy(active & after).view(weight.shape).to(weight.device)
-    return weight.masked_fill(~both, 0), torch.from_numpy(after).view(weight.shape).to(
-        weight.device
-    )
+    check_fraction(fraction, "fraction", "the share of the active weights to exchange")
+    sizes = flat(weight[mask].abs(), "an active weight")
+    # from the back, so that among equals the first is left over
+    gains = flat(dense_grad.detach().to(mask.device)[~mask].abs(), "dense_grad")[::-1]
+    k = min(round(fraction * len(sizes)), len(gains))
+    (kept,), (grown,) = prune_smallest([sizes], k), prune_smallest([gains], len(gains) - k)
+    after = mask.clone()
+    after[mask] = torch.from_numpy(kept).to(mask.device)
+    after[~mask] = torch.from_numpy(grown[::-1].copy()).to(mask.device)
+    return weight.masked_fill(~(mask & after), 0), after
 
 
 def cosine_fraction(step: int, fraction: float, end: int) -> float:
@@ -107,12 +90,9 @@ def cosine_fraction(step: int, fraction: float, end: int) -> float:
     Source: Evci et al. 2020, section 3, update schedule (f_decay), from Dettmers &
     Zettlemoyer 2019.
     """
-    if not 0 <= fraction <= 1:
-        raise ValueError(
-            f"fraction is the share to exchange at the start, between 0 and 1, got {fraction:g}"
-        )
-    if step < 0 or end < 1:
-        raise ValueError(f"step is 0 or more and end 1 or more, got step={step}, end={end}")
+    check_fraction(fraction, "fraction", "the share of the active weights to exchange")
+    check_count(step, "step")
+    check_count(end, "end", 1)
     return fraction / 2 * (1 + math.cos(math.pi * step / end)) if step < end else 0.0
 
 
@@ -206,10 +186,8 @@ class DynamicSparse(Masked):
                 "set grows by chance and needs a torch.Generator().manual_seed(…), got"
                 f" {generator!r}"
             )
-        if steps < 1 or every < 1:
-            raise ValueError(
-                f"steps and every are whole numbers from 1 on, got steps={steps}, every={every}"
-            )
+        check_count(steps, "steps", 1)
+        check_count(every, "every", 1)
         self.end = max(1, round(0.75 * steps)) if end is None else end
         cosine_fraction(0, fraction, self.end)  # raises for bad ones
         held.check(model, masks)
@@ -348,9 +326,8 @@ def uniform_densities(
     Source: Evci et al. 2020, section 3, sparsity distribution ("uniform").
     """
     dense = set(dense)
-    if unknown := sorted(dense - set(shapes)):
-        raise ValueError(f"dense names {unknown[0]!r}, which is not among {', '.join(shapes)}")
-    sizes = {name: _size(name, shape) for name, shape in shapes.items()}
+    check_names(dense, shapes, "dense")
+    sizes = {name: math.prod(shape) for name, shape in shapes.items()}
     total = _total(density, sum(n for name, n in sizes.items() if name not in dense))
     counts = _apportioned(
         {name: density * n for name, n in sizes.items() if name not in dense}, sizes, total
@@ -387,7 +364,7 @@ def erdos_renyi_densities(
     """
     sizes, units = {}, {}
     for name, shape in shapes.items():
-        sizes[name] = _size(name, shape)
+        sizes[name] = math.prod(shape)
         if len(shape) < 2:
             raise ValueError(
                 f"{name!r} has shape {tuple(shape)}, but a layer that connects units has two"
@@ -428,23 +405,4 @@ def _apportioned(
 
 
 def _total(density: float, n: int) -> int:
-    if not 0 <= density <= 1:
-        hint = f" (for {density:g} % write {density / 100:g})" if 1 < density <= 100 else ""
-        raise ValueError(
-            f"density is the fraction of weights to keep, between 0 and 1, got {density:g}{hint}"
-        )
-    return round(density * n)
-
-
-def _size(name: str, shape: Sequence[int]) -> int:
-    if any(d < 0 for d in shape):
-        raise ValueError(f"{name!r} has shape {tuple(shape)}: dimensions are 0 or more")
-    return math.prod(shape)
-
-
-def _kept(score: Tensor, count: int, what: str) -> Vector:
-    try:
-        (kept,) = prune_smallest([flat(score)], count)
-    except ValueError:
-        raise ValueError(f"{what} is NaN, neither small nor large: did training diverge?") from None
-    return kept
+    return round(check_fraction(density, "density", "the fraction of weights to keep") * n)

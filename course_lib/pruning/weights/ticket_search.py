@@ -20,17 +20,17 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from course_lib.checks import check_count, check_names
 from course_lib.pruning.weights.lottery import (
     Build,
     Record,
     Train,
-    beside,
+    copy_to_model,
     find_ticket,
+    layer_rates,
     random_ticket,
     reinitialise,
     rewind,
-    shares,
-    whole,
 )
 from course_lib.pruning.weights.masks import Masks
 
@@ -94,15 +94,14 @@ def find_tickets(
         Exception: what a training raises ends the search; finished trainings stay in
             ``folder``.
     """
-    seeds = [whole(seed, "a seed", 0) for seed in seeds]
+    seeds = [check_count(seed, "seeds") for seed in seeds]
     if len(set(seeds)) < len(seeds):
         raise ValueError(f"seeds {seeds} are not all different: the same run twice is not two")
-    rounds, rewind_step = whole(rounds, "rounds", 0), whole(rewind_step, "rewind_step", 0)
+    rounds, rewind_step = check_count(rounds, "rounds"), check_count(rewind_step, "rewind_step")
     controls = (controls,) if isinstance(controls, str) else tuple(controls)
-    if unknown := [name for name in controls if name not in CONTROLS]:
-        raise ValueError(f"there is no control {unknown[0]!r}: choose from {', '.join(CONTROLS)}")
+    check_names(controls, CONTROLS, "controls")
     # here and not in a thread, since it may draw from torch's generator
-    rates = {seed: shares(build(seed=seed), rate, output_rate) for seed in seeds}
+    rates = {seed: layer_rates(build(seed=seed), rate, output_rate) for seed in seeds}
     submit = executor.submit if executor else _at_once
     bar = tqdm(
         total=len(seeds) * (1 + rounds * len(controls)),
@@ -203,7 +202,7 @@ def _trained(
     """Train from a state; its result, and the state afterwards."""
     model = build()
     model.load_state_dict(state)
-    result = train(model, beside(model, masks), start, stop)
+    result = train(model, copy_to_model(model, masks), start, stop)
     return result, _on_cpu(model.state_dict())
 
 

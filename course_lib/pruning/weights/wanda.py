@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from course_lib.checks import check_names, check_numbers
 from course_lib.models.conv1d import REMEDY, is_conv1d
 from course_lib.models.layouts import layout_of, layouts
 from course_lib.modes import evaluating
@@ -62,21 +63,20 @@ def input_norms(
     on_its_side = [f"{name}.weight" for name, part in model.named_modules() if is_conv1d(part)]
     if names is None and on_its_side:
         raise ValueError(f"{', '.join(on_its_side)} belong to {REMEDY}")
-    others = [*layouts(model)]
-    for name, module in model.named_modules():
-        if isinstance(module, nn.RNNBase):
-            others += [f"{name}.{p}" for p in module._parameters if "weight" in p]
+    others = [*layouts(model)] + [
+        f"{name}.{p}"
+        for name, module in model.named_modules()
+        if isinstance(module, nn.RNNBase)
+        for p in module._parameters
+        if "weight" in p
+    ]
     if names is None and others:
         raise ValueError(
             f"{', '.join(others)}: weights of layers whose inputs are not seen here (fused experts,"
             f" transposed convolutions, recurrent layers); give names, among {', '.join(layers)}"
         )
     chosen = list(layers) if names is None else list(names)
-    if unknown := [name for name in chosen if name not in layers]:
-        raise ValueError(
-            f"{', '.join(unknown)}: no weight of a linear or convolutional layer; there are"
-            f" {', '.join(layers)}"
-        )
+    check_names(chosen, layers, "names (of weights of linear and convolutional layers)")
     squares: Scores = {}
 
     def noting(name: str) -> Callable[[nn.Module, tuple[Any, ...]], None]:
@@ -144,8 +144,7 @@ def per_output_masks(scores: Scores, sparsity: float) -> Masks:
     """
     masks = {}
     for name, score in scores.items():
-        if score.isnan().any():
-            raise ValueError(f"a score of {name!r} is NaN, neither large nor small")
+        check_numbers(score, f"a score of {name!r}")
         layout = layout_of(score)
         upright = layout.upright(score.detach())
         # (outputs, weights)

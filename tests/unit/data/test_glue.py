@@ -73,11 +73,7 @@ def write_sst2(root: Path, train: int = 40, test: int = 6) -> Path:
 def test_single_sentences(places: Path) -> None:
     write_sst2(places)
     data = glue.load("SST-2")
-    assert {part: len(rows) for part, rows in data.items()} == {
-        "train": 36,
-        "validation": 4,
-        "test": 6,
-    }
+    assert data.num_rows == {"train": 36, "validation": 4, "test": 6}
     assert data["test"][1] == {"text": "the film number 1", "label": 1}
     assert data["train"].features["label"].names == ["negative", "positive"]
     texts = sorted([*data["train"]["text"], *data["validation"]["text"]])
@@ -128,20 +124,15 @@ def test_labels_that_are_words_pairs_and_a_regression(places: Path) -> None:
     assert glue.load("stsb")["test"][2] == {"text": "A 2.", "text_pair": "B 2.", "label": 0.5}
 
 
-def test_mnli_is_a_test_set_only(places: Path) -> None:
+def test_of_mnli_and_qnli_only_a_test_set_is_read(places: Path) -> None:
     row = {"premise": "All dogs bark", "hypothesis": "Some do ", "label": "neutral"}
     write(places, "MNLI", {"dev_matched.jsonl": [json.dumps(row)]})
-    data = glue.load("mnli")
-    assert list(data) == ["test"]
-    assert data["test"][0] == {"text": "All dogs bark", "text_pair": "Some do", "label": 1}
-
-
-def test_qnli_is_a_test_set_only(places: Path) -> None:
     header = "index\tquestion\tsentence\tlabel"
     write(places, "QNLI", {"dev.tsv": [header, '0\tWho "won?\tNobody did.\tnot_entailment']})
-    data = glue.load("QNLI")
-    assert list(data) == ["test"]
-    assert data["test"][0] == {"text": 'Who "won?', "text_pair": "Nobody did.", "label": 1}
+    mnli, qnli = glue.load("mnli"), glue.load("QNLI")
+    assert list(mnli) == list(qnli) == ["test"]
+    assert mnli["test"][0] == {"text": "All dogs bark", "text_pair": "Some do", "label": 1}
+    assert qnli["test"][0] == {"text": 'Who "won?', "text_pair": "Nobody did.", "label": 1}
 
 
 def test_missing_data_tell_where_it_was_looked_for_and_what_to_do(places: Path) -> None:
@@ -196,14 +187,7 @@ def test_downloaded_sets_come_out_the_same_way(key: str, monkeypatch: pytest.Mon
     assert asked == [(glue.HUB, key, split) for split in splits]
     assert data["test"][1]["text"] == f"{task.hub_texts[0]} {last} 1"
     assert data["test"][1]["label"] == 1
-    assert ("text_pair" in data["test"].column_names) == (len(task.texts) == 2)
-
-
-def test_unknown_tasks() -> None:
-    with pytest.raises(ValueError, match="choose one of sst2, cola"):
-        glue.load("qqp")
-    with pytest.raises(ValueError, match="choose one of sst2, cola"):
-        glue.score("qqp", [1], [1])
+    assert ("text_pair" in data["test"].column_names) == (len(task.columns) == 2)
 
 
 def test_each_task_has_its_measure() -> None:
@@ -212,8 +196,6 @@ def test_each_task_has_its_measure() -> None:
     assert glue.score("mrpc", guesses, labels) == pytest.approx(80)  # precision 1, recall 2/3
     assert glue.score("cola", guesses, labels) == pytest.approx(100 / np.sqrt(3))
     assert glue.score("stsb", [1.0, 2.0, 3.0], [2.0, 4.0, 6.0]) == pytest.approx(100)
-    with pytest.raises(ValueError, match="3 predictions for 4 labels"):
-        glue.score("sst2", [1, 1, 0], labels)
 
 
 @pytest.mark.parametrize("key", glue.TASKS)

@@ -9,7 +9,6 @@ import pickle
 import socket
 import struct
 import sys
-import tarfile
 import threading
 import urllib.error
 import urllib.request
@@ -137,11 +136,8 @@ def assert_clean(data: ImageData) -> None:
 
 def test_digits_have_the_sizes_of_the_course() -> None:
     data = images.load("digits")
-    assert [len(part.labels) for part in (data.train, data.validation, data.test)] == [
-        1097,
-        300,
-        400,
-    ]
+    sizes = [len(part.labels) for part in (data.train, data.validation, data.test)]
+    assert sizes == [1097, 300, 400]
     assert data.shape == (1, 8, 8) and data.classes == 10
     assert_clean(data)
     # zeros stay zeros
@@ -166,11 +162,9 @@ def test_digits_are_split_once_for_all() -> None:
     assert sorted(map(tuple, everything.tolist())) == sorted(map(tuple, pixels.tolist()))
 
 
-def test_names_are_forgiving_but_not_guessed(places: Path) -> None:
+def test_names_are_forgiving(places: Path) -> None:
     write_mnist_like(places, "fashion_mnist")
     assert images.load("Fashion-MNIST").name == "fashion_mnist"
-    with pytest.raises(ValueError, match="'imagenet'.*digits, mnist, fashion_mnist, cifar10"):
-        images.load("imagenet")
 
 
 # ---- subset
@@ -187,16 +181,6 @@ def test_a_subset_is_smaller_in_training_only() -> None:
     assert len({tuple(x) for x in small.train.images.flatten(1).tolist()}) > 95
 
 
-@pytest.mark.parametrize("train", [0, -1, 1098])
-def test_a_subset_has_to_be_there(train: int) -> None:
-    with pytest.raises(ValueError, match="digits has 1097 training images"):
-        images.load("digits").subset(train)
-
-
-def test_a_set_is_described_in_a_line() -> None:
-    assert repr(images.load("digits").test) == "Split(400 images of (1, 8, 8))"
-
-
 # ---- reading
 
 
@@ -208,24 +192,9 @@ def test_real_mnist(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COURSE_DATA", REAL)
     data = images.load("mnist", download=False)
     assert_clean(data)
-    assert [len(part.labels) for part in (data.train, data.validation, data.test)] == [
-        55_000,
-        5_000,
-        10_000,
-    ]
-    assert data.shape == (1, 28, 28)
-    assert data.test.labels.bincount().tolist() == [
-        980,
-        1135,
-        1032,
-        1010,
-        982,
-        892,
-        958,
-        1028,
-        974,
-        1009,
-    ]
+    assert len(data.validation.labels) == 5_000 and data.shape == (1, 28, 28)
+    test = data.test.labels.bincount().tolist()
+    assert test == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
     whole = torch.cat([data.train.labels, data.validation.labels]).bincount().tolist()
     assert whole == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
     mean = (data.train.images.mean() * 55 + data.validation.images.mean() * 5) / 60
@@ -280,12 +249,8 @@ def test_the_first_place_that_has_it_wins(
 
 def test_available_says_where(places: Path) -> None:
     write_mnist_like(places, "fashion_mnist")
-    assert images.available() == {
-        "digits": "scikit-learn",
-        "mnist": "",
-        "fashion_mnist": str(places),
-        "cifar10": "",
-    }
+    found = {"digits": "scikit-learn", "mnist": "", "fashion_mnist": str(places), "cifar10": ""}
+    assert images.available() == found
 
 
 # ---- what can go wrong
@@ -296,15 +261,7 @@ def test_a_missing_set_says_where_it_looked_and_what_to_do(
     name: str, places: Path, tmp_path: Path
 ) -> None:
     message = failure(name)
-    for said in (
-        name,
-        str(places),
-        str(tmp_path / "cache"),
-        "no connection",
-        "COURSE_DATA",
-        "copy the folder",
-        '"digits"',
-    ):
+    for said in (name, str(places), str(tmp_path / "cache"), "no connection", "COURSE_DATA"):
         assert said in message
     assert list(places.iterdir()) == []  # a failed download leaves nothing behind
 
@@ -328,35 +285,26 @@ def test_a_mistyped_course_data_is_told_and_not_created(
 def test_an_incomplete_set_names_the_file(places: Path) -> None:
     folder = write_mnist_like(places)
     (folder / "t10k-labels-idx1-ubyte").unlink()
-    assert "incomplete, MNIST/raw/t10k-labels-idx1-ubyte is missing" in failure("mnist")
+    assert "MNIST/raw/t10k-labels-idx1-ubyte is missing" in failure("mnist")
 
 
-def cut(file: Path) -> None:
-    file.write_bytes(file.read_bytes()[:-100])
-
-
-def other_format(file: Path) -> None:
-    file.write_bytes(b"<html>log in to the network of this hotel</html>")
-
-
-def empty(file: Path) -> None:
-    file.write_bytes(b"")
-
-
-def fewer(file: Path) -> None:
-    file.write_bytes(idx(np.zeros((3, 28, 28))))
-
-
-@pytest.mark.parametrize("damage", [cut, other_format, empty, fewer])
-def test_a_damaged_file_is_told_in_plain_words(places: Path, damage: Any) -> None:
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        lambda data: data[:-100],
+        lambda data: b"<html>log in to the network of this hotel</html>",
+        lambda data: b"",
+        lambda data: idx(np.zeros((3, 28, 28))),
+    ],
+    ids=["cut", "another format", "empty", "fewer images"],
+)
+def test_a_damaged_file_is_told_in_plain_words(places: Path, damaged: Any) -> None:
     folder = write_mnist_like(places)
-    damage(folder / "train-images-idx3-ubyte")
+    file = folder / "train-images-idx3-ubyte"
+    file.write_bytes(damaged(file.read_bytes()))
     message = failure("mnist")
-    assert (
-        f"mnist is in {folder}" in message
-        and "damaged" in message
-        and "delete that folder" in message
-    )
+    assert f"mnist is in {folder}" in message
+    assert "damaged" in message and "delete that folder" in message
 
 
 def test_labels_out_of_range_are_damage(places: Path) -> None:
@@ -413,20 +361,10 @@ def test_no_folder_to_download_into(
     cache.mkdir(parents=True)
     for folder in (places, cache):
         folder.chmod(0o555)
-    try:
-        message = failure("mnist")
-    finally:
-        for folder in (places, cache):
-            folder.chmod(0o755)
-    assert f"{places} cannot be written" in message and f"{cache} cannot be written" in message
-
-
-def test_a_cache_path_that_is_a_file(
-    places: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("COURSE_DATA")
-    (tmp_path / "cache").write_text("not a folder")
-    assert "cannot be written" in failure("mnist")
+    message = failure("mnist")
+    for folder in (places, cache):
+        folder.chmod(0o755)
+        assert f"{folder} cannot be written" in message
 
 
 def test_without_torchvision_the_message_says_so(
@@ -437,62 +375,7 @@ def test_without_torchvision_the_message_says_so(
     assert "pip install torchvision" in failure("mnist")
 
 
-# ---- downloading and unpacking
-
-
-def publish(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Make the small archives in ``folder`` the published ones of torchvision's
-    reader.
-    """
-    reader = getattr(torchvision_datasets, FOLDER[name])
-    sums = [
-        (file, hashlib.md5((folder / file).read_bytes()).hexdigest())
-        for file, _ in reader.resources
-    ]
-    monkeypatch.setattr(reader, "resources", sums)
-
-
-def test_saved_archives_are_unpacked_without_a_network(
-    places: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    publish(write_mnist_like(places, packed=True), monkeypatch, "mnist")
-    data = images.load("mnist", download=False)
-    assert sorted(ids(data.train) + ids(data.validation)) == list(range(40))
-    assert images.available()["mnist"] == str(places)
-    assert [p.name for p in places.iterdir()] == ["MNIST"]
-
-
-def test_archives_in_a_read_only_folder_are_unpacked_into_the_cache(
-    places: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    publish(write_mnist_like(places, packed=True), monkeypatch, "mnist")
-    places.chmod(0o555)
-    try:
-        assert len(images.load("mnist").test.labels) == 12
-    finally:
-        places.chmod(0o755)
-    assert images.available()["mnist"] == str(tmp_path / "cache" / "pruning-course")
-
-
-def test_a_saved_cifar_archive_is_unpacked(
-    places: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = write_cifar(tmp_path / "elsewhere", monkeypatch)
-    archive = places / "cifar-10-python.tar.gz"
-    with tarfile.open(archive, "w:gz") as tar:
-        tar.add(folder, folder.name)
-    monkeypatch.setattr(
-        torchvision_datasets.CIFAR10, "tgz_md5", hashlib.md5(archive.read_bytes()).hexdigest()
-    )
-    assert len(images.load("cifar10").test.labels) == 8
-
-
-def test_an_archive_that_is_not_the_published_one_is_refused(
-    places: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    no_network(monkeypatch, AssertionError("the network was used"))
-    write_mnist_like(places, packed=True)
-    assert "not the published archive of mnist" in failure("mnist")
+# ---- downloading
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -506,7 +389,8 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     place to download it from.
     """
     folder = write_mnist_like(tmp_path / "server", "fashion_mnist", packed=True)
-    publish(folder, monkeypatch, "fashion_mnist")
+    sums = {file.name: hashlib.md5(file.read_bytes()).hexdigest() for file in folder.iterdir()}
+    monkeypatch.setattr(torchvision_datasets.FashionMNIST, "resources", list(sums.items()))
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as httpd:
         threading.Thread(target=httpd.serve_forever, daemon=True).start()
         mirror = f"http://127.0.0.1:{httpd.server_port}/"
@@ -518,19 +402,16 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("server")
-def test_a_download_lands_in_course_data(places: Path) -> None:
-    assert ids(images.load("fashion_mnist").test) == list(range(12))
-    assert images.available()["fashion_mnist"] == str(places)
-    assert [p.name for p in places.iterdir()] == ["FashionMNIST"]
-
-
-@pytest.mark.usefixtures("server")
-def test_without_course_data_a_download_lands_in_the_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("course_data", [True, False])
+def test_a_download_lands_in_course_data_or_else_in_the_cache(
+    course_data: bool, places: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("COURSE_DATA")
-    assert len(images.load("fashion_mnist").test.labels) == 12
-    assert images.available()["fashion_mnist"] == str(tmp_path / "cache" / "pruning-course")
+    if not course_data:
+        monkeypatch.delenv("COURSE_DATA")
+    place = places if course_data else tmp_path / "cache" / "pruning-course"
+    assert ids(images.load("fashion_mnist").test) == list(range(12))
+    assert images.available()["fashion_mnist"] == str(place)
+    assert [p.name for p in place.iterdir()] == ["FashionMNIST"]
 
 
 @pytest.mark.usefixtures("server")

@@ -34,11 +34,7 @@ def write(folder: Path, lines: int = 3, short: str = "") -> None:
 def test_pairs_in_either_direction(folder, source, target):
     write(folder)
     data = multi30k.load(source, target)
-    assert {name: len(split) for name, split in data.items()} == {
-        "train": 3,
-        "validation": 3,
-        "test": 3,
-    }
+    assert data.num_rows == {"train": 3, "validation": 3, "test": 3}
     assert data["validation"][1] == {
         "source": f"val {source} über 1",
         "target": f"val {target} über 1",
@@ -55,12 +51,10 @@ def test_without_the_files_the_message_names_the_first_one_and_where_to_get_it(f
         multi30k.load()
 
 
-def test_files_that_do_not_match_and_other_languages_are_refused(folder):
+def test_files_that_do_not_match_are_refused(folder):
     write(folder, short="train.en")
     with pytest.raises(DataMissing, match="train has 3 and 2 lines"):
         multi30k.load()
-    with pytest.raises(ValueError, match="got 'de' and 'fr'"):
-        multi30k.load("de", "fr")
 
 
 @pytest.mark.skipif(
@@ -68,9 +62,5 @@ def test_files_that_do_not_match_and_other_languages_are_refused(folder):
 )
 def test_the_real_one_has_the_published_numbers():
     data = multi30k.load()
-    assert {name: len(split) for name, split in data.items()} == {
-        "train": 29000,
-        "validation": 1014,
-        "test": 1000,
-    }
+    assert data.num_rows == {"train": 29000, "validation": 1014, "test": 1000}
     assert data["train"][0]["target"] == "Two young, White males are outside near many bushes."

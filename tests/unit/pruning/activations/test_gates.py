@@ -38,9 +38,6 @@ def test_what_each_image_costs():
     macs.sum().backward()
     assert gates[1].grad.tolist() == [[5, 5], [20, 20]]
     assert float(target_penalty(macs.detach(), 140, 0.5)) == pytest.approx((77.5 / 70 - 1) ** 2)
-    for bad in ([], [100.0], [1.0, 2.0, 3.0]):
-        with pytest.raises(ValueError, match="one gate a layer"):
-            gated_macs(gates, bad)
 
 
 def test_hung_into_a_model():
@@ -62,8 +59,4 @@ def test_hung_into_a_model():
     hook = model.bn2.register_forward_hook(lambda m, i, out: out * open_.detach()[:, :, None, None])
     assert torch.allclose(model(images), gated)
     hook.remove()
-    assert torch.equal(model(images), before)
-    for name in ("conv2", "conv9->bn2", "conv2->bn9"):
-        with pytest.raises(ValueError, match="no module of the model"), gating(model, {name: gate}):
-            pass
     assert torch.equal(model(images), before)

@@ -57,8 +57,3 @@ def test_at_random_as_many_of_each_sample():
     assert ((kept != 0).flatten(1).sum(1) == 6).all() and len(
         {tuple(map(bool, row.flatten())) for row in kept}
     ) > 1
-
-
-def test_a_negative_number_cannot_stay():
-    with pytest.raises(ValueError, match="not negative"):
-        topk_activation(torch.ones(1, 2), -1)

@@ -57,8 +57,3 @@ def test_multipliers_climb():
     ) and size.grad.item() == pytest.approx(0.3 + 4 * 0.2)
     to_target = Lagrangian(0.5, lr=1.0)
     assert to_target(size.detach()).item() == 0 and to_target.lam1 == pytest.approx(0.2)
-
-
-def test_no_target_below_nothing():
-    with pytest.raises(ValueError, match="share of the dense size"):
-        Lagrangian(-0.1)

@@ -47,17 +47,11 @@ def test_never_and_always(p, skipped):
         assert (layers[0](x) is x) == skipped
 
 
-def test_gone_after_an_exception_and_no_other_p():
+def test_gone_after_an_exception():
     layers = nn.ModuleList([nn.Linear(2, 2)])
     with pytest.raises(RuntimeError, match="mine"), layerdrop(layers, 0.5, torch.Generator()):
         raise RuntimeError("mine")
     assert "forward" not in vars(layers[0])
-    for p in (-0.1, 1.1):
-        with (
-            pytest.raises(ValueError, match="between 0 and 1"),
-            layerdrop(layers, p, torch.Generator()),
-        ):
-            pass
 
 
 @pytest.mark.parametrize(
@@ -66,12 +60,6 @@ def test_gone_after_an_exception_and_no_other_p():
 )
 def test_evenly_spaced(layers, depth, kept):
     assert layers_to_keep(layers, depth) == kept
-
-
-@pytest.mark.parametrize("depth", [0, 5, -1])
-def test_no_such_depth(depth):
-    with pytest.raises(ValueError, match="can stay"):
-        layers_to_keep(4, depth)
 
 
 @pytest.mark.parametrize(
@@ -101,17 +89,3 @@ def test_taken_from_a_copy(family, path, field):
         for p in smaller.parameters():
             p.zero_()
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-
-
-def test_no_such_list():
-    with pytest.raises(ValueError, match=r"bert\.encoder\.layer"):
-        take_layers(model_of("bert"), "bert.encoder", 1)
-
-
-def test_layers_are_a_list_of_them():
-    model = model_of("bert")
-    with (
-        pytest.raises(TypeError, match=r"not a BertEncoder; in it there are layer$"),
-        layerdrop(model.get_submodule("bert.encoder"), 0.5, torch.Generator()),
-    ):
-        pass

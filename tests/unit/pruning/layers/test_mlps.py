@@ -50,11 +50,6 @@ def test_each_sample_has_its_own_gate_and_gradient():
     with gated_mlps(model, nu):
         model(**inputs).logits[0].sum().backward()
     assert nu.grad[:, 0].abs().min() > 0 and not nu.grad[:, 1:].any()
-    for bad in (torch.ones(count + 1), torch.ones(count, size, 2)):
-        with pytest.raises(ValueError, match="nu should be"), gated_mlps(model, bad):
-            pass
-    with pytest.raises(ValueError, match="samples"), gated_mlps(model, torch.ones(count, size + 1)):
-        model(**inputs)
 
 
 def losses(model, batch):
@@ -90,10 +85,6 @@ def test_importance_of_both_from_one_pass():
                     values.append(float(losses(model, batch)[0]))
             slopes.append(abs(values[0] - values[1]) / (2 * h))
         assert sum(slopes) / len(slopes) == pytest.approx(float(mlps[layer]), rel=1e-4)
-    with pytest.raises(ValueError, match="at least one batch"):
-        joint_importance(model, [], losses)
-    with pytest.raises(ValueError, match="one loss for each"):
-        joint_importance(model, [inputs], lambda m, b: losses(m, b).mean())
 
 
 def test_importance_of_what_is_left():
@@ -116,8 +107,6 @@ def test_unknown_parts_can_be_registered(monkeypatch):
     monkeypatch.setattr(families, "TABLE", dict(families.TABLE))
     register_mlp(f"{Mine.__module__}.{Mine.__qualname__}", ("up",), "down")
     assert [mlp.out for mlp in find_mlps(model)] == ["0.down", "1.down"]
-    with pytest.raises(ValueError, match="keep should be"):
-        remove_mlps(model, torch.ones(3, dtype=torch.bool))
     assert [mlp.name for mlp in find_mlps(model_of("bert"))] == [
         f"bert.encoder.layer.{i}" for i in range(3)
     ]

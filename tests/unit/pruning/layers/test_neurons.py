@@ -98,18 +98,3 @@ def test_importance_is_the_mean_size_of_each_samples_gradient_by_a_gate():
     for whole, parts in zip(found, ffn_importance(model, halves, losses), strict=True):
         assert torch.allclose(whole, parts)
     assert all(p.grad is None for p in model.parameters())
-
-
-def test_what_does_not_fit_is_refused():
-    model, inputs = model_of("bert").eval(), inputs_of("bert")
-    with pytest.raises(ValueError, match="at least one batch"):
-        ffn_importance(model, [], losses)
-    with pytest.raises(ValueError, match="one loss for each sample"):
-        ffn_importance(model, [inputs], lambda m, b: losses(m, b).mean())
-    keep = drawn(model)
-    with pytest.raises(ValueError, match="a mask for each"):
-        slice_ffn(model, keep[:1])
-    with pytest.raises(ValueError, match="keep is bool"):
-        slice_ffn(model, [kept.float() for kept in keep])
-    with pytest.raises(ValueError, match="remove_mlps"):
-        slice_ffn(model, [torch.zeros_like(kept) for kept in keep])

@@ -9,14 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from course_lib.models import SmallConvNet
-from course_lib.pruning import weights
-from course_lib.pruning.weights.columns import (
-    combine_columns,
-    combined_masks,
-    group_columns,
-    utilisation,
-)
+from course_lib.pruning.weights.columns import combine_columns, group_columns, utilisation
 
 
 def written_out(weight, size, gamma):
@@ -81,32 +74,3 @@ def test_what_holds_of_every_packing(matrix, size, gamma):
         assert torch.allclose((packed * x[channel.clamp(min=0)]).sum(1), (w * mask) @ x, atol=1e-5)
     if groups:
         assert utilisation(mask, groups) == pytest.approx(float((packed != 0).float().mean()))
-
-
-@pytest.mark.parametrize(
-    ("call", "says"),
-    [
-        (lambda: group_columns(torch.ones(2, 2), 0, 1.0), "at least one column"),
-        (lambda: group_columns(torch.ones(2, 2), 1, -0.1), "not negative"),
-        (lambda: group_columns(torch.ones(2, 2), 1, math.nan), "not negative"),
-        (lambda: group_columns(torch.ones(2, 2, 3, 3), 1, 0), "flatten"),
-        (lambda: combine_columns(torch.ones(2, 2), [[0], [0]]), "two groups"),
-        (lambda: combine_columns(torch.ones(2, 2), [[2]]), "columns 0 … 1"),
-        (lambda: combine_columns(torch.ones(2, 2), [[-1]]), "columns 0 … 1"),
-    ],
-)
-def test_what_cannot_be(call, says):
-    with pytest.raises(ValueError, match=says):
-        call()
-
-
-def test_a_model():
-    model = SmallConvNet()
-    sparse = weights.local_masks(weights.magnitude(weights.prunable(model)), 0.85)
-    weights.apply(model, sparse)
-    masks, groups = combined_masks(model, 8, 0.0, ["conv2.weight", "conv3.weight"])
-    assert masks.keys() == groups.keys() == {"conv2.weight", "conv3.weight"}
-    for name, mask in masks.items():
-        assert torch.equal(mask, sparse[name])  # γ = 0 loses nothing
-        assert utilisation(mask.flatten(1), groups[name]) > 0.3
-    assert utilisation(torch.zeros(3, 2, dtype=torch.bool), []) == 0

@@ -43,8 +43,3 @@ def test_bert_has_six_a_layer():
     model = model_of("bert")
     assert len(encoder_weights(model)) == 6 * 3
     assert all(name.startswith("bert.encoder.layer.") for name in encoder_weights(model))
-
-
-def test_a_model_without_attention():
-    with pytest.raises(ValueError, match="no attention"):
-        encoder_weights(nn.Linear(2, 2))

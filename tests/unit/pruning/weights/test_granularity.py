@@ -55,21 +55,12 @@ def test_ties_go_in_row_major_order_whatever_the_memory_layout():
         assert mask.flatten().tolist() == [False] * 12 + [True] * 12
 
 
-def test_smallest_takes_a_parameter_and_gives_no_gradient():
-    mask = weights.smallest(nn.Parameter(torch.tensor([[3.0, 1.0], [2.0, 4.0]])), 0.5)
-    assert mask.tolist() == [[True, False], [False, True]] and not mask.requires_grad
-
-
 def test_threshold_keeps_what_reaches_it():
     score = torch.tensor([0.1, 0.3, 0.5, 0.3, torch.inf])
     assert weights.threshold(score, 0.3).tolist() == [False, True, True, True, True]
     assert weights.threshold(score, 0).all()
     assert not weights.threshold(score[:4], 9.0).any()
     assert weights.threshold(torch.empty(0, 3), 0.3).shape == (0, 3)
-    with pytest.raises(ValueError, match="NaN"):
-        weights.threshold(score, math.nan)
-    with pytest.raises(ValueError, match="NaN"):
-        weights.threshold(torch.tensor([torch.nan]), 0.3)
 
 
 # groups
@@ -121,21 +112,10 @@ def test_groups_are_summed_in_float64():
         assert mask[0].all() and not mask[1].any()
 
 
-@pytest.mark.parametrize("granularity", ["row", "kernel"])
-def test_a_matrix_has_no_rows_or_kernels_of_a_convolution(granularity):
-    with pytest.raises(ValueError, match=rf"'fc.weight'.*\(2, 3\).*no {granularity}s.*\"filter\""):
-        weights.local_masks({"fc.weight": torch.ones(2, 3)}, 0.5, granularity)
-
-
 def test_a_vector_has_only_elements():
     assert weights.group_scores(torch.ones(3), "element").shape == (3,)
     with pytest.raises(ValueError, match='use "element"'):
         weights.group_scores(torch.ones(3), "filter")
-
-
-def test_an_unknown_granularity_lists_the_known_ones():
-    with pytest.raises(ValueError, match=r"'channel'.*element, row, kernel, filter"):
-        weights.group_scores(torch.ones(2, 3), "channel")
 
 
 @given(
@@ -165,17 +145,6 @@ def test_whole_groups_go_and_exactly_so_many(shape, granularity, s, seed, levels
 
 
 # layers together
-
-
-def test_local_gives_every_layer_its_own_share_and_global_one_threshold():
-    scores = {
-        "large": torch.linspace(10, 20, 12).view(3, 4),
-        "small": torch.linspace(0, 1, 2000).view(50, 40),
-    }
-    local = weights.local_masks(scores, 0.5)
-    assert [int((~m).sum()) for m in local.values()] == [6, 1000]
-    together = weights.global_masks(scores, 0.5)
-    assert together["large"].all() and int((~together["small"]).sum()) == 1006
 
 
 @given(
@@ -219,12 +188,6 @@ def test_sparsity_and_granularity_by_name():
         scores, {"conv": 0.5, "fc": 0.25}, {"conv": "kernel", "fc": "element"}
     )
     assert int((~masks["conv"]).sum()) == 4 * 9 and int((~masks["fc"]).sum()) == 10
-    with pytest.raises(ValueError, match="no sparsity for 'fc'"):
-        weights.local_masks(scores, {"conv": 0.5})
-    with pytest.raises(ValueError, match="'fd', which is not in scores"):
-        weights.local_masks(scores, {"conv": 0.5, "fc": 0.5, "fd": 0.5})
-    with pytest.raises(ValueError, match="no granularity for 'conv'"):
-        weights.local_masks(scores, 0.5, {"fc": "filter"})
 
 
 def test_global_groups_compete_by_their_mean_so_that_size_does_not_decide():
@@ -237,55 +200,6 @@ def test_global_groups_compete_by_their_mean_so_that_size_does_not_decide():
         assert sum(int((~m).sum()) for m in masks.values()) == 9 * round(s * (12 + 24))
 
 
-def test_elements_as_groups_are_global_masks():
-    scores = {"a": scores_of((4, 3), 0, 3), "b": scores_of((6, 4), 1, 3)}
-    one, other = (
-        weights.global_group_masks(scores, 0.4, "element"),
-        weights.global_masks(scores, 0.4),
-    )
-    assert all(torch.equal(one[k], other[k]) for k in scores)
-
-
-def test_nothing_in_nothing_out():
-    assert weights.local_masks({}, 0.5) == weights.global_masks({}, 0.5) == {}
-    assert weights.global_group_masks({}, 0.5, "filter") == {}
-    empty = {"a": torch.empty(0, 3), "b": torch.empty(4, 0)}
-    for masks in (
-        weights.local_masks(empty, 0.5, "filter"),
-        weights.global_masks(empty, 0.5),
-        weights.global_group_masks(empty, 0.5, "filter"),
-    ):
-        assert {k: tuple(m.shape) for k, m in masks.items()} == {"a": (0, 3), "b": (4, 0)}
-
-
-@pytest.mark.parametrize(
-    "select",
-    [
-        lambda s, a: weights.local_masks(s, a),
-        lambda s, a: weights.local_masks(s, a, "filter"),
-        lambda s, a: weights.global_masks(s, a),
-        lambda s, a: weights.global_group_masks(s, a, "filter"),
-    ],
-)
-def test_bad_arguments_raise_and_name_the_layer(select):
-    with pytest.raises(ValueError, match="between 0 and 1"):
-        select({"a": torch.ones(2, 2)}, 1.5)
-    with pytest.raises(ValueError, match="between 0 and 1"):
-        select({"a": torch.ones(2, 2)}, -1)
-    with pytest.raises(ValueError, match="'b' is NaN"):
-        select({"a": torch.ones(2, 2), "b": torch.tensor([[1.0, torch.nan]])}, 0.5)
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
-def test_other_dtypes_give_exact_counts(dtype):
-    scores = weights.magnitude(
-        {"a": torch.randn(30, 20, generator=torch.Generator().manual_seed(0)).to(dtype)}
-    )
-    for masks in (weights.local_masks(scores, 0.37), weights.global_masks(scores, 0.37)):
-        assert int((~masks["a"]).sum()) == round(0.37 * 600)
-        assert scores["a"][masks["a"]].min() >= scores["a"][~masks["a"]].max()
-
-
 # torch.nn.utils.prune as oracle
 
 
@@ -295,31 +209,29 @@ def net(seed=0):
         return nn.Sequential(nn.Conv2d(2, 6, 3), nn.ReLU(), nn.Flatten(), nn.Linear(54, 7))
 
 
-@pytest.mark.parametrize("s", [0.0, 0.1, 0.333, 0.5, 0.9, 0.97, 1.0])
-def test_like_l1_unstructured(s):
-    model = net()
-    masks = weights.local_masks(weights.magnitude(weights.prunable(model)), s)
-    for i in (0, 3):
-        theirs = prune.l1_unstructured(model[i], "weight", amount=s).weight_mask
-        assert torch.equal(masks[f"{i}.weight"], theirs.bool())
-
-
-@pytest.mark.parametrize("s", [0.0, 0.1, 0.333, 0.5, 0.9, 1.0])
-def test_like_ln_structured(s):
-    model = net()
-    masks = weights.local_masks(weights.magnitude(weights.prunable(model)), s, "filter")
-    for i in (0, 3):
-        theirs = prune.ln_structured(model[i], "weight", amount=s, n=1, dim=0).weight_mask
-        assert torch.equal(masks[f"{i}.weight"], theirs.bool())
-
-
-@pytest.mark.parametrize("s", [0.0, 0.1, 0.333, 0.5, 0.9, 0.97, 1.0])
-def test_like_global_unstructured(s):
-    model = net()
-    masks = weights.global_masks(weights.magnitude(weights.prunable(model)), s)
-    prune.global_unstructured(
+ORACLES = {
+    "l1_unstructured": lambda model, s: [
+        prune.l1_unstructured(model[i], "weight", amount=s) for i in (0, 3)
+    ],
+    "ln_structured": lambda model, s: [
+        prune.ln_structured(model[i], "weight", amount=s, n=1, dim=0) for i in (0, 3)
+    ],
+    "global_unstructured": lambda model, s: prune.global_unstructured(
         [(model[0], "weight"), (model[3], "weight")], prune.L1Unstructured, amount=s
-    )
+    ),
+}
+OURS = {
+    "l1_unstructured": weights.local_masks,
+    "ln_structured": lambda scores, s: weights.local_masks(scores, s, "filter"),
+    "global_unstructured": weights.global_masks,
+}
+
+
+@pytest.mark.parametrize("oracle", ORACLES)
+@pytest.mark.parametrize("s", [0.0, 0.1, 0.333, 0.5, 0.97, 1.0])
+def test_like_torchs_own(oracle, s):
+    model = net()
+    masks = OURS[oracle](weights.magnitude(weights.prunable(model)), s)
+    ORACLES[oracle](model, s)
     for i in (0, 3):
-        theirs = model[i].weight_mask
-        assert torch.equal(masks[f"{i}.weight"], theirs.bool())
+        assert torch.equal(masks[f"{i}.weight"], model[i].weight_mask.bool())

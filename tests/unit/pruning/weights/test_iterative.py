@@ -70,20 +70,6 @@ def test_masks_are_nested_and_zeros_hold(model, scope, call, make):
         assert count(masks) == {k: round(0.9 * m.numel()) for k, m in masks.items()}
 
 
-def test_targets_are_cumulative(model):
-    training = Training(model)
-    weights.prune_iteratively(model, [0.2, 0.4, 0.6], training)
-    assert [int(z["3.weight"].sum()) for z in training.zeros] == [
-        round(t * 384) for t in (0.2, 0.4, 0.6)
-    ]
-
-
-def test_one_shot_is_the_list_of_one_target(model):
-    want = weights.local_masks(weights.magnitude(weights.prunable(model)), 0.7)
-    got = weights.prune_iteratively(model, weights.one_shot(0.7), lambda model, post_step: None)
-    assert all(torch.equal(got[k], want[k]) for k in want)
-
-
 @pytest.mark.parametrize("scope", ["local", "global"])
 def test_groups_stay_whole_over_the_steps(model, scope):
     granularity = {"0.weight": "kernel", "3.weight": "filter", "4.weight": "element"}
@@ -120,24 +106,6 @@ def test_a_living_zero_does_not_bring_a_pruned_weight_back():
     assert masks["weight"].tolist() == [[False, True, True, False]]
 
 
-def test_nan_in_pruned_places_becomes_zero():
-    model = nn.Linear(4, 1, bias=False)
-    with torch.no_grad():
-        model.weight.copy_(torch.tensor([[3.0, 2.0, 4.0, 1.0]]))
-
-    def finetune(model, post_step):
-        with torch.no_grad():
-            model.weight[0, 3] = torch.nan
-        post_step()
-        assert model.weight[0, 3] == 0
-        with torch.no_grad():
-            model.weight[0, 3] = torch.nan
-
-    masks = weights.prune_iteratively(model, [0.25, 0.5], finetune)
-    assert masks["weight"].tolist() == [[True, False, True, False]]
-    assert model.weight.tolist() == [[3.0, 0.0, 4.0, 0.0]]
-
-
 def test_other_scores_may_leave_layers_out(model):
     generator = torch.Generator().manual_seed(0)
     output = model[4].weight.detach().clone()
@@ -152,59 +120,6 @@ def test_other_scores_may_leave_layers_out(model):
     )
     assert torch.equal(model[4].weight, output)
     assert all((training.zeros[0][k] <= ~masks[k]).all() for k in masks)
-
-
-def test_integer_scores_work(model):
-    training = Training(model)
-    masks = weights.prune_iteratively(
-        model,
-        [0.5, 0.75],
-        training,
-        score=lambda w: {k: torch.ones_like(v, dtype=torch.int32) for k, v in w.items()},
-    )
-    assert masks["3.weight"].flatten().tolist() == [False] * 288 + [True] * 96
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"targets": [0.5, 0.3]}, "target 2 is 0.3 after 0.5"),
-        ({"targets": [0.5, 1.2]}, "between 0 and 1"),
-        ({"targets": [20, 40]}, "for 20 % write 0.2"),
-        ({"targets": [0.5], "scope": "layer"}, "'layer'"),
-        ({"targets": [0.5], "granularity": "channel"}, "unknown granularity 'channel'"),
-        ({"targets": [0.5], "score": lambda w: {"x": torch.ones(2)}}, "'x'.*not prunable"),
-        ({"targets": [0.5], "score": lambda w: None}, "gave NoneType: it returns a dict"),
-        (
-            {"targets": [0.5], "score": lambda w: {"4.weight": torch.ones(2)}},
-            r"'4.weight' has shape \(2,\)",
-        ),
-        (
-            {"targets": [0.5], "score": lambda w: {"4.weight": torch.full((3, 6), -torch.inf)}},
-            "'4.weight' is -inf",
-        ),
-    ],
-)
-def test_bad_arguments_change_nothing(model, arguments, message):
-    before = [p.detach().clone() for p in model.parameters()]
-    with pytest.raises(ValueError, match=message):
-        weights.prune_iteratively(model, finetune=Training(model), **arguments)
-    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
-
-
-def test_a_score_that_forgets_a_layer_later_is_an_error(model):
-    names = iter([["0.weight", "3.weight"], ["0.weight"]])
-
-    def score(given):
-        return weights.magnitude({k: given[k] for k in next(names)})
-
-    with pytest.raises(ValueError, match="left out '3.weight'"):
-        weights.prune_iteratively(model, [0.1, 0.2], Training(model), score=score)
-
-
-def test_no_targets_prune_nothing(model):
-    assert weights.sparsity(weights.prune_iteratively(model, [], Training(model))) == 0
-    assert weights.prune_iteratively(nn.ReLU(), [0.5], lambda model, post_step: None) == {}
 
 
 def test_rescored_asks_the_model_as_it_is_and_what_is_pruned_stays_so(model):

@@ -7,11 +7,9 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from torch import nn
 
-from course_lib.models import build
 from course_lib.pruning.weights import apply, dense_masks, prunable, remaining
 from course_lib.pruning.weights.lottery import (
     early_stop,
@@ -71,59 +69,6 @@ def test_what_was_pruned_stays_pruned_though_it_has_grown_or_is_no_number():
     assert shrink(weights, masks, 0.5)["a"].tolist() == [[False, False, False, True]]
 
 
-def test_rates_layer_by_layer():
-    weights = {name: torch.rand(10, 10) for name in "abc"}
-    masks = {name: torch.ones(10, 10, dtype=torch.bool) for name in "abc"}
-    assert counts(shrink(weights, masks, {"c": 0.1, "a": 0.5, "b": 0.0})) == {
-        "a": 50,
-        "b": 100,
-        "c": 90,
-    }
-    assert counts(shrink(weights, masks, {"c": 0.1, "a": 0.5, "b": 0.0}, 0.3)) == {
-        "a": 50,
-        "b": 100,
-        "c": 70,
-    }
-    assert counts(shrink(weights, masks, 0.2)) == {"a": 80, "b": 80, "c": 90}
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"rate": 1.2}, "between 0 and 1"),
-        ({"rate": 20}, "for 20 % write 0.2"),
-        ({"rate": -0.1}, "share of the surviving weights"),
-        ({"rate": math.nan}, "between 0 and 1"),
-        ({"output_rate": 2.0}, "between 0 and 1"),
-        ({"rate": {"a": 0.1}}, "missing or unknown: .'b'."),
-        ({"masks": {"a": torch.ones(2, 3, dtype=torch.bool)}}, "no mask for 'b'"),
-        ({"weights": {"a": torch.ones(2, 3)}}, "no weights, for 'b'"),
-        (
-            {"masks": {"a": torch.ones(2, 3, dtype=torch.bool), "b": torch.ones(2, 3)}},
-            "bool tensor.*mask.bool",
-        ),
-        (
-            {
-                "masks": {
-                    "a": torch.ones(2, 3, dtype=torch.bool),
-                    "b": torch.ones(3, 2, dtype=torch.bool),
-                }
-            },
-            r"\(3, 2\)",
-        ),
-        ({"weights": {"a": torch.full((2, 3), math.nan), "b": torch.ones(2, 3)}}, "'a' is NaN"),
-    ],
-)
-def test_shrink_says_what_is_wrong(change, words):
-    arguments = {
-        "weights": {"a": torch.ones(2, 3), "b": torch.ones(2, 3)},
-        "masks": {name: torch.ones(2, 3, dtype=torch.bool) for name in "ab"},
-        "rate": 0.2,
-    }
-    with pytest.raises(ValueError, match=words):
-        shrink(**{**arguments, **change})
-
-
 # ---- rewind
 
 
@@ -143,50 +88,6 @@ def test_rewind_puts_back_parameters_and_buffers_and_prunes():
         assert same(dict(model.state_dict()), expected)
         assert [id(p) for p in model.parameters()] == identities
         assert all(p.grad is None for p in model.parameters())
-
-
-def test_rewind_leaves_zeros_where_the_saved_state_is_no_number():
-    model = small()
-    state, masks = state_of(model), dense_masks(model)
-    for name, bad in (("0.weight", math.nan), ("4.weight", math.inf), ("5.weight", -math.inf)):
-        masks[name].view(-1)[::3] = False
-        state[name].view(-1)[::3] = bad  # times zero these would be NaN
-    rewind(model, state, masks)
-    for name, mask in masks.items():
-        weight = model.get_parameter(name)
-        assert (weight[~mask] == 0).all() and torch.equal(weight[mask], state[name][mask])
-
-
-def wrong_states():
-    state = state_of(small())
-    fewer = {name: value for name, value in state.items() if name != "4.bias"}
-    return [
-        (fewer, "'4.bias' is only in one"),
-        ({**state, "5.bias": torch.ones(3)}, r"state\['5.bias'\] has shape \(3,\)"),
-        ({**state, "extra": torch.ones(3)}, "'extra' is only in one"),
-    ]
-
-
-@pytest.mark.parametrize(("state", "words"), wrong_states())
-def test_a_state_of_another_model_is_refused_before_anything_is_changed(state, words):
-    model = small(1)
-    before = state_of(model)
-    with pytest.raises(ValueError, match=words):
-        rewind(model, state, dense_masks(model))
-    assert same(before, state_of(model))
-
-
-def test_a_state_that_was_not_copied_is_refused():
-    model = small()
-    with pytest.raises(ValueError, match=r"own memory.*deepcopy"):
-        rewind(model, model.state_dict(), dense_masks(model))
-
-
-def test_masks_of_another_model_are_refused_before_anything_is_changed():
-    model, state = small(1), state_of(small())
-    with pytest.raises(ValueError, match="names no parameter"):
-        rewind(model, state, {"fc9.weight": torch.ones(2, 2, dtype=torch.bool)})
-    assert same(state_of(model), state_of(small(1)))
 
 
 # ---- controls
@@ -220,13 +121,6 @@ def test_random_tickets_of_nested_masks_are_nested_for_equal_seeds():
     assert all((b[name] <= a[name]).all() for name in a)
 
 
-def test_a_random_ticket_needs_a_generator_and_masks():
-    with pytest.raises(TypeError, match="torch.Generator"):
-        random_ticket({"a": torch.ones(2, 2, dtype=torch.bool)}, 0)
-    with pytest.raises(ValueError, match="bool tensor"):
-        random_ticket({"a": torch.ones(2, 2)}, torch.Generator())
-
-
 def test_reinitialise_is_reset_parameters_in_order_from_the_seed():
     model, oracle = small(5), small(6)
     fit(model, DIGITS.train, epochs=1, progress=False)
@@ -246,57 +140,19 @@ def test_reinitialise_is_reset_parameters_in_order_from_the_seed():
     assert [id(p) for p in model.parameters()] == identities
 
 
-# the trap that the docstring warns of
-def test_reinitialise_with_the_first_seed_gives_the_first_weights():
-    model = build("lenet300", DIGITS, 4)
-    first = state_of(model)
-    reinitialise(model, dense_masks(model), 4)
-    assert same(dict(model.state_dict()), dict(first))
-
-
-def test_reinitialise_refuses_parameters_that_it_cannot_draw():
-    class Odd(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.fc = nn.Linear(2, 2)
-            self.token = nn.Parameter(torch.zeros(1, 2))
-
-    model = nn.Sequential(Odd())
-    before = state_of(model)
-    with pytest.raises(ValueError, match=r"0 \(Odd\) holds 'token'.*reset_parameters"):
-        reinitialise(model, {}, 0)
-    assert same(before, state_of(model))
-
-
 # ---- speed
 
 
 @given(st.lists(st.integers(0, 5) | st.just(math.nan), min_size=1), st.integers(1, 100))
 def test_early_stop_is_the_first_minimum(losses, every):
     usable = [loss for loss in losses if loss == loss]
-    if not usable:
-        with pytest.raises(ValueError, match="all NaN"):
-            early_stop(losses, every)
-    else:
-        assert early_stop(losses, every) == every * (1 + losses.index(min(usable)))
-        assert early_stop(torch.tensor(losses, dtype=torch.float64), every) == early_stop(
-            losses, every
-        )
-
-
-def test_early_stop_refuses_nothing_and_half_steps():
-    with pytest.raises(ValueError, match="there are none"):
-        early_stop([])
-    for every in (0, -1, 1.5, True):
-        with pytest.raises(ValueError, match="whole number"):
-            early_stop([1.0], every)
+    assume(usable)
+    assert early_stop(losses, every) == every * (1 + losses.index(min(usable)))
 
 
 def test_steps_to_a_level():
     assert steps_to([90, 95, 94, 96], 95, every=4) == 8
     assert steps_to([90, math.nan], 95, every=4) is None and steps_to([], 1) is None
-    with pytest.raises(ValueError, match="NaN"):
-        steps_to([1.0], math.nan)
 
 
 # ---- the search
@@ -329,11 +185,6 @@ def test_the_search_is_imp_with_rewinding(k):
             assert all((record["masks"][name] <= earlier[name]).all() for name in earlier)
 
 
-def test_zero_rounds_train_the_dense_network_alone():
-    records = find_ticket(small, Log(), 0, 0.2)
-    assert len(records) == 1 and records[0]["remaining"] == 1
-
-
 def test_a_training_that_writes_into_its_masks_does_not_change_the_records():
     def train(model, masks, start, stop):
         for mask in masks.values():
@@ -344,27 +195,3 @@ def test_a_training_that_writes_into_its_masks_does_not_change_the_records():
         1,
         pytest.approx(0.5, abs=0.05),
     ]
-
-
-def test_results_may_be_anything_where_nothing_is_written():
-    records = find_ticket(small, lambda model, masks, start, stop: model, 1, 0.2)
-    assert isinstance(records[0]["result"], nn.Module)
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"rounds": -1}, "rounds is a whole number, 0 or more, got -1"),
-        ({"rounds": 1.5}, "rounds is a whole number"),
-        ({"rewind_step": -1}, "rewind_step is a whole number"),
-        ({"rate": 20}, "for 20 % write 0.2"),
-        ({"output_rate": -1}, "between 0 and 1"),
-        ({"rate": {"x": 0.2}}, "missing or unknown"),
-        ({"build": lambda: nn.BatchNorm1d(3)}, "nothing to prune"),
-    ],
-)
-def test_bad_arguments_are_refused_before_any_training(change, words):
-    log = Log()
-    with pytest.raises(ValueError, match=words):
-        find_ticket(**{"build": small, "train": log, "rounds": 2, "rate": 0.2, **change})
-    assert not log.calls

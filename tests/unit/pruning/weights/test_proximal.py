@@ -27,20 +27,10 @@ def test_a_threshold_for_each_entry_and_the_dtype():
     assert found.dtype == torch.bfloat16 and found.tolist() == [-1.0, 0.0, 0.0, 3.0]
 
 
-@pytest.mark.parametrize("t", [-0.1, float("nan"), torch.tensor([0.1, -1.0])])
-def test_a_threshold_below_zero_is_refused(t):
-    with pytest.raises(ValueError, match="t ≥ 0"):
-        weights.soft_threshold(torch.ones(2), t)
-
-
 def test_reweighted():
     torch.testing.assert_close(
         weights.reweighted(torch.tensor([-0.4, 0.0]), 0.5, 0.1), torch.tensor([1.0, 5.0])
     )
-    with pytest.raises(ValueError, match="positive"):
-        weights.reweighted(torch.ones(1), 0.1, 0.0)
-    with pytest.raises(ValueError, match="not negative"):
-        weights.Proximal([], -1.0)
 
 
 @pytest.mark.parametrize("make", [torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW])

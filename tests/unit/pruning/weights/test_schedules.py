@@ -7,10 +7,6 @@ from hypothesis import strategies as st
 from course_lib.pruning import weights
 
 
-def test_one_shot():
-    assert weights.one_shot(0.9) == [0.9]
-
-
 @given(final=st.floats(0, 0.999), steps=st.integers(1, 50))
 def test_geometric_takes_the_same_share_of_the_survivors(final, steps):
     targets = weights.geometric(final, steps)
@@ -43,25 +39,3 @@ def test_targets_never_fall_and_one_step_is_one_shot(final, steps, schedule):
     targets = schedule(final, steps)
     assert all(0 <= a <= b <= 1 for a, b in zip(targets, targets[1:], strict=False))
     assert schedule(final, 1) == weights.one_shot(final)
-
-
-@pytest.mark.parametrize(
-    "make", [weights.one_shot, lambda s: weights.geometric(s, 3), lambda s: weights.cubic(s, 3)]
-)
-@pytest.mark.parametrize("final", [-0.1, 1.1, 90, float("nan")])
-def test_a_final_sparsity_outside_0_1_raises(make, final):
-    with pytest.raises(ValueError, match="between 0 and 1"):
-        make(final)
-
-
-@pytest.mark.parametrize("schedule", [weights.geometric, weights.cubic])
-@pytest.mark.parametrize("steps", [0, -1, 2.5, float("nan"), float("inf")])
-def test_steps_are_a_whole_number(schedule, steps):
-    with pytest.raises(ValueError, match="whole number"):
-        schedule(0.9, steps)
-
-
-def test_geometric_cannot_prune_everything():
-    with pytest.raises(ValueError, match="below 1"):
-        weights.geometric(1.0, 3)
-    assert weights.cubic(1.0, 3)[-1] == 1.0

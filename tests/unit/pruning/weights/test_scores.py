@@ -26,10 +26,6 @@ def test_magnitude_is_detached_from_the_model_and_its_memory():
     assert (model.weight != 0).all()
 
 
-def test_no_weights_no_scores():
-    assert weights.magnitude({}) == {} == weights.random({}, torch.Generator())
-
-
 def test_random_scores_come_from_the_generator_alone():
     given = weights.prunable(nn.Sequential(nn.Linear(8, 6), nn.Linear(6, 3)))
     before = torch.get_rng_state()
@@ -47,8 +43,3 @@ def test_random_scores_do_not_tie():
     scores = weights.random({"w": torch.empty(1000, 300)}, torch.Generator().manual_seed(0))["w"]
     assert scores.unique().numel() == scores.numel()
     assert scores.min() >= 0 and scores.max() < 1
-
-
-def test_random_refuses_global_randomness():
-    with pytest.raises(TypeError, match=r"torch.Generator\(\).manual_seed"):
-        weights.random({"w": torch.ones(2)}, None)

@@ -9,7 +9,6 @@ from functools import partial
 
 import pytest
 import torch
-from torch import nn
 
 from course_lib.models import build
 from course_lib.parallel import processes
@@ -110,27 +109,6 @@ def test_the_callers_generators_are_left_alone():
     state = torch.random.get_rng_state()
     search(small, trained, 1, 0.4, 1, controls=("reinit", "random"))
     assert torch.equal(torch.random.get_rng_state(), state)
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"rounds": -1}, "rounds is a whole number, 0 or more, got -1"),
-        ({"rounds": 1.5}, "rounds is a whole number"),
-        ({"rewind_step": -1}, "rewind_step is a whole number"),
-        ({"rate": 20}, "for 20 % write 0.2"),
-        ({"output_rate": -1}, "between 0 and 1"),
-        ({"rate": {"x": 0.2}}, "missing or unknown"),
-        ({"controls": ("reinit", "lucky")}, "no control 'lucky': choose from reinit, random"),
-        ({"seed": -1}, "a seed is a whole number"),
-        ({"build": lambda seed: nn.BatchNorm1d(3)}, "nothing to prune"),
-    ],
-)
-def test_bad_arguments_are_refused_before_any_training(change, words, tmp_path):
-    log = Log()
-    with pytest.raises(ValueError, match=words):
-        search(**{"train": log, "folder": tmp_path, **change})
-    assert not log.calls and not list(tmp_path.iterdir())
 
 
 # ---- resuming
@@ -279,17 +257,6 @@ def test_one_training_that_fails_ends_the_search_and_keeps_the_others(tmp_path):
     with pytest.raises(ZeroDivisionError, match="seed 1 fails"):
         find_tickets([0, 1], small, failing, 1, 0.4, executor=Inline(), folder=tmp_path)
     assert len(list(tmp_path.rglob("output.pkl"))) == 3
-
-
-def test_seeds_are_different_whole_numbers():
-    for seeds, words in (
-        ([0, 0], "not all different"),
-        ([-1], "a seed is a whole number"),
-        ([0.5], "whole number"),
-    ):
-        with pytest.raises(ValueError, match=words):
-            find_tickets(seeds, small, trained, 1, 0.4)
-    assert find_tickets([], small, trained, 1, 0.4) == {}
 
 
 def test_a_dask_client_is_an_executor_too(one_thread):

@@ -74,15 +74,3 @@ def test_in_every_output_as_many_go():
     masks = weights.per_output_masks(scores, 0.5)
     assert masks["fc"].tolist() == [[True, False, True, False], [False, True, True, False]]
     assert (masks["conv"].flatten(1).sum(1) == 4).all()
-
-
-def test_what_is_refused():
-    model = nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2))
-    with pytest.raises(ValueError, match=r"there are 0\.weight"):
-        weights.input_norms(model, [torch.ones(1, 2)], names=["1.weight"])
-    with pytest.raises(ValueError, match="saw no input"):
-        weights.input_norms(model, [])
-    with pytest.raises(ValueError, match="NaN"):
-        weights.per_output_masks({"w": torch.full((1, 2), torch.nan)}, 0.5)
-    with pytest.raises(ValueError):
-        weights.per_output_masks({"w": torch.ones(1, 2)}, 1.5)
