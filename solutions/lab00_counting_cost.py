@@ -29,9 +29,11 @@
 # | 3 · Does a zero pay? | 0.8 | sizes, encoding times and kernels, measured |
 # | 4 · Two more values | 0.9 | peak memory; what pruning weights cannot save |
 #
-# **2 – 3 hours · 20 points.**
+# 20 points; about 5 hours.
 #
-# **Prerequisites**: PyTorch tensors and convolutions; no earlier lab.
+# **Prerequisites.** PyTorch tensors and convolutions; no earlier lab.
+#
+# Symbols, terms and the meaning of ±: [one page for all labs](../docs/notation.md).
 #
 # **After this lab you can**
 #

@@ -30,10 +30,12 @@
 # | D · Zeros by training | 2.6 the proximal step, 2.7 reweighted | which training gives exact zeros |
 # | E · What was it worth? | 2.8 two short answers, 2.9 a bug hunt | the costs, and the test images once |
 #
-# 20 points; about three hours.
+# 20 points; about 4½ hours.
 #
-# **Prerequisites**: lab 01 (masks, one-shot and iterative pruning, intervals); gradients
+# **Prerequisites.** Lab 01 (masks, one-shot and iterative pruning, intervals); gradients
 # with `torch.autograd.grad`; second derivatives.
+#
+# Symbols, terms and the meaning of ±: [one page for all labs](../docs/notation.md).
 #
 # **After this lab you can**
 #

@@ -31,10 +31,12 @@
 # | C · Sparse from the first step | 3.6 drop and grow | can a sparse network find its places while it trains? |
 # | D · What was it worth? | 3.7 two short answers, 3.8 a bug hunt | bits, products, and the cost of the search |
 #
-# 20 points; two to three hours.
+# 20 points; about 3½ hours.
 #
-# **Prerequisites**: lab 01 (masks, iterative pruning, random baselines, intervals);
+# **Prerequisites.** Lab 01 (masks, iterative pruning, random baselines, intervals);
 # `state_dict` and optimizers in PyTorch.
+#
+# Symbols, terms and the meaning of ±: [one page for all labs](../docs/notation.md).
 #
 # **After this lab you can**
 #

@@ -26,6 +26,8 @@
 # lab 02 (L1 and the proximal step) helps. You should know convolutions and batch norm
 # in PyTorch.
 #
+# Symbols, terms and the meaning of ±: [one page for all labs](../docs/notation.md).
+#
 # **After this lab you can**
 #
 # - write batch norm as a line and fold it into the convolution before it;
@@ -43,7 +45,7 @@
 # | D · The next layer | 4.6 the cascade | structured or unstructured, at equal MACs? |
 # | E · What was it worth? | 4.7 two short answers, 4.8 a bug hunt | cost and test accuracy |
 #
-# 20 points; about three hours. After each exercise `check("4.1")` tells you what is
+# 20 points; about 4 hours. After each exercise `check("4.1")` tells you what is
 # right. If you are stuck, write `skip("4.1")` in a cell: that question scores 0, and
 # the lab continues with the course's version.
 #

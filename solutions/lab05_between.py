@@ -23,6 +23,8 @@
 # **Prerequisites.** Lab 00 (formats, MACs), lab 01 (magnitude, recalibration), lab 04
 # (channels, scales α).
 #
+# Symbols, terms and the meaning of ±: [one page for all labs](../docs/notation.md).
+#
 # **After this lab you can**
 #
 # - prune, store and multiply N:M matrices, and say which hardware gains;
@@ -40,7 +42,7 @@
 # | E · Weights and activations | 5.8 both factors | which zeros can training compensate? |
 # | F · What was it worth? | 5.9 two short answers, 5.10 a bug hunt | cost and test accuracy |
 #
-# 20 points; about three hours. After each exercise `check("5.1")` tells you what is
+# 20 points; about 5½ hours. After each exercise `check("5.1")` tells you what is
 # right. `skip("5.1")` gives up a question: it scores 0, and the lab continues with the
 # course's version.
 #

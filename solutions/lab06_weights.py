@@ -25,6 +25,8 @@
 # **Prerequisites.** Lab 01 (magnitude), lab 02 (saliency, L1, the proximal step), lab
 # 05 (straight-through gradients).
 #
+# Symbols, terms and the meaning of ±: [one page for all labs](../docs/notation.md).
+#
 # **After this lab you can**
 #
 # - distinguish lost information from lost capacity by an experiment;
@@ -41,7 +43,7 @@
 # | D · Components | 6.7 factors, 6.8 a target size | how low-rank is BERT already? |
 # | E · What was it worth? | 6.9 two short answers, 6.10 a bug hunt | weights, bits, accuracy, milliseconds |
 #
-# 20 points; about three hours. After each exercise `check("6.1")` tells you what is
+# 20 points; about 5½ hours. After each exercise `check("6.1")` tells you what is
 # right. `skip("6.1")` gives up a question: it scores 0, and the lab continues with the
 # course's version.
 #

@@ -26,6 +26,8 @@
 # **Prerequisites.** Lab 00 (attention, MACs); lab 02 (scores from gradients); lab 04
 # (removing parts, baselines). PyTorch hooks and context managers.
 #
+# Symbols, terms and the meaning of ±: [one page for all labs](../docs/notation.md).
+#
 # **After this lab you can**
 #
 # - write multi-head attention as a sum over heads, and gate or remove single heads;
@@ -42,7 +44,7 @@
 # | C · Many at once | 7.5 by place | which heads can be removed together? |
 # | D · Smaller layers | 7.6 removing heads, 7.7 two short answers, 7.8 a bug hunt | seconds, domains, real sentences |
 #
-# 20 points; three hours, or a little more. After each exercise `check("7.1")` tells you
+# 20 points; about 4½ hours. After each exercise `check("7.1")` tells you
 # what is right. `skip("7.1")` gives up a question: it scores 0, and the lab continues
 # with the course's version. Write each function yourself: every exercise lists what is
 # not allowed, the checker detects such calls, and submissions are compared.

@@ -23,10 +23,12 @@
 # *needs*. Our sentences come from a grammar, so we know for every word which word it
 # depends on, and which word decides an ambiguous translation.
 #
-# **Prerequisites**: lab 07 (gates on heads, $I_h$, removing heads), lab 02 (L1 makes no
+# **Prerequisites.** Lab 07 (gates on heads, $I_h$, removing heads), lab 02 (L1 makes no
 # exact zeros), PyTorch training loops.
 #
-# **Learning objectives.** After this lab you can
+# Symbols, terms and the meaning of ±: [one page for all labs](../docs/notation.md).
+#
+# **After this lab you can**
 #
 # - write gates that are often exactly 0 and have a gradient, and train them with a
 #   price,
@@ -42,7 +44,7 @@
 # | D · Kinds of attention | 8.6 pruning by kind | where do heads matter? |
 # | E · What was it worth? | 8.7 two short answers, 8.8 a bug hunt | what is saved? |
 #
-# 20 points; about three and a half hours. `check("8.1")` after each exercise shows what
+# 20 points; about 5½ hours. `check("8.1")` after each exercise shows what
 # is right. If you are stuck, write `skip("8.1")` in a cell: that question scores 0, and
 # the lab continues with the course's version. Write every function yourself, without
 # `course_lib.pruning`.

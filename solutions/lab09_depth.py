@@ -24,10 +24,12 @@
 # Prasanna, Rogers and Rumshisky (2020) ask this with a pun on the lottery ticket
 # hypothesis (lab 03): what happens *when BERT plays the lottery*?
 #
-# **Prerequisites**: lab 03 (tickets, rewinding), lab 07 (gates on heads, $I_h$),
+# **Prerequisites.** Lab 03 (tickets, rewinding), lab 07 (gates on heads, $I_h$),
 # forward hooks and context managers in PyTorch.
 #
-# **Learning objectives.** After this lab you can
+# Symbols, terms and the meaning of ±: [one page for all labs](../docs/notation.md).
+#
+# **After this lab you can**
 #
 # - train with LayerDrop, cut a network to any depth, and name the right comparison,
 # - score heads and feed-forward parts with one backward pass,
@@ -42,7 +44,7 @@
 # | D · The same every time? | 9.6 survival, 9.7 agreement beyond chance | do tasks or seeds decide? |
 # | E · What was it worth? | 9.8 two short answers, 9.9 a bug hunt | what is saved? |
 #
-# 20 points; about three hours. `check("9.1")` after each exercise shows what is right.
+# 20 points; about 5½ hours. `check("9.1")` after each exercise shows what is right.
 # If you are stuck, write `skip("9.1")` in a cell: that question scores 0, and the lab
 # continues with the course's version. Write every function yourself, without
 # `course_lib.pruning`.

@@ -24,10 +24,12 @@
 # attention they receive. Kim et al. (2022) learn a threshold for each layer. SpAtten
 # (Wang et al. 2021) drops tokens and heads together.
 #
-# **Prerequisites**: lab 07 (attention, heads, [CLS]), lab 00 (counting MACs), lab 05
+# **Prerequisites.** Lab 07 (attention, heads, [CLS]), lab 00 (counting MACs), lab 05
 # (learned gates, straight-through).
 #
-# **Learning objectives.** After this lab you can
+# Symbols, terms and the meaning of ±: [one page for all labs](../docs/notation.md).
+#
+# **After this lab you can**
 #
 # - score tokens by the attention they receive, and drop their rows from the tensor,
 # - find out where in a model dropping is free, and choose on validation data,
@@ -41,7 +43,7 @@
 # | C · What it saves | 10.5 tokens and heads, 10.6 products | do saved MACs save time? does it hold for patches and real sentences? |
 # | D · What was it worth? | 10.7 two short answers, 10.8 a bug hunt | |
 #
-# 20 points; three hours and a half. `check("10.1")` after each exercise shows what is
+# 20 points; about 3½ hours. `check("10.1")` after each exercise shows what is
 # right. If you are stuck, write `skip("10.1")` in a cell: that question scores 0, and
 # the lab continues with the course's version. Write every function yourself, without
 # `course_lib.pruning` and `course_lib.cost`.

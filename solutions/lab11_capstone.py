@@ -22,10 +22,12 @@
 # of this course. You hand in **this notebook and two files** beside it:
 # `capstone-cnn.safetensors` and `capstone-bert.safetensors`.
 #
-# **Prerequisites**: labs 00 (formats, MACs), 01 (magnitude, masks), 04 (slimming, batch
+# **Prerequisites.** Labs 00 (formats, MACs), 01 (magnitude, masks), 04 (slimming, batch
 # norm) and 07 (heads); 09 and 10 help with the BERT.
 #
-# **Learning objectives.** After this lab you can
+# Symbols, terms and the meaning of ±: [one page for all labs](../docs/notation.md).
+#
+# **After this lab you can**
 #
 # - compute the storage of a whole model,
 # - compare models by several measures, and choose one for a budget,
@@ -40,7 +42,7 @@
 # | D · A published table | 11.6 two short answers | where is your row? |
 # | E · The argument | 11.7 one page | what can you defend? |
 #
-# 20 points; a weekend. 15 points come from tests, 5 from your instructor, who reads
+# 20 points; about 11½ hours. 15 points come from tests, 5 from your instructor, who reads
 # 11.7. `check("11.1")` after each exercise shows what is right. If you are stuck, write
 # `skip("11.1")` in a cell: that question scores 0, and the lab continues with the
 # course's version. Write 11.1 to 11.3 yourself, without `course_lib.cost`.

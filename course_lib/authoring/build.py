@@ -22,8 +22,11 @@ from course_lib.authoring.execute import run
 from course_lib.authoring.source import Cell, Lab
 
 CELL_TIMEOUT = 600.0  # seconds one cell may take; a lab's own aim is 90 s for all of them
-# of the whole lab, in the text at its top: "20 points; three hours"
+# of the whole lab, in the text at its top: "20 points; about 4½ hours"
 _POINTS = re.compile(r"\b(\d+(?:\.\d+)?) points?[;.]")
+_HOURS = re.compile(r"points?; about (\d+½?) hours?")
+WORDS_PER_MINUTE = 120  # of a reader in a second language, who looks at figures, too
+MINUTES_PER_MINUTE = 1.5  # what an exercise takes, per minute of its heading
 _KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 _LANGUAGE = {"file_extension": ".py", "mimetype": "text/x-python", "name": "python"}
 
@@ -305,9 +308,18 @@ def _agree(lab: Lab, root: Path) -> None:
     problems.stop()
 
 
+def hours(lab: Lab) -> float:
+    """The time that a student needs, from the words of the text and the minutes in the
+    headings of the exercises.
+    """
+    words = sum(len(cell.source.split()) for cell in lab.cells if cell.kind == "markdown")
+    exercises = sum(question.minutes for question in lab.questions)
+    return (words / WORDS_PER_MINUTE + MINUTES_PER_MINUTE * exercises) / 60
+
+
 def _announced(lab: Lab) -> Problems:
-    """Where the text before the first question says how many points the lab has, it has
-    them.
+    """Where the text before the first question says how many points and hours the lab
+    has, it has them.
     """
     problems = Problems()
     total = sum(question.points for question in lab.questions)
@@ -322,6 +334,13 @@ def _announced(lab: Lab) -> Problems:
                     message = (
                         f"the lab announces {said} points, its questions {total:g} together: make"
                         " them agree"
+                    )
+                    problems.add(lab.shown, cell.line(number), message)
+            for said in _HOURS.findall(line):
+                if abs(float(said.replace("½", ".5")) - hours(lab)) > 0.5:
+                    message = (
+                        f"the lab announces {said} hours, its words and its exercises' minutes give"
+                        f" {hours(lab):.1f}: write that, to half an hour"
                     )
                     problems.add(lab.shown, cell.line(number), message)
     return problems

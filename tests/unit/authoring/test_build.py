@@ -308,6 +308,10 @@ def test_magics_are_python_too(tmp_path):
             "announces 4 points, its claims in tests/labs/lab01 give 3",
         ),
         (
+            "# %% [markdown]\n# 3 points; about 4½ hours\n\n" + HEADER,
+            "announces 4½ hours, its words and its exercises' minutes give 0.1",
+        ),
+        (
             HEADER.replace("3 points", "3 points · needs 1.4"),
             "1.1 needs 1.4, which is no question before it",
         ),
