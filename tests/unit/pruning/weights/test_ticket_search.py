@@ -22,7 +22,6 @@ from unit.pruning.weights.trainings import (
     DIGITS,
     Log,
     counts,
-    failing,
     odd_result,
     same,
     small,
@@ -164,15 +163,6 @@ def test_another_configuration_is_another_search(tmp_path, change):
     assert same(search(**again, folder=tmp_path), search(**again))
 
 
-@pytest.mark.parametrize("damage", [lambda data: data[: len(data) // 2], lambda data: b""])
-def test_a_damaged_training_is_repeated(tmp_path, damage, caplog):
-    whole = search(rounds=1, folder=tmp_path)
-    for path in tmp_path.rglob("output.pkl"):
-        path.write_bytes(damage(path.read_bytes()))
-    assert same(search(rounds=1, folder=tmp_path), whole)
-    assert "Exception while loading" in caplog.text
-
-
 def test_results_that_are_no_plain_data_are_refused(tmp_path):
     for where in ({"folder": tmp_path}, {"executor": Inline()}):
         with pytest.raises(TypeError, match="plain data"):
@@ -251,12 +241,6 @@ def test_an_executor_that_breaks_down_loses_nothing_that_was_done(tmp_path, most
     again = find_tickets([0, 1], **SEARCH, executor=Inline(), folder=tmp_path)
     assert same(again, find_tickets([0, 1], **SEARCH))
     assert len(list(tmp_path.rglob("output.pkl"))) == 2 * (1 + 3 + 4)
-
-
-def test_one_training_that_fails_ends_the_search_and_keeps_the_others(tmp_path):
-    with pytest.raises(ZeroDivisionError, match="seed 1 fails"):
-        find_tickets([0, 1], small, failing, 1, 0.4, executor=Inline(), folder=tmp_path)
-    assert len(list(tmp_path.rglob("output.pkl"))) == 3
 
 
 def test_a_dask_client_is_an_executor_too(one_thread):

@@ -8,7 +8,6 @@ import torch
 from torch import nn
 
 from course_lib.data import images
-from course_lib.pruning.weights import remaining
 from course_lib.training import fit
 
 DIGITS = images.load("digits")
@@ -75,12 +74,6 @@ def trained(model, masks, start, stop, seed=0, lr=0.05, steps=6):
         progress=False,
     )
     return {"loss": history.loss[-1], "images": torch.tensor([3])}
-
-
-def failing(model, masks, start, stop, seed=0):
-    if seed == 1 and remaining(masks) < 1:
-        raise ZeroDivisionError("seed 1 fails after its dense round")
-    return trained(model, masks, start, stop, seed)
 
 
 def odd_result(model, masks, start, stop, seed=0):
