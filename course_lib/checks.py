@@ -23,7 +23,7 @@ def check_fraction(value: float, name: str, what: str) -> float:
     number = float(value)
     if not 0 <= number <= 1:
         hint = f" Did you mean {number / 100:g}?" if 1 < number <= 100 else ""
-        raise ValueError(f"{name} is {what} and must lie in [0, 1]; got {number:g}.{hint}")
+        raise ValueError(f"{name} is {what} and must lie between 0 and 1; got {number:g}.{hint}")
     return number
 
 
@@ -38,16 +38,16 @@ def check_count(value: float, name: str, least: int = 0) -> int:
     return int(value)
 
 
-def check_mask(mask: object, name: str, shape: Iterable[int]) -> Tensor:
+def check_mask(mask: object, name: str, shape: Iterable[int] | None = None) -> Tensor:
     """``mask`` itself.
 
     Raises:
-        ValueError: if it is not a bool tensor of this shape.
+        ValueError: if it is not a bool tensor, or has another shape than ``shape``.
     """
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
         got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
         raise ValueError(f"{name} must be a bool tensor, True = kept; got {got}. Try mask.bool()")
-    if mask.shape != (shape := tuple(shape)):
+    if shape is not None and mask.shape != (shape := tuple(shape)):
         raise ValueError(f"{name} must have the shape {shape}; got {tuple(mask.shape)}")
     return mask
 
