@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -31,7 +31,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvTransposeNd
 from torch.nn.utils.parametrize import is_parametrized
 
-from course_lib.pruning.channels.trace import LAYERS, batch_norms, wiring
+from course_lib.pruning.channels.trace import LAYERS, batch_norms, copies_of_computed, wiring
 
 AnyModule = TypeVar("AnyModule", bound=nn.Module)
 
@@ -147,7 +147,7 @@ def fold_model(model: AnyModule) -> tuple[AnyModule, FoldReport]:
     # deepcopy looks here before it copies an object. So wherever the model refers to a
     # folded layer (by a second name, in a list), the copy refers to the new one, and
     # the old weights are never copied.
-    instead: dict[int, Any] = {}
+    instead = copies_of_computed(model)
     for name, bn in batch_norms(model).items():
         layer_name, why = wired.layer_before(name)
         if not why:
@@ -159,11 +159,6 @@ def fold_model(model: AnyModule) -> tuple[AnyModule, FoldReport]:
                 continue
             why = str(error)
         report.left[name] = why
-    # torch.nn.utils.prune and weight_norm leave tensors that deepcopy refuses to copy
-    for module in model.modules():
-        for value in vars(module).values():
-            if isinstance(value, Tensor) and not value.is_leaf:
-                instead[id(value)] = value.detach().clone()
     return copy.deepcopy(model, instead), report
 
 

@@ -54,7 +54,7 @@ from course_lib.pruning.channels.groups import (
     tensor_of,
 )
 from course_lib.pruning.channels.slimming import as_mask, filter_sizes
-from course_lib.pruning.channels.trace import skeleton
+from course_lib.pruning.channels.trace import copies_of_computed, skeleton
 from course_lib.pruning.weights.masks import Masks
 from course_lib.pruning.weights.scores import Scores
 from course_lib.wrapped import refuse_wrapped
@@ -419,12 +419,7 @@ class _Plan:
         """A copy of ``model`` in which every tensor that loses something is made at its
         new size at once.
         """
-        memo: dict[int, Any] = {}
-        # a weight that is computed from others cannot be copied, and is computed again
-        for module in model.modules():
-            for value in vars(module).values():
-                if isinstance(value, Tensor) and not value.is_leaf:
-                    memo[id(value)] = value.detach().clone()
+        memo = copies_of_computed(model)
         for name in self._changed():
             memo.update(_slices(model.get_submodule(name), self._reads(name), self.outputs[name]))
         for name in self._parameters():

@@ -70,6 +70,14 @@ def _copied(model: nn.Module, tensor: Callable[[Tensor], Tensor]) -> nn.Module:
     return copy.deepcopy(model, tensors)
 
 
+def copies_of_computed(model: nn.Module) -> dict[int, Any]:
+    """A memo for deepcopy with the tensors that it refuses to copy: those that
+    ``torch.nn.utils.prune`` and weight norm compute from others.
+    """
+    values = (v for module in model.modules() for v in vars(module).values())
+    return {id(v): v.detach().clone() for v in values if isinstance(v, Tensor) and not v.is_leaf}
+
+
 def trace(
     model: nn.Module,
     example: Tensor | None = None,

@@ -538,20 +538,29 @@ def test_tied_weights_stay_tied():
     assert smaller[1].weight is smaller[3].weight and smaller[1].weight.shape == (2, 2)
 
 
-def test_transposed_convolutions_are_cut_on_the_right_side():
+@pytest.mark.parametrize(
+    ("groups", "first", "second", "shape"),
+    [
+        (1, [1, 0, 1, 1], [0, 1, 1, 1, 0, 1], (3, 4)),
+        (3, [1, 0, 0, 1, 1, 0], [1, 0, 1, 0, 1, 1, 1, 1, 0], (3, 2)),
+    ],
+)
+def test_transposed_convolutions_are_cut_on_the_right_side(groups, first, second, shape):
+    n, m = len(first), len(second)
     model = seq(
-        lambda: nn.Conv2d(2, 4, 1),
-        nn.ReLU,
-        lambda: nn.ConvTranspose2d(4, 6, 2, stride=2),
-        lambda: nn.Conv2d(6, 2, 1),
+        lambda: nn.Conv2d(2, n, 1),
+        lambda: nn.ConvTranspose2d(n, m, 2, stride=2, groups=groups),
+        lambda: nn.Conv2d(m, 2, 1),
     )
     x = images(2, 2, 5, 5)
-    keep = {"0": torch.tensor([1, 0, 1, 1]).bool(), "2": torch.tensor([0, 1, 1, 1, 0, 1]).bool()}
+    keep = {"0": torch.tensor(first).bool(), "1": torch.tensor(second).bool()}
     silent = copy.deepcopy(model)
     apply(silent, filter_masks(model, keep, x))
-    silent[0].bias.data[~keep["0"]] = 0
+    for name, kept in keep.items():
+        silent.get_submodule(name).bias.data[~kept] = 0
     smaller, report = remove_filters(silent, keep, x)
-    assert smaller[2].weight.shape == (3, 4, 2, 2) and report.inputs == {"2": (4, 3), "3": (6, 4)}
+    assert smaller[1].weight.shape == (*shape, 2, 2) and smaller[1].groups == groups
+    assert report.inputs == {"1": (n, sum(first)), "2": (m, sum(second))}
     torch.testing.assert_close(outputs(smaller, x), outputs(silent, x), **EXACT)
 
 
@@ -893,23 +902,3 @@ def test_a_parameter_with_one_number_per_place_ties_no_channel(first):
     model.conv.bias.data.zero_()
     smaller, _ = assert_absorbed_exactly(model, x, keep)
     assert smaller.places.shape == (5,)
-
-
-def test_a_grouped_transposed_convolution_is_cut_on_the_right_side():
-    model = seq(
-        lambda: nn.Conv2d(2, 6, 1),
-        lambda: nn.ConvTranspose2d(6, 9, 2, groups=3),
-        lambda: nn.Conv2d(9, 2, 1),
-    )
-    x = images(2, 2, 5, 5)
-    equal = {
-        "0": torch.tensor([1, 0, 0, 1, 1, 0]).bool(),
-        "1": torch.tensor([1, 0, 1, 0, 1, 1, 1, 1, 0]).bool(),
-    }
-    silent = copy.deepcopy(model)
-    apply(silent, filter_masks(model, equal, x))
-    for i in ("0", "1"):
-        silent.get_submodule(i).bias.data[~equal[i]] = 0
-    smaller, _ = remove_filters(silent, equal, x)
-    assert smaller[1].weight.shape == (3, 2, 2, 2) and smaller[1].groups == 3
-    torch.testing.assert_close(outputs(smaller, x), outputs(silent, x), **EXACT)
