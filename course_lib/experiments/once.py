@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 
 def once(folder: Path, run: Callable[..., Any], *args: Any, **options: Any) -> Any:
@@ -31,19 +33,30 @@ def _timed(name: str, run: Callable[..., Any], *args: Any, **options: Any) -> tu
     return result, time.process_time() - start
 
 
+def tables(
+    parts: Iterable[tuple[Mapping[str, Any], Mapping[str, Iterable[Mapping[str, Any]]]]],
+) -> dict[str, pd.DataFrame]:
+    """Long tables of parts: each is columns that all of its rows begin with, such as
+    ``seed``, and its rows by table.
+    """
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for about, found in parts:
+        for name, of_part in found.items():
+            rows.setdefault(name, []).extend({**about, **row} for row in of_part)
+    return {name: pd.DataFrame(every) for name, every in rows.items()}
+
+
 def each_seed(
     executor: Executor,
     folder: Path,
     seeds: int,
-    run: Callable[[str, int, Any], Any],
-    name: str,
-    settings: Mapping[str, Any],
-) -> dict[str, Any]:
-    """``run(name, seed, settings)`` for seeds 0, 1, …, each once: ``settings``, and
-    ``seeds``, a list of what came out.
-    """
-    running = [executor.submit(once, folder, run, name, seed, settings) for seed in range(seeds)]
-    return {"settings": dict(settings), "seeds": [future.result() for future in running]}
+    run: Callable[..., Any],
+    *args: Any,
+    **options: Any,
+) -> dict[str, pd.DataFrame]:
+    """The :func:`tables` of ``run(*args, seed, **options)`` for seeds 0, 1, …, each once."""
+    running = [executor.submit(once, folder, run, *args, seed, **options) for seed in range(seeds)]
+    return tables(({"seed": seed}, future.result()) for seed, future in enumerate(running))
 
 
 def spent(folder: Path) -> float | None:

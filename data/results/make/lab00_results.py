@@ -11,8 +11,6 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from course_lib.cost import conv_cost, encodings, linear_cost, nonzero_macs
 from course_lib.data.images import load
 from course_lib.experiments import Result, lab00
@@ -74,12 +72,10 @@ def result(executor: Executor, folder: Path, name: str) -> Result:
         bits) for one image. "conv4": by ``method`` and ``sparsity``, ``beyond``,
         ``more_pairs`` and ``empty``, all in %: see ``pairs_beyond`` and its neighbours.
     """
-    made = each_seed(executor, folder, SEEDS[name], one_seed, name, SETTINGS[name])
-    tables = {
-        table: pd.DataFrame([row for seed in made["seeds"] for row in seed[table]])
-        for table in ("networks", "layers", "conv4")
-    }
-    return Result(tables, made["settings"])
+    settings = SETTINGS[name]
+    return Result(
+        each_seed(executor, folder, SEEDS[name], one_seed, name, settings=settings), settings
+    )
 
 
 def remake_digits(executor: Executor, folder: Path) -> Result:

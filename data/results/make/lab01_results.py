@@ -92,29 +92,27 @@ def rows(found: pd.DataFrame) -> list[dict[str, Any]]:
     return once.astype(object).where(once.notna(), None).to_dict("records")
 
 
-def collect(found: Mapping[str, Any], columns: Mapping[str, list[str]]) -> Result:
-    """The rows of all seeds as tables with these columns after ``seed``."""
-    tables = {
-        name: pd.DataFrame(
-            [{"seed": seed, **row} for seed, run in enumerate(found["seeds"]) for row in run[name]]
-        )[["seed", *own]]
-        for name, own in columns.items()
-    }
-    return Result(tables, found["settings"])
+def collect(
+    found: Mapping[str, pd.DataFrame], columns: Mapping[str, list[str]], settings: Mapping[str, Any]
+) -> Result:
+    """The tables with these columns after ``seed``."""
+    return Result({name: found[name][["seed", *own]] for name, own in columns.items()}, settings)
 
 
 def remake_long_run(executor: Executor, folder: Path) -> Result:
     """98 % of the weights pruned in one, three or six steps: 6 to 60 epochs, five seeds."""
-    found = each_seed(executor, folder, SEEDS, one_seed_of_long_run, "digits", LONG)
-    return collect(found, {"accuracy": ["method", "epochs", "accuracy"]})
+    found = each_seed(executor, folder, SEEDS, one_seed_of_long_run, "digits", settings=LONG)
+    return collect(found, {"accuracy": ["method", "epochs", "accuracy"]}, LONG)
 
 
 def remake_pruning(name: str, executor: Executor, folder: Path) -> Result:
     """The lab's experiments on one set of images, five seeds."""
-    found = each_seed(executor, folder, SEEDS, one_seed, name, lab01.SETTINGS[name])
+    settings = lab01.SETTINGS[name]
+    found = each_seed(executor, folder, SEEDS, one_seed, name, settings=settings)
     common = ["method", "sparsity", "accuracy"]
     untrained = ["method", "batch_norm", "sparsity", "accuracy"]
-    return collect(found, {"untrained": untrained, "trained": common, "structured": common})
+    columns = {"untrained": untrained, "trained": common, "structured": common}
+    return collect(found, columns, settings)
 
 
 def remake_digits(executor: Executor, folder: Path) -> Result:

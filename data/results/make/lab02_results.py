@@ -77,14 +77,7 @@ def remake(
     executor: Executor, folder: Path, seeds: int, name: str, settings: Mapping[str, Any]
 ) -> Result:
     """The tables of :func:`one_seed`, of all seeds."""
-    found = each_seed(executor, folder, seeds, one_seed, name, settings)["seeds"]
-    tables = {
-        table: pd.DataFrame(
-            [{"seed": seed, **row} for seed, run in enumerate(found) for row in run[table]]
-        )
-        for table in found[0]
-    }
-    return Result(tables, settings)
+    return Result(each_seed(executor, folder, seeds, one_seed, name, settings=settings), settings)
 
 
 def remake_digits(executor: Executor, folder: Path) -> Result:

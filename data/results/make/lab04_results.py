@@ -18,7 +18,7 @@ from torch import nn
 
 from course_lib.data.images import load
 from course_lib.experiments import Result, lab04
-from course_lib.experiments.once import once
+from course_lib.experiments.once import each_seed
 from course_lib.models import build
 from course_lib.pruning.channels import absorb_removed, select_channels, slice_pair, slimming
 from course_lib.training import evaluate
@@ -99,14 +99,7 @@ def remake_mnist(executor: Executor, folder: Path) -> Result:
 def _remake(
     name: str, seeds: int, settings: dict[str, Any], executor: Executor, folder: Path
 ) -> Result:
-    running = [
-        executor.submit(once, folder, one_seed, name, seed, settings) for seed in range(seeds)
-    ]
-    found = [future.result() for future in running]
-    tables = {
-        table: pd.DataFrame([row for of_seed in found for row in of_seed[table]])
-        for table in found[0]
-    }
+    tables = each_seed(executor, folder, seeds, one_seed, name, settings=settings)
     order = {"accuracy": ["method", "step"], "costs": ["network"], "widths": []}
     return Result({name: _grouped(t, order[name]) for name, t in tables.items()}, settings)
 

@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import torch
 from torch import nn
 
@@ -115,22 +114,16 @@ def one_seed(name: str, seed: int, settings: Mapping[str, Any]) -> dict[str, lis
     }
 
 
-def _result(found: Mapping[str, Any]) -> Result:
-    tables: dict[str, list[Row]] = {}
-    for seed, run in enumerate(found["seeds"]):
-        for name, rows in run.items():
-            tables.setdefault(name, []).extend({"seed": seed, **row} for row in rows)
-    return Result({name: pd.DataFrame(rows) for name, rows in tables.items()}, found["settings"])
-
-
 def remake_digits(executor: Executor, folder: Path) -> Result:
     """Five seeds on the digits."""
-    return _result(each_seed(executor, folder, 5, one_seed, "digits", lab05.DIGITS))
+    found = each_seed(executor, folder, 5, one_seed, "digits", settings=lab05.DIGITS)
+    return Result(found, lab05.DIGITS)
 
 
 def remake_mnist(executor: Executor, folder: Path) -> Result:
     """The same on MNIST, 2,000 images, three seeds."""
-    return _result(each_seed(executor, folder, 3, one_seed, "mnist", lab05.MNIST))
+    found = each_seed(executor, folder, 3, one_seed, "mnist", settings=lab05.MNIST)
+    return Result(found, lab05.MNIST)
 
 
 RESULTS = {"lab05_between_digits": remake_digits, "lab05_between_mnist": remake_mnist}

@@ -35,7 +35,7 @@ from course_lib.experiments.lab06 import (
     measured,
     pretrained,
 )
-from course_lib.experiments.once import once
+from course_lib.experiments.once import once, tables
 from course_lib.models import checkpoints
 from course_lib.models.bert import small_bert
 from course_lib.pruning import components
@@ -460,21 +460,11 @@ PARTS: dict[str, Callable[[int], Tables]] = {
 }
 
 
-def part(name: str, seed: int, folder: Path) -> Tables:
-    """One of :data:`PARTS` of one checkpoint, once."""
-    found: Tables = once(folder, PARTS[name], seed)
-    return found
-
-
 def remake_weights(executor: Executor, folder: Path) -> Result:
     """The three checkpoints, all of :data:`PARTS`."""
     jobs = [(seed, name) for seed in range(SEEDS) for name in PARTS]
-    running = [(seed, executor.submit(part, name, seed, folder)) for seed, name in jobs]
-    tables: Tables = {}
-    for seed, future in running:
-        for name, rows in future.result().items():
-            tables.setdefault(name, []).extend({"seed": seed, **row} for row in rows)
-    found = {name: pd.DataFrame(rows) for name, rows in tables.items()}
+    running = [(seed, executor.submit(once, folder, PARTS[name], seed)) for seed, name in jobs]
+    found = tables(({"seed": seed}, future.result()) for seed, future in running)
     columns = ["seed", "method", "sparsity", "old", "accuracy", "loss", "test"]
     found["regimes"] = found["regimes"][columns]  # the dense model has no sparsity
     return Result(found, {})

@@ -15,13 +15,12 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 from lab06_results import CAREFUL, SEEDS, SOFT, Share, Tables, by_matrix, by_movement, softly
 from torch import nn
 
 from course_lib.experiments import Result
 from course_lib.experiments.lab06 import Row, finetune, kept_at, measured, pretrained
-from course_lib.experiments.once import once
+from course_lib.experiments.once import each_seed
 from course_lib.pruning.weights import (
     Masks,
     prune_then_finetune,
@@ -103,12 +102,7 @@ def differences(seed: int, how: Mapping[str, Any] = CAREFUL) -> Tables:
 
 def remake_soft(executor: Executor, folder: Path) -> Result:
     """The three checkpoints, all of :func:`differences`."""
-    running = [executor.submit(once, folder, differences, seed) for seed in range(SEEDS)]
-    tables: Tables = {}
-    for seed, future in enumerate(running):
-        for name, rows in future.result().items():
-            tables.setdefault(name, []).extend({"seed": seed, **row} for row in rows)
-    found = {name: pd.DataFrame(rows) for name, rows in tables.items()}
+    found = each_seed(executor, folder, SEEDS, differences)
     return Result(found, {"lam": LAM, "more": MORE})
 
 

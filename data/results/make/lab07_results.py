@@ -19,18 +19,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import Executor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import torch
 from torch import Tensor, nn
 
 from course_lib.data import pieces, reviews
 from course_lib.experiments import Result
 from course_lib.experiments.lab07 import PLACES, evaluator, losses, per_head, read_reviews, size
-from course_lib.experiments.once import once
+from course_lib.experiments.once import each_seed
 from course_lib.models import checkpoints
 from course_lib.pruning.heads import (
     ablate_each,
@@ -64,33 +62,19 @@ Rows = list[dict[str, Any]]
 
 def remake_reviews(executor: Executor, folder: Path) -> Result:
     """Heads of three small BERTs on reviews: alone, together, by place, and fine-tuned."""
-    runs = list(executor.map(partial(once, folder, measure_reviews), SEEDS))
+    found = each_seed(executor, folder, len(SEEDS), measure_reviews)
     settings = {
         "fractions": FRACTIONS,
         "texts": TEXTS,
         "tuned": TUNED,
         "domain texts": DOMAIN_TEXTS,
     }
-    return Result(_tables(SEEDS, runs), settings)
+    return Result(found, settings)
 
 
 def remake_sst2(executor: Executor, folder: Path) -> Result:
     """SST-2 with a real encoder of 6 layers of 12 heads."""
-    runs = list(executor.map(partial(once, folder, measure_sst2), SST2["seeds"]))
-    return Result(_tables(SST2["seeds"], runs), SST2)
-
-
-def _tables(seeds: tuple[int, ...], runs: list[dict[str, Rows]]) -> dict[str, pd.DataFrame]:
-    return {
-        table: pd.DataFrame(
-            [
-                {"seed": seed, **row}
-                for seed, run in zip(seeds, runs, strict=True)
-                for row in run[table]
-            ]
-        )
-        for table in runs[0]
-    }
+    return Result(each_seed(executor, folder, len(SST2["seeds"]), measure_sst2), SST2)
 
 
 # ----------------------------------------------------------------- three checkpoints

@@ -38,6 +38,7 @@ from course_lib.experiments.lab08 import (
     trained,
 )
 from course_lib.experiments.once import once
+from course_lib.experiments.once import tables as joined
 from course_lib.models import checkpoints
 from course_lib.models.attention import find_attention
 from course_lib.pruning.components import hard_concrete
@@ -349,12 +350,8 @@ def part(name: str, seed: int) -> dict[str, Rows]:
 
 def tables(found: Mapping[int, Sequence[Mapping[str, Rows]]]) -> dict[str, pd.DataFrame]:
     """Seed -> what its parts found, as long tables of all seeds."""
-    rows: dict[str, Rows] = {}
-    for seed, parts in found.items():
-        for one in parts:
-            for name, of_seed in one.items():
-                rows.setdefault(name, []).extend({"seed": seed, **row} for row in of_seed)
-    return {name: pd.DataFrame(some, columns=COLUMNS.get(name)) for name, some in rows.items()}
+    made = joined(({"seed": seed}, one) for seed, parts in found.items() for one in parts)
+    return {name: table[COLUMNS.get(name, list(table))] for name, table in made.items()}
 
 
 def remake_heads(executor: Executor, folder: Path) -> Result:

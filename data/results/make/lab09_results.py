@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import nn
 
@@ -33,7 +32,7 @@ from course_lib.experiments.lab09 import (
     trained_on,
     tune,
 )
-from course_lib.experiments.once import once
+from course_lib.experiments.once import each_seed, once, tables
 from course_lib.modes import evaluating
 from course_lib.pruning.layers import layerdrop, take_layers
 from course_lib.training import Batch, accuracy
@@ -50,15 +49,6 @@ GLUE: dict[str, Any] = {
     "longest": 64,  # pieces
     "seeds": 2,
 }
-
-
-def tables(found: Sequence[tuple[Mapping[str, Any], Mapping[str, Rows]]]) -> dict[str, Any]:
-    """Long tables of rows that lack their seed (and task)."""
-    rows: dict[str, Rows] = {}
-    for at, parts in found:
-        for name, some in parts.items():
-            rows.setdefault(name, []).extend({**at, **row} for row in some)
-    return {name: pd.DataFrame(some) for name, some in rows.items()}
 
 
 # -------------------------------------------------------------------------------- depth
@@ -205,12 +195,6 @@ def real_tickets(task: str, seed: int) -> dict[str, Rows]:
 
 
 # ------------------------------------------------------------------------------ remakes
-def by_seed(executor: Executor, folder: Path, run: Callable[[int], Any], seeds: int) -> Any:
-    """Tables of runs of all seeds."""
-    running = [executor.submit(once, folder, run, seed) for seed in range(seeds)]
-    return tables([({"seed": seed}, future.result()) for seed, future in enumerate(running)])
-
-
 def by_task(
     executor: Executor,
     folder: Path,
@@ -234,7 +218,7 @@ def by_task(
 
 def remake_depth(executor: Executor, folder: Path) -> Result:
     """The three checkpoints at every depth. Some minutes."""
-    found = by_seed(executor, folder, depths, SEEDS)
+    found = each_seed(executor, folder, SEEDS, depths)
     return Result(found, {"drops": DROPS, "training": RATE})
 
 
@@ -247,7 +231,7 @@ def remake_subnetworks(executor: Executor, folder: Path) -> Result:
 
 def remake_depth_sst2(executor: Executor, folder: Path) -> Result:
     """Every depth of a real encoder on SST-2, three fine-tunings each way."""
-    found = by_seed(executor, folder, real_depths, SST2["seeds"])
+    found = each_seed(executor, folder, SST2["seeds"], real_depths)
     return Result(found, {"drops": DROPS, **SST2})
 
 

@@ -15,7 +15,6 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 from torch import Tensor, nn
 
 from course_lib.capstone import Measured, given, measure, of_bytes, read, unmet_requirements, write
@@ -33,7 +32,7 @@ from course_lib.experiments.lab11 import (
     trained,
     tuned,
 )
-from course_lib.experiments.once import once
+from course_lib.experiments.once import once, tables
 from course_lib.pruning import weights
 from course_lib.pruning.channels import remove_filters, select_channels
 from course_lib.pruning.layers import take_layers
@@ -124,11 +123,6 @@ def levels(kind: str, found: Sequence[Measured]) -> list[bool]:
     return [not any(unmet_requirements(level, one) for one in found) for level in LEVELS[kind]]
 
 
-def together(parts: Sequence[dict[str, Rows]]) -> dict[str, pd.DataFrame]:
-    """The tables of all parts."""
-    return {name: pd.DataFrame([row for part in parts for row in part[name]]) for name in parts[0]}
-
-
 def remake_capstone(executor: Executor, folder: Path) -> Result:
     """Both given models of three trainings, every pipeline; some ten minutes on two
     cores. The models lie beside it afterwards.
@@ -141,7 +135,9 @@ def remake_capstone(executor: Executor, folder: Path) -> Result:
         for kind, number in jobs
     }
     parts = [running[kind, number].result() for kind in PIPELINES for number in range(3)]
-    return Result(together(parts), {"draws": list(SEEDS), "validation_draw": CHOSEN_BY})
+    return Result(
+        tables(({}, part) for part in parts), {"draws": list(SEEDS), "validation_draw": CHOSEN_BY}
+    )
 
 
 # ------------------------------------------------------------------------- two orders
@@ -217,7 +213,7 @@ def remake_order(executor: Executor, folder: Path) -> Result:
         "sparse": SPARSE,
         "after": AFTER,
     }
-    return Result(together([future.result() for future in running]), settings)
+    return Result(tables(({}, future.result()) for future in running), settings)
 
 
 RESULTS: dict[str, Callable[[Executor, Path], Result]] = {

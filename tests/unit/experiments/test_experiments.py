@@ -30,8 +30,8 @@ def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     def kept(executor: Executor, folder: Path) -> Result:
         """In parts that are kept."""
-        found = each_seed(executor, folder, 2, busy, "digits", {"rounds": 3})
-        return Result({"runs": pd.DataFrame(found["seeds"])}, found["settings"])
+        settings = {"rounds": 3}
+        return Result(each_seed(executor, folder, 2, busy, "digits", settings=settings), settings)
 
     monkeypatch.setattr(
         experiments, "registered", lambda: {"lab99_quick": quick, "lab99_kept": kept}
@@ -39,12 +39,12 @@ def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def busy(name: str, seed: int, settings: dict[str, int]) -> dict[str, Any]:
+def busy(name: str, seed: int, settings: dict[str, int]) -> dict[str, list[Any]]:
     """Some work of the processor."""
     total = 0
     for i in range(settings["rounds"] * 1_000_000):
         total += i % 7
-    return {"name": name, "seed": seed, "total": total}
+    return {"runs": [{"name": name, "total": total}]}
 
 
 def test_remake_writes_what_read_finds(course: Path) -> None:

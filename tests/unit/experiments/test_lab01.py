@@ -1,8 +1,8 @@
 """Lab 01's experiments, on one network that is trained for a short time."""
 
 from concurrent.futures import ThreadPoolExecutor
-from importlib import import_module
 
+import lab01_results as make
 import pandas as pd
 import pytest
 import torch
@@ -13,7 +13,6 @@ from course_lib.experiments import lab01
 from course_lib.pruning import weights
 
 remake = experiments.registered()
-make = import_module("lab01_results")  # which registered() has made importable
 
 RESULTS = [f"lab01_pruning_{name}" for name in lab01.SETTINGS] + ["lab01_long_run_digits"]
 

@@ -3,6 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+import lab06_results as made
 import pytest
 import torch
 
@@ -11,9 +12,6 @@ from course_lib.experiments import lab06
 from course_lib.pruning import components
 from course_lib.pruning.weights import encoder_weights, magnitude, sparsity
 from course_lib.pruning.weights import prune_then_finetune as library
-
-experiments.registered()  # makes the scripts importable
-import lab06_results as made  # noqa: E402
 
 SHORT = {"steps": 6, "batch": 8, "lr": 3e-4}
 

@@ -1,5 +1,7 @@
 """What makes soft movement strong: the arms, shortened."""
 
+import lab06_results as made
+import lab06_soft_results as soft_made
 import pandas as pd
 import pytest
 import torch
@@ -7,10 +9,6 @@ import torch
 from course_lib import experiments
 from course_lib.experiments import lab06
 from course_lib.pruning.weights import encoder_weights, remaining
-
-experiments.registered()  # makes the scripts importable
-import lab06_results as made  # noqa: E402
-import lab06_soft_results as soft_made  # noqa: E402
 
 SHORT = {"steps": 6, "batch": 8, "lr": 3e-4}
 

@@ -2,15 +2,14 @@
 
 import json
 
+import lab07_results as make
 import pandas as pd
 import pytest
 import torch
 
 from course_lib import experiments
 from course_lib.experiments import lab07
-
-experiments.registered()  # makes the scripts that write results importable
-make = pytest.importorskip("lab07_results")
+from course_lib.experiments.once import tables
 
 
 def test_importance_across_domains_has_its_ceiling_beside_it() -> None:
@@ -47,11 +46,11 @@ def test_a_remake_at_tiny_settings_has_the_stored_columns(monkeypatch, tmp_path)
     monkeypatch.setattr(make, "DRAWS", 2)
     monkeypatch.setattr(make, "TUNED", make.TUNED | {"fractions": (0.5,), "steps": 2, "draws": 1})
     monkeypatch.setattr(make, "DOMAIN_TEXTS", 20)
-    tables = make._tables((0,), [make.measure_reviews(0)])
-    assert len(tables["ablations"]) == 32 and len(tables["all_but_one"]) == 4
-    nothing = tables["removal"].query("method == 'no consecutive' and removed == 0.9")
+    found = tables([({"seed": 0}, make.measure_reviews(0))])
+    assert len(found["ablations"]) == 32 and len(found["all_but_one"]) == 4
+    nothing = found["removal"].query("method == 'no consecutive' and removed == 0.9")
     assert nothing.empty, "half of the layers have not so many heads"
-    for name, table in tables.items():
+    for name, table in found.items():
         stored = experiments.read(f"lab07_heads/{name}")
         assert list(table.columns) == list(stored.columns), name
         assert (table.dtypes == stored.dtypes).all(), name

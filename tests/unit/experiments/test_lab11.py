@@ -1,8 +1,8 @@
 """The capstone's pipelines do what their names say, in a few steps."""
 
 import itertools
-from importlib import import_module
 
+import lab11_results as make
 import pytest
 import torch
 
@@ -13,6 +13,7 @@ from course_lib.cost.decisions import frontier, pick
 from course_lib.cost.storage import model_bits
 from course_lib.data import pieces
 from course_lib.experiments import lab11
+from course_lib.experiments.once import tables
 from course_lib.models.attention import find_attention
 from course_lib.pruning.weights import prunable
 
@@ -27,18 +28,12 @@ def few(monkeypatch):
     lab11.texts.cache_clear()
 
 
-def make():
-    """The module that makes the stored results."""
-    experiments.registered()
-    return import_module("lab11_results")
-
-
 @pytest.fixture
 def quick(monkeypatch):
     """The same, with an epoch of each training in both orders."""
     for name, value in {"EPOCHS": (1, 1), "SPARSE": 1, "AFTER": 1}.items():
-        monkeypatch.setattr(make(), name, value)
-    return make()
+        monkeypatch.setattr(make, name, value)
+    return make
 
 
 def widths(net):
@@ -125,9 +120,9 @@ def test_the_parts_of_a_bert_are_all_of_it():
 @pytest.mark.long
 def test_a_remake_of_the_pipelines_makes_the_columns_that_are_shipped(tmp_path, monkeypatch):
     monkeypatch.setitem(
-        make().PIPELINES, "cnn", lambda number: itertools.islice(make().cnn_pipelines(number), 1)
+        make.PIPELINES, "cnn", lambda number: itertools.islice(make.cnn_pipelines(number), 1)
     )
-    made = make().together([make().proved("cnn", 0, tmp_path)])
+    made = tables([({}, make.proved("cnn", 0, tmp_path))])
     for table, frame in made.items():
         shipped = experiments.read(f"lab11_capstone/{table}")
         assert frame.columns.tolist() == shipped.columns.tolist()
@@ -149,7 +144,7 @@ def test_a_net_with_zeros_gets_narrow_and_keeps_its_zeros(quick):
 
 @pytest.mark.long
 def test_both_orders_end_at_the_same_widths_and_are_measured_alike(quick):
-    made = quick.together([quick.both(0, 0)])
+    made = tables([({}, quick.both(0, 0))])
     for table, frame in made.items():
         shipped = experiments.read(f"lab11_order/{table}")
         assert frame.columns.tolist() == shipped.columns.tolist()
