@@ -1,7 +1,6 @@
-"""What runs beside a student's code: the wire, the harness that drives the code, the
-warm process that forks.
+"""The inside of the sandbox: the warm process that forks a child for every submission, the
+walls round the child, and what a submission finds there in place of the course.
 
-Nothing here knows a test, an expected value or an answer. The grader
-(``course_lib.grading``) imports this package; this package imports nothing else of
-``course_lib``, so it can be shown alone to a process that is not trusted.
+Nothing here knows a test, an expected value or an answer. Beside this package a child sees
+:mod:`course_lib.student_code` and what notebooks use of the course, see :mod:`.stubs`.
 """

@@ -37,8 +37,8 @@ WARM = (
     "course_lib.data",
     "course_lib.models",
     "course_lib.training",
-    "course_lib.worker.cells",
-    "course_lib.worker.harness",
+    "course_lib.student_code.cells",
+    "course_lib.student_code.harness",
 )
 # the only descriptor a child has beside the three standard ones: its conversation with
 # the grader
@@ -51,7 +51,8 @@ def main() -> None:
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ[name] = "1"  # torch + fork hangs where parent and child both use several threads
     os.environ.setdefault("MPLBACKEND", "Agg")
-    from course_lib.worker import shell, stubs, wire
+    from course_lib.student_code import plain_data
+    from course_lib.worker import frames, shell, stubs
 
     stubs.install()
     # until all is imported: of a thousand modules nothing is garbage, and looking takes
@@ -59,8 +60,8 @@ def main() -> None:
     gc.disable()
     try:
         # over the socket, not the command line: a submission could read that
-        start, _ = wire.receive(control)
-    except wire.WireError:
+        start, _ = frames.receive(control)
+    except plain_data.WireError:
         return
     import_all()
     import torch
@@ -75,11 +76,11 @@ def main() -> None:
     around = walls.Walls(**start)
     del start
     _settle(around)
-    wire.send(control, {"ready": True, "weaker": around.weaker})
+    frames.send(control, {"ready": True, "weaker": around.weaker})
     while True:
         try:
-            order, _ = wire.receive(control)
-        except wire.WireError:  # the grader has gone
+            order, _ = frames.receive(control)
+        except plain_data.WireError:  # the grader has gone
             break
         if order.get("op") == "fork":
             _, fds, _, _ = socket.recv_fds(control, 1, 1)
@@ -87,7 +88,7 @@ def main() -> None:
                 _import_for(order["imports"], around)
                 pid = around.fork()
             except (OSError, ImportError) as error:
-                wire.send(control, {"failed": str(error)})
+                frames.send(control, {"failed": str(error)})
             else:
                 if pid == 0:
                     try:
@@ -95,11 +96,11 @@ def main() -> None:
                         _child(fds[0], order)
                     finally:
                         os._exit(0)
-                wire.send(control, {"pid": pid})
+                frames.send(control, {"pid": pid})
             os.close(fds[0])
         elif order.get("op") == "end":
             ended = _end(order["pid"], around)
-            wire.send(
+            frames.send(
                 control, {"ended": ended, "clean": _clean(around.forget(order["pid"]), around)}
             )
     if around.layer != "jail":  # a jail ends with this process, all of it
@@ -189,26 +190,27 @@ def _limit(limits: dict[str, int]) -> None:
 
 def serve(sock: socket.socket) -> None:
     """Read the cells, run the definitions, then answer requests one by one."""
-    from course_lib.worker import cells, harness, own, shell, wire
+    from course_lib.student_code import cells, harness, own, plain_data
+    from course_lib.worker import frames, shell
 
     # the one being answered: its number goes back with everything that is said about it
     request = ""
 
     def ask(number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        packer = wire.Packer()
+        packer = plain_data.Packer()
         asked = {
             "ask": number,
             "args": packer.pack(args),
             "kwargs": packer.pack(kwargs),
             "request": request,
         }
-        wire.send(sock, asked, packer.blobs)
-        header, blobs = wire.receive(sock)
+        frames.send(sock, asked, packer.blobs)
+        header, blobs = frames.receive(sock)
         if "refused" in header:
             raise _refusal(header["refused"])
-        return wire.Unpacker(blobs).unpack(header["answer"])
+        return plain_data.Unpacker(blobs).unpack(header["answer"])
 
-    header, blobs = wire.receive(sock)
+    header, blobs = frames.receive(sock)
     texts, refused = own.unpack(dict(zip(header["files"], blobs, strict=True)), os.getcwd())
     # Python's own starts anew in every forked child: definitions draw the same each
     # time
@@ -218,7 +220,7 @@ def serve(sock: socket.socket) -> None:
     )
     worker = harness.Harness(definitions.namespace, ask, definitions.lost)
     problems = [problem[:500] for problem in (*refused, *definitions.problems)][:50]
-    wire.send(
+    frames.send(
         sock,
         {
             "problems": problems,
@@ -228,16 +230,16 @@ def serve(sock: socket.socket) -> None:
     )
     while True:
         try:
-            header, blobs = wire.receive(sock)
-        except wire.Closed:
+            header, blobs = frames.receive(sock)
+        except frames.Closed:
             return
         request = header.pop("request")
         reply, blobs = worker.handle(header, blobs)
         try:
-            wire.send(sock, {**reply, "request": request}, blobs)
-        except wire.Closed:
+            frames.send(sock, {**reply, "request": request}, blobs)
+        except frames.Closed:
             return
-        except wire.WireError as error:
+        except plain_data.WireError as error:
             failure = {
                 "kind": "result",
                 "type": "WireError",
@@ -245,7 +247,7 @@ def serve(sock: socket.socket) -> None:
                 "message": str(error),
                 "where": "",
             }
-            wire.send(sock, {"error": failure, "request": request})
+            frames.send(sock, {"error": failure, "request": request})
 
 
 def _refusal(text: str) -> BaseException:

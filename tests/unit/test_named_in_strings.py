@@ -19,7 +19,8 @@ import pytest
 import course_lib
 from course_lib import labs
 from course_lib.grading.wall import layers as isolation
-from course_lib.worker import stubs, watch
+from course_lib.student_code import watch
+from course_lib.worker import stubs
 
 PACKAGE = Path(course_lib.__file__).parent
 ROOT = PACKAGE.parent

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from course_lib.grading.claims.student import StudentError
-from course_lib.worker.wire import Foreign, Model
+from course_lib.student_code.plain_data import Foreign, Model
 
 MAX_DESCRIPTION = 300  # characters of a value in a message
 MAX_MESSAGE = 1500  # characters of a message

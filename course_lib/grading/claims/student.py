@@ -19,9 +19,9 @@ from torch import Tensor, nn
 
 from course_lib.grading.wall.alarm import limited
 from course_lib.grading.wall.workers import WorkerLost
-from course_lib.worker import wire
-from course_lib.worker.harness import Harness
-from course_lib.worker.wire import Model, Ref
+from course_lib.student_code import plain_data
+from course_lib.student_code.harness import Harness
+from course_lib.student_code.plain_data import Model, Ref
 
 MAX_NUMBERS = 1 << 23  # in the arguments of one call of the grader's by the student's code
 MAX_CALLS_OF_THAT_SIZE = 8  # within one test
@@ -192,12 +192,12 @@ class InProcess:
         return reply, blobs
 
     def _ask(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        packer = wire.Packer()
+        packer = plain_data.Packer()
         there = packer.pack([args, kwargs])
-        args, kwargs = wire.Unpacker(packer.blobs).unpack(there)
-        packer = wire.Packer()
+        args, kwargs = plain_data.Unpacker(packer.blobs).unpack(there)
+        packer = plain_data.Packer()
         back = packer.pack(self.proxies[number](*args, **kwargs))
-        return wire.Unpacker(packer.blobs).unpack(back)
+        return plain_data.Unpacker(packer.blobs).unpack(back)
 
 
 class Submission:
@@ -267,7 +267,7 @@ class Submission:
         return self._ask("put", value=value, requires_grad=requires_grad)
 
     def helper(self, name: str, **settings: Any) -> Ref:
-        """Make one of :data:`course_lib.worker.helpers.HELPERS` in the worker; read its
+        """Make one of :data:`course_lib.student_code.helpers.HELPERS` in the worker; read its
         notes by ``get(ref, "log")``.
         """
         return self._ask("helper", name=name, settings=settings)
@@ -330,7 +330,7 @@ class Submission:
         self._ask("restore")
 
     def _ask(self, op: str, **fields: Any) -> Any:
-        packer = wire.Packer(self._export)
+        packer = plain_data.Packer(self._export)
         header = {key: packer.pack(value) for key, value in fields.items()}
         reply, blobs = self._transport.ask({**header, "op": op}, packer.blobs, self._proxies)
         if "error" in reply:
@@ -341,8 +341,8 @@ class Submission:
                 else {"kind": "result", "message": "no exception"}
             )
         try:
-            return wire.Unpacker(blobs).unpack(reply.get("value"))
-        except wire.WireError as error:
+            return plain_data.Unpacker(blobs).unpack(reply.get("value"))
+        except plain_data.WireError as error:
             raise StudentError(
                 {"kind": "result", "type": "WireError", "message": str(error)}
             ) from None

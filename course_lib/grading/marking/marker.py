@@ -15,7 +15,7 @@ from course_lib.grading.claims.student import InPlace, StudentError, Submission
 from course_lib.grading.wall.workers import Allowance, WorkerLost
 from course_lib.labs import Contract, Exercise
 from course_lib.labs.contract import order
-from course_lib.worker.harness import start_chance
+from course_lib.student_code.harness import start_chance
 
 # tests of one question that may end or hang their process before the rest is not tried
 MAX_LOSSES = 2

@@ -19,7 +19,7 @@ from course_lib.grading.claims.student import Proxy, StudentError, Submission, T
 from course_lib.grading.marking.marker import explain
 from course_lib.grading.wall.workers import WorkerLost
 from course_lib.labs import Contract
-from course_lib.worker.wire import Ref
+from course_lib.student_code.plain_data import Ref
 
 VALUES = 64  # numbers of a tensor that are shown; of larger ones the corners
 MAX_SHOWN = 4000  # characters of one value

@@ -23,7 +23,8 @@ import psutil
 
 from course_lib.grading.wall import cgroup, layers, usage
 from course_lib.grading.wall.alarm import limited
-from course_lib.worker import wire
+from course_lib.student_code import plain_data
+from course_lib.worker import frames
 
 START_SECONDS = 120.0
 STOP_SECONDS = 2.0
@@ -85,11 +86,11 @@ class Worker:
                 start_new_session=True,
             )
         self.control = ours
-        left = wire.until(START_SECONDS)
+        left = frames.until(START_SECONDS)
         try:
-            wire.send(ours, layers.orders(self.layer, self.folder), left=left)
-            ready, _ = wire.receive(ours, left)
-        except wire.WireError as error:
+            frames.send(ours, layers.orders(self.layer, self.folder), left=left)
+            ready, _ = frames.receive(ours, left)
+        except plain_data.WireError as error:
             said = self._last_words()
             self.stop()
             raise RuntimeError(f"the grading worker did not start ({error}). {said}") from None
@@ -159,7 +160,7 @@ class Worker:
             if self.process is None or self.process.poll() is not None or self.control is None:
                 self.start()
             assert self.control is not None
-            left = wire.until(START_SECONDS)
+            left = frames.until(START_SECONDS)
             ours, theirs = socket.socketpair()
             with theirs:
                 try:
@@ -168,10 +169,10 @@ class Worker:
                         "limits": layers.limits(self.layer),
                         "imports": list(imports),
                     }
-                    wire.send(self.control, order, left=left)
+                    frames.send(self.control, order, left=left)
                     socket.send_fds(self.control, [b"x"], [theirs.fileno()])
-                    reply, _ = wire.receive(self.control, left)
-                except (wire.WireError, OSError):
+                    reply, _ = frames.receive(self.control, left)
+                except (plain_data.WireError, OSError):
                     ours.close()
                     self.stop()
                     continue
@@ -188,11 +189,11 @@ class Worker:
         if self.control is None:
             return
         try:
-            wire.send(self.control, {"op": "end", "pid": pid})
-            reply, _ = wire.receive(self.control, wire.until(10))
+            frames.send(self.control, {"op": "end", "pid": pid})
+            reply, _ = frames.receive(self.control, frames.until(10))
             if reply.get("ended") is True and reply.get("clean") is True:
                 return
-        except wire.WireError:
+        except plain_data.WireError:
             pass
         self.stop()
 
@@ -326,22 +327,22 @@ class Session:
         answers = 2 * seconds  # that the grader's answers may take
         number = secrets.token_hex(8)
         try:
-            wire.send(self.sock, {**header, "request": number}, blobs, clock.left)
+            frames.send(self.sock, {**header, "request": number}, blobs, clock.left)
             while True:
-                reply, blobs = wire.receive(self.sock, clock.left)
+                reply, blobs = frames.receive(self.sock, clock.left)
                 # written by something else than the harness, or too late
                 if reply.pop("request", None) != number:
-                    raise wire.WireError("a reply to no request")
+                    raise plain_data.WireError("a reply to no request")
                 if "ask" not in reply:
                     return reply, blobs
                 begin = time.monotonic()
                 with clock.standing():
                     answer, answered = _answer(reply, blobs, proxies or {}, answers)
                 answers -= time.monotonic() - begin
-                wire.send(self.sock, answer, answered, clock.left)
-        except wire.WireError as error:
+                frames.send(self.sock, answer, answered, clock.left)
+        except plain_data.WireError as error:
             self.close()
-            if isinstance(error, wire.TooLate) and clock.seconds < seconds:
+            if isinstance(error, frames.TooLate) and clock.seconds < seconds:
                 raise WorkerLost(self.allowance.late) from None
             raise WorkerLost(self.watched.reason or _why(error, whose, seconds)) from None
         finally:
@@ -362,12 +363,12 @@ def _answer(
     proxies: dict[int, Callable[..., Any]],
     seconds: float,
 ) -> tuple[dict[str, Any], list[bytes]]:
-    unpack = wire.Unpacker(blobs).unpack
+    unpack = plain_data.Unpacker(blobs).unpack
     function = proxies.get(request["ask"]) if isinstance(request["ask"], int) else None
     args, kwargs = unpack(request.get("args")), unpack(request.get("kwargs"))
     if function is None or not isinstance(args, tuple) or not isinstance(kwargs, dict):
-        raise wire.WireError("a call of something that was not handed out")
-    packer = wire.Packer()
+        raise plain_data.WireError("a call of something that was not handed out")
+    packer = plain_data.Packer()
     late = {
         "refused": (
             "ValueError: the grader's functions took too long on what they were called with: try"
@@ -384,9 +385,9 @@ def _answer(
     return (late, []) if rung else ({"answer": answer}, packer.blobs)
 
 
-def _why(error: wire.WireError, whose: str, seconds: float) -> str:
-    if isinstance(error, wire.TooLate):
+def _why(error: plain_data.WireError, whose: str, seconds: float) -> str:
+    if isinstance(error, frames.TooLate):
         return f"{whose} took longer than {seconds:.0f} seconds (an endless loop?)"
-    if isinstance(error, wire.Closed):
+    if isinstance(error, frames.Closed):
         return f"{whose} ended its process (exit, too much memory or time, or a crash)"
     return f"{whose} sent something that is no plain result: {error}"

@@ -16,7 +16,7 @@ import pytest
 import course_lib
 from course_lib import labs
 from course_lib.grading.wall import layers as isolation
-from course_lib.worker.cells import parse
+from course_lib.student_code.cells import parse
 
 PACKAGE = Path(course_lib.__file__).parent
 
@@ -49,9 +49,11 @@ def test_what_a_submission_may_see_imports_without_the_rest(tmp_path: Path) -> N
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    assert {"course_lib.training", "course_lib.models.bert", "course_lib.worker.harness"} <= set(
-        done.stdout.split()
-    )
+    assert {
+        "course_lib.training",
+        "course_lib.models.bert",
+        "course_lib.student_code.harness",
+    } <= set(done.stdout.split())
 
 
 def imported(lab: Path) -> set[str]:

@@ -1,19 +1,13 @@
-"""Plain data over a socket: the only thing that ever passes between the grader and a
-student's code.
+"""Plain data: the only values that pass between the grader and a student's code.
 
-A frame is a JSON header of at most 1 MB followed by raw blobs (tensor bytes). There is
-no pickle in either direction: what arrives is built here from an allow-list of types,
-so a hostile sender can at most send a wrong answer.
+A value becomes JSON data and raw blobs (tensor bytes). There is no pickle in either
+direction: what arrives is built here from an allow-list of types, so a hostile sender
+can at most send a wrong answer.
 """
 
 from __future__ import annotations
 
-import itertools
-import json
 import math
-import socket
-import struct
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,7 +18,6 @@ from torch import Tensor, nn
 
 from course_lib.models import builders
 
-MAX_HEADER = 1 << 20  # bytes of JSON in a frame
 MAX_BLOBS = 64 << 20  # bytes of tensors in a frame
 MAX_DEPTH = 12  # nesting of lists, tuples and dicts
 MAX_ITEMS = 10_000  # items of all lists, tuples and dicts of one value together
@@ -56,14 +49,6 @@ class WireError(Exception):
     """A frame that breaks the rules: too large, not JSON, an unknown type, a length
     that does not fit.
     """
-
-
-class Closed(WireError):
-    """The other side has gone."""
-
-
-class TooLate(WireError):
-    """The deadline passed before a whole frame had come."""
 
 
 @dataclass(frozen=True)
@@ -469,107 +454,3 @@ def _a(value: Any, kind: type) -> Any:
     if type(value) is not kind:
         raise WireError(f"expected a {kind.__name__}, got a {type(value).__name__}")
     return value
-
-
-# --- frames over a socket -------------------------------------------------------------
-
-_HEAD = struct.Struct("!II")  # bytes of header, bytes of all blobs together
-
-
-Left = Callable[[], float]  # seconds that are left; at 0 it is too late
-
-
-def until(seconds: float) -> Left:
-    """So many seconds from now, by the wall's clock."""
-    end = time.monotonic() + seconds
-    return lambda: end - time.monotonic()
-
-
-def send(
-    sock: socket.socket,
-    header: dict[str, Any],
-    blobs: list[bytes] | None = None,
-    left: Left | None = None,
-) -> None:
-    """Send one frame, whole, before no time is ``left``."""
-    blobs = blobs or []
-    text = json.dumps({**header, "lengths": [len(b) for b in blobs]}, allow_nan=False).encode()
-    if len(text) > MAX_HEADER:
-        raise WireError(f"a header of {len(text)} bytes: lists belong in tensors")
-    body = b"".join(blobs)
-    if len(body) > MAX_BLOBS:
-        raise WireError(f"more than {MAX_BLOBS >> 20} MB of data")
-    frame = memoryview(_HEAD.pack(len(text), len(body)) + text + body)
-    sent = 0
-    try:
-        while sent < len(frame):
-            sock.settimeout(_wait(left, "the other side does not read"))
-            try:
-                sent += sock.send(frame[sent:])
-            except TimeoutError:
-                continue
-    except OSError as error:
-        raise Closed(str(error)) from None
-
-
-def _wait(left: Left | None, late: str) -> float | None:
-    """How long to wait now. Whatever the time is counted by, it is asked again then."""
-    if left is None:
-        return None
-    seconds = left()
-    if seconds <= 0:
-        raise TooLate(late)
-    return max(0.001, seconds)
-
-
-def receive(sock: socket.socket, left: Left | None = None) -> tuple[dict[str, Any], list[bytes]]:
-    """Receive one frame, whole, before no time is ``left``.
-
-    Raises:
-        Closed: if the other side has gone. TooLate: if it took too long. WireError: if
-            the frame breaks the rules.
-    """
-    size, rest = _HEAD.unpack(_exactly(sock, _HEAD.size, left))
-    if size > MAX_HEADER or rest > MAX_BLOBS:
-        raise WireError(f"a header of {size} bytes, or more than {MAX_BLOBS >> 20} MB of data")
-    frame = _exactly(sock, size + rest, left)
-    return decode(frame[:size], frame[size:])
-
-
-def decode(text: bytes, body: bytes) -> tuple[dict[str, Any], list[bytes]]:
-    """The header and the blobs of a frame.
-
-    Raises:
-        WireError: if the frame breaks the rules.
-    """
-    try:
-        header = json.loads(text)
-    except (ValueError, RecursionError):
-        raise WireError("a header that is not JSON") from None
-    if not isinstance(header, dict):
-        raise WireError("a header that is no object")
-    lengths = header.pop("lengths", [])
-    if not isinstance(lengths, list) or len(lengths) > MAX_ITEMS:
-        raise WireError("lengths of blobs that do not fit")
-    if not all(type(n) is int and 0 <= n <= len(body) for n in lengths) or sum(lengths) != len(
-        body
-    ):
-        raise WireError("lengths of blobs that do not fit")
-    ends = list(itertools.accumulate(lengths, initial=0))
-    return header, [body[start:end] for start, end in itertools.pairwise(ends)]
-
-
-def _exactly(sock: socket.socket, size: int, left: Left | None) -> bytes:
-    chunks = bytearray()
-    while len(chunks) < size:
-        try:
-            sock.settimeout(_wait(left, "no whole answer in time"))
-            chunk = sock.recv(min(1 << 20, size - len(chunks)))
-        except TimeoutError:
-            continue
-        except OSError as error:
-            raise Closed(str(error)) from None
-        if not chunk:
-            raise Closed("the worker has gone")
-        chunks += chunk
-    return bytes(chunks)

@@ -3,7 +3,7 @@ given and says what came out.
 
 The same harness serves the notebook (in the student's own process) and the isolated
 worker (behind a socket): a request is a dict and blobs, so is the reply, and every
-value on the way is plain data (:mod:`course_lib.worker.wire`).
+value on the way is plain data (:mod:`course_lib.student_code.plain_data`).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from course_lib.worker import helpers, own
-from course_lib.worker.watch import LibraryUsed, unwatched, watched
-from course_lib.worker.wire import Packer, Ref, Unpacker, WireError
+from course_lib.student_code import helpers, own
+from course_lib.student_code.plain_data import Packer, Ref, Unpacker, WireError
+from course_lib.student_code.watch import LibraryUsed, unwatched, watched
 
 Ask = Callable[[int, tuple[Any, ...], dict[str, Any]], Any]
 _MISSING = object()
