@@ -19,11 +19,11 @@ import psutil
 import pytest
 
 from course_lib.grading import Submission
-from course_lib.grading.wall import cgroup
-from course_lib.grading.wall import layers as isolation
-from course_lib.grading.wall import usage as watch
-from course_lib.grading.wall.workers import Seconds, Worker, WorkerLost
-from course_lib.worker import walls
+from course_lib.grading.sandbox import cgroup
+from course_lib.grading.sandbox import layers as isolation
+from course_lib.grading.sandbox import usage as watch
+from course_lib.grading.sandbox.workers import Seconds, Worker, WorkerLost
+from course_lib.sandbox_child import walls
 
 pytestmark = pytest.mark.long
 
@@ -119,7 +119,7 @@ def test_the_interpreter_and_its_packages_cannot_be_changed(run: Run) -> None:
     places = [
         sysconfig.get_path("purelib"),
         sysconfig.get_path("stdlib"),
-        str(COURSE / "course_lib" / "worker"),
+        str(COURSE / "course_lib" / "sandbox_child"),
         "/usr",
     ]
     files = [numpy.__file__, os.__file__, walls.__file__, sys.executable]
@@ -510,10 +510,10 @@ _GRADER = """
 import json, os, sys, time
 from concurrent.futures import ThreadPoolExecutor
 from course_lib.grading import Submission
-from course_lib.grading.wall import cgroup
-from course_lib.grading.wall import layers as isolation
-from course_lib.grading.wall import usage as watch
-from course_lib.grading.wall.workers import Worker
+from course_lib.grading.sandbox import cgroup
+from course_lib.grading.sandbox import layers as isolation
+from course_lib.grading.sandbox import usage as watch
+from course_lib.grading.sandbox.workers import Worker
 kept = []
 def start(name):
     worker = Worker(isolation.Layer(name))

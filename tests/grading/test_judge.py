@@ -22,13 +22,13 @@ import torch
 from small_lab import claim
 
 from course_lib import labs
+from course_lib.grading import sandbox as isolation
 from course_lib.grading.batch import run as batch
 from course_lib.grading.claims.question import texts_in
 from course_lib.grading.marking.judge import Judge, JudgeLost, Limits
 from course_lib.grading.marking.lab import Lab, Source, Task
 from course_lib.grading.marking.pool import Judges
-from course_lib.grading.wall import layers as isolation
-from course_lib.grading.wall.workers import Allowance, Seconds, Session, Worker, WorkerLost
+from course_lib.grading.sandbox import Allowance, Seconds, Session, Worker, WorkerLost
 
 pytestmark = pytest.mark.long
 

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from course_lib.grading.batch import collect as submissions
 from course_lib.grading.batch import entries, ipynb, names
 from course_lib.grading.batch.collect import Handed, find
-from course_lib.worker import frames
+from course_lib.sandbox_child import frames
 
 
 def book(text: str = "x = 1") -> str:

@@ -10,10 +10,10 @@ import torch
 
 from course_lib.grading import Draw, StudentError, Submission
 from course_lib.grading.claims.student import Proxy
-from course_lib.grading.wall import usage as watch
-from course_lib.grading.wall.workers import Seconds, Worker, WorkerLost
+from course_lib.grading.sandbox import usage as watch
+from course_lib.grading.sandbox.workers import Seconds, Worker, WorkerLost
 from course_lib.labs import load
-from course_lib.worker import zygote
+from course_lib.sandbox_child import zygote
 
 Run = Callable[..., Submission]
 

@@ -18,12 +18,12 @@ import pytest
 from bank import LABS, Answer, answers, sample
 
 from course_lib.grading import Submission
+from course_lib.grading import sandbox as isolation
 from course_lib.grading.batch.collect import one
 from course_lib.grading.claims.student import InProcess
 from course_lib.grading.marking.lab import Task
 from course_lib.grading.marking.marker import Marker, Outcome
-from course_lib.grading.wall import layers as isolation
-from course_lib.grading.wall.workers import Seconds, Worker
+from course_lib.grading.sandbox import Seconds, Worker
 from course_lib.student_code import cells
 from course_lib.student_code.cells import parse
 from course_lib.student_code.watch import unwatched

@@ -23,10 +23,9 @@ from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 
 import course_lib
+from course_lib.grading import sandbox
 from course_lib.grading.marking.lab import Lab, Marked, Source, Task
-from course_lib.grading.wall import layers
-from course_lib.grading.wall.workers import Seconds, Worker
-from course_lib.worker import walls
+from course_lib.grading.sandbox import Seconds, Worker
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ class JudgeLost(Exception):
 class Judge:
     """One judge, started when it is first needed, and again when it was lost."""
 
-    def __init__(self, layer: layers.Layer, limits: Limits) -> None:
+    def __init__(self, layer: sandbox.Layer, limits: Limits) -> None:
         self.layer, self.limits = layer, limits
         self._process: subprocess.Popen[bytes] | None = None
         self._ours: Connection | None = None
@@ -160,7 +159,7 @@ _ROOT = Path(course_lib.__file__).resolve().parent.parent
 def main() -> None:
     """Take tasks until the grader has gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the grader's
-    walls.prctl(walls.PR_SET_PDEATHSIG, signal.SIGKILL)
+    sandbox.end_with_parent()
     grader = Connection(int(sys.argv[1]))
     layer, limits = grader.recv()
     worker = Worker(layer, limits.seconds)

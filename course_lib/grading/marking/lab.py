@@ -16,7 +16,7 @@ from course_lib import labs
 from course_lib.grading.claims.question import Test, Texts, tests_in
 from course_lib.grading.claims.student import Submission
 from course_lib.grading.marking.marker import Marker, Outcome, outcome
-from course_lib.grading.wall.workers import Allowance, Session, Worker
+from course_lib.grading.sandbox import Allowance, Session, Worker
 
 
 @dataclass(frozen=True)

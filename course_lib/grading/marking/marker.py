@@ -12,7 +12,7 @@ from course_lib.grading.claims.draw import Draw
 from course_lib.grading.claims.expect import MAX_MESSAGE, Fault, Mistake, shortened
 from course_lib.grading.claims.question import Test
 from course_lib.grading.claims.student import InPlace, StudentError, Submission
-from course_lib.grading.wall.workers import Allowance, WorkerLost
+from course_lib.grading.sandbox import Allowance, WorkerLost
 from course_lib.labs import Contract, Exercise
 from course_lib.labs.contract import order
 from course_lib.student_code.harness import start_chance

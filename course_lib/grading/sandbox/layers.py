@@ -17,7 +17,7 @@ Layers, best first:
   its own session, an empty environment. Files, network and other processes of the same
   user stay reachable: the report says so.
 
-What happens inside, child by child, is in :mod:`course_lib.worker.walls`.
+What happens inside, child by child, is in :mod:`course_lib.sandbox_child.walls`.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from pathlib import Path
 import psutil
 
 import course_lib
-from course_lib.grading.wall.usage import Share
+from course_lib.grading.sandbox.usage import Share
 from course_lib.paths import course_root
-from course_lib.worker import stubs
+from course_lib.sandbox_child import stubs
 
 _PACKAGE = Path(course_lib.__file__).resolve().parent
 LAYERS = ("jail", "landlock", "plain")
@@ -167,7 +167,7 @@ def command(layer: Layer, control: int, group: Path | None = None) -> list[str]:
         control: descriptor of its control socket.
         group: a control group to start it in.
     """
-    run = [sys.executable, "-P", "-s", "-m", "course_lib.worker.zygote", str(control)]
+    run = [sys.executable, "-P", "-s", "-m", "course_lib.sandbox_child.zygote", str(control)]
     run = wrapped(layer, run)
     if sys.platform.startswith("linux"):  # if memory runs out, these processes go before any other
         # the limits of the process that judges are its own
@@ -403,11 +403,9 @@ def _probe(prefix: list[str], name: str) -> Tried:
     """Run the probe behind the layer, with something to find outside: canaries,
     listeners, this process.
     """
-    worker = _PACKAGE / "worker"
-    run = [sys.executable, "-I", "-S", "-B", "-c"]
-    run += [
-        f"import sys; sys.path.insert(0, {str(worker)!r}); import probe, walls; probe.main(walls)"
-    ]
+    place = str(_PACKAGE / "sandbox_child")
+    code = f"import sys; sys.path.insert(0, {place!r}); import probe, walls; probe.main(walls)"
+    run = [sys.executable, "-I", "-S", "-B", "-c", code]
     layer = Layer(name)
     with (
         tempfile.TemporaryDirectory(prefix="course-probe-") as folder,
@@ -436,7 +434,7 @@ def _probe(prefix: list[str], name: str) -> Tried:
                 *([] if name == "jail" and temporary_is_own() else ["/tmp"]),
                 "/usr",
                 "/dev/shm",
-                str(_PACKAGE / "worker"),
+                str(_PACKAGE / "sandbox_child"),
                 str(Path.home()),
                 sysconfig.get_path("purelib"),
             ],

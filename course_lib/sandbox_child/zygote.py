@@ -1,5 +1,5 @@
 """The warm process: imports once what the labs need, then forks one child a submission.
-Run as ``python -m course_lib.worker.zygote FD``.
+Run as ``python -m course_lib.sandbox_child.zygote FD``.
 
 Two sockets, never shared: the *control* socket between the grader and this process, and
 for each submission a fresh one, made by the grader and handed on here, that only the
@@ -21,7 +21,7 @@ import sys
 import time
 from typing import Any
 
-from course_lib.worker import walls
+from course_lib.sandbox_child import walls
 
 # what the labs' first cells import: seconds in every child if it is not here already
 WARM = (
@@ -51,8 +51,8 @@ def main() -> None:
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ[name] = "1"  # torch + fork hangs where parent and child both use several threads
     os.environ.setdefault("MPLBACKEND", "Agg")
+    from course_lib.sandbox_child import frames, shell, stubs
     from course_lib.student_code import plain_data
-    from course_lib.worker import frames, shell, stubs
 
     stubs.install()
     # until all is imported: of a thousand modules nothing is garbage, and looking takes
@@ -190,8 +190,8 @@ def _limit(limits: dict[str, int]) -> None:
 
 def serve(sock: socket.socket) -> None:
     """Read the cells, run the definitions, then answer requests one by one."""
+    from course_lib.sandbox_child import frames, shell
     from course_lib.student_code import cells, harness, own, plain_data
-    from course_lib.worker import frames, shell
 
     # the one being answered: its number goes back with everything that is said about it
     request = ""

@@ -25,7 +25,7 @@ from course_lib.student_code.watch import LIBRARY, LibraryUsed
 # of course_lib
 REAL = (
     "student_code",
-    "worker",
+    "sandbox_child",
     "data",
     "models",
     "training",

@@ -21,10 +21,10 @@ from typing import Any
 
 import psutil
 
-from course_lib.grading.wall import cgroup, layers, usage
-from course_lib.grading.wall.alarm import limited
+from course_lib.grading.sandbox import cgroup, layers, usage
+from course_lib.grading.sandbox.alarm import limited
+from course_lib.sandbox_child import frames
 from course_lib.student_code import plain_data
-from course_lib.worker import frames
 
 START_SECONDS = 120.0
 STOP_SECONDS = 2.0

@@ -1,7 +1,7 @@
 """The walls that are ours: what the warm process puts round each child before a line of
 a student's code runs in it.
 
-Three ways, best first; :mod:`course_lib.grading.wall.layers` chooses one and says it.
+Three ways, best first; :mod:`course_lib.grading.sandbox.layers` chooses one and says it.
 
 - ``jail``: this process is inside a bubblewrap jail already and has kept the right to
   make namespaces. Each child gets its own processes, mounts, System V objects, network
@@ -56,6 +56,11 @@ def prctl(option: int, value: int) -> None:
     """prctl(2) with one argument; does nothing where the system is not Linux."""
     if LINUX:
         _call("prctl", option, value, 0, 0, 0)
+
+
+def end_with_parent() -> None:
+    """Have the kernel kill this process when the one that started it ends (Linux)."""
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP = 1, 4, 22, 24
@@ -179,7 +184,7 @@ class Walls:
     def _enter(self, folder: str) -> None:
         """In the child: put up the walls, the weakest need first."""
         os.setsid()
-        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # should the warm process be killed
+        end_with_parent()  # should the warm process be killed
         if self.own_namespaces:
             _call("unshare", NEWNS | NEWIPC | NEWNET | NEWUTS)
             _call("mount", b"none", b"/", None, MS_REC | MS_PRIVATE, None)
