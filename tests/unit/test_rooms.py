@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import course_lib
 from course_lib import pruning
 from unit import examples
 
@@ -95,3 +96,24 @@ def test_the_sandbox_is_entered_by_its_door_only() -> None:
     assert used - names - {door} == set()
     for file in halves[1].glob("*.py"):  # the child's half knows nothing of the grader's
         assert not any(name.startswith("course_lib.grading") for name in imports(file))
+
+
+def test_the_library_imports_nothing_of_what_runs_the_course() -> None:
+    """The two halves are those of the package's docstring, which names every room once."""
+    home = Path(pruning.__file__).parents[1]
+    halves = [
+        re.findall(r":mod:`\.(\w+)`", half)
+        for half in (course_lib.__doc__ or "").split("**Runs the course")
+    ]
+    library, running = halves
+    assert sorted(library + running) == sorted(
+        found.name for found in pkgutil.iter_modules(course_lib.__path__)
+    )
+    used = {
+        name.split(".")[1]
+        for file in home.rglob("*.py")
+        if file.relative_to(home).parts[0].removesuffix(".py") in library
+        for name in imports(file)
+        if name.startswith("course_lib.")
+    }
+    assert {"models", "pruning"} <= used and used & set(running) == set()
