@@ -29,10 +29,10 @@ class TooLate(WireError):
 _HEAD = struct.Struct("!II")  # bytes of header, bytes of all blobs together
 
 
-Left = Callable[[], float]  # seconds that are left; at 0 it is too late
+RemainingSeconds = Callable[[], float]  # at 0 it is too late
 
 
-def until(seconds: float) -> Left:
+def until(seconds: float) -> RemainingSeconds:
     """So many seconds from now, by the wall's clock."""
     end = time.monotonic() + seconds
     return lambda: end - time.monotonic()
@@ -42,9 +42,9 @@ def send(
     sock: socket.socket,
     header: dict[str, Any],
     blobs: list[bytes] | None = None,
-    left: Left | None = None,
+    remaining: RemainingSeconds | None = None,
 ) -> None:
-    """Send one frame, whole, before no time is ``left``."""
+    """Send one whole frame while seconds remain."""
     blobs = blobs or []
     text = json.dumps({**header, "lengths": [len(b) for b in blobs]}, allow_nan=False).encode()
     if len(text) > MAX_HEADER:
@@ -56,7 +56,7 @@ def send(
     sent = 0
     try:
         while sent < len(frame):
-            sock.settimeout(_wait(left, "the other side does not read"))
+            sock.settimeout(_wait(remaining, "the other side does not read"))
             try:
                 sent += sock.send(frame[sent:])
             except TimeoutError:
@@ -65,27 +65,29 @@ def send(
         raise Closed(str(error)) from None
 
 
-def _wait(left: Left | None, late: str) -> float | None:
+def _wait(remaining: RemainingSeconds | None, late: str) -> float | None:
     """How long to wait now. Whatever the time is counted by, it is asked again then."""
-    if left is None:
+    if remaining is None:
         return None
-    seconds = left()
+    seconds = remaining()
     if seconds <= 0:
         raise TooLate(late)
     return max(0.001, seconds)
 
 
-def receive(sock: socket.socket, left: Left | None = None) -> tuple[dict[str, Any], list[bytes]]:
-    """Receive one frame, whole, before no time is ``left``.
+def receive(
+    sock: socket.socket, remaining: RemainingSeconds | None = None
+) -> tuple[dict[str, Any], list[bytes]]:
+    """Receive one whole frame while seconds remain.
 
     Raises:
         Closed: if the other side has gone. TooLate: if it took too long. WireError: if
             the frame breaks the rules.
     """
-    size, rest = _HEAD.unpack(_exactly(sock, _HEAD.size, left))
+    size, rest = _HEAD.unpack(_exactly(sock, _HEAD.size, remaining))
     if size > MAX_HEADER or rest > MAX_BLOBS:
         raise WireError(f"a header of {size} bytes, or more than {MAX_BLOBS >> 20} MB of data")
-    frame = _exactly(sock, size + rest, left)
+    frame = _exactly(sock, size + rest, remaining)
     return decode(frame[:size], frame[size:])
 
 
@@ -112,11 +114,11 @@ def decode(text: bytes, body: bytes) -> tuple[dict[str, Any], list[bytes]]:
     return header, [body[start:end] for start, end in itertools.pairwise(ends)]
 
 
-def _exactly(sock: socket.socket, size: int, left: Left | None) -> bytes:
+def _exactly(sock: socket.socket, size: int, remaining: RemainingSeconds | None) -> bytes:
     chunks = bytearray()
     while len(chunks) < size:
         try:
-            sock.settimeout(_wait(left, "no whole answer in time"))
+            sock.settimeout(_wait(remaining, "no whole answer in time"))
             chunk = sock.recv(min(1 << 20, size - len(chunks)))
         except TimeoutError:
             continue

@@ -21,7 +21,8 @@ import sys
 import time
 from typing import Any
 
-from course_lib.sandbox_child import walls
+from course_lib.sandbox_child import restrictions
+from course_lib.sandbox_child.restrictions import Restrictions
 
 # what the labs' first cells import: seconds in every child if it is not here already
 WARM = (
@@ -69,14 +70,14 @@ def main() -> None:
     torch.set_num_threads(1)
     _warm_up()
     # a child of the same user may not trace or read this process
-    walls.prctl(walls.PR_SET_DUMPABLE, 0)
+    restrictions.prctl(restrictions.PR_SET_DUMPABLE, 0)
     # what a child leaves behind comes to us, and is ended
-    walls.prctl(walls.PR_SET_CHILD_SUBREAPER, 1)
+    restrictions.prctl(restrictions.PR_SET_CHILD_SUBREAPER, 1)
     shell.start(start["folder"])
-    around = walls.Walls(**start)
+    sandbox = Restrictions(**start)
     del start
-    _settle(around)
-    frames.send(control, {"ready": True, "weaker": around.weaker})
+    _settle(sandbox)
+    frames.send(control, {"ready": True, "weaker": sandbox.weaker})
     while True:
         try:
             order, _ = frames.receive(control)
@@ -85,8 +86,8 @@ def main() -> None:
         if order.get("op") == "fork":
             _, fds, _, _ = socket.recv_fds(control, 1, 1)
             try:
-                _import_for(order["imports"], around)
-                pid = around.fork()
+                _import_for(order["imports"], sandbox)
+                pid = sandbox.fork()
             except (OSError, ImportError) as error:
                 frames.send(control, {"failed": str(error)})
             else:
@@ -99,13 +100,14 @@ def main() -> None:
                 frames.send(control, {"pid": pid})
             os.close(fds[0])
         elif order.get("op") == "end":
-            ended = _end(order["pid"], around)
+            ended = _end(order["pid"], sandbox)
             frames.send(
-                control, {"ended": ended, "clean": _clean(around.forget(order["pid"]), around)}
+                control,
+                {"ended": ended, "clean": _clean(sandbox.pop_folder(order["pid"]), sandbox)},
             )
-    if around.layer != "jail":  # a jail ends with this process, all of it
-        _end_all(around)
-        _clean(around.folder, around)
+    if sandbox.layer != "jail":  # a jail ends with this process, all of it
+        _end_all(sandbox)
+        _clean(sandbox.folder, sandbox)
     os._exit(0)
 
 
@@ -115,7 +117,7 @@ def import_all() -> None:
         importlib.import_module(name)
 
 
-def _import_for(names: list[str], around: walls.Walls) -> None:
+def _import_for(names: list[str], sandbox: Restrictions) -> None:
     """What a lab needs beside :data:`WARM`, once: it would take seconds in every
     child.
     """
@@ -123,13 +125,13 @@ def _import_for(names: list[str], around: walls.Walls) -> None:
     for name in missing:
         importlib.import_module(name)
     if missing:
-        _settle(around)
+        _settle(sandbox)
 
 
-def _settle(around: walls.Walls) -> None:
+def _settle(sandbox: Restrictions) -> None:
     """After imports, and before a child is forked."""
-    if around.layer == "jail" and not around.own_namespaces:
-        _clean(around.folder, around)  # of what the imports left there: submissions will share it
+    if sandbox.layer == "jail" and not sandbox.own_namespaces:
+        _clean(sandbox.folder, sandbox)  # of what the imports left there: submissions will share it
     gc.collect()
     gc.enable()
     gc.freeze()  # keep the collector from touching, and so copying, the shared pages
@@ -158,7 +160,7 @@ def _warm_up() -> None:
 
 
 def _child(fd: int, order: dict[str, Any]) -> None:
-    """In the forked child, behind the walls: take the limits on, then answer requests
+    """In the forked child, with its restrictions: set the limits, then answer requests
     until the socket closes.
     """
     devnull = os.open(os.devnull, os.O_RDWR)
@@ -260,10 +262,10 @@ def _refusal(text: str) -> BaseException:
     )
 
 
-def _end(pid: int, around: walls.Walls) -> bool:
+def _end(pid: int, sandbox: Restrictions) -> bool:
     """End the child and all it started; True when nothing is left."""
     # it is process 1 of its namespace: the kernel ends the others before it lets it go
-    if around.own_namespaces:
+    if sandbox.own_namespaces:
         try:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
@@ -274,15 +276,15 @@ def _end(pid: int, around: walls.Walls) -> bool:
         os.killpg(pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
         pass
-    return _end_all(around)
+    return _end_all(sandbox)
 
 
-def _end_all(around: walls.Walls) -> bool:
+def _end_all(sandbox: Restrictions) -> bool:
     """End every child, and every child's child as it becomes ours; True when nothing is
     left.
     """
     for _ in range(500):
-        if around.layer == "jail" and not around.own_namespaces:
+        if sandbox.layer == "jail" and not sandbox.own_namespaces:
             try:
                 # in the jail's process namespace: everyone but us and its init
                 os.kill(-1, signal.SIGKILL)
@@ -323,13 +325,13 @@ def _children() -> list[int]:
     return found
 
 
-def _clean(folder: str, around: walls.Walls) -> bool:
+def _clean(folder: str, sandbox: Restrictions) -> bool:
     """Remove the folder of a submission that has ended; in a shared jail, empty it.
     True when nothing is left.
     """
     if not folder:
         return True
-    shared = around.layer == "jail"
+    shared = sandbox.layer == "jail"
     for place in [entry.path for entry in os.scandir(folder)] if shared else [folder]:
         try:
             (

@@ -59,7 +59,7 @@ class Ref:
 
 
 @dataclass(frozen=True)
-class Foreign:
+class Unserializable:
     """A value that is no plain data: only the name of its type travels."""
 
     type: str
@@ -189,7 +189,7 @@ class Packer:
     Args:
         export: called for what is no plain data (a function, a module to be kept by
             reference); returns JSON data, or None to let the value travel as
-            :class:`Foreign`.
+            :class:`Unserializable`.
     """
 
     def __init__(self, export: Callable[[Any], Any] | None = None) -> None:
@@ -240,7 +240,7 @@ class Packer:
             }
         if isinstance(value, Ref):
             return {"ref": value.id}
-        if isinstance(value, Foreign):
+        if isinstance(value, Unserializable):
             return {"foreign": value.type, "note": value.note}
         if self.export is not None:
             exported = self.export(value)
@@ -349,18 +349,20 @@ class Unpacker:
         if "tensor" in data:
             return self._tensor(data)
         if "list" in data:
-            return [self._value(v, depth + 1) for v in _a(data["list"], list)]
+            return [self._value(v, depth + 1) for v in _require_type(data["list"], list)]
         if "tuple" in data:
-            return tuple(self._value(v, depth + 1) for v in _a(data["tuple"], list))
+            return tuple(self._value(v, depth + 1) for v in _require_type(data["tuple"], list))
         if "dict" in data:
-            return self._dict(_a(data["dict"], list), depth)
+            return self._dict(_require_type(data["dict"], list), depth)
         if "float" in data:
             if data["float"] not in ("nan", "inf", "-inf"):
                 raise WireError("not a float")
             return float(data["float"])
         if "numpy" in data:
-            value = self._tensor(_a(data["numpy"], dict))
-            return value.numpy() if value.dtype != torch.bfloat16 else Foreign("numpy.ndarray")
+            value = self._tensor(_require_type(data["numpy"], dict))
+            return (
+                value.numpy() if value.dtype != torch.bfloat16 else Unserializable("numpy.ndarray")
+            )
         if "scalar" in data:
             value = self._value(data["value"], depth + 1)
             if not isinstance(value, bool | int | float):
@@ -373,7 +375,7 @@ class Unpacker:
                 else np.float64(value)
             )
         if "foreign" in data:
-            return Foreign(str(data["foreign"])[:200], str(data.get("note", ""))[:200])
+            return Unserializable(str(data["foreign"])[:200], str(data.get("note", ""))[:200])
         if "model" in data:
             state = self._value(data["state"], depth + 1)
             if not isinstance(state, dict) or not all(
@@ -385,7 +387,7 @@ class Unpacker:
         if self.resolve is not None and ("ref" in data or "proxy" in data or "helper" in data):
             return self.resolve(data)
         if "ref" in data:
-            return Ref(_a(data["ref"], int))
+            return Ref(_require_type(data["ref"], int))
         raise WireError(f"unknown tag {next(iter(data))!r}")
 
     def _dict(self, pairs: list[Any], depth: int) -> dict[Any, Any]:
@@ -406,11 +408,11 @@ class Unpacker:
         settings = self._value(data.get("settings", {"dict": []}))
         children = {
             str(name): self._layer(child, depth + 1)
-            for name, child in _a(data.get("children", []), list)
+            for name, child in _require_type(data.get("children", []), list)
         }
         return Layer(
             str(data.get("type", ""))[:200],
-            _a(settings, dict),
+            _require_type(settings, dict),
             children,
             bool(data.get("training", True)),
         )
@@ -450,7 +452,7 @@ class Unpacker:
         return torch.frombuffer(bytearray(blob), dtype=dtype).reshape(shape).permute(back)
 
 
-def _a(value: Any, kind: type) -> Any:
+def _require_type(value: Any, kind: type) -> Any:
     if type(value) is not kind:
         raise WireError(f"expected a {kind.__name__}, got a {type(value).__name__}")
     return value

@@ -28,7 +28,7 @@ from course_lib.grading.claims.question import texts_in
 from course_lib.grading.marking.judge import Judge, JudgeLost, Limits
 from course_lib.grading.marking.lab import Lab, Source, Task
 from course_lib.grading.marking.pool import Judges
-from course_lib.grading.sandbox import Allowance, Seconds, Session, Worker, WorkerLost
+from course_lib.grading.sandbox import Seconds, Session, TimeBudget, Worker, WorkerLost
 
 pytestmark = pytest.mark.long
 
@@ -162,15 +162,15 @@ def test_the_time_for_a_submission_ends_inside_a_test(
     worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker, "seconds", Seconds(reply=2.0, submission=3.0))
-    allowance = Allowance(3.0)
-    session = worker.open(["import time\ndef f(): time.sleep(1.2)"], ["f"], allowance=allowance)
+    budget = TimeBudget(3.0)
+    session = worker.open(["import time\ndef f(): time.sleep(1.2)"], ["f"], budget=budget)
     ask = {"op": "call", "path": "f", "args": {"tuple": []}, "kwargs": {"dict": []}, "on": None}
     del ask["on"]
-    session.ask(dict(ask), [], {})
+    session.call(dict(ask), [], {})
     with pytest.raises(WorkerLost, match="time for the whole submission, 3 seconds"):
         for _ in range(3):
-            session.ask(dict(ask), [], {})
-    assert allowance.left <= 0.1
+            session.call(dict(ask), [], {})
+    assert budget.left <= 0.1
 
 
 def test_a_full_core_is_not_the_codes_fault(
@@ -190,7 +190,7 @@ def test_a_full_core_is_not_the_codes_fault(
         for _ in range(3 * (os.cpu_count() or 1))
     ]
     try:
-        reply, _ = session.ask(ask, [], {})
+        reply, _ = session.call(ask, [], {})
     finally:
         for process in busy:
             process.kill()

@@ -68,7 +68,7 @@ def test_what_a_wall_is_tried_with_is_there_and_hidden() -> None:
         assert name.split("/")[0] not in isolation.VISIBLE
     inside = {name.split("/")[0] for name in isolation.CANARIES}
     assert {"grading", "pruning"} <= inside  # the grader itself, and the library's answers
-    assert {path.name for path in isolation._course_files()} == {
+    assert {path.name for path in isolation.course_files()} == {
         "tests",
         "solutions",
         "pyproject.toml",

@@ -99,7 +99,7 @@ def test_numpy_stays_numpy_so_that_a_test_can_say_so() -> None:
     ),  # not where it lies in memory: each process of a parallel run collects the same
 )
 def test_what_is_no_plain_data_is_only_named(value) -> None:
-    assert isinstance(there_and_back(value), plain_data.Foreign)
+    assert isinstance(there_and_back(value), plain_data.Unserializable)
 
 
 def test_a_list_that_holds_itself_is_refused() -> None:
@@ -249,7 +249,7 @@ def test_a_closed_conversation_is_said_to_be() -> None:
     theirs.close()
     ours.close()
     with pytest.raises(frames.Closed):
-        frames.send(ours, {}, left=frames.until(1))
+        frames.send(ours, {}, remaining=frames.until(1))
     with pytest.raises(frames.Closed):
         frames.receive(ours, frames.until(1))
 

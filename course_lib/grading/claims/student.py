@@ -141,7 +141,7 @@ class Transport(Protocol):
 
     skipped: set[str]
 
-    def ask(
+    def call(
         self, header: dict[str, Any], blobs: list[bytes], proxies: dict[int, Callable[..., Any]]
     ) -> tuple[dict[str, Any], list[bytes]]: ...
 
@@ -172,7 +172,7 @@ class InProcess:
         torch.set_rng_state(torchs)
         torch.set_default_dtype(dtype)
 
-    def ask(
+    def call(
         self, header: dict[str, Any], blobs: list[bytes], proxies: dict[int, Callable[..., Any]]
     ) -> tuple[dict[str, Any], list[bytes]]:
         """Raises WorkerLost, as a worker does, where the code takes longer than
@@ -331,7 +331,7 @@ class Submission:
     def _ask(self, op: str, **fields: Any) -> Any:
         packer = plain_data.Packer(self._export)
         header = {key: packer.pack(value) for key, value in fields.items()}
-        reply, blobs = self._transport.ask({**header, "op": op}, packer.blobs, self._proxies)
+        reply, blobs = self._transport.call({**header, "op": op}, packer.blobs, self._proxies)
         if "error" in reply:
             failure = reply["error"]
             raise StudentError(

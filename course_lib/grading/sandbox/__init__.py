@@ -4,7 +4,7 @@ Three calls are all that the rest of the course needs::
 
     worker = Worker(best())  # one warm process in the strongest sandbox of this machine
     session = worker.open(cells, graded=["f"])  # a child with this notebook's definitions
-    session.ask(header, blobs, functions)  # one request to the child, and its reply
+    session.call(header, blobs, functions)  # one request to the child, and its reply
     session.close()  # ends the child and every process that it started
     worker.stop()
 
@@ -35,12 +35,12 @@ the student's code had a core.
 
 from course_lib.grading.sandbox.alarm import limited
 from course_lib.grading.sandbox.layers import LAYERS, Layer, Tried, best, required, tried, works
-from course_lib.grading.sandbox.workers import Allowance, Seconds, Session, Worker, WorkerLost
-from course_lib.sandbox_child.walls import end_with_parent
+from course_lib.grading.sandbox.workers import Seconds, Session, TimeBudget, Worker, WorkerLost
+from course_lib.sandbox_child.restrictions import end_with_parent
 
 __all__ = [
     "LAYERS",
-    "Allowance",
+    "TimeBudget",
     "Layer",
     "Seconds",
     "Session",

@@ -17,7 +17,7 @@ Layers, best first:
   its own session, an empty environment. Files, network and other processes of the same
   user stay reachable: the report says so.
 
-What happens inside, child by child, is in :mod:`course_lib.sandbox_child.walls`.
+What happens inside, child by child, is in :mod:`course_lib.sandbox_child.restrictions`.
 """
 
 from __future__ import annotations
@@ -180,7 +180,9 @@ def command(layer: Layer, control: int, group: Path | None = None) -> list[str]:
 
 def wrapped(layer: Layer, run: list[str]) -> list[str]:
     """The command, in a bubblewrap jail if that is the layer."""
-    return [*_bwrap(namespaces=not tried("jail").refused), *run] if layer.name == "jail" else run
+    return (
+        [*jail_command(namespaces=not tried("jail").refused), *run] if layer.name == "jail" else run
+    )
 
 
 def environment(layer: Layer, scratch: str) -> dict[str, str]:
@@ -207,7 +209,7 @@ def orders(layer: Layer, scratch: str) -> dict[str, object]:
         "layer": layer.name,
         "folder": SCRATCH if layer.name == "jail" else scratch,
         "readable": readable() if layer.name == "landlock" else [],
-        "roots": _shown() if layer.name == "landlock" else [],
+        "roots": shown_places() if layer.name == "landlock" else [],
     }
 
 
@@ -215,7 +217,7 @@ def readable() -> list[str]:
     """The files and folders a submission may read where nothing can be hidden inside
     what is shown.
     """
-    hidden, shown = _hidden(), _shown()
+    hidden, shown = hidden_places(), shown_places()
     seen = {str(_PACKAGE / name) for name in VISIBLE}
     return [
         *seen,
@@ -223,16 +225,16 @@ def readable() -> list[str]:
             str(path)
             for folder in shown
             if folder not in seen
-            for path in _without(Path(folder), hidden)
+            for path in paths_without(Path(folder), hidden)
         ),
     ]
 
 
-def _shown() -> list[str]:
+def shown_places() -> list[str]:
     return [*SYSTEM, *SYSTEM_FILES, *_prefixes(), *(str(_PACKAGE / name) for name in VISIBLE)]
 
 
-def _hidden() -> list[Path]:
+def hidden_places() -> list[Path]:
     """The course's folder, its package, and a copy of the package that pip installed:
     it holds everything.
     """
@@ -247,7 +249,7 @@ def _hidden() -> list[Path]:
     return sorted({place.resolve() for place in places})
 
 
-def _without(folder: Path, hidden: list[Path]) -> Iterator[Path]:
+def paths_without(folder: Path, hidden: list[Path]) -> Iterator[Path]:
     """The folder; or, if something inside is hidden, all it holds but that."""
     real = folder.resolve()
     inside = [h for h in hidden if h.is_relative_to(real)]
@@ -255,10 +257,10 @@ def _without(folder: Path, hidden: list[Path]) -> Iterator[Path]:
         yield folder
     elif real not in inside:
         for entry in sorted(real.iterdir()):
-            yield from _without(entry, inside)
+            yield from paths_without(entry, inside)
 
 
-def _bwrap(namespaces: bool) -> list[str]:
+def jail_command(namespaces: bool) -> list[str]:
     """The jail. With ``namespaces`` the warm process keeps the right to make more of
     them for its children.
     """
@@ -305,7 +307,7 @@ def _bwrap(namespaces: bool) -> list[str]:
         elif os.path.isdir(folder):
             shown.append(folder)
     shown += [str(package / name) for name in VISIBLE if (package / name).exists()]
-    hidden = sorted({str(package), *map(str, _hidden())})
+    hidden = sorted({str(package), *map(str, hidden_places())})
     mounts = {
         **{path: ["--ro-bind", path, path] for path in shown},
         **{path: ["--tmpfs", path] for path in hidden},
@@ -330,7 +332,7 @@ def temporary_is_own() -> bool:
     """Is ``/tmp`` in the jail the folder of its own that a submission can write to? Not where
     the course or the interpreter lies in ``/tmp``.
     """
-    places = [*_prefixes(), str(_PACKAGE), *map(str, _hidden())]
+    places = [*_prefixes(), str(_PACKAGE), *map(str, hidden_places())]
     return not any(place.startswith("/tmp/") for place in places)
 
 
@@ -386,25 +388,27 @@ def tried(name: str) -> Tried:
     if not sys.platform.startswith("linux"):
         return Tried("exists on Linux only")
     if name == "landlock":
-        return _probe([], name)
+        return run_probe([], name)
     if shutil.which("bwrap") is None:
         return Tried(
             "bubblewrap is not installed (Debian, Ubuntu: apt install bubblewrap; Fedora: dnf"
             " install bubblewrap)"
         )
-    full = _probe(_bwrap(namespaces=True), name)
+    full = run_probe(jail_command(namespaces=True), name)
     if not full.problem:
         return full
-    lesser = _probe(_bwrap(namespaces=False), name)
+    lesser = run_probe(jail_command(namespaces=False), name)
     return Tried(lesser.problem, lesser.weaker, refused=True)
 
 
-def _probe(prefix: list[str], name: str) -> Tried:
+def run_probe(prefix: list[str], name: str) -> Tried:
     """Run the probe behind the layer, with something to find outside: canaries,
     listeners, this process.
     """
     place = str(_PACKAGE / "sandbox_child")
-    code = f"import sys; sys.path.insert(0, {place!r}); import probe, walls; probe.main(walls)"
+    code = (
+        f"import sys; sys.path.insert(0, {place!r}); import probe, restrictions as r; probe.main(r)"
+    )
     run = [sys.executable, "-I", "-S", "-B", "-c", code]
     layer = Layer(name)
     with (
@@ -423,7 +427,7 @@ def _probe(prefix: list[str], name: str) -> Tried:
             "hidden": [
                 str(Path(folder, "answers")),
                 *(str(_PACKAGE / name) for name in CANARIES),
-                *(str(p) for p in _course_files()),
+                *(str(p) for p in course_files()),
                 "/etc/hostname",
                 "/etc/passwd",
                 f"/proc/{os.getpid()}/environ",
@@ -467,7 +471,7 @@ def _probe(prefix: list[str], name: str) -> Tried:
     return Tried(weaker=tuple(said["weaker"]))
 
 
-def _course_files() -> list[Path]:
+def course_files() -> list[Path]:
     root = course_root()
     return (
         []

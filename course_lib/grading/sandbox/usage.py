@@ -43,52 +43,52 @@ class Watched:
     seen: dict[int, psutil.Process] = field(default_factory=dict)
 
 
-_running: list[Watched] = []
+running: list[Watched] = []
 _change = threading.Condition()
 _thread: threading.Thread | None = None
 
 
-def begin(watched: Watched) -> None:
+def start_watching(watched: Watched) -> None:
     """Look at this submission from now on."""
     global _thread
     with _change:
-        _running.append(watched)
+        running.append(watched)
         if _thread is None or not _thread.is_alive():  # not alive: after a fork of this process
-            _thread = threading.Thread(target=_look, name="course-watch", daemon=True)
+            _thread = threading.Thread(target=_watch_all, name="course-watch", daemon=True)
             _thread.start()
         _change.notify()
 
 
-def finish(watched: Watched) -> None:
+def stop_watching(watched: Watched) -> None:
     """No longer; whatever was seen of it and still runs is ended (where its warm
     process could not find it).
     """
     with _change:
-        if watched in _running:
-            _running.remove(watched)
+        if watched in running:
+            running.remove(watched)
     end(watched.seen.values())
 
 
-def _look() -> None:
+def _watch_all() -> None:
     while True:
         with _change:
-            while not _running:
+            while not running:
                 _change.wait()
         time.sleep(INTERVAL)  # first: most submissions are never looked at
         with _change:
-            now = list(_running)
+            now = list(running)
         for watched in now:
             # a process that ended under our eyes, one that may not be read
             with contextlib.suppress(Exception):
-                reason = watched.reason or _excess(watched)
+                reason = watched.reason or _find_excess(watched)
                 with _change:
                     # else it has finished, and what was seen may be the next one's
-                    if reason and watched in _running:
+                    if reason and watched in running:
                         watched.reason = reason
                         end(watched.seen.values())
 
 
-def _excess(watched: Watched) -> str:
+def _find_excess(watched: Watched) -> str:
     """What the submission takes too much of, as a sentence; "" if nothing."""
     share = watched.share
     for number, process in enumerate(descendants(watched.root)):

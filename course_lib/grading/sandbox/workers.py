@@ -66,7 +66,7 @@ class Worker:
         self.folder = ""
         self.group: Path | None = None
         self.weaker: list[str] = []  # what of the layer this machine refused
-        self.warm = 0  # the process number of the one that forks
+        self.warm_pid = 0  # the process number of the one that forks
 
     def start(self) -> None:
         """Start, or start again, and wait until it is warm."""
@@ -86,20 +86,22 @@ class Worker:
                 start_new_session=True,
             )
         self.control = ours
-        left = frames.until(START_SECONDS)
+        remaining = frames.until(START_SECONDS)
         try:
-            frames.send(ours, layers.orders(self.layer, self.folder), left=left)
-            ready, _ = frames.receive(ours, left)
+            frames.send(ours, layers.orders(self.layer, self.folder), remaining=remaining)
+            ready, _ = frames.receive(ours, remaining)
         except plain_data.WireError as error:
-            said = self._last_words()
+            said = self._read_stderr()
             self.stop()
             raise RuntimeError(f"the grading worker did not start ({error}). {said}") from None
         self.weaker = ready["weaker"]
         # the jail's own processes stand between us and the warm one, which has no
         # children yet
-        self.warm = [self.process.pid, *(p.pid for p in usage.descendants(self.process.pid))][-1]
+        self.warm_pid = [self.process.pid, *(p.pid for p in usage.descendants(self.process.pid))][
+            -1
+        ]
 
-    def _last_words(self) -> str:
+    def _read_stderr(self) -> str:
         if self.process is None or self.process.stderr is None:
             return ""
         self.process.kill()
@@ -111,7 +113,7 @@ class Worker:
         graded: Sequence[str],
         imports: Sequence[str] = (),
         names: Mapping[str, Sequence[str]] | None = None,
-        allowance: Allowance | None = None,
+        budget: TimeBudget | None = None,
         files: Mapping[str, bytes] | None = None,
     ) -> Session:
         """A child that has run the definitions of these cells, forked when the warm
@@ -121,7 +123,7 @@ class Worker:
             graded: what is asked for: run whatever that needs.
             names: of each question, which of that it asks for; so that ``skip`` can
                 give it up.
-            allowance: of the submission, where it has several sessions.
+            budget: of the submission, where it has several sessions.
             files: own modules that the cells import, by path.
 
         Raises:
@@ -130,8 +132,8 @@ class Worker:
                 import.
         """
         ours, pid = self._fork(imports)
-        watched = usage.Watched(self.warm, layers.share(), self.folder)
-        session = Session(self, ours, pid, watched, allowance or Allowance(self.seconds.submission))
+        watched = usage.Watched(self.warm_pid, layers.share(), self.folder)
+        session = Session(self, ours, pid, watched, budget or TimeBudget(self.seconds.submission))
         told = {
             "cells": cells,
             "graded": list(graded),
@@ -160,7 +162,7 @@ class Worker:
             if self.process is None or self.process.poll() is not None or self.control is None:
                 self.start()
             assert self.control is not None
-            left = frames.until(START_SECONDS)
+            remaining = frames.until(START_SECONDS)
             ours, theirs = socket.socketpair()
             with theirs:
                 try:
@@ -169,9 +171,9 @@ class Worker:
                         "limits": layers.limits(self.layer),
                         "imports": list(imports),
                     }
-                    frames.send(self.control, order, left=left)
+                    frames.send(self.control, order, remaining=remaining)
                     socket.send_fds(self.control, [b"x"], [theirs.fileno()])
-                    reply, _ = frames.receive(self.control, left)
+                    reply, _ = frames.receive(self.control, remaining)
                 except (plain_data.WireError, OSError):
                     ours.close()
                     self.stop()
@@ -222,14 +224,14 @@ class Worker:
             self.folder = ""
 
 
-class Allowance:
+class TimeBudget:
     """The time that a submission may take, over all its sessions."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = self.left = seconds
 
     @property
-    def late(self) -> str:
+    def exhausted(self) -> str:
         return f"the time for the whole submission, {self.seconds:.0f} seconds, was used up"
 
 
@@ -264,7 +266,7 @@ class Clock:
         return self.seconds - self.used()
 
     @contextmanager
-    def standing(self) -> Iterator[None]:
+    def paused(self) -> Iterator[None]:
         """The grader has the word."""
         begin = time.monotonic()
         try:
@@ -288,20 +290,20 @@ class Session:
         sock: socket.socket,
         pid: int,
         watched: usage.Watched,
-        allowance: Allowance,
+        budget: TimeBudget,
     ) -> None:
         self.worker = worker
         self.sock = sock
         self.pid = pid
-        self.main = usage.child_of(worker.warm)
+        self.main = usage.child_of(worker.warm_pid)
         self.watched = watched
-        self.allowance = allowance
-        usage.begin(watched)
+        self.budget = budget
+        usage.start_watching(watched)
         self.problems: list[str] = []
         self.skipped: set[str] = set()
         self.alive = True
 
-    def ask(
+    def call(
         self, header: dict[str, Any], blobs: list[bytes], proxies: dict[int, Callable[..., Any]]
     ) -> tuple[dict[str, Any], list[bytes]]:
         """Send one request, answer the calls of proxies meanwhile, return the reply.
@@ -320,10 +322,10 @@ class Session:
         seconds: float,
         proxies: dict[int, Callable[..., Any]] | None = None,
     ) -> tuple[dict[str, Any], list[bytes]]:
-        """As :meth:`ask`; ``whose`` and ``seconds`` are what takes the time, and how
+        """As :meth:`call`; ``whose`` and ``seconds`` are what takes the time, and how
         much it may.
         """
-        clock = Clock(min(seconds, self.allowance.left), self.main)
+        clock = Clock(min(seconds, self.budget.left), self.main)
         answers = 2 * seconds  # that the grader's answers may take
         number = secrets.token_hex(8)
         try:
@@ -336,17 +338,17 @@ class Session:
                 if "ask" not in reply:
                     return reply, blobs
                 begin = time.monotonic()
-                with clock.standing():
+                with clock.paused():
                     answer, answered = _answer(reply, blobs, proxies or {}, answers)
                 answers -= time.monotonic() - begin
                 frames.send(self.sock, answer, answered, clock.left)
         except plain_data.WireError as error:
             self.close()
             if isinstance(error, frames.TooLate) and clock.seconds < seconds:
-                raise WorkerLost(self.allowance.late) from None
+                raise WorkerLost(self.budget.exhausted) from None
             raise WorkerLost(self.watched.reason or _why(error, whose, seconds)) from None
         finally:
-            self.allowance.left -= clock.used()
+            self.budget.left -= clock.used()
 
     def close(self) -> None:
         """End the child."""
@@ -354,7 +356,7 @@ class Session:
             self.alive = False
             self.sock.close()
             self.worker.end(self.pid)
-            usage.finish(self.watched)
+            usage.stop_watching(self.watched)
 
 
 def _answer(

@@ -842,7 +842,7 @@ FUNCTION = (
 def made_of_class(submission: Submission, name: str, *settings: Any) -> Ref:
     """An object of the student's class, kept beside their code."""
     what = submission.value(name)
-    function = isinstance(what, plain_data.Foreign) and what.type == "function"
+    function = isinstance(what, plain_data.Unserializable) and what.type == "function"
     try:
         made = submission.call(name, *settings, keep=True)
         if function and not isinstance(submission.get(made), plain_data.Model):
