@@ -33,7 +33,7 @@ RemainingSeconds = Callable[[], float]  # at 0 it is too late
 
 
 def until(seconds: float) -> RemainingSeconds:
-    """So many seconds from now, by the wall's clock."""
+    """A function that returns how many of these seconds remain from now on."""
     end = time.monotonic() + seconds
     return lambda: end - time.monotonic()
 

@@ -63,6 +63,26 @@ def end_with_parent() -> None:
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+def limit(name: str, value: int, for_good: bool = True) -> None:
+    """Limit what this process may use, by a name of :mod:`resource` (``"CPU"``), if the system
+    knows that limit.
+
+    Args:
+        for_good: what is started here cannot raise it again.
+    """
+    import resource  # not on Windows, where nobody grades
+
+    kind = getattr(resource, f"RLIMIT_{name}", None)
+    if kind is None:
+        return
+    hard = resource.getrlimit(kind)[1]
+    value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    try:
+        resource.setrlimit(kind, (value, value if for_good else hard))
+    except (ValueError, OSError):  # macOS refuses some: deadlines remain
+        pass
+
+
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP = 1, 4, 22, 24
 PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 36, 38
 

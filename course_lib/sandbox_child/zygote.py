@@ -21,7 +21,7 @@ import sys
 import time
 from typing import Any
 
-from course_lib.sandbox_child import restrictions
+from course_lib.sandbox_child import processes, restrictions
 from course_lib.sandbox_child.restrictions import Restrictions
 
 # what the labs' first cells import: seconds in every child if it is not here already
@@ -171,23 +171,9 @@ def _child(fd: int, order: dict[str, Any]) -> None:
     if fd != SESSION:
         os.dup2(fd, SESSION, inheritable=False)
     os.closerange(SESSION + 1, 1024)  # nothing of the grader's or of this process's is left open
-    _limit(order.get("limits", {}))
+    for name, value in order.get("limits", {}).items():
+        restrictions.limit(name, value)
     serve(socket.socket(fileno=SESSION))
-
-
-def _limit(limits: dict[str, int]) -> None:
-    import resource
-
-    for name, value in limits.items():
-        kind = getattr(resource, f"RLIMIT_{name}", None)
-        if kind is None:
-            continue
-        hard = resource.getrlimit(kind)[1]
-        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        try:
-            resource.setrlimit(kind, (value, value))
-        except (ValueError, OSError):  # macOS refuses some; the wall clock remains
-            continue
 
 
 def serve(sock: socket.socket) -> None:
@@ -242,13 +228,7 @@ def serve(sock: socket.socket) -> None:
         except frames.Closed:
             return
         except plain_data.WireError as error:
-            failure = {
-                "kind": "result",
-                "type": "WireError",
-                "bases": [],
-                "message": str(error),
-                "where": "",
-            }
+            failure = harness.failure("result", error)
             frames.send(sock, {"error": failure, "request": request})
 
 
@@ -290,7 +270,7 @@ def _end_all(sandbox: Restrictions) -> bool:
                 os.kill(-1, signal.SIGKILL)
             except ProcessLookupError:
                 pass
-        for child in _children():
+        for child in processes.children(os.getpid()):
             try:
                 os.kill(child, signal.SIGKILL)
             except (ProcessLookupError, PermissionError):
@@ -302,27 +282,6 @@ def _end_all(sandbox: Restrictions) -> bool:
             return True
         time.sleep(0.002)
     return False
-
-
-def _children() -> list[int]:
-    """Our children now, orphans of the submission among them (Linux: we adopt them);
-    elsewhere none are seen.
-    """
-    try:
-        with open(f"/proc/self/task/{os.getpid()}/children") as file:
-            return [int(pid) for pid in file.read().split()]
-    except OSError:  # a kernel without that file, or no /proc
-        pass
-    found = []
-    for entry in os.listdir("/proc") if os.path.isdir("/proc/self") else ():
-        if entry.isdigit():
-            try:
-                with open(f"/proc/{entry}/stat") as file:
-                    if int(file.read().rpartition(")")[2].split()[1]) == os.getpid():
-                        found.append(int(entry))
-            except (OSError, IndexError):
-                continue
-    return found
 
 
 def _clean(folder: str, sandbox: Restrictions) -> bool:

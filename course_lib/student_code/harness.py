@@ -71,7 +71,7 @@ class Harness:
             try:
                 return {"value": packer.pack(result)}, packer.blobs
             except WireError as error:
-                return {"error": _failure("result", error)}, []
+                return {"error": failure("result", error)}, []
         except LibraryUsed as error:
             return {
                 "error": {
@@ -87,10 +87,10 @@ class Harness:
         except BaseException as error:
             kind = "missing" if isinstance(error, Missing) else "raised"
             kind = "lost" if isinstance(error, Lost) else kind
-            failure = _failure(kind, error)
+            failed = failure(kind, error)
             if isinstance(error, NameError) and (why := self._why(error.name)):
-                failure["message"] += f" ({why})"
-            return {"error": failure}, []
+                failed["message"] += f" ({why})"
+            return {"error": failed}, []
 
     # --- what can be asked ------------------------------------------------------------
 
@@ -302,7 +302,7 @@ def _names_in(value: Any) -> set[str]:
     )
 
 
-def _failure(kind: str, error: BaseException) -> dict[str, Any]:
+def failure(kind: str, error: BaseException) -> dict[str, Any]:
     where, text = "", ""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if (

@@ -259,15 +259,15 @@ def test_one_seed_sends_the_same_bytes_twice(
     source = next((ROOT / "solutions").glob(f"{lab}_*.py"))
     cells = tuple(c.source for c in jupytext.read(source).cells if c.cell_type == "code")
     sent: list[str] = []
-    converse = Session.converse
+    call = Session.call
 
     def noted(
         self: Session, header: dict, blobs: list[bytes], *rest: object, **more: object
     ) -> object:
         sent.append(hashlib.sha256(repr((header, blobs)).encode()).hexdigest())
-        return converse(self, header, blobs, *rest, **more)
+        return call(self, header, blobs, *rest, **more)
 
-    monkeypatch.setattr(Session, "converse", noted)
+    monkeypatch.setattr(Session, "call", noted)
     runs = []
     for elsewhere in (1, 2):
         torch.manual_seed(elsewhere)

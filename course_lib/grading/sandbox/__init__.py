@@ -34,9 +34,18 @@ the student's code had a core.
 """
 
 from course_lib.grading.sandbox.alarm import limited
-from course_lib.grading.sandbox.layers import LAYERS, Layer, Tried, best, required, tried, works
+from course_lib.grading.sandbox.layers import (
+    LAYERS,
+    Layer,
+    Tried,
+    address_space,
+    best,
+    required,
+    tried,
+    works,
+)
 from course_lib.grading.sandbox.workers import Seconds, Session, TimeBudget, Worker, WorkerLost
-from course_lib.sandbox_child.restrictions import end_with_parent
+from course_lib.sandbox_child.restrictions import end_with_parent, limit
 
 __all__ = [
     "LAYERS",
@@ -47,8 +56,10 @@ __all__ = [
     "Tried",
     "Worker",
     "WorkerLost",
+    "address_space",
     "best",
     "end_with_parent",
+    "limit",
     "limited",
     "required",
     "tried",

@@ -1,5 +1,5 @@
-"""Which wall stands between a submission and everything else on this machine, and the
-command that starts the warm process behind it.
+"""Which kind of sandbox works on this machine, and the command that starts the warm process
+in it.
 
 Layers, best first:
 
@@ -55,8 +55,7 @@ VISIBLE = (
     "__init__.py",
     *(name if (_PACKAGE / name).is_dir() else f"{name}.py" for name in stubs.REAL),
 )
-# and of what is not there, what a wall is tried with: the grader, and the library's
-# answers
+# of what must be hidden, what the probe looks for: the grader, and the library's answers
 CANARIES = ("grading", "pruning/weights/masks.py")
 SYSTEM = ("/usr", "/lib", "/lib64", "/lib32", "/bin", "/sbin")
 SYSTEM_FILES = (
@@ -130,13 +129,18 @@ def limits(layer: Layer) -> dict[str, int]:
             + (0 if layer.name == "jail" else _threads_of_user(int(time.monotonic() / 30)))
         ),
     }
+    libraries = address_space()
+    return {"AS": libraries + WORK_BYTES, **some} if libraries else some
+
+
+def address_space() -> int:
+    """Bytes of address space that this process has; 0 where the system does not tell (only
+    Linux does, and elsewhere a limit on it means nothing).
+    """
     try:
-        libraries = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf(
-            "SC_PAGE_SIZE"
-        )
+        return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError):
-        return some
-    return {"AS": libraries + WORK_BYTES, **some}
+        return 0
 
 
 def share() -> Share:
@@ -168,7 +172,8 @@ def command(layer: Layer, control: int, group: Path | None = None) -> list[str]:
         group: a control group to start it in.
     """
     run = [sys.executable, "-P", "-s", "-m", "course_lib.sandbox_child.zygote", str(control)]
-    run = wrapped(layer, run)
+    if layer.name == "jail":
+        run = [*jail_command(namespaces=not tried("jail").refused), *run]
     if sys.platform.startswith("linux"):  # if memory runs out, these processes go before any other
         # the limits of the process that judges are its own
         first = "ulimit -S -v unlimited; ulimit -S -t unlimited; "
@@ -176,13 +181,6 @@ def command(layer: Layer, control: int, group: Path | None = None) -> list[str]:
         first += f"echo $$ >{shlex.quote(str(group))}/cgroup.procs; " if group is not None else ""
         run = ["/bin/sh", "-c", first + 'exec "$@"', "sh", *run]
     return run
-
-
-def wrapped(layer: Layer, run: list[str]) -> list[str]:
-    """The command, in a bubblewrap jail if that is the layer."""
-    return (
-        [*jail_command(namespaces=not tried("jail").refused), *run] if layer.name == "jail" else run
-    )
 
 
 def environment(layer: Layer, scratch: str) -> dict[str, str]:
@@ -204,7 +202,7 @@ def environment(layer: Layer, scratch: str) -> dict[str, str]:
 
 
 def orders(layer: Layer, scratch: str) -> dict[str, object]:
-    """What the warm process is told: how to wall in its children."""
+    """The settings that the warm process receives: how to restrict its children."""
     return {
         "layer": layer.name,
         "folder": SCRATCH if layer.name == "jail" else scratch,
@@ -537,11 +535,11 @@ def required() -> Layer:
         RuntimeError: where there is none; says what was tried, why each failed, and the
             remedy.
     """
-    layers = [Layer(name) for name in LAYERS]
-    for layer in layers:
-        if layer.wall and not works(layer):
+    walled = [layer for layer in map(Layer, LAYERS) if layer.wall]
+    for layer in walled:
+        if not works(layer):
             return layer
-    why = "".join(f"\n- {layer.name}: {works(layer)}" for layer in layers if layer.wall)
+    why = "".join(f"\n- {layer.name}: {works(layer)}" for layer in walled)
     raise RuntimeError(
         "there is no sandbox here for files, network and processes, and one was required."
         f" Tried:{why}"

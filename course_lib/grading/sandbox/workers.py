@@ -23,7 +23,7 @@ import psutil
 
 from course_lib.grading.sandbox import cgroup, layers, usage
 from course_lib.grading.sandbox.alarm import limited
-from course_lib.sandbox_child import frames
+from course_lib.sandbox_child import frames, processes
 from course_lib.student_code import plain_data
 
 START_SECONDS = 120.0
@@ -54,9 +54,7 @@ class WorkerLost(Exception):
 
 
 class Worker:
-    """One warm process behind a wall; forks a child for every submission, one at a
-    time.
-    """
+    """One warm process in a sandbox; forks a child for every submission, one at a time."""
 
     def __init__(self, layer: layers.Layer, seconds: Seconds = Seconds()) -> None:  # noqa: B008 (it is frozen)
         self.layer = layer
@@ -128,20 +126,24 @@ class Worker:
 
         Raises:
             WorkerLost: if running the definitions ended or hung the process.
-            RuntimeError: if the wall could not be put up this time, or there is no such
+            RuntimeError: if the child could not be restricted this time, or there is no such
                 import.
         """
         ours, pid = self._fork(imports)
         watched = usage.Watched(self.warm_pid, layers.share(), self.folder)
         session = Session(self, ours, pid, watched, budget or TimeBudget(self.seconds.submission))
-        told = {
+        notebook = {
             "cells": cells,
             "graded": list(graded),
             "names": {q: list(of) for q, of in (names or {}).items()},
             "files": list(files or {}),
         }
-        header, _ = session.converse(
-            told, list((files or {}).values()), "the notebook's definitions", self.seconds.define
+        header, _ = session.call(
+            notebook,
+            list((files or {}).values()),
+            {},
+            "the notebook's definitions",
+            self.seconds.define,
         )
         problems, skipped = header.get("problems", []), header.get("skipped", [])
         session.problems = (
@@ -155,7 +157,7 @@ class Worker:
         meanwhile, from another one.
 
         Raises:
-            RuntimeError: if that fails, too, or the wall cannot be put up: no fault of
+            RuntimeError: if that fails, too, or the child cannot be restricted: no fault of
                 the submission, which has not run.
         """
         for _ in range(2):
@@ -200,7 +202,7 @@ class Worker:
         self.stop()
 
     def stop(self) -> None:
-        """End the warm process and everything behind its wall."""
+        """End the warm process and everything that it started."""
         below = list(usage.descendants(self.process.pid)) if self.process is not None else []
         if self.control is not None:
             self.control.close()  # the warm process ends its children, then itself
@@ -254,12 +256,11 @@ class Clock:
 
     def used(self) -> float:
         """Seconds so far."""
-        wall = time.monotonic() - self.begin - self.stopped
-        if wall < self.seconds:
-            return wall
-        return max(
-            wall / self.PATIENCE, wall - max(0.0, usage.waited_for_a_core(self.pid) - self.before)
-        )
+        elapsed = time.monotonic() - self.begin - self.stopped
+        if elapsed < self.seconds:
+            return elapsed
+        waited = max(0.0, usage.waited_for_a_core(self.pid) - self.before)
+        return max(elapsed / self.PATIENCE, elapsed - waited)
 
     def left(self) -> float:
         """Seconds from now."""
@@ -295,7 +296,7 @@ class Session:
         self.worker = worker
         self.sock = sock
         self.pid = pid
-        self.main = usage.child_of(worker.warm_pid)
+        self.main = (processes.children(worker.warm_pid) or [0])[-1]
         self.watched = watched
         self.budget = budget
         usage.start_watching(watched)
@@ -304,27 +305,26 @@ class Session:
         self.alive = True
 
     def call(
-        self, header: dict[str, Any], blobs: list[bytes], proxies: dict[int, Callable[..., Any]]
+        self,
+        header: dict[str, Any],
+        blobs: list[bytes],
+        functions: Mapping[int, Callable[..., Any]],
+        whose: str = "your code",
+        seconds: float | None = None,
     ) -> tuple[dict[str, Any], list[bytes]]:
-        """Send one request, answer the calls of proxies meanwhile, return the reply.
+        """Send one request, answer the code's calls of ``functions`` meanwhile, return the
+        reply.
+
+        Args:
+            functions: of the grader, by the number under which the request names them.
+            whose: subject of the sentence that says what took too long.
+            seconds: for the code; by default those for one call.
 
         Raises:
             WorkerLost: if the process ended, hung, or broke the rules of the
                 conversation.
         """
-        return self.converse(header, blobs, "your code", self.worker.seconds.reply, proxies)
-
-    def converse(
-        self,
-        header: dict[str, Any],
-        blobs: list[bytes],
-        whose: str,
-        seconds: float,
-        proxies: dict[int, Callable[..., Any]] | None = None,
-    ) -> tuple[dict[str, Any], list[bytes]]:
-        """As :meth:`call`; ``whose`` and ``seconds`` are what takes the time, and how
-        much it may.
-        """
+        seconds = self.worker.seconds.reply if seconds is None else seconds
         clock = Clock(min(seconds, self.budget.left), self.main)
         answers = 2 * seconds  # that the grader's answers may take
         number = secrets.token_hex(8)
@@ -339,7 +339,7 @@ class Session:
                     return reply, blobs
                 begin = time.monotonic()
                 with clock.paused():
-                    answer, answered = _answer(reply, blobs, proxies or {}, answers)
+                    answer, answered = _answer(reply, blobs, functions, answers)
                 answers -= time.monotonic() - begin
                 frames.send(self.sock, answer, answered, clock.left)
         except plain_data.WireError as error:
@@ -362,11 +362,11 @@ class Session:
 def _answer(
     request: dict[str, Any],
     blobs: list[bytes],
-    proxies: dict[int, Callable[..., Any]],
+    functions: Mapping[int, Callable[..., Any]],
     seconds: float,
 ) -> tuple[dict[str, Any], list[bytes]]:
     unpack = plain_data.Unpacker(blobs).unpack
-    function = proxies.get(request["ask"]) if isinstance(request["ask"], int) else None
+    function = functions.get(request["ask"]) if isinstance(request["ask"], int) else None
     args, kwargs = unpack(request.get("args")), unpack(request.get("kwargs"))
     if function is None or not isinstance(args, tuple) or not isinstance(kwargs, dict):
         raise plain_data.WireError("a call of something that was not handed out")
