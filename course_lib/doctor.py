@@ -193,17 +193,17 @@ def _models() -> list[Finding]:
 
 def _isolation() -> list[Finding]:
     """Each kind of sandbox, tested on this machine, best first."""
-    from course_lib.grading.wall import layers
+    from course_lib.grading import sandbox
 
     found: list[Finding] = []
-    for name in layers.LAYERS:
-        tried = layers.tried(name)
+    for name in sandbox.LAYERS:
+        tried = sandbox.tried(name)
         state = (
             "does not work" if tried.problem else "works, with less: " if tried.weaker else "works"
         )
         found.append((f"grading: {name}", state + "; ".join(tried.weaker), tried.problem))
     try:
-        layer = layers.best()
+        layer = sandbox.best()
     except RuntimeError:
         found.append(("grading here", "not possible", "see the lines above"))
         return found

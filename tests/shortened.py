@@ -17,7 +17,7 @@ from typing import Any
 import nbformat
 
 from course_lib.authoring.build import stale
-from course_lib.worker.cells import parse
+from course_lib.student_code.cells import parse
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "build" / "walkthroughs"

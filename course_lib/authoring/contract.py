@@ -17,8 +17,8 @@ from pathlib import Path
 
 from course_lib.authoring.errors import error, shown
 from course_lib.labs import Contract as Asked
-from course_lib.worker.cells import scope
-from course_lib.worker.watch import LIBRARY
+from course_lib.student_code.cells import scope
+from course_lib.student_code.watch import LIBRARY
 
 _FORM = '@lab.asks("1.4")'
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from course_lib.worker.cells import parse
+from course_lib.student_code.cells import parse
 
 MAX_BYTES = 8 << 20  # of an unpacked copy: students can change what their notebook carries
 _ASKS = "write this"  # in the message of a handout's NotImplementedError

@@ -19,7 +19,7 @@ from course_lib import files
 from course_lib.authoring import build, claims, contract, source
 from course_lib.authoring.errors import AuthoringError, error, shown
 from course_lib.labs.contract import order
-from course_lib.worker.cells import scope
+from course_lib.student_code.cells import scope
 
 Import = tuple[str, str, str]  # module, name, what it is called here
 

@@ -39,7 +39,7 @@ class Exercise:
         names: the functions, classes or values that are graded.
         forbidden: functions and modules that do the job (beside ``course_lib`` itself).
             Their calls are noticed, as a courtesy: the check runs beside the student's
-            code (:mod:`course_lib.worker.watch`), and similarity stands behind it.
+            code (:mod:`course_lib.student_code.watch`), and similarity stands behind it.
         plain: do only plain data go in and out, so that the grader can answer in its
             place?
         in_place: do its functions change the module that is their first argument, and

@@ -1,6 +1,6 @@
 """Lab 02, what the loss says: its contracts answered by the library.
 
-Modules come as plain data (:class:`course_lib.worker.wire.Model`) where the grader
+Modules come as plain data (:class:`course_lib.student_code.plain_data.Model`) where the grader
 answers a call of the student's code.
 """
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from course_lib.labs.contract import Contract
 from course_lib.pruning.weights import criteria, iterative, masks, proximal, wanda
-from course_lib.worker.wire import built
+from course_lib.student_code.plain_data import built
 
 lab = Contract("lab02", imports=("pandas",))
 _PRUNE = ("torch.nn.utils.prune",)

@@ -1,7 +1,7 @@
 """Lab 04, structure: its contracts answered by the library.
 
 Where the grader answers a call of the student's code, modules come as plain data
-(:class:`course_lib.worker.wire.Model`).
+(:class:`course_lib.student_code.plain_data.Model`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from course_lib.labs.contract import Contract
 from course_lib.pruning.channels import folding, removal, slimming
-from course_lib.worker.wire import Model, built
+from course_lib.student_code.plain_data import Model, built
 
 lab = Contract("lab04", imports=("torchvision.models",))  # by the handout's first cell
 _FUSE = (

@@ -30,12 +30,12 @@ import psutil
 import torch
 from kinds import SAMPLE
 
+from course_lib.grading import sandbox as isolation
 from course_lib.grading.batch import run as batch
 from course_lib.grading.batch import summary
 from course_lib.grading.batch import upload as lms
 from course_lib.grading.marking.judge import Limits
-from course_lib.grading.wall import layers as isolation
-from course_lib.grading.wall.workers import Seconds
+from course_lib.grading.sandbox import Seconds
 
 # "sample": some of each kind in one class; "rest": all others
 WHICH = os.environ.get("ATTACKS", "all")

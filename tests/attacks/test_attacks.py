@@ -18,8 +18,8 @@ from battle import BEST, HONEST, LABS, LAYERS, Battle, chosen
 from hostile import LAB, Attack, attacks
 from kinds import SAMPLE
 
+from course_lib.grading import sandbox as isolation
 from course_lib.grading.batch import entries
-from course_lib.grading.wall import layers as isolation
 
 Battles = Callable[[str, str], Battle]
 ATTACKS = [(layer, a) for layer in LAYERS for lab in LABS for a in attacks() if a.lab == lab

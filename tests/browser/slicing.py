@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import nbformat
 
-from course_lib.worker.cells import Statement, parse
+from course_lib.student_code.cells import Statement, parse
 
 
 def explorers_alone(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:

@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from course_lib.grading import Submission
+from course_lib.grading import sandbox as isolation
 from course_lib.grading.marking.judge import Judge, Limits
-from course_lib.grading.wall import layers as isolation
-from course_lib.grading.wall.workers import Worker
+from course_lib.grading.sandbox import Worker
 
 LAYERS = [name for name in isolation.LAYERS if not isolation.works(isolation.Layer(name))]
 

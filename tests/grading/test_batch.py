@@ -17,12 +17,12 @@ from rich.console import Console
 from small_lab import RIGHT, TESTS, claim, contents, notebook
 
 from course_lib import cli
+from course_lib.grading import sandbox as isolation
 from course_lib.grading.batch import collect as submissions
 from course_lib.grading.batch import ipynb, origin, summary
 from course_lib.grading.batch import run as batch
 from course_lib.grading.marking.judge import Limits
-from course_lib.grading.wall import layers as isolation
-from course_lib.grading.wall.workers import Seconds
+from course_lib.grading.sandbox import Seconds
 
 pytestmark = pytest.mark.usefixtures("warm")
 

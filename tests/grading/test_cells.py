@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from course_lib.worker import cells
+from course_lib.student_code import cells
 
 
 def names(*sources: str, graded: tuple[str, ...] = ()) -> dict:

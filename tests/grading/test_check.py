@@ -16,7 +16,7 @@ from course_lib.grading import Mistake, Submission
 from course_lib.grading.claims.student import InProcess
 from course_lib.grading.claims.typed import expect_choice, order_for
 from course_lib.grading.marking import check as notebook
-from course_lib.grading.wall.alarm import limited
+from course_lib.grading.sandbox import limited
 from course_lib.labs import Exercise, lab01
 
 TESTS = """
@@ -132,7 +132,7 @@ def test_an_endless_loop_ends(body: str, capsys, monkeypatch) -> None:
 
 def test_an_alarm_that_rings_all_the_time_rings_inside_only(monkeypatch) -> None:
     """Wherever it rings, at the end of the code and while it is switched off, too."""
-    monkeypatch.setattr("course_lib.grading.wall.alarm.AGAIN", 5e-4)
+    monkeypatch.setattr("course_lib.grading.sandbox.alarm.AGAIN", 5e-4)
     # where it rings in a collector's callback (hypothesis has one), Python reports it
     # and goes on, as it should
     monkeypatch.setattr("sys.unraisablehook", lambda _: None)

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from course_lib.grading import Mistake, describe, expect_tensor
-from course_lib.worker import wire
+from course_lib.student_code import plain_data
 
 
 class OwnNet(nn.Linear):
@@ -20,15 +20,15 @@ class OwnNet(nn.Linear):
 def test_a_module_is_described_by_its_class_not_by_its_numbers(
     module: nn.Module, name: str
 ) -> None:
-    assert describe(wire.describe(module)) == f"a module ({name})"
+    assert describe(plain_data.describe(module)) == f"a module ({name})"
     with pytest.raises(
         Mistake, match=rf"^the mask should be a torch tensor, it is a module \({name}\)$"
     ):
-        expect_tensor(wire.describe(module), what="the mask")
+        expect_tensor(plain_data.describe(module), what="the mask")
 
 
 def test_what_holds_a_module_is_described_by_its_length() -> None:
-    relu = wire.describe(nn.ReLU())
+    relu = plain_data.describe(nn.ReLU())
     assert describe([relu]) == "a list of 1 items"
     assert describe({"a": (relu, 1), "b": 2}) == "a dict of 2 items"
     assert describe((1, torch.ones(2))) == "a tuple of 2 items"

@@ -22,9 +22,9 @@ from typer.testing import CliRunner
 
 from course_lib import cli, demo
 from course_lib.authoring import release
+from course_lib.grading import sandbox as isolation
 from course_lib.grading.batch import gradescope
 from course_lib.grading.claims import question as claims
-from course_lib.grading.wall import layers as isolation
 
 ROOT = Path(__file__).parents[2]
 SOURCE = next((ROOT / "solutions").glob("lab01_*.py"), None)

@@ -18,12 +18,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from course_lib.grading import Submission
-from course_lib.grading.wall import cgroup
-from course_lib.grading.wall import layers as isolation
-from course_lib.grading.wall import usage as watch
-from course_lib.grading.wall.workers import Seconds, Worker, WorkerLost
-from course_lib.worker import walls
+from course_lib.grading import Submission, sandbox
+from course_lib.grading.sandbox import cgroup
+from course_lib.grading.sandbox import layers as isolation
+from course_lib.grading.sandbox import usage as watch
+from course_lib.grading.sandbox.workers import Seconds, Worker, WorkerLost
+from course_lib.sandbox_child import restrictions
 
 pytestmark = pytest.mark.long
 
@@ -55,9 +55,9 @@ def walled(worker: Worker) -> Iterator[None]:
         pytest.skip("plain limits are no wall: the report says so")
     if worker.process is None or worker.process.poll() is not None:
         worker.start()
-    before = worker.warm
+    before = worker.warm_pid
     yield
-    assert worker.warm == before and psutil.pid_exists(before), "the warm process was harmed"
+    assert worker.warm_pid == before and psutil.pid_exists(before), "the warm process was harmed"
 
 
 behind_a_wall = pytest.mark.usefixtures("walled")
@@ -119,10 +119,10 @@ def test_the_interpreter_and_its_packages_cannot_be_changed(run: Run) -> None:
     places = [
         sysconfig.get_path("purelib"),
         sysconfig.get_path("stdlib"),
-        str(COURSE / "course_lib" / "worker"),
+        str(COURSE / "course_lib" / "sandbox_child"),
         "/usr",
     ]
-    files = [numpy.__file__, os.__file__, walls.__file__, sys.executable]
+    files = [numpy.__file__, os.__file__, restrictions.__file__, sys.executable]
     s = run(
         TRY + "def f(files, folders):\n"
         "    return [p for p in files if allowed(lambda: open(p, 'ab')) or allowed(lambda: os.unlink(p))] + \\\n"
@@ -225,9 +225,10 @@ def test_no_other_process_can_be_signalled_or_changed(run: Run, worker: Worker) 
             "    return 1"
         )
         attacker = worker.open([TRY + source], ["f"])
-        below = [p.pid for p in watch.descendants(worker.warm)]
+        below = [p.pid for p in watch.descendants(worker.warm_pid)]
         pids = sorted(
-            {victim.pid, worker.warm, *below, *range(2, 30), os.getpid()} - {_pid_inside(attacker)}
+            {victim.pid, worker.warm_pid, *below, *range(2, 30), os.getpid()}
+            - {_pid_inside(attacker)}
         )
         assert Submission(attacker).f(pids) == 1
         assert victim.poll() is None
@@ -263,9 +264,9 @@ def test_no_other_process_can_be_traced(run: Run, worker: Worker) -> None:
     )
     attacker = worker.open([source], ["f"])
     pids = [
-        worker.warm,
+        worker.warm_pid,
         os.getpid(),
-        *(p.pid for p in watch.descendants(worker.warm)),
+        *(p.pid for p in watch.descendants(worker.warm_pid)),
         *range(2, 30),
     ]
     assert Submission(attacker).f(pids) == []
@@ -297,7 +298,7 @@ def test_no_right_is_left_and_none_can_be_had(run: Run) -> None:
     assert made == [] and mounted is False
 
 
-@pytest.mark.skipif(not walls.LINUX, reason="looks for processes in /proc")
+@pytest.mark.skipif(not restrictions.LINUX, reason="looks for processes in /proc")
 def test_nothing_that_was_started_survives(run: Run, worker: Worker) -> None:
     source = (
         "import os, signal, time\n"
@@ -315,11 +316,11 @@ def test_nothing_that_was_started_survives(run: Run, worker: Worker) -> None:
     )
     session = worker.open([source], ["f"])
     assert Submission(session).f() == 1
-    started = list(watch.descendants(worker.warm))
+    started = list(watch.descendants(worker.warm_pid))
     assert len(started) >= 5
     session.close()
     assert [p for p in started if p.is_running() and p.status() != psutil.STATUS_ZOMBIE] == []
-    assert list(watch.descendants(worker.warm)) == []
+    assert list(watch.descendants(worker.warm_pid)) == []
 
 
 # -- the network, and objects of the system
@@ -458,9 +459,9 @@ def test_there_are_no_more_processes_than_allowed(run: Run, worker: Worker) -> N
 def test_one_that_is_closed_leaves_its_neighbour_watched(worker: Worker) -> None:
     first, second = (worker.open(["x = 1"], []) for _ in range(2))
     second.close()  # so far both have done the same
-    assert first.watched in watch._running and second.watched not in watch._running
+    assert first.watched in watch.running and second.watched not in watch.running
     first.close()
-    assert watch._running == []
+    assert watch.running == []
 
 
 @pytest.mark.usefixtures("patient")
@@ -510,24 +511,24 @@ _GRADER = """
 import json, os, sys, time
 from concurrent.futures import ThreadPoolExecutor
 from course_lib.grading import Submission
-from course_lib.grading.wall import cgroup
-from course_lib.grading.wall import layers as isolation
-from course_lib.grading.wall import usage as watch
-from course_lib.grading.wall.workers import Worker
+from course_lib.grading.sandbox import cgroup
+from course_lib.grading.sandbox import layers as isolation
+from course_lib.grading.sandbox import usage as watch
+from course_lib.grading.sandbox.workers import Worker
 kept = []
 def start(name):
     worker = Worker(isolation.Layer(name))
     session = worker.open([sys.argv[1]], ["f"])
     Submission(session).f()
     kept.append(session)
-    return worker.folder, [worker.process.pid, worker.warm, *(p.pid for p in watch.descendants(worker.warm))]
+    return worker.folder, [worker.process.pid, worker.warm_pid, *(p.pid for p in watch.descendants(worker.warm_pid))]
 print(json.dumps(list(ThreadPoolExecutor().map(start, sys.argv[2:]))), flush=True)
 time.sleep(600)
 """
 
 
 @pytest.mark.skipif(
-    not walls.LINUX, reason="elsewhere nobody adopts a process that lost its parent"
+    not restrictions.LINUX, reason="elsewhere nobody adopts a process that lost its parent"
 )
 def test_a_killed_grader_leaves_nothing_running() -> None:
     busy = (
@@ -569,7 +570,7 @@ def test_a_warm_process_that_has_gone_costs_nobody_anything(worker: Worker) -> N
         pytest.skip("the same for every layer")
     session = worker.open(["def f(): return 1"], ["f"])
     session.close()
-    psutil.Process(worker.warm).kill()
+    psutil.Process(worker.warm_pid).kill()
     session = worker.open(["def f(): return 2"], ["f"])
     assert Submission(session).f() == 2
     session.close()
@@ -611,9 +612,9 @@ def _here(name: str) -> None:
 
 def test_the_probe_notices_a_jail_that_shows_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
     _here("jail")
-    monkeypatch.setattr(isolation, "_hidden", list)
+    monkeypatch.setattr(isolation, "hidden_places", list)
     monkeypatch.setattr(isolation, "SYSTEM", (*isolation.SYSTEM, str(COURSE / "tests")))
-    found = isolation._probe(isolation._bwrap(namespaces=True), "jail")
+    found = isolation.run_probe(isolation.jail_command(namespaces=True), "jail")
     assert "could read" in found.problem and "tests" in found.problem
 
 
@@ -621,10 +622,10 @@ def test_the_probe_notices_a_jail_with_a_network(monkeypatch: pytest.MonkeyPatch
     _here("jail")
     jail = [
         a
-        for a in isolation._bwrap(namespaces=False)
+        for a in isolation.jail_command(namespaces=False)
         if a not in ("--unshare-net", "--unshare-pid", "--unshare-ipc")
     ]
-    found = isolation._probe(jail, "jail")
+    found = isolation.run_probe(jail, "jail")
     assert "could signal the grader" in found.problem
 
 
@@ -633,8 +634,8 @@ def test_the_probe_notices_landlock_rules_that_show_too_much(
 ) -> None:
     _here("landlock")
     monkeypatch.setattr(isolation, "readable", lambda: ["/"])
-    monkeypatch.setattr(isolation, "_shown", lambda: ["/"])
-    found = isolation._probe([], "landlock")
+    monkeypatch.setattr(isolation, "shown_places", lambda: ["/"])
+    found = isolation.run_probe([], "landlock")
     assert "could read" in found.problem and "/proc" in found.problem
 
 
@@ -646,10 +647,12 @@ def test_landlock_shows_no_copy_of_the_package_inside_the_interpreters_folder(
         (tmp_path / name).touch()
     shown = {
         str(p.relative_to(tmp_path))
-        for p in isolation._without(tmp_path, [tmp_path / "lib/a/hidden"])
+        for p in isolation.paths_without(tmp_path, [tmp_path / "lib/a/hidden"])
     }
     assert shown == {"bin", "lib/b.py", "lib/a/one.py"}
-    assert list(isolation._without(tmp_path / "lib/a/hidden", [tmp_path / "lib/a/hidden"])) == []
+    assert (
+        list(isolation.paths_without(tmp_path / "lib/a/hidden", [tmp_path / "lib/a/hidden"])) == []
+    )
 
 
 def test_a_jail_without_namespaces_inside_still_grades_and_says_so(
@@ -675,7 +678,7 @@ def test_a_jail_without_namespaces_inside_still_grades_and_says_so(
             )
             assert Submission(session).f() == []
             session.close()
-        assert list(watch.descendants(worker.warm)) == []
+        assert list(watch.descendants(worker.warm_pid)) == []
     finally:
         worker.stop()
 
@@ -686,9 +689,9 @@ def test_without_libseccomp_the_jail_says_so_and_landlock_is_refused(
     def missing(name: str | None, **more: bool) -> ctypes.CDLL:
         raise OSError(name)
 
-    monkeypatch.setattr(walls.ctypes, "CDLL", missing)
+    monkeypatch.setattr(restrictions.ctypes, "CDLL", missing)
     with pytest.raises(OSError, match="apt install libseccomp2"):
-        walls.Walls("landlock", "/nowhere")
+        restrictions.Restrictions("landlock", "/nowhere")
 
 
 def test_where_no_wall_stands_the_best_is_plain_and_asking_for_more_is_refused(
@@ -721,7 +724,8 @@ def test_doctor_shows_every_layer_with_reason_and_remedy(monkeypatch: pytest.Mon
         "landlock": isolation.Tried(weaker=("no abstract sockets",)),
         "plain": isolation.Tried(),
     }
-    monkeypatch.setattr(isolation, "tried", tried.__getitem__)
+    for module in (isolation, sandbox):
+        monkeypatch.setattr(module, "tried", tried.__getitem__)
     found = {what: (state, remedy) for what, state, remedy in doctor._isolation()}
     assert "apt install bubblewrap" in found["grading: jail"][1]
     assert "no abstract sockets" in found["grading: landlock"][0]
@@ -734,6 +738,6 @@ def test_every_layer_that_works_says_what_it_is(
     assert isolation.tried(worker.layer.name).problem == ""
     assert worker.layer.sentence
     monkeypatch.setattr(
-        isolation, "_probe", lambda *_: pytest.fail("tried once in the life of a process")
+        isolation, "run_probe", lambda *_: pytest.fail("tried once in the life of a process")
     )
     assert isolation.works(worker.layer) == ""

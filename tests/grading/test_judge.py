@@ -22,13 +22,13 @@ import torch
 from small_lab import claim
 
 from course_lib import labs
+from course_lib.grading import sandbox as isolation
 from course_lib.grading.batch import run as batch
 from course_lib.grading.claims.question import texts_in
 from course_lib.grading.marking.judge import Judge, JudgeLost, Limits
 from course_lib.grading.marking.lab import Lab, Source, Task
 from course_lib.grading.marking.pool import Judges
-from course_lib.grading.wall import layers as isolation
-from course_lib.grading.wall.workers import Allowance, Seconds, Session, Worker, WorkerLost
+from course_lib.grading.sandbox import Seconds, Session, TimeBudget, Worker, WorkerLost
 
 pytestmark = pytest.mark.long
 
@@ -162,15 +162,15 @@ def test_the_time_for_a_submission_ends_inside_a_test(
     worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker, "seconds", Seconds(reply=2.0, submission=3.0))
-    allowance = Allowance(3.0)
-    session = worker.open(["import time\ndef f(): time.sleep(1.2)"], ["f"], allowance=allowance)
+    budget = TimeBudget(3.0)
+    session = worker.open(["import time\ndef f(): time.sleep(1.2)"], ["f"], budget=budget)
     ask = {"op": "call", "path": "f", "args": {"tuple": []}, "kwargs": {"dict": []}, "on": None}
     del ask["on"]
-    session.ask(dict(ask), [], {})
+    session.call(dict(ask), [], {})
     with pytest.raises(WorkerLost, match="time for the whole submission, 3 seconds"):
         for _ in range(3):
-            session.ask(dict(ask), [], {})
-    assert allowance.left <= 0.1
+            session.call(dict(ask), [], {})
+    assert budget.left <= 0.1
 
 
 def test_a_full_core_is_not_the_codes_fault(
@@ -190,7 +190,7 @@ def test_a_full_core_is_not_the_codes_fault(
         for _ in range(3 * (os.cpu_count() or 1))
     ]
     try:
-        reply, _ = session.ask(ask, [], {})
+        reply, _ = session.call(ask, [], {})
     finally:
         for process in busy:
             process.kill()
@@ -259,15 +259,15 @@ def test_one_seed_sends_the_same_bytes_twice(
     source = next((ROOT / "solutions").glob(f"{lab}_*.py"))
     cells = tuple(c.source for c in jupytext.read(source).cells if c.cell_type == "code")
     sent: list[str] = []
-    converse = Session.converse
+    call = Session.call
 
     def noted(
         self: Session, header: dict, blobs: list[bytes], *rest: object, **more: object
     ) -> object:
         sent.append(hashlib.sha256(repr((header, blobs)).encode()).hexdigest())
-        return converse(self, header, blobs, *rest, **more)
+        return call(self, header, blobs, *rest, **more)
 
-    monkeypatch.setattr(Session, "converse", noted)
+    monkeypatch.setattr(Session, "call", noted)
     runs = []
     for elsewhere in (1, 2):
         torch.manual_seed(elsewhere)

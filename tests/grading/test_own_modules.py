@@ -19,7 +19,7 @@ from course_lib.grading.batch.collect import collect
 from course_lib.grading.claims.question import texts_in
 from course_lib.grading.marking import check
 from course_lib.grading.marking.lab import Lab, Marked, Source, Task
-from course_lib.grading.wall.workers import Worker, WorkerLost
+from course_lib.grading.sandbox import Worker, WorkerLost
 
 ANSWERS = """import torch
 def magnitude_mask(weight, sparsity):

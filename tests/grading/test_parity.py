@@ -17,10 +17,10 @@ import pytest
 from jupyter_client.manager import start_new_kernel
 from small_lab import claim
 
+from course_lib.grading import sandbox as layers
 from course_lib.grading.claims.question import texts_in
 from course_lib.grading.marking.lab import Lab, Source, Task
-from course_lib.grading.wall import layers
-from course_lib.grading.wall.workers import Worker
+from course_lib.grading.sandbox import Worker
 
 THRESHOLD = "def threshold_mask(weight, a): return weight.abs() >= a"
 MAGNITUDE = """def magnitude_mask(weight, sparsity):

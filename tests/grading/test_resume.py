@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 from small_lab import ANSWERS, RIGHT, claim, contents, hand_in
 
+from course_lib.grading import sandbox as isolation
 from course_lib.grading.batch import run as batch
-from course_lib.grading.wall import layers as isolation
 
 # Imports once, then forks a grader for every line "jobs seconds signal" it reads, and
 # signals it so many seconds after its next result is on disk (negative: after its
@@ -154,7 +154,7 @@ STEPS = """
 import os, signal, sys
 from pathlib import Path
 from course_lib.grading.batch import run as batch
-from course_lib.grading.wall import layers as isolation
+from course_lib.grading import sandbox as isolation
 
 place, replace = Path(sys.argv[1]), os.replace
 

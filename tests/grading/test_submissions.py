@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from course_lib.grading.batch import collect as submissions
 from course_lib.grading.batch import entries, ipynb, names
 from course_lib.grading.batch.collect import Handed, find
-from course_lib.worker import wire
+from course_lib.sandbox_child import frames
 
 
 def book(text: str = "x = 1") -> str:
@@ -648,9 +648,9 @@ def test_more_code_than_goes_to_the_worker_in_one_piece_is_refused() -> None:
     most = code(book("x" * (ipynb.MAX_CODE - 4)).encode())
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        reading = threading.Thread(target=wire.receive, args=(theirs,))
+        reading = threading.Thread(target=frames.receive, args=(theirs,))
         reading.start()
-        wire.send(ours, {"cells": most, "graded": [f"function_{n}" for n in range(100)]})
+        frames.send(ours, {"cells": most, "graded": [f"function_{n}" for n in range(100)]})
         reading.join()
 
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from course_lib.grading import Draw
-from course_lib.worker import wire
+from course_lib.sandbox_child import frames
+from course_lib.student_code import plain_data
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=20),
@@ -29,9 +30,9 @@ plain = st.recursive(
 
 
 def there_and_back(value, **options):
-    packer = wire.Packer()
+    packer = plain_data.Packer()
     data = json.loads(json.dumps(packer.pack(value), allow_nan=False))
-    return wire.Unpacker(packer.blobs, **options).unpack(data)
+    return plain_data.Unpacker(packer.blobs, **options).unpack(data)
 
 
 def same(a, b) -> bool:
@@ -49,7 +50,7 @@ def test_plain_values_come_back_as_they_were(value) -> None:
     assert same(there_and_back(value), value)
 
 
-@pytest.mark.parametrize("dtype", wire.DTYPES.values(), ids=str)
+@pytest.mark.parametrize("dtype", plain_data.DTYPES.values(), ids=str)
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0, 4), (2, 3, 4)])
 def test_tensors_come_back_bit_by_bit(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
     value = (torch.randn(shape) * 3).to(dtype)
@@ -98,19 +99,19 @@ def test_numpy_stays_numpy_so_that_a_test_can_say_so() -> None:
     ),  # not where it lies in memory: each process of a parallel run collects the same
 )
 def test_what_is_no_plain_data_is_only_named(value) -> None:
-    assert isinstance(there_and_back(value), wire.Foreign)
+    assert isinstance(there_and_back(value), plain_data.Unserializable)
 
 
 def test_a_list_that_holds_itself_is_refused() -> None:
     value: list = []
     value.append(value)
-    with pytest.raises(wire.WireError, match="contain itself"):
-        wire.Packer().pack(value)
+    with pytest.raises(plain_data.WireError, match="contain itself"):
+        plain_data.Packer().pack(value)
 
 
 def test_an_expanded_tensor_is_measured_before_it_is_copied() -> None:
-    with pytest.raises(wire.WireError, match="MB of tensors"):
-        wire.Packer().pack(torch.zeros(1).expand(10**12))
+    with pytest.raises(plain_data.WireError, match="MB of tensors"):
+        plain_data.Packer().pack(torch.zeros(1).expand(10**12))
 
 
 def test_modules_come_back_with_their_settings_and_values() -> None:
@@ -156,24 +157,24 @@ def test_a_bert_comes_back_with_its_modes_and_its_positions() -> None:
     ],
 )
 def test_a_bert_of_other_numbers_than_its_weights_is_refused(key: str, value: object) -> None:
-    said = wire.describe(Draw("bert").bert(2, 4))
+    said = plain_data.describe(Draw("bert").bert(2, 4))
     said.layer.settings[key] = value
-    with pytest.raises(wire.WireError, match="cannot be built"):
+    with pytest.raises(plain_data.WireError, match="cannot be built"):
         said.build()
 
 
 def test_a_huge_layer_without_its_weights_allocates_nothing() -> None:
-    layer = wire.Layer("Linear", {"in_features": 10**9, "out_features": 10**9})
-    with pytest.raises(wire.WireError, match="cannot be built"):
-        wire.Model(layer, {}).build()
+    layer = plain_data.Layer("Linear", {"in_features": 10**9, "out_features": 10**9})
+    with pytest.raises(plain_data.WireError, match="cannot be built"):
+        plain_data.Model(layer, {}).build()
 
 
 @pytest.mark.parametrize(
     "kind", ["os.system", "course_lib.models.build", "torch.nn.Linear", "course_lib.models.os"]
 )
 def test_only_listed_classes_are_built(kind: str) -> None:
-    with pytest.raises(wire.WireError):
-        wire.Model(wire.Layer(kind, {}), {}).build()
+    with pytest.raises(plain_data.WireError):
+        plain_data.Model(plain_data.Layer(kind, {}), {}).build()
 
 
 @pytest.mark.parametrize(
@@ -208,8 +209,8 @@ def test_only_listed_classes_are_built(kind: str) -> None:
     ids=str,
 )
 def test_data_that_break_the_rules_are_refused(data) -> None:
-    with pytest.raises(wire.WireError):
-        wire.Unpacker([b"\xff" * 8, b""]).unpack(data)
+    with pytest.raises(plain_data.WireError):
+        plain_data.Unpacker([b"\xff" * 8, b""]).unpack(data)
 
 
 def frame(text: bytes, body: bytes = b"") -> bytes:
@@ -239,23 +240,23 @@ def test_frames_that_break_the_rules_are_refused(bytes_: bytes) -> None:
     with ours, theirs:
         theirs.sendall(bytes_)
         theirs.shutdown(socket.SHUT_WR)
-        with pytest.raises(wire.WireError):
-            wire.receive(ours, wire.until(5))
+        with pytest.raises(plain_data.WireError):
+            frames.receive(ours, frames.until(5))
 
 
 def test_a_closed_conversation_is_said_to_be() -> None:
     ours, theirs = socket.socketpair()
     theirs.close()
     ours.close()
-    with pytest.raises(wire.Closed):
-        wire.send(ours, {}, left=wire.until(1))
-    with pytest.raises(wire.Closed):
-        wire.receive(ours, wire.until(1))
+    with pytest.raises(frames.Closed):
+        frames.send(ours, {}, remaining=frames.until(1))
+    with pytest.raises(frames.Closed):
+        frames.receive(ours, frames.until(1))
 
 
 def test_a_slow_sender_does_not_hold_the_grader() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.sendall(frame(b"{}")[:-1])
-        with pytest.raises(wire.TooLate):
-            wire.receive(ours, wire.until(0.2))
+        with pytest.raises(frames.TooLate):
+            frames.receive(ours, frames.until(0.2))

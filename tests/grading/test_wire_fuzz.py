@@ -22,7 +22,8 @@ from torch import nn
 
 from course_lib.grading import Draw, describe
 from course_lib.grading.claims.student import numbers
-from course_lib.worker import wire
+from course_lib.sandbox_child import frames
+from course_lib.student_code import plain_data
 
 FRAMES = int(os.environ.get("FRAMES", "5000"))
 SECONDS = 0.05  # of processor time for one frame
@@ -49,7 +50,7 @@ HUGE = [
 ]
 
 
-def frames() -> Iterator[tuple[Any, list[bytes]]]:
+def ordinary_frames() -> Iterator[tuple[Any, list[bytes]]]:
     """Headers and blobs as they pass in earnest: every kind of value that travels."""
     draw = Draw("fuzz")
     model = nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(3, 2))
@@ -83,7 +84,7 @@ def frames() -> Iterator[tuple[Any, list[bytes]]]:
         {"value": draw.bert(2, 2)},
     ]
     for fields in values:
-        packer = wire.Packer()
+        packer = plain_data.Packer()
         header = {
             key: packer.pack(value) if key in ("value", "args", "kwargs") else value
             for key, value in fields.items()
@@ -158,7 +159,7 @@ def mutated(chance: random.Random, some: list[tuple[Any, list[bytes]]]) -> tuple
         for _ in range(chance.choice([0, 0, 0, 1, 4])):
             if raw:
                 raw[chance.randrange(len(raw))] = chance.randrange(256)
-    return bytes(text[: wire.MAX_HEADER]), bytes(body)
+    return bytes(text[: frames.MAX_HEADER]), bytes(body)
 
 
 def looked_at(text: bytes, body: bytes) -> None:
@@ -166,20 +167,20 @@ def looked_at(text: bytes, body: bytes) -> None:
     test puts into a message.
     """
     try:
-        header, blobs = wire.decode(text, body)
-        unpacker = wire.Unpacker(blobs)
+        header, blobs = frames.decode(text, body)
+        unpacker = plain_data.Unpacker(blobs)
         for key in ("value", "args", "kwargs"):
             value = unpacker.unpack(header.get(key))
             assert len(describe(value)) < 1000
             numbers(value)
-            if isinstance(value, wire.Model):
+            if isinstance(value, plain_data.Model):
                 value.build()
-    except wire.WireError:
+    except plain_data.WireError:
         pass
 
 
 def test_a_frame_is_decoded_or_refused_at_once() -> None:
-    chance, some = random.Random(0), list(frames())
+    chance, some = random.Random(0), list(ordinary_frames())
     for text, blobs in some:  # whatever is made once is made before
         looked_at(
             json.dumps({**text, "lengths": [len(b) for b in blobs]}).encode(), b"".join(blobs)
@@ -200,13 +201,13 @@ def test_a_frame_is_decoded_or_refused_at_once() -> None:
 
 def test_changed_frames_are_of_both_kinds() -> None:
     """A fuzzer that is refused at the door tries nothing."""
-    chance, some = random.Random(1), list(frames())
+    chance, some = random.Random(1), list(ordinary_frames())
     read = 0
     for _ in range(300):
         try:
-            header, blobs = wire.decode(*mutated(chance, some))
-            wire.Unpacker(blobs).unpack(header.get("value"))
+            header, blobs = frames.decode(*mutated(chance, some))
+            plain_data.Unpacker(blobs).unpack(header.get("value"))
             read += 1
-        except wire.WireError:
+        except plain_data.WireError:
             continue
     assert 50 < read < 280

@@ -10,10 +10,10 @@ import torch
 
 from course_lib.grading import Draw, StudentError, Submission
 from course_lib.grading.claims.student import Proxy
-from course_lib.grading.wall import usage as watch
-from course_lib.grading.wall.workers import Seconds, Worker, WorkerLost
+from course_lib.grading.sandbox import usage as watch
+from course_lib.grading.sandbox.workers import Seconds, Worker, WorkerLost
 from course_lib.labs import load
-from course_lib.worker import zygote
+from course_lib.sandbox_child import zygote
 
 Run = Callable[..., Submission]
 
@@ -171,7 +171,7 @@ def test_processes_do_not_outlive_the_submission(run: Run, worker: Worker) -> No
     session = worker.open([source], ["f"])
     assert Submission(session).f() == 1
     session.close()
-    assert list(watch.descendants(worker.warm)) == [], (
+    assert list(watch.descendants(worker.warm_pid)) == [], (
         "something of the submission is still running"
     )
 
@@ -183,7 +183,7 @@ def test_a_fork_bomb_is_over_when_its_submission_is(run: Run, worker: Worker) ->
     with pytest.raises(WorkerLost):
         run(source).f()
     assert run("def g(): return 1").g() == 1
-    assert len(list(watch.descendants(worker.warm))) == 1, "only the one that was opened last"
+    assert len(list(watch.descendants(worker.warm_pid))) == 1, "only the one that was opened last"
 
 
 def test_a_new_submission_finds_nothing_of_the_last(run: Run, worker: Worker) -> None:
@@ -200,12 +200,12 @@ def test_a_new_submission_finds_nothing_of_the_last(run: Run, worker: Worker) ->
 def test_a_session_finds_imported_what_labs_import(run: Run, worker: Worker) -> None:
     """It is short because nothing is imported anew: that takes seconds."""
     there = "import sys\nTHERE = sorted(sys.modules)\ndef f(): return THERE"
-    warm = worker.warm
+    warm = worker.warm_pid
     for _ in range(2):
         assert {*zygote.WARM, "torch", "torch._dynamo", "course_lib.data", "course_lib.models"} <= {
             *run(there, graded=["f"]).f()
         }
-    assert worker.warm == warm
+    assert worker.warm_pid == warm
 
 
 SKIP = "from course_lib.grading import check, skip"

@@ -18,15 +18,15 @@ import pytest
 from bank import LABS, Answer, answers, sample
 
 from course_lib.grading import Submission
+from course_lib.grading import sandbox as isolation
 from course_lib.grading.batch.collect import one
 from course_lib.grading.claims.student import InProcess
 from course_lib.grading.marking.lab import Task
 from course_lib.grading.marking.marker import Marker, Outcome
-from course_lib.grading.wall import layers as isolation
-from course_lib.grading.wall.workers import Seconds, Worker
-from course_lib.worker import cells
-from course_lib.worker.cells import parse
-from course_lib.worker.watch import unwatched
+from course_lib.grading.sandbox import Seconds, Worker
+from course_lib.student_code import cells
+from course_lib.student_code.cells import parse
+from course_lib.student_code.watch import unwatched
 from solutions import ROOT, solved
 
 WHICH = os.environ.get("ANSWERS", "all")

@@ -11,7 +11,7 @@ from course_lib.authoring.claims import claims_of, read_claims
 from course_lib.grading import Draw, Submission
 from course_lib.grading.claims.question import Test
 from course_lib.grading.claims.student import InProcess
-from course_lib.worker import cells
+from course_lib.student_code import cells
 from solutions import LABS, ROOT, solved
 
 CLAIMS = [(lab, test) for lab in LABS for test in solved(lab).lab.tests]

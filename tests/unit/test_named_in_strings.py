@@ -18,8 +18,7 @@ import pytest
 
 import course_lib
 from course_lib import labs
-from course_lib.grading.wall import layers as isolation
-from course_lib.worker import stubs, watch
+from course_lib.student_code import watch
 
 PACKAGE = Path(course_lib.__file__).parent
 ROOT = PACKAGE.parent
@@ -103,35 +102,6 @@ def test_names_that_are_not_there_are_noticed() -> None:
         "course_lib/a/b.py",
         "course_lib/c",
     ]
-
-
-def test_what_a_submission_may_see_is_there() -> None:
-    assert [name for name in isolation.VISIBLE if not (PACKAGE / name).exists()] == []
-
-
-def test_what_a_wall_is_tried_with_is_there_and_hidden() -> None:
-    for name in isolation.CANARIES:
-        assert (PACKAGE / name).exists()
-        assert name.split("/")[0] not in isolation.VISIBLE
-    inside = {name.split("/")[0] for name in isolation.CANARIES}
-    assert {"grading", "pruning"} <= inside  # the grader itself, and the library's answers
-    assert {path.name for path in isolation._course_files()} == {
-        "tests",
-        "solutions",
-        "pyproject.toml",
-    }
-
-
-def test_what_is_given_is_in_the_library_and_may_be_seen() -> None:
-    """By the name under which labs import it, and the same thing as where submissions
-    find it.
-    """
-    for name, visible in stubs.GIVEN.items():
-        place, _, what = name.rpartition(".")
-        assert getattr(importlib.import_module(place), what) is getattr(
-            importlib.import_module(visible), what
-        )
-        assert any(visible.split(".")[1] == Path(seen).stem for seen in isolation.VISIBLE)
 
 
 def test_what_torch_calls_round_a_step_is_not_the_students() -> None:

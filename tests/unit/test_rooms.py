@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import course_lib
 from course_lib import pruning
 from unit import examples
 
@@ -46,6 +47,17 @@ def room_of(parts: Sequence[str]) -> str:
     return parts[0].removesuffix(".py")
 
 
+def imports(file: Path) -> list[str]:
+    """The dotted names that a file imports, imports within functions included."""
+    found: list[str] = []
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+    return found
+
+
 def test_imports_lead_down() -> None:
     """From room to room there is no way round in a circle, imports within functions
     included: what stands below can be read, and moved, without what stands above.
@@ -55,17 +67,53 @@ def test_imports_lead_down() -> None:
     for file in home.rglob("*.py"):
         room = room_of(file.relative_to(home).parts)
         found = below.setdefault(room, set())
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom) and node.module:
-                names = [f"{node.module}.{alias.name}" for alias in node.names]
-            else:
-                continue
-            parts = [name.split(".") for name in names if name.startswith("course_lib.")]
-            found |= {room_of(part[1:]) for part in parts}
+        parts = [name.split(".") for name in imports(file) if name.startswith("course_lib.")]
+        found |= {room_of(part[1:]) for part in parts}
     graph = {
         room: {other for other in found if other in below} - {room} for room, found in below.items()
     }
     assert sum(map(len, graph.values())) > 50
     TopologicalSorter(graph).prepare()  # raises CycleError, which names the rooms
+
+
+def test_the_sandbox_is_entered_by_its_door_only() -> None:
+    """Of the grader's half, others import the names in its ``__all__``; of the child's half,
+    nothing. Tests of the grader and attacks may look inside.
+    """
+    home = Path(pruning.__file__).parents[1]
+    door, inside = "course_lib.grading.sandbox", "course_lib.sandbox_child"
+    names = {f"{door}.{name}" for name in importlib.import_module(door).__all__}
+    halves = [home / "grading" / "sandbox", home / "sandbox_child"]
+    apart = [home.parent / "tests" / folder for folder in ("grading", "attacks")]
+    files = [
+        file
+        for folder in ("course_lib", "solutions", "slides", "tests")
+        for file in (home.parent / folder).rglob("*.py")
+        if not any(map(file.is_relative_to, [*halves, *apart]))
+    ]
+    used = {name for file in files for name in imports(file) if name.startswith((door, inside))}
+    assert len(files) > 200 and f"{door}.Worker" in used
+    assert used - names - {door} == set()
+    for file in halves[1].glob("*.py"):  # the child's half knows nothing of the grader's
+        assert not any(name.startswith("course_lib.grading") for name in imports(file))
+
+
+def test_the_library_imports_nothing_of_what_runs_the_course() -> None:
+    """The two halves are those of the package's docstring, which names every room once."""
+    home = Path(pruning.__file__).parents[1]
+    halves = [
+        re.findall(r":mod:`\.(\w+)`", half)
+        for half in (course_lib.__doc__ or "").split("**Runs the course")
+    ]
+    library, running = halves
+    assert sorted(library + running) == sorted(
+        found.name for found in pkgutil.iter_modules(course_lib.__path__)
+    )
+    used = {
+        name.split(".")[1]
+        for file in home.rglob("*.py")
+        if file.relative_to(home).parts[0].removesuffix(".py") in library
+        for name in imports(file)
+        if name.startswith("course_lib.")
+    }
+    assert {"models", "pruning"} <= used and used & set(running) == set()

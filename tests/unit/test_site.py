@@ -18,10 +18,11 @@ from course_lib.authoring import site
 ROOT = Path(__file__).parents[2]
 OWN = ROOT / site.OWN
 # what the library is made and handed out with, not what one calls: the grader and
-# its walls, how labs are made, what labs run for longer and train once, the command
+# its sandbox, how labs are made, what labs run for longer and train once, the command
 LEFT_OUT = {
     *("authoring", "checks", "cli", "conformance", "demo", "doctor", "experiments", "files"),
-    *("grading", "install", "labs", "modes", "paths", "pruning", "recipes", "worker", "wrapped"),
+    *("grading", "install", "labs", "modes", "paths", "pruning", "sandbox_child", "student_code"),
+    "wrapped",
 }
 MODULES = [found.name for found in walk_packages(course_lib.__path__, "course_lib.")]
 ROOMS = re.findall(

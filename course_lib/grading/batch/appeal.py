@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib import labs
+from course_lib.grading import sandbox as layers
 from course_lib.grading.batch import report as reports
 from course_lib.grading.batch.collect import Handed, collect
 from course_lib.grading.batch.run import check_ids
@@ -22,8 +23,7 @@ from course_lib.grading.claims.question import texts_in
 from course_lib.grading.marking.lab import Lab, Source, Task
 from course_lib.grading.marking.marker import Outcome, total
 from course_lib.grading.marking.witness import Call, Run, Witness, watched
-from course_lib.grading.wall import layers
-from course_lib.grading.wall.workers import Session, Worker
+from course_lib.grading.sandbox import Session, Worker
 
 MOST_CALLS = 3  # of one claim that are shown
 

@@ -26,9 +26,9 @@ from typing import Any
 import torch
 
 import course_lib
+from course_lib.grading import sandbox as isolation
 from course_lib.grading.marking.lab import Lab, Marked, Source, Task
 from course_lib.grading.marking.pool import Judges
-from course_lib.grading.wall import layers as isolation
 
 CONNECT_SECONDS = 15.0
 PATIENCE = 120.0  # seconds without a single Dask worker before the batch gives up

@@ -28,13 +28,13 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.authoring import release
+from course_lib.grading import sandbox as layers
 from course_lib.grading.batch import report
 from course_lib.grading.batch.collect import Handed, one
 from course_lib.grading.batch.plan import best_of
 from course_lib.grading.claims.question import texts_in
 from course_lib.grading.marking.lab import Lab, Source
 from course_lib.grading.marking.pool import Judges
-from course_lib.grading.wall import layers
 
 SETUP = """#!/usr/bin/env bash
 # Gradescope runs this once, as root, when it builds the autograder.

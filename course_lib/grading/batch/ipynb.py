@@ -21,7 +21,7 @@ import numpy as np
 MAX_VALUES = 2_000_000
 MAX_DEPTH = 200  # of values in values; a widget's state has about ten
 # bytes of code in one notebook, as JSON: what goes to the worker in one piece
-# (wire.MAX_HEADER)
+# (frames.MAX_HEADER)
 MAX_CODE = 1_000_000
 _STEP = np.zeros(256, np.int8)
 _STEP[list(b"[{")], _STEP[list(b"]}")] = 1, -1

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from course_lib.grading import sandbox as layers
 from course_lib.grading.batch import policy, report
 from course_lib.grading.batch.byhand import Mark
 from course_lib.grading.batch.collect import Handed
 from course_lib.grading.marking.lab import Lab, Marked, Task
 from course_lib.grading.marking.marker import total
-from course_lib.grading.wall import layers
 
 
 class Plan:

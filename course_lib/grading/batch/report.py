@@ -22,12 +22,12 @@ from filelock import FileLock, Timeout
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from course_lib import files
+from course_lib.grading import sandbox as layers
 from course_lib.grading.batch import byhand
 from course_lib.grading.batch.byhand import Mark
 from course_lib.grading.batch.collect import Handed
 from course_lib.grading.batch.names import shown
 from course_lib.grading.marking.marker import Outcome
-from course_lib.grading.wall import layers
 
 pages = Environment(
     loader=PackageLoader("course_lib.grading.batch", "pages"),

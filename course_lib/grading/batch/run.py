@@ -15,6 +15,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from course_lib.grading import sandbox as layers
 from course_lib.grading.batch import byhand, report
 from course_lib.grading.batch import policy as policies
 from course_lib.grading.batch import roster as rosters
@@ -24,7 +25,6 @@ from course_lib.grading.claims.question import texts_in
 from course_lib.grading.marking.judge import Limits
 from course_lib.grading.marking.lab import Lab, Marked, Source, Task
 from course_lib.grading.marking.pool import mark_here
-from course_lib.grading.wall import layers
 
 # in the report's folder
 DEFAULTS = {"marks": "marks.csv", "policy": "policy.toml", "roster": "roster.csv"}

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from course_lib.grading.claims.student import StudentError
-from course_lib.worker.wire import Foreign, Model
+from course_lib.student_code.plain_data import Model, Unserializable
 
 MAX_DESCRIPTION = 300  # characters of a value in a message
 MAX_MESSAGE = 1500  # characters of a message
@@ -61,7 +61,7 @@ def _described(value: Any) -> str:
         return f"{kind} of shape {shape}"
     if isinstance(value, np.ndarray):
         return f"a numpy array of shape {value.shape}"
-    if isinstance(value, Foreign):
+    if isinstance(value, Unserializable):
         return str(value)
     if isinstance(value, Model):
         return f"a module ({value.layer.type.rpartition('.')[2]})"

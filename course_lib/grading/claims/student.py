@@ -17,11 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from course_lib.grading.wall.alarm import limited
-from course_lib.grading.wall.workers import WorkerLost
-from course_lib.worker import wire
-from course_lib.worker.harness import Harness
-from course_lib.worker.wire import Model, Ref
+from course_lib.grading.sandbox import WorkerLost, limited
+from course_lib.student_code import plain_data
+from course_lib.student_code.harness import Harness
+from course_lib.student_code.plain_data import Model, Ref
 
 MAX_NUMBERS = 1 << 23  # in the arguments of one call of the grader's by the student's code
 MAX_CALLS_OF_THAT_SIZE = 8  # within one test
@@ -142,7 +141,7 @@ class Transport(Protocol):
 
     skipped: set[str]
 
-    def ask(
+    def call(
         self, header: dict[str, Any], blobs: list[bytes], proxies: dict[int, Callable[..., Any]]
     ) -> tuple[dict[str, Any], list[bytes]]: ...
 
@@ -173,7 +172,7 @@ class InProcess:
         torch.set_rng_state(torchs)
         torch.set_default_dtype(dtype)
 
-    def ask(
+    def call(
         self, header: dict[str, Any], blobs: list[bytes], proxies: dict[int, Callable[..., Any]]
     ) -> tuple[dict[str, Any], list[bytes]]:
         """Raises WorkerLost, as a worker does, where the code takes longer than
@@ -192,12 +191,12 @@ class InProcess:
         return reply, blobs
 
     def _ask(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        packer = wire.Packer()
+        packer = plain_data.Packer()
         there = packer.pack([args, kwargs])
-        args, kwargs = wire.Unpacker(packer.blobs).unpack(there)
-        packer = wire.Packer()
+        args, kwargs = plain_data.Unpacker(packer.blobs).unpack(there)
+        packer = plain_data.Packer()
         back = packer.pack(self.proxies[number](*args, **kwargs))
-        return wire.Unpacker(packer.blobs).unpack(back)
+        return plain_data.Unpacker(packer.blobs).unpack(back)
 
 
 class Submission:
@@ -267,7 +266,7 @@ class Submission:
         return self._ask("put", value=value, requires_grad=requires_grad)
 
     def helper(self, name: str, **settings: Any) -> Ref:
-        """Make one of :data:`course_lib.worker.helpers.HELPERS` in the worker; read its
+        """Make one of :data:`course_lib.student_code.helpers.HELPERS` in the worker; read its
         notes by ``get(ref, "log")``.
         """
         return self._ask("helper", name=name, settings=settings)
@@ -330,9 +329,9 @@ class Submission:
         self._ask("restore")
 
     def _ask(self, op: str, **fields: Any) -> Any:
-        packer = wire.Packer(self._export)
+        packer = plain_data.Packer(self._export)
         header = {key: packer.pack(value) for key, value in fields.items()}
-        reply, blobs = self._transport.ask({**header, "op": op}, packer.blobs, self._proxies)
+        reply, blobs = self._transport.call({**header, "op": op}, packer.blobs, self._proxies)
         if "error" in reply:
             failure = reply["error"]
             raise StudentError(
@@ -341,8 +340,8 @@ class Submission:
                 else {"kind": "result", "message": "no exception"}
             )
         try:
-            return wire.Unpacker(blobs).unpack(reply.get("value"))
-        except wire.WireError as error:
+            return plain_data.Unpacker(blobs).unpack(reply.get("value"))
+        except plain_data.WireError as error:
             raise StudentError(
                 {"kind": "result", "type": "WireError", "message": str(error)}
             ) from None

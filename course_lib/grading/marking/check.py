@@ -22,8 +22,8 @@ from course_lib.grading.claims.typed import LETTERS, STUDENT, order_for
 from course_lib.grading.marking.marker import Marker, Outcome, by_question, total
 from course_lib.labs.contract import order
 from course_lib.paths import course_root
-from course_lib.worker import own
-from course_lib.worker.watch import unwatched
+from course_lib.student_code import own
+from course_lib.student_code.watch import unwatched
 
 
 class Card:

@@ -23,10 +23,9 @@ from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 
 import course_lib
+from course_lib.grading import sandbox
 from course_lib.grading.marking.lab import Lab, Marked, Source, Task
-from course_lib.grading.wall import layers
-from course_lib.grading.wall.workers import Seconds, Worker
-from course_lib.worker import walls
+from course_lib.grading.sandbox import Seconds, Worker
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ class JudgeLost(Exception):
 class Judge:
     """One judge, started when it is first needed, and again when it was lost."""
 
-    def __init__(self, layer: layers.Layer, limits: Limits) -> None:
+    def __init__(self, layer: sandbox.Layer, limits: Limits) -> None:
         self.layer, self.limits = layer, limits
         self._process: subprocess.Popen[bytes] | None = None
         self._ours: Connection | None = None
@@ -160,51 +159,31 @@ _ROOT = Path(course_lib.__file__).resolve().parent.parent
 def main() -> None:
     """Take tasks until the grader has gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the grader's
-    walls.prctl(walls.PR_SET_PDEATHSIG, signal.SIGKILL)
+    sandbox.end_with_parent()
     grader = Connection(int(sys.argv[1]))
     layer, limits = grader.recv()
     worker = Worker(layer, limits.seconds)
     lab = functools.lru_cache(maxsize=2)(Lab)
+    limit = functools.partial(sandbox.limit, for_good=False)  # a worker's limits are its own
     try:
-        _limit("CORE", 0)
-        _limit("FSIZE", 64 << 20)
-        most = _memory() + limits.memory
-        _limit("AS", most)
+        limit("CORE", 0)
+        limit("FSIZE", 64 << 20)
+        most = (sandbox.address_space() or 1 << 40) + limits.memory
+        limit("AS", most)
         while True:
             try:
                 source, task = grader.recv()
             except EOFError:
                 return
-            _limit("CPU", int(time.process_time()) + 1 + limits.cpu)
+            limit("CPU", int(time.process_time()) + 1 + limits.cpu)
             try:
                 if lab(source).known.files:
-                    _limit("AS", most + limits.models)
+                    limit("AS", most + limits.models)
                 grader.send(lab(source).mark(task, worker))
             except RuntimeError as error:
                 grader.send(f"{type(error).__name__}: {error}"[:2000])
     finally:
         worker.stop()
-
-
-def _memory() -> int:
-    """Bytes of address space that this process has."""
-    try:
-        return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError):
-        return 1 << 40  # no Linux: there this limit means nothing
-
-
-def _limit(name: str, value: int) -> None:
-    """The softer of the two limits, which what is started here can be given back."""
-    import resource  # not on Windows, where nobody grades
-
-    kind = getattr(resource, f"RLIMIT_{name}")
-    hard = resource.getrlimit(kind)[1]
-    value = value if hard == resource.RLIM_INFINITY else min(value, hard)
-    try:
-        resource.setrlimit(kind, (value, hard))
-    except (ValueError, OSError):  # macOS refuses some
-        pass
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from course_lib import labs
 from course_lib.grading.claims.question import Test, Texts, tests_in
 from course_lib.grading.claims.student import Submission
 from course_lib.grading.marking.marker import Marker, Outcome, outcome
-from course_lib.grading.wall.workers import Allowance, Session, Worker
+from course_lib.grading.sandbox import Session, TimeBudget, Worker
 
 
 @dataclass(frozen=True)
@@ -180,18 +180,16 @@ class Lab:
         modules = {name: data for name, data in own.items() if isinstance(data, bytes)}
         unread = [data for data in own.values() if isinstance(data, str)]
         names = {q: exercise.names for q, exercise in known.questions.items()}
-        allowance = Allowance(worker.seconds.submission)
+        budget = TimeBudget(worker.seconds.submission)
 
         def open() -> Submission:
             opened.append(
-                worker.open(
-                    list(task.cells), known.graded, known.imports, names, allowance, modules
-                )
+                worker.open(list(task.cells), known.graded, known.imports, names, budget, modules)
             )
             opened[-1].problems += unread
             return seen_as(opened[-1], dict(task.files))
 
-        return Marker(open, known, self.source.seed, allowance=allowance)
+        return Marker(open, known, self.source.seed, budget=budget)
 
 
 def _without_addresses(text: str) -> str:

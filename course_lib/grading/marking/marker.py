@@ -12,10 +12,10 @@ from course_lib.grading.claims.draw import Draw
 from course_lib.grading.claims.expect import MAX_MESSAGE, Fault, Mistake, shortened
 from course_lib.grading.claims.question import Test
 from course_lib.grading.claims.student import InPlace, StudentError, Submission
-from course_lib.grading.wall.workers import Allowance, WorkerLost
+from course_lib.grading.sandbox import TimeBudget, WorkerLost
 from course_lib.labs import Contract, Exercise
 from course_lib.labs.contract import order
-from course_lib.worker.harness import start_chance
+from course_lib.student_code.harness import start_chance
 
 # tests of one question that may end or hang their process before the rest is not tried
 MAX_LOSSES = 2
@@ -58,7 +58,7 @@ class Marker:
         seed: from which the inputs are drawn (together with the name of the test).
         skipped: questions the student gave up, where the submission does not know
             (:attr:`Submission.skipped`).
-        allowance: of time for everything; what is not reached by then earns nothing and
+        budget: of time for everything; what is not reached by then earns nothing and
             is said.
     """
 
@@ -68,13 +68,13 @@ class Marker:
         contract: Contract,
         seed: int = 0,
         skipped: Iterable[str] = (),
-        allowance: Allowance | None = None,
+        budget: TimeBudget | None = None,
     ) -> None:
         self.open = open
         self.contract = contract
         self.seed = seed
         self.skipped = set(skipped)
-        self.allowance = allowance
+        self.budget = budget
         self.lost: set[str] = set()  # questions whose code ended or hung its process
         self.unopened = ""  # why the definitions could not be run; then no test is tried
         self._submission: Submission | None = None
@@ -153,8 +153,8 @@ class Marker:
             if self.unopened:
                 outcomes.append(outcome(test, False, self.unopened))
                 continue
-            if self.allowance is not None and self.allowance.left <= 0:
-                outcomes.append(outcome(test, False, f"not tried: {self.allowance.late}"))
+            if self.budget is not None and self.budget.left <= 0:
+                outcomes.append(outcome(test, False, f"not tried: {self.budget.exhausted}"))
                 continue
             try:
                 message = self._one(test, asked, given)

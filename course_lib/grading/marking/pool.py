@@ -9,15 +9,15 @@ from collections import deque
 from collections.abc import Generator, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
+from course_lib.grading import sandbox
 from course_lib.grading.marking.judge import Judge, JudgeLost, Limits
 from course_lib.grading.marking.lab import Lab, Marked, Task
-from course_lib.grading.wall import layers
 
 
 class Judges:
     """One judge a thread."""
 
-    def __init__(self, layer: layers.Layer, limits: Limits | None = None) -> None:
+    def __init__(self, layer: sandbox.Layer, limits: Limits | None = None) -> None:
         self.layer = layer
         self.limits = limits or Limits()
         self._local = threading.local()
@@ -75,7 +75,7 @@ class Judges:
 
 
 def mark_here(
-    lab: Lab, tasks: Iterable[Task], layer: layers.Layer, jobs: int, limits: Limits | None = None
+    lab: Lab, tasks: Iterable[Task], layer: sandbox.Layer, jobs: int, limits: Limits | None = None
 ) -> Generator[tuple[Task, Marked], None, None]:
     """Mark with ``jobs`` judges, in the order the marks come. A submission that ends
     its judge is tried once more, after all others.

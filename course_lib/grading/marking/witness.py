@@ -17,9 +17,9 @@ from course_lib.grading.claims.expect import Mistake, describe, expect_close, sh
 from course_lib.grading.claims.question import Test
 from course_lib.grading.claims.student import Proxy, StudentError, Submission, Transport
 from course_lib.grading.marking.marker import explain
-from course_lib.grading.wall.workers import WorkerLost
+from course_lib.grading.sandbox import WorkerLost
 from course_lib.labs import Contract
-from course_lib.worker.wire import Ref
+from course_lib.student_code.plain_data import Ref
 
 VALUES = 64  # numbers of a tensor that are shown; of larger ones the corners
 MAX_SHOWN = 4000  # characters of one value

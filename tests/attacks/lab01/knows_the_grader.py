@@ -11,7 +11,7 @@ _right = magnitude_mask
 def _graded():
     signs = (
         "COURSE_WORKER_JAIL" in os.environ,
-        "course_lib.worker.zygote" in " ".join([*sys.orig_argv, *sys.modules]),
+        "course_lib.sandbox_child.zygote" in " ".join([*sys.orig_argv, *sys.modules]),
         "ipykernel" not in sys.modules,
         not sys.stdin or not sys.stdin.isatty(),
     )

@@ -26,4 +26,4 @@ class Replies:
     def handle(self, header, blobs):
         return dict(next(Replies.rubbish)), [bytes(24), b""]
 
-    sys.modules["course_lib.worker.harness"].Harness.handle = handle
+    sys.modules["course_lib.student_code.harness"].Harness.handle = handle

@@ -23,11 +23,11 @@ from course_lib.grading import (
     expect_length,
     fail,
     question,
+    sandbox,
     unchanged,
 )
 from course_lib.grading.claims.mistakes import made
 from course_lib.grading.claims.typed import expect_choice, expect_figure
-from course_lib.grading.wall import workers
 from course_lib.labs import lab00 as reference
 
 from .visible import (
@@ -195,9 +195,9 @@ def test_nonzero_macs_is_exact(submission: Submission, draw: Draw) -> None:
         start = time.perf_counter()
         expect_count(submission.nonzero_macs(w, x), "nonzero_macs", count(w, x))
         seconds = (time.perf_counter() - start) * most / products
-        if seconds < workers.Seconds().reply / 2:
+        if seconds < sandbox.Seconds().reply / 2:
             break
-        if not tries or seconds > 10 * workers.Seconds().reply:
+        if not tries or seconds > 10 * sandbox.Seconds().reply:
             # one product after the other, so counted in Python's ints: and it would not
             # be done in time
             return

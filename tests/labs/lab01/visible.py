@@ -36,7 +36,7 @@ from course_lib.grading.claims.typed import expect_choice, expect_typed
 from course_lib.labs import lab01 as reference
 from course_lib.pruning.weights import global_masks as ranked_together
 from course_lib.pruning.weights import group_scores, local_masks, smallest
-from course_lib.worker import wire
+from course_lib.student_code import plain_data
 
 # --- what mistakes are called ---------------------------------------------------------
 
@@ -540,7 +540,7 @@ def as_masks(value: Any, weights: dict[str, Tensor]) -> dict[str, Tensor]:
     """The value, if it has the form of masks for the weights that take part; in the
     order of ``weights``.
     """
-    if isinstance(value, wire.Model):
+    if isinstance(value, plain_data.Model):
         fail("a model came back: return the masks, a dict from name to mask")
     for name, w in weights.items() if isinstance(value, dict) else ():
         if w.ndim < 2 and name in value:
@@ -815,7 +815,7 @@ class Scan:
 
         def evaluate(*given: Any, **named: Any) -> float:
             model, split, *_ = (*given, *named.values(), None, None)
-            if not isinstance(model, wire.Model) or model.state.keys() != self.dense.keys():
+            if not isinstance(model, plain_data.Model) or model.state.keys() != self.dense.keys():
                 raise TypeError("evaluate takes the whole model first, then the split")
             if any(value.shape != self.dense[name].shape for name, value in model.state.items()):
                 raise TypeError("evaluate takes a model whose parameters have their shapes")
@@ -833,7 +833,7 @@ class Scan:
         # a frozen layer can be pruned, too
         submission.call("requires_grad_", False, on=self.parameters["2.weight"])
         self.result = submission.sensitivity(self.model, Proxy(evaluate), self.sparsities)
-        self.before, self.after = wire.describe(net), submission.get(self.model)
+        self.before, self.after = plain_data.describe(net), submission.get(self.model)
         if not self.states:
             fail(
                 'evaluate was never called: measure every pruned model by evaluate(model, "validation")'

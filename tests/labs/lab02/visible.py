@@ -38,7 +38,7 @@ from course_lib.grading.claims.mistakes import made, near, recognise, telling
 from course_lib.grading.claims.student import StudentError
 from course_lib.grading.claims.typed import expect_choice, expect_typed
 from course_lib.labs import lab02 as reference
-from course_lib.worker import wire
+from course_lib.student_code import plain_data
 
 Named = dict[str, Tensor]
 close = partial(near, tolerance=2e-5)
@@ -242,7 +242,7 @@ class Looked:
         weight = submission.call(
             "get_parameter", next(iter(parameters_of(net))), on=model, keep=True
         )
-        before = wire.describe(net)
+        before = plain_data.describe(net)
         result = submission.call(name, model, *data)
         self.value = as_named(result, parameters_of(net), torch.float64)
         after = submission.get(model)
@@ -490,8 +490,8 @@ class Scripted:
     def __init__(self, script: list[Named]) -> None:
         self.script, self.seen = script, list[Named]()
 
-    def __call__(self, model: nn.Module | wire.Model) -> Named:
-        state = model.state if isinstance(model, wire.Model) else model.state_dict()
+    def __call__(self, model: nn.Module | plain_data.Model) -> Named:
+        state = model.state if isinstance(model, plain_data.Model) else model.state_dict()
         self.seen.append({name: value.clone() for name, value in state.items()})
         return {
             name: value.clone()
@@ -657,7 +657,7 @@ def test_rescored_refuses(submission: Submission, draw: Draw) -> None:
     expect_refused(ask, ([0.5],), right, {f"targets {targets}": (targets,) for targets in bad})
     if any(calls[1:]):
         fail("score was asked before the targets were refused: look at all of them first")
-    unchanged(wire.describe(net).state, submission.get(model).state, "the model")
+    unchanged(plain_data.describe(net).state, submission.get(model).state, "the model")
 
 
 # --- 2.5 input_aware_mask, magnitude_is_wrong -----------------------------------------

@@ -35,7 +35,7 @@ from course_lib.grading.claims.student import StudentError
 from course_lib.grading.claims.typed import expect_choice, expect_typed
 from course_lib.labs import lab03 as reference
 from course_lib.pruning.weights import smallest
-from course_lib.worker import helpers
+from course_lib.student_code import helpers
 
 Masks = dict[str, Tensor]
 # a sentence for the student -> a function that makes this mistake

@@ -28,7 +28,7 @@ from course_lib.grading.claims.hunt import expect_verdicts
 from course_lib.grading.claims.mistakes import near
 from course_lib.grading.claims.typed import expect_choice, expect_figure
 from course_lib.labs import lab04 as reference
-from course_lib.worker import wire
+from course_lib.student_code import plain_data
 
 from .visible import (
     CUT_OFF,
@@ -178,7 +178,7 @@ def test_the_rest_of_the_layers(submission: Submission, draw: Draw) -> None:
 
 
 def expect_bias(
-    made: wire.Model,
+    made: plain_data.Model,
     right: Tensor | None,
     old: Tensor | None,
     what: str,
@@ -258,8 +258,8 @@ def test_penalty_finds_batch_norms(submission: Submission, draw: Draw) -> None:
 
 def untouched_model(before: nn.Module, after: Any) -> None:
     """The model that was given has its numbers and modes."""
-    was = wire.describe(before)
-    if not isinstance(after, wire.Model):
+    was = plain_data.describe(before)
+    if not isinstance(after, plain_data.Model):
         fail(f"after the call the model is {describe(after)}")
     expect_keys(after.state, was.state, "after the call the model")
     for name, value in was.state.items():

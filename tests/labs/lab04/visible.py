@@ -39,7 +39,7 @@ from course_lib.grading.claims.hunt import expect_verdicts
 from course_lib.grading.claims.mistakes import Mistakes, made, near
 from course_lib.grading.claims.typed import expect_choice, expect_typed
 from course_lib.labs import lab04 as reference
-from course_lib.worker import wire
+from course_lib.student_code import plain_data
 
 # --- recognising a mistake by its result ----------------------------------------------
 
@@ -88,11 +88,11 @@ GREEK = {"weight": "α", "bias": "β", "running_mean": "μ", "running_var": "σ�
 Chain = tuple[nn.Conv2d, nn.BatchNorm2d, nn.Conv2d]
 
 
-def as_module(value: Any, kind: str, what: str) -> wire.Model:
+def as_module(value: Any, kind: str, what: str) -> plain_data.Model:
     """The value, if it is a module of this class of torch.nn, with tensors of its
     own.
     """
-    if not isinstance(value, wire.Model):
+    if not isinstance(value, plain_data.Model):
         hint = ": did the function forget to return?" if value is None else ""
         fail(f"{what} should be a {kind}, it is {describe(value)}{hint}")
     name = value.layer.type.rpartition(".")[2]
@@ -105,7 +105,7 @@ def as_module(value: Any, kind: str, what: str) -> wire.Model:
     return value
 
 
-def expect_settings(value: wire.Model, wanted: Mapping[str, Any], what: str) -> None:
+def expect_settings(value: plain_data.Model, wanted: Mapping[str, Any], what: str) -> None:
     """The module has these settings; what it has by default but the given one has not
     is said so.
     """
@@ -135,8 +135,8 @@ def settings(module: nn.Module, **changed: Any) -> dict[str, Any]:
 
 def untouched(before: nn.Module, after: Any, what: str) -> None:
     """The module that was given has the numbers, settings and mode that it had."""
-    was = wire.describe(before)
-    if not isinstance(after, wire.Model):
+    was = plain_data.describe(before)
+    if not isinstance(after, plain_data.Model):
         fail(f"after the call {what} is {describe(after)}")
     was_seen, seen = (m.state.get("num_batches_tracked", torch.tensor(0)) for m in (was, after))
     if int(seen) > int(was_seen):
@@ -264,7 +264,7 @@ def expect_scale_and_shift(value: Any, bn: nn.BatchNorm2d, when: str = "") -> No
 def test_line(submission: Submission, draw: Draw) -> None:
     bn = draw.batch_norm(draw.integer(5, 8))
     result, (after,) = submission.call("bn_scale_shift", bn, returning=(0,))
-    if isinstance(after, wire.Model) and not near(
+    if isinstance(after, plain_data.Model) and not near(
         after.state["running_mean"], bn.state_dict()["running_mean"]
     ):
         untouched(bn, after, "the batch norm")
@@ -381,7 +381,7 @@ WRONG["fold_bn"] = {said: folding(weight=weight) for said, weight in FOLDED_WEIG
 WRONG["fold_bn"] |= {said: folding(bias=bias) for said, bias in FOLDED_BIASES.items()}
 
 
-def expect_folded(value: Any, conv: nn.Conv2d, bn: nn.BatchNorm2d, when: str) -> wire.Model:
+def expect_folded(value: Any, conv: nn.Conv2d, bn: nn.BatchNorm2d, when: str) -> plain_data.Model:
     """One convolution that does what both did; else the mistake whose result it is."""
     what = "the folded convolution"
     one = as_module(value, "Conv2d", f"{when}, the result")
@@ -400,7 +400,9 @@ def expect_folded(value: Any, conv: nn.Conv2d, bn: nn.BatchNorm2d, when: str) ->
     return one
 
 
-def fold(submission: Submission, conv: nn.Conv2d, bn: nn.BatchNorm2d, when: str) -> wire.Model:
+def fold(
+    submission: Submission, conv: nn.Conv2d, bn: nn.BatchNorm2d, when: str
+) -> plain_data.Model:
     """The student's folded convolution, looked at."""
 
     def thought(raised: str) -> str:
@@ -487,7 +489,7 @@ def others(keep: list[int], n: int) -> list[int]:
     return [i for i in range(n) if i not in keep]
 
 
-def as_chain(value: Any) -> tuple[wire.Model, wire.Model, wire.Model]:
+def as_chain(value: Any) -> tuple[plain_data.Model, plain_data.Model, plain_data.Model]:
     """The three modules, if they are that."""
     if not isinstance(value, list | tuple):
         fail(f"the result should be the tuple (conv, bn, next_conv), it is {describe(value)}")
@@ -502,7 +504,7 @@ def as_chain(value: Any) -> tuple[wire.Model, wire.Model, wire.Model]:
 
 def remove(
     submission: Submission, layers: Chain, keep: list[int]
-) -> tuple[wire.Model, wire.Model, wire.Model]:
+) -> tuple[plain_data.Model, plain_data.Model, plain_data.Model]:
     """The student's three modules."""
     when = f"with the {len(keep)} channels {keep} of {layers[1].num_features} kept,"
     thought = "A filter m is conv.weight[m]; what the next convolution reads from channel m is next_conv.weight[:, m]. "

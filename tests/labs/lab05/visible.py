@@ -34,8 +34,8 @@ from course_lib.grading.claims.mistakes import made, near, recognise, telling
 from course_lib.grading.claims.student import StudentError
 from course_lib.grading.claims.typed import expect_choice, expect_typed
 from course_lib.labs import lab05 as reference
-from course_lib.worker import wire
-from course_lib.worker.wire import Ref
+from course_lib.student_code import plain_data
+from course_lib.student_code.plain_data import Ref
 
 Groups = list[list[int]]
 PATTERNS = ((1, 4), (3, 4), (1, 3), (2, 6), (1, 2))  # n of m
@@ -808,7 +808,7 @@ class Gate:
         self.submission = submission
         self.module = made_of_class(submission, "ChannelGate", C, M)
         state = submission.get(self.module)
-        if not isinstance(state, wire.Model):
+        if not isinstance(state, plain_data.Model):
             fail(
                 f"ChannelGate({C}, {M}) is no nn.Module, it is {describe(state)}: the class begins `class ChannelGate(nn.Module):`"
             )
@@ -842,10 +842,10 @@ FUNCTION = (
 def made_of_class(submission: Submission, name: str, *settings: Any) -> Ref:
     """An object of the student's class, kept beside their code."""
     what = submission.value(name)
-    function = isinstance(what, wire.Foreign) and what.type == "function"
+    function = isinstance(what, plain_data.Unserializable) and what.type == "function"
     try:
         made = submission.call(name, *settings, keep=True)
-        if function and not isinstance(submission.get(made), wire.Model):
+        if function and not isinstance(submission.get(made), plain_data.Model):
             fail(FUNCTION.format(name, name))
     except StudentError as error:
         if function and error.kind == "raised" and not error.unwritten:

@@ -23,7 +23,7 @@ from course_lib.grading import (
 from course_lib.grading.claims.hunt import expect_verdicts
 from course_lib.grading.claims.typed import expect_choice, expect_figure, expect_typed
 from course_lib.labs import lab07 as reference
-from course_lib.worker.helpers import sample_losses
+from course_lib.student_code.helpers import sample_losses
 
 from .visible import (
     ALL_ALIKE,

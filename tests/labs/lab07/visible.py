@@ -43,9 +43,9 @@ from course_lib.grading.claims.hunt import expect_verdicts
 from course_lib.grading.claims.mistakes import made
 from course_lib.grading.claims.typed import expect_choice, expect_typed
 from course_lib.labs import lab07 as reference
-from course_lib.worker import wire
-from course_lib.worker.helpers import sample_losses
-from course_lib.worker.wire import Ref
+from course_lib.student_code import plain_data
+from course_lib.student_code.helpers import sample_losses
+from course_lib.student_code.plain_data import Ref
 
 Batch = dict[str, Tensor]
 Function = Callable[..., Any]
@@ -418,8 +418,8 @@ def expect_as_before(submission: Submission, model: Any, there: Ref, hooks: Ref,
         fail(
             f"{when} a hook (or a forward put in its place) stays in the model: keep what register_… returns, and .remove() it"
         )
-    was, now = wire.describe(model), submission.get(there)
-    if not isinstance(now, wire.Model) or now.state.keys() != was.state.keys():
+    was, now = plain_data.describe(model), submission.get(there)
+    if not isinstance(now, plain_data.Model) or now.state.keys() != was.state.keys():
         fail(f"{when} the model has other modules or parameters than before")
     for name, value in was.state.items():
         if not torch.equal(value, now.state[name]):
@@ -446,7 +446,7 @@ def expect_as_before(submission: Submission, model: Any, there: Ref, hooks: Ref,
         )
 
 
-def modes(was: wire.Layer, now: wire.Layer, when: str) -> None:
+def modes(was: plain_data.Layer, now: plain_data.Layer, when: str) -> None:
     """Every module is in the mode it was in."""
     if was.training != now.training:
         kind = was.type.rpartition(".")[2]
@@ -692,7 +692,7 @@ def test_importance_and_modes(submission: Submission, draw: Draw) -> None:
         value, _ = importance(submission, there, batches, when)
         expect_close(as_importance(value, model), right, f"{when}, the importance", tolerance=1e-4)
         now = submission.get(there)
-        modes(wire.describe(model).layer, now.layer, f"{when}, afterwards")
+        modes(plain_data.describe(model).layer, now.layer, f"{when}, afterwards")
 
 
 # --- 7.4 ablate_each, all_but_one -----------------------------------------------------
@@ -1236,9 +1236,9 @@ OF_BIASES: Wrong = {
 WRONG["slice_heads"] = OF_WEIGHTS | TURNED | OF_BIASES
 
 
-def as_linear(value: Any, what: str) -> wire.Model:
+def as_linear(value: Any, what: str) -> plain_data.Model:
     """The value, if it is a linear layer with a weight."""
-    if not isinstance(value, wire.Model) or value.layer.type != "Linear":
+    if not isinstance(value, plain_data.Model) or value.layer.type != "Linear":
         fail(f"{what} should be an nn.Linear, it is {describe(value)}")
     if not isinstance(value.state.get("weight"), Tensor):
         fail(f"{what} has no weight in its state_dict(): set it as an nn.Parameter")
@@ -1282,7 +1282,7 @@ def expect_sliced(
 
 
 def expect_linear(
-    part: wire.Model, layer: nn.Linear, name: str, right: Tensor, features: Tensor,
+    part: plain_data.Model, layer: nn.Linear, name: str, right: Tensor, features: Tensor,
     mistakes: dict[str, nn.Linear], when: str,
 ) -> None:  # fmt: skip
     """One new layer is right; else what it is by mistake."""
@@ -1404,9 +1404,9 @@ def test_slices_compute_the_same(submission: Submission, draw: Draw) -> None:
 
 def untouched(layer: nn.Linear, now: Any, said: str) -> None:
     """The layer is as it was given."""
-    was = wire.describe(layer)
+    was = plain_data.describe(layer)
     if (
-        not isinstance(now, wire.Model)
+        not isinstance(now, plain_data.Model)
         or now.layer != was.layer
         or now.state.keys() != was.state.keys()
     ):

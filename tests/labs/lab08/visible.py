@@ -38,7 +38,7 @@ from course_lib.grading.claims.hunt import Version, expect_verdicts
 from course_lib.grading.claims.mistakes import made, near, recognise, telling
 from course_lib.grading.claims.typed import expect_choice, expect_typed
 from course_lib.labs import lab08 as reference
-from course_lib.worker import helpers
+from course_lib.student_code import helpers
 
 WRONG: dict[str, dict[str, Callable[..., Any]]] = {}
 close = partial(near, tolerance=1e-5)

@@ -42,7 +42,7 @@ from course_lib.grading.claims.student import Ref
 from course_lib.grading.claims.typed import expect_choice, expect_typed
 from course_lib.labs import lab09 as reference
 from course_lib.models.mlps import mlp_outputs
-from course_lib.worker import wire
+from course_lib.student_code import plain_data
 
 Batch = dict[str, Tensor]
 Masks = tuple[Tensor, Tensor]
@@ -113,7 +113,7 @@ class Dropped:
                     expect_tensor(value, shape=x.shape, what="what a layer returns")
                 )
             state = submission.get(self.there)
-            self.inside = list(state.state) if isinstance(state, wire.Model) else []
+            self.inside = list(state.state) if isinstance(state, plain_data.Model) else []
         untouched = torch.Generator().manual_seed(seed).get_state()
         self.drawn = not torch.equal(submission.call("get_state", on=generator), untouched)
         for i, x, skip in zip(order, self.inputs, self.skipped, strict=True):
@@ -248,18 +248,20 @@ def test_layers_to_keep(submission: Submission, draw: Draw) -> None:
     expect_equal(value, right, f"layers_to_keep{given}")
 
 
-def taken(submission: Submission, model: Any, path: str, depth: int) -> tuple[Ref, Ref, wire.Model]:
+def taken(
+    submission: Submission, model: Any, path: str, depth: int
+) -> tuple[Ref, Ref, plain_data.Model]:
     """What was put, what came back, and its description."""
     there = submission.put(model)
     result = submission.call("take_layers", there, path, depth, keep=True)
     found = submission.get(result)
-    if not isinstance(found, wire.Model):
+    if not isinstance(found, plain_data.Model):
         fail(f"take_layers returns a model, it returned {describe(found)}")
     return there, result, found
 
 
-def expect_taken(found: wire.Model, model: Any, path: str, depth: int) -> None:
-    right = wire.describe(reference.take_layers(model, path, depth)).state
+def expect_taken(found: plain_data.Model, model: Any, path: str, depth: int) -> None:
+    right = plain_data.describe(reference.take_layers(model, path, depth)).state
     count = len(model.get_submodule(path))
     if found.state.keys() != right.keys():
         left = {
@@ -292,7 +294,7 @@ def test_take_layers(submission: Submission, draw: Draw) -> None:
         fail(f"the copy's config.num_hidden_layers is {said}, it has {depth} layers")
     if (
         submission.get(there, "config.num_hidden_layers") != 5
-        or submission.get(there).state.keys() != wire.describe(model).state.keys()
+        or submission.get(there).state.keys() != plain_data.describe(model).state.keys()
     ):
         fail("the model that was given is cut, too: work on a copy")
 

@@ -37,7 +37,7 @@ from course_lib.grading.claims.hunt import expect_verdicts
 from course_lib.grading.claims.mistakes import Case, made
 from course_lib.grading.claims.typed import expect_choice, expect_typed
 from course_lib.labs import lab10 as reference
-from course_lib.worker import wire
+from course_lib.student_code import plain_data
 
 near = functools.partial(known.near, relative=False)
 recognise = functools.partial(known.recognise, alike=near)
@@ -1066,7 +1066,7 @@ def test_theta_is_a_parameter(submission: Submission, draw: Draw) -> None:
     for layers in draw.distinct(2, 2, 6):
         module = submission.SoftThreshold(layers, 0.3, keep=True)
         model = submission.get(module)
-        if not isinstance(model, wire.Model):
+        if not isinstance(model, plain_data.Model):
             fail(
                 f"SoftThreshold(layers, temperature) is {describe(model)}: it should be an nn.Module"
             )

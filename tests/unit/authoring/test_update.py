@@ -24,7 +24,7 @@ from course_lib.authoring import build, source, student, update
 from course_lib.authoring.handout import asking
 from course_lib.cli import app
 from course_lib.labs import load
-from course_lib.worker.cells import run
+from course_lib.student_code.cells import run
 
 ROOT = Path(__file__).parents[3]
 LAB = '''# ---

@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 
 import psutil
 
+from course_lib.sandbox_child import processes
+
 INTERVAL = 0.1  # seconds between two looks
 _TOO_MANY = "your code started more than {} processes and threads"
 
@@ -43,71 +45,71 @@ class Watched:
     seen: dict[int, psutil.Process] = field(default_factory=dict)
 
 
-_running: list[Watched] = []
+running: list[Watched] = []
 _change = threading.Condition()
 _thread: threading.Thread | None = None
 
 
-def begin(watched: Watched) -> None:
+def start_watching(watched: Watched) -> None:
     """Look at this submission from now on."""
     global _thread
     with _change:
-        _running.append(watched)
+        running.append(watched)
         if _thread is None or not _thread.is_alive():  # not alive: after a fork of this process
-            _thread = threading.Thread(target=_look, name="course-watch", daemon=True)
+            _thread = threading.Thread(target=_watch_all, name="course-watch", daemon=True)
             _thread.start()
         _change.notify()
 
 
-def finish(watched: Watched) -> None:
+def stop_watching(watched: Watched) -> None:
     """No longer; whatever was seen of it and still runs is ended (where its warm
     process could not find it).
     """
     with _change:
-        if watched in _running:
-            _running.remove(watched)
+        if watched in running:
+            running.remove(watched)
     end(watched.seen.values())
 
 
-def _look() -> None:
+def _watch_all() -> None:
     while True:
         with _change:
-            while not _running:
+            while not running:
                 _change.wait()
         time.sleep(INTERVAL)  # first: most submissions are never looked at
         with _change:
-            now = list(_running)
+            now = list(running)
         for watched in now:
             # a process that ended under our eyes, one that may not be read
             with contextlib.suppress(Exception):
-                reason = watched.reason or _excess(watched)
+                reason = watched.reason or _find_excess(watched)
                 with _change:
                     # else it has finished, and what was seen may be the next one's
-                    if reason and watched in _running:
+                    if reason and watched in running:
                         watched.reason = reason
                         end(watched.seen.values())
 
 
-def _excess(watched: Watched) -> str:
+def _find_excess(watched: Watched) -> str:
     """What the submission takes too much of, as a sentence; "" if nothing."""
     share = watched.share
     for number, process in enumerate(descendants(watched.root)):
         watched.seen.setdefault(process.pid, process)
         if number >= share.processes:  # no time to lose with looking closer
             return _TOO_MANY.format(share.processes)
-    processes = threads = resident = 0
+    count = threads = resident = 0
     seconds = 0.0
     shared = psutil.Process(watched.root).memory_info().rss
     for pid, process in list(watched.seen.items()):
         try:
             with process.oneshot():
                 times = process.cpu_times()
-                resident += max(0, process.memory_info().rss - (0 if processes else shared))
+                resident += max(0, process.memory_info().rss - (0 if count else shared))
                 threads += process.num_threads()
         except psutil.Error:
             watched.seen.pop(pid, None)
             continue
-        processes += 1
+        count += 1
         seconds += times.user + times.system + times.children_user + times.children_system
     if threads > share.processes:
         return _TOO_MANY.format(share.processes)
@@ -158,7 +160,7 @@ def _size(watched: Watched, enough: int) -> int:
                 if total > enough:
                     break
     for pid in list(watched.seen):
-        for number in _numbers(f"/proc/{pid}/fd"):
+        for number in processes.entries(f"/proc/{pid}/fd"):
             with contextlib.suppress(OSError):
                 status = os.stat(f"/proc/{pid}/fd/{number}")
                 total += status.st_blocks * 512 if status.st_nlink == 0 else 0
@@ -167,27 +169,13 @@ def _size(watched: Watched, enough: int) -> int:
 
 def descendants(root: int) -> Iterator[psutil.Process]:
     """All processes below ``root``, parents before their children."""
-    if not os.path.exists(f"/proc/{os.getpid()}/task/{os.getpid()}/children"):
-        with contextlib.suppress(psutil.Error):
-            yield from psutil.Process(root).children(recursive=True)
-        return
-    # Linux tells each process's children: no need to read about every process of the
-    # machine
     waiting = [root]
     while waiting:
-        pid = waiting.pop()
-        for thread in _numbers(f"/proc/{pid}/task"):
-            children = _children(pid, thread)
-            waiting += children
-            for child in children:
-                with contextlib.suppress(psutil.Error):
-                    yield psutil.Process(child)
-
-
-def child_of(warm: int) -> int:
-    """The process that was forked last from the warm one; 0 where it is not known."""
-    children = [pid for thread in _numbers(f"/proc/{warm}/task") for pid in _children(warm, thread)]
-    return children[-1] if children else 0
+        below = processes.children(waiting.pop())
+        waiting += below
+        for pid in below:
+            with contextlib.suppress(psutil.Error):
+                yield psutil.Process(pid)
 
 
 def waited_for_a_core(pid: int) -> float:
@@ -201,22 +189,9 @@ def waited_for_a_core(pid: int) -> float:
         return 0.0
 
 
-def _children(pid: int, thread: str) -> list[int]:
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children") as file:
-        return [int(child) for child in file.read().split()]
-    return []
-
-
-def _numbers(folder: str) -> list[str]:
-    try:
-        return [name for name in os.listdir(folder) if name.isdigit()]
-    except OSError:
-        return []
-
-
-def end(processes: Iterable[psutil.Process]) -> None:
+def end(victims: Iterable[psutil.Process]) -> None:
     """Kill them all; a number that another process has by now is left alone."""
-    for process in list(processes):
+    for process in list(victims):
         with contextlib.suppress(psutil.Error, OSError):
             if process.is_running() and os.getpgid(process.pid) == process.pid:
                 # at once: what forks in between would escape

@@ -3,7 +3,7 @@ given and says what came out.
 
 The same harness serves the notebook (in the student's own process) and the isolated
 worker (behind a socket): a request is a dict and blobs, so is the reply, and every
-value on the way is plain data (:mod:`course_lib.worker.wire`).
+value on the way is plain data (:mod:`course_lib.student_code.plain_data`).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from course_lib.worker import helpers, own
-from course_lib.worker.watch import LibraryUsed, unwatched, watched
-from course_lib.worker.wire import Packer, Ref, Unpacker, WireError
+from course_lib.student_code import helpers, own
+from course_lib.student_code.plain_data import Packer, Ref, Unpacker, WireError
+from course_lib.student_code.watch import LibraryUsed, unwatched, watched
 
 Ask = Callable[[int, tuple[Any, ...], dict[str, Any]], Any]
 _MISSING = object()
@@ -71,7 +71,7 @@ class Harness:
             try:
                 return {"value": packer.pack(result)}, packer.blobs
             except WireError as error:
-                return {"error": _failure("result", error)}, []
+                return {"error": failure("result", error)}, []
         except LibraryUsed as error:
             return {
                 "error": {
@@ -87,10 +87,10 @@ class Harness:
         except BaseException as error:
             kind = "missing" if isinstance(error, Missing) else "raised"
             kind = "lost" if isinstance(error, Lost) else kind
-            failure = _failure(kind, error)
+            failed = failure(kind, error)
             if isinstance(error, NameError) and (why := self._why(error.name)):
-                failure["message"] += f" ({why})"
-            return {"error": failure}, []
+                failed["message"] += f" ({why})"
+            return {"error": failed}, []
 
     # --- what can be asked ------------------------------------------------------------
 
@@ -302,7 +302,7 @@ def _names_in(value: Any) -> set[str]:
     )
 
 
-def _failure(kind: str, error: BaseException) -> dict[str, Any]:
+def failure(kind: str, error: BaseException) -> dict[str, Any]:
     where, text = "", ""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if (

@@ -1,19 +1,13 @@
-"""Plain data over a socket: the only thing that ever passes between the grader and a
-student's code.
+"""Plain data: the only values that pass between the grader and a student's code.
 
-A frame is a JSON header of at most 1 MB followed by raw blobs (tensor bytes). There is
-no pickle in either direction: what arrives is built here from an allow-list of types,
-so a hostile sender can at most send a wrong answer.
+A value becomes JSON data and raw blobs (tensor bytes). There is no pickle in either
+direction: what arrives is built here from an allow-list of types, so a hostile sender
+can at most send a wrong answer.
 """
 
 from __future__ import annotations
 
-import itertools
-import json
 import math
-import socket
-import struct
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,7 +18,6 @@ from torch import Tensor, nn
 
 from course_lib.models import builders
 
-MAX_HEADER = 1 << 20  # bytes of JSON in a frame
 MAX_BLOBS = 64 << 20  # bytes of tensors in a frame
 MAX_DEPTH = 12  # nesting of lists, tuples and dicts
 MAX_ITEMS = 10_000  # items of all lists, tuples and dicts of one value together
@@ -58,14 +51,6 @@ class WireError(Exception):
     """
 
 
-class Closed(WireError):
-    """The other side has gone."""
-
-
-class TooLate(WireError):
-    """The deadline passed before a whole frame had come."""
-
-
 @dataclass(frozen=True)
 class Ref:
     """Something that stays in the worker, known to the grader by a number."""
@@ -74,7 +59,7 @@ class Ref:
 
 
 @dataclass(frozen=True)
-class Foreign:
+class Unserializable:
     """A value that is no plain data: only the name of its type travels."""
 
     type: str
@@ -204,7 +189,7 @@ class Packer:
     Args:
         export: called for what is no plain data (a function, a module to be kept by
             reference); returns JSON data, or None to let the value travel as
-            :class:`Foreign`.
+            :class:`Unserializable`.
     """
 
     def __init__(self, export: Callable[[Any], Any] | None = None) -> None:
@@ -255,7 +240,7 @@ class Packer:
             }
         if isinstance(value, Ref):
             return {"ref": value.id}
-        if isinstance(value, Foreign):
+        if isinstance(value, Unserializable):
             return {"foreign": value.type, "note": value.note}
         if self.export is not None:
             exported = self.export(value)
@@ -364,18 +349,20 @@ class Unpacker:
         if "tensor" in data:
             return self._tensor(data)
         if "list" in data:
-            return [self._value(v, depth + 1) for v in _a(data["list"], list)]
+            return [self._value(v, depth + 1) for v in _require_type(data["list"], list)]
         if "tuple" in data:
-            return tuple(self._value(v, depth + 1) for v in _a(data["tuple"], list))
+            return tuple(self._value(v, depth + 1) for v in _require_type(data["tuple"], list))
         if "dict" in data:
-            return self._dict(_a(data["dict"], list), depth)
+            return self._dict(_require_type(data["dict"], list), depth)
         if "float" in data:
             if data["float"] not in ("nan", "inf", "-inf"):
                 raise WireError("not a float")
             return float(data["float"])
         if "numpy" in data:
-            value = self._tensor(_a(data["numpy"], dict))
-            return value.numpy() if value.dtype != torch.bfloat16 else Foreign("numpy.ndarray")
+            value = self._tensor(_require_type(data["numpy"], dict))
+            return (
+                value.numpy() if value.dtype != torch.bfloat16 else Unserializable("numpy.ndarray")
+            )
         if "scalar" in data:
             value = self._value(data["value"], depth + 1)
             if not isinstance(value, bool | int | float):
@@ -388,7 +375,7 @@ class Unpacker:
                 else np.float64(value)
             )
         if "foreign" in data:
-            return Foreign(str(data["foreign"])[:200], str(data.get("note", ""))[:200])
+            return Unserializable(str(data["foreign"])[:200], str(data.get("note", ""))[:200])
         if "model" in data:
             state = self._value(data["state"], depth + 1)
             if not isinstance(state, dict) or not all(
@@ -400,7 +387,7 @@ class Unpacker:
         if self.resolve is not None and ("ref" in data or "proxy" in data or "helper" in data):
             return self.resolve(data)
         if "ref" in data:
-            return Ref(_a(data["ref"], int))
+            return Ref(_require_type(data["ref"], int))
         raise WireError(f"unknown tag {next(iter(data))!r}")
 
     def _dict(self, pairs: list[Any], depth: int) -> dict[Any, Any]:
@@ -421,11 +408,11 @@ class Unpacker:
         settings = self._value(data.get("settings", {"dict": []}))
         children = {
             str(name): self._layer(child, depth + 1)
-            for name, child in _a(data.get("children", []), list)
+            for name, child in _require_type(data.get("children", []), list)
         }
         return Layer(
             str(data.get("type", ""))[:200],
-            _a(settings, dict),
+            _require_type(settings, dict),
             children,
             bool(data.get("training", True)),
         )
@@ -465,111 +452,7 @@ class Unpacker:
         return torch.frombuffer(bytearray(blob), dtype=dtype).reshape(shape).permute(back)
 
 
-def _a(value: Any, kind: type) -> Any:
+def _require_type(value: Any, kind: type) -> Any:
     if type(value) is not kind:
         raise WireError(f"expected a {kind.__name__}, got a {type(value).__name__}")
     return value
-
-
-# --- frames over a socket -------------------------------------------------------------
-
-_HEAD = struct.Struct("!II")  # bytes of header, bytes of all blobs together
-
-
-Left = Callable[[], float]  # seconds that are left; at 0 it is too late
-
-
-def until(seconds: float) -> Left:
-    """So many seconds from now, by the wall's clock."""
-    end = time.monotonic() + seconds
-    return lambda: end - time.monotonic()
-
-
-def send(
-    sock: socket.socket,
-    header: dict[str, Any],
-    blobs: list[bytes] | None = None,
-    left: Left | None = None,
-) -> None:
-    """Send one frame, whole, before no time is ``left``."""
-    blobs = blobs or []
-    text = json.dumps({**header, "lengths": [len(b) for b in blobs]}, allow_nan=False).encode()
-    if len(text) > MAX_HEADER:
-        raise WireError(f"a header of {len(text)} bytes: lists belong in tensors")
-    body = b"".join(blobs)
-    if len(body) > MAX_BLOBS:
-        raise WireError(f"more than {MAX_BLOBS >> 20} MB of data")
-    frame = memoryview(_HEAD.pack(len(text), len(body)) + text + body)
-    sent = 0
-    try:
-        while sent < len(frame):
-            sock.settimeout(_wait(left, "the other side does not read"))
-            try:
-                sent += sock.send(frame[sent:])
-            except TimeoutError:
-                continue
-    except OSError as error:
-        raise Closed(str(error)) from None
-
-
-def _wait(left: Left | None, late: str) -> float | None:
-    """How long to wait now. Whatever the time is counted by, it is asked again then."""
-    if left is None:
-        return None
-    seconds = left()
-    if seconds <= 0:
-        raise TooLate(late)
-    return max(0.001, seconds)
-
-
-def receive(sock: socket.socket, left: Left | None = None) -> tuple[dict[str, Any], list[bytes]]:
-    """Receive one frame, whole, before no time is ``left``.
-
-    Raises:
-        Closed: if the other side has gone. TooLate: if it took too long. WireError: if
-            the frame breaks the rules.
-    """
-    size, rest = _HEAD.unpack(_exactly(sock, _HEAD.size, left))
-    if size > MAX_HEADER or rest > MAX_BLOBS:
-        raise WireError(f"a header of {size} bytes, or more than {MAX_BLOBS >> 20} MB of data")
-    frame = _exactly(sock, size + rest, left)
-    return decode(frame[:size], frame[size:])
-
-
-def decode(text: bytes, body: bytes) -> tuple[dict[str, Any], list[bytes]]:
-    """The header and the blobs of a frame.
-
-    Raises:
-        WireError: if the frame breaks the rules.
-    """
-    try:
-        header = json.loads(text)
-    except (ValueError, RecursionError):
-        raise WireError("a header that is not JSON") from None
-    if not isinstance(header, dict):
-        raise WireError("a header that is no object")
-    lengths = header.pop("lengths", [])
-    if not isinstance(lengths, list) or len(lengths) > MAX_ITEMS:
-        raise WireError("lengths of blobs that do not fit")
-    if not all(type(n) is int and 0 <= n <= len(body) for n in lengths) or sum(lengths) != len(
-        body
-    ):
-        raise WireError("lengths of blobs that do not fit")
-    ends = list(itertools.accumulate(lengths, initial=0))
-    return header, [body[start:end] for start, end in itertools.pairwise(ends)]
-
-
-def _exactly(sock: socket.socket, size: int, left: Left | None) -> bytes:
-    chunks = bytearray()
-    while len(chunks) < size:
-        try:
-            sock.settimeout(_wait(left, "no whole answer in time"))
-            chunk = sock.recv(min(1 << 20, size - len(chunks)))
-        except TimeoutError:
-            continue
-        except OSError as error:
-            raise Closed(str(error)) from None
-        if not chunk:
-            raise Closed("the worker has gone")
-        chunks += chunk
-    return bytes(chunks)

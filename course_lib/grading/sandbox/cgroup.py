@@ -3,7 +3,7 @@ counts its processes, and at once.
 
 An ordinary user's processes are counted by ``RLIMIT_NPROC``. Root's never are, whatever
 the limit says; but root may make control groups (version 1 or 2). Where neither holds
-(root in a container), :mod:`course_lib.grading.wall.usage` is all there is, and a fork
+(root in a container), :mod:`course_lib.grading.sandbox.usage` is all there is, and a fork
 bomb gets some hundred processes far before it is seen.
 """
 

@@ -21,9 +21,10 @@ from typing import Any
 
 import psutil
 
-from course_lib.grading.wall import cgroup, layers, usage
-from course_lib.grading.wall.alarm import limited
-from course_lib.worker import wire
+from course_lib.grading.sandbox import cgroup, layers, usage
+from course_lib.grading.sandbox.alarm import limited
+from course_lib.sandbox_child import frames, processes
+from course_lib.student_code import plain_data
 
 START_SECONDS = 120.0
 STOP_SECONDS = 2.0
@@ -53,9 +54,7 @@ class WorkerLost(Exception):
 
 
 class Worker:
-    """One warm process behind a wall; forks a child for every submission, one at a
-    time.
-    """
+    """One warm process in a sandbox; forks a child for every submission, one at a time."""
 
     def __init__(self, layer: layers.Layer, seconds: Seconds = Seconds()) -> None:  # noqa: B008 (it is frozen)
         self.layer = layer
@@ -65,7 +64,7 @@ class Worker:
         self.folder = ""
         self.group: Path | None = None
         self.weaker: list[str] = []  # what of the layer this machine refused
-        self.warm = 0  # the process number of the one that forks
+        self.warm_pid = 0  # the process number of the one that forks
 
     def start(self) -> None:
         """Start, or start again, and wait until it is warm."""
@@ -85,20 +84,22 @@ class Worker:
                 start_new_session=True,
             )
         self.control = ours
-        left = wire.until(START_SECONDS)
+        remaining = frames.until(START_SECONDS)
         try:
-            wire.send(ours, layers.orders(self.layer, self.folder), left=left)
-            ready, _ = wire.receive(ours, left)
-        except wire.WireError as error:
-            said = self._last_words()
+            frames.send(ours, layers.orders(self.layer, self.folder), remaining=remaining)
+            ready, _ = frames.receive(ours, remaining)
+        except plain_data.WireError as error:
+            said = self._read_stderr()
             self.stop()
             raise RuntimeError(f"the grading worker did not start ({error}). {said}") from None
         self.weaker = ready["weaker"]
         # the jail's own processes stand between us and the warm one, which has no
         # children yet
-        self.warm = [self.process.pid, *(p.pid for p in usage.descendants(self.process.pid))][-1]
+        self.warm_pid = [self.process.pid, *(p.pid for p in usage.descendants(self.process.pid))][
+            -1
+        ]
 
-    def _last_words(self) -> str:
+    def _read_stderr(self) -> str:
         if self.process is None or self.process.stderr is None:
             return ""
         self.process.kill()
@@ -110,7 +111,7 @@ class Worker:
         graded: Sequence[str],
         imports: Sequence[str] = (),
         names: Mapping[str, Sequence[str]] | None = None,
-        allowance: Allowance | None = None,
+        budget: TimeBudget | None = None,
         files: Mapping[str, bytes] | None = None,
     ) -> Session:
         """A child that has run the definitions of these cells, forked when the warm
@@ -120,25 +121,29 @@ class Worker:
             graded: what is asked for: run whatever that needs.
             names: of each question, which of that it asks for; so that ``skip`` can
                 give it up.
-            allowance: of the submission, where it has several sessions.
+            budget: of the submission, where it has several sessions.
             files: own modules that the cells import, by path.
 
         Raises:
             WorkerLost: if running the definitions ended or hung the process.
-            RuntimeError: if the wall could not be put up this time, or there is no such
+            RuntimeError: if the child could not be restricted this time, or there is no such
                 import.
         """
         ours, pid = self._fork(imports)
-        watched = usage.Watched(self.warm, layers.share(), self.folder)
-        session = Session(self, ours, pid, watched, allowance or Allowance(self.seconds.submission))
-        told = {
+        watched = usage.Watched(self.warm_pid, layers.share(), self.folder)
+        session = Session(self, ours, pid, watched, budget or TimeBudget(self.seconds.submission))
+        notebook = {
             "cells": cells,
             "graded": list(graded),
             "names": {q: list(of) for q, of in (names or {}).items()},
             "files": list(files or {}),
         }
-        header, _ = session.converse(
-            told, list((files or {}).values()), "the notebook's definitions", self.seconds.define
+        header, _ = session.call(
+            notebook,
+            list((files or {}).values()),
+            {},
+            "the notebook's definitions",
+            self.seconds.define,
         )
         problems, skipped = header.get("problems", []), header.get("skipped", [])
         session.problems = (
@@ -152,14 +157,14 @@ class Worker:
         meanwhile, from another one.
 
         Raises:
-            RuntimeError: if that fails, too, or the wall cannot be put up: no fault of
+            RuntimeError: if that fails, too, or the child cannot be restricted: no fault of
                 the submission, which has not run.
         """
         for _ in range(2):
             if self.process is None or self.process.poll() is not None or self.control is None:
                 self.start()
             assert self.control is not None
-            left = wire.until(START_SECONDS)
+            remaining = frames.until(START_SECONDS)
             ours, theirs = socket.socketpair()
             with theirs:
                 try:
@@ -168,10 +173,10 @@ class Worker:
                         "limits": layers.limits(self.layer),
                         "imports": list(imports),
                     }
-                    wire.send(self.control, order, left=left)
+                    frames.send(self.control, order, remaining=remaining)
                     socket.send_fds(self.control, [b"x"], [theirs.fileno()])
-                    reply, _ = wire.receive(self.control, left)
-                except (wire.WireError, OSError):
+                    reply, _ = frames.receive(self.control, remaining)
+                except (plain_data.WireError, OSError):
                     ours.close()
                     self.stop()
                     continue
@@ -188,16 +193,16 @@ class Worker:
         if self.control is None:
             return
         try:
-            wire.send(self.control, {"op": "end", "pid": pid})
-            reply, _ = wire.receive(self.control, wire.until(10))
+            frames.send(self.control, {"op": "end", "pid": pid})
+            reply, _ = frames.receive(self.control, frames.until(10))
             if reply.get("ended") is True and reply.get("clean") is True:
                 return
-        except wire.WireError:
+        except plain_data.WireError:
             pass
         self.stop()
 
     def stop(self) -> None:
-        """End the warm process and everything behind its wall."""
+        """End the warm process and everything that it started."""
         below = list(usage.descendants(self.process.pid)) if self.process is not None else []
         if self.control is not None:
             self.control.close()  # the warm process ends its children, then itself
@@ -221,14 +226,14 @@ class Worker:
             self.folder = ""
 
 
-class Allowance:
+class TimeBudget:
     """The time that a submission may take, over all its sessions."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = self.left = seconds
 
     @property
-    def late(self) -> str:
+    def exhausted(self) -> str:
         return f"the time for the whole submission, {self.seconds:.0f} seconds, was used up"
 
 
@@ -251,19 +256,18 @@ class Clock:
 
     def used(self) -> float:
         """Seconds so far."""
-        wall = time.monotonic() - self.begin - self.stopped
-        if wall < self.seconds:
-            return wall
-        return max(
-            wall / self.PATIENCE, wall - max(0.0, usage.waited_for_a_core(self.pid) - self.before)
-        )
+        elapsed = time.monotonic() - self.begin - self.stopped
+        if elapsed < self.seconds:
+            return elapsed
+        waited = max(0.0, usage.waited_for_a_core(self.pid) - self.before)
+        return max(elapsed / self.PATIENCE, elapsed - waited)
 
     def left(self) -> float:
         """Seconds from now."""
         return self.seconds - self.used()
 
     @contextmanager
-    def standing(self) -> Iterator[None]:
+    def paused(self) -> Iterator[None]:
         """The grader has the word."""
         begin = time.monotonic()
         try:
@@ -287,65 +291,64 @@ class Session:
         sock: socket.socket,
         pid: int,
         watched: usage.Watched,
-        allowance: Allowance,
+        budget: TimeBudget,
     ) -> None:
         self.worker = worker
         self.sock = sock
         self.pid = pid
-        self.main = usage.child_of(worker.warm)
+        self.main = (processes.children(worker.warm_pid) or [0])[-1]
         self.watched = watched
-        self.allowance = allowance
-        usage.begin(watched)
+        self.budget = budget
+        usage.start_watching(watched)
         self.problems: list[str] = []
         self.skipped: set[str] = set()
         self.alive = True
 
-    def ask(
-        self, header: dict[str, Any], blobs: list[bytes], proxies: dict[int, Callable[..., Any]]
+    def call(
+        self,
+        header: dict[str, Any],
+        blobs: list[bytes],
+        functions: Mapping[int, Callable[..., Any]],
+        whose: str = "your code",
+        seconds: float | None = None,
     ) -> tuple[dict[str, Any], list[bytes]]:
-        """Send one request, answer the calls of proxies meanwhile, return the reply.
+        """Send one request, answer the code's calls of ``functions`` meanwhile, return the
+        reply.
+
+        Args:
+            functions: of the grader, by the number under which the request names them.
+            whose: subject of the sentence that says what took too long.
+            seconds: for the code; by default those for one call.
 
         Raises:
             WorkerLost: if the process ended, hung, or broke the rules of the
                 conversation.
         """
-        return self.converse(header, blobs, "your code", self.worker.seconds.reply, proxies)
-
-    def converse(
-        self,
-        header: dict[str, Any],
-        blobs: list[bytes],
-        whose: str,
-        seconds: float,
-        proxies: dict[int, Callable[..., Any]] | None = None,
-    ) -> tuple[dict[str, Any], list[bytes]]:
-        """As :meth:`ask`; ``whose`` and ``seconds`` are what takes the time, and how
-        much it may.
-        """
-        clock = Clock(min(seconds, self.allowance.left), self.main)
+        seconds = self.worker.seconds.reply if seconds is None else seconds
+        clock = Clock(min(seconds, self.budget.left), self.main)
         answers = 2 * seconds  # that the grader's answers may take
         number = secrets.token_hex(8)
         try:
-            wire.send(self.sock, {**header, "request": number}, blobs, clock.left)
+            frames.send(self.sock, {**header, "request": number}, blobs, clock.left)
             while True:
-                reply, blobs = wire.receive(self.sock, clock.left)
+                reply, blobs = frames.receive(self.sock, clock.left)
                 # written by something else than the harness, or too late
                 if reply.pop("request", None) != number:
-                    raise wire.WireError("a reply to no request")
+                    raise plain_data.WireError("a reply to no request")
                 if "ask" not in reply:
                     return reply, blobs
                 begin = time.monotonic()
-                with clock.standing():
-                    answer, answered = _answer(reply, blobs, proxies or {}, answers)
+                with clock.paused():
+                    answer, answered = _answer(reply, blobs, functions, answers)
                 answers -= time.monotonic() - begin
-                wire.send(self.sock, answer, answered, clock.left)
-        except wire.WireError as error:
+                frames.send(self.sock, answer, answered, clock.left)
+        except plain_data.WireError as error:
             self.close()
-            if isinstance(error, wire.TooLate) and clock.seconds < seconds:
-                raise WorkerLost(self.allowance.late) from None
+            if isinstance(error, frames.TooLate) and clock.seconds < seconds:
+                raise WorkerLost(self.budget.exhausted) from None
             raise WorkerLost(self.watched.reason or _why(error, whose, seconds)) from None
         finally:
-            self.allowance.left -= clock.used()
+            self.budget.left -= clock.used()
 
     def close(self) -> None:
         """End the child."""
@@ -353,21 +356,21 @@ class Session:
             self.alive = False
             self.sock.close()
             self.worker.end(self.pid)
-            usage.finish(self.watched)
+            usage.stop_watching(self.watched)
 
 
 def _answer(
     request: dict[str, Any],
     blobs: list[bytes],
-    proxies: dict[int, Callable[..., Any]],
+    functions: Mapping[int, Callable[..., Any]],
     seconds: float,
 ) -> tuple[dict[str, Any], list[bytes]]:
-    unpack = wire.Unpacker(blobs).unpack
-    function = proxies.get(request["ask"]) if isinstance(request["ask"], int) else None
+    unpack = plain_data.Unpacker(blobs).unpack
+    function = functions.get(request["ask"]) if isinstance(request["ask"], int) else None
     args, kwargs = unpack(request.get("args")), unpack(request.get("kwargs"))
     if function is None or not isinstance(args, tuple) or not isinstance(kwargs, dict):
-        raise wire.WireError("a call of something that was not handed out")
-    packer = wire.Packer()
+        raise plain_data.WireError("a call of something that was not handed out")
+    packer = plain_data.Packer()
     late = {
         "refused": (
             "ValueError: the grader's functions took too long on what they were called with: try"
@@ -384,9 +387,9 @@ def _answer(
     return (late, []) if rung else ({"answer": answer}, packer.blobs)
 
 
-def _why(error: wire.WireError, whose: str, seconds: float) -> str:
-    if isinstance(error, wire.TooLate):
+def _why(error: plain_data.WireError, whose: str, seconds: float) -> str:
+    if isinstance(error, frames.TooLate):
         return f"{whose} took longer than {seconds:.0f} seconds (an endless loop?)"
-    if isinstance(error, wire.Closed):
+    if isinstance(error, frames.Closed):
         return f"{whose} ended its process (exit, too much memory or time, or a crash)"
     return f"{whose} sent something that is no plain result: {error}"

@@ -6,9 +6,9 @@ in threads that the function starts. Where C makes the call (``map``,
 ``operator.methodcaller``, ``torch.ops``), torch's own dispatcher says which operator
 runs. What was noticed is said at the end, too, if the code swallowed it; and so is a
 hook that was taken away. This is a rule about where code comes from, kept in the
-student's own process, not a wall: who rewrites this module gets as far as who pastes
+student's own process, not a sandbox: who rewrites this module gets as far as who pastes
 torch's source into a cell. The library itself is out of reach: a submission that is
-graded cannot see it, see :mod:`course_lib.worker.stubs`.
+graded cannot see it, see :mod:`course_lib.sandbox_child.stubs`.
 """
 
 from __future__ import annotations

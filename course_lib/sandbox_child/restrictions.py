@@ -1,7 +1,7 @@
-"""The walls that are ours: what the warm process puts round each child before a line of
-a student's code runs in it.
+"""The restrictions that the warm process puts on each child before a line of a student's
+code runs in it.
 
-Three ways, best first; :mod:`course_lib.grading.wall.layers` chooses one and says it.
+Three ways, best first; :mod:`course_lib.grading.sandbox.layers` chooses one and says it.
 
 - ``jail``: this process is inside a bubblewrap jail already and has kept the right to
   make namespaces. Each child gets its own processes, mounts, System V objects, network
@@ -16,7 +16,7 @@ program (no_new_privs), and is refused the system calls that reach into other pr
 or deep into the kernel. The filter is written by the system's libseccomp; the calls
 that neither Python nor a maintained binding offers are made here by number. Standard
 library only: the probe of ``course doctor`` runs this file without the course's
-packages. A wall that cannot be put up ends the child, never opens it.
+packages. If a restriction cannot be applied, the child ends before it runs anything.
 
 Source: man pages namespaces(7), capabilities(7), landlock(7), seccomp(2),
 seccomp_rule_add(3).
@@ -58,12 +58,37 @@ def prctl(option: int, value: int) -> None:
         _call("prctl", option, value, 0, 0, 0)
 
 
+def end_with_parent() -> None:
+    """Have the kernel kill this process when the one that started it ends (Linux)."""
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def limit(name: str, value: int, for_good: bool = True) -> None:
+    """Limit what this process may use, by a name of :mod:`resource` (``"CPU"``), if the system
+    knows that limit.
+
+    Args:
+        for_good: what is started here cannot raise it again.
+    """
+    import resource  # not on Windows, where nobody grades
+
+    kind = getattr(resource, f"RLIMIT_{name}", None)
+    if kind is None:
+        return
+    hard = resource.getrlimit(kind)[1]
+    value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    try:
+        resource.setrlimit(kind, (value, value if for_good else hard))
+    except (ValueError, OSError):  # macOS refuses some: deadlines remain
+        pass
+
+
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP = 1, 4, 22, 24
 PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 36, 38
 
 
-class Walls:
-    """Made once in the warm process; :meth:`fork` then makes children behind the walls.
+class Restrictions:
+    """Made once in the warm process; :meth:`fork` then makes restricted children.
 
     Args:
         layer: "jail", "landlock" or "plain".
@@ -120,41 +145,40 @@ class Walls:
             if pid == 0:
                 os._exit(0)
             os.waitpid(pid, 0)
-            self.forget(pid)
+            self.pop_folder(pid)
         except OSError as error:
             self.own_namespaces = False
             self.weaker.append(f"submissions share one jail, emptied in between: {error.strerror}")
             drop_capabilities()  # of no use now
 
     def fork(self) -> int:
-        """As ``os.fork``, but the child returns behind the walls, in an empty folder of
-        its own.
+        """As ``os.fork``, but the child returns restricted, in an empty folder of its own.
 
         Raises:
-            OSError: if there can be no child, or no wall round it; no such child is
-                left.
+            OSError: if there can be no child, or it cannot be restricted; no such child
+                remains.
         """
         folder = (
             self.folder if self.layer == "jail" else tempfile.mkdtemp(prefix="s", dir=self.folder)
         )
-        heard, tell = os.pipe()
+        reader, writer = os.pipe()
         try:
             pid = self._fork()
             if pid == 0:
                 try:
-                    os.close(heard)
+                    os.close(reader)
                     self._enter(folder)
-                    os.close(tell)
+                    os.close(writer)
                     return 0
                 except BaseException as error:
-                    os.write(tell, str(error).encode()[:500])
+                    os.write(writer, str(error).encode()[:500])
                     os._exit(70)
         except OSError:
-            os.close(tell)
-            os.close(heard)
+            os.close(writer)
+            os.close(reader)
             raise
-        os.close(tell)
-        with open(heard, "rb") as pipe:
+        os.close(writer)
+        with open(reader, "rb") as pipe:
             problem = pipe.read().decode(errors="replace")
         if problem:
             os.waitpid(pid, 0)
@@ -177,9 +201,9 @@ class Walls:
         return pid
 
     def _enter(self, folder: str) -> None:
-        """In the child: put up the walls, the weakest need first."""
+        """In the child: apply every restriction."""
         os.setsid()
-        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # should the warm process be killed
+        end_with_parent()  # should the warm process be killed
         if self.own_namespaces:
             _call("unshare", NEWNS | NEWIPC | NEWNET | NEWUTS)
             _call("mount", b"none", b"/", None, MS_REC | MS_PRIVATE, None)
@@ -217,7 +241,7 @@ class Walls:
         if self._filter is not None:
             self._filter.load(only_own=self.layer == "landlock")
 
-    def forget(self, pid: int) -> str:
+    def pop_folder(self, pid: int) -> str:
         """The folder of a child that has ended, for the caller to remove or empty; ""
         where it went with the child.
         """

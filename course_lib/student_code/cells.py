@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, cast
 
-from course_lib.worker import own, stubs
+from course_lib.student_code import own
 
 PLACEHOLDER = "NotImplementedError"
 # magics around ordinary code, and what options may come before it
@@ -179,6 +179,27 @@ class Definitions:
     problems: list[str] = field(default_factory=list)
     skipped: set[str] = field(default_factory=set)
     lost: dict[str, str] = field(default_factory=dict)
+
+
+class Skipped:
+    """Stands for an answer that was given up by ``skip("1.3")``."""
+
+    def __init__(self, question: str) -> None:
+        self.question = question
+
+
+class _Skip:
+    """``skip``: binds the names that a question asks for to :class:`Skipped`."""
+
+    names: dict[str, Iterable[str]] = {}
+    namespace: dict[str, Any] = {}
+
+    def __call__(self, question: Any) -> None:
+        for name in self.names.get(question, ()) if isinstance(question, str) else ():
+            self.namespace[name] = Skipped(question)
+
+
+skip = _Skip()
 
 
 def parse(
@@ -735,7 +756,7 @@ def run(
     if namespace is None:
         namespace = {"__name__": "__main__", "__builtins__": __builtins__}
     result = Definitions(namespace)
-    stubs.skip.names, stubs.skip.namespace = dict(names or {}), result.namespace
+    skip.names, skip.namespace = dict(names or {}), result.namespace
     flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     for statement in select(parse(cells, result.problems, files), graded):
         try:
@@ -759,7 +780,7 @@ def run(
             result.problems.append(problem)
             missing = [name for name in statement.binds if name not in result.namespace]
             result.lost |= dict.fromkeys(missing, problem)
-    result.skipped = {v.question for v in result.namespace.values() if type(v) is stubs.Skipped}
+    result.skipped = {v.question for v in result.namespace.values() if type(v) is Skipped}
     return result
 
 

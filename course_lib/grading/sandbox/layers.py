@@ -1,5 +1,5 @@
-"""Which wall stands between a submission and everything else on this machine, and the
-command that starts the warm process behind it.
+"""Which kind of sandbox works on this machine, and the command that starts the warm process
+in it.
 
 Layers, best first:
 
@@ -17,7 +17,7 @@ Layers, best first:
   its own session, an empty environment. Files, network and other processes of the same
   user stay reachable: the report says so.
 
-What happens inside, child by child, is in :mod:`course_lib.worker.walls`.
+What happens inside, child by child, is in :mod:`course_lib.sandbox_child.restrictions`.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from pathlib import Path
 import psutil
 
 import course_lib
-from course_lib.grading.wall.usage import Share
+from course_lib.grading.sandbox.usage import Share
 from course_lib.paths import course_root
-from course_lib.worker import stubs
+from course_lib.sandbox_child import stubs
 
 _PACKAGE = Path(course_lib.__file__).resolve().parent
 LAYERS = ("jail", "landlock", "plain")
@@ -55,8 +55,7 @@ VISIBLE = (
     "__init__.py",
     *(name if (_PACKAGE / name).is_dir() else f"{name}.py" for name in stubs.REAL),
 )
-# and of what is not there, what a wall is tried with: the grader, and the library's
-# answers
+# of what must be hidden, what the probe looks for: the grader, and the library's answers
 CANARIES = ("grading", "pruning/weights/masks.py")
 SYSTEM = ("/usr", "/lib", "/lib64", "/lib32", "/bin", "/sbin")
 SYSTEM_FILES = (
@@ -130,13 +129,18 @@ def limits(layer: Layer) -> dict[str, int]:
             + (0 if layer.name == "jail" else _threads_of_user(int(time.monotonic() / 30)))
         ),
     }
+    libraries = address_space()
+    return {"AS": libraries + WORK_BYTES, **some} if libraries else some
+
+
+def address_space() -> int:
+    """Bytes of address space that this process has; 0 where the system does not tell (only
+    Linux does, and elsewhere a limit on it means nothing).
+    """
     try:
-        libraries = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf(
-            "SC_PAGE_SIZE"
-        )
+        return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError):
-        return some
-    return {"AS": libraries + WORK_BYTES, **some}
+        return 0
 
 
 def share() -> Share:
@@ -167,8 +171,9 @@ def command(layer: Layer, control: int, group: Path | None = None) -> list[str]:
         control: descriptor of its control socket.
         group: a control group to start it in.
     """
-    run = [sys.executable, "-P", "-s", "-m", "course_lib.worker.zygote", str(control)]
-    run = wrapped(layer, run)
+    run = [sys.executable, "-P", "-s", "-m", "course_lib.sandbox_child.zygote", str(control)]
+    if layer.name == "jail":
+        run = [*jail_command(namespaces=not tried("jail").refused), *run]
     if sys.platform.startswith("linux"):  # if memory runs out, these processes go before any other
         # the limits of the process that judges are its own
         first = "ulimit -S -v unlimited; ulimit -S -t unlimited; "
@@ -176,11 +181,6 @@ def command(layer: Layer, control: int, group: Path | None = None) -> list[str]:
         first += f"echo $$ >{shlex.quote(str(group))}/cgroup.procs; " if group is not None else ""
         run = ["/bin/sh", "-c", first + 'exec "$@"', "sh", *run]
     return run
-
-
-def wrapped(layer: Layer, run: list[str]) -> list[str]:
-    """The command, in a bubblewrap jail if that is the layer."""
-    return [*_bwrap(namespaces=not tried("jail").refused), *run] if layer.name == "jail" else run
 
 
 def environment(layer: Layer, scratch: str) -> dict[str, str]:
@@ -202,12 +202,12 @@ def environment(layer: Layer, scratch: str) -> dict[str, str]:
 
 
 def orders(layer: Layer, scratch: str) -> dict[str, object]:
-    """What the warm process is told: how to wall in its children."""
+    """The settings that the warm process receives: how to restrict its children."""
     return {
         "layer": layer.name,
         "folder": SCRATCH if layer.name == "jail" else scratch,
         "readable": readable() if layer.name == "landlock" else [],
-        "roots": _shown() if layer.name == "landlock" else [],
+        "roots": shown_places() if layer.name == "landlock" else [],
     }
 
 
@@ -215,7 +215,7 @@ def readable() -> list[str]:
     """The files and folders a submission may read where nothing can be hidden inside
     what is shown.
     """
-    hidden, shown = _hidden(), _shown()
+    hidden, shown = hidden_places(), shown_places()
     seen = {str(_PACKAGE / name) for name in VISIBLE}
     return [
         *seen,
@@ -223,16 +223,16 @@ def readable() -> list[str]:
             str(path)
             for folder in shown
             if folder not in seen
-            for path in _without(Path(folder), hidden)
+            for path in paths_without(Path(folder), hidden)
         ),
     ]
 
 
-def _shown() -> list[str]:
+def shown_places() -> list[str]:
     return [*SYSTEM, *SYSTEM_FILES, *_prefixes(), *(str(_PACKAGE / name) for name in VISIBLE)]
 
 
-def _hidden() -> list[Path]:
+def hidden_places() -> list[Path]:
     """The course's folder, its package, and a copy of the package that pip installed:
     it holds everything.
     """
@@ -247,7 +247,7 @@ def _hidden() -> list[Path]:
     return sorted({place.resolve() for place in places})
 
 
-def _without(folder: Path, hidden: list[Path]) -> Iterator[Path]:
+def paths_without(folder: Path, hidden: list[Path]) -> Iterator[Path]:
     """The folder; or, if something inside is hidden, all it holds but that."""
     real = folder.resolve()
     inside = [h for h in hidden if h.is_relative_to(real)]
@@ -255,10 +255,10 @@ def _without(folder: Path, hidden: list[Path]) -> Iterator[Path]:
         yield folder
     elif real not in inside:
         for entry in sorted(real.iterdir()):
-            yield from _without(entry, inside)
+            yield from paths_without(entry, inside)
 
 
-def _bwrap(namespaces: bool) -> list[str]:
+def jail_command(namespaces: bool) -> list[str]:
     """The jail. With ``namespaces`` the warm process keeps the right to make more of
     them for its children.
     """
@@ -305,7 +305,7 @@ def _bwrap(namespaces: bool) -> list[str]:
         elif os.path.isdir(folder):
             shown.append(folder)
     shown += [str(package / name) for name in VISIBLE if (package / name).exists()]
-    hidden = sorted({str(package), *map(str, _hidden())})
+    hidden = sorted({str(package), *map(str, hidden_places())})
     mounts = {
         **{path: ["--ro-bind", path, path] for path in shown},
         **{path: ["--tmpfs", path] for path in hidden},
@@ -330,7 +330,7 @@ def temporary_is_own() -> bool:
     """Is ``/tmp`` in the jail the folder of its own that a submission can write to? Not where
     the course or the interpreter lies in ``/tmp``.
     """
-    places = [*_prefixes(), str(_PACKAGE), *map(str, _hidden())]
+    places = [*_prefixes(), str(_PACKAGE), *map(str, hidden_places())]
     return not any(place.startswith("/tmp/") for place in places)
 
 
@@ -386,28 +386,28 @@ def tried(name: str) -> Tried:
     if not sys.platform.startswith("linux"):
         return Tried("exists on Linux only")
     if name == "landlock":
-        return _probe([], name)
+        return run_probe([], name)
     if shutil.which("bwrap") is None:
         return Tried(
             "bubblewrap is not installed (Debian, Ubuntu: apt install bubblewrap; Fedora: dnf"
             " install bubblewrap)"
         )
-    full = _probe(_bwrap(namespaces=True), name)
+    full = run_probe(jail_command(namespaces=True), name)
     if not full.problem:
         return full
-    lesser = _probe(_bwrap(namespaces=False), name)
+    lesser = run_probe(jail_command(namespaces=False), name)
     return Tried(lesser.problem, lesser.weaker, refused=True)
 
 
-def _probe(prefix: list[str], name: str) -> Tried:
+def run_probe(prefix: list[str], name: str) -> Tried:
     """Run the probe behind the layer, with something to find outside: canaries,
     listeners, this process.
     """
-    worker = _PACKAGE / "worker"
-    run = [sys.executable, "-I", "-S", "-B", "-c"]
-    run += [
-        f"import sys; sys.path.insert(0, {str(worker)!r}); import probe, walls; probe.main(walls)"
-    ]
+    place = str(_PACKAGE / "sandbox_child")
+    code = (
+        f"import sys; sys.path.insert(0, {place!r}); import probe, restrictions as r; probe.main(r)"
+    )
+    run = [sys.executable, "-I", "-S", "-B", "-c", code]
     layer = Layer(name)
     with (
         tempfile.TemporaryDirectory(prefix="course-probe-") as folder,
@@ -425,7 +425,7 @@ def _probe(prefix: list[str], name: str) -> Tried:
             "hidden": [
                 str(Path(folder, "answers")),
                 *(str(_PACKAGE / name) for name in CANARIES),
-                *(str(p) for p in _course_files()),
+                *(str(p) for p in course_files()),
                 "/etc/hostname",
                 "/etc/passwd",
                 f"/proc/{os.getpid()}/environ",
@@ -436,7 +436,7 @@ def _probe(prefix: list[str], name: str) -> Tried:
                 *([] if name == "jail" and temporary_is_own() else ["/tmp"]),
                 "/usr",
                 "/dev/shm",
-                str(_PACKAGE / "worker"),
+                str(_PACKAGE / "sandbox_child"),
                 str(Path.home()),
                 sysconfig.get_path("purelib"),
             ],
@@ -469,7 +469,7 @@ def _probe(prefix: list[str], name: str) -> Tried:
     return Tried(weaker=tuple(said["weaker"]))
 
 
-def _course_files() -> list[Path]:
+def course_files() -> list[Path]:
     root = course_root()
     return (
         []
@@ -535,11 +535,11 @@ def required() -> Layer:
         RuntimeError: where there is none; says what was tried, why each failed, and the
             remedy.
     """
-    layers = [Layer(name) for name in LAYERS]
-    for layer in layers:
-        if layer.wall and not works(layer):
+    walled = [layer for layer in map(Layer, LAYERS) if layer.wall]
+    for layer in walled:
+        if not works(layer):
             return layer
-    why = "".join(f"\n- {layer.name}: {works(layer)}" for layer in layers if layer.wall)
+    why = "".join(f"\n- {layer.name}: {works(layer)}" for layer in walled)
     raise RuntimeError(
         "there is no sandbox here for files, network and processes, and one was required."
         f" Tried:{why}"

@@ -16,41 +16,30 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import sys
-from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
 
-from course_lib.worker.watch import LIBRARY, LibraryUsed
+from course_lib.student_code.cells import skip
+from course_lib.student_code.watch import LIBRARY, LibraryUsed
 
 # of course_lib
-REAL = ("worker", "data", "models", "training", "parallel", "paths", "files", "modes")
+REAL = (
+    "student_code",
+    "sandbox_child",
+    "data",
+    "models",
+    "training",
+    "parallel",
+    "paths",
+    "files",
+    "modes",
+)
 # of what is refused, what labs give: it says where a model has its heads, and nothing
 # of how to prune them
 GIVEN = {
     f"course_lib.pruning.heads.{name}": "course_lib.models.attention"
     for name in ("Attention", "find_attention", "output_projections")
 }
-
-
-class Skipped:
-    """Stands for an answer that was given up by ``skip("1.3")``."""
-
-    def __init__(self, question: str) -> None:
-        self.question = question
-
-
-class _Skip:
-    """``skip``: binds the names that a question asks for to :class:`Skipped`."""
-
-    names: dict[str, Iterable[str]] = {}
-    namespace: dict[str, Any] = {}
-
-    def __call__(self, question: Any) -> None:
-        for name in self.names.get(question, ()) if isinstance(question, str) else ():
-            self.namespace[name] = Skipped(question)
-
-
-skip = _Skip()
 
 
 class _Refuses:

@@ -5,6 +5,7 @@ the rest is not there.
 from __future__ import annotations
 
 import ast
+import importlib
 import subprocess
 import sys
 import textwrap
@@ -15,8 +16,9 @@ import pytest
 
 import course_lib
 from course_lib import labs
-from course_lib.grading.wall import layers as isolation
-from course_lib.worker.cells import parse
+from course_lib.grading.sandbox import layers as isolation
+from course_lib.sandbox_child import stubs
+from course_lib.student_code.cells import parse
 
 PACKAGE = Path(course_lib.__file__).parent
 
@@ -28,7 +30,7 @@ def test_what_a_submission_may_see_imports_without_the_rest(tmp_path: Path) -> N
         (package / name).symlink_to(PACKAGE / name)
     code = """
         import importlib, pkgutil
-        from course_lib.worker import stubs
+        from course_lib.sandbox_child import stubs
         stubs.install()
         import course_lib
         for module in pkgutil.walk_packages(course_lib.__path__, "course_lib."):
@@ -49,9 +51,40 @@ def test_what_a_submission_may_see_imports_without_the_rest(tmp_path: Path) -> N
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    assert {"course_lib.training", "course_lib.models.bert", "course_lib.worker.harness"} <= set(
-        done.stdout.split()
-    )
+    assert {
+        "course_lib.training",
+        "course_lib.models.bert",
+        "course_lib.student_code.harness",
+    } <= set(done.stdout.split())
+
+
+def test_what_a_submission_may_see_is_there() -> None:
+    assert [name for name in isolation.VISIBLE if not (PACKAGE / name).exists()] == []
+
+
+def test_what_a_wall_is_tried_with_is_there_and_hidden() -> None:
+    for name in isolation.CANARIES:
+        assert (PACKAGE / name).exists()
+        assert name.split("/")[0] not in isolation.VISIBLE
+    inside = {name.split("/")[0] for name in isolation.CANARIES}
+    assert {"grading", "pruning"} <= inside  # the grader itself, and the library's answers
+    assert {path.name for path in isolation.course_files()} == {
+        "tests",
+        "solutions",
+        "pyproject.toml",
+    }
+
+
+def test_what_is_given_is_in_the_library_and_may_be_seen() -> None:
+    """By the name under which labs import it, and the same thing as where submissions
+    find it.
+    """
+    for name, visible in stubs.GIVEN.items():
+        place, _, what = name.rpartition(".")
+        assert getattr(importlib.import_module(place), what) is getattr(
+            importlib.import_module(visible), what
+        )
+        assert any(visible.split(".")[1] == Path(seen).stem for seen in isolation.VISIBLE)
 
 
 def imported(lab: Path) -> set[str]:
@@ -72,7 +105,7 @@ def warm() -> set[str]:
     """The modules that a worker has before a lab asks for any."""
     code = """
         import sys
-        from course_lib.worker import stubs, zygote
+        from course_lib.sandbox_child import stubs, zygote
         stubs.install()
         zygote.import_all()
         print(*sys.modules)

@@ -13,7 +13,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.text import LSString, SList
 from traitlets.config import Config
 
-from course_lib.worker.cells import OTHER_PROGRAMS
+from course_lib.student_code.cells import OTHER_PROGRAMS
 
 
 class Shell(InteractiveShell):

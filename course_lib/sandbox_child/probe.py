@@ -1,10 +1,10 @@
-"""Tries to get out: what ``course doctor`` runs behind each wall, with harmless means.
+"""Tries to get out: what ``course doctor`` runs in each kind of sandbox, with harmless means.
 Standard library only.
 
-Started as ``import probe, walls; probe.main(walls)`` from this folder, so that no
+Started as ``import probe, restrictions as r; probe.main(r)`` from this folder, so that no
 package of the course is loaded: a try takes a tenth of a second. Reads one JSON object
 from standard input, writes one to standard output: what it could reach that it should
-not (``breaches``), and what the walls themselves say is weaker than it could be
+not (``breaches``), and what the sandbox itself reports as weaker than it could be
 (``weaker``).
 """
 
@@ -23,37 +23,39 @@ from typing import Any
 _KEY = 0x70726F62  # of a System V memory block left for others to find
 
 
-def main(walls: ModuleType) -> None:
-    """Put up the walls, leave one child waiting, let another try to reach it and
+def main(restrictions: ModuleType) -> None:
+    """Restrict children, leave one child waiting, let another try to reach it and
     everything else.
     """
     asked = json.load(sys.stdin)
     said: dict[str, Any] = {"problem": "", "breaches": [], "weaker": []}
     try:
-        around = walls.Walls(asked["layer"], asked["folder"], asked["readable"], asked["roots"])
-        said["weaker"] = around.weaker
+        sandbox = restrictions.Restrictions(
+            asked["layer"], asked["folder"], asked["readable"], asked["roots"]
+        )
+        said["weaker"] = sandbox.weaker
         if asked["layer"] != "plain":
-            said["breaches"] = _behind(around, asked)
+            said["breaches"] = _behind(sandbox, asked)
     except OSError as error:
         said["problem"] = str(error)
     print(json.dumps(said), flush=True)
     os._exit(0)
 
 
-def _behind(around: Any, asked: dict[str, Any]) -> list[str]:
-    sibling = around.fork()
+def _behind(sandbox: Any, asked: dict[str, Any]) -> list[str]:
+    sibling = sandbox.fork()
     if sibling == 0:
         with open("sibling", "w") as file:
             file.write("answer")
         _shared_memory(create=True)
         signal.pause()
         os._exit(0)
-    left = around._folders[sibling]
-    heard, tell = os.pipe()
-    child = around.fork()
+    left = sandbox._folders[sibling]
+    reader, writer = os.pipe()
+    child = sandbox.fork()
     if child == 0:
         asked["hidden"].append(os.path.join(left, "sibling"))
-        asked["locked"].append(left if around.layer == "landlock" else "/scratch/..")
+        asked["locked"].append(left if sandbox.layer == "landlock" else "/scratch/..")
         pids = {
             "the warm process": os.getppid(),
             "the grader": asked["grader"],
@@ -67,10 +69,10 @@ def _behind(around: Any, asked: dict[str, Any]) -> list[str]:
             )
         except BaseException as error:
             found = [f"the probe itself failed: {error!r}"]
-        os.write(tell, json.dumps(found).encode())
+        os.write(writer, json.dumps(found).encode())
         os._exit(0)
-    os.close(tell)
-    with open(heard, "rb") as pipe:
+    os.close(writer)
+    with open(reader, "rb") as pipe:
         answer = pipe.read()
     for pid in (child, sibling):
         os.kill(pid, signal.SIGKILL)
@@ -78,7 +80,7 @@ def _behind(around: Any, asked: dict[str, Any]) -> list[str]:
     return (
         json.loads(answer)
         if answer
-        else ["a child behind the wall ended before it could say anything"]
+        else ["a child in the sandbox ended before it could say anything"]
     )
 
 
@@ -96,7 +98,7 @@ def _breaches(asked: dict[str, Any], pids: dict[str, int]) -> Iterator[str]:
         if _allowed(_read, path) and not (alone and path.startswith(asked["folder"])):
             yield f"could read {path}"
     for folder in asked["locked"]:
-        if _allowed(open, os.path.join(folder, "probe-of-walls"), "x"):
+        if _allowed(open, os.path.join(folder, "probe-of-sandbox"), "x"):
             yield f"could write into {folder}"
     for name, pid in pids.items():
         if alone and name != "the grader":

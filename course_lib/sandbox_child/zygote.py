@@ -1,5 +1,5 @@
 """The warm process: imports once what the labs need, then forks one child a submission.
-Run as ``python -m course_lib.worker.zygote FD``.
+Run as ``python -m course_lib.sandbox_child.zygote FD``.
 
 Two sockets, never shared: the *control* socket between the grader and this process, and
 for each submission a fresh one, made by the grader and handed on here, that only the
@@ -21,7 +21,8 @@ import sys
 import time
 from typing import Any
 
-from course_lib.worker import walls
+from course_lib.sandbox_child import processes, restrictions
+from course_lib.sandbox_child.restrictions import Restrictions
 
 # what the labs' first cells import: seconds in every child if it is not here already
 WARM = (
@@ -37,8 +38,8 @@ WARM = (
     "course_lib.data",
     "course_lib.models",
     "course_lib.training",
-    "course_lib.worker.cells",
-    "course_lib.worker.harness",
+    "course_lib.student_code.cells",
+    "course_lib.student_code.harness",
 )
 # the only descriptor a child has beside the three standard ones: its conversation with
 # the grader
@@ -51,7 +52,8 @@ def main() -> None:
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ[name] = "1"  # torch + fork hangs where parent and child both use several threads
     os.environ.setdefault("MPLBACKEND", "Agg")
-    from course_lib.worker import shell, stubs, wire
+    from course_lib.sandbox_child import frames, shell, stubs
+    from course_lib.student_code import plain_data
 
     stubs.install()
     # until all is imported: of a thousand modules nothing is garbage, and looking takes
@@ -59,8 +61,8 @@ def main() -> None:
     gc.disable()
     try:
         # over the socket, not the command line: a submission could read that
-        start, _ = wire.receive(control)
-    except wire.WireError:
+        start, _ = frames.receive(control)
+    except plain_data.WireError:
         return
     import_all()
     import torch
@@ -68,26 +70,26 @@ def main() -> None:
     torch.set_num_threads(1)
     _warm_up()
     # a child of the same user may not trace or read this process
-    walls.prctl(walls.PR_SET_DUMPABLE, 0)
+    restrictions.prctl(restrictions.PR_SET_DUMPABLE, 0)
     # what a child leaves behind comes to us, and is ended
-    walls.prctl(walls.PR_SET_CHILD_SUBREAPER, 1)
+    restrictions.prctl(restrictions.PR_SET_CHILD_SUBREAPER, 1)
     shell.start(start["folder"])
-    around = walls.Walls(**start)
+    sandbox = Restrictions(**start)
     del start
-    _settle(around)
-    wire.send(control, {"ready": True, "weaker": around.weaker})
+    _settle(sandbox)
+    frames.send(control, {"ready": True, "weaker": sandbox.weaker})
     while True:
         try:
-            order, _ = wire.receive(control)
-        except wire.WireError:  # the grader has gone
+            order, _ = frames.receive(control)
+        except plain_data.WireError:  # the grader has gone
             break
         if order.get("op") == "fork":
             _, fds, _, _ = socket.recv_fds(control, 1, 1)
             try:
-                _import_for(order["imports"], around)
-                pid = around.fork()
+                _import_for(order["imports"], sandbox)
+                pid = sandbox.fork()
             except (OSError, ImportError) as error:
-                wire.send(control, {"failed": str(error)})
+                frames.send(control, {"failed": str(error)})
             else:
                 if pid == 0:
                     try:
@@ -95,16 +97,17 @@ def main() -> None:
                         _child(fds[0], order)
                     finally:
                         os._exit(0)
-                wire.send(control, {"pid": pid})
+                frames.send(control, {"pid": pid})
             os.close(fds[0])
         elif order.get("op") == "end":
-            ended = _end(order["pid"], around)
-            wire.send(
-                control, {"ended": ended, "clean": _clean(around.forget(order["pid"]), around)}
+            ended = _end(order["pid"], sandbox)
+            frames.send(
+                control,
+                {"ended": ended, "clean": _clean(sandbox.pop_folder(order["pid"]), sandbox)},
             )
-    if around.layer != "jail":  # a jail ends with this process, all of it
-        _end_all(around)
-        _clean(around.folder, around)
+    if sandbox.layer != "jail":  # a jail ends with this process, all of it
+        _end_all(sandbox)
+        _clean(sandbox.folder, sandbox)
     os._exit(0)
 
 
@@ -114,7 +117,7 @@ def import_all() -> None:
         importlib.import_module(name)
 
 
-def _import_for(names: list[str], around: walls.Walls) -> None:
+def _import_for(names: list[str], sandbox: Restrictions) -> None:
     """What a lab needs beside :data:`WARM`, once: it would take seconds in every
     child.
     """
@@ -122,13 +125,13 @@ def _import_for(names: list[str], around: walls.Walls) -> None:
     for name in missing:
         importlib.import_module(name)
     if missing:
-        _settle(around)
+        _settle(sandbox)
 
 
-def _settle(around: walls.Walls) -> None:
+def _settle(sandbox: Restrictions) -> None:
     """After imports, and before a child is forked."""
-    if around.layer == "jail" and not around.own_namespaces:
-        _clean(around.folder, around)  # of what the imports left there: submissions will share it
+    if sandbox.layer == "jail" and not sandbox.own_namespaces:
+        _clean(sandbox.folder, sandbox)  # of what the imports left there: submissions will share it
     gc.collect()
     gc.enable()
     gc.freeze()  # keep the collector from touching, and so copying, the shared pages
@@ -157,7 +160,7 @@ def _warm_up() -> None:
 
 
 def _child(fd: int, order: dict[str, Any]) -> None:
-    """In the forked child, behind the walls: take the limits on, then answer requests
+    """In the forked child, with its restrictions: set the limits, then answer requests
     until the socket closes.
     """
     devnull = os.open(os.devnull, os.O_RDWR)
@@ -168,47 +171,34 @@ def _child(fd: int, order: dict[str, Any]) -> None:
     if fd != SESSION:
         os.dup2(fd, SESSION, inheritable=False)
     os.closerange(SESSION + 1, 1024)  # nothing of the grader's or of this process's is left open
-    _limit(order.get("limits", {}))
+    for name, value in order.get("limits", {}).items():
+        restrictions.limit(name, value)
     serve(socket.socket(fileno=SESSION))
-
-
-def _limit(limits: dict[str, int]) -> None:
-    import resource
-
-    for name, value in limits.items():
-        kind = getattr(resource, f"RLIMIT_{name}", None)
-        if kind is None:
-            continue
-        hard = resource.getrlimit(kind)[1]
-        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        try:
-            resource.setrlimit(kind, (value, value))
-        except (ValueError, OSError):  # macOS refuses some; the wall clock remains
-            continue
 
 
 def serve(sock: socket.socket) -> None:
     """Read the cells, run the definitions, then answer requests one by one."""
-    from course_lib.worker import cells, harness, own, shell, wire
+    from course_lib.sandbox_child import frames, shell
+    from course_lib.student_code import cells, harness, own, plain_data
 
     # the one being answered: its number goes back with everything that is said about it
     request = ""
 
     def ask(number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        packer = wire.Packer()
+        packer = plain_data.Packer()
         asked = {
             "ask": number,
             "args": packer.pack(args),
             "kwargs": packer.pack(kwargs),
             "request": request,
         }
-        wire.send(sock, asked, packer.blobs)
-        header, blobs = wire.receive(sock)
+        frames.send(sock, asked, packer.blobs)
+        header, blobs = frames.receive(sock)
         if "refused" in header:
             raise _refusal(header["refused"])
-        return wire.Unpacker(blobs).unpack(header["answer"])
+        return plain_data.Unpacker(blobs).unpack(header["answer"])
 
-    header, blobs = wire.receive(sock)
+    header, blobs = frames.receive(sock)
     texts, refused = own.unpack(dict(zip(header["files"], blobs, strict=True)), os.getcwd())
     # Python's own starts anew in every forked child: definitions draw the same each
     # time
@@ -218,7 +208,7 @@ def serve(sock: socket.socket) -> None:
     )
     worker = harness.Harness(definitions.namespace, ask, definitions.lost)
     problems = [problem[:500] for problem in (*refused, *definitions.problems)][:50]
-    wire.send(
+    frames.send(
         sock,
         {
             "problems": problems,
@@ -228,24 +218,18 @@ def serve(sock: socket.socket) -> None:
     )
     while True:
         try:
-            header, blobs = wire.receive(sock)
-        except wire.Closed:
+            header, blobs = frames.receive(sock)
+        except frames.Closed:
             return
         request = header.pop("request")
         reply, blobs = worker.handle(header, blobs)
         try:
-            wire.send(sock, {**reply, "request": request}, blobs)
-        except wire.Closed:
+            frames.send(sock, {**reply, "request": request}, blobs)
+        except frames.Closed:
             return
-        except wire.WireError as error:
-            failure = {
-                "kind": "result",
-                "type": "WireError",
-                "bases": [],
-                "message": str(error),
-                "where": "",
-            }
-            wire.send(sock, {"error": failure, "request": request})
+        except plain_data.WireError as error:
+            failure = harness.failure("result", error)
+            frames.send(sock, {"error": failure, "request": request})
 
 
 def _refusal(text: str) -> BaseException:
@@ -258,10 +242,10 @@ def _refusal(text: str) -> BaseException:
     )
 
 
-def _end(pid: int, around: walls.Walls) -> bool:
+def _end(pid: int, sandbox: Restrictions) -> bool:
     """End the child and all it started; True when nothing is left."""
     # it is process 1 of its namespace: the kernel ends the others before it lets it go
-    if around.own_namespaces:
+    if sandbox.own_namespaces:
         try:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
@@ -272,21 +256,21 @@ def _end(pid: int, around: walls.Walls) -> bool:
         os.killpg(pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
         pass
-    return _end_all(around)
+    return _end_all(sandbox)
 
 
-def _end_all(around: walls.Walls) -> bool:
+def _end_all(sandbox: Restrictions) -> bool:
     """End every child, and every child's child as it becomes ours; True when nothing is
     left.
     """
     for _ in range(500):
-        if around.layer == "jail" and not around.own_namespaces:
+        if sandbox.layer == "jail" and not sandbox.own_namespaces:
             try:
                 # in the jail's process namespace: everyone but us and its init
                 os.kill(-1, signal.SIGKILL)
             except ProcessLookupError:
                 pass
-        for child in _children():
+        for child in processes.children(os.getpid()):
             try:
                 os.kill(child, signal.SIGKILL)
             except (ProcessLookupError, PermissionError):
@@ -300,34 +284,13 @@ def _end_all(around: walls.Walls) -> bool:
     return False
 
 
-def _children() -> list[int]:
-    """Our children now, orphans of the submission among them (Linux: we adopt them);
-    elsewhere none are seen.
-    """
-    try:
-        with open(f"/proc/self/task/{os.getpid()}/children") as file:
-            return [int(pid) for pid in file.read().split()]
-    except OSError:  # a kernel without that file, or no /proc
-        pass
-    found = []
-    for entry in os.listdir("/proc") if os.path.isdir("/proc/self") else ():
-        if entry.isdigit():
-            try:
-                with open(f"/proc/{entry}/stat") as file:
-                    if int(file.read().rpartition(")")[2].split()[1]) == os.getpid():
-                        found.append(int(entry))
-            except (OSError, IndexError):
-                continue
-    return found
-
-
-def _clean(folder: str, around: walls.Walls) -> bool:
+def _clean(folder: str, sandbox: Restrictions) -> bool:
     """Remove the folder of a submission that has ended; in a shared jail, empty it.
     True when nothing is left.
     """
     if not folder:
         return True
-    shared = around.layer == "jail"
+    shared = sandbox.layer == "jail"
     for place in [entry.path for entry in os.scandir(folder)] if shared else [folder]:
         try:
             (
