@@ -121,7 +121,7 @@ def test_each_gets_what_they_deserve(tmp_path: Path, layout: Callable[[Path], No
         rows = {row["id"][-5:]: (row["status"], row["total"]) for row in csv.DictReader(file)}
     deserved = {f"{10_000 + i}": deserved for i, (_, _, deserved) in enumerate(CLASS)}
     assert rows == deserved
-    said = summary.standing(done.report)
+    said = summary.status_sentences(done.report)
     graded = sum(status == "graded" for status, _ in deserved.values())
     assert said[0].startswith(f"60 submissions: {graded} graded, ")
     assert len(said) == 2 + 60 - graded  # each that is not plainly graded, and what to do

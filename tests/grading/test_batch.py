@@ -182,9 +182,9 @@ def test_another_lab_or_release_is_named(folder: Path, tests: Path, tmp_path: Pa
     }  # fmt: skip
 
     def page(id: str) -> str:
-        return (done.report / "feedback" / f"{submissions.Handed(id).file_name}.html").read_text(
-            encoding="utf-8"
-        )
+        return (
+            done.report / "feedback" / f"{submissions.Submission(id).file_name}.html"
+        ).read_text(encoding="utf-8")
 
     assert (
         "this is a notebook of lab03 (release aaaaaaaaaaaa) and holds nothing that lab01 asks for"
@@ -316,7 +316,7 @@ def test_plain_limits_mark_the_same(folder: Path, tests: Path, tmp_path: Path) -
 
 def test_names_of_files_are_safe_and_distinct() -> None:
     names = [
-        submissions.Handed(id).file_name
+        submissions.Submission(id).file_name
         for id in ("a b", "a_b", "../../x", "a\nb", "é" * 300, ".hidden", "ok-1.2")
     ]
     assert len(set(names)) == len(names)

@@ -17,6 +17,7 @@ from small_lab import RIGHT, TESTS, claim, contents, hand_in
 from course_lib.grading.batch import byhand, summary
 from course_lib.grading.batch import run as batch
 from course_lib.grading.batch import upload as lms
+from course_lib.grading.batch.result import Entry, Result
 from course_lib.labs import Exercise, lab01
 
 pytestmark = pytest.mark.usefixtures("warm")
@@ -269,23 +270,15 @@ points = st.sampled_from([None, 0.0, 0.5, 1.0, -0.5, -2.0, 3.0])
 def test_a_question_keeps_between_nothing_and_its_maximum(
     passed: list[bool], waiting: float, given: float | None, adds: bool
 ) -> None:
-    tests = [
-        {
-            "number": "1.1",
-            "score": float(p),
-            "max_score": 1.0,
-            "status": "passed" if p else "failed",
-        }
-        for p in passed
-    ]
+    tests = [Entry("1.1", "1.1 c", float(p), 1.0, "passed" if p else "failed") for p in passed]
     mark = byhand.Mark("amy", "1.1", given, adds, "well", 2)
     asked = {"1.1": waiting} if waiting else {}
-    done = byhand.joined(tests, [mark], asked)
-    assert byhand.joined(done, [mark], asked) == done  # as often as it is graded
-    assert [t for t in done if not t.get("by_hand")] == tests
-    total, most = sum(t["score"] for t in done), len(passed) + waiting
-    assert sum(t["max_score"] for t in done) == most and 0 <= total <= most
+    done = byhand.merge_manual_marks(tests, [mark], asked)
+    assert byhand.merge_manual_marks(done, [mark], asked) == done  # as often as it is graded
+    assert [entry for entry in done if not entry.by_hand] == tests
+    result, most = Result("amy", "amy", tuple(done)), len(passed) + waiting
+    assert result.max_score == most and 0 <= result.score <= most
     wanted = sum(passed) if given is None else given + sum(passed) * adds
-    assert total == min(max(wanted, 0), most)
-    assert bool(byhand.pending(done)) == bool(waiting and given is None)
-    assert byhand.joined(done, [], {}) == tests
+    assert result.score == min(max(wanted, 0), most)
+    assert bool(result.pending) == bool(waiting and given is None)
+    assert byhand.merge_manual_marks(done, [], {}) == tests

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from small_lab import notebook
 
-from course_lib.grading.batch import report
 from course_lib.grading.batch import run as batch
-from course_lib.grading.batch.collect import MOST_BESIDE, collect, one
+from course_lib.grading.batch.collect import MOST_BESIDE, collect, read_single_submission
+from course_lib.grading.batch.result import read
 
 CNN, BERT = "capstone-cnn.safetensors", "capstone-bert.safetensors"
 
@@ -28,7 +28,7 @@ def put(path: Path, text: str, when: float = 0.0) -> Path:
 
 
 def beside(folder: Path) -> dict[str, dict[str, Any]]:
-    return {h.id: dict(h.beside()) for h in collect(folder, "lab11", (CNN, BERT)).handed}
+    return {h.id: dict(h.beside()) for h in collect(folder, "lab11", (CNN, BERT)).submissions}
 
 
 def test_files_lie_in_the_students_folder_or_zip(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_file_that_cannot_be_read_is_the_students_sentence(tmp_path: Path) -> 
     put(huge / "lab11.ipynb", "a = 1")
     with open(huge / CNN, "wb") as file:
         file.truncate(1 << 33)  # sparse: it takes no room
-    said = dict(one(huge, "lab11", beside=(CNN,)).beside())[CNN]
+    said = dict(read_single_submission(huge, "lab11", beside=(CNN,)).beside())[CNN]
     assert "cannot be read" in said and "is larger than 100 MB" in said and "notebook" not in said
 
 
@@ -123,10 +123,10 @@ def test_a_file_is_judged_and_judged_again_when_it_changes(tmp_path: Path) -> No
         )
 
     def told(id: str) -> tuple[float, str]:
-        result = report.read(tmp_path / "report", id)
+        result = read(tmp_path / "report", id)
         assert result is not None
-        entry = next(test for test in result["tests"] if test["number"] == "11.4")
-        return entry["score"], entry["output"]
+        entry = next(test for test in result.entries if test.number == "11.4")
+        return entry.score, entry.output
 
     assert sorted(grade().graded) == ["amy", "bob", "cy"]
     assert told("amy")[0] == 2 and told("bob")[0] == 0 and "is not good" in told("bob")[1]

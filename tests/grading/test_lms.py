@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from course_lib.grading.batch import upload as lms
-from course_lib.grading.batch.collect import Handed
+from course_lib.grading.batch.collect import Submission
 from course_lib.grading.batch.roster import Index
 
 
@@ -24,7 +24,7 @@ def report(folder: Path, *submissions: dict[str, Any]) -> Path:
     (folder / "results").mkdir(parents=True)
     files = []
     for s in submissions:
-        h = Handed(s["id"])
+        h = Submission(s["id"])
         files.append(h.file_name)
         marks = s.get("marks", (3, 2))
         tests = [
@@ -397,9 +397,9 @@ def test_people_are_found_whatever_the_case_and_unicode_form(tmp_path: Path) -> 
     text = f"name,email,submission\n{kept},{kept}@x.edu,\nAl,al@x.edu,{kept} 4\n"
     index = Index(lms.read_roster(roster(tmp_path, text)))
     for who in ("zoë@X.edu", unicodedata.normalize("NFD", "ZOË@x.edu")):
-        ((person, _),), wrong = index.of(Handed("s", submitters=[{"email": who}]))
+        ((person, _),), wrong = index.of(Submission("s", submitters=[{"email": who}]))
         assert (person.line, wrong) == (2, [])
-    assert [p.line for p, _ in index.of(Handed("zoë 4"))[0]] == [3]
+    assert [p.line for p, _ in index.of(Submission("zoë 4"))[0]] == [3]
 
 
 def test_unknown_forms_and_missing_files_are_said(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from grading.small_lab import RIGHT, claim, notebook
 from course_lib.grading.batch import collect as collecting
 from course_lib.grading.batch import ipynb, names, summary, upload
 from course_lib.grading.batch import run as batch
-from course_lib.grading.batch.collect import Handed, find
+from course_lib.grading.batch.collect import Submission, find
 
 HANDOUT = next((Path(__file__).parents[2] / "labs").glob("lab01_*.ipynb")).read_text("utf-8")
 HALF = RIGHT.replace(">=", ">")
@@ -59,11 +59,11 @@ def zipped(files: dict[str, str | bytes]) -> bytes:
     return data.getvalue()
 
 
-def found(folder: Path) -> dict[str, Handed]:
+def found(folder: Path) -> dict[str, Submission]:
     return {h.id: h for h in find(folder, "lab01")}
 
 
-def has_answer(h: Handed, answer: str = RIGHT) -> bool:
+def has_answer(h: Submission, answer: str = RIGHT) -> bool:
     return answer in h.cells
 
 
@@ -173,9 +173,9 @@ def test_every_letter_of_a_name_in_canvas_is_read(tmp_path: Path, name: str, for
 
 
 def test_marks_that_spell_tell_names_apart_and_accents_do_not() -> None:
-    assert names.squashed("की") != names.squashed("का")
-    assert names.squashed("José") == names.squashed("Jose\u0301") == "jose"
-    assert names.shown("نرگس\u200cخانم") == "نرگس\u200cخانم"  # its joiner is part of the name
+    assert names.normalize_name("की") != names.normalize_name("का")
+    assert names.normalize_name("José") == names.normalize_name("Jose\u0301") == "jose"
+    assert names.printable("نرگس\u200cخانم") == "نرگس\u200cخانم"  # its joiner is part of the name
 
 
 def unmarked(names: dict[str, bytes], encoding: str) -> bytes:
@@ -298,7 +298,7 @@ def test_nothing_is_exported_as_0_that_a_person_has_not_decided(
         "didoe": ("graded", "0"), "eddoe": ("pending", ""), "xdoe": ("refused", ""),
         "ydoe": ("refused", ""),
     }  # fmt: skip
-    said = summary.standing(tmp_path / "report")
+    said = summary.status_sentences(tmp_path / "report")
     assert said[0] == "7 submissions: 2 graded, 2 pending, 2 refused, 1 unchanged"
     for line, word in zip(
         said[1:],
@@ -321,7 +321,7 @@ def test_nothing_is_exported_as_0_that_a_person_has_not_decided(
     assert table["bobdoe_102"]["total"] == table["cydoe_103"]["total"] == "0"
     upload.write(tmp_path / "report", ["canvas"])
     assert "bobdoe" in (tmp_path / "report" / "grades-canvas.csv").read_text(encoding="utf-8")
-    assert "3 of them get no grade" in summary.standing(tmp_path / "report")[-1]
+    assert "3 of them get no grade" in summary.status_sentences(tmp_path / "report")[-1]
     put(tmp_path / "report" / "marks.csv", "id,question,points,comment\ncydoe_103,all,1,\n")
     with pytest.raises(ValueError, match="line 2: 'all' takes the points 0"):
         grade(folder)

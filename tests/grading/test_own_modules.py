@@ -13,12 +13,13 @@ import pytest
 from small_lab import claim, notebook
 
 from course_lib.grading import StudentError, Submission
-from course_lib.grading.batch import modules, report, similarity
+from course_lib.grading.batch import modules, similarity
 from course_lib.grading.batch import run as batch
 from course_lib.grading.batch.collect import collect
+from course_lib.grading.batch.result import read
 from course_lib.grading.claims.question import texts_in
 from course_lib.grading.marking import check
-from course_lib.grading.marking.lab import Lab, Marked, Source, Task
+from course_lib.grading.marking.lab import GradingResult, GradingSpec, Lab, Task
 from course_lib.grading.wall.workers import Worker, WorkerLost
 
 ANSWERS = """import torch
@@ -50,7 +51,7 @@ def open_with(worker: Worker) -> Iterator[Any]:
 
 
 def own(folder: Path) -> dict[str, dict[str, Any]]:
-    return {h.id: dict(h.beside()) for h in collect(folder, "lab01").handed}
+    return {h.id: dict(h.beside()) for h in collect(folder, "lab01").submissions}
 
 
 def put(path: Path, text: str) -> None:
@@ -101,7 +102,7 @@ def test_of_too_many_files_some_are_left_out_and_it_is_said(tmp_path: Path) -> N
     put(tmp_path / "ann" / "zhelpers.py", "near")
     for i in range(modules.MOST_FILES):
         put(tmp_path / "ann" / "deep" / f"m{i}.py", "")
-    (ann,) = collect(tmp_path, "lab01").handed
+    (ann,) = collect(tmp_path, "lab01").submissions
     assert len(ann.files) == modules.MOST_FILES and "zhelpers.py" in ann.files
     assert f"{modules.MOST_FILES + 1} .py files" in ann.remark
 
@@ -123,23 +124,23 @@ def test_an_answer_in_an_own_file_counts_and_is_graded_again_when_it_changes(
         return batch.grade("lab01", tmp_path / "in", tmp_path / "out", tests=tests, seed=1, jobs=1)
 
     def score(id: str) -> float:
-        result = report.read(tmp_path / "out", id)
+        result = read(tmp_path / "out", id)
         assert result is not None
-        return result["score"]
+        return result.score
 
     assert sorted(grade().graded) == ["ann", "bob", "cy"]
     assert [score(id) for id in ("ann", "bob", "cy")] == [3, 2, 0]
-    result = report.read(tmp_path / "out", "cy")
+    result = read(tmp_path / "out", "cy")
     assert result is not None
-    assert all("helpers.py was not handed in" in test["output"] for test in result["tests"])
+    assert all("helpers.py was not handed in" in test.output for test in result.entries)
     put(tmp_path / "in" / "bob" / "helpers.py", ANSWERS)
     assert grade().graded == ["bob"] and score("bob") == 3
 
 
-def mark(worker: Worker, folder: Path, helpers: str | bytes, cell: str = TAKE) -> Marked:
+def mark(worker: Worker, folder: Path, helpers: str | bytes, cell: str = TAKE) -> GradingResult:
     tests = claim(folder)
     data = helpers.encode() if isinstance(helpers, str) else helpers
-    lab = Lab(Source("lab01", texts_in(tests), str(tests), 1))
+    lab = Lab(GradingSpec("lab01", texts_in(tests), str(tests), 1))
     return lab.mark(Task("x", (cell,), files=(("helpers.py", data),)), worker)
 
 
@@ -177,7 +178,7 @@ def test_uses(submission, draw):
         "def magnitude_mask(w, s): return w.abs() > 100\n"
         "def global_masks(weights, s): return {k: magnitude_mask(w, s) for k, w in weights.items()}\n"
     )
-    lab = Lab(Source("lab01", texts_in(tests), str(tests), 1))
+    lab = Lab(GradingSpec("lab01", texts_in(tests), str(tests), 1))
     for cells, files in (
         ((wrong,), ()),
         (("from helpers import *",), (("helpers.py", wrong.encode()),)),
@@ -278,7 +279,7 @@ def test_a_full_temporary_folder_is_the_submissions_own_problem(open_with, worke
 
 def test_a_file_that_cannot_be_read_is_said(worker: Worker, tmp_path: Path) -> None:
     tests = claim(tmp_path)
-    lab = Lab(Source("lab01", texts_in(tests), str(tests), 1))
+    lab = Lab(GradingSpec("lab01", texts_in(tests), str(tests), 1))
     task = Task("x", (TAKE,), files=(("helpers.py", "helpers.py cannot be read (a link)"),))
     assert "helpers.py cannot be read (a link)" in lab.mark(task, worker).notes
 
@@ -315,5 +316,5 @@ def test_similarity_reads_own_files(tmp_path: Path) -> None:
         tmp_path / "cy.ipynb",
         "\n".join(f"class C{i}:\n    x = [{i}] * {i}\n    y = x or {i}" for i in range(20)),
     )
-    found = similarity.compare(collect(tmp_path, "lab01").handed, [], {}, 5, [])
+    found = similarity.compare(collect(tmp_path, "lab01").submissions, [], {}, 5, [])
     assert {found.pairs[0].left, found.pairs[0].right} == {"ann", "bob"} or found.clusters

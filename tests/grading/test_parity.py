@@ -18,7 +18,7 @@ from jupyter_client.manager import start_new_kernel
 from small_lab import claim
 
 from course_lib.grading.claims.question import texts_in
-from course_lib.grading.marking.lab import Lab, Source, Task
+from course_lib.grading.marking.lab import GradingSpec, Lab, Task
 from course_lib.grading.wall import layers
 from course_lib.grading.wall.workers import Worker
 
@@ -283,7 +283,7 @@ def graded(course: Path) -> Iterator[Callable[[Way], float]]:
     """From a way to the points that grading gives, behind the best wall that is here."""
     worker = Worker(layers.best())
     tests = course / "tests" / "labs" / "lab01"
-    lab = Lab(Source("lab01", texts_in(tests), str(tests), SEED))
+    lab = Lab(GradingSpec("lab01", texts_in(tests), str(tests), SEED))
 
     def points(way: Way) -> float:
         files = tuple((name, text.encode()) for name, text in way.files.items())

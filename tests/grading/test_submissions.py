@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 from course_lib.grading.batch import collect as submissions
 from course_lib.grading.batch import entries, ipynb, names
-from course_lib.grading.batch.collect import Handed, find
+from course_lib.grading.batch.collect import Submission, find
 from course_lib.worker import wire
 
 
@@ -43,7 +43,7 @@ def code(data: bytes) -> list[str]:
     return ipynb.code(ipynb.read(data))
 
 
-def found(folder: Path, lab: str = "lab01") -> dict[str, Handed]:
+def found(folder: Path, lab: str = "lab01") -> dict[str, Submission]:
     return {h.id: h for h in find(folder, lab)}
 
 
@@ -112,16 +112,19 @@ def test_what_a_name_says(name: str, key: tuple[str, str], id: str, file: str) -
     ],
 )
 def test_times_in_names(earlier: str, later: str) -> None:
-    assert names.stamp(earlier) < names.stamp(later)
+    assert names.parse_timestamp(earlier) < names.parse_timestamp(later)
 
 
 @pytest.mark.parametrize("text", ["notebooks", "lab01", "2024-02-31", "20240501x", "", "12345"])
 def test_no_times_in_other_names(text: str) -> None:
-    assert names.stamp(text) is None
+    assert names.parse_timestamp(text) is None
 
 
 def test_what_cannot_be_printed_is_spelt_out() -> None:
-    assert names.shown("a\nb\u202egp.exe\x1b[31m\x00é 學") == "a\\nb\\u202egp.exe\\x1b[31m\\x00é 學"
+    assert (
+        names.printable("a\nb\u202egp.exe\x1b[31m\x00é 學")
+        == "a\\nb\\u202egp.exe\\x1b[31m\\x00é 學"
+    )
 
 
 # --- which of several counts ----------------------------------------------------------
@@ -356,7 +359,7 @@ def test_what_is_no_submission_is_named_with_why(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     there = submissions.collect(tmp_path, "lab01")
     # meant as somebody's notebook: no 0, but for a person to look at
-    assert {h.id: h.status for h in there.handed} == {
+    assert {h.id: h.status for h in there.submissions} == {
         "amy": "pending", "bob": "pending", "dan": "pending", "empty": "pending", "h": "pending"
     }  # fmt: skip
     left = dict(there.left)
@@ -414,8 +417,8 @@ def test_a_section_is_no_student(
         else:
             put(tmp_path / name, name)
     there = submissions.collect(tmp_path, "lab01")
-    assert ([h.id for h in there.handed], there.sections) == (ids, sections)
-    assert len({h.file_name for h in there.handed}) == len(ids) and not there.left
+    assert ([h.id for h in there.submissions], there.sections) == (ids, sections)
+    assert len({h.file_name for h in there.submissions}) == len(ids) and not there.left
 
 
 def test_of_one_name_in_two_folders_the_folder_is_named(tmp_path: Path) -> None:
@@ -673,13 +676,13 @@ def test_any_bytes_in_a_name(tmp_path: Path) -> None:
 
 def test_names_that_differ_in_case_only(tmp_path: Path) -> None:
     handed = [
-        Handed("Ann"),
-        Handed("ann"),
-        Handed("bob"),
-        Handed("CON"),
-        Handed("nul.x"),
-        Handed("dot."),
-        Handed("..."),
+        Submission("Ann"),
+        Submission("ann"),
+        Submission("bob"),
+        Submission("CON"),
+        Submission("nul.x"),
+        Submission("dot."),
+        Submission("..."),
     ]
     submissions._mark_clashes(handed)
     files = [h.file_name.lower() for h in handed]
@@ -697,14 +700,16 @@ def test_no_two_results_have_one_file_name(data: st.DataObject) -> None:
     names = st.sampled_from(
         ["Ann", "ann", "ANN", "Ann.", "Ann-1", "CON", "x" * 81, "x" * 82]
     ) | st.text(max_size=8)
-    handed = [Handed(id) for id in data.draw(st.lists(names, max_size=6, unique=True))]
+    handed = [Submission(id) for id in data.draw(st.lists(names, max_size=6, unique=True))]
     # names as our own tags make them, of what is there so far
     for _ in range(data.draw(st.integers(0, 3))):
         submissions._mark_clashes(handed)
         files = {h.file_name for h in handed} | {h.file_name.swapcase() for h in handed}
-        files |= {Handed(h.id, tag=digits).file_name for h in handed for digits in (8, 64)}
+        files |= {Submission(h.id, tag=digits).file_name for h in handed for digits in (8, 64)}
         chosen = data.draw(st.lists(st.sampled_from(sorted(files)), max_size=4)) if files else []
-        handed += [Handed(id) for id in dict.fromkeys(chosen) if id not in {h.id for h in handed}]
+        handed += [
+            Submission(id) for id in dict.fromkeys(chosen) if id not in {h.id for h in handed}
+        ]
     for h in handed:
         h.tag = 0
     submissions._mark_clashes(handed)
@@ -712,7 +717,7 @@ def test_no_two_results_have_one_file_name(data: st.DataObject) -> None:
 
 
 def test_two_names_with_the_same_short_tag() -> None:
-    first, second = (Handed(chr(c)) for c in TWINS)
+    first, second = (Submission(chr(c)) for c in TWINS)
     assert first.file_name == second.file_name  # eight digits of a hash are soon found twice
     submissions._mark_clashes([first, second])
     assert first.file_name != second.file_name and len(first.file_name) < 120
@@ -720,9 +725,9 @@ def test_two_names_with_the_same_short_tag() -> None:
 
 def test_one_students_folder_for_the_autograder(tmp_path: Path) -> None:
     put(tmp_path / "submission" / "lab01.ipynb", "hers")
-    assert submissions.one(tmp_path / "submission", "lab01").cells == ["hers"]
+    assert submissions.read_single_submission(tmp_path / "submission", "lab01").cells == ["hers"]
     (tmp_path / "empty").mkdir()
-    assert "no notebook" in submissions.one(tmp_path / "empty", "lab01").problem
+    assert "no notebook" in submissions.read_single_submission(tmp_path / "empty", "lab01").problem
 
 
 def test_outputs_of_fifty_megabytes_do_not_matter() -> None:

@@ -10,7 +10,7 @@ of other labs and unreadable ones. Among equals the latest counts, by the platfo
 time: nbgrader's, Gradescope's, a folder ``2024-05-01T10-11-12`` or "attempt 2", or the
 number that Canvas gives each upload. A file's own time says when it was copied, and is
 not used. Where several notebooks with answers are left, all of them are graded and the
-best counts. :attr:`Handed.choice` says which and why. Files are one student's only where
+best counts. :attr:`Submission.choice` says which and why. Files are one student's only where
 a learning management system's name or the student's own folder says so
 (:mod:`course_lib.grading.batch.names`).
 """
@@ -47,7 +47,7 @@ _RESERVED = {"con", "prn", "aux", "nul", *(f"{p}{i}" for p in ("com", "lpt") for
 
 
 @dataclass
-class Handed:
+class Submission:
     """One student's submission.
 
     Attributes:
@@ -82,7 +82,7 @@ class Handed:
     cells: list[str] = field(default_factory=list)
     problem: str = ""
     status: str = ""
-    versions: list[Handed] = field(default_factory=list)
+    versions: list[Submission] = field(default_factory=list)
     notebook: str = ""
     digest: str = ""
     choice: str = ""
@@ -103,7 +103,7 @@ class Handed:
             for version, h in enumerate([self, *self.versions])
         ]
 
-    def version(self, counted: int) -> Handed:
+    def version(self, counted: int) -> Submission:
         """The version that counts, by its number among :meth:`tasks`."""
         return [self, *self.versions][counted]
 
@@ -133,13 +133,13 @@ class Collected:
     """What was found where submissions are to lie.
 
     Attributes:
-        handed: the submissions, one a student, sorted by id.
+        submissions: one a student, sorted by id.
         left: whatever else lies there and was not taken for one: its name, and why in a
             sentence.
         sections: the folders that were read as holding several students' submissions.
     """
 
-    handed: list[Handed]
+    submissions: list[Submission]
     left: list[tuple[str, str]] = field(default_factory=list)
     sections: list[str] = field(default_factory=list)
 
@@ -147,11 +147,12 @@ class Collected:
     def remarks(self) -> list[str]:
         """Sentences for the instructor on what was read how, and on what was not."""
         said = [
-            f"{names.shown(name)[:80]} is read as a section: what lies in it is one student's each"
+            f"{names.printable(name)[:80]} is read as a section: what lies in it is"
+            " one student's each"
             for name in self.sections
         ]
         said += [
-            f"{names.shown(name)[:80]} is not taken for a submission: {why}"
+            f"{names.printable(name)[:80]} is not taken for a submission: {why}"
             for name, why in self.left[:SAID]
         ]
         if len(self.left) > SAID:
@@ -159,9 +160,9 @@ class Collected:
         return said
 
 
-def find(folder: Path, lab: str) -> list[Handed]:
+def find(folder: Path, lab: str) -> list[Submission]:
     """All submissions, one a student, sorted by id: see :func:`collect`."""
-    return collect(folder, lab).handed
+    return collect(folder, lab).submissions
 
 
 def collect(folder: Path, lab: str, beside: Iterable[str] = ()) -> Collected:
@@ -195,7 +196,7 @@ def collect(folder: Path, lab: str, beside: Iterable[str] = ()) -> Collected:
             left.append((f"{place}/{entry.name}" if place else entry.name, layout.why_not(entry)))
     found = _read_all(items, there, lab, beside)
     if not found:
-        listed = "".join(f"; {names.shown(name)[:80]}: {why}" for name, why in left[:3])
+        listed = "".join(f"; {names.printable(name)[:80]}: {why}" for name, why in left[:3])
         raise FileNotFoundError(
             f"{folder} holds no notebook, folder or zip: one of these per student is"
             f" expected{listed}"
@@ -209,11 +210,11 @@ def _read_all(
     there: list[layout.Placed],
     lab: str,
     beside: Iterable[str],
-) -> dict[str, Handed]:
+) -> dict[str, Submission]:
     """The submissions by id."""
     groups = _groups(items)
     common = Counter(group.last[1].id for group in groups)
-    found: dict[str, Handed] = {}
+    found: dict[str, Submission] = {}
     for group in groups:
         last, name = group.last
         place = next(place for place, entry in there if entry is last)
@@ -262,11 +263,11 @@ def _unwrapped(
     if len(people) < 2:
         return there, []
     if len(people) <= len(nameless):
-        listed = ", ".join(names.shown(entry.name)[:60] for entry in [*people, *nameless][:6])
+        listed = ", ".join(names.printable(entry.name)[:60] for entry in [*people, *nameless][:6])
         remedy = f"give {place}" if only.folder else f"unzip {only.name}, and give that"
         raise ValueError(
-            f"{names.shown(only.name)} holds {len(people) + len(nameless)} notebooks that answer"
-            f" {lab} ({listed}): if they are several students', {remedy}; if they are one"
+            f"{names.printable(only.name)} holds {len(people) + len(nameless)} notebooks that"
+            f" answer {lab} ({listed}): if they are several students', {remedy}; if they are one"
             " student's, keep one of them"
         )
     inside = only.children() if only.folder else layout.in_zip(only.file())
@@ -299,8 +300,8 @@ class _Group:
         return max(self.items, key=lambda item: (item[1].stamp or 0, item[1].number or 0))
 
     @property
-    def shown(self) -> str:
-        return repr(names.shown(self.items[0][0].name)[:120])
+    def first_name(self) -> str:
+        return repr(names.printable(self.items[0][0].name)[:120])
 
 
 def _groups(items: list[tuple[Entry, names.Name]]) -> list[_Group]:
@@ -325,7 +326,7 @@ def _groups(items: list[tuple[Entry, names.Name]]) -> list[_Group]:
         for claim in dict.fromkeys(claim for _, name in group.items for claim in name.claims):
             claimed.setdefault(claim, []).append(group)
     problems = {
-        id(group): _CLAIMED.format(mine=group.shown, theirs=other.shown, claim=claim)
+        id(group): _CLAIMED.format(mine=group.first_name, theirs=other.first_name, claim=claim)
         for claim, claiming in claimed.items()
         if len(claiming) > 1
         for group, other in zip(claiming, [*claiming[1:], claiming[0]], strict=True)
@@ -369,7 +370,9 @@ _UNSURE = (
 )
 
 
-def one(folder: Path, lab: str, id: str = "submission", beside: Iterable[str] = ()) -> Handed:
+def read_single_submission(
+    folder: Path, lab: str, id: str = "submission", beside: Iterable[str] = ()
+) -> Submission:
     """The submission of the one student whose files are in ``folder`` (or who handed in
     that file).
     """
@@ -378,7 +381,7 @@ def one(folder: Path, lab: str, id: str = "submission", beside: Iterable[str] = 
     )
 
 
-def _mark_clashes(all: list[Handed]) -> None:
+def _mark_clashes(all: list[Submission]) -> None:
     """Make all file names differ: ``Ann.json`` and ``ann.json`` are one file on macOS
     and Windows.
 
@@ -386,7 +389,7 @@ def _mark_clashes(all: list[Handed]) -> None:
     only tagged names can be alike, after the second, with the whole hash, none.
     """
     for digits in (8, 64):
-        taken: dict[str, list[Handed]] = {}
+        taken: dict[str, list[Submission]] = {}
         for h in all:
             taken.setdefault(h.file_name.lower(), []).append(h)
         for same in taken.values():
@@ -403,7 +406,7 @@ class _File:
     """A file of a student, perhaps the notebook.
 
     Attributes:
-        name: of the entry that it came in, as read. file: it; ``shown`` tells it from
+        name: of the entry that it came in, as read. file: it; ``path`` tells it from
             the student's others.
         stamp: when it was handed in, or its attempt's number, as its folder says or the
             system.
@@ -416,30 +419,30 @@ class _File:
     entry: Entry
 
     @property
-    def shown(self) -> str:
-        return self.file.shown
+    def path(self) -> str:
+        return self.file.path
 
     @property
     def own(self) -> str:
         """The student's name for it."""
         return (
-            not self.entry.folder and self.file.shown == self.entry.name and self.name.file
+            not self.entry.folder and self.file.path == self.entry.name and self.name.file
         ) or self.file.own
 
 
-def _read(id: str, group: _Group, lab: str, beside: Iterable[str] = ()) -> Handed:
+def _read(id: str, group: _Group, lab: str, beside: Iterable[str] = ()) -> Submission:
     """One student's submission, out of everything that is theirs."""
     (_, name), *_ = group.items
     if group.problem:  # whose it is, is not sure
         who = [] if name.unsure else [dict(person) for person in name.who]
-        return Handed(id, problem=group.problem, status=REFUSED, submitters=who)
+        return Submission(id, problem=group.problem, status=REFUSED, submitters=who)
     name, stamp = group.last[1], None
     entry = group.last[0]
     try:
         files, others, problem = _files(group)
         read = [_look(file, lab) for file in files if file.file.form == "notebook"]
         if not read:
-            what = f" ({', '.join(names.shown(o)[:60] for o in others[:3])})" if others else ""
+            what = f" ({', '.join(names.printable(o)[:60] for o in others[:3])})" if others else ""
             raise Unreadable(
                 problem or f"the {_kind(group)} holds no notebook{what}: hand in the .ipynb file"
             )
@@ -459,7 +462,7 @@ def _read(id: str, group: _Group, lab: str, beside: Iterable[str] = ()) -> Hande
                 " give this folder itself to `course grade`; else keep the notebook that counts"
             )
     except (Unreadable, OSError, zlib.error) as error:
-        result = Handed(id, problem=_why(error))
+        result = Submission(id, problem=_why(error))
     result.status = PENDING if result.problem else result.status
     time = stamp if stamp is not None and stamp > ATTEMPTS else name.stamp
     who = [
@@ -497,15 +500,15 @@ def _files(group: _Group) -> tuple[list[_File], list[str], str]:
             try:
                 if form != "zip":
                     raise Unreadable(
-                        f"{names.shown(file.own)[:80]} is packed as {form}, which is not read: hand"
-                        " in the notebook itself, or a zip"
+                        f"{names.printable(file.own)[:80]} is packed as {form}, which is not read:"
+                        " hand in the notebook itself, or a zip"
                     )
                 packed = of_a_student(file.file)
                 if not name.known:
                     _refuse_a_class(packed)
                 # names and numbers of the files in it are the zip's
                 found += [
-                    _file(file.name, replace(f, shown=_below(file, f, group)), entry, file.stamp)
+                    _file(file.name, replace(f, path=_below(file, f, group)), entry, file.stamp)
                     for f in packed
                 ]
             except Unreadable as error:
@@ -517,7 +520,7 @@ def _files(group: _Group) -> tuple[list[_File], list[str], str]:
 def _below(zip: _File, file: File, group: _Group) -> str:
     """The path of a file in a zip, within the zip where that is all there is."""
     alone = len(group.items) == 1 and not zip.entry.folder
-    return file.shown if alone else f"{zip.shown}/{file.shown}"
+    return file.path if alone else f"{zip.path}/{file.path}"
 
 
 @dataclass(frozen=True)
@@ -527,7 +530,7 @@ class _Look:
     """
 
     of: _File
-    handed: Handed
+    handed: Submission
     rank: int
     why: str
 
@@ -539,10 +542,12 @@ def _look(file: _File, lab: str) -> _Look:
         cells = ipynb.code(notebook)
     except (Unreadable, OSError, zlib.error) as error:
         why = _why(error)
-        return _Look(file, Handed("", problem=why, notebook=file.shown), _UNREADABLE, "unreadable")
+        return _Look(
+            file, Submission("", problem=why, notebook=file.path), _UNREADABLE, "unreadable"
+        )
     digest = hashlib.sha256("\0".join(cells).encode("utf-8", "surrogatepass")).hexdigest()
     said = origin.of(notebook)
-    read = Handed("", cells, notebook=file.shown, digest=digest, origin=said)
+    read = Submission("", cells, notebook=file.path, digest=digest, origin=said)
     named = _labs(file)
     answers = origin.answers(lab, cells)
     if problem := origin.another(lab, cells, said):
@@ -559,7 +564,7 @@ def _look(file: _File, lab: str) -> _Look:
             f"this notebook defines nothing that {lab} asks for: hand in another one if you meant"
             " another"
         )
-    if named and not named & names.labs_in(lab) and not answers:
+    if named and not named & names.find_lab_numbers(lab) and not answers:
         return _Look(file, read, _OF_ANOTHER_LAB, "named after another lab")
     if not (answers or said.lab == lab or named):
         return _Look(file, read, _OTHER, f"nothing that {lab} asks for")
@@ -573,7 +578,7 @@ def _look(file: _File, lab: str) -> _Look:
     return _Look(file, read, _ANSWERED, "")
 
 
-def _with_files(look: _Look, files: list[_File], lab: str, beside: Iterable[str]) -> Handed:
+def _with_files(look: _Look, files: list[_File], lab: str, beside: Iterable[str]) -> Submission:
     """The notebook with the files that the lab asks for, and own modules, beside it."""
     result = look.handed
     if not result.problem:
@@ -594,7 +599,7 @@ def _of(group: _Group, entry: Entry, name: names.Name) -> list[_File]:
         name = replace(name, file="")  # the files in it have their own
     # of several folders, which of them a file lies in is what tells it from the others
     place = f"{entry.name}/" if entry.folder and len(group.items) > 1 else ""
-    return [_file(name, replace(f, shown=place + f.shown), entry) for f in entry.files()]
+    return [_file(name, replace(f, path=place + f.path), entry) for f in entry.files()]
 
 
 def _nearest(files: list[_File], notebook: _File, wanted: str) -> File | None:
@@ -603,23 +608,25 @@ def _nearest(files: list[_File], notebook: _File, wanted: str) -> File | None:
     """
     stem, _, suffix = wanted.rpartition(".")
     same = [
-        f for f in files if f.file.suffix == f".{suffix}" and names.again(f.own)[0].lower() == stem
+        f
+        for f in files
+        if f.file.suffix == f".{suffix}" and names.split_upload_suffix(f.own)[0].lower() == stem
     ]
 
     if not same:
         return None
-    return max(same, key=lambda f: _nearness(f, notebook, names.again(f.own)[1])).file
+    return max(same, key=lambda f: _nearness(f, notebook, names.split_upload_suffix(f.own)[1])).file
 
 
 def _nearness(f: _File, notebook: _File, again: int) -> tuple[object, ...]:
-    own = f.file.shown.rpartition("/")[0] == notebook.file.shown.rpartition("/")[0]
+    own = f.file.path.rpartition("/")[0] == notebook.file.path.rpartition("/")[0]
     return (
         f.stamp == notebook.stamp,
         own,
         f.name.number or 0,
         again,
         f.file.time,
-        f.file.shown,
+        f.file.path,
     )
 
 
@@ -627,10 +634,10 @@ def _own_modules(files: list[_File], notebook: _File) -> tuple[dict[str, File], 
     """The student's own ``.py`` files by the paths that the notebook imports, and a sentence if
     there are too many. Of several by one path the nearest, as in :func:`_nearest`.
     """
-    folder = notebook.file.shown.rpartition("/")[0]
+    folder = notebook.file.path.rpartition("/")[0]
     found: dict[str, tuple[tuple[object, ...], File]] = {}
     for f in files:
-        path, number = modules.name_of(f.file.shown, f.own, folder)
+        path, number = modules.name_of(f.file.path, f.own, folder)
         near = _nearness(f, notebook, number)
         if path and (path not in found or found[path][0] < near):
             found[path] = near, f.file
@@ -671,7 +678,7 @@ def _with_contents(digest: str, files: Iterable[tuple[str, bytes | str]]) -> str
 
 
 def _file(name: names.Name, file: File, entry: Entry, stamp: float | None = None) -> _File:
-    stamps = [s for part in file.folders if (s := names.stamp(part)) is not None]
+    stamps = [s for part in file.folders if (s := names.parse_timestamp(part)) is not None]
     return _File(name, file, stamps[-1] if stamps else stamp or name.stamp, entry)
 
 
@@ -679,7 +686,7 @@ def _refuse_a_class(files: list[File]) -> None:
     """Is this zip one student's? That of a class is read where it is given itself, for
     anybody can make one.
     """
-    read = [names.read(f.shown.split("/")[0], f.shown) for f in files]
+    read = [names.read(f.path.split("/")[0], f.path) for f in files]
     if len({name.key for name in read if name.known}) > 1:
         raise Unreadable(
             "the zip holds the submissions of several students: unzip it, or give it in place of"
@@ -730,16 +737,16 @@ def _latest(looks: list[_Look]) -> tuple[list[_Look], str]:
 
 def _likely(file: _File) -> tuple[object, ...]:
     """An order among notebooks of which nothing says which is later."""
-    return (names.again(file.own)[1], file.file.time, file.shown)
+    return (names.split_upload_suffix(file.own)[1], file.file.time, file.path)
 
 
 def _choice(read: list[_Look], counting: list[_Look], why: str) -> str:
     """What there was to choose from, in sentences; "" where there was one notebook."""
     if len(read) < 2:
         return ""
-    shown = [names.shown(look.of.shown)[:80] for look in counting]
+    shown = [names.printable(look.of.path)[:80] for look in counting]
     rest = sorted(
-        names.shown(look.of.shown)[:80] + (f" ({look.why})" if look.why else "")
+        names.printable(look.of.path)[:80] + (f" ({look.why})" if look.why else "")
         for look in read
         if look not in counting
     )
@@ -759,4 +766,4 @@ def _labs(file: _File) -> set[int]:
     """The labs that a file's name speaks of; where it speaks of none, those of its
     folders.
     """
-    return names.labs_in(file.own) or names.labs_in(file.shown.rpartition("/")[0])
+    return names.find_lab_numbers(file.own) or names.find_lab_numbers(file.path.rpartition("/")[0])

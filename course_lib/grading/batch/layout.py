@@ -70,29 +70,29 @@ def top(path: Path) -> list[Entry]:
 
 
 def _unwrapped(entries: list[Entry], place: Path | None) -> list[Entry]:
-    shown = [entry for entry in entries if not entry.rubbish]
-    inside = {entry.name: entry for entry in shown if entry.folder}
+    visible = [entry for entry in entries if not entry.rubbish]
+    inside = {entry.name: entry for entry in visible if entry.folder}
     for name_, beside in _NBGRADER.items():
-        if name_ in inside and beside & {entry.name for entry in shown}:
+        if name_ in inside and beside & {entry.name for entry in visible}:
             return inside[name_].children()
-    if len(shown) == 1:
-        (only,) = shown
+    if len(visible) == 1:
+        (only,) = visible
         try:
             if only.folder:
                 children, below = only.children(), place / only.name if place else None
             elif only.suffix == ".zip" and place:
                 children, below = of_a_class(place / only.name), None
             else:
-                return shown
+                return visible
             deeper = _unwrapped(children, below)
         except (Unreadable, OSError):
-            return shown  # its problem is said where it is read
+            return visible  # its problem is said where it is read
         if any(entry.name == METADATA or name(entry, {}).known for entry in deeper):
             return deeper
         unwrapped = {id(entry) for entry in deeper} - {id(entry) for entry in children}
         if (unwrapped and len(deeper) > 1) or (only.suffix == ".zip" and _sections(deeper)):
             return deeper
-    return shown
+    return visible
 
 
 def name(entry: Entry, metadata: dict[str, Any] | None) -> names.Name:
@@ -161,7 +161,7 @@ def _sections(entries: Sequence[Entry]) -> list[Entry]:
     # As instructors make them by hand: folders in folders, and nobody is in two. Who
     # hands in two folders calls them alike.
     apart = (
-        len({names.squashed(child.stem) for child in children}) == len(children)
+        len({names.normalize_name(child.stem) for child in children}) == len(children)
         and len(candidates) > 1
     )
     folders = all(
@@ -182,7 +182,7 @@ def _students_in(entry: Entry) -> list[Entry]:
             child for child in entry.children() if may_be_one(child) or name(child, None).known
         ]
         if any(
-            names.stamp(child.stem) is not None or _of_a_lab(child.stem)
+            names.parse_timestamp(child.stem) is not None or _of_a_lab(child.stem)
             for child in inside
             if child.folder
         ):
@@ -228,12 +228,12 @@ def _is_named(stem: str) -> bool:
     "final": a name, or a student's number?
     """
     words = re.findall(r"[^\W\d_]+|\d{5,}", stem.lower())
-    return names.stamp(stem) is None and not all(map(_GENERIC.fullmatch, words))
+    return names.parse_timestamp(stem) is None and not all(map(_GENERIC.fullmatch, words))
 
 
 def _of_a_lab(text: str) -> bool:
     """Does a name speak of a lab, and of nothing else?"""
-    return bool(names.labs_in(text)) and len(names.squashed(text)) <= 6
+    return bool(names.find_lab_numbers(text)) and len(names.normalize_name(text)) <= 6
 
 
 # --- Gradescope's list ----------------------------------------------------------------

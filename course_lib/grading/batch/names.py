@@ -143,7 +143,9 @@ def read(name: str, id: str, metadata: dict[str, Any] | None = None, folder: boo
             claims=(f"Moodle's {match['id']}",),
         )
     if (match := _NBGRADER.fullmatch(name)) and folder:
-        return Name(("nbgrader", match["student"]), match["student"], stamp=stamp(match["time"]))
+        return Name(
+            ("nbgrader", match["student"]), match["student"], stamp=parse_timestamp(match["time"])
+        )
     if (match := _GRADESCOPE.fullmatch(name)) and folder and metadata is not None:
         return _gradescope(name, match["id"], metadata.get(name))
     return Name(("name", name), id, name)
@@ -157,7 +159,9 @@ def _canvas(
     # user's, nor this user's (who handed in a file that Canvas had named), nor a day
     # and a time.
     unsure = any(
-        len(later) > len(user) - 3 and later != user and stamp(f"{later}_{attachment}") is None
+        len(later) > len(user) - 3
+        and later != user
+        and parse_timestamp(f"{later}_{attachment}") is None
         for later, attachment in _CANVAS_NUMBERS.findall("_" + file)
     )
     number = int(match["number"][:18]) if match["number"] else None
@@ -195,7 +199,7 @@ def _gradescope(name: str, number: str, entry: Any) -> Name:
     if isinstance(when, datetime):
         seconds: float | None = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
     else:
-        seconds = stamp(str(when)) if when else None
+        seconds = parse_timestamp(str(when)) if when else None
     # a name alone does not tell who it is: there may be two of them
     claims = tuple(sorted({(p.get("email") or p.get("sid") or "").casefold() for p in who}))
     key = "\n".join(claims) if all(claims) and claims else number
@@ -214,10 +218,10 @@ def _same(name: str) -> str:
     """Equal for one person's name however it was packed and unpacked (accents in one
     sign or two, blanks).
     """
-    return squashed(name) or name
+    return normalize_name(name) or name
 
 
-def stamp(text: str) -> float | None:
+def parse_timestamp(text: str) -> float | None:
     """Seconds since 1970 of "2024-05-01T10-11-12", "20240501_1011", "attempt 2" (its
     number) or a Unix time; else None.
     """
@@ -244,12 +248,12 @@ def stamp(text: str) -> float | None:
     return None
 
 
-def labs_in(text: str) -> set[int]:
+def find_lab_numbers(text: str) -> set[int]:
     """The labs that a name speaks of: {1} for "my_lab01 final.ipynb"."""
     return {int(number) for number in _LAB.findall(text) if len(number) < 5}
 
 
-def again(file: str) -> tuple[str, int]:
+def split_upload_suffix(file: str) -> tuple[str, int]:
     """A file's name without what an upload of the same name adds, and that number:
     "a-2.ipynb", "a (2).ipynb" -> ("a", 2).
     """
@@ -259,7 +263,7 @@ def again(file: str) -> tuple[str, int]:
     return match["stem"], int(match["n"] or match["m"] or 0)
 
 
-def squashed(name: str) -> str:
+def normalize_name(name: str) -> str:
     """Letters and digits of a name, lower case and without accents, as Canvas squeezes
     it into a file name. Marks that spell (vowels of Hindi, Tamil or Thai, points of
     Arabic and Hebrew) stay: those of a lower combining class than accents have.
@@ -272,7 +276,7 @@ def squashed(name: str) -> str:
     )
 
 
-def shown(text: str) -> str:
+def printable(text: str) -> str:
     """The text with what cannot be printed (line breaks, controls, marks that turn the
     direction of writing) spelt out.
     """
