@@ -17,9 +17,10 @@ from rich.console import Console
 from small_lab import RIGHT, TESTS, claim, contents, notebook
 
 from course_lib import cli
-from course_lib.grading.batch import collect as submissions
 from course_lib.grading.batch import ipynb, origin, summary
 from course_lib.grading.batch import run as batch
+from course_lib.grading.batch.collect import collect
+from course_lib.grading.batch.submission import Submission
 from course_lib.grading.marking.judge import Limits
 from course_lib.grading.wall import layers as isolation
 from course_lib.grading.wall.workers import Seconds
@@ -182,9 +183,9 @@ def test_another_lab_or_release_is_named(folder: Path, tests: Path, tmp_path: Pa
     }  # fmt: skip
 
     def page(id: str) -> str:
-        return (
-            done.report / "feedback" / f"{submissions.Submission(id).file_name}.html"
-        ).read_text(encoding="utf-8")
+        return (done.report / "feedback" / f"{Submission(id).file_name}.html").read_text(
+            encoding="utf-8"
+        )
 
     assert (
         "this is a notebook of lab03 (release aaaaaaaaaaaa) and holds nothing that lab01 asks for"
@@ -316,7 +317,7 @@ def test_plain_limits_mark_the_same(folder: Path, tests: Path, tmp_path: Path) -
 
 def test_names_of_files_are_safe_and_distinct() -> None:
     names = [
-        submissions.Submission(id).file_name
+        Submission(id).file_name
         for id in ("a b", "a_b", "../../x", "a\nb", "é" * 300, ".hidden", "ok-1.2")
     ]
     assert len(set(names)) == len(names)
@@ -371,7 +372,7 @@ def test_a_zip_with_more_than_a_notebook(tmp_path: Path) -> None:
         archive.writestr("work/data.csv", "1,2")
         archive.writestr("work/lab01_magnitude.ipynb", notebook(RIGHT))
     (tmp_path / "s.zip").write_bytes(buffer.getvalue())
-    assert submissions.find(tmp_path, "lab01")[0].notebook == "work/lab01_magnitude.ipynb"
+    assert collect(tmp_path, "lab01").submissions[0].notebook == "work/lab01_magnitude.ipynb"
 
 
 # --- fair -----------------------------------------------------------------------------

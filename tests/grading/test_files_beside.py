@@ -13,8 +13,9 @@ import pytest
 from small_lab import notebook
 
 from course_lib.grading.batch import run as batch
-from course_lib.grading.batch.collect import MOST_BESIDE, collect, read_single_submission
+from course_lib.grading.batch.collect import collect, read_single_submission
 from course_lib.grading.batch.result import read
+from course_lib.grading.batch.submission import MOST_BESIDE
 
 CNN, BERT = "capstone-cnn.safetensors", "capstone-bert.safetensors"
 

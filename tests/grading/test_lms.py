@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from course_lib.grading.batch import upload as lms
-from course_lib.grading.batch.collect import Submission
 from course_lib.grading.batch.roster import Index
+from course_lib.grading.batch.submission import Submission
 
 
 def report(folder: Path, *submissions: dict[str, Any]) -> Path:

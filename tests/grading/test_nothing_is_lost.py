@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 from grading.small_lab import RIGHT, claim, notebook
 
-from course_lib.grading.batch import collect as collecting
-from course_lib.grading.batch import ipynb, names, summary, upload
+from course_lib.grading.batch import choose, ipynb, names, summary, upload
 from course_lib.grading.batch import run as batch
-from course_lib.grading.batch.collect import Submission, find
+from course_lib.grading.batch.collect import collect
+from course_lib.grading.batch.submission import Submission
 
 HANDOUT = next((Path(__file__).parents[2] / "labs").glob("lab01_*.ipynb")).read_text("utf-8")
 HALF = RIGHT.replace(">=", ">")
@@ -60,7 +60,7 @@ def zipped(files: dict[str, str | bytes]) -> bytes:
 
 
 def found(folder: Path) -> dict[str, Submission]:
-    return {h.id: h for h in find(folder, "lab01")}
+    return {h.id: h for h in collect(folder, "lab01").submissions}
 
 
 def has_answer(h: Submission, answer: str = RIGHT) -> bool:
@@ -441,7 +441,7 @@ def test_one_students_folder_is_no_class_and_what_may_be_either_is_asked(tmp_pat
     for name in ("bo", "cy"):
         put(tmp_path / "in" / "amy" / f"{name}.ipynb", answered(f"{RIGHT}\n# {name}"))
     with pytest.raises(ValueError, match=r"amy holds 4 notebooks .*several students', give .*amy"):
-        find(tmp_path / "in", "lab01")
+        collect(tmp_path / "in", "lab01")
     assert len(found(tmp_path / "in" / "amy")) == 5
 
 
@@ -473,7 +473,7 @@ def test_nothing_is_unpacked_and_a_bomb_of_zips_is_refused(tmp_path: Path) -> No
 
 
 def test_the_reader_says_what_a_file_is() -> None:
-    assert collecting.MOST_VERSIONS < 6
+    assert choose.MOST_VERSIONS < 6
     assert ipynb.is_notebook(b"{", lambda: answered().encode())
     assert not ipynb.is_notebook(b"{", lambda: b'{"a": 1}')
     assert not ipynb.is_notebook(b"%PDF", lambda: pytest.fail("is not read whole"))

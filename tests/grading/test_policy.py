@@ -23,7 +23,7 @@ from course_lib.grading.batch import policy, summary, times
 from course_lib.grading.batch import roster as rosters
 from course_lib.grading.batch import run as batch
 from course_lib.grading.batch import upload as lms
-from course_lib.grading.batch.collect import Submission
+from course_lib.grading.batch.submission import Submission
 
 GOOD = """
 deadline = 2026-10-12T23:59:00

@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 
 from course_lib.cli import app
 from course_lib.grading.batch import similarity
-from course_lib.grading.batch.collect import Submission
 from course_lib.grading.batch.similarity import GRAM, WINDOW, compare, fingerprints, tokens
+from course_lib.grading.batch.submission import Submission
 
 HANDOUT = [
     "import torch\nfrom torch import Tensor\n\nSEEDS = (0, 1, 2)",

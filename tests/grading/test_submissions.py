@@ -22,9 +22,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from course_lib.grading.batch import collect as submissions
-from course_lib.grading.batch import entries, ipynb, names
-from course_lib.grading.batch.collect import Submission, find
+from course_lib.grading.batch import entries, ipynb, names, platforms
+from course_lib.grading.batch.collect import collect, read_single_submission
+from course_lib.grading.batch.submission import Submission, separate_file_names
 from course_lib.worker import wire
 
 
@@ -44,7 +44,7 @@ def code(data: bytes) -> list[str]:
 
 
 def found(folder: Path, lab: str = "lab01") -> dict[str, Submission]:
-    return {h.id: h for h in find(folder, lab)}
+    return {h.id: h for h in collect(folder, lab).submissions}
 
 
 # --- names ----------------------------------------------------------------------------
@@ -96,7 +96,7 @@ def found(folder: Path, lab: str = "lab01") -> dict[str, Submission]:
     ],
 )
 def test_what_a_name_says(name: str, key: tuple[str, str], id: str, file: str) -> None:
-    read = names.read(name, Path(name).stem)
+    read = platforms.read_name(name, Path(name).stem)
     assert (read.key, read.id, read.file) == (key, id, file)
 
 
@@ -107,6 +107,8 @@ def test_what_a_name_says(name: str, key: tuple[str, str], id: str, file: str) -
         ("2024-05-01T10-11-12", "2024-05-01T10-11-13"),
         ("20240501_1011", "20240501_1012"),
         ("2024-05-01 10:11:12.5 UTC", "2024-05-01 23:00"),
+        ("2024-05-01 10:00 +0200", "2024-05-01 09:00"),
+        ("2024-05-01 16:00", "2024-05-01 10:00 -0700"),
         ("attempt 2", "attempt 10"),
         ("1700000000", "1700000001000"),
     ],
@@ -256,7 +258,7 @@ def test_a_broken_list_of_gradescopes_is_said(tmp_path: Path) -> None:
     put(tmp_path / "submission_1" / "lab01.ipynb")
     (tmp_path / "submission_metadata.yml").write_text("a: [1\n")
     with pytest.raises(ValueError, match=r"submission_metadata.yml cannot be read .*download"):
-        find(tmp_path, "lab01")
+        collect(tmp_path, "lab01")
 
 
 def test_nbgraders_inbound_folders(tmp_path: Path) -> None:
@@ -357,7 +359,7 @@ def test_what_is_no_submission_is_named_with_why(tmp_path: Path) -> None:
         (tmp_path / name).write_text("x")
     (tmp_path / "__MACOSX").mkdir()
     (tmp_path / "empty").mkdir()
-    there = submissions.collect(tmp_path, "lab01")
+    there = collect(tmp_path, "lab01")
     # meant as somebody's notebook: no 0, but for a person to look at
     assert {h.id: h.status for h in there.submissions} == {
         "amy": "pending", "bob": "pending", "dan": "pending", "empty": "pending", "h": "pending"
@@ -372,7 +374,7 @@ def test_what_is_no_submission_is_named_with_why(tmp_path: Path) -> None:
     with pytest.raises(
         FileNotFoundError, match=r"one of these per student is expected; .*cy.html: a page"
     ):
-        find(tmp_path, "lab01")
+        collect(tmp_path, "lab01")
 
 
 # --- sections -------------------------------------------------------------------------
@@ -416,7 +418,7 @@ def test_a_section_is_no_student(
                 archive.writestr("lab01.ipynb", book(name))
         else:
             put(tmp_path / name, name)
-    there = submissions.collect(tmp_path, "lab01")
+    there = collect(tmp_path, "lab01")
     assert ([h.id for h in there.submissions], there.sections) == (ids, sections)
     assert len({h.file_name for h in there.submissions}) == len(ids) and not there.left
 
@@ -424,7 +426,7 @@ def test_a_section_is_no_student(
 def test_of_one_name_in_two_folders_the_folder_is_named(tmp_path: Path) -> None:
     put(tmp_path / "Jane_7_assignsubmission_file_" / "lab01.ipynb", "old", when=1_600_000_000)
     put(tmp_path / "Jane_7_assignsubmission_file" / "lab01.ipynb", "new")
-    (jane,) = find(tmp_path, "lab01")
+    (jane,) = collect(tmp_path, "lab01").submissions
     assert jane.cells == ["new"] and jane.notebook == "Jane_7_assignsubmission_file/lab01.ipynb"
     assert [v.notebook for v in jane.versions] == ["Jane_7_assignsubmission_file_/lab01.ipynb"]
 
@@ -434,7 +436,7 @@ def test_no_name_makes_a_submission_disappear(tmp_path: Path) -> None:
     put(tmp_path / "a" / "x.ipynb", "folder")
     put(tmp_path / "doejane_5_6_lab01.ipynb", "canvas")
     put(tmp_path / "doejane_5" / "x.ipynb", "a folder of that name")
-    assert sorted(h.cells[0] for h in find(tmp_path, "lab01")) == sorted(
+    assert sorted(h.cells[0] for h in collect(tmp_path, "lab01").submissions) == sorted(
         ["file", "folder", "canvas", "a folder of that name"]
     )
 
@@ -500,7 +502,7 @@ def test_two_that_claim_one_person_are_both_refused_by_name(
 def test_the_same_person_packed_twice_is_one(tmp_path: Path) -> None:
     put(tmp_path / "Zo\u00eb D_7_assignsubmission_file_lab01.ipynb", "of Linux", when=1_600_000_000)
     put(tmp_path / "Zoe\u0308 D_7_assignsubmission_file_lab01-1.ipynb", "of a Mac")
-    (zoe,) = find(tmp_path, "lab01")
+    (zoe,) = collect(tmp_path, "lab01").submissions
     assert zoe.cells == ["of a Mac"] and "2 notebooks" in zoe.choice
 
 
@@ -583,7 +585,7 @@ def test_pipes_and_devices_are_not_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "in a folder" / "lab01.ipynb")
     os.mkfifo(tmp_path / "zipped.zip")
     # an opened one would wait for ever
-    assert ["pipe" in h.problem for h in find(tmp_path, "lab01")] == [True] * 3
+    assert ["pipe" in h.problem for h in collect(tmp_path, "lab01").submissions] == [True] * 3
 
 
 def zipped(path: Path, packed: int = zipfile.ZIP_DEFLATED, size: int = 0) -> None:
@@ -667,7 +669,7 @@ def test_any_bytes_in_a_name(tmp_path: Path) -> None:
         "é.ipynb".encode(),
     ):
         (tmp_path / os.fsdecode(name)).write_text(book())
-    there = find(tmp_path, "lab01")
+    there = collect(tmp_path, "lab01").submissions
     assert len({h.file_name for h in there}) == len(there) == 5
     for h in there:
         assert h.id.encode() and h.notebook.encode()  # can be written
@@ -684,7 +686,7 @@ def test_names_that_differ_in_case_only(tmp_path: Path) -> None:
         Submission("dot."),
         Submission("..."),
     ]
-    submissions._mark_clashes(handed)
+    separate_file_names(handed)
     files = [h.file_name.lower() for h in handed]
     assert len(set(files)) == len(files)
     assert handed[2].file_name == "bob"
@@ -703,7 +705,7 @@ def test_no_two_results_have_one_file_name(data: st.DataObject) -> None:
     handed = [Submission(id) for id in data.draw(st.lists(names, max_size=6, unique=True))]
     # names as our own tags make them, of what is there so far
     for _ in range(data.draw(st.integers(0, 3))):
-        submissions._mark_clashes(handed)
+        separate_file_names(handed)
         files = {h.file_name for h in handed} | {h.file_name.swapcase() for h in handed}
         files |= {Submission(h.id, tag=digits).file_name for h in handed for digits in (8, 64)}
         chosen = data.draw(st.lists(st.sampled_from(sorted(files)), max_size=4)) if files else []
@@ -712,22 +714,22 @@ def test_no_two_results_have_one_file_name(data: st.DataObject) -> None:
         ]
     for h in handed:
         h.tag = 0
-    submissions._mark_clashes(handed)
+    separate_file_names(handed)
     assert len({h.file_name.lower() for h in handed}) == len(handed)
 
 
 def test_two_names_with_the_same_short_tag() -> None:
     first, second = (Submission(chr(c)) for c in TWINS)
     assert first.file_name == second.file_name  # eight digits of a hash are soon found twice
-    submissions._mark_clashes([first, second])
+    separate_file_names([first, second])
     assert first.file_name != second.file_name and len(first.file_name) < 120
 
 
 def test_one_students_folder_for_the_autograder(tmp_path: Path) -> None:
     put(tmp_path / "submission" / "lab01.ipynb", "hers")
-    assert submissions.read_single_submission(tmp_path / "submission", "lab01").cells == ["hers"]
+    assert read_single_submission(tmp_path / "submission", "lab01").cells == ["hers"]
     (tmp_path / "empty").mkdir()
-    assert "no notebook" in submissions.read_single_submission(tmp_path / "empty", "lab01").problem
+    assert "no notebook" in read_single_submission(tmp_path / "empty", "lab01").problem
 
 
 def test_outputs_of_fifty_megabytes_do_not_matter() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from course_lib.grading.batch import report, summary
-from course_lib.grading.batch.collect import Submission
+from course_lib.grading.batch.submission import Submission
 from course_lib.grading.claims.question import Test
 from course_lib.grading.marking.lab import GradingResult, GradingSpec
 from course_lib.grading.marking.marker import Outcome, outcome

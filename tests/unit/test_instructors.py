@@ -9,7 +9,7 @@ import typer
 
 from course_lib import cli
 from course_lib.grading.batch import byhand, policy
-from course_lib.grading.batch.collect import Submission
+from course_lib.grading.batch.submission import Submission
 
 PAGE = (Path(__file__).parents[2] / "docs" / "instructors.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```\w*\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)

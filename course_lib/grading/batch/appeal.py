@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from course_lib import labs
-from course_lib.grading.batch.collect import Submission, collect
+from course_lib.grading.batch.collect import collect
 from course_lib.grading.batch.result import read, read_batch
 from course_lib.grading.batch.run import check_ids
+from course_lib.grading.batch.submission import Submission
 from course_lib.grading.claims.question import texts_in
 from course_lib.grading.marking.lab import GradingSpec, Lab, Task
 from course_lib.grading.marking.marker import Outcome, total

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from course_lib.grading.batch import policy, report
 from course_lib.grading.batch.byhand import Mark
-from course_lib.grading.batch.collect import Submission
 from course_lib.grading.batch.result import Result, read
+from course_lib.grading.batch.submission import Submission
 from course_lib.grading.marking.lab import GradingResult, Lab, Task
 from course_lib.grading.wall import layers
 

@@ -43,10 +43,10 @@ from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from course_lib.grading.batch import times
-from course_lib.grading.batch.collect import Submission
 from course_lib.grading.batch.names import printable
 from course_lib.grading.batch.result import read_all
 from course_lib.grading.batch.roster import IDENTITIES, Index, Person, fold_case
+from course_lib.grading.batch.submission import Submission
 from course_lib.grading.batch.times import DAY, MINUTE
 
 KEYS = ("deadline", "timezone", "grace", "penalty", "late_days", "earlier", "extensions", "times")

@@ -24,9 +24,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from course_lib import files
 from course_lib.grading.batch import byhand, policy
 from course_lib.grading.batch.byhand import Mark
-from course_lib.grading.batch.collect import Submission
 from course_lib.grading.batch.names import printable
 from course_lib.grading.batch.result import PENDING, Entry, Result
+from course_lib.grading.batch.submission import Submission
 from course_lib.grading.marking.lab import GradingResult, GradingSpec
 from course_lib.grading.marking.marker import total
 

@@ -34,8 +34,8 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from course_lib.grading.batch import report
-from course_lib.grading.batch.collect import Submission
 from course_lib.grading.batch.names import printable
+from course_lib.grading.batch.submission import Submission
 
 GRAM = 10  # tokens in a hash: shorter equal runs are noise
 WINDOW = 6  # hashes of which one is kept
