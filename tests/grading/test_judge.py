@@ -14,12 +14,11 @@ import time
 from pathlib import Path
 
 import jupytext
-import nbformat
 import numpy as np
 import psutil
 import pytest
 import torch
-from small_lab import claim
+from small_lab import claim, hand_in
 
 from course_lib import labs
 from course_lib.grading.batch import run as batch
@@ -63,12 +62,6 @@ def code(value: int) -> str:
     return f"def magnitude_mask(w, s): return {value}\ndef threshold_mask(w, a): return 2"
 
 
-def notebook(*cells: str) -> str:
-    return nbformat.writes(
-        nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in cells])
-    )
-
-
 @pytest.fixture
 def tests(tmp_path: Path) -> Path:
     return claim(tmp_path, TESTS)
@@ -80,7 +73,7 @@ def graded(tmp_path: Path, tests: Path, values: dict[str, int], limits: Limits) 
     folder = tmp_path / "submissions"
     folder.mkdir()
     for name, value in values.items():
-        (folder / f"{name}.ipynb").write_text(notebook(code(value)))
+        hand_in(folder, name, code(value))
     done = batch.grade(
         "lab01", folder, tmp_path / "report", tests=tests, jobs=1, seed=1, limits=limits
     )
@@ -202,7 +195,7 @@ def test_a_full_core_is_not_the_codes_fault(
 def test_ctrl_c_ends_a_judge_that_computes(tests: Path, tmp_path: Path) -> None:
     folder = tmp_path / "submissions"
     folder.mkdir()
-    (folder / "a.ipynb").write_text(notebook(code(666)))
+    hand_in(folder, "a", code(666))
     source = (
         "import signal, sys\nfrom pathlib import Path\nfrom course_lib.grading.batch import run\n"
         # a shell's background ignores it

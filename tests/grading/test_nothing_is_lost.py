@@ -7,15 +7,13 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import unicodedata
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from grading.small_lab import RIGHT, claim, notebook
+from grading.small_lab import RIGHT, claim, notebook, put, read_table, zipped
 
 from course_lib.grading.batch import choose, ipynb, names, summary, upload
 from course_lib.grading.batch import run as batch
@@ -44,21 +42,6 @@ def as_run(handout: str = HANDOUT, setting: str = 'DATA = "mnist"') -> str:
     return json.dumps(book)
 
 
-def put(path: Path, text: str | bytes) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(text.encode() if isinstance(text, str) else text)
-    os.utime(path, (1_700_000_000, 1_700_000_000))  # as in a clone: all of one time
-    return path
-
-
-def zipped(files: dict[str, str | bytes]) -> bytes:
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, text in files.items():
-            archive.writestr(name, text)
-    return data.getvalue()
-
-
 def found(folder: Path) -> dict[str, Submission]:
     return {h.id: h for h in collect(folder, "lab01").submissions}
 
@@ -74,8 +57,7 @@ def grade(tmp_path: Path) -> Callable[[Path], dict[str, dict[str, Any]]]:
 
     def graded(folder: Path) -> dict[str, dict[str, Any]]:
         done = batch.grade("lab01", folder, tmp_path / "report", tests=tests, seed=1, jobs=2)
-        with open(done.report / "grades.csv", newline="", encoding="utf-8") as file:
-            return {row["id"]: row for row in csv.DictReader(file)}
+        return read_table(done.report)
 
     return graded
 
@@ -230,6 +212,7 @@ GOOD = {
     "deep.zip": zipped({"in/in.zip": zipped({"lab01.ipynb": answered()})}),
     "zip as.ipynb": zipped({"lab01.ipynb": answered()}),
     "utf16.ipynb": answered().encode("utf-16"),
+    "marked.ipynb": answered().encode("utf-8-sig"),
 }
 BAD = {  # name: what it holds, a word of the sentence
     "a.rar": (RAR, "RAR"),
@@ -311,9 +294,7 @@ def test_nothing_is_exported_as_0_that_a_person_has_not_decided(
     rows = [*csv.reader((tmp_path / "report" / "grades-canvas.csv").open(encoding="utf-8"))][2:]
     assert {row[0]: row[5] for row in rows} == {"amydoe": "3", "didoe": "0"}
     assert sum("until a person has looked" in sentence for sentence in written.unmatched) >= 3
-    scope = [
-        *csv.DictReader((tmp_path / "report" / "grades-gradescope.csv").open(encoding="utf-8"))
-    ]
+    scope = csv.DictReader((tmp_path / "report" / "grades-gradescope.csv").open(encoding="utf-8"))
     assert {row["Status"] for row in scope if row["Total Score"] == ""} == {"Pending"}
     decided = "id,question,points,comment\nbobdoe_102,all,0,never handed in\ncydoe_103,all,0,\n"
     put(tmp_path / "report" / "marks.csv", decided)

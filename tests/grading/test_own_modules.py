@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_lab import claim, notebook
+from small_lab import claim, notebook, put_code
 
 from course_lib.grading import StudentError, Submission
 from course_lib.grading.batch import modules, similarity
@@ -54,25 +54,20 @@ def own(folder: Path) -> dict[str, dict[str, Any]]:
     return {h.id: dict(h.beside()) for h in collect(folder, "lab01").submissions}
 
 
-def put(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(notebook(text) if path.suffix == ".ipynb" else text)
-
-
 def test_own_files_are_found_in_a_folder_and_in_a_zip(tmp_path: Path) -> None:
-    put(tmp_path / "ann" / "lab01.ipynb", TAKE)
-    put(tmp_path / "ann" / "helpers.py", "ann's")
-    put(tmp_path / "ann" / "tools" / "masks.py", "also ann's")
-    put(tmp_path / "ann" / "no module" / "x.py", "cannot be imported")
-    put(tmp_path / "ann" / "Not-a-name.py", "cannot be imported")
+    put_code(tmp_path / "ann" / "lab01.ipynb", TAKE)
+    put_code(tmp_path / "ann" / "helpers.py", "ann's")
+    put_code(tmp_path / "ann" / "tools" / "masks.py", "also ann's")
+    put_code(tmp_path / "ann" / "no module" / "x.py", "cannot be imported")
+    put_code(tmp_path / "ann" / "Not-a-name.py", "cannot be imported")
     with zipfile.ZipFile(tmp_path / "bob.zip", "w") as archive:
         archive.writestr("all/labs/lab01.ipynb", notebook(TAKE))
         archive.writestr("all/labs/helpers.py", "bob's")
         archive.writestr("all/helpers.py", "further away")
         archive.writestr("all/course_lib/training.py", "the course's")
         archive.writestr("all/.venv/lib/x.py", "hidden")
-    put(tmp_path / "cy.ipynb", TAKE)
-    put(tmp_path / "helpers.py", "nobody's")
+    put_code(tmp_path / "cy.ipynb", TAKE)
+    put_code(tmp_path / "helpers.py", "nobody's")
     assert own(tmp_path) == {
         "ann": {"helpers.py": b"ann's", "tools/masks.py": b"also ann's"},
         "bob": {"helpers.py": b"bob's"},
@@ -81,27 +76,27 @@ def test_own_files_are_found_in_a_folder_and_in_a_zip(tmp_path: Path) -> None:
 
 
 def test_own_files_are_found_among_uploads(tmp_path: Path) -> None:
-    put(tmp_path / "doejane_12345_80_lab01.ipynb", TAKE)
-    put(tmp_path / "doejane_12345_81_helpers.py", "old")
-    put(tmp_path / "doejane_12345_95_helpers-1.py", "new")
-    put(tmp_path / "roejohn_12346_97_lab01.ipynb", TAKE)
+    put_code(tmp_path / "doejane_12345_80_lab01.ipynb", TAKE)
+    put_code(tmp_path / "doejane_12345_81_helpers.py", "old")
+    put_code(tmp_path / "doejane_12345_95_helpers-1.py", "new")
+    put_code(tmp_path / "roejohn_12346_97_lab01.ipynb", TAKE)
     assert own(tmp_path) == {"doejane_12345": {"helpers.py": b"new"}, "roejohn_12346": {}}
 
 
 def test_a_file_that_is_no_module_is_refused_by_name(tmp_path: Path) -> None:
-    put(tmp_path / "ann" / "lab01.ipynb", TAKE)
+    put_code(tmp_path / "ann" / "lab01.ipynb", TAKE)
     (tmp_path / "ann" / "helpers.py").symlink_to("/etc/passwd")
-    put(tmp_path / "ann" / "large.py", "#" * (modules.MOST_BYTES + 1))
+    put_code(tmp_path / "ann" / "large.py", "#" * (modules.MOST_BYTES + 1))
     found = own(tmp_path)["ann"]
     assert "link" in found["helpers.py"] and "root:" not in found["helpers.py"]
     assert f"{modules.MOST_BYTES + 1:,} bytes" in found["large.py"]
 
 
 def test_of_too_many_files_some_are_left_out_and_it_is_said(tmp_path: Path) -> None:
-    put(tmp_path / "ann" / "lab01.ipynb", TAKE)
-    put(tmp_path / "ann" / "zhelpers.py", "near")
+    put_code(tmp_path / "ann" / "lab01.ipynb", TAKE)
+    put_code(tmp_path / "ann" / "zhelpers.py", "near")
     for i in range(modules.MOST_FILES):
-        put(tmp_path / "ann" / "deep" / f"m{i}.py", "")
+        put_code(tmp_path / "ann" / "deep" / f"m{i}.py", "")
     (ann,) = collect(tmp_path, "lab01").submissions
     assert len(ann.files) == modules.MOST_FILES and "zhelpers.py" in ann.files
     assert f"{modules.MOST_FILES + 1} .py files" in ann.remark
@@ -116,9 +111,9 @@ def test_an_answer_in_an_own_file_counts_and_is_graded_again_when_it_changes(
 ) -> None:
     tests = claim(tmp_path / "tests")
     for name, text in (("ann", ANSWERS), ("bob", ANSWERS.replace(">=", ">"))):
-        put(tmp_path / "in" / name / "lab01.ipynb", TAKE)
-        put(tmp_path / "in" / name / "helpers.py", text)
-    put(tmp_path / "in" / "cy" / "lab01.ipynb", TAKE)
+        put_code(tmp_path / "in" / name / "lab01.ipynb", TAKE)
+        put_code(tmp_path / "in" / name / "helpers.py", text)
+    put_code(tmp_path / "in" / "cy" / "lab01.ipynb", TAKE)
 
     def grade() -> batch.Batch:
         return batch.grade("lab01", tmp_path / "in", tmp_path / "out", tests=tests, seed=1, jobs=1)
@@ -133,7 +128,7 @@ def test_an_answer_in_an_own_file_counts_and_is_graded_again_when_it_changes(
     result = read(tmp_path / "out", "cy")
     assert result is not None
     assert all("helpers.py was not handed in" in test.output for test in result.entries)
-    put(tmp_path / "in" / "bob" / "helpers.py", ANSWERS)
+    put_code(tmp_path / "in" / "bob" / "helpers.py", ANSWERS)
     assert grade().graded == ["bob"] and score("bob") == 3
 
 
@@ -309,10 +304,10 @@ def test_similarity_reads_own_files(tmp_path: Path) -> None:
     long = "\n".join(
         f"def part_{i}(a, b): return [a * {i} + b, a - {i} * b, {{a: b}}]" for i in range(20)
     )
-    put(tmp_path / "ann" / "lab01.ipynb", "from helpers import *\nx = 1")
-    put(tmp_path / "ann" / "helpers.py", long)
-    put(tmp_path / "bob.ipynb", long)
-    put(
+    put_code(tmp_path / "ann" / "lab01.ipynb", "from helpers import *\nx = 1")
+    put_code(tmp_path / "ann" / "helpers.py", long)
+    put_code(tmp_path / "bob.ipynb", long)
+    put_code(
         tmp_path / "cy.ipynb",
         "\n".join(f"class C{i}:\n    x = [{i}] * {i}\n    y = x or {i}" for i in range(20)),
     )

@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from small_lab import RIGHT, claim, contents, hand_in, notebook
+from small_lab import RIGHT, claim, contents, hand_in, notebook, read_table
 
 from course_lib.grading.batch import policy, summary, times
 from course_lib.grading.batch import roster as rosters
@@ -401,7 +401,7 @@ def listed(folder: Path, *cells: str) -> tuple[dict[str, policy.Case], list[str]
     ]
     path = folder / "roster.csv"
     path.write_text("\n".join(["submission,email,handed in", *lines]), encoding="utf-8")
-    people = rosters.read_roster(path)
+    people = rosters.read(path).people
     found = policy.cases(rules, [Submission(id) for id in "abcdefghijklmnop"[: len(cells)]], people)
     return found, policy.remarks(rules, found, people)
 
@@ -442,7 +442,7 @@ def test_moodles_worksheet_of_any_language_says_when(tmp_path: Path) -> None:
     def days(columns: str, *cells: str) -> tuple[list[int | None], list[str]]:
         lines = [f"{row.format(i)},{cell}" for i, cell in enumerate(cells, 1)]
         path.write_text("\n".join([f"{header},{columns}", *lines]), encoding="utf-8-sig")
-        people = rosters.read_roster(path)
+        people = rosters.read(path).people
         found = policy.cases(rules, handed, people)
         return [case.days for case in found.values()], policy.remarks(rules, found, people)
 
@@ -514,16 +514,11 @@ def grade(place: Path, **settings: Any) -> batch.Batch:
     )
 
 
-def rows(place: Path) -> dict[str, dict[str, str]]:
-    with open(place / "report" / "grades.csv", newline="", encoding="utf-8") as file:
-        return {row["id"]: row for row in csv.DictReader(file)}
-
-
 @pytest.mark.usefixtures("warm")
 def test_a_policy_stands_beside_the_points(place: Path) -> None:
     grade(place)
     before = contents(place / "report")
-    assert "days late" not in rows(place)["amy"]
+    assert "days late" not in read_table(place / "report")["amy"]
     rules = write(place, GOOD.split("[ext")[0] + "[extensions]\n13 = 3\n")  # by Canvas's number
     done = grade(place, policy=rules)
     assert done.graded == []  # nothing had to be marked
@@ -531,7 +526,7 @@ def test_a_policy_stands_beside_the_points(place: Path) -> None:
         "2 came late by the policy: the columns behind the points say what follows",
         "of 1 nothing says when they were handed in: write it under [times] of the policy, or give a roster that has it",
     ]
-    table = rows(place)
+    table = read_table(place / "report")
     assert {row["total"] for row in table.values()} == {"3"}
     columns = ("days late", "late days", "penalty", "after penalty")
     assert {id: [row[c] for c in columns] for id, row in table.items()} == {
@@ -570,7 +565,10 @@ def test_a_policy_stands_beside_the_points(place: Path) -> None:
     # again without naming it; and when marks change, what is after the penalty does
     (place / "report" / "marks.csv").write_text("id,question,points\nbob,1.1,1\n")
     assert grade(place).graded == []
-    assert (rows(place)["bob"]["total"], rows(place)["bob"]["after penalty"]) == ("2", "1.8")
+    assert (
+        read_table(place / "report")["bob"]["total"],
+        read_table(place / "report")["bob"]["after penalty"],
+    ) == ("2", "1.8")
     (place / "report" / "marks.csv").write_text("id,question,points\n")
     about = json.loads((place / "report" / "batch.json").read_text())
     assert about.pop("policy") == os.path.join("..", "policy.toml")
@@ -587,12 +585,24 @@ def test_late_days_are_those_of_a_term(place: Path) -> None:
     grade(
         place, policy=write(place, GOOD.split("[ext")[0].replace("late_days = 1", "late_days = 3"))
     )
-    assert [rows(place)[id]["late days"] for id in ("amy", "bob", "cy")] == ["0", "2", "3"]
+    assert [read_table(place / "report")[id]["late days"] for id in ("amy", "bob", "cy")] == [
+        "0",
+        "2",
+        "3",
+    ]
     (place / "report").rename(place / "report01")
     again = GOOD.split("[ext")[0].replace("late_days = 1", 'late_days = 3\nearlier = ["report01"]')
     grade(place, policy=write(place, again))
-    assert [rows(place)[id]["late days"] for id in ("amy", "bob", "cy")] == ["0", "1", "0"]
-    assert [rows(place)[id]["penalty"] for id in ("amy", "bob", "cy")] == ["0 %", "10 %", "80 %"]
+    assert [read_table(place / "report")[id]["late days"] for id in ("amy", "bob", "cy")] == [
+        "0",
+        "1",
+        "0",
+    ]
+    assert [read_table(place / "report")[id]["penalty"] for id in ("amy", "bob", "cy")] == [
+        "0 %",
+        "10 %",
+        "80 %",
+    ]
 
 
 @pytest.mark.usefixtures("warm")
@@ -611,13 +621,13 @@ def test_times_and_students_of_a_roster(place: Path) -> None:
         "Nobody Yet,nobody@x.edu,14,-\n"
     )
     grade(place, policy=rules, roster=roster)
-    assert {id: row["days late"] for id, row in rows(place).items()} == {
+    assert {id: row["days late"] for id, row in read_table(place / "report").items()} == {
         "amy": "0", "bob": "2", "cy": "8", "doejane_12": "3", "roejohn_13": "0",
     }  # fmt: skip
     grade(place)  # the roster is remembered, too
-    assert rows(place)["doejane_12"]["days late"] == "3"
+    assert read_table(place / "report")["doejane_12"]["days late"] == "3"
     roster.write_text(roster.read_text().replace("Thursday, 15 October 2026, 10:00 AM", "Thursday"))
     said: list[str] = []
     grade(place, say=said.append)
     assert any("line 2 of the roster" in sentence and "'Thursday'" in sentence for sentence in said)
-    assert rows(place)["doejane_12"]["days late"] == "?"
+    assert read_table(place / "report")["doejane_12"]["days late"] == "?"

@@ -65,8 +65,8 @@ def write(out: Path, *submissions: tuple[Submission, list[Outcome], str]) -> Pat
     for h, outcomes, status in submissions:
         notes = ["it ended <b>early</b>"] if status != "graded" else []
         graded = GradingResult(tuple(outcomes), status, tuple(notes), "plain")
-        result = report.make(h, [graded], GradingSpec("lab01", [], "", 7), "")
-        report.keep(out, report.add_manual_marks(result, h))
+        result = report.build_result(h, [graded], GradingSpec("lab01", [], "", 7), "")
+        report.save(out, report.add_manual_marks(result, h))
     files = [h.file_name for h, _, _ in submissions]
     (out / "batch.json").write_text(json.dumps({"lab": "lab01", "seed": 7, "files": files}))
     return out

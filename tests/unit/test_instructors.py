@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 from course_lib import cli
-from course_lib.grading.batch import byhand, policy
+from course_lib.grading.batch import manual_marks, policy
 from course_lib.grading.batch.submission import Submission
 
 PAGE = (Path(__file__).parents[2] / "docs" / "instructors.md").read_text(encoding="utf-8")
@@ -27,7 +27,7 @@ def test_the_marks_and_the_policy_are_read(tmp_path: Path) -> None:
     rules = next(block for block in BLOCKS if block.startswith("deadline"))
     (tmp_path / "marks.csv").write_text(table)
     (tmp_path / "policy.toml").write_text(rules)
-    marks = byhand.read(tmp_path / "marks.csv")
+    marks = manual_marks.read(tmp_path / "marks.csv")
     assert [(m.points, m.adds) for m in marks] == [(0.5, True), (2.0, False), (None, False)]
     read = policy.read(tmp_path / "policy.toml")
     handed = [

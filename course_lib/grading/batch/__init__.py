@@ -6,7 +6,7 @@
    :mod:`.modules`); :mod:`.entries`, :mod:`.zipnames` and :mod:`.ipynb` read files. Each
    student's is a :class:`.submission.Submission`.
 2. Grade: :mod:`.plan` says what is to be marked, and :mod:`.report` writes one
-   :class:`.result.Result` for each, with a person's marks (:mod:`.byhand`) and late days
+   :class:`.result.Result` for each, with a person's marks (:mod:`.manual_marks`) and late days
    (:mod:`.policy`, :mod:`.times`).
 3. Publish: :mod:`.summary`, :mod:`.upload` (:mod:`.roster`), :mod:`.handback`,
    :mod:`.similarity`, :mod:`.appeal`.

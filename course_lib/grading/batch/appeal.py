@@ -163,7 +163,7 @@ def lines(e: Explained) -> Iterator[str]:
                 if run.given
                 else "as handed in"
             )
-            before, shown = shown, _telling(run.calls) if not o.passed or run.given else []
+            before, shown = shown, _unlike_calls(run.calls) if not o.passed or run.given else []
             yield f"  {given}, calls: {len(run.calls)}" + (
                 ", the same" if shown and shown == before else ""
             )
@@ -171,7 +171,7 @@ def lines(e: Explained) -> Iterator[str]:
                 yield from (f"    {line}" for line in _call(call))
 
 
-def _telling(calls: list[Call]) -> list[Call]:
+def _unlike_calls(calls: list[Call]) -> list[Call]:
     """The calls whose answer is not the library's; where none can be compared, the
     last: there the claim stopped.
     """

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from course_lib.grading.batch import policy, report
-from course_lib.grading.batch.byhand import Mark
+from course_lib.grading.batch.manual_marks import Mark
 from course_lib.grading.batch.result import Result, read
 from course_lib.grading.batch.submission import Submission
 from course_lib.grading.marking.lab import GradingResult, Lab, Task
@@ -97,7 +97,9 @@ class Plan:
         if len(versions) <= len(submission.versions):
             return False
         ordered = [versions[version] for version in sorted(self._graded.pop(task.id))]
-        self._keep(submission, report.make(submission, ordered, self.lab.spec, self._version))
+        self._keep(
+            submission, report.build_result(submission, ordered, self.lab.spec, self._version)
+        )
         self.seconds[task.id] = round(sum(each.seconds for each in ordered), 2)
         return True
 
@@ -115,12 +117,14 @@ class Plan:
         marks = self.marks.get(submission.id, ())
         made = report.add_manual_marks(result, submission, marks, self.waiting, lateness)
         if made != before:
-            report.keep(self.out, made)
+            report.save(self.out, made)
         self._take_row(made)
 
     def _take_row(self, result: Result) -> None:
         # the rows alone are held, not the results
-        self._rows[result.file_name] = report.row(result, self.questions, self.cases is not None)
+        self._rows[result.file_name] = report.build_row(
+            result, self.questions, self.cases is not None
+        )
 
     def write_tables(self) -> None:
         """Write ``grades.csv``, and how long each submission took: apart from the

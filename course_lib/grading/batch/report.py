@@ -22,8 +22,8 @@ from filelock import FileLock, Timeout
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from course_lib import files
-from course_lib.grading.batch import byhand, policy
-from course_lib.grading.batch.byhand import Mark
+from course_lib.grading.batch import manual_marks, policy
+from course_lib.grading.batch.manual_marks import Mark
 from course_lib.grading.batch.names import printable
 from course_lib.grading.batch.result import PENDING, Entry, Result
 from course_lib.grading.batch.submission import Submission
@@ -87,7 +87,7 @@ def _who(holder: Path) -> str:
         return "another process"
 
 
-def make(
+def build_result(
     submission: Submission, graded: Sequence[GradingResult], spec: GradingSpec, version: str
 ) -> Result:
     """What the tests gave one submission: the best of its versions counts.
@@ -101,15 +101,15 @@ def make(
         submission.id,
         submission.file_name,
         tuple(map(Entry.of, found.outcomes)),
-        version,
-        submission.digest,
-        spec.lab,
-        found.layer,
-        submission.problem,
-        best,
-        points,
-        submission.status if submission.status and not points[best] else found.status,
-        list(found.notes),
+        version=version,
+        digest=submission.digest,
+        lab=spec.lab,
+        layer=found.layer,
+        problem=submission.problem,
+        counted=best,
+        versions=points,
+        status=submission.status if submission.status and not points[best] else found.status,
+        notes=list(found.notes),
     )
 
 
@@ -141,7 +141,7 @@ def add_manual_marks(
     counted = submission.version(result.counted)
     made = replace(
         result,
-        entries=tuple(byhand.merge_manual_marks(result.entries, marks, waiting or {})),
+        entries=tuple(manual_marks.merge(result.entries, marks, waiting or {})),
         notebook=counted.notebook,
         choice=_choice(submission, result),
         submitters=submission.submitters,
@@ -169,7 +169,7 @@ def _choice(submission: Submission, result: Result) -> str:
     return f"{submission.choice} {called[result.counted]} counts. Points by the tests: {each}."
 
 
-def keep(out: Path, result: Result) -> None:
+def save(out: Path, result: Result) -> None:
     """Put a result and its page on disk, each whole or not at all; the result last: it
     says "done".
     """
@@ -180,7 +180,7 @@ def keep(out: Path, result: Result) -> None:
     write_text(path, json.dumps(result.to_json(), indent=1) + "\n")
 
 
-def row(result: Result, questions: Iterable[str], late: bool) -> list[str]:
+def build_row(result: Result, questions: Iterable[str], late: bool) -> list[str]:
     """The row of a submission in ``grades.csv``."""
     points, waiting = result.points, result.pending
     status = PENDING if waiting and result.status == "graded" else result.status

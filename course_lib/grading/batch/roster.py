@@ -154,11 +154,6 @@ def fold_case(text: str) -> str:
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
 
 
-def read_roster(path: Path) -> list[Person]:
-    """The students of a roster: see :func:`read`."""
-    return read(path).people
-
-
 def read(path: Path) -> Roster:
     """A roster; separated by commas, semicolons or tabs, in UTF-8 (with or without
     Excel's mark) or UTF-16.

@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from course_lib.grading.batch import byhand, report
+from course_lib.grading.batch import manual_marks, report
 from course_lib.grading.batch import policy as policies
 from course_lib.grading.batch import roster as rosters
 from course_lib.grading.batch.collect import collect
@@ -96,7 +96,7 @@ def grade(
         scheduler: address of a Dask scheduler ("tcp://…"): its workers mark, this
             process writes.
         limits: of time and memory for one submission, where it is marked here.
-        marks: a person's, see :mod:`course_lib.grading.batch.byhand`; by default those
+        marks: a person's, see :mod:`course_lib.grading.batch.manual_marks`; by default those
             of the last run, else ``marks.csv`` in ``out``.
         policy: deadline and extensions, see :mod:`course_lib.grading.batch.policy`;
             roster: of the class, for it. Both by default those of the last run, else
@@ -137,7 +137,9 @@ def grade(
         by_hand = _beside("marks", marks, recorded, out)
         given = {}
         if by_hand:
-            given = byhand.check(by_hand, byhand.read(by_hand), ids, max_points(marking))
+            given = manual_marks.check(
+                by_hand, manual_marks.read(by_hand), ids, max_points(marking)
+            )
         rules = _beside("policy", policy, recorded, out)
         people = _beside("roster", roster, recorded, out)
         listed = rosters.read(people).people if people else []

@@ -44,7 +44,7 @@ from course_lib.grading.batch import handback, names
 from course_lib.grading.batch import report as reports
 from course_lib.grading.batch import roster as rosters
 from course_lib.grading.batch.result import PENDING, Result, read_all, read_batch
-from course_lib.grading.batch.roster import IDENTITIES, Person, Roster, Worksheet, read_roster
+from course_lib.grading.batch.roster import IDENTITIES, Person, Roster, Worksheet
 from course_lib.paths import course_root
 
 FORMATS = ("canvas", "moodle", "gradescope")
@@ -59,14 +59,12 @@ class Written:
             student that is missing in one of them.
         listed: the table ``grades-unmatched.csv`` with the same. remarks: what to know
             before uploading, in sentences.
-        feedback: the zip with everybody's page.
     """
 
     listed: Path
     paths: list[Path] = field(default_factory=list)
     unmatched: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
-    feedback: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -155,7 +153,7 @@ def write(
     for person, marks in matched if "moodle" in forms else []:
         if person["moodle id"]:
             moodle.setdefault(marks.id, []).append((person.name, person["moodle id"]))
-    written.feedback = handback.write(report, moodle)
+    handback.write(report, moodle)
     reports.write_text(written.listed, _csv([["what", "who", "total", "why"], *map(list, missing)]))
     written.unmatched = [
         f"{what} {names.printable(who)}{f', {points} points' if points else ''}: {why}"
@@ -454,6 +452,3 @@ def _title(lab: str) -> str:
         if heading := next((line[2:].strip() for line in lines if line.startswith("# ")), ""):
             return heading
     return lab
-
-
-__all__ = ["FORMATS", "Written", "read_roster", "write"]

@@ -182,7 +182,7 @@ def _raise(path: Path, problems: list[str]) -> None:
         raise ValueError("\n".join(f"{path}, {problem}" for problem in problems))
 
 
-def merge_manual_marks(
+def merge(
     entries: Iterable[Entry], marks: Iterable[Mark], waiting: Mapping[str, float]
 ) -> list[Entry]:
     """The entries of a result: those of the tests, and behind them those of a person,
