@@ -342,8 +342,9 @@ def grade(
     """
     from rich.progress import Progress
 
-    from course_lib.grading.batch import handback, report, summary, upload
+    from course_lib.grading.batch import handback, summary, upload
     from course_lib.grading.batch import run as batch
+    from course_lib.grading.batch.result import read_all
 
     if pending_as_zero and not format:
         raise ValueError(
@@ -380,10 +381,9 @@ def grade(
         _say(str(stopped))
         raise typer.Exit(130) from None
     _summary(done.report)
-    for choice in (
-        r["extra_data"] for r in report.results(done.report) if r["extra_data"]["choice"]
-    ):
-        _say(f"{choice['id']}: {choice['choice']}")
+    for result in read_all(done.report):
+        if result.choice:
+            _say(f"{result.id}: {result.choice}")
     _say(
         f"{len(done.graded)} graded now, {len(done.kept)} kept from before; report in"
         f" {done.report}, seed {done.seed}"
@@ -402,7 +402,7 @@ def grade(
         for sentence in written.remarks + written.unmatched:
             _say(sentence)
     _say(f"everybody's page, to hand back: {done.report / 'feedback.zip'}")
-    for sentence in summary.standing(done.report):
+    for sentence in summary.status_sentences(done.report):
         _say(sentence)
 
 
@@ -422,7 +422,7 @@ def explain(
     from course_lib.grading.batch import appeal
 
     root = _root()
-    explained = appeal.again(
+    explained = appeal.explain(
         report,
         id,
         question,
@@ -548,9 +548,9 @@ def similarity(
     earlier = [
         replace(h, id=f"{folder.name}/{h.id}")
         for folder in against or []
-        for h in collect(folder, lab).handed
+        for h in collect(folder, lab).submissions
     ]
-    found = comparing.compare(collected.handed, *texts, pairs, earlier)
+    found = comparing.compare(collected.submissions, *texts, pairs, earlier)
     page, csv = comparing.write(found, lab, out or Path(f"similarity-{lab}.html"))
     for cluster in found.clusters[:10]:
         _say(
@@ -573,7 +573,7 @@ def similarity(
         from course_lib.capstone import suspicion
         from course_lib.capstone.handing import NAMES
 
-        for h in collected.handed:
+        for h in collected.submissions:
             data = dict(h.beside()).get(NAMES["cnn"])
             if isinstance(data, bytes) and (hint := suspicion.hint(data)):
                 _say(f"{_plain(h.id[:60])}: {hint}")

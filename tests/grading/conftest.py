@@ -53,7 +53,7 @@ def idle(
     yield judges
     for some in judges.values():
         for judge in some:
-            Judge.rest(judge)
+            Judge.shutdown(judge)
 
 
 @pytest.fixture(scope="session")
@@ -86,7 +86,7 @@ def warm(
         def _start(self) -> None:
             starter.submit(super()._start).result()
 
-        def rest(self) -> None:
+        def shutdown(self) -> None:
             idle[self.layer, self.limits].append(self)
 
     monkeypatch.setattr("course_lib.grading.marking.pool.Judge", Lent)

@@ -4,6 +4,11 @@ batch around them.
 
 from __future__ import annotations
 
+import csv
+import io
+import os
+import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import nbformat
@@ -49,6 +54,36 @@ def notebook(*cells: str) -> str:
     """The text of a notebook that imports torch and has these cells."""
     code = [nbformat.v4.new_code_cell(cell) for cell in ("import torch", *cells)]
     return nbformat.writes(nbformat.v4.new_notebook(cells=code))
+
+
+def put(path: Path, data: str | bytes, when: float = 1_700_000_000) -> Path:
+    """Write a file, and the folders that it lies in. All have one time, as in a clone,
+    unless ``when`` says another.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data.encode() if isinstance(data, str) else data)
+    os.utime(path, (when, when))
+    return path
+
+
+def put_code(path: Path, text: str, when: float = 1_700_000_000) -> Path:
+    """Write code: as a notebook, or a ``.py`` file or what else the name says."""
+    return put(path, notebook(text) if path.suffix == ".ipynb" else text, when)
+
+
+def zipped(files: Mapping[str, str | bytes]) -> bytes:
+    """A zip with these files."""
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return data.getvalue()
+
+
+def read_table(report: Path, name: str = "grades.csv") -> dict[str, dict[str, str]]:
+    """A table of a report: its rows, by what stands in their first cells."""
+    with open(report / name, newline="", encoding="utf-8") as file:
+        return {next(iter(row.values())): row for row in csv.DictReader(file)}
 
 
 def hand_in(folder: Path, name: str, *cells: str) -> None:

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from grading.small_lab import RIGHT, claim, notebook
-from grading.test_nothing_is_lost import BAD, GOOD, HALF, HANDOUT, answered, as_run, put, zipped
+from grading.small_lab import RIGHT, claim, notebook, put, read_table, zipped
+from grading.test_nothing_is_lost import BAD, GOOD, HALF, HANDOUT, answered, as_run
 
 from course_lib.grading.batch import run as batch
 from course_lib.grading.batch import summary, upload
@@ -117,11 +117,10 @@ def test_each_gets_what_they_deserve(tmp_path: Path, layout: Callable[[Path], No
     layout(tmp_path / "in")
     tests = claim(tmp_path / "tests")
     done = batch.grade("lab01", tmp_path / "in", tmp_path / "report", tests=tests, seed=1)
-    with open(done.report / "grades.csv", newline="", encoding="utf-8") as file:
-        rows = {row["id"][-5:]: (row["status"], row["total"]) for row in csv.DictReader(file)}
+    rows = {id[-5:]: (row["status"], row["total"]) for id, row in read_table(done.report).items()}
     deserved = {f"{10_000 + i}": deserved for i, (_, _, deserved) in enumerate(CLASS)}
     assert rows == deserved
-    said = summary.standing(done.report)
+    said = summary.status_sentences(done.report)
     graded = sum(status == "graded" for status, _ in deserved.values())
     assert said[0].startswith(f"60 submissions: {graded} graded, ")
     assert len(said) == 2 + 60 - graded  # each that is not plainly graded, and what to do

@@ -48,7 +48,7 @@ def graded(tmp_path: Path) -> Path:
 
 
 def again(report: Path, id: str, question: str, **where: Path) -> appeal.Explained:
-    return appeal.again(report, id, question, tests=lambda lab: report.parent / lab, **where)
+    return appeal.explain(report, id, question, tests=lambda lab: report.parent / lab, **where)
 
 
 def test_what_came_stands_beside_what_was_expected(graded: Path) -> None:

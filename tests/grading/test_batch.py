@@ -7,20 +7,20 @@ from __future__ import annotations
 import csv
 import io
 import json
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
-from small_lab import RIGHT, TESTS, claim, contents, notebook
+from small_lab import RIGHT, TESTS, claim, contents, notebook, put, read_table, zipped
 
 from course_lib import cli
 from course_lib.grading import sandbox as isolation
-from course_lib.grading.batch import collect as submissions
-from course_lib.grading.batch import ipynb, origin, summary
+from course_lib.grading.batch import origin, summary
 from course_lib.grading.batch import run as batch
+from course_lib.grading.batch.collect import collect
+from course_lib.grading.batch.submission import Submission
 from course_lib.grading.marking.judge import Limits
 from course_lib.grading.sandbox import Seconds
 
@@ -40,11 +40,6 @@ def folder(tmp_path: Path) -> Path:
     folder = tmp_path / "submissions"
     folder.mkdir()
     return folder
-
-
-def rows(report: Path) -> dict[str, dict[str, str]]:
-    with open(report / "grades.csv", newline="") as file:
-        return {row["id"]: row for row in csv.DictReader(file)}
 
 
 def test_a_mixed_batch(folder: Path, tests: Path, tmp_path: Path) -> None:
@@ -74,11 +69,10 @@ def test_a_mixed_batch(folder: Path, tests: Path, tmp_path: Path) -> None:
     (folder / "in a folder" / "deep").mkdir(parents=True)
     (folder / "in a folder" / "deep" / "lab01 final (2).ipynb").write_text(notebook(RIGHT))
     (folder / "in a folder" / "a lab00.ipynb").write_text(notebook())
-    with zipfile.ZipFile(folder / "zipped.zip", "w") as archive:
-        archive.writestr("../../lab01.ipynb", notebook(RIGHT))
+    put(folder / "zipped.zip", zipped({"../../lab01.ipynb": notebook(RIGHT)}))
     (folder / "bad.zip").write_bytes(b"PK no zip")
     done = batch.grade("lab01", folder, tmp_path / "report", tests=tests, seed=1, limits=HASTY)
-    table = rows(done.report)
+    table = read_table(done.report)
     want = {
         "right": "3", "truncated": "", "no notebook": "", "empty": "", "loop": "1", "exit": "1", "hard exit": "", "equal": "1",
         "gigabyte": "2", "skipped": "1", "'=cmd()\n": "3", "in a folder": "3", "zipped": "3", "bad": "",
@@ -175,14 +169,14 @@ def test_another_lab_or_release_is_named(folder: Path, tests: Path, tmp_path: Pa
         of_a_lab("<b>", [RIGHT]).replace('"version": ""', '"version": {"a": [1]}')
     )
     done = batch.grade("lab01", folder, tmp_path / "report", tests=tests)
-    table = rows(done.report)
+    table = read_table(done.report)
     assert {id: (row["total"], row["status"]) for id, row in table.items()} == {
         "wrong lab": ("", "pending"), "by its names": ("", "pending"), "carried over": ("3", "graded"), "old": ("2", "graded"),
         "new": ("3", "graded"), "nothing": ("", "unchanged"), "hostile": ("3", "graded"),
     }  # fmt: skip
 
     def page(id: str) -> str:
-        return (done.report / "feedback" / f"{submissions.Handed(id).file_name}.html").read_text(
+        return (done.report / "feedback" / f"{Submission(id).file_name}.html").read_text(
             encoding="utf-8"
         )
 
@@ -235,7 +229,7 @@ def test_an_interrupted_batch_keeps_what_was_finished(
     assert len(finished) >= 2
     times = {path: path.stat().st_mtime_ns for path in finished}
     batch.grade("lab01", folder, tmp_path / "report", tests=tests, jobs=1)
-    assert len(rows(tmp_path / "report")) == 4
+    assert len(read_table(tmp_path / "report")) == 4
     assert {path: path.stat().st_mtime_ns for path in finished} == times
 
 
@@ -295,7 +289,7 @@ def test_a_question_that_rests_on_a_wrong_earlier_one_is_tried_with_a_right_one(
         )
     )
     done = batch.grade("lab01", folder, tmp_path / "report", tests=tests)
-    row = rows(done.report)["a"]
+    row = read_table(done.report)["a"]
     assert (row["1.1"], row["1.4"]) == ("0", "2")
     output = json.loads((done.report / "results" / "a.json").read_text())["tests"][-1]["output"]
     assert "right magnitude_mask in place of yours" in output
@@ -307,7 +301,7 @@ def test_plain_limits_mark_the_same(folder: Path, tests: Path, tmp_path: Path) -
     done = batch.grade(
         "lab01", folder, tmp_path / "report", tests=tests, layer=isolation.Layer("plain")
     )
-    assert rows(done.report)["a"]["total"] == "3"
+    assert read_table(done.report)["a"]["total"] == "3"
     assert (
         "WITHOUT a sandbox"
         in json.loads((done.report / "results" / "a.json").read_text())["extra_data"]["isolation"]
@@ -316,7 +310,7 @@ def test_plain_limits_mark_the_same(folder: Path, tests: Path, tmp_path: Path) -
 
 def test_names_of_files_are_safe_and_distinct() -> None:
     names = [
-        submissions.Handed(id).file_name
+        Submission(id).file_name
         for id in ("a b", "a_b", "../../x", "a\nb", "é" * 300, ".hidden", "ok-1.2")
     ]
     assert len(set(names)) == len(names)
@@ -326,52 +320,11 @@ def test_names_of_files_are_safe_and_distinct() -> None:
     assert names[-1] == "ok-1.2"
 
 
-def test_old_notebooks_and_odd_ones_are_read() -> None:
-    v3 = {
-        "nbformat": 3,
-        "nbformat_minor": 0,
-        "metadata": {},
-        "worksheets": [
-            {
-                "cells": [
-                    {
-                        "cell_type": "code",
-                        "language": "python",
-                        "input": ["x = 1"],
-                        "outputs": [],
-                        "metadata": {},
-                    }
-                ]
-            }
-        ],
-    }
-    assert ipynb.code(ipynb.read(json.dumps(v3).encode())) == ["x = 1"]
-    bare = {
-        "cells": [
-            {"cell_type": "code", "source": ["a = 1\n", "b = 2"]},
-            {"cell_type": "markdown", "source": "text"},
-        ]
-    }
-    for data in (b"\xef\xbb\xbf" + json.dumps(bare).encode(), json.dumps(bare).encode("utf-16")):
-        assert ipynb.code(ipynb.read(data)) == ["a = 1\nb = 2"]
-
-
-@pytest.mark.parametrize(
-    "data", [b"", b"null", b"3", b'{"cells": 3}', b'{"cells": [3]}', b"[" * 100000, b"\xff\xfe"]
-)
-def test_no_file_stops_the_reader(data: bytes) -> None:
-    with pytest.raises(ipynb.Unreadable):
-        ipynb.code(ipynb.read(data))
-
-
 def test_a_zip_with_more_than_a_notebook(tmp_path: Path) -> None:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        archive.writestr("__MACOSX/._lab01.ipynb", "junk")
-        archive.writestr("work/data.csv", "1,2")
-        archive.writestr("work/lab01_magnitude.ipynb", notebook(RIGHT))
-    (tmp_path / "s.zip").write_bytes(buffer.getvalue())
-    assert submissions.find(tmp_path, "lab01")[0].notebook == "work/lab01_magnitude.ipynb"
+    mine = "work/lab01_magnitude.ipynb"
+    files = {"__MACOSX/._lab01.ipynb": "junk", "work/data.csv": "1,2", mine: notebook(RIGHT)}
+    put(tmp_path / "s.zip", zipped(files))
+    assert collect(tmp_path, "lab01").submissions[0].notebook == mine
 
 
 # --- fair -----------------------------------------------------------------------------
@@ -432,7 +385,7 @@ def test_the_same_submission_gets_the_same_twenty_times(
 def test_warnings_cost_nothing(folder: Path, tests: Path, tmp_path: Path) -> None:
     (folder / "noisy.ipynb").write_text(notebook(RIGHT, NOISE))
     done = batch.grade("lab01", folder, tmp_path / "report", tests=tests)
-    assert rows(done.report)["noisy"]["total"] == "3"
+    assert read_table(done.report)["noisy"]["total"] == "3"
     result = json.loads((done.report / "results" / "noisy.json").read_text())
     assert result["output"] == ""
     assert all(test["output"] == "" for test in result["tests"])
@@ -517,7 +470,7 @@ def test_only_what_is_named_or_changed_is_graded_again(
     assert contents(tmp_path / "report") == whole  # nothing has changed, so the same comes out
     changed = TESTS.replace("w.abs().flatten()", "w.abs().reshape(-1)")
     assert counted(folder, changed) == ["1.1", "1.1", "1.2", "1.2"]
-    assert {row["total"] for row in rows(tmp_path / "report").values()} == {"3"}
+    assert {row["total"] for row in read_table(tmp_path / "report").values()} == {"3"}
     said: list[str] = []
     assert counted(folder, changed, seed=4, say=said.append) == ["1.1", "1.1", "1.2", "1.2"]
     assert said == ["seed 4 instead of the report's 3: everything is graded again, on other inputs"]
@@ -537,7 +490,7 @@ def test_a_claim_that_changes_leaves_the_marks_of_the_others(
     )
     claim(tmp_path, harder.replace('claim="a stays"', 'claim="half of a stays"'))
     done = batch.grade("lab01", folder, tmp_path / "report", tests=tests, jobs=1)
-    row = rows(done.report)["a"]
+    row = read_table(done.report)["a"]
     assert (row["1.1"], row["1.2"], row["total"]) == ("2", "0", "2")
     assert [t["name"] for t in outcomes_of(done.report)["a"]] == [
         "1.1 exactly the smaller half goes",
@@ -593,7 +546,7 @@ def test_a_message_that_no_file_can_hold_costs_nobody_anything(
     )
     (folder / "b.ipynb").write_text(notebook(RIGHT))
     done = batch.grade("lab01", folder, tmp_path / "report", tests=tests)
-    assert {id: row["total"] for id, row in rows(done.report).items()} == {"a": "2", "b": "3"}
+    assert {id: row["total"] for id, row in read_table(done.report).items()} == {"a": "2", "b": "3"}
 
 
 def test_a_fault_of_the_graders_own_is_graded_again(
@@ -604,10 +557,10 @@ def test_a_fault_of_the_graders_own_is_graded_again(
     with monkeypatch.context() as broken:
         broken.setattr("course_lib.grading.marking.judge.Judge.mark", lambda *_: 1 / 0)
         done = batch.grade("lab01", folder, tmp_path / "report", tests=tests)
-    assert {row["status"] for row in rows(done.report).values()} == {"grader failed"}
+    assert {row["status"] for row in read_table(done.report).values()} == {"grader failed"}
     again = batch.grade("lab01", folder, tmp_path / "report", tests=tests)
     assert again.graded == ["a", "b"]
-    assert {row["total"] for row in rows(again.report).values()} == {"3"}
+    assert {row["total"] for row in read_table(again.report).values()} == {"3"}
 
 
 @pytest.mark.skipif(not isolation.best().wall, reason="this machine has no wall to require")

@@ -7,14 +7,13 @@ from __future__ import annotations
 import re
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hostile_models import BERT, CNN
 
 from course_lib import labs
-from course_lib.grading.batch import byhand, report
 from course_lib.grading.batch import run as batch
+from course_lib.grading.batch.result import Result, read
 
 ROOT = Path(__file__).parents[2]
 TESTS = ROOT / "tests" / "labs" / "lab11"
@@ -27,7 +26,7 @@ pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")
-def graded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+def graded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Result]:
     """Of each student what the batch said of each question."""
     place = tmp_path_factory.mktemp("capstones")
     (walkthrough,) = (ROOT / "solutions").glob("lab11_*.ipynb")
@@ -49,34 +48,34 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]
     batch.grade("lab11", place / "submissions", place / "report", tests=TESTS, seed=7, jobs=2)
     found = {}
     for folder in (place / "submissions").iterdir():
-        result = report.read(place / "report", folder.name)
-        assert result is not None and result["extra_data"]["status"] == "graded", result
-        assert byhand.pending(result["tests"]) == ["11.7"], "a person reads the argument"
+        result = read(place / "report", folder.name)
+        assert result is not None and result.status == "graded", result
+        assert result.pending == ["11.7"], "a person reads the argument"
         found[folder.name] = result
     return found
 
 
-def points(result: dict[str, Any], question: str) -> float:
-    return sum(t["score"] for t in result["tests"] if t["number"] == question)
+def points(result: Result, question: str) -> float:
+    return sum(t.score for t in result.entries if t.number == question)
 
 
 def test_all_are_marked_and_the_honest_have_what_they_have_alone(
-    graded: dict[str, dict[str, Any]],
+    graded: dict[str, Result],
 ) -> None:
     assert len(graded) == len(HONEST) + len(HOSTILE) + 1 and len(HOSTILE) >= 40
     for who in HONEST:
-        assert sum(test["score"] for test in graded[who]["tests"]) == 15, graded[who]["tests"]
+        assert sum(test.score for test in graded[who].entries) == 15, graded[who].entries
 
 
 def test_a_hostile_file_costs_its_question_and_is_told_in_a_sentence(
-    graded: dict[str, dict[str, Any]],
+    graded: dict[str, Result],
 ) -> None:
     others = [q for q in labs.load("lab11").questions if q not in (*QUESTION.values(), "11.7")]
     whole = {q: points(graded["amy"], q) for q in others}
     for number, (kind, how) in enumerate(HOSTILE):
         result = graded[f"student{number}"]
         assert {q: points(result, q) for q in others} == whole, how
-        told = {t["output"] for t in result["tests"] if t["number"] == QUESTION[kind]}
+        told = {t.output for t in result.entries if t.number == QUESTION[kind]}
         assert points(result, QUESTION[kind]) == 0
         assert all(len(said) < 500 and "\n" not in said.strip() for said in told), told
         says = (CNN if kind == "cnn" else BERT)[how][1]

@@ -10,37 +10,30 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_lab import notebook
+from small_lab import notebook, put_code
 
-from course_lib.grading.batch import report
 from course_lib.grading.batch import run as batch
-from course_lib.grading.batch.collect import MOST_BESIDE, collect, one
+from course_lib.grading.batch.collect import collect, read_single_submission
+from course_lib.grading.batch.result import read
+from course_lib.grading.batch.submission import MOST_BESIDE
 
 CNN, BERT = "capstone-cnn.safetensors", "capstone-bert.safetensors"
 
 
-def put(path: Path, text: str, when: float = 0.0) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(notebook(text) if path.suffix == ".ipynb" else text, encoding="utf-8")
-    if when:
-        os.utime(path, (when, when))
-    return path
-
-
 def beside(folder: Path) -> dict[str, dict[str, Any]]:
-    return {h.id: dict(h.beside()) for h in collect(folder, "lab11", (CNN, BERT)).handed}
+    return {h.id: dict(h.beside()) for h in collect(folder, "lab11", (CNN, BERT)).submissions}
 
 
 def test_files_lie_in_the_students_folder_or_zip(tmp_path: Path) -> None:
-    put(tmp_path / "ann" / "lab11.ipynb", "a = 1")
-    put(tmp_path / "ann" / CNN, "anns net")
-    put(tmp_path / "ann" / "old" / CNN, "older", when=1e9)
-    put(tmp_path / "ann" / BERT.upper().replace("SAFETENSORS", "safetensors"), "anns bert")
+    put_code(tmp_path / "ann" / "lab11.ipynb", "a = 1")
+    put_code(tmp_path / "ann" / CNN, "anns net")
+    put_code(tmp_path / "ann" / "old" / CNN, "older", when=1e9)
+    put_code(tmp_path / "ann" / BERT.upper().replace("SAFETENSORS", "safetensors"), "anns bert")
     with zipfile.ZipFile(tmp_path / "bob.zip", "w") as archive:
         archive.writestr("work/lab11.ipynb", notebook("b = 1"))
         archive.writestr(f"work/{CNN}", "bobs net")
         archive.writestr("other.safetensors", "nothing")
-    put(tmp_path / "cy.ipynb", "c = 1")
+    put_code(tmp_path / "cy.ipynb", "c = 1")
     found = beside(tmp_path)
     assert found == {
         "ann": {CNN: b"anns net", BERT: b"anns bert"},
@@ -51,33 +44,33 @@ def test_files_lie_in_the_students_folder_or_zip(tmp_path: Path) -> None:
 
 def test_of_several_submissions_the_files_of_the_one_that_counts(tmp_path: Path) -> None:
     for day, what in (("01", "first"), ("03", "last"), ("02", "second")):
-        put(tmp_path / "ann" / f"2024-05-{day}T10-00-00" / "lab11.ipynb", f"{what} = 1")
-        put(tmp_path / "ann" / f"2024-05-{day}T10-00-00" / CNN, what)
-    put(tmp_path / "ann" / "2024-05-01T10-00-00" / BERT, "of the first")
+        put_code(tmp_path / "ann" / f"2024-05-{day}T10-00-00" / "lab11.ipynb", f"{what} = 1")
+        put_code(tmp_path / "ann" / f"2024-05-{day}T10-00-00" / CNN, what)
+    put_code(tmp_path / "ann" / "2024-05-01T10-00-00" / BERT, "of the first")
     assert beside(tmp_path) == {"ann": {CNN: b"last", BERT: b"of the first"}}
 
 
 def test_canvas_moodle_and_nbgrader(tmp_path: Path) -> None:
-    put(tmp_path / "canvas" / "doejane_12345_80_lab11.ipynb", "a = 1")
-    put(tmp_path / "canvas" / f"doejane_12345_81_{CNN}", "old")
-    put(tmp_path / "canvas" / "doejane_12345_95_capstone-cnn-1.safetensors", "new")
-    put(tmp_path / "canvas" / f"roejohn_12346_96_{CNN}", "his")
-    put(tmp_path / "canvas" / "roejohn_12346_97_lab11.ipynb", "b = 1")
+    put_code(tmp_path / "canvas" / "doejane_12345_80_lab11.ipynb", "a = 1")
+    put_code(tmp_path / "canvas" / f"doejane_12345_81_{CNN}", "old")
+    put_code(tmp_path / "canvas" / "doejane_12345_95_capstone-cnn-1.safetensors", "new")
+    put_code(tmp_path / "canvas" / f"roejohn_12346_96_{CNN}", "his")
+    put_code(tmp_path / "canvas" / "roejohn_12346_97_lab11.ipynb", "b = 1")
     assert beside(tmp_path / "canvas") == {
         "doejane_12345": {CNN: b"new"},
         "roejohn_12346": {CNN: b"his"},
     }
-    put(tmp_path / "moodle" / "Jane Doe_7_assignsubmission_file_" / "lab11.ipynb", "a = 1")
-    put(tmp_path / "moodle" / "Jane Doe_7_assignsubmission_file_" / "models" / BERT, "hers")
+    put_code(tmp_path / "moodle" / "Jane Doe_7_assignsubmission_file_" / "lab11.ipynb", "a = 1")
+    put_code(tmp_path / "moodle" / "Jane Doe_7_assignsubmission_file_" / "models" / BERT, "hers")
     assert beside(tmp_path / "moodle") == {"Jane Doe_7": {BERT: b"hers"}}
     inbound = tmp_path / "nbgrader" / "ann+lab11+2024-05-01 10:00:00 UTC"
-    put(inbound / "lab11.ipynb", "a = 1")
-    put(inbound / CNN, "hers")
+    put_code(inbound / "lab11.ipynb", "a = 1")
+    put_code(inbound / CNN, "hers")
     assert beside(tmp_path / "nbgrader") == {"ann": {CNN: b"hers"}}
 
 
 def test_a_file_that_cannot_be_read_is_the_students_sentence(tmp_path: Path) -> None:
-    put(tmp_path / "ann" / "lab11.ipynb", "a = 1")
+    put_code(tmp_path / "ann" / "lab11.ipynb", "a = 1")
     with open(tmp_path / "ann" / CNN, "wb") as file:
         file.truncate(MOST_BESIDE + 1)
     (tmp_path / "ann" / BERT).symlink_to("/dev/zero")
@@ -85,10 +78,10 @@ def test_a_file_that_cannot_be_read_is_the_students_sentence(tmp_path: Path) -> 
     assert f"{MOST_BESIDE + 1:,} bytes" in found[CNN]
     assert "is a link to another file" in found[BERT]
     huge = tmp_path / "huge" / "x"
-    put(huge / "lab11.ipynb", "a = 1")
+    put_code(huge / "lab11.ipynb", "a = 1")
     with open(huge / CNN, "wb") as file:
         file.truncate(1 << 33)  # sparse: it takes no room
-    said = dict(one(huge, "lab11", beside=(CNN,)).beside())[CNN]
+    said = dict(read_single_submission(huge, "lab11", beside=(CNN,)).beside())[CNN]
     assert "cannot be read" in said and "is larger than 100 MB" in said and "notebook" not in said
 
 
@@ -108,9 +101,9 @@ def test_a_file_is_judged_and_judged_again_when_it_changes(tmp_path: Path) -> No
     (tmp_path / "lab11").mkdir()
     (tmp_path / "lab11" / "visible.py").write_text(TESTS)
     for name, text in (("amy", "good"), ("bob", "bad")):
-        put(tmp_path / "submissions" / name / "lab11.ipynb", "a = 1")
-        put(tmp_path / "submissions" / name / CNN, text)
-    put(tmp_path / "submissions" / "cy" / "lab11.ipynb", "a = 1")
+        put_code(tmp_path / "submissions" / name / "lab11.ipynb", "a = 1")
+        put_code(tmp_path / "submissions" / name / CNN, text)
+    put_code(tmp_path / "submissions" / "cy" / "lab11.ipynb", "a = 1")
 
     def grade() -> batch.Batch:
         return batch.grade(
@@ -123,15 +116,15 @@ def test_a_file_is_judged_and_judged_again_when_it_changes(tmp_path: Path) -> No
         )
 
     def told(id: str) -> tuple[float, str]:
-        result = report.read(tmp_path / "report", id)
+        result = read(tmp_path / "report", id)
         assert result is not None
-        entry = next(test for test in result["tests"] if test["number"] == "11.4")
-        return entry["score"], entry["output"]
+        entry = next(test for test in result.entries if test.number == "11.4")
+        return entry.score, entry.output
 
     assert sorted(grade().graded) == ["amy", "bob", "cy"]
     assert told("amy")[0] == 2 and told("bob")[0] == 0 and "is not good" in told("bob")[1]
     assert "nothing was handed in" in told("cy")[1]
-    put(tmp_path / "submissions" / "bob" / CNN, "good")
+    put_code(tmp_path / "submissions" / "bob" / CNN, "good")
     again = grade()
     assert again.graded == ["bob"] and sorted(again.kept) == ["amy", "cy"] and told("bob")[0] == 2
     os.utime(tmp_path / "submissions" / "amy" / CNN)

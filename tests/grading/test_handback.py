@@ -14,10 +14,10 @@ from small_lab import RIGHT, claim, notebook
 from typer.testing import CliRunner
 
 from course_lib import cli
-from course_lib.grading.batch import collect as submissions
-from course_lib.grading.batch import handback, names
+from course_lib.grading.batch import handback, platforms
 from course_lib.grading.batch import run as batch
 from course_lib.grading.batch import upload as lms
+from course_lib.grading.batch.collect import collect
 
 pytestmark = pytest.mark.usefixtures("warm")
 CANVAS = [
@@ -91,9 +91,11 @@ def test_every_page_goes_to_its_student(report: Path) -> None:
     assert "Zoë D'Arc_7_assignsubmission_file_/lab01 feedback.html" in found
     assert "no readable JSON" not in found["doejane_LATE_12345_900_lab01 feedback.html"]
     for name in found:  # what we write, we read as the same student's
-        if "/" in name or names.read(name, "").known:
+        if "/" in name or platforms.read_name(name, "").known:
             assert (
-                names.read(name.split("/")[0], "").id.replace("'", "&#39;").replace(" Ng", "_Ng")
+                platforms.read_name(name.split("/")[0], "")
+                .id.replace("'", "&#39;")
+                .replace(" Ng", "_Ng")
                 == ids[name]
             )
     data = (report / "feedback.zip").read_bytes()
@@ -148,4 +150,4 @@ def test_the_command_writes_it(
     assert said.exit_code == 0, said.output
     assert "feedback.zip" in said.output and (report / "feedback.zip").is_file()
     # and the zip lies in the report, not among them
-    assert submissions.find(tmp_path / "submissions", "lab01")[0].id
+    assert collect(tmp_path / "submissions", "lab01").submissions[0].id

@@ -24,7 +24,7 @@ from course_lib.grading.batch import ipynb
 CHILD = r"""
 import json, resource, sys, time
 from pathlib import Path
-from course_lib.grading.batch import collect as submissions
+from course_lib.grading.batch.collect import collect, read_single_submission
 from course_lib.grading.batch import ipynb
 
 n, more, folder = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
@@ -86,10 +86,10 @@ for name, make in TEXTS.items():
             said[name] = str(error)
         seconds[name] = min(seconds.get(name, 1e9), time.thread_time() - begin)
 begin = time.thread_time()
-said |= {h.id: h.problem for h in submissions.find(Path(folder), "lab01")}
+said |= {h.id: h.problem for h in collect(Path(folder), "lab01").submissions}
 seconds["three zips"] = (time.thread_time() - begin) * n / 88_000_000  # which they hold, unpacked
 begin = time.thread_time()
-said["on Gradescope"] = submissions.one(Path(folder) / "braces.zip", "lab01").problem
+said["on Gradescope"] = read_single_submission(Path(folder) / "braces.zip", "lab01").problem
 seconds["on Gradescope"] = (time.thread_time() - begin) * n / 40_000_000
 print(json.dumps({"ratio": {k: v / seconds["plain"] for k, v in seconds.items()}, "said": said}))
 """
@@ -176,6 +176,10 @@ def test_as_much_as_a_real_notebook_holds_is_read() -> None:
         (b"[" * 201 + b"]" * 201, "nested 201 deep"),
         (b"[" + b"1," * 2_000_000 + b"1]", r"holds 2\.0 millions of values: clear its outputs"),
         (b"[1]", "holds a list"),
+        (b"null", "holds a NoneType"),
+        (b"\xff\xfe", "is empty"),
+        (b'{"cells": 3}', "no notebook"),
+        (b'{"cells": [3]}', "no notebook"),
         (b'{"cells": [{}', "is no readable JSON .*cut off"),
         (b"{}", "no notebook"),
         (b'{"nbformat": 4.5, "cells": []}', "nbformat, is no whole number"),

@@ -14,19 +14,18 @@ import time
 from pathlib import Path
 
 import jupytext
-import nbformat
 import numpy as np
 import psutil
 import pytest
 import torch
-from small_lab import claim
+from small_lab import claim, hand_in
 
 from course_lib import labs
 from course_lib.grading import sandbox as isolation
 from course_lib.grading.batch import run as batch
 from course_lib.grading.claims.question import texts_in
 from course_lib.grading.marking.judge import Judge, JudgeLost, Limits
-from course_lib.grading.marking.lab import Lab, Source, Task
+from course_lib.grading.marking.lab import GradingSpec, Lab, Task
 from course_lib.grading.marking.pool import Judges
 from course_lib.grading.sandbox import Seconds, Session, TimeBudget, Worker, WorkerLost
 
@@ -63,12 +62,6 @@ def code(value: int) -> str:
     return f"def magnitude_mask(w, s): return {value}\ndef threshold_mask(w, a): return 2"
 
 
-def notebook(*cells: str) -> str:
-    return nbformat.writes(
-        nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in cells])
-    )
-
-
 @pytest.fixture
 def tests(tmp_path: Path) -> Path:
     return claim(tmp_path, TESTS)
@@ -80,7 +73,7 @@ def graded(tmp_path: Path, tests: Path, values: dict[str, int], limits: Limits) 
     folder = tmp_path / "submissions"
     folder.mkdir()
     for name, value in values.items():
-        (folder / f"{name}.ipynb").write_text(notebook(code(value)))
+        hand_in(folder, name, code(value))
     done = batch.grade(
         "lab01", folder, tmp_path / "report", tests=tests, jobs=1, seed=1, limits=limits
     )
@@ -131,12 +124,12 @@ def test_what_was_set_aside_is_tried_again_only_if_somebody_asks(
 def test_a_judge_that_ends_leaves_nothing_behind(tests: Path) -> None:
     before = {p.pid for p in psutil.Process().children(recursive=True)}
     judge = Judge(isolation.best(), Limits(cpu=2))
-    lab = Lab(Source("lab01", texts_in(tests), str(tests), 1))
-    assert judge.mark(lab.source, Task("x", (code(1),))).status == "graded"
+    lab = Lab(GradingSpec("lab01", texts_in(tests), str(tests), 1))
+    assert judge.mark(lab.spec, Task("x", (code(1),))).status == "graded"
     with pytest.raises(JudgeLost, match="processor time"):
-        judge.mark(lab.source, Task("x", (code(666),)))
-    assert judge.mark(lab.source, Task("x", (code(1),))).status == "graded"
-    judge.rest()
+        judge.mark(lab.spec, Task("x", (code(666),)))
+    assert judge.mark(lab.spec, Task("x", (code(1),))).status == "graded"
+    judge.shutdown()
     for _ in range(50):
         left = {
             p.pid
@@ -152,7 +145,7 @@ def test_a_judge_that_ends_leaves_nothing_behind(tests: Path) -> None:
 def test_one_submission_alone_is_set_aside_too(tests: Path) -> None:
     judges = Judges(isolation.best(), Limits(cpu=2))
     marked = judges.mark_or_set_aside(
-        Lab(Source("lab01", texts_in(tests), str(tests), 1)), Task("x", (code(667),))
+        Lab(GradingSpec("lab01", texts_in(tests), str(tests), 1)), Task("x", (code(667),))
     )
     judges.stop()
     assert marked.status == "set aside"
@@ -202,7 +195,7 @@ def test_a_full_core_is_not_the_codes_fault(
 def test_ctrl_c_ends_a_judge_that_computes(tests: Path, tmp_path: Path) -> None:
     folder = tmp_path / "submissions"
     folder.mkdir()
-    (folder / "a.ipynb").write_text(notebook(code(666)))
+    hand_in(folder, "a", code(666))
     source = (
         "import signal, sys\nfrom pathlib import Path\nfrom course_lib.grading.batch import run\n"
         # a shell's background ignores it
@@ -243,7 +236,7 @@ def test_a_perfect_submission_is_told_nothing(lab: str, perfect: Worker) -> None
     tests = ROOT / "tests" / "labs" / lab
     source = next((ROOT / "solutions").glob(f"{lab}_*.py"))
     cells = tuple(c.source for c in jupytext.read(source).cells if c.cell_type == "code")
-    marking = Lab(Source(lab, texts_in(tests), str(tests), 3))
+    marking = Lab(GradingSpec(lab, texts_in(tests), str(tests), 3))
     files = tuple((name, (tests / "files" / name).read_bytes()) for name in marking.known.files)
     marked = marking.mark(Task("x", cells, files=files), perfect)
     assert marked.notes == ()
@@ -274,7 +267,7 @@ def test_one_seed_sends_the_same_bytes_twice(
         np.random.seed(elsewhere)
         random.seed(elsewhere)
         sent.clear()
-        Lab(Source(lab, texts_in(tests), str(tests), 5)).mark(Task("x", cells), perfect)
+        Lab(GradingSpec(lab, texts_in(tests), str(tests), 5)).mark(Task("x", cells), perfect)
         runs.append(list(sent))
     assert len(runs[0]) > 20
     assert runs[0] == runs[1]

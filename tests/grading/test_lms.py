@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from course_lib.grading.batch import roster as rosters
 from course_lib.grading.batch import upload as lms
-from course_lib.grading.batch.collect import Handed
 from course_lib.grading.batch.roster import Index
+from course_lib.grading.batch.submission import Submission
 
 
 def report(folder: Path, *submissions: dict[str, Any]) -> Path:
@@ -24,7 +25,7 @@ def report(folder: Path, *submissions: dict[str, Any]) -> Path:
     (folder / "results").mkdir(parents=True)
     files = []
     for s in submissions:
-        h = Handed(s["id"])
+        h = Submission(s["id"])
         files.append(h.file_name)
         marks = s.get("marks", (3, 2))
         tests = [
@@ -371,7 +372,7 @@ def test_a_roster_that_cannot_be_used_is_said(tmp_path: Path, text: str, said: s
 def test_text_of_another_encoding_is_said_with_its_line(tmp_path: Path) -> None:
     path = roster(tmp_path, "name,sid\nJane,1\nZöe,2\n", "latin-1")
     with pytest.raises(ValueError, match='line 3: no UTF-8 text; in Excel, save it as "CSV UTF-8'):
-        lms.read_roster(path)
+        rosters.read(path)
 
 
 @pytest.mark.parametrize(
@@ -387,7 +388,7 @@ def test_text_of_another_encoding_is_said_with_its_line(tmp_path: Path) -> None:
     ],
 )
 def test_as_excel_writes_tables(tmp_path: Path, text: str) -> None:
-    people = lms.read_roster(roster(tmp_path, text, "utf-8-sig"))
+    people = rosters.read(roster(tmp_path, text, "utf-8-sig")).people
     assert [(p.name, p["sid"]) for p in people] == [("Jane", "1")]
     assert people[0].line == (3 if "sep" in text else 2)
 
@@ -395,11 +396,11 @@ def test_as_excel_writes_tables(tmp_path: Path, text: str) -> None:
 def test_people_are_found_whatever_the_case_and_unicode_form(tmp_path: Path) -> None:
     kept = unicodedata.normalize("NFD", "Zoë")
     text = f"name,email,submission\n{kept},{kept}@x.edu,\nAl,al@x.edu,{kept} 4\n"
-    index = Index(lms.read_roster(roster(tmp_path, text)))
+    index = Index(rosters.read(roster(tmp_path, text)).people)
     for who in ("zoë@X.edu", unicodedata.normalize("NFD", "ZOË@x.edu")):
-        ((person, _),), wrong = index.of(Handed("s", submitters=[{"email": who}]))
+        ((person, _),), wrong = index.of(Submission("s", submitters=[{"email": who}]))
         assert (person.line, wrong) == (2, [])
-    assert [p.line for p, _ in index.of(Handed("zoë 4"))[0]] == [3]
+    assert [p.line for p, _ in index.of(Submission("zoë 4"))[0]] == [3]
 
 
 def test_unknown_forms_and_missing_files_are_said(tmp_path: Path) -> None:

@@ -7,20 +7,18 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import unicodedata
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from grading.small_lab import RIGHT, claim, notebook
+from grading.small_lab import RIGHT, claim, notebook, put, read_table, zipped
 
-from course_lib.grading.batch import collect as collecting
-from course_lib.grading.batch import ipynb, names, summary, upload
+from course_lib.grading.batch import choose, ipynb, names, summary, upload
 from course_lib.grading.batch import run as batch
-from course_lib.grading.batch.collect import Handed, find
+from course_lib.grading.batch.collect import collect
+from course_lib.grading.batch.submission import Submission
 
 HANDOUT = next((Path(__file__).parents[2] / "labs").glob("lab01_*.ipynb")).read_text("utf-8")
 HALF = RIGHT.replace(">=", ">")
@@ -44,26 +42,11 @@ def as_run(handout: str = HANDOUT, setting: str = 'DATA = "mnist"') -> str:
     return json.dumps(book)
 
 
-def put(path: Path, text: str | bytes) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(text.encode() if isinstance(text, str) else text)
-    os.utime(path, (1_700_000_000, 1_700_000_000))  # as in a clone: all of one time
-    return path
+def found(folder: Path) -> dict[str, Submission]:
+    return {h.id: h for h in collect(folder, "lab01").submissions}
 
 
-def zipped(files: dict[str, str | bytes]) -> bytes:
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, text in files.items():
-            archive.writestr(name, text)
-    return data.getvalue()
-
-
-def found(folder: Path) -> dict[str, Handed]:
-    return {h.id: h for h in find(folder, "lab01")}
-
-
-def has_answer(h: Handed, answer: str = RIGHT) -> bool:
+def has_answer(h: Submission, answer: str = RIGHT) -> bool:
     return answer in h.cells
 
 
@@ -74,8 +57,7 @@ def grade(tmp_path: Path) -> Callable[[Path], dict[str, dict[str, Any]]]:
 
     def graded(folder: Path) -> dict[str, dict[str, Any]]:
         done = batch.grade("lab01", folder, tmp_path / "report", tests=tests, seed=1, jobs=2)
-        with open(done.report / "grades.csv", newline="", encoding="utf-8") as file:
-            return {row["id"]: row for row in csv.DictReader(file)}
+        return read_table(done.report)
 
     return graded
 
@@ -173,9 +155,9 @@ def test_every_letter_of_a_name_in_canvas_is_read(tmp_path: Path, name: str, for
 
 
 def test_marks_that_spell_tell_names_apart_and_accents_do_not() -> None:
-    assert names.squashed("की") != names.squashed("का")
-    assert names.squashed("José") == names.squashed("Jose\u0301") == "jose"
-    assert names.shown("نرگس\u200cخانم") == "نرگس\u200cخانم"  # its joiner is part of the name
+    assert names.normalize_name("की") != names.normalize_name("का")
+    assert names.normalize_name("José") == names.normalize_name("Jose\u0301") == "jose"
+    assert names.printable("نرگس\u200cخانم") == "نرگس\u200cخانم"  # its joiner is part of the name
 
 
 def unmarked(names: dict[str, bytes], encoding: str) -> bytes:
@@ -230,6 +212,7 @@ GOOD = {
     "deep.zip": zipped({"in/in.zip": zipped({"lab01.ipynb": answered()})}),
     "zip as.ipynb": zipped({"lab01.ipynb": answered()}),
     "utf16.ipynb": answered().encode("utf-16"),
+    "marked.ipynb": answered().encode("utf-8-sig"),
 }
 BAD = {  # name: what it holds, a word of the sentence
     "a.rar": (RAR, "RAR"),
@@ -298,7 +281,7 @@ def test_nothing_is_exported_as_0_that_a_person_has_not_decided(
         "didoe": ("graded", "0"), "eddoe": ("pending", ""), "xdoe": ("refused", ""),
         "ydoe": ("refused", ""),
     }  # fmt: skip
-    said = summary.standing(tmp_path / "report")
+    said = summary.status_sentences(tmp_path / "report")
     assert said[0] == "7 submissions: 2 graded, 2 pending, 2 refused, 1 unchanged"
     for line, word in zip(
         said[1:],
@@ -311,9 +294,7 @@ def test_nothing_is_exported_as_0_that_a_person_has_not_decided(
     rows = [*csv.reader((tmp_path / "report" / "grades-canvas.csv").open(encoding="utf-8"))][2:]
     assert {row[0]: row[5] for row in rows} == {"amydoe": "3", "didoe": "0"}
     assert sum("until a person has looked" in sentence for sentence in written.unmatched) >= 3
-    scope = [
-        *csv.DictReader((tmp_path / "report" / "grades-gradescope.csv").open(encoding="utf-8"))
-    ]
+    scope = csv.DictReader((tmp_path / "report" / "grades-gradescope.csv").open(encoding="utf-8"))
     assert {row["Status"] for row in scope if row["Total Score"] == ""} == {"Pending"}
     decided = "id,question,points,comment\nbobdoe_102,all,0,never handed in\ncydoe_103,all,0,\n"
     put(tmp_path / "report" / "marks.csv", decided)
@@ -321,7 +302,7 @@ def test_nothing_is_exported_as_0_that_a_person_has_not_decided(
     assert table["bobdoe_102"]["total"] == table["cydoe_103"]["total"] == "0"
     upload.write(tmp_path / "report", ["canvas"])
     assert "bobdoe" in (tmp_path / "report" / "grades-canvas.csv").read_text(encoding="utf-8")
-    assert "3 of them get no grade" in summary.standing(tmp_path / "report")[-1]
+    assert "3 of them get no grade" in summary.status_sentences(tmp_path / "report")[-1]
     put(tmp_path / "report" / "marks.csv", "id,question,points,comment\ncydoe_103,all,1,\n")
     with pytest.raises(ValueError, match="line 2: 'all' takes the points 0"):
         grade(folder)
@@ -441,7 +422,7 @@ def test_one_students_folder_is_no_class_and_what_may_be_either_is_asked(tmp_pat
     for name in ("bo", "cy"):
         put(tmp_path / "in" / "amy" / f"{name}.ipynb", answered(f"{RIGHT}\n# {name}"))
     with pytest.raises(ValueError, match=r"amy holds 4 notebooks .*several students', give .*amy"):
-        find(tmp_path / "in", "lab01")
+        collect(tmp_path / "in", "lab01")
     assert len(found(tmp_path / "in" / "amy")) == 5
 
 
@@ -473,7 +454,7 @@ def test_nothing_is_unpacked_and_a_bomb_of_zips_is_refused(tmp_path: Path) -> No
 
 
 def test_the_reader_says_what_a_file_is() -> None:
-    assert collecting.MOST_VERSIONS < 6
+    assert choose.MOST_VERSIONS < 6
     assert ipynb.is_notebook(b"{", lambda: answered().encode())
     assert not ipynb.is_notebook(b"{", lambda: b'{"a": 1}')
     assert not ipynb.is_notebook(b"%PDF", lambda: pytest.fail("is not read whole"))

@@ -10,15 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_lab import claim, notebook
+from small_lab import claim, notebook, put_code
 
 from course_lib.grading import StudentError, Submission
-from course_lib.grading.batch import modules, report, similarity
+from course_lib.grading.batch import modules, similarity
 from course_lib.grading.batch import run as batch
 from course_lib.grading.batch.collect import collect
+from course_lib.grading.batch.result import read
 from course_lib.grading.claims.question import texts_in
 from course_lib.grading.marking import check
-from course_lib.grading.marking.lab import Lab, Marked, Source, Task
+from course_lib.grading.marking.lab import GradingResult, GradingSpec, Lab, Task
 from course_lib.grading.sandbox import Worker, WorkerLost
 
 ANSWERS = """import torch
@@ -50,28 +51,23 @@ def open_with(worker: Worker) -> Iterator[Any]:
 
 
 def own(folder: Path) -> dict[str, dict[str, Any]]:
-    return {h.id: dict(h.beside()) for h in collect(folder, "lab01").handed}
-
-
-def put(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(notebook(text) if path.suffix == ".ipynb" else text)
+    return {h.id: dict(h.beside()) for h in collect(folder, "lab01").submissions}
 
 
 def test_own_files_are_found_in_a_folder_and_in_a_zip(tmp_path: Path) -> None:
-    put(tmp_path / "ann" / "lab01.ipynb", TAKE)
-    put(tmp_path / "ann" / "helpers.py", "ann's")
-    put(tmp_path / "ann" / "tools" / "masks.py", "also ann's")
-    put(tmp_path / "ann" / "no module" / "x.py", "cannot be imported")
-    put(tmp_path / "ann" / "Not-a-name.py", "cannot be imported")
+    put_code(tmp_path / "ann" / "lab01.ipynb", TAKE)
+    put_code(tmp_path / "ann" / "helpers.py", "ann's")
+    put_code(tmp_path / "ann" / "tools" / "masks.py", "also ann's")
+    put_code(tmp_path / "ann" / "no module" / "x.py", "cannot be imported")
+    put_code(tmp_path / "ann" / "Not-a-name.py", "cannot be imported")
     with zipfile.ZipFile(tmp_path / "bob.zip", "w") as archive:
         archive.writestr("all/labs/lab01.ipynb", notebook(TAKE))
         archive.writestr("all/labs/helpers.py", "bob's")
         archive.writestr("all/helpers.py", "further away")
         archive.writestr("all/course_lib/training.py", "the course's")
         archive.writestr("all/.venv/lib/x.py", "hidden")
-    put(tmp_path / "cy.ipynb", TAKE)
-    put(tmp_path / "helpers.py", "nobody's")
+    put_code(tmp_path / "cy.ipynb", TAKE)
+    put_code(tmp_path / "helpers.py", "nobody's")
     assert own(tmp_path) == {
         "ann": {"helpers.py": b"ann's", "tools/masks.py": b"also ann's"},
         "bob": {"helpers.py": b"bob's"},
@@ -80,28 +76,28 @@ def test_own_files_are_found_in_a_folder_and_in_a_zip(tmp_path: Path) -> None:
 
 
 def test_own_files_are_found_among_uploads(tmp_path: Path) -> None:
-    put(tmp_path / "doejane_12345_80_lab01.ipynb", TAKE)
-    put(tmp_path / "doejane_12345_81_helpers.py", "old")
-    put(tmp_path / "doejane_12345_95_helpers-1.py", "new")
-    put(tmp_path / "roejohn_12346_97_lab01.ipynb", TAKE)
+    put_code(tmp_path / "doejane_12345_80_lab01.ipynb", TAKE)
+    put_code(tmp_path / "doejane_12345_81_helpers.py", "old")
+    put_code(tmp_path / "doejane_12345_95_helpers-1.py", "new")
+    put_code(tmp_path / "roejohn_12346_97_lab01.ipynb", TAKE)
     assert own(tmp_path) == {"doejane_12345": {"helpers.py": b"new"}, "roejohn_12346": {}}
 
 
 def test_a_file_that_is_no_module_is_refused_by_name(tmp_path: Path) -> None:
-    put(tmp_path / "ann" / "lab01.ipynb", TAKE)
+    put_code(tmp_path / "ann" / "lab01.ipynb", TAKE)
     (tmp_path / "ann" / "helpers.py").symlink_to("/etc/passwd")
-    put(tmp_path / "ann" / "large.py", "#" * (modules.MOST_BYTES + 1))
+    put_code(tmp_path / "ann" / "large.py", "#" * (modules.MOST_BYTES + 1))
     found = own(tmp_path)["ann"]
     assert "link" in found["helpers.py"] and "root:" not in found["helpers.py"]
     assert f"{modules.MOST_BYTES + 1:,} bytes" in found["large.py"]
 
 
 def test_of_too_many_files_some_are_left_out_and_it_is_said(tmp_path: Path) -> None:
-    put(tmp_path / "ann" / "lab01.ipynb", TAKE)
-    put(tmp_path / "ann" / "zhelpers.py", "near")
+    put_code(tmp_path / "ann" / "lab01.ipynb", TAKE)
+    put_code(tmp_path / "ann" / "zhelpers.py", "near")
     for i in range(modules.MOST_FILES):
-        put(tmp_path / "ann" / "deep" / f"m{i}.py", "")
-    (ann,) = collect(tmp_path, "lab01").handed
+        put_code(tmp_path / "ann" / "deep" / f"m{i}.py", "")
+    (ann,) = collect(tmp_path, "lab01").submissions
     assert len(ann.files) == modules.MOST_FILES and "zhelpers.py" in ann.files
     assert f"{modules.MOST_FILES + 1} .py files" in ann.remark
 
@@ -115,31 +111,31 @@ def test_an_answer_in_an_own_file_counts_and_is_graded_again_when_it_changes(
 ) -> None:
     tests = claim(tmp_path / "tests")
     for name, text in (("ann", ANSWERS), ("bob", ANSWERS.replace(">=", ">"))):
-        put(tmp_path / "in" / name / "lab01.ipynb", TAKE)
-        put(tmp_path / "in" / name / "helpers.py", text)
-    put(tmp_path / "in" / "cy" / "lab01.ipynb", TAKE)
+        put_code(tmp_path / "in" / name / "lab01.ipynb", TAKE)
+        put_code(tmp_path / "in" / name / "helpers.py", text)
+    put_code(tmp_path / "in" / "cy" / "lab01.ipynb", TAKE)
 
     def grade() -> batch.Batch:
         return batch.grade("lab01", tmp_path / "in", tmp_path / "out", tests=tests, seed=1, jobs=1)
 
     def score(id: str) -> float:
-        result = report.read(tmp_path / "out", id)
+        result = read(tmp_path / "out", id)
         assert result is not None
-        return result["score"]
+        return result.score
 
     assert sorted(grade().graded) == ["ann", "bob", "cy"]
     assert [score(id) for id in ("ann", "bob", "cy")] == [3, 2, 0]
-    result = report.read(tmp_path / "out", "cy")
+    result = read(tmp_path / "out", "cy")
     assert result is not None
-    assert all("helpers.py was not handed in" in test["output"] for test in result["tests"])
-    put(tmp_path / "in" / "bob" / "helpers.py", ANSWERS)
+    assert all("helpers.py was not handed in" in test.output for test in result.entries)
+    put_code(tmp_path / "in" / "bob" / "helpers.py", ANSWERS)
     assert grade().graded == ["bob"] and score("bob") == 3
 
 
-def mark(worker: Worker, folder: Path, helpers: str | bytes, cell: str = TAKE) -> Marked:
+def mark(worker: Worker, folder: Path, helpers: str | bytes, cell: str = TAKE) -> GradingResult:
     tests = claim(folder)
     data = helpers.encode() if isinstance(helpers, str) else helpers
-    lab = Lab(Source("lab01", texts_in(tests), str(tests), 1))
+    lab = Lab(GradingSpec("lab01", texts_in(tests), str(tests), 1))
     return lab.mark(Task("x", (cell,), files=(("helpers.py", data),)), worker)
 
 
@@ -177,7 +173,7 @@ def test_uses(submission, draw):
         "def magnitude_mask(w, s): return w.abs() > 100\n"
         "def global_masks(weights, s): return {k: magnitude_mask(w, s) for k, w in weights.items()}\n"
     )
-    lab = Lab(Source("lab01", texts_in(tests), str(tests), 1))
+    lab = Lab(GradingSpec("lab01", texts_in(tests), str(tests), 1))
     for cells, files in (
         ((wrong,), ()),
         (("from helpers import *",), (("helpers.py", wrong.encode()),)),
@@ -278,7 +274,7 @@ def test_a_full_temporary_folder_is_the_submissions_own_problem(open_with, worke
 
 def test_a_file_that_cannot_be_read_is_said(worker: Worker, tmp_path: Path) -> None:
     tests = claim(tmp_path)
-    lab = Lab(Source("lab01", texts_in(tests), str(tests), 1))
+    lab = Lab(GradingSpec("lab01", texts_in(tests), str(tests), 1))
     task = Task("x", (TAKE,), files=(("helpers.py", "helpers.py cannot be read (a link)"),))
     assert "helpers.py cannot be read (a link)" in lab.mark(task, worker).notes
 
@@ -308,12 +304,12 @@ def test_similarity_reads_own_files(tmp_path: Path) -> None:
     long = "\n".join(
         f"def part_{i}(a, b): return [a * {i} + b, a - {i} * b, {{a: b}}]" for i in range(20)
     )
-    put(tmp_path / "ann" / "lab01.ipynb", "from helpers import *\nx = 1")
-    put(tmp_path / "ann" / "helpers.py", long)
-    put(tmp_path / "bob.ipynb", long)
-    put(
+    put_code(tmp_path / "ann" / "lab01.ipynb", "from helpers import *\nx = 1")
+    put_code(tmp_path / "ann" / "helpers.py", long)
+    put_code(tmp_path / "bob.ipynb", long)
+    put_code(
         tmp_path / "cy.ipynb",
         "\n".join(f"class C{i}:\n    x = [{i}] * {i}\n    y = x or {i}" for i in range(20)),
     )
-    found = similarity.compare(collect(tmp_path, "lab01").handed, [], {}, 5, [])
+    found = similarity.compare(collect(tmp_path, "lab01").submissions, [], {}, 5, [])
     assert {found.pairs[0].left, found.pairs[0].right} == {"ann", "bob"} or found.clusters

@@ -19,7 +19,7 @@ from small_lab import claim
 
 from course_lib.grading import sandbox as layers
 from course_lib.grading.claims.question import texts_in
-from course_lib.grading.marking.lab import Lab, Source, Task
+from course_lib.grading.marking.lab import GradingSpec, Lab, Task
 from course_lib.grading.sandbox import Worker
 
 THRESHOLD = "def threshold_mask(weight, a): return weight.abs() >= a"
@@ -283,7 +283,7 @@ def graded(course: Path) -> Iterator[Callable[[Way], float]]:
     """From a way to the points that grading gives, behind the best wall that is here."""
     worker = Worker(layers.best())
     tests = course / "tests" / "labs" / "lab01"
-    lab = Lab(Source("lab01", texts_in(tests), str(tests), SEED))
+    lab = Lab(GradingSpec("lab01", texts_in(tests), str(tests), SEED))
 
     def points(way: Way) -> float:
         files = tuple((name, text.encode()) for name, text in way.files.items())

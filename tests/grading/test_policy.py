@@ -17,13 +17,13 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from small_lab import RIGHT, claim, contents, hand_in, notebook
+from small_lab import RIGHT, claim, contents, hand_in, notebook, read_table
 
 from course_lib.grading.batch import policy, summary, times
 from course_lib.grading.batch import roster as rosters
 from course_lib.grading.batch import run as batch
 from course_lib.grading.batch import upload as lms
-from course_lib.grading.batch.collect import Handed
+from course_lib.grading.batch.submission import Submission
 
 GOOD = """
 deadline = 2026-10-12T23:59:00
@@ -44,8 +44,8 @@ def write(folder: Path, text: str = GOOD) -> Path:
     return path
 
 
-def handed(id: str, after: timedelta | None, **more: Any) -> Handed:
-    return Handed(id, time=(DUE + after).timestamp() if after is not None else None, **more)
+def handed(id: str, after: timedelta | None, **more: Any) -> Submission:
+    return Submission(id, time=(DUE + after).timestamp() if after is not None else None, **more)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_days_late_days_and_penalty(
     others = [handed("kim", None), handed("x", None, submitters=[{"email": "lee@x.edu"}])]
     case = policy.cases(rules, [handed("amy", after), *others])["amy"]
     assert (case.days, case.late_days, case.penalty) == (days, free, penalty)
-    told = case.told(8.0)
+    told = case.lateness_report(8.0)
     assert told["after"] == pytest.approx(8 * (1 - penalty / 100)) and told["days"] == days
     assert policy.cells(told)[1:4] == [str(days), str(free), f"{penalty:g} %"]
     assert ("late" in told["said"]) is (days > 0) and "2026-10-12 23:59 +0200" in told["said"]
@@ -114,10 +114,11 @@ def test_what_is_not_known_is_said_and_costs_nothing(tmp_path: Path) -> None:
         "who knows": None,
     }
     assert (
-        "late by the system's word, which does not say by how much" in found["late"].told(5)["said"]
+        "late by the system's word, which does not say by how much"
+        in found["late"].lateness_report(5)["said"]
     )
-    assert "whether it is late is not known" in found["who knows"].told(5)["said"]
-    assert policy.cells(found["late"].told(5)) == ["", "?", "?", "?", "?"]
+    assert "whether it is late is not known" in found["who knows"].lateness_report(5)["said"]
+    assert policy.cells(found["late"].lateness_report(5)) == ["", "?", "?", "?", "?"]
     times = '[times]\nlate = 2026-10-13T12:00:00+02:00\n"who knows" = "2026-10-12 10:00 +0200"\n'
     rules = policy.read(write(tmp_path, f"deadline = 2026-10-12T23:59:00+02:00\n{times}"))
     found = policy.cases(rules, [handed("late", None, late=True), handed("who knows", None)])
@@ -168,7 +169,7 @@ def days_late(folder: Path, deadline: str, zone: str, when: str) -> int | None:
     )
     time = datetime.fromisoformat(when)
     time = time if time.tzinfo else time.replace(tzinfo=ZoneInfo(zone))
-    return policy.cases(rules, [Handed("amy", time=time.timestamp())])["amy"].days
+    return policy.cases(rules, [Submission("amy", time=time.timestamp())])["amy"].days
 
 
 @pytest.mark.parametrize(
@@ -229,8 +230,8 @@ def test_days_late_are_days_on_the_wall(
 
 def test_an_extension_of_days_reaches_the_same_time_of_day(tmp_path: Path) -> None:
     text = 'deadline = 2026-10-24T20:00:00\ntimezone = "Europe/Berlin"\n[extensions]\namy = 1\n'
-    amy = policy.cases(policy.read(write(tmp_path, text)), [Handed("amy")])["amy"]
-    assert amy.told(1)["due"] == "2026-10-25 20:00 +0100"
+    amy = policy.cases(policy.read(write(tmp_path, text)), [Submission("amy")])["amy"]
+    assert amy.lateness_report(1)["due"] == "2026-10-25 20:00 +0100"
 
 
 AUTUMN = 'timezone = "Europe/Berlin"\n'
@@ -249,13 +250,13 @@ def test_of_a_time_that_occurs_twice_the_later_counts_and_is_named(
     tmp_path: Path, text: str, due: str
 ) -> None:
     rules = policy.read(write(tmp_path, AUTUMN + text))
-    cases = policy.cases(rules, [Handed("amy")])
-    assert cases["amy"].told(1)["due"] == due
+    cases = policy.cases(rules, [Submission("amy")])
+    assert cases["amy"].lateness_report(1)["due"] == due
     (said,) = policy.remarks(rules, cases)
     assert re.search(r"policy.toml: .*02:30.* twice.*\+0100", said)
     once = policy.read(write(tmp_path, AUTUMN + "deadline = 2026-10-25T02:30:00+02:00"))
-    cases = policy.cases(once, [Handed("amy")])
-    assert (cases["amy"].told(1)["due"], policy.remarks(once, cases)) == (
+    cases = policy.cases(once, [Submission("amy")])
+    assert (cases["amy"].lateness_report(1)["due"], policy.remarks(once, cases)) == (
         "2026-10-25 02:30 +0200",
         [],
     )
@@ -309,9 +310,9 @@ def test_names_are_compared_whatever_their_case_and_unicode_form(tmp_path: Path)
     typed, kept = "Zoë@x.edu", unicodedata.normalize("NFD", "zoë@X.edu")
     text = f"deadline = 2026-10-12T23:59:00Z\n[extensions]\n'{typed}' = 1\n[times]\n'{typed}' = '2026-10-13 12:00 UTC'\n"
     rules = policy.read(write(tmp_path, text))
-    (case,) = policy.cases(rules, [Handed("s", submitters=[{"email": kept}])]).values()
+    (case,) = policy.cases(rules, [Submission("s", submitters=[{"email": kept}])]).values()
     assert (case.days, case.due.day) == (0, 13)
-    (case,) = policy.cases(rules, [Handed(kept.upper())]).values()
+    (case,) = policy.cases(rules, [Submission(kept.upper())]).values()
     assert (case.days, case.due.day) == (0, 13)
 
 
@@ -400,8 +401,8 @@ def listed(folder: Path, *cells: str) -> tuple[dict[str, policy.Case], list[str]
     ]
     path = folder / "roster.csv"
     path.write_text("\n".join(["submission,email,handed in", *lines]), encoding="utf-8")
-    people = rosters.read_roster(path)
-    found = policy.cases(rules, [Handed(id) for id in "abcdefghijklmnop"[: len(cells)]], people)
+    people = rosters.read(path).people
+    found = policy.cases(rules, [Submission(id) for id in "abcdefghijklmnop"[: len(cells)]], people)
     return found, policy.remarks(rules, found, people)
 
 
@@ -436,12 +437,12 @@ def test_moodles_worksheet_of_any_language_says_when(tmp_path: Path) -> None:
     header = "ID,Vollständiger Name,E-Mail-Adresse,Status,Bewertung,Bestwertung,Änderbar"
     row = "Teilnehmer/in{0},N{0},n{0}@x.edu,Zur Bewertung abgegeben,,5,Ja"
     nine, later = '"Samstag, 24. Oktober 2026, 21:00"', '"Montag, 26. Oktober 2026, 9:00"'
-    handed = [Handed(id, submitters=[{"moodle id": n}]) for id, n in (("a", "1"), ("b", "2"))]
+    handed = [Submission(id, submitters=[{"moodle id": n}]) for id, n in (("a", "1"), ("b", "2"))]
 
     def days(columns: str, *cells: str) -> tuple[list[int | None], list[str]]:
         lines = [f"{row.format(i)},{cell}" for i, cell in enumerate(cells, 1)]
         path.write_text("\n".join([f"{header},{columns}", *lines]), encoding="utf-8-sig")
-        people = rosters.read_roster(path)
+        people = rosters.read(path).people
         found = policy.cases(rules, handed, people)
         return [case.days for case in found.values()], policy.remarks(rules, found, people)
 
@@ -463,7 +464,10 @@ def test_what_is_not_understood_is_named_and_not_counted_as_missing(tmp_path: Pa
     )
     assert {id for id, case in found.items() if case.days is None} == set("abdef")
     assert {id for id, case in found.items() if case.unread} == set("ade")
-    assert "not understood" in found["a"].told(1)["said"] and found["a"].told(1)["days"] is None
+    assert (
+        "not understood" in found["a"].lateness_report(1)["said"]
+        and found["a"].lateness_report(1)["days"] is None
+    )
     (sentence,) = said
     for named in (
         "of 3 ",
@@ -479,7 +483,7 @@ def test_what_is_not_understood_is_named_and_not_counted_as_missing(tmp_path: Pa
     text = "deadline = 2026-04-02T20:00:00Z\n[times]\namy = '2026-04-02 10:00 Z'\n"
     rules = policy.read(write(tmp_path, text))
     person = rosters.Person({"submission": "amy", "email": "a@x.edu", "handed in": "x"}, 2)
-    cases = policy.cases(rules, [Handed("amy")], [person])
+    cases = policy.cases(rules, [Submission("amy")], [person])
     assert (cases["amy"].days, policy.remarks(rules, cases, [person])) == (0, [])
 
 
@@ -510,16 +514,11 @@ def grade(place: Path, **settings: Any) -> batch.Batch:
     )
 
 
-def rows(place: Path) -> dict[str, dict[str, str]]:
-    with open(place / "report" / "grades.csv", newline="", encoding="utf-8") as file:
-        return {row["id"]: row for row in csv.DictReader(file)}
-
-
 @pytest.mark.usefixtures("warm")
 def test_a_policy_stands_beside_the_points(place: Path) -> None:
     grade(place)
     before = contents(place / "report")
-    assert "days late" not in rows(place)["amy"]
+    assert "days late" not in read_table(place / "report")["amy"]
     rules = write(place, GOOD.split("[ext")[0] + "[extensions]\n13 = 3\n")  # by Canvas's number
     done = grade(place, policy=rules)
     assert done.graded == []  # nothing had to be marked
@@ -527,7 +526,7 @@ def test_a_policy_stands_beside_the_points(place: Path) -> None:
         "2 came late by the policy: the columns behind the points say what follows",
         "of 1 nothing says when they were handed in: write it under [times] of the policy, or give a roster that has it",
     ]
-    table = rows(place)
+    table = read_table(place / "report")
     assert {row["total"] for row in table.values()} == {"3"}
     columns = ("days late", "late days", "penalty", "after penalty")
     assert {id: [row[c] for c in columns] for id, row in table.items()} == {
@@ -566,7 +565,10 @@ def test_a_policy_stands_beside_the_points(place: Path) -> None:
     # again without naming it; and when marks change, what is after the penalty does
     (place / "report" / "marks.csv").write_text("id,question,points\nbob,1.1,1\n")
     assert grade(place).graded == []
-    assert (rows(place)["bob"]["total"], rows(place)["bob"]["after penalty"]) == ("2", "1.8")
+    assert (
+        read_table(place / "report")["bob"]["total"],
+        read_table(place / "report")["bob"]["after penalty"],
+    ) == ("2", "1.8")
     (place / "report" / "marks.csv").write_text("id,question,points\n")
     about = json.loads((place / "report" / "batch.json").read_text())
     assert about.pop("policy") == os.path.join("..", "policy.toml")
@@ -583,12 +585,24 @@ def test_late_days_are_those_of_a_term(place: Path) -> None:
     grade(
         place, policy=write(place, GOOD.split("[ext")[0].replace("late_days = 1", "late_days = 3"))
     )
-    assert [rows(place)[id]["late days"] for id in ("amy", "bob", "cy")] == ["0", "2", "3"]
+    assert [read_table(place / "report")[id]["late days"] for id in ("amy", "bob", "cy")] == [
+        "0",
+        "2",
+        "3",
+    ]
     (place / "report").rename(place / "report01")
     again = GOOD.split("[ext")[0].replace("late_days = 1", 'late_days = 3\nearlier = ["report01"]')
     grade(place, policy=write(place, again))
-    assert [rows(place)[id]["late days"] for id in ("amy", "bob", "cy")] == ["0", "1", "0"]
-    assert [rows(place)[id]["penalty"] for id in ("amy", "bob", "cy")] == ["0 %", "10 %", "80 %"]
+    assert [read_table(place / "report")[id]["late days"] for id in ("amy", "bob", "cy")] == [
+        "0",
+        "1",
+        "0",
+    ]
+    assert [read_table(place / "report")[id]["penalty"] for id in ("amy", "bob", "cy")] == [
+        "0 %",
+        "10 %",
+        "80 %",
+    ]
 
 
 @pytest.mark.usefixtures("warm")
@@ -607,13 +621,13 @@ def test_times_and_students_of_a_roster(place: Path) -> None:
         "Nobody Yet,nobody@x.edu,14,-\n"
     )
     grade(place, policy=rules, roster=roster)
-    assert {id: row["days late"] for id, row in rows(place).items()} == {
+    assert {id: row["days late"] for id, row in read_table(place / "report").items()} == {
         "amy": "0", "bob": "2", "cy": "8", "doejane_12": "3", "roejohn_13": "0",
     }  # fmt: skip
     grade(place)  # the roster is remembered, too
-    assert rows(place)["doejane_12"]["days late"] == "3"
+    assert read_table(place / "report")["doejane_12"]["days late"] == "3"
     roster.write_text(roster.read_text().replace("Thursday, 15 October 2026, 10:00 AM", "Thursday"))
     said: list[str] = []
     grade(place, say=said.append)
     assert any("line 2 of the roster" in sentence and "'Thursday'" in sentence for sentence in said)
-    assert rows(place)["doejane_12"]["days late"] == "?"
+    assert read_table(place / "report")["doejane_12"]["days late"] == "?"

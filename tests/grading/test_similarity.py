@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 
 from course_lib.cli import app
 from course_lib.grading.batch import similarity
-from course_lib.grading.batch.collect import Handed
 from course_lib.grading.batch.similarity import GRAM, WINDOW, compare, fingerprints, tokens
+from course_lib.grading.batch.submission import Submission
 
 HANDOUT = [
     "import torch\nfrom torch import Tensor\n\nSEEDS = (0, 1, 2)",
@@ -97,8 +97,8 @@ def disguised(cells: list[str]) -> list[str]:
     return cells[::-1]
 
 
-def handed(cells: dict[str, list[str]]) -> list[Handed]:
-    return [Handed(id, [*HANDOUT, *own]) for id, own in cells.items()]
+def handed(cells: dict[str, list[str]]) -> list[Submission]:
+    return [Submission(id, [*HANDOUT, *own]) for id, own in cells.items()]
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +168,7 @@ def test_beside_an_earlier_term(classroom) -> None:
         "twin": program(300),
     }
     old["twin's copy"] = program(300)  # is nobody's concern now
-    before = [Handed("last year/torn", problem="torn"), *handed(old)]
+    before = [Submission("last year/torn", problem="torn"), *handed(old)]
     found = compare(handed(now), HANDOUT, LIBRARY, against=before)
     assert found.against == len(old) and found.compared == len(now)
     first, second = found.earlier[:2]
@@ -192,7 +192,8 @@ def test_beside_an_earlier_term(classroom) -> None:
     alone = compare(handed(now), HANDOUT, LIBRARY)
     assert np.allclose(alone.shares, found.shares) and alone.earlier == [] and alone.against == 0
     assert (
-        compare(handed(now), HANDOUT, LIBRARY, against=[Handed("torn", problem="x")]).earlier == []
+        compare(handed(now), HANDOUT, LIBRARY, against=[Submission("torn", problem="x")]).earlier
+        == []
     )
 
 
@@ -252,9 +253,9 @@ def test_the_library_is_one_of_the_texts(classroom) -> None:
 def test_the_handout_is_left_out() -> None:
     changed = [HANDOUT[0], HANDOUT[1].replace("raise", "return x / 2\n    raise"), HANDOUT[2]]
     submissions = [
-        Handed("a", HANDOUT),
-        Handed("b", changed),
-        Handed("c", [cell.replace("    ", "\t") for cell in HANDOUT]),
+        Submission("a", HANDOUT),
+        Submission("b", changed),
+        Submission("c", [cell.replace("    ", "\t") for cell in HANDOUT]),
     ]
     found = compare(submissions, HANDOUT, LIBRARY)
     assert found.pairs == [] and found.library == []
@@ -270,9 +271,9 @@ def test_small_classes(count: int) -> None:
 
 def test_what_cannot_be_read_is_said_and_stops_nothing(classroom) -> None:
     odd = [
-        Handed("torn", problem="the notebook is no readable JSON"),
-        Handed("empty", []),
-        Handed(
+        Submission("torn", problem="the notebook is no readable JSON"),
+        Submission("empty", []),
+        Submission(
             "broken",
             [
                 *HANDOUT,
@@ -282,7 +283,7 @@ def test_what_cannot_be_read_is_said_and_stops_nothing(classroom) -> None:
                 "\x00\ud800",
             ],
         ),
-        *(Handed(f"long {i}", ["x = [" + "1, " * 300_000 + "]"]) for i in range(2)),
+        *(Submission(f"long {i}", ["x = [" + "1, " * 300_000 + "]"]) for i in range(2)),
     ]
     found = compare([*odd, *handed(classroom)], HANDOUT, LIBRARY)
     assert [name for name, _ in found.left_out] == ["torn", "empty"]
@@ -345,7 +346,7 @@ def test_the_page_and_its_table(classroom, tmp_path: Path) -> None:
     ]
     cells["s03"] = [*cells["s03"], "x = '<img src=x onerror=alert(1)>'\ny = '</pre><script>'\n" * 9]
     found = compare(
-        [*handed(cells), Handed("<b>torn", problem="<i>unreadable")], HANDOUT, LIBRARY, 5
+        [*handed(cells), Submission("<b>torn", problem="<i>unreadable")], HANDOUT, LIBRARY, 5
     )
     page, table = similarity.write(found, "lab01", tmp_path / "page.html")
     text = page.read_text()

@@ -19,12 +19,13 @@ from typing import Any
 
 import nbformat
 import pytest
+import small_lab
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from course_lib.grading.batch import collect as submissions
-from course_lib.grading.batch import entries, ipynb, names
-from course_lib.grading.batch.collect import Handed, find
+from course_lib.grading.batch import entries, ipynb, names, platforms
+from course_lib.grading.batch.collect import collect, read_single_submission
+from course_lib.grading.batch.submission import Submission, separate_file_names
 from course_lib.sandbox_child import frames
 
 
@@ -33,18 +34,15 @@ def book(text: str = "x = 1") -> str:
 
 
 def put(path: Path, text: str = "x = 1", when: int = 1_700_000_000) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(book(text))
-    os.utime(path, (when, when))
-    return path
+    return small_lab.put(path, book(text), when)
 
 
 def code(data: bytes) -> list[str]:
     return ipynb.code(ipynb.read(data))
 
 
-def found(folder: Path, lab: str = "lab01") -> dict[str, Handed]:
-    return {h.id: h for h in find(folder, lab)}
+def found(folder: Path, lab: str = "lab01") -> dict[str, Submission]:
+    return {h.id: h for h in collect(folder, lab).submissions}
 
 
 # --- names ----------------------------------------------------------------------------
@@ -96,7 +94,7 @@ def found(folder: Path, lab: str = "lab01") -> dict[str, Handed]:
     ],
 )
 def test_what_a_name_says(name: str, key: tuple[str, str], id: str, file: str) -> None:
-    read = names.read(name, Path(name).stem)
+    read = platforms.read_name(name, Path(name).stem)
     assert (read.key, read.id, read.file) == (key, id, file)
 
 
@@ -107,21 +105,26 @@ def test_what_a_name_says(name: str, key: tuple[str, str], id: str, file: str) -
         ("2024-05-01T10-11-12", "2024-05-01T10-11-13"),
         ("20240501_1011", "20240501_1012"),
         ("2024-05-01 10:11:12.5 UTC", "2024-05-01 23:00"),
+        ("2024-05-01 10:00 +0200", "2024-05-01 09:00"),
+        ("2024-05-01 16:00", "2024-05-01 10:00 -0700"),
         ("attempt 2", "attempt 10"),
         ("1700000000", "1700000001000"),
     ],
 )
 def test_times_in_names(earlier: str, later: str) -> None:
-    assert names.stamp(earlier) < names.stamp(later)
+    assert names.parse_timestamp(earlier) < names.parse_timestamp(later)
 
 
 @pytest.mark.parametrize("text", ["notebooks", "lab01", "2024-02-31", "20240501x", "", "12345"])
 def test_no_times_in_other_names(text: str) -> None:
-    assert names.stamp(text) is None
+    assert names.parse_timestamp(text) is None
 
 
 def test_what_cannot_be_printed_is_spelt_out() -> None:
-    assert names.shown("a\nb\u202egp.exe\x1b[31m\x00é 學") == "a\\nb\\u202egp.exe\\x1b[31m\\x00é 學"
+    assert (
+        names.printable("a\nb\u202egp.exe\x1b[31m\x00é 學")
+        == "a\\nb\\u202egp.exe\\x1b[31m\\x00é 學"
+    )
 
 
 # --- which of several counts ----------------------------------------------------------
@@ -253,13 +256,7 @@ def test_a_broken_list_of_gradescopes_is_said(tmp_path: Path) -> None:
     put(tmp_path / "submission_1" / "lab01.ipynb")
     (tmp_path / "submission_metadata.yml").write_text("a: [1\n")
     with pytest.raises(ValueError, match=r"submission_metadata.yml cannot be read .*download"):
-        find(tmp_path, "lab01")
-
-
-def test_nbgraders_inbound_folders(tmp_path: Path) -> None:
-    put(tmp_path / "ann+lab01+2024-05-01 10:00:00 UTC" / "lab01.ipynb", "old", when=1_900_000_000)
-    put(tmp_path / "ann+lab01+2024-05-03 10:00:00 UTC+aGk" / "lab01.ipynb", "new")
-    assert {id: h.cells for id, h in found(tmp_path).items()} == {"ann": ["new"]}
+        collect(tmp_path, "lab01")
 
 
 def pack(path: Path, folder: Path) -> Path:
@@ -354,9 +351,9 @@ def test_what_is_no_submission_is_named_with_why(tmp_path: Path) -> None:
         (tmp_path / name).write_text("x")
     (tmp_path / "__MACOSX").mkdir()
     (tmp_path / "empty").mkdir()
-    there = submissions.collect(tmp_path, "lab01")
+    there = collect(tmp_path, "lab01")
     # meant as somebody's notebook: no 0, but for a person to look at
-    assert {h.id: h.status for h in there.handed} == {
+    assert {h.id: h.status for h in there.submissions} == {
         "amy": "pending", "bob": "pending", "dan": "pending", "empty": "pending", "h": "pending"
     }  # fmt: skip
     left = dict(there.left)
@@ -369,7 +366,7 @@ def test_what_is_no_submission_is_named_with_why(tmp_path: Path) -> None:
     with pytest.raises(
         FileNotFoundError, match=r"one of these per student is expected; .*cy.html: a page"
     ):
-        find(tmp_path, "lab01")
+        collect(tmp_path, "lab01")
 
 
 # --- sections -------------------------------------------------------------------------
@@ -413,15 +410,15 @@ def test_a_section_is_no_student(
                 archive.writestr("lab01.ipynb", book(name))
         else:
             put(tmp_path / name, name)
-    there = submissions.collect(tmp_path, "lab01")
-    assert ([h.id for h in there.handed], there.sections) == (ids, sections)
-    assert len({h.file_name for h in there.handed}) == len(ids) and not there.left
+    there = collect(tmp_path, "lab01")
+    assert ([h.id for h in there.submissions], there.sections) == (ids, sections)
+    assert len({h.file_name for h in there.submissions}) == len(ids) and not there.left
 
 
 def test_of_one_name_in_two_folders_the_folder_is_named(tmp_path: Path) -> None:
     put(tmp_path / "Jane_7_assignsubmission_file_" / "lab01.ipynb", "old", when=1_600_000_000)
     put(tmp_path / "Jane_7_assignsubmission_file" / "lab01.ipynb", "new")
-    (jane,) = find(tmp_path, "lab01")
+    (jane,) = collect(tmp_path, "lab01").submissions
     assert jane.cells == ["new"] and jane.notebook == "Jane_7_assignsubmission_file/lab01.ipynb"
     assert [v.notebook for v in jane.versions] == ["Jane_7_assignsubmission_file_/lab01.ipynb"]
 
@@ -431,7 +428,7 @@ def test_no_name_makes_a_submission_disappear(tmp_path: Path) -> None:
     put(tmp_path / "a" / "x.ipynb", "folder")
     put(tmp_path / "doejane_5_6_lab01.ipynb", "canvas")
     put(tmp_path / "doejane_5" / "x.ipynb", "a folder of that name")
-    assert sorted(h.cells[0] for h in find(tmp_path, "lab01")) == sorted(
+    assert sorted(h.cells[0] for h in collect(tmp_path, "lab01").submissions) == sorted(
         ["file", "folder", "canvas", "a folder of that name"]
     )
 
@@ -497,7 +494,7 @@ def test_two_that_claim_one_person_are_both_refused_by_name(
 def test_the_same_person_packed_twice_is_one(tmp_path: Path) -> None:
     put(tmp_path / "Zo\u00eb D_7_assignsubmission_file_lab01.ipynb", "of Linux", when=1_600_000_000)
     put(tmp_path / "Zoe\u0308 D_7_assignsubmission_file_lab01-1.ipynb", "of a Mac")
-    (zoe,) = find(tmp_path, "lab01")
+    (zoe,) = collect(tmp_path, "lab01").submissions
     assert zoe.cells == ["of a Mac"] and "2 notebooks" in zoe.choice
 
 
@@ -580,7 +577,7 @@ def test_pipes_and_devices_are_not_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "in a folder" / "lab01.ipynb")
     os.mkfifo(tmp_path / "zipped.zip")
     # an opened one would wait for ever
-    assert ["pipe" in h.problem for h in find(tmp_path, "lab01")] == [True] * 3
+    assert ["pipe" in h.problem for h in collect(tmp_path, "lab01").submissions] == [True] * 3
 
 
 def zipped(path: Path, packed: int = zipfile.ZIP_DEFLATED, size: int = 0) -> None:
@@ -664,7 +661,7 @@ def test_any_bytes_in_a_name(tmp_path: Path) -> None:
         "é.ipynb".encode(),
     ):
         (tmp_path / os.fsdecode(name)).write_text(book())
-    there = find(tmp_path, "lab01")
+    there = collect(tmp_path, "lab01").submissions
     assert len({h.file_name for h in there}) == len(there) == 5
     for h in there:
         assert h.id.encode() and h.notebook.encode()  # can be written
@@ -673,15 +670,15 @@ def test_any_bytes_in_a_name(tmp_path: Path) -> None:
 
 def test_names_that_differ_in_case_only(tmp_path: Path) -> None:
     handed = [
-        Handed("Ann"),
-        Handed("ann"),
-        Handed("bob"),
-        Handed("CON"),
-        Handed("nul.x"),
-        Handed("dot."),
-        Handed("..."),
+        Submission("Ann"),
+        Submission("ann"),
+        Submission("bob"),
+        Submission("CON"),
+        Submission("nul.x"),
+        Submission("dot."),
+        Submission("..."),
     ]
-    submissions._mark_clashes(handed)
+    separate_file_names(handed)
     files = [h.file_name.lower() for h in handed]
     assert len(set(files)) == len(files)
     assert handed[2].file_name == "bob"
@@ -697,32 +694,34 @@ def test_no_two_results_have_one_file_name(data: st.DataObject) -> None:
     names = st.sampled_from(
         ["Ann", "ann", "ANN", "Ann.", "Ann-1", "CON", "x" * 81, "x" * 82]
     ) | st.text(max_size=8)
-    handed = [Handed(id) for id in data.draw(st.lists(names, max_size=6, unique=True))]
+    handed = [Submission(id) for id in data.draw(st.lists(names, max_size=6, unique=True))]
     # names as our own tags make them, of what is there so far
     for _ in range(data.draw(st.integers(0, 3))):
-        submissions._mark_clashes(handed)
+        separate_file_names(handed)
         files = {h.file_name for h in handed} | {h.file_name.swapcase() for h in handed}
-        files |= {Handed(h.id, tag=digits).file_name for h in handed for digits in (8, 64)}
+        files |= {Submission(h.id, tag=digits).file_name for h in handed for digits in (8, 64)}
         chosen = data.draw(st.lists(st.sampled_from(sorted(files)), max_size=4)) if files else []
-        handed += [Handed(id) for id in dict.fromkeys(chosen) if id not in {h.id for h in handed}]
+        handed += [
+            Submission(id) for id in dict.fromkeys(chosen) if id not in {h.id for h in handed}
+        ]
     for h in handed:
         h.tag = 0
-    submissions._mark_clashes(handed)
+    separate_file_names(handed)
     assert len({h.file_name.lower() for h in handed}) == len(handed)
 
 
 def test_two_names_with_the_same_short_tag() -> None:
-    first, second = (Handed(chr(c)) for c in TWINS)
+    first, second = (Submission(chr(c)) for c in TWINS)
     assert first.file_name == second.file_name  # eight digits of a hash are soon found twice
-    submissions._mark_clashes([first, second])
+    separate_file_names([first, second])
     assert first.file_name != second.file_name and len(first.file_name) < 120
 
 
 def test_one_students_folder_for_the_autograder(tmp_path: Path) -> None:
     put(tmp_path / "submission" / "lab01.ipynb", "hers")
-    assert submissions.one(tmp_path / "submission", "lab01").cells == ["hers"]
+    assert read_single_submission(tmp_path / "submission", "lab01").cells == ["hers"]
     (tmp_path / "empty").mkdir()
-    assert "no notebook" in submissions.one(tmp_path / "empty", "lab01").problem
+    assert "no notebook" in read_single_submission(tmp_path / "empty", "lab01").problem
 
 
 def test_outputs_of_fifty_megabytes_do_not_matter() -> None:

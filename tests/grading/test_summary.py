@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from course_lib.grading.batch import report, summary
-from course_lib.grading.batch.collect import Handed
+from course_lib.grading.batch.submission import Submission
 from course_lib.grading.claims.question import Test
+from course_lib.grading.marking.lab import GradingResult, GradingSpec
 from course_lib.grading.marking.marker import Outcome, outcome
 
 TESTS = [
@@ -48,9 +49,9 @@ class Page(HTMLParser):
 
 def submission(
     right: Iterable[str], id: str = "ann", messages: str = "wrong by {i}", **extra: str
-) -> tuple[Handed, list[Outcome], str]:
+) -> tuple[Submission, list[Outcome], str]:
     """One that passes the tests named in ``right``."""
-    h = Handed(id, choice=extra.get("choice", ""))
+    h = Submission(id, choice=extra.get("choice", ""))
     outcomes = [
         outcome(t, t.name in right, "" if t.name in right else messages.format(i=i))
         for i, t in enumerate(TESTS)
@@ -58,12 +59,14 @@ def submission(
     return h, outcomes, extra.get("status", "graded")
 
 
-def write(out: Path, *submissions: tuple[Handed, list[Outcome], str]) -> Path:
+def write(out: Path, *submissions: tuple[Submission, list[Outcome], str]) -> Path:
     for folder in ("results", "feedback"):
         (out / folder).mkdir(parents=True)
     for h, outcomes, status in submissions:
         notes = ["it ended <b>early</b>"] if status != "graded" else []
-        report.write(out, h, outcomes, status, notes, {"lab": "lab01", "layer": "plain"})
+        graded = GradingResult(tuple(outcomes), status, tuple(notes), "plain")
+        result = report.build_result(h, [graded], GradingSpec("lab01", [], "", 7), "")
+        report.save(out, report.add_manual_marks(result, h))
     files = [h.file_name for h, _, _ in submissions]
     (out / "batch.json").write_text(json.dumps({"lab": "lab01", "seed": 7, "files": files}))
     return out

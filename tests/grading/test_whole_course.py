@@ -13,8 +13,8 @@ import pytest
 
 from course_lib import labs
 from course_lib.authoring import release
-from course_lib.grading.batch import report
 from course_lib.grading.batch import run as batch
+from course_lib.grading.batch.result import read
 
 ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("warm")]
@@ -61,15 +61,11 @@ def test_a_lab_is_released_done_handed_in_and_graded_with_all_its_points(
         jobs=1,
         marks=marks,
     )
-    result = report.read(tmp_path / "report", "amy")
-    assert result is not None and result["extra_data"]["status"] == "graded", result
-    lost = [
-        (test["name"], test["output"])
-        for test in result["tests"]
-        if test["score"] != test["max_score"]
-    ]
+    result = read(tmp_path / "report", "amy")
+    assert result is not None and result.status == "graded", result
+    lost = [(test.name, test.output) for test in result.entries if test.score != test.max_score]
     assert not lost
-    assert sum(test["score"] for test in result["tests"]) == 20
+    assert sum(test.score for test in result.entries) == 20
     with open(tmp_path / "report" / "grades.csv", newline="", encoding="utf-8") as table:
         (row,) = csv.DictReader(table)
     assert (row["total"], row["maximum"], row["status"]) == ("20", "20", "graded")

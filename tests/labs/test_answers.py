@@ -19,7 +19,7 @@ from bank import LABS, Answer, answers, sample
 
 from course_lib.grading import Submission
 from course_lib.grading import sandbox as isolation
-from course_lib.grading.batch.collect import one
+from course_lib.grading.batch.collect import read_single_submission
 from course_lib.grading.claims.student import InProcess
 from course_lib.grading.marking.lab import Task
 from course_lib.grading.marking.marker import Marker, Outcome
@@ -144,7 +144,7 @@ def test_the_solution_has_full_marks_and_the_handout_none(lab: str, worker: Work
         Task("x", tuple(solution.cells), files=tuple(solution.files.items())), worker
     ).outcomes
     assert sum(o.earned for o in outcomes) == sum(t.points for t in solution.lab.tests)
-    handout = one(next((ROOT / "labs").glob(f"{lab}_*.ipynb")), lab)
+    handout = read_single_submission(next((ROOT / "labs").glob(f"{lab}_*.ipynb")), lab)
     assert (
         sum(o.earned for o in solution.lab.mark(Task("x", tuple(handout.cells)), worker).outcomes)
         == 0

@@ -8,8 +8,8 @@ from pathlib import Path
 import typer
 
 from course_lib import cli
-from course_lib.grading.batch import byhand, policy
-from course_lib.grading.batch.collect import Handed
+from course_lib.grading.batch import manual_marks, policy
+from course_lib.grading.batch.submission import Submission
 
 PAGE = (Path(__file__).parents[2] / "docs" / "instructors.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```\w*\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
@@ -27,12 +27,12 @@ def test_the_marks_and_the_policy_are_read(tmp_path: Path) -> None:
     rules = next(block for block in BLOCKS if block.startswith("deadline"))
     (tmp_path / "marks.csv").write_text(table)
     (tmp_path / "policy.toml").write_text(rules)
-    marks = byhand.read(tmp_path / "marks.csv")
+    marks = manual_marks.read(tmp_path / "marks.csv")
     assert [(m.points, m.adds) for m in marks] == [(0.5, True), (2.0, False), (None, False)]
     read = policy.read(tmp_path / "policy.toml")
     handed = [
-        Handed("doejane_12345"),
-        Handed("roejohn_12346"),
-        Handed("x", submitters=[{"email": "al@example.edu"}]),
+        Submission("doejane_12345"),
+        Submission("roejohn_12346"),
+        Submission("x", submitters=[{"email": "al@example.edu"}]),
     ]
     assert policy.cases(read, handed)["roejohn_12346"].days == 1

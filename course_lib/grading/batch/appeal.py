@@ -8,7 +8,6 @@ compared in this process.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +15,12 @@ from typing import Any
 
 from course_lib import labs
 from course_lib.grading import sandbox as layers
-from course_lib.grading.batch import report as reports
-from course_lib.grading.batch.collect import Handed, collect
+from course_lib.grading.batch.collect import collect
+from course_lib.grading.batch.result import read, read_batch
 from course_lib.grading.batch.run import check_ids
+from course_lib.grading.batch.submission import Submission
 from course_lib.grading.claims.question import texts_in
-from course_lib.grading.marking.lab import Lab, Source, Task
+from course_lib.grading.marking.lab import GradingSpec, Lab, Task
 from course_lib.grading.marking.marker import Outcome, total
 from course_lib.grading.marking.witness import Call, Run, Witness, watched
 from course_lib.grading.sandbox import Session, Worker
@@ -48,7 +48,7 @@ class Explained:
     remarks: list[str]
 
 
-def again(
+def explain(
     report: Path,
     id: str,
     question: str,
@@ -72,30 +72,32 @@ def again(
         ValueError: if there is no such submission or question; if it could not be read,
             has not been graded, or has changed since.
     """
-    about = _about(report)
+    about = read_batch(report)
     lab, seed = str(about["lab"]), int(about["seed"])
-    handed = _handed(report, about, id, submissions)
+    submission = _find(report, about, id, submissions)
     folder = tests(lab)
-    marking = Lab(Source(lab, texts_in(folder), str(folder), seed))
+    marking = Lab(GradingSpec(lab, texts_in(folder), str(folder), seed))
     mine = [t for t in marking.tests if t.question == question]
     if not mine:
         there = ", ".join(dict.fromkeys(t.question for t in marking.tests))
         raise ValueError(f"{lab} has no claims about {question!r}: there are {there}")
-    result = reports.read(report, handed.file_name)
+    result = read(report, submission.file_name)
     if result is None:
         raise ValueError(
             f"{id} has not been graded: `course grade {lab} … --out {report}` does that"
         )
-    if handed.problem:
-        raise ValueError(f"there is no code of {id} to run: {handed.problem}")
-    if result["extra_data"]["digest"] != handed.digest:
+    if submission.problem:
+        raise ValueError(f"there is no code of {id} to run: {submission.problem}")
+    if result.digest != submission.digest:
         raise ValueError(
             f"what {id} handed in has changed since it was graded: grade it again, then ask"
         )
-    counted = handed.version(result["extra_data"].get("counted", 0))
-    remarks = [] if result["extra_data"].get("version") == marking.version else [
-        "the claims have changed since this was graded: this is what those of today say"
-    ]  # fmt: skip
+    counted = submission.version(result.counted)
+    remarks = []
+    if result.version != marking.version:
+        remarks.append(
+            "the claims have changed since this was graded: this is what those of today say"
+        )
     runs: list[Run] = []
     opened: list[Session] = []
     worker = Worker(layer or layers.best())
@@ -114,23 +116,11 @@ def again(
         for session in opened:
             session.close()
         worker.stop()
-    earned = sum(
-        t["score"] for t in result["tests"] if t["number"] == question and not t.get("by_hand")
-    )
+    earned = sum(e.score for e in result.entries if e.number == question and not e.by_hand)
     return Explained(id, question, lab, seed, outcomes, runs, earned, remarks)
 
 
-def _about(report: Path) -> dict[str, Any]:
-    try:
-        about: dict[str, Any] = json.loads((report / "batch.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise FileNotFoundError(
-            f"{report} holds no report: `course grade … --out {report}` makes one"
-        ) from None
-    return about
-
-
-def _handed(report: Path, about: dict[str, Any], id: str, submissions: Path | None) -> Handed:
+def _find(report: Path, about: dict[str, Any], id: str, submissions: Path | None) -> Submission:
     if submissions is None:
         if "submissions" not in about:
             raise FileNotFoundError(
@@ -144,9 +134,9 @@ def _handed(report: Path, about: dict[str, Any], id: str, submissions: Path | No
                 " --submissions"
             )
     lab = str(about["lab"])
-    handed = {h.id: h for h in collect(submissions, lab, labs.load(lab).files).handed}
-    check_ids([id], list(handed))
-    return handed[id]
+    found = {s.id: s for s in collect(submissions, lab, labs.load(lab).files).submissions}
+    check_ids([id], list(found))
+    return found[id]
 
 
 def lines(e: Explained) -> Iterator[str]:
@@ -173,7 +163,7 @@ def lines(e: Explained) -> Iterator[str]:
                 if run.given
                 else "as handed in"
             )
-            before, shown = shown, _telling(run.calls) if not o.passed or run.given else []
+            before, shown = shown, _unlike_calls(run.calls) if not o.passed or run.given else []
             yield f"  {given}, calls: {len(run.calls)}" + (
                 ", the same" if shown and shown == before else ""
             )
@@ -181,7 +171,7 @@ def lines(e: Explained) -> Iterator[str]:
                 yield from (f"    {line}" for line in _call(call))
 
 
-def _telling(calls: list[Call]) -> list[Call]:
+def _unlike_calls(calls: list[Call]) -> list[Call]:
     """The calls whose answer is not the library's; where none can be compared, the
     last: there the claim stopped.
     """
@@ -206,4 +196,4 @@ def _under(word: str, text: str) -> Iterator[str]:
     yield from (f"{'':<12}{line}" for line in rest)
 
 
-__all__ = ["Explained", "again", "lines"]
+__all__ = ["Explained", "explain", "lines"]

@@ -27,7 +27,7 @@ import torch
 
 import course_lib
 from course_lib.grading import sandbox as isolation
-from course_lib.grading.marking.lab import Lab, Marked, Source, Task
+from course_lib.grading.marking.lab import GradingResult, GradingSpec, Lab, Task
 from course_lib.grading.marking.pool import Judges
 
 CONNECT_SECONDS = 15.0
@@ -107,7 +107,9 @@ class Cluster:
         layers = [isolation.Layer(one["layer"]) for one in said.values()]
         return min(layers, key=lambda layer: layer.wall)
 
-    def mark(self, lab: Lab, tasks: Iterable[Task]) -> Generator[tuple[Task, Marked], None, None]:
+    def mark(
+        self, lab: Lab, tasks: Iterable[Task]
+    ) -> Generator[tuple[Task, GradingResult], None, None]:
         """Mark all tasks, two for every thread of the cluster under way at a time; in
         the order they end.
 
@@ -129,7 +131,7 @@ class Cluster:
                         more = False
                         break
                     work = self.client.submit(
-                        _mark, lab.source, task, self.required, software(), pure=False
+                        _mark, lab.spec, task, self.required, software(), pure=False
                     )
                     waiting[work] = task
                 if not waiting:
@@ -161,13 +163,13 @@ class Cluster:
             with suppress(Exception):  # the scheduler may have gone
                 self.client.cancel(list(waiting))
 
-    def _marked(self, work: Any, lab: Lab) -> Marked:
+    def _marked(self, work: Any, lab: Lab) -> GradingResult:
         # the wall of a new worker, or one submission on which worker after worker died
         if work.status == "error":
             return lab.failed(work.exception(), self.layer.name)
         if work.status == "cancelled":
             raise CancelledError
-        marked: Marked = work.result()  # waits, where it was lost just now
+        marked: GradingResult = work.result()  # waits, where it was lost just now
         return marked
 
 
@@ -194,15 +196,15 @@ def _introduce(required: bool) -> dict[str, str]:
     return {"software": software(), "layer": _judges(required).layer.name}
 
 
-def _mark(source: Source, task: Task, required: bool, wanted: str) -> Marked:
+def _mark(spec: GradingSpec, task: Task, required: bool, wanted: str) -> GradingResult:
     if software() != wanted:  # a worker that came later
         raise RuntimeError(f"a Dask worker has other software: {software()} instead of {wanted}")
-    return _judges(required).mark_or_set_aside(_lab(source), task)
+    return _judges(required).mark_or_set_aside(_lab(spec), task)
 
 
 @functools.lru_cache(maxsize=2)
-def _lab(source: Source) -> Lab:
-    return Lab(source)
+def _lab(spec: GradingSpec) -> Lab:
+    return Lab(spec)
 
 
 _kept: dict[bool, Judges] = {}

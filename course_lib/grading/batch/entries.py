@@ -53,11 +53,11 @@ class File:
     """A file of a submission.
 
     Attributes:
-        shown: its path in the submission. time: the file's own, seconds since 1970.
+        path: its path in the submission. time: the file's own, seconds since 1970.
             data: reads it. start: reads its first :data:`HEAD` bytes.
     """
 
-    shown: str
+    path: str
     time: float
     data: Callable[[], bytes]
     start: Callable[[], bytes]
@@ -65,11 +65,11 @@ class File:
     @property
     def own(self) -> str:
         """Its name, as the student gave it."""
-        return self.shown.rpartition("/")[2]
+        return self.path.rpartition("/")[2]
 
     @property
     def folders(self) -> list[str]:
-        return self.shown.split("/")[:-1]
+        return self.path.split("/")[:-1]
 
     @property
     def suffix(self) -> str:
@@ -148,7 +148,7 @@ class Entry:
     def _files(self, path: str, depth: int, seen: list[int]) -> Iterator[File]:
         if not self.folder:
             file = self.file()
-            yield replace(file, shown=path + self.name)
+            yield replace(file, path=path + self.name)
             return
         if depth > MAX_DEPTH:
             raise Unreadable(
@@ -287,7 +287,7 @@ def of_a_class(path: Path) -> list[Entry]:
         with open(path, "rb") as file:
             file.seek(max(0, size - _END))
             _refuse_a_long_listing(file.read(), MAX_LISTING, alone=False)
-        return _level([(_parts(file.shown), file) for file in _files_in(path)])
+        return _level([(_parts(file.path), file) for file in _files_in(path)])
     except _ZIP_ERRORS as error:
         raise _unreadable_zip(error) from None
 
@@ -298,7 +298,7 @@ def in_zip(file: File) -> list[Entry]:
     Raises:
         Unreadable: if it cannot be read.
     """
-    return _level([(_parts(inside.shown), inside) for inside in of_a_student(file)])
+    return _level([(_parts(inside.path), inside) for inside in of_a_student(file)])
 
 
 def of_a_student(file: File, nested: int = 0) -> list[File]:
@@ -318,16 +318,16 @@ def of_a_student(file: File, nested: int = 0) -> list[File]:
         found: list[File] = []
         # not too many: the listing has been measured
         for inside in _files_in(io.BytesIO(data)):
-            parts = inside.shown.split("/")
+            parts = inside.path.split("/")
             if any(p.startswith(".") and p not in (".", "..") or p == "__MACOSX" for p in parts):
                 continue
             if inside.form == "zip":
-                place = f"{inside.shown}/"
+                place = f"{inside.path}/"
                 found += [
-                    replace(deeper, shown=place + deeper.shown)
+                    replace(deeper, path=place + deeper.path)
                     for deeper in of_a_student(inside, nested + 1)
                 ]
-            elif not inside.shown.endswith("/"):
+            elif not inside.path.endswith("/"):
                 found.append(inside)
             if len(found) > 2 * MAX_FILES:  # with those of zips in it
                 raise Unreadable("the zip holds too many files: hand in the notebook alone")
@@ -359,7 +359,7 @@ def _level(inside: Sequence[tuple[list[str], File]]) -> list[Entry]:
     folders: dict[str, list[tuple[list[str], File]]] = {}
     entries = []
     for parts, file in inside:
-        if len(parts) > 1 or (parts and file.shown.endswith("/")):
+        if len(parts) > 1 or (parts and file.path.endswith("/")):
             folders.setdefault(parts[0], []).append((parts[1:], file))
         elif parts:
             entries.append(_leaf(parts[0], file))

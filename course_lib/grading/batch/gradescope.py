@@ -29,11 +29,12 @@ from typing import Any
 
 from course_lib.authoring import release
 from course_lib.grading import sandbox as layers
-from course_lib.grading.batch import report
-from course_lib.grading.batch.collect import Handed, one
-from course_lib.grading.batch.plan import best_of
+from course_lib.grading.batch.collect import read_single_submission
+from course_lib.grading.batch.report import best_of, write_text
+from course_lib.grading.batch.result import Entry
 from course_lib.grading.claims.question import texts_in
-from course_lib.grading.marking.lab import Lab, Source
+from course_lib.grading.marking.lab import GradingSpec, Lab
+from course_lib.grading.marking.marker import total
 from course_lib.grading.marking.pool import Judges
 
 SETUP = """#!/usr/bin/env bash
@@ -163,28 +164,33 @@ def run(
     target.unlink(missing_ok=True)
     tests = autograder / "source" / "tests" / "labs" / lab
     drawn = _seed(seed, autograder / "submission_metadata.json")
-    marking = Lab(Source(lab, texts_in(tests), str(tests), drawn))
+    marking = Lab(GradingSpec(lab, texts_in(tests), str(tests), drawn))
     layer = layers.required() if require_isolation else layers.best()
     print(layer.sentence)
-    handed = one(autograder / "submission", lab, beside=marking.known.files)
+    submission = read_single_submission(autograder / "submission", lab, beside=marking.known.files)
     judges = Judges(layer)
     try:
-        versions = [judges.mark_or_set_aside(marking, task) for task in handed.tasks()]
+        versions = [judges.mark_or_set_aside(marking, task) for task in submission.tasks()]
     finally:
         judges.stop()
     best, _ = best_of(versions)
     marked = versions[best]
     if marked.status == "grader failed":
         raise RuntimeError("; ".join(marked.notes))
-    results = _results(
-        handed.version(best),
-        [report.entry(o) for o in marked.outcomes],
-        marked.status,
-        [*marked.notes, *filter(None, [handed.choice])],
-    )
-    results["extra_data"]["seed"] = drawn  # instructors see it: with it a grading can be repeated
+    counted = submission.version(best)
+    notes = [*marked.notes, *filter(None, [submission.choice, counted.remark])]
+    about = {"status": marked.status, "notebook": counted.notebook, "digest": counted.digest}
+    results = {
+        "score": total(marked.outcomes),
+        "output": "\n".join(notes),
+        "visibility": "visible",
+        "stdout_visibility": "hidden",
+        "tests": [Entry.of(outcome).to_json() for outcome in marked.outcomes],
+        # instructors see the seed: with it a grading can be repeated
+        "extra_data": {**about, "seed": drawn},
+    }
     target.parent.mkdir(parents=True, exist_ok=True)
-    report.put(target, json.dumps(results, indent=1) + "\n")
+    write_text(target, json.dumps(results, indent=1) + "\n")
     return results
 
 
@@ -196,20 +202,6 @@ def _seed(seed: int, metadata: Path) -> int:
     except (OSError, ValueError, AttributeError):
         return seed
     return int.from_bytes(hashlib.sha256(f"{seed}·{upload}".encode()).digest()[:7], "big")
-
-
-def _results(
-    handed: Handed, tests: list[dict[str, Any]], status: str, notes: Sequence[str]
-) -> dict[str, Any]:
-    sentences = [*notes, *filter(None, [handed.remark])]
-    return {
-        "score": sum(t["score"] for t in tests),
-        "output": "\n".join(sentences),
-        "visibility": "visible",
-        "stdout_visibility": "hidden",
-        "tests": tests,
-        "extra_data": {"status": status, "notebook": handed.notebook, "digest": handed.digest},
-    }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.authoring import release
-from course_lib.grading.batch import report as reports
-from course_lib.grading.batch.names import shown
+from course_lib.grading.batch.names import printable
+from course_lib.grading.batch.result import Result, read_all
 
 MOODLE = "{name}_{id}_assignsubmission_file_/{file}"
 
@@ -36,38 +36,37 @@ def write(report: Path, moodle: Mapping[str, list[tuple[str, str]]] | None = Non
     Raises:
         FileNotFoundError: if the folder holds no report.
     """
-    whose: dict[str, list[tuple[str, str]]] = dict(moodle or {})
-    for result in reports.results(report):
-        people = result["extra_data"].get("submitters") or []
-        theirs = [(w["name"], w["moodle id"]) for w in people if w.get("moodle id")]
-        whose.setdefault(result["extra_data"]["id"], theirs)
+    results = list(read_all(report))
+    whose: dict[str, list[tuple[str, str]]] = {
+        r.id: [(who["name"], who["moodle id"]) for who in r.submitters if who.get("moodle id")]
+        for r in results
+    } | dict(moodle or {})
     times = Counter(id for students in whose.values() for _, id in students)
     files: dict[str, tuple[bytes, bool]] = {}
-    for name, result in reports.named_results(report):
-        page = report / "feedback" / f"{name}.html"
-        students = [
-            (name, id) for name, id in whose[result["extra_data"]["id"]] if times[id] == 1
-        ]  # else a person has to look
-        for path in _paths(result["extra_data"], students) if page.is_file() else []:
+    for r in results:
+        # one that two submissions are said to be of: a person has to look
+        students = [(name, id) for name, id in whose[r.id] if times[id] == 1]
+        page = report / r.page
+        for path in _paths(r, students) if page.is_file() else []:
             files[_free(path, files)] = (page.read_bytes(), False)
     release.write_zip(report / "feedback.zip", files)
     return report / "feedback.zip"
 
 
-def _paths(about: dict[str, Any], moodle: list[tuple[str, str]]) -> list[str]:
+def _paths(result: Result, moodle: list[tuple[str, str]]) -> list[str]:
     """Where a submission's page goes: to each of its students."""
-    file = f"{about['lab']} feedback.html"
+    file = f"{result.lab} feedback.html"
     if moodle:  # what follows the first underscore is read as the number
         return [
             MOODLE.format(name=_safe(name).replace("_", " "), id=id, file=file)
             for name, id in moodle
         ]
-    return [_safe(about["start"]) + file if about.get("start") else f"{_safe(about['id'])}.html"]
+    return [_safe(result.start) + file if result.start else f"{_safe(result.id)}.html"]
 
 
 def _safe(text: str) -> str:
     """For a file's name on any system, and still to be read."""
-    return re.sub(r'[\\/:*?"<>|]', "_", shown(text)).strip(" .")[:150] or "submission"
+    return re.sub(r'[\\/:*?"<>|]', "_", printable(text)).strip(" .")[:150] or "submission"
 
 
 def _free(path: str, taken: Mapping[str, Any]) -> str:

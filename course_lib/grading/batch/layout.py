@@ -10,18 +10,22 @@ notebooks under several people's names answer the lab.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import yaml
-
-from course_lib.grading.batch import names
+from course_lib.grading.batch import ipynb, origin, platforms
 from course_lib.grading.batch.entries import Entry, File, in_zip, of_a_class, of_a_student, on_disk
 from course_lib.grading.batch.ipynb import Unreadable
+from course_lib.grading.batch.names import (
+    find_lab_numbers,
+    normalize_name,
+    parse_timestamp,
+    printable,
+)
+from course_lib.grading.batch.platforms import ADAPTERS, METADATA, Adapter, Name
 
-METADATA = "submission_metadata.yml"  # of Gradescope's export
-Placed = tuple[str, Entry]  # the section's name, or ""; what lies in it
 _SECTION = re.compile(
     r"(?<![^\W\d_])(?:section|sec|tutorial|recitation|class|seminar|course|cohort)(?![^\W\d_])",
     re.IGNORECASE,
@@ -58,46 +62,124 @@ _GENERIC = re.compile(
 )
 
 
-def top(path: Path) -> list[Entry]:
-    """What lies in a folder, or in a class's zip; a file that is neither, alone.
+@dataclass(frozen=True)
+class Placed:
+    """An entry that may be a student's.
 
-    Wrapping is taken off: a folder, or a class's zip, with nothing beside it.
+    Attributes:
+        section: the section's name, or "". name: what the entry's name says.
     """
-    inside = (
-        [on_disk(found) for found in sorted(path.iterdir())] if path.is_dir() else [on_disk(path)]
-    )
-    return _unwrapped(inside, path if path.is_dir() else path.parent)
+
+    section: str
+    entry: Entry
+    name: Name
+
+    @property
+    def path(self) -> str:
+        return f"{self.section}/{self.entry.name}" if self.section else self.entry.name
+
+
+def open_class(path: Path, lab: str) -> tuple[list[Placed], list[str]]:
+    """What lies in a folder, or in a class's zip as a platform gives it; a file that is
+    neither, alone. And the names of the folders that were read as sections.
+
+    Raises:
+        ValueError: if Gradescope's list cannot be read; or if what lies there may be
+            one student's or a class's.
+    """
+    inside = [on_disk(found) for found in sorted(path.iterdir())] if path.is_dir() else []
+    place = path if path.is_dir() else path.parent
+    entries = _unwrapped(inside or ([] if path.is_dir() else [on_disk(path)]), place)
+    adapters = platforms.detect(entries)
+    if adapters != ADAPTERS:  # Gradescope's list says whose is what
+        entries = [entry for entry in entries if entry.name != METADATA]
+        return _placed("", entries, adapters), []
+    sections = _sections(entries)
+    placed = []
+    for entry in entries:
+        if entry in sections:
+            placed += _placed(entry.name, entry.children(), adapters)
+        else:
+            placed += _placed("", [entry], adapters)
+    if sections:
+        return placed, [entry.name for entry in sections]
+    return _split_if_of_several(placed, path, lab)
+
+
+def _placed(section: str, entries: Iterable[Entry], adapters: Sequence[Adapter]) -> list[Placed]:
+    return [
+        Placed(section, entry, platforms.read(entry, adapters))
+        for entry in entries
+        if not entry.rubbish
+    ]
 
 
 def _unwrapped(entries: list[Entry], place: Path | None) -> list[Entry]:
-    shown = [entry for entry in entries if not entry.rubbish]
-    inside = {entry.name: entry for entry in shown if entry.folder}
-    for name_, beside in _NBGRADER.items():
-        if name_ in inside and beside & {entry.name for entry in shown}:
-            return inside[name_].children()
-    if len(shown) == 1:
-        (only,) = shown
-        try:
-            if only.folder:
-                children, below = only.children(), place / only.name if place else None
-            elif only.suffix == ".zip" and place:
-                children, below = of_a_class(place / only.name), None
-            else:
-                return shown
-            deeper = _unwrapped(children, below)
-        except (Unreadable, OSError):
-            return shown  # its problem is said where it is read
-        if any(entry.name == METADATA or name(entry, {}).known for entry in deeper):
-            return deeper
-        unwrapped = {id(entry) for entry in deeper} - {id(entry) for entry in children}
-        if (unwrapped and len(deeper) > 1) or (only.suffix == ".zip" and _sections(deeper)):
-            return deeper
-    return shown
+    """Without wrapping: a folder, or a class's zip, with nothing beside it."""
+    visible = [entry for entry in entries if not entry.rubbish]
+    inside = {entry.name: entry for entry in visible if entry.folder}
+    for name, beside in _NBGRADER.items():
+        if name in inside and beside & {entry.name for entry in visible}:
+            return inside[name].children()
+    if len(visible) != 1:
+        return visible
+    (only,) = visible
+    try:
+        if only.folder:
+            children, below = only.children(), place / only.name if place else None
+        elif only.suffix == ".zip" and place:
+            children, below = of_a_class(place / only.name), None
+        else:
+            return visible
+        deeper = _unwrapped(children, below)
+    except (Unreadable, OSError):
+        return visible  # its problem is said where it is read
+    any_platform = (*ADAPTERS, platforms.gradescope({}))
+    if any(e.name == METADATA or platforms.read(e, any_platform).known for e in deeper):
+        return deeper
+    unwrapped = {id(entry) for entry in deeper} - {id(entry) for entry in children}
+    if (unwrapped and len(deeper) > 1) or (only.suffix == ".zip" and _sections(deeper)):
+        return deeper
+    return visible
 
 
-def name(entry: Entry, metadata: dict[str, Any] | None) -> names.Name:
-    """What the entry's name says of whose it is."""
-    return names.read(entry.name, entry.stem, metadata, entry.folder)
+def _split_if_of_several(
+    placed: list[Placed], place: Path, lab: str
+) -> tuple[list[Placed], list[str]]:
+    """If all there is is one folder or zip, what lies in it where that is several
+    people's; and the folder's name.
+
+    Raises:
+        ValueError: if it may be several people's, and it is not sure.
+    """
+    candidates = [p for p in placed if may_be_one(p.entry)]
+    if len(candidates) != 1 or candidates[0].name.known:
+        return placed, []
+    only = candidates[0].entry
+    if not only.folder and only.form != "zip":
+        return placed, []
+    place /= only.name
+    try:
+        while only.folder and len(inside := [e for e in only.children() if not e.rubbish]) == 1:
+            if not inside[0].folder:
+                break
+            (only,) = inside
+            place /= only.name
+        inside = only.children() if only.folder else in_zip(only.file())
+        people, nameless = _people_in(inside, lab)
+    except (Unreadable, OSError):
+        return placed, []  # its problem is said where it is read
+    if len(people) < 2:
+        return placed, []
+    if len(people) <= len(nameless):
+        listed = ", ".join(printable(entry.name)[:60] for entry in [*people, *nameless][:6])
+        remedy = f"give {place}" if only.folder else f"unzip {only.name}, and give that"
+        raise ValueError(
+            f"{printable(only.name)} holds {len(people) + len(nameless)} notebooks that"
+            f" answer {lab} ({listed}): if they are several students', {remedy}; if they are one"
+            " student's, keep one of them"
+        )
+    return _placed(only.name, inside, ADAPTERS), [only.name]
 
 
 def may_be_one(entry: Entry, named: bool = True) -> bool:
@@ -122,46 +204,21 @@ def why_not(entry: Entry) -> str:
     return _WHY.get(entry.suffix, "no notebook (.ipynb), folder or zip")
 
 
-def students(entries: Sequence[Entry]) -> tuple[list[Placed], list[str], dict[str, Any] | None]:
-    """The entries that may be a student's, those in sections among them; the sections'
-    names; Gradescope's list, if there is one.
-
-    Raises:
-        ValueError: if Gradescope's list cannot be read.
-    """
-    metadata = next(
-        (_metadata(entry) for entry in entries if entry.name == METADATA and not entry.folder), None
-    )
-    sections = [] if metadata is not None else _sections(entries)
-    placed: list[Placed] = []
-    for entry in entries:
-        inside = (
-            [(entry.name, child) for child in entry.children()]
-            if entry in sections
-            else [("", entry)]
-        )
-        placed += [
-            (place, e)
-            for place, e in inside
-            if not e.rubbish and (e.name != METADATA or metadata is None)
-        ]
-    return placed, [entry.name for entry in sections], metadata
-
-
 def _sections(entries: Sequence[Entry]) -> list[Entry]:
     """Those of the entries that hold several students' submissions."""
     candidates = [entry for entry in entries if may_be_one(entry)]
-    inside = {id(entry): _students_in(entry) for entry in candidates if not name(entry, None).known}
+    unknown = [entry for entry in candidates if not platforms.read(entry).known]
+    inside = {id(entry): _students_in(entry) for entry in unknown}
     named = [entry for entry in candidates if inside.get(id(entry)) and _SECTION.search(entry.name)]
     if len(inside) < len(candidates) or not all(inside.values()):
         return named
     children = [child for entry in candidates for child in inside[id(entry)]]
-    if all(name(child, None).known for child in children):
+    if all(platforms.read(child).known for child in children):
         return candidates
     # As instructors make them by hand: folders in folders, and nobody is in two. Who
     # hands in two folders calls them alike.
     apart = (
-        len({names.squashed(child.stem) for child in children}) == len(children)
+        len({normalize_name(child.stem) for child in children}) == len(children)
         and len(candidates) > 1
     )
     folders = all(
@@ -179,10 +236,10 @@ def _students_in(entry: Entry) -> list[Entry]:
         return []
     try:
         inside = [
-            child for child in entry.children() if may_be_one(child) or name(child, None).known
+            child for child in entry.children() if may_be_one(child) or platforms.read(child).known
         ]
         if any(
-            names.stamp(child.stem) is not None or _of_a_lab(child.stem)
+            parse_timestamp(child.stem) is not None or _of_a_lab(child.stem)
             for child in inside
             if child.folder
         ):
@@ -199,14 +256,10 @@ def _students_in(entry: Entry) -> list[Entry]:
     return inside
 
 
-def people_in(entry: Entry, answers: Callable[[File], bool]) -> tuple[list[Entry], list[Entry]]:
-    """What in a folder or zip is, by its name, a person's, and what bears no name
-    ("lab01", "final copy"), where it holds a notebook that answers the lab.
-
-    Args:
-        answers: does a notebook answer something of the lab?
+def _people_in(inside: list[Entry], lab: str) -> tuple[list[Entry], list[Entry]]:
+    """What of it is, by its name, a person's, and what bears no name ("lab01", "final
+    copy"), where it holds a notebook that answers the lab.
     """
-    inside = entry.children() if entry.folder else in_zip(entry.file())
     found: tuple[list[Entry], list[Entry]] = ([], [])
     for child in inside:
         try:
@@ -218,9 +271,18 @@ def people_in(entry: Entry, answers: Callable[[File], bool]) -> tuple[list[Entry
             ]  # fmt: skip
         except (Unreadable, OSError):
             continue
-        if any(answers(file) for file in notebooks):
+        if any(_answers(lab, file) for file in notebooks):
             found[not _is_named(child.stem)].append(child)
     return found
+
+
+def _answers(lab: str, file: File) -> bool:
+    """Does a notebook answer something of the lab?"""
+    try:
+        notebook = ipynb.read(file.data())
+        return origin.of(notebook).lab == lab or origin.answers(lab, ipynb.code(notebook))
+    except (Unreadable, OSError, zlib.error):
+        return False
 
 
 def _is_named(stem: str) -> bool:
@@ -228,39 +290,9 @@ def _is_named(stem: str) -> bool:
     "final": a name, or a student's number?
     """
     words = re.findall(r"[^\W\d_]+|\d{5,}", stem.lower())
-    return names.stamp(stem) is None and not all(map(_GENERIC.fullmatch, words))
+    return parse_timestamp(stem) is None and not all(map(_GENERIC.fullmatch, words))
 
 
 def _of_a_lab(text: str) -> bool:
     """Does a name speak of a lab, and of nothing else?"""
-    return bool(names.labs_in(text)) and len(names.squashed(text)) <= 6
-
-
-# --- Gradescope's list ----------------------------------------------------------------
-
-
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """YAML as Gradescope writes it: Ruby's symbols are strings, its objects what they
-    hold.
-    """
-
-
-def _ruby(loader: Any, suffix: str, node: yaml.Node) -> Any:
-    if isinstance(node, yaml.MappingNode):
-        return loader.construct_mapping(node)
-    return loader.construct_sequence(node) if isinstance(node, yaml.SequenceNode) else node.value
-
-
-_Loader.add_multi_constructor("!ruby/", _ruby)
-
-
-def _metadata(entry: Entry) -> dict[str, Any]:
-    """Gradescope's list of who handed in what, where the folder is its export."""
-    try:
-        read = yaml.load(entry.file().data(), Loader=_Loader)
-    except (yaml.YAMLError, Unreadable, OSError, ValueError, RecursionError) as error:
-        raise ValueError(
-            f"{entry.name} cannot be read ({' '.join(str(error).split())[:200]}): download"
-            " Gradescope's export again, or delete this file to grade without the students' names"
-        ) from None
-    return read if isinstance(read, dict) else {}
+    return bool(find_lab_numbers(text)) and len(normalize_name(text)) <= 6

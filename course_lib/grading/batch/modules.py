@@ -17,12 +17,12 @@ _AGAIN = re.compile(r"(?P<stem>[^\W\d]\w*)(?:-(?P<n>\d{1,4})| ?\((?P<m>\d{1,4})\
 _OTHERS = {"course_lib", "site-packages", "slides", "solutions", "tests"}
 
 
-def name_of(shown: str, own: str, folder: str) -> tuple[str, int]:
+def name_of(path: str, own: str, folder: str) -> tuple[str, int]:
     """The path by which a notebook in ``folder`` finds a ``.py`` file, and the number that an
     upload of the same name added; ("", 0) where no import can find it.
 
     Args:
-        shown: the file's path in the submission. own: the student's name for it.
+        path: the file's path in the submission. own: the student's name for it.
 
     A file beside the notebook's folder, as a further upload lies, counts as one in it.
     """
@@ -31,7 +31,7 @@ def name_of(shown: str, own: str, folder: str) -> tuple[str, int]:
     again = _AGAIN.fullmatch(own)
     stem = again["stem"] if again else own[:-3]
     number = int(again["n"] or again["m"]) if again else 0
-    place = PurePosixPath(shown).parent
+    place = PurePosixPath(path).parent
     inside = place.is_relative_to(folder or ".")
     folders = list(place.relative_to(folder or ".").parts) if inside else []
     if len(folders) > MOST_FOLDERS or not all(part.isidentifier() for part in (*folders, stem)):

@@ -8,14 +8,13 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from course_lib.grading import sandbox as layers
 from course_lib.grading.batch import policy, report
-from course_lib.grading.batch.byhand import Mark
-from course_lib.grading.batch.collect import Handed
-from course_lib.grading.marking.lab import Lab, Marked, Task
-from course_lib.grading.marking.marker import total
+from course_lib.grading.batch.manual_marks import Mark
+from course_lib.grading.batch.result import Result, read
+from course_lib.grading.batch.submission import Submission
+from course_lib.grading.marking.lab import GradingResult, Lab, Task
 
 
 class Plan:
@@ -24,7 +23,7 @@ class Plan:
 
     Args:
         out: the report's folder. lab: the tests, as they are now.
-        handed: the submissions. Their text is let go as soon as it is no longer needed.
+        submissions: all of them. Their text is let go as soon as it is no longer needed.
         regrade: ids to mark again though nothing has changed.
         walled: mark again what was marked without a wall. marks: a person's, by
             submission. cases: what a policy says of each submission; None without one.
@@ -32,90 +31,75 @@ class Plan:
     Attributes:
         todo: the ids to mark, in order. files: all submissions' names in the report, in
             the order of their ids.
-        grades: the table of what is marked so far.
     """
 
     def __init__(
         self,
         out: Path,
         lab: Lab,
-        handed: list[Handed],
+        submissions: list[Submission],
         regrade: Iterable[str] = (),
         walled: bool = False,
         marks: Mapping[str, Sequence[Mark]] | None = None,
         cases: Mapping[str, policy.Case] | None = None,
     ) -> None:
-        self.out, self.lab, self.handed = out, lab, {h.id: h for h in handed}
+        self.out, self.lab, self.submissions = out, lab, {s.id: s for s in submissions}
         self.regrade, self.walled = set(regrade), walled
         self.marks, self.cases = marks or {}, cases
+        self.questions = list(lab.known.questions)
         self.waiting = {
             id: asked.by_hand for id, asked in lab.known.questions.items() if asked.by_hand
         }
         self.todo: list[str] = []
-        late = (policy.COLUMNS, lambda result: policy.cells(result["extra_data"].get("lateness")))
-        self.grades = report.Grades(
-            out, lab.known.questions, *([late] if cases is not None else [])
-        )
-        self.files = [h.file_name for h in handed]
-        self.seconds = _seconds(out / "times.json")
+        self.files = [s.file_name for s in submissions]
+        self.seconds = read_seconds(out)
+        self._rows: dict[str, list[str]] = {}  # of grades.csv, by file name
         self._version = lab.version
         self._layers: Counter[str] = Counter()  # of what is kept
-        self._marked: dict[str, dict[int, Marked]] = {}  # by submission and version, until all are
-        for h in handed:
-            self._look(h)
+        # by submission and version, until all are graded
+        self._graded: dict[str, dict[int, GradingResult]] = {}
+        for submission in submissions:
+            result = read(out, submission.file_name)
+            if result is not None:
+                self._take_row(result)
+            if result is None or self._is_outdated(submission, result):
+                self.todo.append(submission.id)
+            else:
+                submission.cells = []
+                self._layers[result.layer] += 1
 
-    def _look(self, h: Handed) -> None:
-        result = report.read(self.out, h.file_name)
-        if result is not None:
-            self.grades.add(h.file_name, result)
-        if result is None or self._outdated(h, result):
-            self.todo.append(h.id)
-        else:
-            h.cells = []
-            self._layers[result["extra_data"]["layer"]] += 1
-
-    def _outdated(self, h: Handed, result: dict[str, Any]) -> bool:
-        extra = result["extra_data"]
+    def _is_outdated(self, submission: Submission, result: Result) -> bool:
         return (
-            extra["id"] != h.id
-            or extra.get("version") != self._version
-            or extra["status"] == "grader failed"
-            or extra["digest"] != h.digest
-            or extra.get("problem", "") != h.problem
-            or (self.walled and not layers.Layer(extra["layer"]).wall)
-            or h.id in self.regrade
+            result.id != submission.id
+            or result.version != self._version
+            or result.status == "grader failed"
+            or result.digest != submission.digest
+            or result.problem != submission.problem
+            or (self.walled and not layers.Layer(result.layer).wall)
+            or submission.id in self.regrade
         )
 
     def tasks(self) -> Iterator[Task]:
         """What is to be marked, one after the other."""
         for id in self.todo:
-            yield from self.handed[id].tasks()
-            for version in (self.handed[id], *self.handed[id].versions):
+            submission = self.submissions[id]
+            yield from submission.tasks()
+            for version in (submission, *submission.versions):
                 version.cells = []
 
-    def write(self, task: Task, marked: Marked) -> bool:
+    def write(self, task: Task, graded: GradingResult) -> bool:
         """Put the marks of one submission on disk, once all its versions are marked: is
         it done now?
         """
-        h = self.handed[task.id]
-        marks = self._marked.setdefault(task.id, {})
-        marks[task.version] = marked
-        if len(marks) <= len(h.versions):
+        submission = self.submissions[task.id]
+        versions = self._graded.setdefault(task.id, {})
+        versions[task.version] = graded
+        if len(versions) <= len(submission.versions):
             return False
-        ordered = [marks[version] for version in sorted(self._marked.pop(task.id))]
-        best, points = best_of(ordered)
-        marked = ordered[best]
-        extra = {
-            "version": self._version,
-            "digest": h.digest,
-            "lab": self.lab.source.lab,
-            "layer": marked.layer,
-            "problem": h.problem,
-            "counted": best,
-            "versions": points,
-        }
-        status = h.status if h.status and not points[best] else marked.status
-        self._keep(h, report.result(h, marked.outcomes, status, marked.notes, extra))
+        ordered = [versions[version] for version in sorted(self._graded.pop(task.id))]
+        self._keep(
+            submission, report.build_result(submission, ordered, self.lab.spec, self._version)
+        )
         self.seconds[task.id] = round(sum(each.seconds for each in ordered), 2)
         return True
 
@@ -123,78 +107,64 @@ class Plan:
         """Bring what is kept up to date where something beside its marks has changed: a
         person's marks, which file counts.
         """
-        for h in self.handed.values():
-            before = report.read(self.out, h.file_name)
-            if before is not None and h.id not in self.todo:
-                self._keep(h, before)
+        for submission in self.submissions.values():
+            before = read(self.out, submission.file_name)
+            if before is not None and submission.id not in self.todo:
+                self._keep(submission, before, before)
 
-    def _keep(self, h: Handed, result: dict[str, Any]) -> None:
-        lateness = self.cases[h.id].told if self.cases is not None else None
-        dressed = report.dressed(result, h, self.marks.get(h.id, ()), self.waiting, lateness)
-        if dressed != result:
-            report.keep(self.out, h.file_name, dressed)
-        self.grades.add(h.file_name, dressed)
+    def _keep(self, submission: Submission, result: Result, before: Result | None = None) -> None:
+        lateness = self.cases[submission.id].lateness_report if self.cases is not None else None
+        marks = self.marks.get(submission.id, ())
+        made = report.add_manual_marks(result, submission, marks, self.waiting, lateness)
+        if made != before:
+            report.save(self.out, made)
+        self._take_row(made)
+
+    def _take_row(self, result: Result) -> None:
+        # the rows alone are held, not the results
+        self._rows[result.file_name] = report.build_row(
+            result, self.questions, self.cases is not None
+        )
 
     def write_tables(self) -> None:
         """Write ``grades.csv``, and how long each submission took: apart from the
         results, which say the same in every run.
         """
-        self.grades.write(self.files)
-        seconds = {id: self.seconds[id] for id in self.handed if id in self.seconds}
-        report.put(self.out / "times.json", json.dumps(seconds, indent=1) + "\n")
+        rows = [self._rows[name] for name in self.files if name in self._rows]
+        report.write_grades(self.out, self.questions, self.cases is not None, rows)
+        seconds = {id: self.seconds[id] for id in self.submissions if id in self.seconds}
+        report.write_text(self.out / "times.json", json.dumps(seconds, indent=1) + "\n")
 
     def remarks(self, layer: layers.Layer) -> list[str]:
         """What an instructor should know of the marks that were kept, and of hand-in
         times.
         """
-        return self._late() + self._weak(layer)
-
-    def _late(self) -> list[str]:
+        said = []
         cases = (self.cases or {}).values()
-        late, unknown = (
-            sum(bool(case.days) for case in cases),
-            sum(case.days is None and not case.unread for case in cases),
-        )
-        said = (
-            [f"{late} came late by the policy: the columns behind the points say what follows"]
-            if late
-            else []
-        )
-        if unknown:
+        if late := sum(bool(case.days) for case in cases):
+            said.append(
+                f"{late} came late by the policy: the columns behind the points say what follows"
+            )
+        if unknown := sum(case.days is None and not case.unread for case in cases):
             said.append(
                 f"of {unknown} nothing says when they were handed in: write it under [times] of the"
                 " policy, or give a roster that has it"
             )
+        weak = sum(count for name, count in self._layers.items() if not layers.Layer(name).wall)
+        if weak and layer.wall:
+            said.append(
+                f"{weak} kept from before were graded without a sandbox; --require-isolation grades"
+                " them again in one"
+            )
         return said
 
-    def _weak(self, layer: layers.Layer) -> list[str]:
-        weak = sum(count for name, count in self._layers.items() if not layers.Layer(name).wall)
-        if not weak or not layer.wall:
-            return []
-        return [
-            f"{weak} kept from before were graded without a sandbox; --require-isolation grades"
-            " them again in one"
-        ]
 
-
-def best_of(marked: Sequence[Marked]) -> tuple[int, list[float]]:
-    """Which of a student's versions counts, and the points of each: the best, the
-    likeliest of equals. One on which the grader itself failed comes first, for it is
-    graded again.
-    """
-    points = [total(each.outcomes) for each in marked]
-    failed = [each.status == "grader failed" for each in marked]
-    return max(range(len(marked)), key=lambda i: (failed[i], points[i], -i)), points
-
-
-def _seconds(path: Path) -> dict[str, float]:
-    """Of earlier runs; none where the file is missing or damaged, for nothing rests on
-    it.
+def read_seconds(out: Path) -> dict[str, float]:
+    """How long each submission of a report took, by id; none where the file is missing
+    or damaged, for nothing rests on it.
     """
     try:
-        return {
-            str(id): float(seconds)
-            for id, seconds in json.loads(path.read_text(encoding="utf-8")).items()
-        }
-    except (OSError, ValueError, TypeError, AttributeError):
+        said = json.loads((out / "times.json").read_text(encoding="utf-8"))
+        return {id: seconds for id, seconds in said.items() if isinstance(seconds, int | float)}
+    except (OSError, ValueError, AttributeError):
         return {}

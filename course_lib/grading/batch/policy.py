@@ -42,11 +42,11 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from course_lib.grading.batch import report as reports
 from course_lib.grading.batch import times
-from course_lib.grading.batch.collect import Handed
-from course_lib.grading.batch.names import shown
-from course_lib.grading.batch.roster import IDENTITIES, Index, Person, folded
+from course_lib.grading.batch.names import printable
+from course_lib.grading.batch.result import read_all
+from course_lib.grading.batch.roster import IDENTITIES, Index, Person, fold_case
+from course_lib.grading.batch.submission import Submission
 from course_lib.grading.batch.times import DAY, MINUTE
 
 KEYS = ("deadline", "timezone", "grace", "penalty", "late_days", "earlier", "extensions", "times")
@@ -63,7 +63,7 @@ class Policy:
 
     Attributes:
         zone: whose days and clocks count. extensions: new deadlines, and times: when
-            students handed in, both by :func:`~.roster.folded` names of students.
+            students handed in, both by :func:`~.roster.fold_case` names of students.
             remarks: sentences on times that occur twice.
     """
 
@@ -100,7 +100,7 @@ class Case:
     penalty: float = 0.0
     unread: str = ""
 
-    def told(self, points: float) -> dict[str, Any]:
+    def lateness_report(self, points: float) -> dict[str, Any]:
         """What a result and its page say of it, for a submission with so many
         points.
         """
@@ -149,17 +149,14 @@ class Case:
         return time.astimezone(self.policy.zone).strftime("%Y-%m-%d %H:%M %z")
 
 
-def cells(told: Mapping[str, Any] | None) -> list[str]:
+def cells(lateness: Mapping[str, Any] | None) -> list[str]:
     """A submission's cells under :data:`COLUMNS`."""
-    if not told:
+    if not lateness:
         return [""] * len(COLUMNS)
-    known = told["days"] is not None
-    rest = (
-        [f"{told['days']}", f"{told['late days']}", f"{told['penalty']:g} %", f"{told['after']:g}"]
-        if known
-        else ["?"] * 4
-    )
-    return [told["handed in"], *rest]
+    if lateness["days"] is None:
+        return [lateness["handed in"], *["?"] * 4]
+    about = (f"{lateness['days']}", f"{lateness['late days']}", f"{lateness['penalty']:g} %")
+    return [lateness["handed in"], *about, f"{lateness['after']:g}"]
 
 
 def read(path: Path) -> Policy:
@@ -314,9 +311,11 @@ def _by_student(
         )
     found: dict[str, datetime] = {}
     for who, each in value.items():
-        if folded(who) in found:
-            raise ValueError(f"{path}: {what} names {shown(who)!r} twice: keep one of the lines")
-        found[folded(who)] = read(f"{what}, {shown(who)}", each).astimezone(UTC)
+        if fold_case(who) in found:
+            raise ValueError(
+                f"{path}: {what} names {printable(who)!r} twice: keep one of the lines"
+            )
+        found[fold_case(who)] = read(f"{what}, {printable(who)}", each).astimezone(UTC)
     return found
 
 
@@ -339,7 +338,7 @@ def _reports(path: Path, value: Any) -> tuple[Path, ...]:
 
 
 def cases(
-    policy: Policy, handed: Iterable[Handed], people: Iterable[Person] = ()
+    policy: Policy, submissions: Iterable[Submission], people: Iterable[Person] = ()
 ) -> dict[str, Case]:
     """What the policy says of each submission, by id.
 
@@ -354,20 +353,11 @@ def cases(
     """
     people = list(people)
     index = Index(people)
-    known: dict[str, tuple[set[str], Handed]] = {}
+    known: dict[str, tuple[set[str], Submission]] = {}
     of: dict[str, list[Person]] = {}
-    for h in handed:
+    for h in submissions:
         of[h.id] = [person for person, _ in index.of(h)[0]] if people else []
-        theirs = {
-            h.id,
-            *(
-                w[c]
-                for w in [*h.submitters, *(p.values for p in of[h.id])]
-                for c in IDENTITIES
-                if w.get(c)
-            ),
-        }
-        known[h.id] = ({folded(name) for name in theirs}, h)
+        known[h.id] = (_names(h.id, [*h.submitters, *(p.values for p in of[h.id])]), h)
     _refuse_unknown(policy, {name for names, _ in known.values() for name in names}, people)
     used = _used(policy)
     orders = times.find_orders(person["handed in"] for person in people)
@@ -407,7 +397,7 @@ def _listed(policy: Policy, people: Iterable[Person], orders: Iterable[str]) -> 
             if not both:
                 before, after = times.nearest(time, policy.zone)
                 raise times.Unreadable(
-                    f"{shown(text)!r} is a time that the clocks of {policy.zone} skip: write"
+                    f"{printable(text)!r} is a time that the clocks of {policy.zone} skip: write"
                     f" {before:%Y-%m-%d %H:%M} or {after:%Y-%m-%d %H:%M}"
                 )
         except ValueError as error:
@@ -455,36 +445,32 @@ def remarks(policy: Policy, cases: Mapping[str, Case], people: Iterable[Person] 
     return said
 
 
+def _names(id: str, people: Iterable[Mapping[str, str]]) -> set[str]:
+    """What a submission and its students are called, as it is compared."""
+    known = [who[column] for who in people for column in IDENTITIES if who.get(column)]
+    return {fold_case(name) for name in (id, *known)}
+
+
 def _used(policy: Policy) -> dict[str, int]:
     """The late days that each student has used up before, by whatever names them."""
     used: dict[str, int] = {}
     for report in policy.earlier:
-        for result in reports.results(report):
-            extra = result["extra_data"]
-            days = (extra.get("lateness") or {}).get("late days") or 0
-            names = {
-                extra["id"],
-                *(
-                    who[c]
-                    for who in extra.get("submitters") or []
-                    for c in IDENTITIES
-                    if who.get(c)
-                ),
-            }
-            for name in {folded(name) for name in names}:
-                used[name] = used.get(name, 0) + int(days)
+        for result in read_all(report):
+            days = int((result.lateness or {}).get("late days") or 0)
+            for name in _names(result.id, result.submitters):
+                used[name] = used.get(name, 0) + days
     return used
 
 
 def _refuse_unknown(policy: Policy, names: set[str], people: list[Person]) -> None:
-    names = names | {folded(person[c]) for person in people for c in IDENTITIES if person[c]}
+    names = names | {fold_case(person[c]) for person in people for c in IDENTITIES if person[c]}
     for table, listed in (("extensions", policy.extensions), ("times", policy.times)):
         for who in listed:
             if who not in names:
                 near = get_close_matches(who, names, 1)
-                remedy = f"did you mean {shown(near[0])!r}? " if near else ""
+                remedy = f"did you mean {printable(near[0])!r}? " if near else ""
                 raise ValueError(
-                    f"{policy.path}, {table}: there is nobody {shown(who)!r}: {remedy}Write the id"
-                    " as grades.csv has it, an email address or a number; who has handed in"
+                    f"{policy.path}, {table}: there is nobody {printable(who)!r}: {remedy}Write the"
+                    " id as grades.csv has it, an email address or a number; who has handed in"
                     " nothing yet must be in the roster (--roster)"
                 )

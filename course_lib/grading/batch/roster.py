@@ -105,14 +105,16 @@ class Person:
         return f"{last}, {first}" if first and last else first or last
 
     @property
-    def squashed(self) -> set[str]:
+    def normalized_names(self) -> set[str]:
         """The name as file names may have it, whichever part comes first."""
-        words = names.shown(self.name).replace(",", " ").split()
-        return {names.squashed("".join(words[i:] + words[:i])) for i in range(len(words))} - {""}
+        words = names.printable(self.name).replace(",", " ").split()
+        return {names.normalize_name("".join(words[i:] + words[:i])) for i in range(len(words))} - {
+            ""
+        }
 
     def __str__(self) -> str:
         line = f" (line {self.line} of the roster)" if self.line else ""
-        return f"{names.shown(self.name or self['email'])}{line}"
+        return f"{names.printable(self.name or self['email'])}{line}"
 
 
 @dataclass(frozen=True)
@@ -147,14 +149,9 @@ class Roster:
     worksheet: Worksheet | None = None
 
 
-def folded(text: str) -> str:
+def fold_case(text: str) -> str:
     """A name, address or id as it is compared, whatever its case and Unicode form."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
-
-
-def read_roster(path: Path) -> list[Person]:
-    """The students of a roster: see :func:`read`."""
-    return read(path).people
 
 
 def read(path: Path) -> Roster:
@@ -201,7 +198,7 @@ def read(path: Path) -> Roster:
         if person["submission"] and same != number:
             raise ValueError(f"{path}, line {number}: the same as line {same}: take one out")
         for column in IDENTITIES:
-            key = (column, folded(person[column]))
+            key = (column, fold_case(person[column]))
             if person[column] and taken.setdefault(key, number) != number:
                 raise ValueError(
                     f"{path}, line {number}, column {column}: {person[column]!r} is in line"
@@ -395,12 +392,12 @@ class Index:
         for person in people:
             for column in ("submission", *IDENTITIES):
                 if person[column]:
-                    self.by.setdefault((column, folded(person[column])), []).append(person)
+                    self.by.setdefault((column, fold_case(person[column])), []).append(person)
             if person["email"]:
                 self.by.setdefault(
-                    ("local part", folded(person["email"].partition("@")[0])), []
+                    ("local part", fold_case(person["email"].partition("@")[0])), []
                 ).append(person)
-            for squashed in person.squashed:
+            for squashed in person.normalized_names:
                 self.by.setdefault(("name", squashed), []).append(person)
 
     def of(self, submission: _Submission) -> tuple[list[tuple[Person, bool]], list[str]]:
@@ -409,7 +406,7 @@ class Index:
         """
         own = submission.notebook.rpartition("/")[2]
         for called in (submission.id, submission.notebook, own, own.rpartition(".")[0]):
-            if called and (said := self.by.get(("submission", folded(called)))):
+            if called and (said := self.by.get(("submission", fold_case(called)))):
                 who = (
                     submission.submitters[0] if len(submission.submitters) == len(said) == 1 else {}
                 )
@@ -429,20 +426,19 @@ class Index:
     def _one(self, asked: list[tuple[str, str]]) -> tuple[Person | None, str]:
         """The one student of whom something of this is true."""
         for column, value in asked:
-            key = names.squashed(value) if column == "name" else folded(value)
+            key = names.normalize_name(value) if column == "name" else fold_case(value)
             found = self.by.get((column, key), []) if key else []
             if len({p.line for p in found}) == 1:
                 return found[0], ""
             if found:
-                return (
-                    None,
-                    (
-                        f"{len(found)} rows of the roster fit its {column} {names.shown(value)!r}:"
-                        " name it in the column submission"
-                    ),
+                return None, (
+                    f"{len(found)} rows of the roster fit its {column} {names.printable(value)!r}:"
+                    " name it in the column submission"
                 )
         said = ", ".join(
-            f"{column} {names.shown(value)!r}" for column, value in asked if column != "local part"
+            f"{column} {names.printable(value)!r}"
+            for column, value in asked
+            if column != "local part"
         )
         return None, (
             f"no row of the roster fits ({said})"

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.grading import sandbox as layers
-from course_lib.grading.batch import byhand, report
+from course_lib.grading.batch import manual_marks, report
 from course_lib.grading.batch import policy as policies
 from course_lib.grading.batch import roster as rosters
 from course_lib.grading.batch.collect import collect
 from course_lib.grading.batch.plan import Plan
 from course_lib.grading.claims.question import texts_in
 from course_lib.grading.marking.judge import Limits
-from course_lib.grading.marking.lab import Lab, Marked, Source, Task
+from course_lib.grading.marking.lab import GradingResult, GradingSpec, Lab, Task
 from course_lib.grading.marking.pool import mark_here
 
 # in the report's folder
@@ -96,7 +96,7 @@ def grade(
         scheduler: address of a Dask scheduler ("tcp://…"): its workers mark, this
             process writes.
         limits: of time and memory for one submission, where it is marked here.
-        marks: a person's, see :mod:`course_lib.grading.batch.byhand`; by default those
+        marks: a person's, see :mod:`course_lib.grading.batch.manual_marks`; by default those
             of the last run, else ``marks.csv`` in ``out``.
         policy: deadline and extensions, see :mod:`course_lib.grading.batch.policy`;
             roster: of the class, for it. Both by default those of the last run, else
@@ -115,9 +115,8 @@ def grade(
         Interrupted: at Ctrl-C. What is finished stays.
     """
     texts = texts_in(tests)
-    beside = Lab(
-        Source(lab, texts, str(tests), 0)
-    ).known.files  # what is wrong with the lab or its tests is said before a folder is made
+    # what is wrong with the lab or its tests is said before a folder is made
+    beside = Lab(GradingSpec(lab, texts, str(tests), 0)).known.files
     if not submissions.exists():
         raise FileNotFoundError(
             f"{submissions} does not exist: give the folder that holds the submissions"
@@ -131,23 +130,25 @@ def grade(
         held.enter_context(report.only_grader(out))
         recorded = _recorded(out / "batch.json", lab)
         collected = collect(submissions, lab, beside)
-        handed = collected.handed
+        ids = [submission.id for submission in collected.submissions]
         chosen = seed if seed is not None else int(recorded.get("seed", secrets.randbelow(1 << 63)))
-        marking = Lab(Source(lab, texts, str(tests), chosen))
-        check_ids(regrade, [h.id for h in handed])
+        marking = Lab(GradingSpec(lab, texts, str(tests), chosen))
+        check_ids(regrade, ids)
         by_hand = _beside("marks", marks, recorded, out)
-        given = (
-            byhand.check(by_hand, byhand.read(by_hand), [h.id for h in handed], _most(marking))
-            if by_hand
-            else {}
-        )
-        rules, people = (
-            _beside("policy", policy, recorded, out),
-            _beside("roster", roster, recorded, out),
-        )
+        given = {}
+        if by_hand:
+            given = manual_marks.check(
+                by_hand, manual_marks.read(by_hand), ids, max_points(marking)
+            )
+        rules = _beside("policy", policy, recorded, out)
+        people = _beside("roster", roster, recorded, out)
         listed = rosters.read(people).people if people else []
         policy_read = policies.read(rules) if rules else None
-        cases = policies.cases(policy_read, handed, listed) if policy_read else None
+        cases = None
+        clocks: list[str] = []
+        if policy_read:
+            cases = policies.cases(policy_read, collected.submissions, listed)
+            clocks = policies.remarks(policy_read, cases, listed)
         cluster = None
         if scheduler is not None:
             from course_lib.grading.batch.cluster import Cluster
@@ -155,8 +156,7 @@ def grade(
             cluster = held.enter_context(Cluster(scheduler, require_isolation))
             layer = cluster.layer
         layer = _layer(layer, require_isolation)
-        plan = Plan(out, marking, handed, regrade, require_isolation, given, cases)
-        clocks = policies.remarks(policy_read, cases or {}, listed) if policy_read else []
+        plan = Plan(out, marking, collected.submissions, regrade, require_isolation, given, cases)
         for sentence in [*collected.remarks, *clocks]:
             say(sentence)
         if recorded.get("seed", chosen) != chosen:
@@ -170,15 +170,13 @@ def grade(
         about |= {what: _shown_from(out, path) for what, path in tables.items() if path is not None}
         if given:
             rows = [m for some in given.values() for m in some]
-            adds, replaces = (
-                sum(m.adds for m in rows),
-                sum(m.points is not None and not m.adds for m in rows),
-            )
+            adds = sum(m.adds for m in rows)
+            replaces = sum(m.points is not None and not m.adds for m in rows)
             say(
                 f"{by_hand}, rows: {adds} added to the tests' points, {replaces} in their place,"
                 f" {len(rows) - adds - replaces} remarks"
             )
-        report.put(out / "batch.json", json.dumps(about, indent=1) + "\n")
+        report.write_text(out / "batch.json", json.dumps(about, indent=1) + "\n")
         plan.refresh()
         if cluster is not None:
             results = cluster.mark(marking, plan.tasks())
@@ -187,12 +185,12 @@ def grade(
                 marking, plan.tasks(), layer, max(1, jobs or os.cpu_count() or 1), limits
             )
         _collect(results, plan, progress)
-    graded, kept = ([h.id for h in handed if (h.id in plan.todo) is new] for new in (True, False))
-    return Batch(out, graded, kept, layer, chosen, plan.remarks(layer), people)
+    kept = [id for id in ids if id not in plan.todo]
+    return Batch(out, plan.todo, kept, layer, chosen, plan.remarks(layer), people)
 
 
 def _collect(
-    marks: Generator[tuple[Task, Marked], None, None],
+    marks: Generator[tuple[Task, GradingResult], None, None],
     plan: Plan,
     progress: Callable[[str, int, int], None],
 ) -> None:
@@ -273,7 +271,7 @@ def _shown_from(out: Path, path: Path) -> str:
     return os.path.relpath(path.resolve(), out.resolve())
 
 
-def _most(lab: Lab) -> dict[str, float]:
+def max_points(lab: Lab) -> dict[str, float]:
     """Each question's maximum."""
     most = {id: asked.by_hand for id, asked in lab.known.questions.items()}
     for test in lab.tests:

@@ -34,8 +34,8 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from course_lib.grading.batch import report
-from course_lib.grading.batch.collect import Handed
-from course_lib.grading.batch.names import shown
+from course_lib.grading.batch.names import printable
+from course_lib.grading.batch.submission import Submission
 
 GRAM = 10  # tokens in a hash: shorter equal runs are noise
 WINDOW = 6  # hashes of which one is kept
@@ -197,11 +197,11 @@ class Similarity:
 
 
 def compare(
-    submissions: Iterable[Handed],
+    submissions: Iterable[Submission],
     handout: Sequence[str],
     library: dict[str, str],
     most: int = 40,
-    against: Iterable[Handed] = (),
+    against: Iterable[Submission] = (),
 ) -> Similarity:
     """Compare every submission with every other, with the library, and with those of
     earlier terms.
@@ -279,22 +279,22 @@ def compare(
 
 
 def _texts(
-    submissions: Iterable[Handed], known: set[str], left_out: list[tuple[str, str]]
+    submissions: Iterable[Submission], known: set[str], left_out: list[tuple[str, str]]
 ) -> list[Text]:
     """The submissions that can be compared; the others go to ``left_out``."""
     texts = []
-    for handed in submissions:
+    for submission in submissions:
         own = {
             name: data.decode("utf-8", "replace")
-            for name, data in handed.beside()
+            for name, data in submission.beside()
             if name.endswith(".py") and isinstance(data, bytes)
         }
-        labels = [f"cell {i}" for i in range(1, len(handed.cells) + 1)]
-        text = _text(handed.id, [*handed.cells, *own.values()], [*labels, *own], known)
-        if handed.problem:
-            left_out.append((handed.id, handed.problem))
+        labels = [f"cell {i}" for i in range(1, len(submission.cells) + 1)]
+        text = _text(submission.id, [*submission.cells, *own.values()], [*labels, *own], known)
+        if submission.problem:
+            left_out.append((submission.id, submission.problem))
         elif not len(text.plain):
-            left_out.append((handed.id, f"fewer than {GRAM} tokens of its own in any cell"))
+            left_out.append((submission.id, f"fewer than {GRAM} tokens of its own in any cell"))
         else:
             texts.append(text)
     return texts
@@ -611,15 +611,15 @@ def write(found: Similarity, lab: str, out: Path) -> tuple[Path, Path]:
         )
         rows.writerow(
             [
-                report.cell(shown(pair.left)),
-                report.cell(shown(pair.right)),
+                report.cell(printable(pair.left)),
+                report.cell(printable(pair.right)),
                 *(f"{figure:.4g}" for figure in figures),
-                report.cell(shown("; ".join(both))),
+                report.cell(printable("; ".join(both))),
             ]
         )
     table = out.with_suffix(".csv")
-    report.put(table, text.getvalue())
-    report.put(out, page)
+    report.write_text(table, text.getvalue())
+    report.write_text(out, page)
     return out, table
 
 

@@ -8,14 +8,11 @@ handed in); and where each one's page is.
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean, median
-from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -24,8 +21,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from course_lib import labs
-from course_lib.grading.batch import byhand
 from course_lib.grading.batch import report as reports
+from course_lib.grading.batch.plan import read_seconds
+from course_lib.grading.batch.result import Result, read_all, read_batch
 from course_lib.labs.contract import order
 from course_lib.show.labels import set_title
 from course_lib.show.output import mimebundle, new_figure
@@ -42,48 +40,25 @@ _UNDEFINED = re.compile(r"(\w{1,99}) is not defined(?:, but (\w{1,99}) is)?")
 _PACKAGE = re.compile(r"imports `([\w.]{1,99})`: no installed package")
 
 
-@dataclass
-class Entry:
-    """One submission: what the page says of it."""
-
-    id: str
-    page: str
-    total: float
-    most: float
-    status: str
-    notes: str
-    choice: str
-    tests: list[dict[str, Any]]
-    seconds: float | None = None
-    remark: str = ""
-    undecided: bool = False  # without a grade until a person has looked
-    lateness: str = ""  # where it is late, or that is not known: what a policy says
-
-    @property
-    def odd(self) -> list[str]:
-        """What else a person should look at: names that are not there, packages that
-        are missing here, another lab or release.
-        """
-        said = dict.fromkeys([self.remark] if self.remark and self.status == "graded" else [])
-        missing = (
-            [found for t in self.tests if (found := _UNDEFINED.match(t["output"]))]
-            if self.status == "graded"
-            else []
-        )
-        renamed = {found[1]: found[2] for found in missing}
-        if renamed:
+def oddities(result: Result) -> list[str]:
+    """What else a person should look at: names that are not there, packages that are
+    missing here, another lab or release.
+    """
+    if result.status != "graded":
+        said: dict[str, None] = {}
+    else:
+        said = dict.fromkeys([result.remark] if result.remark else [])
+        missing = [found for e in result.entries if (found := _UNDEFINED.match(e.output))]
+        if renamed := {found[1]: found[2] for found in missing}:
             listed = ", ".join(
                 f"{name} (but {near} is)" if near else name for name, near in renamed.items()
             )
             said[f"not defined: {listed}"] = None
-        packages = {
-            name
-            for text in [self.notes, *(t["output"] for t in self.tests)]
-            for name in _PACKAGE.findall(text)
-        }
-        if packages:
-            said[f"neither installed nor handed in: {', '.join(sorted(packages))}"] = None
-        return list(said)
+    texts = ["\n".join(result.notes), *(e.output for e in result.entries)]
+    packages = {name for text in texts for name in _PACKAGE.findall(text)}
+    if packages:
+        said[f"neither installed nor handed in: {', '.join(sorted(packages))}"] = None
+    return list(said)
 
 
 @dataclass
@@ -155,47 +130,46 @@ def write(report: Path) -> Path:
     Raises:
         FileNotFoundError: if the folder holds no report.
     """
-    if not (report / "batch.json").is_file():
-        raise FileNotFoundError(
-            f"{report} holds no report: `course grade … --out {report}` makes one"
-        )
-    batch = json.loads((report / "batch.json").read_text(encoding="utf-8"))
-    entries, isolation = _entries(report, batch.get("files", []))
-    decided = [e for e in entries if not e.undecided]
+    batch = read_batch(report)
+    results = list(read_all(report))
+    decided = [r for r in results if not r.undecided]
     questions = _questions(decided, batch["lab"])
-    timed = sorted((e for e in entries if e.seconds is not None), key=lambda e: -(e.seconds or 0))
+    seconds = read_seconds(report)
+    timed = sorted((r for r in results if r.id in seconds), key=lambda r: -seconds[r.id])
     full = {q.id: q.counts[0] for q in questions}
+    claims = _claims(results)
     text = reports.pages.get_template("summary.html").render(
         lab=batch["lab"],
         seed=batch.get("seed"),
-        entries=entries,
+        results=results,
         questions=questions,
-        isolation=isolation,
-        middle=median(e.total for e in decided) if decided else 0,
-        average=mean(e.total for e in decided) if decided else 0,
-        most=max((e.most for e in entries), default=0),
-        statuses=Counter(e.status for e in entries).most_common(),
-        tried=sum(e.status == "graded" for e in entries),
-        undecided=len(entries) - len(decided),
-        claims=_claims(entries)[:CLAIMS],
-        more_claims=max(0, len(_claims(entries)) - CLAIMS),
-        broken=[e for e in entries if e.status != "graded"],
-        choices=[e for e in entries if e.choice],
+        isolation=list(dict.fromkeys(r.isolation for r in results)),
+        middle=median(r.score for r in decided) if decided else 0,
+        average=mean(r.score for r in decided) if decided else 0,
+        most=max((r.max_score for r in results), default=0),
+        statuses=Counter(r.status for r in results).most_common(),
+        tried=sum(r.status == "graded" for r in results),
+        undecided=len(results) - len(decided),
+        claims=claims[:CLAIMS],
+        more_claims=max(0, len(claims) - CLAIMS),
+        broken=[r for r in results if r.status != "graded"],
+        choices=[r for r in results if r.choice],
         slowest=timed[:SLOWEST],
-        middle_seconds=median(e.seconds or 0 for e in timed) if timed else 0,
-        late=[e for e in entries if e.lateness],
-        odd=_odd(entries),
+        seconds=seconds,
+        middle_seconds=median(seconds[r.id] for r in timed) if timed else 0,
+        late=[r for r in results if r.late_report],
+        odd=_odd(results),
         left=batch.get("left", []),
         unsolved=[q for q in questions if q.earned and not full[q.id]],
         waiting=[q for q in questions if q.pending],
         totals=_picture(_totals(decided)) if decided else "",
         shares=_picture(_shares(marked)) if (marked := [q for q in questions if q.earned]) else "",
     )
-    reports.put(report / "summary.html", text)
+    reports.write_text(report / "summary.html", text)
     return report / "summary.html"
 
 
-def standing(report: Path) -> list[str]:
+def status_sentences(report: Path) -> list[str]:
     """Sentences on how many submissions were graded, are pending, refused, unchanged or
     otherwise not plainly graded, and on each that is not.
 
@@ -205,14 +179,13 @@ def standing(report: Path) -> list[str]:
     counts = Counter({"graded": 0, "pending": 0, "refused": 0, "unchanged": 0})
     said = []
     undecided = 0
-    for result in reports.results(report):
-        extra = result["extra_data"]
-        counts[extra["status"]] += 1
-        undecided += bool(extra.get("undecided"))
-        if extra["status"] != "graded":
-            why = extra.get("problem") or extra["remark"] or "; ".join(extra["notes"])
-            decided = "" if extra.get("undecided") else f" ({result['score']:g} points)"
-            said.append(f"{extra['status']}: {extra['id']}{decided}: {why[:300]}")
+    for result in read_all(report):
+        counts[result.status] += 1
+        undecided += result.undecided
+        if result.status != "graded":
+            why = result.problem or result.remark or "; ".join(result.notes)
+            decided = "" if result.undecided else f" ({result.score:g} points)"
+            said.append(f"{result.status}: {result.id}{decided}: {why[:300]}")
     total = sum(counts.values())
     each = ", ".join(f"{count} {status}" for status, count in counts.items())
     first = f"{total} submission{'s' * (total != 1)}: {each}"
@@ -223,81 +196,43 @@ def standing(report: Path) -> list[str]:
     return [first, *said, *([remedy] if undecided else [])]
 
 
-def _entries(report: Path, files: Sequence[str]) -> tuple[list[Entry], list[str]]:
-    try:
-        times = json.loads((report / "times.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        times = {}
-    times = times if isinstance(times, dict) else {}
-    entries = []
-    sentences: dict[str, None] = {}
-    for name in files:
-        result = reports.read(report, name)
-        if result is None:
-            continue
-        extra = result["extra_data"]
-        sentences[str(extra.get("isolation", ""))] = None
-        seconds = times.get(extra["id"])
-        entries.append(
-            Entry(
-                extra["id"],
-                f"feedback/{name}.html",
-                result["score"],
-                sum(t["max_score"] for t in result["tests"]),
-                extra.get("status", "graded"),
-                result.get("output", ""),
-                extra.get("choice", ""),
-                result["tests"],
-                float(seconds) if isinstance(seconds, int | float) else None,
-                extra.get("remark", ""),
-                bool(extra.get("undecided")),
-                _late(extra.get("lateness")),
-            )
-        )
-    return entries, [s for s in sentences if s]
-
-
-def _odd(entries: list[Entry]) -> list[tuple[str, list[Entry]]]:
+def _odd(results: list[Result]) -> list[tuple[str, list[Result]]]:
     """What is odd, and of whom: what a whole class has is said once."""
-    found: dict[str, list[Entry]] = {}
-    for entry in entries:
-        for sentence in entry.odd:
-            found.setdefault(sentence, []).append(entry)
+    found: dict[str, list[Result]] = {}
+    for result in results:
+        for sentence in oddities(result):
+            found.setdefault(sentence, []).append(result)
     return sorted(found.items(), key=lambda item: -len(item[1]))
 
 
-def _late(told: dict[str, Any] | None) -> str:
-    return "" if not told or told["days"] == 0 else str(told["said"])
-
-
-def _questions(entries: list[Entry], lab: str) -> list[Question]:
+def _questions(results: list[Result], lab: str) -> list[Question]:
     try:
         asked = {id: ", ".join(a.names) for id, a in labs.load(lab).questions.items()}
     except ValueError:
         asked = {}
-    found: dict[str, Question] = {}
-    for id in sorted({t["number"] for e in entries for t in e.tests}, key=order):
-        most = max(sum(t["max_score"] for t in e.tests if t["number"] == id) for e in entries)
-        marked = [e for e in entries if id not in byhand.pending(e.tests)]
-        earned = [sum(t["score"] for t in e.tests if t["number"] == id) for e in marked]
-        found[id] = Question(id, asked.get(id, ""), most, earned, len(entries) - len(marked))
-    return list(found.values())
+    found = []
+    for id in sorted({id for r in results for id in r.points}, key=order):
+        of = [r.points.get(id, (0.0, 0.0)) for r in results]
+        marked = [earned for r, (earned, _) in zip(results, of, strict=True) if id not in r.pending]
+        most = max(most for _, most in of)
+        found.append(Question(id, asked.get(id, ""), most, marked, len(results) - len(marked)))
+    return found
 
 
-def _claims(entries: list[Entry]) -> list[Claim]:
+def _claims(results: list[Result]) -> list[Claim]:
     """What did not hold, the commonest first; submissions that were not tried at all
     are listed elsewhere.
     """
     found: dict[tuple[str, str], Claim] = {}
-    for entry in entries:
-        for test in entry.tests if entry.status == "graded" else ():
-            if test["status"] != "passed" and not test.get("by_hand"):
-                key = (test["number"], test["name"])
-                text = test["name"].removeprefix(test["number"]).strip()
+    for result in results:
+        for entry in result.entries if result.status == "graded" else ():
+            if entry.status != "passed" and not entry.by_hand:
+                text = entry.name.removeprefix(entry.number).strip()
                 claim = found.setdefault(
-                    key, Claim(test["number"], text, test["visibility"] != "visible")
+                    (entry.number, entry.name),
+                    Claim(entry.number, text, entry.visibility != "visible"),
                 )
-                claim.add(test["output"] or "(no message)")
+                claim.add(entry.output or "(no message)")
     return sorted(found.values(), key=lambda c: (-c.count, order(c.question), c.text))
 
 
@@ -312,10 +247,10 @@ def _picture(drawn: tuple[Figure, str]) -> Markup:
     return Markup(mimebundle(figure, sentence)[0]["text/html"])
 
 
-def _totals(entries: list[Entry]) -> tuple[Figure, str]:
+def _totals(results: list[Result]) -> tuple[Figure, str]:
     """How many submissions got how many points."""
-    totals = [e.total for e in entries]
-    most = max(e.most for e in entries)
+    totals = [r.score for r in results]
+    most = max(r.max_score for r in results)
     step = next(s for s in (0.5, 1, 2, 2.5, 5, 10, 20, 50, 100, 1000, 10**9) if most / s <= 24)
     edges = np.arange(-step / 2, most + step, step)
     counts, _ = np.histogram(totals, edges)

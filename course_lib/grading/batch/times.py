@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import cache
 from itertools import count, product
 
-from course_lib.grading.batch.names import shown
+from course_lib.grading.batch.names import printable
 
 FORM = "2026-10-24 21:00"  # the form to write
 ORDERS = ("day first", "month first")
@@ -74,10 +74,12 @@ def read(
     found, named = _readings(text, near)
     times = sorted(set().union(*(found[order] for order in orders)))
     if not times:
-        raise Unreadable(f"{shown(text)!r} is not understood as a time: write it as {FORM}")
+        raise Unreadable(f"{printable(text)!r} is not understood as a time: write it as {FORM}")
     if len(times) > 1:
         said = " or ".join(f"{time:%Y-%m-%d %H:%M}" for time in times)
-        raise ValueError(f"{shown(text)!r} can mean {said}: write the intended time in this form")
+        raise ValueError(
+            f"{printable(text)!r} can mean {said}: write the intended time in this form"
+        )
     if not named:
         return times[0]
     if named in ("Z", "UTC", "GMT"):
@@ -92,7 +94,7 @@ def read(
                 return moment
     own = f"zone of the policy ({zone}) at that time" if zone else "difference to UTC"
     raise ValueError(
-        f"{shown(text)!r}: {named} is not the {own}: write the difference to UTC, such as"
+        f"{printable(text)!r}: {named} is not the {own}: write the difference to UTC, such as"
         f" {FORM} +0200"
     )
 

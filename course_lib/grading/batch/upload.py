@@ -36,16 +36,15 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from course_lib.grading.batch import handback, names
 from course_lib.grading.batch import report as reports
 from course_lib.grading.batch import roster as rosters
-from course_lib.grading.batch.byhand import PENDING, pending
-from course_lib.grading.batch.roster import IDENTITIES, Person, Roster, Worksheet, read_roster
+from course_lib.grading.batch.result import PENDING, Result, read_all, read_batch
+from course_lib.grading.batch.roster import IDENTITIES, Person, Roster, Worksheet
 from course_lib.paths import course_root
 
 FORMATS = ("canvas", "moodle", "gradescope")
@@ -60,14 +59,12 @@ class Written:
             student that is missing in one of them.
         listed: the table ``grades-unmatched.csv`` with the same. remarks: what to know
             before uploading, in sentences.
-        feedback: the zip with everybody's page.
     """
 
     listed: Path
     paths: list[Path] = field(default_factory=list)
     unmatched: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
-    feedback: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -90,20 +87,24 @@ class _Class:
 
     @property
     def most(self) -> float:
-        return max((m.most for _, m in self.matched), default=0.0)
+        return max((m.max_score for _, m in self.matched), default=0.0)
 
-    def waits(self, form: str, person: Person, marks: _Marks) -> bool:
+    def note_if_pending(self, form: str, person: Person, result: Result) -> bool:
         """Has a person still to mark something of it? Then it has no grade yet, and
         that is said.
         """
-        why = marks.undecided
-        if marks.pending and not why:
+        why = ""
+        if result.undecided:
             why = (
-                f"{', '.join(marks.pending)} {'is' if len(marks.pending) == 1 else 'are'} pending:"
+                f"{result.status}, without a grade until a person has looked: summary.html says why"
+            )
+        elif waiting := result.pending:
+            why = (
+                f"{', '.join(waiting)} {'is' if len(waiting) == 1 else 'are'} pending:"
                 " a person marks it, in marks.csv"
             )
         if why:
-            self.missing.append((form, str(person), f"{marks.total:g}", why))
+            self.missing.append((form, str(person), f"{result.score:g}", why))
         return bool(why)
 
 
@@ -132,10 +133,10 @@ def write(
     if unknown:
         raise ValueError(f"there is no form {unknown[0]!r}: choose from {', '.join(FORMATS)}")
     table = rosters.read(roster) if roster is not None else None
-    results = [_Marks.of(result) for result in reports.results(report)]
+    results = list(read_all(report))
     if pending_as_zero:
-        results = [replace(marks, pending=(), undecided="") for marks in results]
-    lab = json.loads((report / "batch.json").read_text(encoding="utf-8"))["lab"]
+        results = [result.with_pending_as_zero() for result in results]
+    lab = read_batch(report)["lab"]
     written = Written(report / "grades-unmatched.csv")
     missing: Missing = []
     matched = _match(results, table.people if table else None, missing)
@@ -147,15 +148,15 @@ def write(
     forms = {name: _FORMS[name](students) for name in dict.fromkeys(formats)}
     for name, rows in forms.items():
         written.paths.append(report / f"grades-{name}.csv")
-        reports.put(written.paths[-1], _csv(rows))
+        reports.write_text(written.paths[-1], _csv(rows))
     moodle: dict[str, list[tuple[str, str]]] = {}
     for person, marks in matched if "moodle" in forms else []:
         if person["moodle id"]:
             moodle.setdefault(marks.id, []).append((person.name, person["moodle id"]))
-    written.feedback = handback.write(report, moodle)
-    reports.put(written.listed, _csv([["what", "who", "total", "why"], *map(list, missing)]))
+    handback.write(report, moodle)
+    reports.write_text(written.listed, _csv([["what", "who", "total", "why"], *map(list, missing)]))
     written.unmatched = [
-        f"{what} {names.shown(who)}{f', {points} points' if points else ''}: {why}"
+        f"{what} {names.printable(who)}{f', {points} points' if points else ''}: {why}"
         for what, who, points, why in missing
     ]
     return written
@@ -164,69 +165,11 @@ def write(
 # --- whose is it ----------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Marks:
-    """One submission's marks, out of its result."""
-
-    id: str
-    notebook: str
-    submitters: tuple[dict[str, str], ...]
-    points: dict[str, tuple[float, float]]  # question -> (earned, of)
-    total: float
-    most: float
-    time: float | None = None
-    pending: tuple[str, ...] = ()
-    undecided: str = ""  # why it has no grade before a person has looked
-    lateness: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def told(self) -> str:
-        """The marks in a line, for a student who reads nothing else."""
-        each = ", ".join(
-            f"{q}: {PENDING if q in self.pending else f'{earned:g}'} of {of:g}"
-            for q, (earned, of) in self.points.items()
-        )
-        late = (
-            f"; {self.lateness['said']}"
-            if self.lateness.get("days") or self.lateness.get("days", 0) is None
-            else ""
-        )
-        return f"{self.total:g} of {self.most:g} points ({each}){late}"
-
-    @classmethod
-    def of(cls, result: dict[str, Any]) -> _Marks:
-        extra = result["extra_data"]
-        points: dict[str, tuple[float, float]] = {}
-        for test in result["tests"]:
-            earned, of = points.get(test["number"], (0.0, 0.0))
-            points[test["number"]] = (earned + test["score"], of + test["max_score"])
-        people = extra.get("submitters") or []
-        return cls(
-            extra["id"],
-            extra.get("notebook", ""),
-            tuple(people),
-            points,
-            result["score"],
-            sum(of for _, of in points.values()),
-            extra.get("handed in"),
-            tuple(pending(result["tests"])),
-            undecided(extra),
-            extra.get("lateness") or {},
-        )
-
-
-def undecided(extra: dict[str, Any]) -> str:
-    """Why a submission has no grade before a person has looked; "" where it has one."""
-    if not extra.get("undecided"):
-        return ""
-    return f"{extra['status']}, without a grade until a person has looked: summary.html says why"
-
-
-Matched = list[tuple[Person, _Marks]]
+Matched = list[tuple[Person, Result]]
 Missing = list[tuple[str, str, str, str]]  # what, who, points, why
 
 
-def _match(results: list[_Marks], people: list[Person] | None, missing: Missing) -> Matched:
+def _match(results: list[Result], people: list[Person] | None, missing: Missing) -> Matched:
     """Who gets which marks; what is nobody's goes to ``missing``."""
     if people is None:
         found = [(Person(dict(who)), m, False) for m in results for who in m.submitters]
@@ -234,7 +177,7 @@ def _match(results: list[_Marks], people: list[Person] | None, missing: Missing)
             (
                 "submission",
                 m.id,
-                f"{m.total:g}",
+                f"{m.score:g}",
                 "its name says nothing of the student: give a roster",
             )
             for m in results
@@ -246,31 +189,31 @@ def _match(results: list[_Marks], people: list[Person] | None, missing: Missing)
         for m in results:
             whose, wrong = index.of(m)
             found += [(person, m, said) for person, said in whose]
-            missing += [("submission", m.id, f"{m.total:g}", why) for why in wrong]
+            missing += [("submission", m.id, f"{m.score:g}", why) for why in wrong]
     matched: Matched = []
     for person, marks, said in found:
         same = [(m, s) for p, m, s in found if _same(p, person)]
         if len(same) > 1 and not (said and sum(s for _, s in same) == 1):
             if not any(s for _, s in same) or said:
-                others = ", ".join(names.shown(m.id) for m, _ in same if m is not marks)
+                others = ", ".join(names.printable(m.id) for m, _ in same if m is not marks)
                 why = (
                     f"it is {person}'s, and so is {others}: name the one that counts in the"
                     " roster's column submission"
                 )
-                missing.append(("submission", marks.id, f"{marks.total:g}", why))
+                missing.append(("submission", marks.id, f"{marks.score:g}", why))
             else:
                 missing.append(
                     (
                         "submission",
                         marks.id,
-                        f"{marks.total:g}",
+                        f"{marks.score:g}",
                         f"the roster names another one for {person}",
                     )
                 )
             continue
         matched.append((person, marks))
     return sorted(
-        matched, key=lambda pair: (pair[0].line, names.squashed(pair[0].sortable), pair[1].id)
+        matched, key=lambda pair: (pair[0].line, names.normalize_name(pair[0].sortable), pair[1].id)
     )
 
 
@@ -289,7 +232,8 @@ def _canvas(all: _Class) -> list[list[str]]:
     rows = [["Student", "ID", "SIS User ID", "SIS Login ID", "Section", _heading(all)]]
     rows.append(["    Points Possible", "", "", "", "", f"{all.most:g}"])
     for p, m in all.matched:
-        if all.waits("canvas", p, m):  # an empty cell would take away a grade that is there
+        # an empty cell would take away a grade that is there
+        if all.note_if_pending("canvas", p, m):
             continue
         rows.append(
             [
@@ -298,12 +242,12 @@ def _canvas(all: _Class) -> list[list[str]]:
                 p["sis user id"],
                 p["sis login id"],
                 p["section"],
-                f"{m.total:g}",
+                f"{m.score:g}",
             ]
         )
         if not (p["canvas id"] or p["sis user id"] or p["sis login id"] or p.line):
             why = "no canvas id, sis user id or sis login id: Canvas goes by the name alone"
-            all.missing.append(("canvas", str(p), f"{m.total:g}", why))
+            all.missing.append(("canvas", str(p), f"{m.score:g}", why))
     return rows
 
 
@@ -324,7 +268,11 @@ def _heading(all: _Class) -> str:
             return same[0] if same else title
         why = f"{len(same)} columns" if same else "no column"
         raise ValueError(f"the roster has {why} {title!r}: name one of {', '.join(offered)}")
-    same = [heading for heading in offered if names.labs_in(heading) == names.labs_in(all.lab)]
+    same = [
+        heading
+        for heading in offered
+        if names.find_lab_numbers(heading) == names.find_lab_numbers(all.lab)
+    ]
     if len(same) == 1:
         return same[0]
     remedy = (
@@ -356,10 +304,10 @@ def _moodle(all: _Class) -> list[list[str]]:
             "Feedback comments",
         ]
     ]
-    given = [
-        (p, "Submitted for grading", "" if all.waits("moodle", p, m) else f"{m.total:g}", m.told)
-        for p, m in all.matched
-    ]
+    given = []
+    for p, m in all.matched:
+        grade = "" if all.note_if_pending("moodle", p, m) else f"{m.score:g}"
+        given.append((p, "Submitted for grading", grade, _summary_line(m)))
     for p, status, grade, told in given + [(p, "No submission", "", "") for p in all.without]:
         if p["moodle id"]:
             about = [f"Participant {p['moodle id']}", p.name, p["email"], status]
@@ -373,11 +321,21 @@ def _moodle(all: _Class) -> list[list[str]]:
     return rows
 
 
+def _summary_line(result: Result) -> str:
+    """The marks in a line, for a student who reads nothing else."""
+    each = ", ".join(
+        f"{q}: {PENDING if q in result.pending else f'{earned:g}'} of {of:g}"
+        for q, (earned, of) in result.points.items()
+    )
+    late = f"; {result.late_report}" if result.late_report else ""
+    return f"{result.score:g} of {result.max_score:g} points ({each}){late}"
+
+
 def _filled_in(all: _Class, roster: Roster, where: Worksheet) -> list[list[str]]:
     """Moodle's own worksheet with the marks in it: its headings and words are of the
     language that it reads.
     """
-    marks = {p.line: m for p, m in all.matched if not all.waits("moodle", p, m)}
+    marks = {p.line: m for p, m in all.matched if not all.note_if_pending("moodle", p, m)}
     theirs = {
         row[where.most].replace(",", ".") for row in roster.rows.values() if where.most < len(row)
     }
@@ -391,9 +349,9 @@ def _filled_in(all: _Class, roster: Roster, where: Worksheet) -> list[list[str]]
     for line, cells in roster.rows.items():
         row = cells + [""] * (len(roster.header) - len(cells))
         if line in marks:
-            row[where.grade] = f"{marks[line].total:g}"
+            row[where.grade] = f"{marks[line].score:g}"
             if where.feedback is not None:
-                row[where.feedback] = marks[line].told
+                row[where.feedback] = _summary_line(marks[line])
         rows.append(row)
     if where.feedback is None:
         all.remarks.append(
@@ -421,14 +379,14 @@ def _gradescope(all: _Class) -> list[list[str]]:
     ]
     rows = [header]
     for p, m in all.matched:
-        waits = all.waits("gradescope", p, m)
+        waits = all.note_if_pending("gradescope", p, m)
         about = [
             *p.first_and_last,
             p["sid"],
             p["email"],
             p["section"],
-            "" if waits else f"{m.total:g}",
-            f"{m.most:g}",
+            "" if waits else f"{m.score:g}",
+            f"{m.max_score:g}",
         ]
         about.append("Pending" if waits else "Graded")
         when = (
@@ -440,9 +398,11 @@ def _gradescope(all: _Class) -> list[list[str]]:
             PENDING if q in m.pending else f"{m.points[q][0]:g}" if q in m.points else ""
             for q in questions
         ]
-        rows.append([*about, p["gradescope id"] or m.id, when, m.lateness.get("late", ""), *points])
+        rows.append(
+            [*about, p["gradescope id"] or m.id, when, (m.lateness or {}).get("late", ""), *points]
+        )
         if not (p["sid"] or p["email"]):
-            all.missing.append(("gradescope", str(p), f"{m.total:g}", "neither sid nor email"))
+            all.missing.append(("gradescope", str(p), f"{m.score:g}", "neither sid nor email"))
     for p in all.without:
         about = [
             *p.first_and_last,
@@ -466,7 +426,7 @@ _FORMS: dict[str, Callable[[_Class], list[list[str]]]] = {
 
 def _csv(rows: Iterable[Sequence[str]]) -> str:
     text = io.StringIO()
-    cell: Callable[[str], str] = lambda value: reports.cell(names.shown(value))  # noqa: E731
+    cell: Callable[[str], str] = lambda value: reports.cell(names.printable(value))  # noqa: E731
     csv.writer(text, lineterminator="\r\n").writerows(
         [value if value == "-" else cell(value) for value in row] for row in rows
     )
@@ -492,6 +452,3 @@ def _title(lab: str) -> str:
         if heading := next((line[2:].strip() for line in lines if line.startswith("# ")), ""):
             return heading
     return lab
-
-
-__all__ = ["FORMATS", "Written", "read_roster", "write"]

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import course_lib
 from course_lib.grading import sandbox
-from course_lib.grading.marking.lab import Lab, Marked, Source, Task
+from course_lib.grading.marking.lab import GradingResult, GradingSpec, Lab, Task
 from course_lib.grading.sandbox import Seconds, Worker
 
 
@@ -62,9 +62,9 @@ class Judge:
         self.layer, self.limits = layer, limits
         self._process: subprocess.Popen[bytes] | None = None
         self._ours: Connection | None = None
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 (closed by rest)
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 (closed by shutdown)
 
-    def mark(self, source: Source, task: Task) -> Marked:
+    def mark(self, spec: GradingSpec, task: Task) -> GradingResult:
         """The marks of one submission.
 
         Raises:
@@ -75,7 +75,7 @@ class Judge:
             if self._process is None:
                 self._start()
             assert self._ours is not None
-            self._ours.send((source, task))
+            self._ours.send((spec, task))
             if not self._ours.poll(self.limits.longest):
                 raise JudgeLost(f"it took longer than {self.limits.longest:.0f} seconds")
             answer = self._ours.recv()
@@ -86,7 +86,7 @@ class Judge:
         except JudgeLost:
             self.stop()
             raise
-        if isinstance(answer, Marked):
+        if isinstance(answer, GradingResult):
             return answer
         raise RuntimeError(str(answer))
 
@@ -137,7 +137,7 @@ class Judge:
             self._ours.close()
             self._ours = None
 
-    def rest(self) -> None:
+    def shutdown(self) -> None:
         """End it in order, when nothing is under way."""
         process, ours = self._process, self._ours
         if process is not None and ours is not None:
@@ -172,14 +172,14 @@ def main() -> None:
         limit("AS", most)
         while True:
             try:
-                source, task = grader.recv()
+                spec, task = grader.recv()
             except EOFError:
                 return
             limit("CPU", int(time.process_time()) + 1 + limits.cpu)
             try:
-                if lab(source).known.files:
+                if lab(spec).known.files:
                     limit("AS", most + limits.models)
-                grader.send(lab(source).mark(task, worker))
+                grader.send(lab(spec).mark(task, worker))
             except RuntimeError as error:
                 grader.send(f"{type(error).__name__}: {error}"[:2000])
     finally:

@@ -39,7 +39,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Marked:
+class GradingResult:
     """What came of it.
 
     Attributes:
@@ -59,7 +59,7 @@ class Marked:
 
 
 @dataclass(frozen=True)
-class Source:
+class GradingSpec:
     """What decides the marks beside the submission, as text: so it can be sent to
     another machine.
 
@@ -83,15 +83,15 @@ class Lab:
             imported.
     """
 
-    def __init__(self, source: Source) -> None:
-        self.source = source
-        self.known = labs.load(source.lab)
+    def __init__(self, spec: GradingSpec) -> None:
+        self.spec = spec
+        self.known = labs.load(spec.lab)
         try:
-            self.tests: list[Test] = tests_in(source.claims, source.folder)
+            self.tests: list[Test] = tests_in(spec.claims, spec.folder)
         except Exception as error:
             what = f"{type(error).__name__}: {error}"
             raise RuntimeError(
-                f"the claims in {source.folder} cannot be imported ({what}): mend them first"
+                f"the claims in {spec.folder} cannot be imported ({what}): mend them first"
             ) from error
 
     @property
@@ -103,13 +103,13 @@ class Lab:
         changes marks, grade into a new folder.
         """
         contract = Path(
-            str(import_module(f"course_lib.labs.{self.source.lab}").__file__)
+            str(import_module(f"course_lib.labs.{self.spec.lab}").__file__)
         ).read_bytes()
         return hashlib.sha256(
-            repr((self.source.claims, contract, self.source.seed)).encode()
+            repr((self.spec.claims, contract, self.spec.seed)).encode()
         ).hexdigest()[:16]
 
-    def failed(self, error: BaseException, layer: str) -> Marked:
+    def failed(self, error: BaseException, layer: str) -> GradingResult:
         """A fault of the grader's own: it costs one row, which the next run grades
         again.
         """
@@ -120,11 +120,11 @@ class Lab:
         )
         return self._nothing("grader failed", why, layer)
 
-    def unread(self, task: Task, layer: str) -> Marked:
+    def unread(self, task: Task, layer: str) -> GradingResult:
         """A submission that could not be read."""
         return self._nothing("pending", task.problem, layer)
 
-    def set_aside(self, why: str, layer: str) -> Marked:
+    def set_aside(self, why: str, layer: str) -> GradingResult:
         """A submission on which two judges ended: it is not tried again unless somebody
         asks for it.
         """
@@ -135,10 +135,12 @@ class Lab:
             layer,
         )
 
-    def _nothing(self, status: str, why: str, layer: str) -> Marked:
-        return Marked(tuple(outcome(t, False, why) for t in self.tests), status, (why,), layer)
+    def _nothing(self, status: str, why: str, layer: str) -> GradingResult:
+        return GradingResult(
+            tuple(outcome(t, False, why) for t in self.tests), status, (why,), layer
+        )
 
-    def mark(self, task: Task, worker: Worker) -> Marked:
+    def mark(self, task: Task, worker: Worker) -> GradingResult:
         """The marks of one submission; never raises for what a submission does."""
         begin = time.monotonic()
         try:
@@ -147,7 +149,7 @@ class Lab:
             marked = self.failed(error, worker.layer.name)
         return replace(marked, seconds=time.monotonic() - begin)
 
-    def _tried(self, task: Task, worker: Worker) -> Marked:
+    def _tried(self, task: Task, worker: Worker) -> GradingResult:
         if task.problem:
             return self.unread(task, worker.layer.name)
         opened: list[Session] = []
@@ -158,12 +160,12 @@ class Lab:
             for session in opened:
                 session.close()
         said = tuple(replace(o, message=_without_addresses(o.message)) for o in outcomes)
-        if marker.unopened:
-            status, sentences = "stopped", [marker.unopened]
+        if marker.startup_error:
+            status, sentences = "stopped", [marker.startup_error]
         else:
             status, sentences = "graded", opened[0].problems if opened else []
         sentences = [_without_addresses(s) for s in sentences]
-        return Marked(said, status, tuple(sentences), worker.layer.name)
+        return GradingResult(said, status, tuple(sentences), worker.layer.name)
 
     def marker(
         self,
@@ -189,7 +191,7 @@ class Lab:
             opened[-1].problems += unread
             return seen_as(opened[-1], dict(task.files))
 
-        return Marker(open, known, self.source.seed, budget=budget)
+        return Marker(open, known, self.spec.seed, budget=budget)
 
 
 def _without_addresses(text: str) -> str:
@@ -197,4 +199,4 @@ def _without_addresses(text: str) -> str:
     return re.sub(r" at 0x[0-9a-fA-F]+", " at 0x…", text)
 
 
-__all__ = ["Lab", "Marked", "Source", "Task"]
+__all__ = ["Lab", "GradingResult", "GradingSpec", "Task"]

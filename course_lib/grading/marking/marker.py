@@ -76,7 +76,7 @@ class Marker:
         self.skipped = set(skipped)
         self.budget = budget
         self.lost: set[str] = set()  # questions whose code ended or hung its process
-        self.unopened = ""  # why the definitions could not be run; then no test is tried
+        self.startup_error = ""  # why the definitions could not be run; then no test is tried
         self._submission: Submission | None = None
 
     def mark(self, tests: list[Test]) -> list[Outcome]:
@@ -150,8 +150,8 @@ class Marker:
                     )
                 )
                 continue
-            if self.unopened:
-                outcomes.append(outcome(test, False, self.unopened))
+            if self.startup_error:
+                outcomes.append(outcome(test, False, self.startup_error))
                 continue
             if self.budget is not None and self.budget.left <= 0:
                 outcomes.append(outcome(test, False, f"not tried: {self.budget.exhausted}"))
@@ -196,13 +196,13 @@ class Marker:
 
     def _opened(self) -> Submission:
         # once is enough: definitions that hang would be waited for at every question
-        if self.unopened:
-            raise WorkerLost(self.unopened)
+        if self.startup_error:
+            raise WorkerLost(self.startup_error)
         if self._submission is None:
             try:
                 self._submission = self.open()
             except WorkerLost as lost:
-                self.unopened = str(lost)
+                self.startup_error = str(lost)
                 raise
         return self._submission
 

@@ -11,7 +11,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 from course_lib.grading import sandbox
 from course_lib.grading.marking.judge import Judge, JudgeLost, Limits
-from course_lib.grading.marking.lab import Lab, Marked, Task
+from course_lib.grading.marking.lab import GradingResult, Lab, Task
 
 
 class Judges:
@@ -24,7 +24,7 @@ class Judges:
         self._all: list[Judge] = []
         self._closed = False
 
-    def mark(self, lab: Lab, task: Task) -> Marked:
+    def mark(self, lab: Lab, task: Task) -> GradingResult:
         """The marks of one submission, by this thread's judge.
 
         Raises:
@@ -38,7 +38,7 @@ class Judges:
             self._local.judge = Judge(self.layer, self.limits)
             self._all.append(self._local.judge)
         try:
-            return self._local.judge.mark(lab.source, task)
+            return self._local.judge.mark(lab.spec, task)
         except JudgeLost:
             if self._closed:
                 raise RuntimeError("grading was stopped") from None
@@ -46,7 +46,7 @@ class Judges:
         except Exception as error:
             return lab.failed(error, self.layer.name)
 
-    def mark_or_set_aside(self, lab: Lab, task: Task) -> Marked:
+    def mark_or_set_aside(self, lab: Lab, task: Task) -> GradingResult:
         """As :meth:`mark`, for who has one submission: a judge that is lost is replaced
         once.
         """
@@ -71,12 +71,12 @@ class Judges:
         """
         self._closed = True
         for judge in self._all:
-            judge.rest()
+            judge.shutdown()
 
 
 def mark_here(
     lab: Lab, tasks: Iterable[Task], layer: sandbox.Layer, jobs: int, limits: Limits | None = None
-) -> Generator[tuple[Task, Marked], None, None]:
+) -> Generator[tuple[Task, GradingResult], None, None]:
     """Mark with ``jobs`` judges, in the order the marks come. A submission that ends
     its judge is tried once more, after all others.
 
@@ -85,7 +85,7 @@ def mark_here(
     """
     judges = Judges(layer, limits)
     pool = ThreadPoolExecutor(jobs, thread_name_prefix="grader")
-    waiting: dict[Future[Marked], Task] = {}
+    waiting: dict[Future[GradingResult], Task] = {}
     again: deque[Task] = deque()
     tried: set[tuple[str, int]] = set()
     source = iter(tasks)

@@ -19,16 +19,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
 from unicodedata import normalize
 
-from course_lib.grading.batch.names import shown
+from course_lib.grading.batch.names import printable
+from course_lib.grading.batch.result import MARKED, PENDING, Entry
 from course_lib.grading.batch.roster import cells_of
 from course_lib.labs.contract import order
 
 COLUMNS = ("id", "question", "points", "comment")
-PENDING = "pending"  # a person has still to mark it
-MARKED = "marked"  # a person has
 ALL = "all"  # in the place of a question: every one of them
 
 
@@ -138,11 +136,11 @@ def check(
         if id is None:
             near = get_close_matches(m.id, known, 1)
             remedy = (
-                f"did you mean {shown(near[0])!r}?"
+                f"did you mean {printable(near[0])!r}?"
                 if near
                 else "write the id as grades.csv has it, or take the line out"
             )
-            problems.append(f"line {m.line}: there is no submission {shown(m.id)!r}: {remedy}")
+            problems.append(f"line {m.line}: there is no submission {printable(m.id)!r}: {remedy}")
         if m.question == ALL:
             problems.append(
                 f"line {m.line}: {ALL!r} takes the points 0 only: write 0, or a row per question"
@@ -161,8 +159,8 @@ def check(
         first = taken.setdefault((id or m.id, m.question), m.line)
         if first != m.line:
             problems.append(
-                f"line {m.line}: {shown(m.id)} has a row for {m.question} in line {first} already:"
-                " make one of the two"
+                f"line {m.line}: {printable(m.id)} has a row for {m.question} in line {first}"
+                " already: make one of the two"
             )
         if id is not None:
             found.setdefault(id, []).append(m)
@@ -184,48 +182,34 @@ def _raise(path: Path, problems: list[str]) -> None:
         raise ValueError("\n".join(f"{path}, {problem}" for problem in problems))
 
 
-def joined(
-    tests: Iterable[dict[str, Any]], marks: Iterable[Mark], waiting: Mapping[str, float]
-) -> list[dict[str, Any]]:
+def merge(
+    entries: Iterable[Entry], marks: Iterable[Mark], waiting: Mapping[str, float]
+) -> list[Entry]:
     """The entries of a result: those of the tests, and behind them those of a person,
     question by question.
 
     Args:
-        tests: entries of a result; those of a person among them are made anew.
+        entries: of a result; those of a person among them are made again.
         waiting: the questions that a person marks, with their points.
     """
-    entries = [test for test in tests if not test.get("by_hand")]
+    merged = [entry for entry in entries if not entry.by_hand]
     by_question = {m.question: m for m in marks}
     for question in {**by_question, **waiting}:
         mark, most = by_question.get(question), waiting.get(question, 0.0)
-        automatic = [t for t in entries if t["number"] == question]
-        earned = sum(t["score"] for t in automatic)
+        automatic = [entry for entry in merged if entry.number == question]
+        earned = sum(entry.score for entry in automatic)
         points = earned
+        marked = mark is not None and mark.points is not None
         if mark is not None and mark.points is not None:
             points = mark.points + earned * mark.adds
-        kept = min(max(points, 0.0), most + sum(t["max_score"] for t in automatic))
-        marked = mark is not None and mark.points is not None
+        kept = min(max(points, 0.0), most + sum(entry.max_score for entry in automatic))
         comment = mark.comment if mark is not None else ""
         if kept != points:
             comment += (
                 f"{' ' * bool(comment)}({points:g} points would be"
                 f" {'more' if kept < points else 'less'} than there are)"
             )
-        entries.append(
-            {
-                "number": question,
-                "name": f"{question} by a person",
-                "score": kept - earned,
-                "max_score": most,
-                "status": MARKED if marked or not most else PENDING,
-                "output": comment,
-                "visibility": "visible",
-                "by_hand": True,
-            }
-        )
-    return sorted(entries, key=lambda entry: order(entry["number"]))
-
-
-def pending(tests: Iterable[dict[str, Any]]) -> list[str]:
-    """The questions of a result that a person has still to mark."""
-    return [test["number"] for test in tests if test["status"] == PENDING]
+        status = MARKED if marked or not most else PENDING
+        name = f"{question} by a person"
+        merged.append(Entry(question, name, kept - earned, most, status, comment, by_hand=True))
+    return sorted(merged, key=lambda entry: order(entry.number))

@@ -4,7 +4,6 @@ cannot be right.
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_lab import RIGHT, TESTS, claim, contents, hand_in
+from small_lab import RIGHT, TESTS, claim, contents, hand_in, read_table
 
-from course_lib.grading.batch import byhand, summary
+from course_lib.grading.batch import manual_marks, summary
 from course_lib.grading.batch import run as batch
 from course_lib.grading.batch import upload as lms
+from course_lib.grading.batch.result import Entry, Result
 from course_lib.labs import Exercise, lab01
 
 pytestmark = pytest.mark.usefixtures("warm")
@@ -40,11 +40,6 @@ def grade(place: Path, **settings: Any) -> batch.Batch:
     return batch.grade(
         "lab01", place / "submissions", place / "report", tests=tests, seed=1, jobs=1, **settings
     )
-
-
-def rows(place: Path, table: str = "grades.csv") -> dict[str, dict[str, str]]:
-    with open(place / "report" / table, newline="", encoding="utf-8") as file:
-        return {next(iter(row.values())): row for row in csv.DictReader(file)}
 
 
 def page(place: Path, id: str) -> str:
@@ -72,7 +67,7 @@ def test_points_are_added_or_replaced_and_survive(place: Path) -> None:
     done = grade(place, marks=path, say=said.append)
     assert (done.graded, sorted(done.kept)) == ([], ["=cy", "amy", "bob"])
     assert said == [f"{path}, rows: 2 added to the tests' points, 1 in their place, 1 remarks"]
-    table = rows(place)
+    table = read_table(place / "report")
     assert (table["bob"]["1.2"], table["bob"]["total"], table["bob"]["maximum"]) == (
         "0.5",
         "2.5",
@@ -94,7 +89,7 @@ def test_points_are_added_or_replaced_and_survive(place: Path) -> None:
     claim(place, TESTS.replace("draw.normal(4, 6)", "draw.normal(6, 4)"))
     for again in ({}, {"regrade": ["amy"]}, {"regrade": ["bob"]}):
         grade(place, **again)  # type: ignore[arg-type]
-        assert {id: row["total"] for id, row in rows(place).items()} == {
+        assert {id: row["total"] for id, row in read_table(place / "report").items()} == {
             "amy": "2.5",
             "bob": "2.5",
             "'=cy": "2.5",
@@ -117,14 +112,14 @@ def test_points_are_added_or_replaced_and_survive(place: Path) -> None:
 def test_the_table_in_the_reports_folder_is_taken(place: Path) -> None:
     marks(place, "bob,1.2,1,", name="report/marks.csv")
     grade(place)
-    assert rows(place)["bob"]["total"] == "3"
+    assert read_table(place / "report")["bob"]["total"] == "3"
     marks(place, "bob,1.2,0.25,", name="report/marks.csv")
     grade(place)
-    assert rows(place)["bob"]["total"] == "2.25"
+    assert read_table(place / "report")["bob"]["total"] == "2.25"
     (place / "report").rename(place / "moved")
     (place / "moved").rename(place / "report")
     grade(place)
-    assert rows(place)["bob"]["total"] == "2.25"
+    assert read_table(place / "report")["bob"]["total"] == "2.25"
 
 
 @pytest.mark.parametrize(
@@ -175,11 +170,11 @@ def test_a_table_without_its_heading_is_refused(tmp_path: Path) -> None:
             ValueError,
             match="line 1: the heading is .*; expected are id, question, points, comment",
         ):
-            byhand.read(path)
+            manual_marks.read(path)
     path.write_text("ID;Question;Points\namy;1.10;2\n\n")  # as Excel writes it
-    assert byhand.read(path) == [byhand.Mark("amy", "1.10", 2.0, False, "", 2)]
+    assert manual_marks.read(path) == [manual_marks.Mark("amy", "1.10", 2.0, False, "", 2)]
     with pytest.raises(FileNotFoundError, match="no table of marks"):
-        byhand.read(tmp_path / "none.csv")
+        manual_marks.read(tmp_path / "none.csv")
 
 
 def test_points_with_a_comma_in_one_cell_are_points(tmp_path: Path) -> None:
@@ -189,17 +184,19 @@ def test_points_with_a_comma_in_one_cell_are_points(tmp_path: Path) -> None:
         'id,question,points\namy,1.1,"0,5"\n',
     ):
         path.write_text(text)
-        assert [mark.points for mark in byhand.read(path)] == [0.5]
+        assert [mark.points for mark in manual_marks.read(path)] == [0.5]
     path.write_text("comment,id,question,points\nwell,amy,1.1,21,4\n")
     with pytest.raises(ValueError, match="line 2: '21,4'.*write 21.4, with a point"):
-        byhand.read(path)
+        manual_marks.read(path)
 
 
 def test_ids_are_compared_whatever_their_unicode_form(tmp_path: Path) -> None:
     typed, kept = "zo\u00eb", "zoe\u0308"
     for one, other in ((typed, kept), (kept, typed)):
-        mark = byhand.Mark(one, "1.1", 1.0, False, "", 2)
-        assert byhand.check(tmp_path / "marks.csv", [mark], [other], {"1.1": 1}) == {other: [mark]}
+        mark = manual_marks.Mark(one, "1.1", 1.0, False, "", 2)
+        assert manual_marks.check(tmp_path / "marks.csv", [mark], [other], {"1.1": 1}) == {
+            other: [mark]
+        }
 
 
 def test_a_question_that_only_a_person_marks(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,7 +208,7 @@ def test_a_question_that_only_a_person_marks(place: Path, monkeypatch: pytest.Mo
         result = json.loads(path.read_text())
         result["extra_data"]["submitters"] = who if result["extra_data"]["id"] == "amy" else []
         path.write_text(json.dumps(result))
-    table = rows(place)
+    table = read_table(place / "report")
     assert (
         {row["1.12"] for row in table.values()}
         == {row["status"] for row in table.values()}
@@ -232,26 +229,30 @@ def test_a_question_that_only_a_person_marks(place: Path, monkeypatch: pytest.Mo
         )
         == 3
     )
-    assert len(rows(place, "grades-canvas.csv")) == 1  # the maximum; nobody has a grade yet
-    moodle = rows(place, "grades-moodle.csv")["Participant 7"]
+    assert (
+        len(read_table(place / "report", "grades-canvas.csv")) == 1
+    )  # the maximum; nobody has a grade yet
+    moodle = read_table(place / "report", "grades-moodle.csv")["Participant 7"]
     assert (moodle["Grade"], "1.12: pending of 5" in moodle["Feedback comments"]) == ("", True)
-    gradescope = rows(place, "grades-gradescope.csv")[""]  # who has one name has no first one
+    gradescope = read_table(place / "report", "grades-gradescope.csv")[
+        ""
+    ]  # who has one name has no first one
     assert (gradescope["Status"], gradescope["Total Score"], gradescope["1.12 (5 pts)"]) == (
         "Pending",
         "",
         "pending",
     )
     lms.write(done.report, ["moodle", "gradescope"], pending_as_zero=True)
-    moodle = rows(place, "grades-moodle.csv")["Participant 7"]
+    moodle = read_table(place / "report", "grades-moodle.csv")["Participant 7"]
     assert (moodle["Grade"], "1.12: 0 of 5" in moodle["Feedback comments"]) == ("3", True)
-    gradescope = rows(place, "grades-gradescope.csv")[""]
+    gradescope = read_table(place / "report", "grades-gradescope.csv")[""]
     assert (gradescope["Status"], gradescope["Total Score"], gradescope["1.12 (5 pts)"]) == (
         "Graded",
         "3",
         "0",
     )
     grade(place, marks=marks(place, "amy,1.12,4,", "bob,1.12,+2.5,", "=cy,1.12,0,empty"))
-    table = rows(place)
+    table = read_table(place / "report")
     assert [table[id]["1.12"] for id in ("amy", "bob", "'=cy")] == ["4", "2.5", "0"]
     assert [table[id]["total"] for id in ("amy", "bob", "'=cy")] == ["7", "4.5", "3"]
     assert {row["status"] for row in table.values()} == {"graded"} and "pending" not in page(
@@ -269,23 +270,15 @@ points = st.sampled_from([None, 0.0, 0.5, 1.0, -0.5, -2.0, 3.0])
 def test_a_question_keeps_between_nothing_and_its_maximum(
     passed: list[bool], waiting: float, given: float | None, adds: bool
 ) -> None:
-    tests = [
-        {
-            "number": "1.1",
-            "score": float(p),
-            "max_score": 1.0,
-            "status": "passed" if p else "failed",
-        }
-        for p in passed
-    ]
-    mark = byhand.Mark("amy", "1.1", given, adds, "well", 2)
+    tests = [Entry("1.1", "1.1 c", float(p), 1.0, "passed" if p else "failed") for p in passed]
+    mark = manual_marks.Mark("amy", "1.1", given, adds, "well", 2)
     asked = {"1.1": waiting} if waiting else {}
-    done = byhand.joined(tests, [mark], asked)
-    assert byhand.joined(done, [mark], asked) == done  # as often as it is graded
-    assert [t for t in done if not t.get("by_hand")] == tests
-    total, most = sum(t["score"] for t in done), len(passed) + waiting
-    assert sum(t["max_score"] for t in done) == most and 0 <= total <= most
+    done = manual_marks.merge(tests, [mark], asked)
+    assert manual_marks.merge(done, [mark], asked) == done  # as often as it is graded
+    assert [entry for entry in done if not entry.by_hand] == tests
+    result, most = Result("amy", "amy", tuple(done)), len(passed) + waiting
+    assert result.max_score == most and 0 <= result.score <= most
     wanted = sum(passed) if given is None else given + sum(passed) * adds
-    assert total == min(max(wanted, 0), most)
-    assert bool(byhand.pending(done)) == bool(waiting and given is None)
-    assert byhand.joined(done, [], {}) == tests
+    assert result.score == min(max(wanted, 0), most)
+    assert bool(result.pending) == bool(waiting and given is None)
+    assert manual_marks.merge(done, [], {}) == tests

@@ -1,0 +1,213 @@
+"""One submission's result: written once for each submission, and read by everything
+that comes after: tables, pages, uploads, late days, appeals.
+
+On disk it is ``results/NAME.json`` in Gradescope's form, with the rest of what is known
+under ``extra_data``. A submission is graded when its result is there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from course_lib.grading import sandbox as layers
+from course_lib.grading.marking.marker import Outcome
+
+PENDING = "pending"  # a person has still to mark it
+MARKED = "marked"  # a person has
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What one claim of a question gave, or what a person gave for the question.
+
+    Attributes:
+        number: of the question, "1.3". status: "passed" or "failed"; of a person's
+            :data:`MARKED` or :data:`PENDING`. output: what the student reads.
+    """
+
+    number: str
+    name: str
+    score: float
+    max_score: float
+    status: str
+    output: str = ""
+    visibility: str = "visible"
+    by_hand: bool = False
+
+    @classmethod
+    def of(cls, o: Outcome) -> Entry:
+        """What a claim gave."""
+        return cls(
+            o.question,
+            f"{o.question} {o.claim}",
+            o.earned,
+            o.points,
+            "passed" if o.passed else "failed",
+            o.message,
+            "visible" if o.visible else "after_published",
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """In Gradescope's form."""
+        said = asdict(self)
+        return said if self.by_hand else {k: v for k, v in said.items() if k != "by_hand"}
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one submission got, and what is known of it.
+
+    Attributes:
+        id: of the submission. file_name: of its result and page, without suffix.
+        entries: of all questions, in order. status: see ``GradingResult``, or the
+            submission's own where the tests gave no points. notes: sentences for the
+            student.
+        lab: "lab01". layer: the sandbox that it ran in. version: of the claims.
+            digest: of the code. problem: why it could not be read, or "".
+        counted: which of the student's notebooks counts, and versions: the points that
+            the tests gave each.
+        notebook, choice, submitters, remark, late, start, release: as ``Submission``
+            has them. time: when it was handed in.
+        undecided: does it have no grade before a person has looked?
+        lateness: what a policy says of it, or None.
+    """
+
+    id: str
+    file_name: str
+    entries: tuple[Entry, ...] = ()
+    version: str = ""
+    digest: str = ""
+    lab: str = ""
+    layer: str = "plain"
+    problem: str = ""
+    counted: int = 0
+    versions: list[float] = field(default_factory=list)
+    status: str = "graded"
+    notes: list[str] = field(default_factory=list)
+    notebook: str = ""
+    choice: str = ""
+    submitters: list[dict[str, str]] = field(default_factory=list)
+    remark: str = ""
+    time: float | None = None
+    late: bool | None = None
+    start: str = ""
+    release: str = ""
+    undecided: bool = False
+    lateness: dict[str, Any] | None = None
+
+    @property
+    def score(self) -> float:
+        return sum(entry.score for entry in self.entries)
+
+    @property
+    def max_score(self) -> float:
+        return sum(entry.max_score for entry in self.entries)
+
+    @property
+    def questions(self) -> dict[str, list[Entry]]:
+        """The entries by question."""
+        found: dict[str, list[Entry]] = {}
+        for entry in self.entries:
+            found.setdefault(entry.number, []).append(entry)
+        return found
+
+    @property
+    def points(self) -> dict[str, tuple[float, float]]:
+        """By question, the points earned and the most that can be."""
+        return {
+            question: (sum(e.score for e in entries), sum(e.max_score for e in entries))
+            for question, entries in self.questions.items()
+        }
+
+    @property
+    def pending(self) -> list[str]:
+        """The questions that a person has still to mark."""
+        return [entry.number for entry in self.entries if entry.status == PENDING]
+
+    @property
+    def page(self) -> str:
+        """Where the student's page is in the report."""
+        return f"feedback/{self.file_name}.html"
+
+    @property
+    def isolation(self) -> str:
+        """What the sandbox was, in a sentence."""
+        return layers.Layer(self.layer).sentence
+
+    @property
+    def late_report(self) -> str:
+        """What the policy says, where it is late or that is not known; else ""."""
+        return "" if not self.lateness or self.lateness["days"] == 0 else self.lateness["said"]
+
+    def with_pending_as_zero(self) -> Result:
+        """The same with 0 for all that waits for a person."""
+        marked = (replace(e, status=MARKED) if e.status == PENDING else e for e in self.entries)
+        return replace(self, entries=tuple(marked), undecided=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """In Gradescope's form."""
+        about = {f: getattr(self, f) for f in _FIELDS}
+        about |= {"isolation": self.isolation, "handed in": self.time}
+        return {
+            "score": self.score,
+            "output": "\n".join(self.notes),
+            "visibility": "visible",
+            "tests": [entry.to_json() for entry in self.entries],
+            "extra_data": {key: about[key] for key in _ORDER},
+        }
+
+
+_ORDER = (
+    *("version", "digest", "lab", "layer", "problem", "counted", "versions", "id", "status"),
+    *("notes", "isolation", "notebook", "choice", "submitters", "remark", "handed in", "late"),
+    *("start", "release", "undecided", "lateness"),
+)
+_FIELDS = [key for key in _ORDER if key not in ("isolation", "handed in")]
+
+
+def read(out: Path, file_name: str) -> Result | None:
+    """The result of a submission by its file's name; None where there is none that can
+    be read.
+    """
+    try:
+        said = json.loads((out / "results" / f"{file_name}.json").read_text(encoding="utf-8"))
+        about = said["extra_data"]
+        return Result(
+            file_name=file_name,
+            entries=tuple(Entry(**entry) for entry in said["tests"]),
+            time=about.get("handed in"),
+            **{key: about[key] for key in _FIELDS if key in about},
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def read_all(out: Path) -> Iterator[Result]:
+    """The results of the submissions that were there when the report was made last, in
+    the order of their ids, one by one.
+
+    Raises:
+        FileNotFoundError: if ``out`` holds no report.
+    """
+    return (
+        found for name in read_batch(out).get("files", []) if (found := read(out, name)) is not None
+    )
+
+
+def read_batch(out: Path) -> dict[str, Any]:
+    """What a report says of itself, ``batch.json``.
+
+    Raises:
+        FileNotFoundError: if ``out`` holds no report.
+    """
+    try:
+        said: dict[str, Any] = json.loads((out / "batch.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            f"{out} holds no report: `course grade … --out {out}` makes one"
+        ) from None
+    return said
