@@ -124,7 +124,7 @@ say(f"LayerDrop 0.5 minus plain: {minus(half_evenly, 'test', 'LayerDrop 0.5', 'p
 # training for many devices.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## Heads and feed-forward parts alike
+# ## Heads and feed-forward parts
 #
 # $$\text{layer}(x) = x + \sum_h \xi_h\,\text{head}_h(x), \qquad x' = x + \nu\,\text{MLP}(x)$$
 #

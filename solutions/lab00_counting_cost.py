@@ -539,7 +539,7 @@ plots.curves(products, x="sparsity", y="beyond", title=TITLE, xaxis="sparsity")
 #
 # $$\text{bits}=(1-p)\,L\,n+L$$
 #
-# **What is tested** besides: row-major order; $n$ bits per value.
+# **What is tested** also: row-major order; $n$ bits per value.
 #
 # The map costs $L$ bits, however sparse the tensor is. *Before you write anything:* with
 # $n=32$, from which sparsity on is that smaller than dense? With $n=8$? With $n=1$?
@@ -626,7 +626,7 @@ check("0.4")
 #
 # $$\frac{\text{pairs}}{L}=\frac{1-p}{1-p^{2^k}},\qquad \text{bits}=\text{pairs}\cdot(n+k).$$
 #
-# **What is tested** besides: exactly these pairs and no others; $k$ from 1 on; exactly
+# **What is tested** also: exactly these pairs and no others; $k$ from 1 on; exactly
 # $2^k$ zeros between values and at the end; bits of every pair, fillers included.
 #
 # *Before you write anything:* the smallest weights of a trained layer are set to zero.
@@ -773,7 +773,7 @@ tables.means(pairs.query("sparsity == 0.9"), {"empty": "empty 3×3 kernels at 90
 # Compute the width as `(L - 1).bit_length()`, the bits of the largest address. This has
 # no rounding errors and is right for $L=1$: a tensor with one place needs *no* address.
 #
-# **What is tested** besides: flat row-major positions; the width at powers of two, next to
+# **What is tested** also: flat row-major positions; the width at powers of two, next to
 # them, and for $L=1$.
 #
 # *Before you write anything:* `conv4` has 64 · 64 · 3 · 3 = 36,864 weights of 32 bits.
@@ -861,7 +861,7 @@ check("0.6")
 # *Compressed sparse column* exchanges rows and columns: values column by column, the row
 # of each, and a COL_POINTER.
 #
-# **What is tested** besides: this matrix; empty rows and columns; the last row and column; 0 bits for a matrix of zeros.
+# **What is tested** also: this matrix; empty rows and columns; the last row and column; 0 bits for a matrix of zeros.
 
 
 # %%

@@ -913,7 +913,7 @@ tables.plain(beside, 2)
 #
 # ## Part E · What was it worth?
 #
-# ### 8.7 The bill, and two short answers
+# ### 8.7 Costs, and two short answers
 # **10 minutes · 1 point**
 #
 # The closed heads are now really removed. What do they save, compared with the dense

@@ -310,7 +310,7 @@ words.say(
 # So LayerDrop buys *one* training with a depth for each device. Its price is the
 # distance to the line *trained at that depth*.
 #
-# ## Part B · Heads and feed-forward parts alike
+# ## Part B · Heads and feed-forward parts
 #
 # ### 9.3 One backward pass for both
 # **30 minutes · 3 points**
@@ -853,7 +853,7 @@ words.say(real_data.table("09"))
 #
 # ## Part E · What was it worth?
 #
-# ### 9.8 The bill, and two short answers
+# ### 9.8 Costs, and two short answers
 # **10 minutes · 1 point**
 #
 # Half of the depth, in three versions, and the good subnetwork of the first fine-tuning
