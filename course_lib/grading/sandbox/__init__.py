@@ -1,12 +1,11 @@
 """The sandbox: run a submission's code and call its functions, without trusting it.
 
-Three calls are all that the rest of the course needs::
+Three calls are all that the rest of the course needs, of one warm process in the strongest
+sandbox of this machine, ``worker = Worker(best())``:
 
-    worker = Worker(best())  # one warm process in the strongest sandbox of this machine
-    session = worker.open(cells, graded=["f"])  # a child with this notebook's definitions
-    session.call(header, blobs, functions)  # one request to the child, and its reply
-    session.close()  # ends the child and every process that it started
-    worker.stop()
+- ``session = worker.open(cells, graded=["f"])``: a child with this notebook's definitions;
+- ``session.call(header, blobs, functions)``: one request to the child, and its reply;
+- ``session.close()``: ends the child and every process that it started.
 
 Nothing outside imports a module from inside this package or from
 :mod:`course_lib.sandbox_child`, its other half; a test enforces it.

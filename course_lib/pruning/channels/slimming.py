@@ -388,7 +388,8 @@ def filter_sizes(layer: nn.Module) -> Tensor:
     """|w| of all weights that make one output channel, (M, weights of a filter),
     float64 on the CPU.
     """
-    sizes = layer.get_parameter("weight").detach().cpu().double().abs()
+    weight: Any = layer.weight  # no parameter of its own under torch.nn.utils.prune
+    sizes: Tensor = weight.detach().cpu().double().abs()
     if isinstance(layer, _ConvTransposeNd):  # (C, M/G, ...): M of them, group by group
         sizes = sizes.unflatten(0, (layer.groups, -1)).transpose(1, 2).flatten(0, 1)
     return sizes.flatten(1)
