@@ -340,16 +340,13 @@ for name, found, select in (
         masks = select(magnitude(prunable(net)), 0.9)
         gone = {f"{layer} pruned": share_gone(masks[f"{layer}.weight"]) for layer in LAYERS}
         rows.append({"seed": seed, "method": name} | gone | measured(pruned(net, masks)))
-say(
-    f"Five networks, logits at most {apart:.0e} apart. Then 90 % of the weights are pruned (all in %):"
-)
+say(f"Five networks, logits at most {apart:.0e} apart; 90 % of the weights pruned (all in %):")
 means = [*(f"{layer} pruned" for layer in LAYERS), "accuracy"]
 tables.show(tables.means(pd.DataFrame(rows), dict(zip(means, means, strict=True))))
 
 # %% [markdown]
-# A layer without weights passes nothing on, and **no training restores it**: its
-# gradients are masked. The global rule depends on each layer's scale, which may be
-# arbitrary: check the shares.
+# A layer without weights passes nothing on, and **no training restores it**. The global
+# rule depends on each layer's scale: check the shares.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # The local rule cannot tell the two networks apart: a factor for a whole layer changes
@@ -377,9 +374,9 @@ plots.show(
     inches=(8, 2.75),
 )
 say(
-    "A group's score is its L1 norm $\\sum|w|$; round(s · groups) groups are pruned. Kept of the sum"
-    f" over all: {', '.join(f'{g} **{share:.0f} %**' for g, share in left.items())}. Any choice of"
-    " rows is also a choice of single weights, so the finer rule **never keeps less**."
+    "A group's score is its L1 norm $\\sum|w|$; round(s · groups) are pruned. Kept of the sum over"
+    f" all: {', '.join(f'{g} **{share:.0f} %**' for g, share in left.items())}. Rows are also"
+    " choices of single weights: the finer rule **never keeps less**."
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}

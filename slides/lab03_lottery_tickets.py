@@ -572,8 +572,7 @@ tables.show(tables.plain(costs, digits=2))
 #
 # $$\Delta\mathcal L \approx g\cdot(-\eta g) = -\eta\,g^2$$
 #
-# The largest $\lvert g\rvert$ predicts the largest gain. Use the *dense* gradient: a
-# masked one is 0 there.
+# The largest *dense* $\lvert g\rvert$ predicts the largest gain (a masked one is 0).
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # Small weights are dropped, since removing them changes least. New ones start at 0, so
