@@ -80,7 +80,7 @@ nitpick_ignore_regex = [
     # the labs' own experiments are no part of the reference
     ("py:class", r"course_lib\.experiments\..*"),
     # what stands for a type of the caller's
-    ("py:class", r".*\.(AnyBatch|AnyModule|Batch|T)"),
+    ("py:class", r".*\.(AnyBatch|AnyModule|Batch|_?T)"),
 ]
 
 html_theme = "pydata_sphinx_theme"

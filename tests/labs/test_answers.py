@@ -92,7 +92,7 @@ def marked(answer: Answer) -> list[Outcome]:
     questions = reached(answer)
     with InProcess(names) as transport:
         marker = Marker(
-            lambda: Submission(transport, solved(answer.lab).files), lab.known, lab.source.seed
+            lambda: Submission(transport, solved(answer.lab).files), lab.known, lab.spec.seed
         )
         return marker.mark([t for t in lab.tests if t.question in questions])
 
