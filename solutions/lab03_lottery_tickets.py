@@ -758,8 +758,8 @@ tables.plain(lab03.beside_the_paper(on_mnist))
 # dense network before it comes back to it, reinit falls early and the random mask deeper.
 # Three things differ. All may come from the shorter training:
 #
-# - At 2.9 % of the weights their ticket has fallen below the dense network; we could not
-#   detect this of ours. Our dense network had a sixth of the training, so it is easier to
+# - At 2.9 % of the weights their ticket has fallen below the dense network; here we could
+#   not detect this. Our dense network had a sixth of the training, so it is easier to
 #   match.
 # - Our reinit falls below it earlier, at 41.1 % instead of 21.1 %: a network that learns
 #   more slowly loses more if training ends early.
