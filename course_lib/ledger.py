@@ -203,10 +203,10 @@ def _checked(row: Row) -> Row:
 def _read(path: Path) -> list[Row]:
     try:
         found = json.loads(path.read_bytes() or b"[]")
+        if not isinstance(found, list):
+            raise TypeError("it holds no list of rows")
+        return [_checked(row) for row in found]
     except FileNotFoundError:
         return []
-    except ValueError as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path} is damaged ({error}): rename it, and a new one is made") from None
-    if not isinstance(found, list):
-        raise ValueError(f"{path} holds no list of rows: rename it, and a new one is made")
-    return found

@@ -122,7 +122,10 @@ def test_amounts_have_three_digits(value: float, shown: str) -> None:
     assert ledger._amount(value, ("", "k", "M")) == shown
 
 
-@pytest.mark.parametrize("text", [b'[{"model": "m"', b"not json", b"\xff\xfe\x00", b"{}", b"null"])
+@pytest.mark.parametrize(
+    "text",
+    [b'[{"model": "m"', b"not json", b"\xff\xfe\x00", b"{}", b"null", b"[1]", b'[{"model": "m"}]'],
+)
 def test_a_damaged_file_is_named_and_left_as_it_is(here: Path, text: bytes) -> None:
     Path("ledger.json").write_bytes(text)
     for call in (ledger.rows, lambda: ledger.add("convnet", "dense", **DENSE)):
