@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from course_lib.grading.batch import ipynb, modules, origin, platforms
 from course_lib.grading.batch.entries import File, of_a_student
 from course_lib.grading.batch.ipynb import Unreadable
-from course_lib.grading.batch.layout import Placed
+from course_lib.grading.batch.layout import Placed, latest
 from course_lib.grading.batch.names import (
     find_lab_numbers,
     parse_timestamp,
@@ -34,7 +34,7 @@ MOST_VERSIONS = 4
 
 def read(items: Sequence[Placed], id: str, lab: str, beside: Iterable[str] = ()) -> Submission:
     """One student's submission, out of everything that is theirs."""
-    last = max(items, key=lambda p: (p.name.stamp or 0, p.name.number or 0))
+    last = latest(items)
     name, entry, stamp = last.name, last.entry, None
     try:
         files, others, problem = _files(items)

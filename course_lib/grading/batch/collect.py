@@ -16,7 +16,7 @@ from pathlib import Path
 
 from course_lib.grading.batch import choose, layout
 from course_lib.grading.batch.entries import on_disk
-from course_lib.grading.batch.layout import Placed
+from course_lib.grading.batch.layout import Placed, latest
 from course_lib.grading.batch.names import printable
 from course_lib.grading.batch.platforms import Name
 from course_lib.grading.batch.submission import REFUSED, Submission, separate_file_names
@@ -133,7 +133,7 @@ class _Group:
 
     @property
     def last(self) -> Placed:
-        return max(self.items, key=lambda p: (p.name.stamp or 0, p.name.number or 0))
+        return latest(self.items)
 
     @property
     def shown(self) -> str:

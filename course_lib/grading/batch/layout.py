@@ -79,6 +79,11 @@ class Placed:
         return f"{self.section}/{self.entry.name}" if self.section else self.entry.name
 
 
+def latest(items: Iterable[Placed]) -> Placed:
+    """Of one student's entries the one that was handed in last, by what the names say."""
+    return max(items, key=lambda p: (p.name.stamp or 0, p.name.number or 0))
+
+
 def open_class(path: Path, lab: str) -> tuple[list[Placed], list[str]]:
     """What lies in a folder, or in a class's zip as a platform gives it; a file that is
     neither, alone. And the names of the folders that were read as sections.
