@@ -29,14 +29,18 @@ def texts() -> dict[str, str]:
 TEXTS = texts()
 
 
+def wording_of(row: dict[str, str]) -> re.Pattern[str]:
+    """The words in which texts quote the figure, with a group for each number."""
+    return re.compile(row["wording"].format(*[NUMBER] * row["wording"].count("{}")))
+
+
 @pytest.mark.parametrize("row", FIGURES, ids=lambda row: f"{row['paper']}: {row['figure']}")
 def test_a_figure_is_the_same_wherever_it_is_quoted(row: dict[str, str]) -> None:
     assert all(row.values()) and row["link"].startswith("https://")
-    wording = re.compile(row["wording"].format(*[NUMBER] * row["wording"].count("{}")))
     quoted = {
         (name, number)
         for name, text in TEXTS.items()
-        for found in wording.finditer(text)
+        for found in wording_of(row).finditer(text)
         for number in found.groups()
         if number is not None
     }
@@ -47,6 +51,5 @@ def test_a_figure_is_the_same_wherever_it_is_quoted(row: dict[str, str]) -> None
 
 def test_another_number_would_be_found() -> None:
     row = next(row for row in FIGURES if row["value"] == "32.54")
-    wording = re.compile(row["wording"].format(*[NUMBER] * row["wording"].count("{}")))
     changed = " ".join(TEXTS.values()).replace("32.54", "32.45")
-    assert any("32.45" in found.groups() for found in wording.finditer(changed))
+    assert any("32.45" in found.groups() for found in wording_of(row).finditer(changed))
