@@ -21,7 +21,7 @@ def once(folder: Path, run: Callable[..., Any], *args: Any, **options: Any) -> A
     Kept with it are the seconds of the processor that it took. They are those of the whole
     process: in an executor with threads they count what runs beside it, too.
     """
-    import joblib  # here, since it changes the environment of the process that imports it
+    import joblib  # here: importing it sets environment variables
 
     keep = joblib.Memory(folder, verbose=0).cache(_timed, ignore=["run"])
     return keep(f"{run.__module__}.{run.__qualname__}", run, *args, **options)[0]

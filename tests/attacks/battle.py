@@ -30,7 +30,7 @@ import psutil
 import torch
 from kinds import SAMPLE
 
-from course_lib.grading import sandbox as isolation
+from course_lib.grading import sandbox
 from course_lib.grading.batch import run as batch
 from course_lib.grading.batch import summary
 from course_lib.grading.batch import upload as lms
@@ -40,7 +40,7 @@ from course_lib.grading.sandbox import Seconds
 # "sample": some of each kind in one class; "rest": all others
 WHICH = os.environ.get("ATTACKS", "all")
 LABS = ("lab00", "lab01", "lab03", "lab07", "lab10") if WHICH != "sample" else ("lab01",)
-LAYERS = [name for name in isolation.LAYERS if not isolation.works(isolation.Layer(name))]
+LAYERS = [name for name in sandbox.LAYERS if not sandbox.works(sandbox.Layer(name))]
 BEST = LAYERS[0]
 LAYERS = LAYERS if WHICH != "sample" else [BEST]
 SEED = 1
@@ -84,7 +84,7 @@ def chosen(lab: str, layer: str) -> list[hostile.Attack]:
     """The attacks of a lab that are graded behind a layer: all behind the best,
     elsewhere what the layer makes a difference for.
     """
-    wall = isolation.Layer(layer).name != "plain"
+    wall = sandbox.Layer(layer).name != "plain"
     of_lab = [a for a in hostile.attacks() if a.lab == lab and (wall or not a.wall)]
     if layer != BEST:
         return [a for a in of_lab if a.wall or a.everywhere]
@@ -93,7 +93,7 @@ def chosen(lab: str, layer: str) -> list[hostile.Attack]:
 
 def grade(lab: str, layer: str, submissions: Path, report: Path, jobs: int | None = None) -> Path:
     tests = hostile.ROOT / "tests" / "labs" / lab
-    settings = {"jobs": jobs, "seed": SEED, "layer": isolation.Layer(layer), "limits": LIMITS}
+    settings = {"jobs": jobs, "seed": SEED, "layer": sandbox.Layer(layer), "limits": LIMITS}
     return batch.grade(lab, submissions, report, tests=tests, **settings).report
 
 

@@ -18,12 +18,12 @@ from battle import BEST, HONEST, LABS, LAYERS, Battle, chosen
 from hostile import LAB, Attack, attacks
 from kinds import SAMPLE
 
-from course_lib.grading import sandbox as isolation
+from course_lib.grading import sandbox
 from course_lib.grading.batch import entries
 
 Battles = Callable[[str, str], Battle]
 ATTACKS = [(layer, a) for layer in LAYERS for lab in LABS for a in attacks() if a.lab == lab
-           and (a in chosen(lab, layer) or a.wall and not isolation.Layer(layer).wall)]  # fmt: skip
+           and (a in chosen(lab, layer) or a.wall and not sandbox.Layer(layer).wall)]  # fmt: skip
 BATTLES = [(lab, layer) for layer in LAYERS for lab in LABS if chosen(lab, layer)]
 
 
@@ -59,8 +59,10 @@ def said(result: dict[str, Any], question: str = "") -> list[str]:
     ids=lambda p: p if isinstance(p, str) else f"{p.lab}-{p.path.stem}",
 )
 def test_what_an_attack_earns(layer: str, attack: Attack, battles: Battles) -> None:
-    if attack.wall and not isolation.Layer(layer).wall:
-        pytest.skip(f"{layer}: no wall stands between submissions and this one; the report says so")
+    if attack.wall and not sandbox.Layer(layer).wall:
+        pytest.skip(
+            f"{layer}: no sandbox separates submissions from this process; the report says so"
+        )
     results = battles(attack.lab, layer).results
     for id in attack.ids:
         result = results[id]

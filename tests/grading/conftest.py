@@ -10,18 +10,17 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from course_lib.grading import Submission
-from course_lib.grading import sandbox as isolation
+from course_lib.grading import Submission, sandbox
 from course_lib.grading.marking.judge import Judge, Limits
 from course_lib.grading.sandbox import Worker
 
-LAYERS = [name for name in isolation.LAYERS if not isolation.works(isolation.Layer(name))]
+LAYERS = [name for name in sandbox.LAYERS if not sandbox.works(sandbox.Layer(name))]
 
 
 @pytest.fixture(scope="session", params=LAYERS)
 def worker(request: pytest.FixtureRequest) -> Iterator[Worker]:
     """A warm worker, once behind each wall that works here."""
-    worker = Worker(isolation.Layer(request.param))
+    worker = Worker(sandbox.Layer(request.param))
     worker.start()
     yield worker
     worker.stop()
@@ -47,9 +46,9 @@ def run(worker: Worker) -> Iterator[Callable[..., Submission]]:
 @pytest.fixture(scope="session")
 def idle(
     starter: ThreadPoolExecutor,
-) -> Iterator[dict[tuple[isolation.Layer, Limits], list[Judge]]]:
+) -> Iterator[dict[tuple[sandbox.Layer, Limits], list[Judge]]]:
     """By what they are made of, the judges that no batch has just now."""
-    judges: dict[tuple[isolation.Layer, Limits], list[Judge]] = defaultdict(list)
+    judges: dict[tuple[sandbox.Layer, Limits], list[Judge]] = defaultdict(list)
     yield judges
     for some in judges.values():
         for judge in some:
@@ -67,7 +66,7 @@ def starter() -> Iterator[ThreadPoolExecutor]:
 
 @pytest.fixture
 def warm(
-    idle: dict[tuple[isolation.Layer, Limits], list[Judge]],
+    idle: dict[tuple[sandbox.Layer, Limits], list[Judge]],
     starter: ThreadPoolExecutor,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -76,10 +75,10 @@ def warm(
     """
 
     class Lent(Judge):
-        def __new__(cls, layer: isolation.Layer, limits: Limits) -> Lent:
+        def __new__(cls, layer: sandbox.Layer, limits: Limits) -> Lent:
             return idle[layer, limits].pop() if idle[layer, limits] else super().__new__(cls)  # type: ignore[return-value]
 
-        def __init__(self, layer: isolation.Layer, limits: Limits) -> None:
+        def __init__(self, layer: sandbox.Layer, limits: Limits) -> None:
             if not hasattr(self, "layer"):
                 super().__init__(layer, limits)
 

@@ -16,7 +16,7 @@ from rich.console import Console
 from small_lab import RIGHT, TESTS, claim, contents, notebook, put, read_table, zipped
 
 from course_lib import cli
-from course_lib.grading import sandbox as isolation
+from course_lib.grading import sandbox
 from course_lib.grading.batch import origin, summary
 from course_lib.grading.batch import run as batch
 from course_lib.grading.batch.collect import collect
@@ -299,7 +299,7 @@ def test_a_question_that_rests_on_a_wrong_earlier_one_is_tried_with_a_right_one(
 def test_plain_limits_mark_the_same(folder: Path, tests: Path, tmp_path: Path) -> None:
     (folder / "a.ipynb").write_text(notebook(RIGHT))
     done = batch.grade(
-        "lab01", folder, tmp_path / "report", tests=tests, layer=isolation.Layer("plain")
+        "lab01", folder, tmp_path / "report", tests=tests, layer=sandbox.Layer("plain")
     )
     assert read_table(done.report)["a"]["total"] == "3"
     assert (
@@ -504,7 +504,7 @@ def test_a_claim_that_changes_leaves_the_marks_of_the_others(
     ("settings", "message"),
     [
         ({"regrade": ["anna"]}, "no submission 'anna': there are ann, …"),
-        ({"layer": isolation.Layer("plain"), "require_isolation": True}, "is no sandbox"),
+        ({"layer": sandbox.Layer("plain"), "require_isolation": True}, "is no sandbox"),
         ({"scheduler": "tcp://127.0.0.1:9"}, "no Dask scheduler answers|dask.distributed"),
     ],
 )
@@ -563,13 +563,13 @@ def test_a_fault_of_the_graders_own_is_graded_again(
     assert {row["total"] for row in read_table(again.report).values()} == {"3"}
 
 
-@pytest.mark.skipif(not isolation.best().wall, reason="this machine has no wall to require")
+@pytest.mark.skipif(not sandbox.best().wall, reason="this machine has no wall to require")
 def test_required_isolation_grades_again_what_had_none(
     folder: Path, tests: Path, tmp_path: Path
 ) -> None:
     (folder / "a.ipynb").write_text(notebook(RIGHT))
     first = batch.grade(
-        "lab01", folder, tmp_path / "report", tests=tests, layer=isolation.Layer("plain")
+        "lab01", folder, tmp_path / "report", tests=tests, layer=sandbox.Layer("plain")
     )
     kept = batch.grade("lab01", folder, tmp_path / "report", tests=tests)
     assert kept.kept == ["a"]

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 from course_lib import cli, demo
 from course_lib.authoring import release
-from course_lib.grading import sandbox as isolation
+from course_lib.grading import sandbox
 from course_lib.grading.batch import gradescope
 from course_lib.grading.claims import question as claims
 
@@ -138,7 +138,7 @@ def test_the_solution_as_gradescope_runs_it(autograder: Path) -> None:
     results = json.loads((autograder / "results" / "results.json").read_text())
     check_form(results)
     assert results["score"] == sum(t["max_score"] for t in results["tests"]) == 20
-    assert isolation.best().sentence in done.stdout and "graded: 20 points" in done.stdout
+    assert sandbox.best().sentence in done.stdout and "graded: 20 points" in done.stdout
     assert str(ROOT) not in json.dumps(results)
 
 
@@ -170,10 +170,10 @@ def test_a_fault_of_the_graders_is_no_zero(
     old = autograder / "results" / "results.json"
     old.write_text('{"score": 20}')
 
-    def no_wall() -> isolation.Layer:
+    def no_wall() -> sandbox.Layer:
         raise RuntimeError("there is no sandbox here")
 
-    monkeypatch.setattr(isolation, "required", no_wall)
+    monkeypatch.setattr(sandbox, "required", no_wall)
     assert gradescope.main(["lab01", str(autograder), "--seed", "5", "--require-isolation"]) == 1
     assert "not graded: there is no sandbox here" in capsys.readouterr().err
     assert not old.exists()

@@ -52,7 +52,7 @@ def patient(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
 def walled(worker: Worker) -> Iterator[None]:
     """The test is about a wall, and the warm process is unharmed behind it."""
     if not worker.layer.wall:
-        pytest.skip("plain limits are no wall: the report says so")
+        pytest.skip("plain limits are no sandbox: the report says so")
     if worker.process is None or worker.process.poll() is not None:
         worker.start()
     before = worker.warm_pid

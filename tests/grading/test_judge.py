@@ -21,7 +21,7 @@ import torch
 from small_lab import claim, hand_in
 
 from course_lib import labs
-from course_lib.grading import sandbox as isolation
+from course_lib.grading import sandbox
 from course_lib.grading.batch import run as batch
 from course_lib.grading.claims.question import texts_in
 from course_lib.grading.marking.judge import Judge, JudgeLost, Limits
@@ -123,7 +123,7 @@ def test_what_was_set_aside_is_tried_again_only_if_somebody_asks(
 
 def test_a_judge_that_ends_leaves_nothing_behind(tests: Path) -> None:
     before = {p.pid for p in psutil.Process().children(recursive=True)}
-    judge = Judge(isolation.best(), Limits(cpu=2))
+    judge = Judge(sandbox.best(), Limits(cpu=2))
     lab = Lab(GradingSpec("lab01", texts_in(tests), str(tests), 1))
     assert judge.mark(lab.spec, Task("x", (code(1),))).status == "graded"
     with pytest.raises(JudgeLost, match="processor time"):
@@ -143,7 +143,7 @@ def test_a_judge_that_ends_leaves_nothing_behind(tests: Path) -> None:
 
 
 def test_one_submission_alone_is_set_aside_too(tests: Path) -> None:
-    judges = Judges(isolation.best(), Limits(cpu=2))
+    judges = Judges(sandbox.best(), Limits(cpu=2))
     marked = judges.mark_or_set_aside(
         Lab(GradingSpec("lab01", texts_in(tests), str(tests), 1)), Task("x", (code(667),))
     )
@@ -275,6 +275,6 @@ def test_one_seed_sends_the_same_bytes_twice(
 
 @pytest.fixture(scope="module")
 def perfect() -> Worker:
-    worker = Worker(isolation.best())
+    worker = Worker(sandbox.best())
     yield worker
     worker.stop()

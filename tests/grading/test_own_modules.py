@@ -208,7 +208,7 @@ def test_a_file_that_raises_or_ends_costs_only_its_own_answers(open_with) -> Non
 
 def test_a_file_gets_no_further_than_a_cell_when_it_is_imported(open_with, worker: Worker) -> None:
     if not worker.layer.wall:
-        pytest.skip("no wall stands here")
+        pytest.skip("there is no sandbox here")
     tries = f"""
 import os, socket
 got = []

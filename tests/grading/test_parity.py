@@ -17,7 +17,7 @@ import pytest
 from jupyter_client.manager import start_new_kernel
 from small_lab import claim
 
-from course_lib.grading import sandbox as layers
+from course_lib.grading import sandbox
 from course_lib.grading.claims.question import texts_in
 from course_lib.grading.marking.lab import GradingSpec, Lab, Task
 from course_lib.grading.sandbox import Worker
@@ -281,7 +281,7 @@ def checked(course: Path) -> Iterator[Callable[[Way, Path], float]]:
 @pytest.fixture(scope="module")
 def graded(course: Path) -> Iterator[Callable[[Way], float]]:
     """From a way to the points that grading gives, behind the best wall that is here."""
-    worker = Worker(layers.best())
+    worker = Worker(sandbox.best())
     tests = course / "tests" / "labs" / "lab01"
     lab = Lab(GradingSpec("lab01", texts_in(tests), str(tests), SEED))
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from small_lab import ANSWERS, RIGHT, claim, contents, hand_in
 
-from course_lib.grading import sandbox as isolation
+from course_lib.grading import sandbox
 from course_lib.grading.batch import run as batch
 
 # Imports once, then forks a grader for every line "jobs seconds signal" it reads, and
@@ -154,7 +154,7 @@ STEPS = """
 import os, signal, sys
 from pathlib import Path
 from course_lib.grading.batch import run as batch
-from course_lib.grading import sandbox as isolation
+from course_lib.grading import sandbox
 
 place, replace = Path(sys.argv[1]), os.replace
 
@@ -173,7 +173,7 @@ def grade(report, dies=0, after=False):
             os.kill(os.getpid(), signal.SIGKILL)
     os.replace = put
     batch.grade("lab01", place / "submissions", place / report, tests=place / "lab01", seed=7, jobs=1,
-        layer=isolation.Layer("plain"))
+        layer=sandbox.Layer("plain"))
     os._exit(0)
 
 grade("whole")
@@ -227,7 +227,7 @@ def test_a_second_grader_on_the_same_report_is_refused(place: Path) -> None:
     refused: list[str] = []
 
     def grade(progress: Callable[[str, int, int], None] = lambda *_: None) -> batch.Batch:
-        layer = isolation.Layer("plain")
+        layer = sandbox.Layer("plain")
         return batch.grade(
             "lab01",
             place / "submissions",
@@ -268,7 +268,7 @@ def test_what_a_killed_grader_says_of_itself_stops_nobody(place: Path) -> None:
         place / "submissions",
         place / "report",
         tests=place / "lab01",
-        layer=isolation.Layer("plain"),
+        layer=sandbox.Layer("plain"),
     )
     assert contents(done.report).keys() == {
         "batch.json",

@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 from bank import LABS, Answer, answers, sample
 
-from course_lib.grading import Submission
-from course_lib.grading import sandbox as isolation
+from course_lib.grading import Submission, sandbox
 from course_lib.grading.batch.collect import read_single_submission
 from course_lib.grading.claims.student import InProcess
 from course_lib.grading.marking.lab import Task
@@ -125,7 +124,7 @@ def test_an_answer(answer: Answer, request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture(scope="session")
 def worker() -> Iterator[Worker]:
-    worker = Worker(isolation.best(), Seconds(reply=20.0))
+    worker = Worker(sandbox.best(), Seconds(reply=20.0))
     yield worker
     worker.stop()
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib import labs
-from course_lib.grading import sandbox as layers
+from course_lib.grading import sandbox
 from course_lib.grading.batch.collect import collect
 from course_lib.grading.batch.result import read, read_batch
 from course_lib.grading.batch.run import check_ids
@@ -55,7 +55,7 @@ def explain(
     *,
     tests: Callable[[str], Path],
     submissions: Path | None = None,
-    layer: layers.Layer | None = None,
+    layer: sandbox.Layer | None = None,
 ) -> Explained:
     """Mark one question of one submission once more, and write down what passed between
     claims and code.
@@ -100,7 +100,7 @@ def explain(
         )
     runs: list[Run] = []
     opened: list[Session] = []
-    worker = Worker(layer or layers.best())
+    worker = Worker(layer or sandbox.best())
     try:
         marker = marking.marker(
             Task(id, tuple(counted.cells), files=counted.beside()),

@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 import course_lib
-from course_lib.grading import sandbox as isolation
+from course_lib.grading import sandbox
 from course_lib.grading.marking.lab import GradingResult, GradingSpec, Lab, Task
 from course_lib.grading.marking.pool import Judges
 
@@ -83,7 +83,7 @@ class Cluster:
     ) -> None:
         self.client.close()
 
-    def _weakest(self) -> isolation.Layer:
+    def _weakest(self) -> sandbox.Layer:
         """Ask every worker what it is."""
         try:
             self.client.wait_for_workers(1, timeout=CONNECT_SECONDS)
@@ -104,7 +104,7 @@ class Cluster:
                     f"the Dask worker {worker} has other software: {one['software']} instead of"
                     f" {software()}: install the same there"
                 )
-        layers = [isolation.Layer(one["layer"]) for one in said.values()]
+        layers = [sandbox.Layer(one["layer"]) for one in said.values()]
         return min(layers, key=lambda layer: layer.wall)
 
     def mark(
@@ -215,6 +215,6 @@ def _judges(required: bool) -> Judges:
     """This process's judges, one a thread, made once and ended with the process."""
     with _one_at_a_time:
         if required not in _kept:
-            _kept[required] = Judges(isolation.required() if required else isolation.best())
+            _kept[required] = Judges(sandbox.required() if required else sandbox.best())
             atexit.register(_kept[required].stop)
         return _kept[required]

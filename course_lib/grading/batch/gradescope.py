@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.authoring import release
-from course_lib.grading import sandbox as layers
+from course_lib.grading import sandbox
 from course_lib.grading.batch.collect import read_single_submission
 from course_lib.grading.batch.report import best_of, write_text
 from course_lib.grading.batch.result import Entry
@@ -165,7 +165,7 @@ def run(
     tests = autograder / "source" / "tests" / "labs" / lab
     drawn = _seed(seed, autograder / "submission_metadata.json")
     marking = Lab(GradingSpec(lab, texts_in(tests), str(tests), drawn))
-    layer = layers.required() if require_isolation else layers.best()
+    layer = sandbox.required() if require_isolation else sandbox.best()
     print(layer.sentence)
     submission = read_single_submission(autograder / "submission", lab, beside=marking.known.files)
     judges = Judges(layer)

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from course_lib.grading import sandbox as layers
+from course_lib.grading import sandbox
 from course_lib.grading.batch import policy, report
 from course_lib.grading.batch.manual_marks import Mark
 from course_lib.grading.batch.result import Result, read
@@ -75,7 +75,7 @@ class Plan:
             or result.status == "grader failed"
             or result.digest != submission.digest
             or result.problem != submission.problem
-            or (self.walled and not layers.Layer(result.layer).wall)
+            or (self.walled and not sandbox.Layer(result.layer).wall)
             or submission.id in self.regrade
         )
 
@@ -135,7 +135,7 @@ class Plan:
         seconds = {id: self.seconds[id] for id in self.submissions if id in self.seconds}
         report.write_text(self.out / "times.json", json.dumps(seconds, indent=1) + "\n")
 
-    def remarks(self, layer: layers.Layer) -> list[str]:
+    def remarks(self, layer: sandbox.Layer) -> list[str]:
         """What an instructor should know of the marks that were kept, and of hand-in
         times.
         """
@@ -150,7 +150,7 @@ class Plan:
                 f"of {unknown} nothing says when they were handed in: write it under [times] of the"
                 " policy, or give a roster that has it"
             )
-        weak = sum(count for name, count in self._layers.items() if not layers.Layer(name).wall)
+        weak = sum(count for name, count in self._layers.items() if not sandbox.Layer(name).wall)
         if weak and layer.wall:
             said.append(
                 f"{weak} kept from before were graded without a sandbox; --require-isolation grades"

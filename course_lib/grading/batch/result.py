@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from course_lib.grading import sandbox as layers
+from course_lib.grading import sandbox
 from course_lib.grading.marking.marker import Outcome
 
 PENDING = "pending"  # a person has still to mark it
@@ -136,7 +136,7 @@ class Result:
     @property
     def isolation(self) -> str:
         """What the sandbox was, in a sentence."""
-        return layers.Layer(self.layer).sentence
+        return sandbox.Layer(self.layer).sentence
 
     @property
     def late_report(self) -> str:

@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from course_lib.grading import sandbox as layers
+from course_lib.grading import sandbox
 from course_lib.grading.batch import manual_marks, report
 from course_lib.grading.batch import policy as policies
 from course_lib.grading.batch import roster as rosters
@@ -47,7 +47,7 @@ class Batch:
     report: Path
     graded: list[str]
     kept: list[str]
-    layer: layers.Layer
+    layer: sandbox.Layer
     seed: int
     remarks: list[str] = field(default_factory=list)
     roster: Path | None = None
@@ -65,7 +65,7 @@ def grade(
     tests: Path,
     jobs: int | None = None,
     seed: int | None = None,
-    layer: layers.Layer | None = None,
+    layer: sandbox.Layer | None = None,
     require_isolation: bool = False,
     regrade: Sequence[str] = (),
     scheduler: str | None = None,
@@ -218,9 +218,9 @@ def _collect(
             plan.write_tables()
 
 
-def _layer(layer: layers.Layer | None, required: bool) -> layers.Layer:
+def _layer(layer: sandbox.Layer | None, required: bool) -> sandbox.Layer:
     if layer is None:
-        return layers.required() if required else layers.best()
+        return sandbox.required() if required else sandbox.best()
     if required and not layer.wall:
         raise RuntimeError(
             f"isolation is required, and the layer {layer.name!r} is no sandbox: leave it out, or"

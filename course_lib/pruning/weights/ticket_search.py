@@ -219,7 +219,7 @@ def _kept(folder: str | Path | None, run: Callable[..., Any], *arguments: Any) -
     """``run(*arguments)``, computed once per arguments if there is a folder."""
     if folder is None:
         return run(*arguments)
-    import joblib  # here, since it changes the environment of whoever imports it: the grader's too
+    import joblib  # here: importing it sets environment variables, in the grader, too
 
     build, train, *data = arguments
     memory = joblib.Memory(folder, verbose=0)

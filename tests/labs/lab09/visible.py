@@ -578,7 +578,7 @@ Steps = list[tuple[Tensor, Tensor, float]]
 
 def searched(
     script: Scripted, layers: int, heads: int, share: float, step: float, *,
-    anew: bool = True, keep_failing: bool = False, of_left: bool = False, previous: bool = False, bare: bool = False,
+    recompute: bool = True, keep_failing: bool = False, of_left: bool = False, previous: bool = False, bare: bool = False,
     one_a_round: bool = False, forget: bool = False,
 ) -> Steps:  # fmt: skip
     """The rule, with a part that may be wrong."""
@@ -595,7 +595,7 @@ def searched(
 
     while xi.any() or nu.any():
         r += 1
-        scores = script.importance(xi, nu) if anew or first is None else first
+        scores = script.importance(xi, nu) if recompute or first is None else first
         first = scores
         left = int(xi.sum())
         gone = layers * heads - left + max(1, round(step * left)) if of_left else r * k
@@ -620,7 +620,7 @@ OF_PREVIOUS = "the score was compared with the round before: with the full one"
 ONE_A_ROUND = "a part goes in every round: in all round(r · step · layers), so that few layers last as long as the heads do"
 
 WRONG_SEARCH: dict[str, dict[str, bool]] = {
-    FULL_ALWAYS: {"anew": False},
+    FULL_ALWAYS: {"recompute": False},
     FAILING_KEPT: {"keep_failing": True},
     OF_LEFT: {"of_left": True},
     OF_PREVIOUS: {"previous": True},
