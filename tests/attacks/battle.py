@@ -91,9 +91,16 @@ def chosen(lab: str, layer: str) -> list[hostile.Attack]:
     return [a for a in of_lab if WHICH == "all" or (a.path.stem in SAMPLE) == (WHICH == "sample")]
 
 
-def grade(lab: str, layer: str, submissions: Path, report: Path, jobs: int | None = None) -> Path:
+def grade(
+    lab: str,
+    layer: str,
+    submissions: Path,
+    report: Path,
+    jobs: int | None = None,
+    limits: Limits = LIMITS,
+) -> Path:
     tests = hostile.ROOT / "tests" / "labs" / lab
-    settings = {"jobs": jobs, "seed": SEED, "layer": sandbox.Layer(layer), "limits": LIMITS}
+    settings = {"jobs": jobs, "seed": SEED, "layer": sandbox.Layer(layer), "limits": limits}
     return batch.grade(lab, submissions, report, tests=tests, **settings).report
 
 

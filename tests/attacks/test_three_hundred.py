@@ -18,8 +18,11 @@ import pytest
 from bank import answers
 from battle import BEST, grade, results_of
 
+from course_lib.grading.marking.judge import Limits
+
 LAB = "lab00"  # its tests take half the time of lab01's
 CLASS = 300
+LIMITS = Limits()  # an instructor's: three processes on two cores are slow, and none may be late
 # no walls to try, nothing to wait for: what those do to others is in test_attacks.py
 HOSTILE = [a for a in hostile.attacks() if a.lab == LAB]
 
@@ -63,9 +66,11 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], di
     # a second batch, which leaves the first no core to itself
     with ThreadPoolExecutor(1) as beside:
         one_by_one = beside.submit(
-            grade, LAB, BEST, folder / "alone", folder / "report alone", jobs=1
+            grade, LAB, BEST, folder / "alone", folder / "report alone", jobs=1, limits=LIMITS
         )
-        together = results_of(grade(LAB, BEST, folder / "class", folder / "report class"))
+        together = results_of(
+            grade(LAB, BEST, folder / "class", folder / "report class", limits=LIMITS)
+        )
         alone = results_of(one_by_one.result())
     assert len(together) == CLASS
     copies: dict[str, list[Any]] = {name: [] for name in made}
