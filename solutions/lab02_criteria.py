@@ -27,10 +27,12 @@
 # | A · One weight | 2.1 the forecast, 2.2 the empirical Fisher, 2.3 the curvature | how good the forecast of one removal is |
 # | B · Fifty thousand | 2.4 prune and rescore | how good the forecast is as an order |
 # | C · The input | 2.5 an input-aware mask | when is a small weight the important one? |
-# | D · Zeros by training | 2.6 the proximal step, 2.7 reweighted | which training gives exact zeros |
-# | E · What was it worth? | 2.8 two short answers, 2.9 a bug hunt | the costs, and the test images once |
+# | D · Zeros by training | 2.6 the proximal step, 2.7 reweighted (optional) | which training gives exact zeros |
+# | E · What was it worth? | 2.8 two short answers, 2.9 a bug hunt (optional) | the costs, and the test images once |
 #
-# 20 points; about 4½ hours.
+# 17 points; about 3½ hours without the optional exercises 2.7 and 2.9. Their 3 bonus
+# points can replace points that you lose elsewhere in the lab. To leave one out, write
+# `skip("2.7")` in a cell: the lab continues with the course's version.
 #
 # **Prerequisites.** Lab 01 (masks, one-shot and iterative pruning, intervals); gradients
 # with `torch.autograd.grad`; second derivatives.
@@ -825,7 +827,7 @@ check("2.6")
 
 # %% [markdown]
 # ### 2.7 Reweighted
-# **15 minutes · 2 points**
+# **15 minutes · 2 points · optional**
 #
 # L1 takes the same amount from every weight, also from large weights that the network
 # needs. We would prefer to count *how many* weights there are, not how large they are.
@@ -1023,7 +1025,7 @@ check("2.8")
 
 # %% [markdown]
 # ### 2.9 Bug hunt
-# **20 minutes · 1 point**
+# **20 minutes · 1 point · optional**
 #
 # Here is a simplified version of `soft_threshold`, and the test that it passes.
 

@@ -29,9 +29,11 @@
 # | A · The search | 3.1 shrink, 3.2 rewind, 3.3 find a ticket | how small a network still learns as well |
 # | B · Is it a ticket? | 3.4 two controls, 3.5 early stopping | what wins: the places, the first weights, or both? |
 # | C · Sparse from the first step | 3.6 drop and grow | can a sparse network find its places while it trains? |
-# | D · What was it worth? | 3.7 two short answers, 3.8 a bug hunt | bits, products, and the cost of the search |
+# | D · What was it worth? | 3.7 two short answers, 3.8 a bug hunt (optional) | bits, products, and the cost of the search |
 #
-# 20 points; about 3½ hours.
+# 19 points; about 3 hours without the optional exercise 3.8. Its 1 bonus point can
+# replace points that you lose elsewhere in the lab. To leave it out, write
+# `skip("3.8")` in a cell: the lab continues with the course's version.
 #
 # **Prerequisites.** Lab 01 (masks, iterative pruning, random baselines, intervals);
 # `state_dict` and optimizers in PyTorch.
@@ -1052,7 +1054,7 @@ check("3.7")
 
 # %% [markdown]
 # ### 3.8 Bug hunt
-# **20 minutes · 1 point**
+# **20 minutes · 1 point · optional**
 #
 # Here is a version of `shrink` that reads well. It sets pruned weights to zero, so that
 # they are the smallest, and ranks the whole layer. It prunes as many weights as are pruned

@@ -36,15 +36,16 @@
 # | part | you write | question |
 # |---|---|---|
 # | A · N of every M | 5.1 the mask, 5.2 storing it, 5.3 multiplying it | where is N:M between single weights and filters? |
-# | B · Packed columns | 5.4 grouping, 5.5 combining | what makes a packing good? |
+# | B · Packed columns | 5.4 grouping (optional), 5.5 combining (optional) | what makes a packing good? |
 # | C · Zeros in the activations | 5.6 top-k and N:M | what does the selection cost? |
 # | D · Gates | 5.7 a gate by image, and its cost | static or dynamic? |
 # | E · Weights and activations | 5.8 both factors | which zeros can training compensate? |
-# | F · What was it worth? | 5.9 two short answers, 5.10 a bug hunt | cost and test accuracy |
+# | F · What was it worth? | 5.9 two short answers, 5.10 a bug hunt (optional) | cost and test accuracy |
 #
-# 20 points; about 5½ hours. After each exercise `check("5.1")` tells you what is
-# right. `skip("5.1")` gives up a question: it scores 0, and the lab continues with the
-# course's version.
+# 15 points; about 3½ hours without the optional exercises 5.4, 5.5 and 5.10. Their 5
+# bonus points can replace points that you lose elsewhere in the lab. After each
+# exercise `check("5.1")` tells you what is right. `skip("5.1")` gives up a question: it
+# scores 0, and the lab continues with the course's version.
 #
 # The rules are those of lab 01: guess first; choose on validation data and use the test
 # data once, at the end; no claim without a random baseline and three seeds. A
@@ -389,7 +390,7 @@ say(you_wrote(prediction_5_3))
 # ## Part B · Packed columns
 #
 # ### 5.4 Which columns may share a place?
-# **30 minutes · 2 points**
+# **30 minutes · 2 points · optional**
 #
 # A systolic array has a cell for each weight, and a sparse matrix leaves most cells
 # empty. Kung, McDanel and Zhang (2019) pack several sparse *columns* into one, if these
@@ -463,7 +464,7 @@ check("5.4")
 
 # %% [markdown]
 # ### 5.5 Combining
-# **20 minutes · 2 points**
+# **20 minutes · 2 points · optional**
 #
 # In each row of a group the largest $|w|$ is kept; the others are pruned. The result is
 # the packed matrix and, for each cell, its channel.
@@ -1013,7 +1014,7 @@ check("5.9")
 
 # %% [markdown]
 # ### 5.10 Bug hunt
-# **20 minutes · 1 point**
+# **20 minutes · 1 point · optional**
 #
 # A version of `nm_mask`, and a test that it passes:
 

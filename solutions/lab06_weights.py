@@ -39,13 +39,14 @@
 # |---|---|---|
 # | A · Two ways to lose | 6.1 prune, then fine-tune, 6.2 three regimes | does pruning remove knowledge, or capacity? |
 # | B · Movement | 6.3 a mask with a gradient, 6.4 movement, 6.5 soft | movement or size? |
-# | C · After the step | 6.6 the proximal step after Adam | how do exact zeros arise under Adam? |
+# | C · After the step | 6.6 the proximal step after Adam (optional) | how do exact zeros arise under Adam? |
 # | D · Components | 6.7 factors, 6.8 a target size | how low-rank is BERT already? |
-# | E · What was it worth? | 6.9 two short answers, 6.10 a bug hunt | weights, bits, accuracy, milliseconds |
+# | E · What was it worth? | 6.9 two short answers, 6.10 a bug hunt (optional) | weights, bits, accuracy, milliseconds |
 #
-# 20 points; about 5½ hours. After each exercise `check("6.1")` tells you what is
-# right. `skip("6.1")` gives up a question: it scores 0, and the lab continues with the
-# course's version.
+# 16 points; about 4 hours without the optional exercises 6.6 and 6.10. Their 4 bonus
+# points can replace points that you lose elsewhere in the lab. After each exercise
+# `check("6.1")` tells you what is right. `skip("6.1")` gives up a question: it scores
+# 0, and the lab continues with the course's version.
 #
 # The rules are those of lab 01: guess first; choose on validation data and use the test
 # data once, at the end; no claim without a random baseline and three seeds. A
@@ -673,7 +674,7 @@ say(f"Kept: {pm(share)} % of the encoder's weights. {you_wrote(prediction_6_5b)}
 # ## Part C · After the step
 #
 # ### 6.6 Reweighted proximal pruning
-# **30 minutes · 3 points**
+# **30 minutes · 3 points · optional**
 #
 # Adam also divides the gradient of an L1 penalty in the loss,
 # $\lambda\,\mathrm{sign}(w)$, by $\sqrt v$: the strength λ loses its meaning. Guo et
@@ -1097,7 +1098,7 @@ check("6.9")
 
 # %% [markdown]
 # ### 6.10 Bug hunt
-# **20 minutes · 1 point**
+# **20 minutes · 1 point · optional**
 #
 # A version of `compact`, and a test that it passes:
 

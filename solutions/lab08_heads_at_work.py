@@ -40,14 +40,15 @@
 # |---|---|---|
 # | A · Heads that may close | 8.1 hard concrete gates, 8.2 training with a price | how few heads are enough, and does it matter which? |
 # | B · Roles | 8.3 what a head points to | do heads have jobs? |
-# | C · Patterns | 8.4 classes, disabling, change; 8.5 fixed attention | must attention be learned? |
+# | C · Patterns | 8.4 classes, disabling, change (optional); 8.5 fixed attention | must attention be learned? |
 # | D · Kinds of attention | 8.6 pruning by kind | where do heads matter? |
-# | E · What was it worth? | 8.7 two short answers, 8.8 a bug hunt | what is saved? |
+# | E · What was it worth? | 8.7 two short answers, 8.8 a bug hunt (optional) | what is saved? |
 #
-# 20 points; about 5½ hours. `check("8.1")` after each exercise shows what
-# is right. If you are stuck, write `skip("8.1")` in a cell: that question scores 0, and
-# the lab continues with the course's version. Write every function yourself, without
-# `course_lib.pruning`.
+# 16 points; about 4½ hours without the optional exercises 8.4 and 8.8. Their 4 bonus
+# points can replace points that you lose elsewhere in the lab. `check("8.1")` after
+# each exercise shows what is right. If you are stuck, write `skip("8.1")` in a cell:
+# that question scores 0, and the lab continues with the course's version. Write every
+# function yourself, without `course_lib.pruning`.
 #
 # The rules are those of lab 01: guess first; choose on validation data and use the test
 # data once; no claim without a random baseline and three seeds. A difference in bold is
@@ -488,7 +489,7 @@ plots.heat_map(every, title=title, colour_label="% of queries", fmt="{:.0f}")
 # ## Part C · Patterns
 #
 # ### 8.4 Classes, disabling, change
-# **30 minutes · 3 points**
+# **30 minutes · 3 points · optional**
 #
 # Kovaleva et al. (2019) sorted BERT's attention maps into five classes, by eye and with
 # a classifier. Ours are rules that can be checked. *Vertical* maps look at special
@@ -964,7 +965,7 @@ check("8.7")
 
 # %% [markdown]
 # ### 8.8 Bug hunt
-# **20 minutes · 1 point**
+# **20 minutes · 1 point · optional**
 #
 # Here is a version of `points_to`, and a test that it passes:
 

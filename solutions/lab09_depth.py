@@ -41,13 +41,14 @@
 # | A · Any depth from one training | 9.1 LayerDrop, 9.2 which layers to keep | what does training with missing layers buy? |
 # | B · Heads and feed-forward parts | 9.3 one backward pass for both | which parts does a task need? |
 # | C · Good, random, bad | 9.4 the search, 9.5 three subnetworks, retrained | is the good one special? |
-# | D · The same every time? | 9.6 survival, 9.7 agreement beyond chance | do tasks or seeds decide? |
-# | E · What was it worth? | 9.8 two short answers, 9.9 a bug hunt | what is saved? |
+# | D · The same every time? | 9.6 survival (optional), 9.7 agreement beyond chance | do tasks or seeds decide? |
+# | E · What was it worth? | 9.8 two short answers, 9.9 a bug hunt (optional) | what is saved? |
 #
-# 20 points; about 5½ hours. `check("9.1")` after each exercise shows what is right.
-# If you are stuck, write `skip("9.1")` in a cell: that question scores 0, and the lab
-# continues with the course's version. Write every function yourself, without
-# `course_lib.pruning`.
+# 17 points; about 4½ hours without the optional exercises 9.6 and 9.9. Their 3 bonus
+# points can replace points that you lose elsewhere in the lab. `check("9.1")` after
+# each exercise shows what is right. If you are stuck, write `skip("9.1")` in a cell:
+# that question scores 0, and the lab continues with the course's version. Write every
+# function yourself, without `course_lib.pruning`.
 #
 # The rules are those of lab 01: guess first; choose on validation data and use the test
 # data once; no claim without a random baseline and three seeds. A difference in bold is
@@ -669,7 +670,7 @@ tables.plain(mine["scores"])
 # ## Part D · The same every time?
 #
 # ### 9.6 Survival
-# **15 minutes · 2 points**
+# **15 minutes · 2 points · optional**
 #
 # Prasanna et al. count for each head in how many *tasks* it survives, and how this
 # count varies from seed to seed.
@@ -914,7 +915,7 @@ check("9.8")
 
 # %% [markdown]
 # ### 9.9 Bug hunt
-# **20 minutes · 1 point**
+# **20 minutes · 1 point · optional**
 #
 # Here is a version of `subnetworks` (it gets the seed of a fresh generator instead of
 # the generator), and a test that it passes:

@@ -40,13 +40,14 @@
 # |---|---|---|
 # | A · Rows that leave | 10.1 a score, 10.2 dropping rows | where in the depth is dropping free, and for which model? |
 # | B · How many, and which? | 10.3 two policies, 10.4 a threshold that learns | which policy is better at equal cost? what does fine-tuning add? |
-# | C · What it saves | 10.5 tokens and heads, 10.6 products | do saved MACs save time? does it hold for patches and real sentences? |
+# | C · What it saves | 10.5 tokens and heads (optional), 10.6 products | do saved MACs save time? does it hold for patches and real sentences? |
 # | D · What was it worth? | 10.7 two short answers, 10.8 a bug hunt | |
 #
-# 20 points; about 3½ hours. `check("10.1")` after each exercise shows what is
-# right. If you are stuck, write `skip("10.1")` in a cell: that question scores 0, and
-# the lab continues with the course's version. Write every function yourself, without
-# `course_lib.pruning` and `course_lib.cost`.
+# 18 points; about 3½ hours without the optional exercise 10.5. Its 2 bonus points can
+# replace points that you lose elsewhere in the lab. `check("10.1")` after each exercise
+# shows what is right. If you are stuck, write `skip("10.1")` in a cell: that question
+# scores 0, and the lab continues with the course's version. Write every function
+# yourself, without `course_lib.pruning` and `course_lib.cost`.
 #
 # The rules are those of lab 01: **guess first**; **choose on validation data** and use
 # the test data once; **no claim without a random baseline and three seeds**. A
@@ -677,7 +678,7 @@ say(f"{lab10.goal(measured)} {you_wrote(prediction_10_4c)}")
 
 # %% [markdown]
 # ### 10.5 Tokens and heads in one cascade
-# **10 minutes · 2 points**
+# **10 minutes · 2 points · optional**
 #
 # SpAtten drops tokens *and* heads while the model runs, in a cascade: what is dropped
 # is missing in all following layers. Scores are **summed over the layers so far**, so

@@ -38,12 +38,14 @@
 # |---|---|---|
 # | A · What does a model weigh? | 11.1 the bits of a whole model | where are the bits? |
 # | B · A table without a best row | 11.2 the frontier, 11.3 the choice | what is a fair comparison? |
-# | C · Compress | 11.4 the convolutional net, 11.5 the BERT | which methods combine? |
+# | C · Compress | 11.4 the convolutional net, 11.5 the BERT (optional) | which methods combine? |
 # | D · A published table | 11.6 two short answers | where is your row? |
 # | E · The argument | 11.7 one page | what can you defend? |
 #
-# 20 points; about 11½ hours. 15 points come from tests, 5 from your instructor, who reads
-# 11.7. `check("11.1")` after each exercise shows what is right. If you are stuck, write
+# 16 points; about 8½ hours without the optional model 11.5. Its 4 bonus points can
+# replace points that you lose elsewhere in the lab, so one of the two models is enough
+# for full marks. 11 points come from tests, 5 from your instructor, who reads 11.7.
+# `check("11.1")` after each exercise shows what is right. If you are stuck, write
 # `skip("11.1")` in a cell: that question scores 0, and the lab continues with the
 # course's version. Write 11.1 to 11.3 yourself, without `course_lib.cost`.
 #
@@ -445,7 +447,7 @@ check("11.4")
 
 # %% [markdown]
 # ### 11.5 The BERT
-# **120 minutes · 4 points**
+# **120 minutes · 4 points · optional**
 #
 # The same with `reviews-bert`. The hidden reviews do not exist yet. You may draw as
 # many training texts as you like (`lab11.texts()` has 8,000).

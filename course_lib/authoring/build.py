@@ -24,6 +24,7 @@ from course_lib.authoring.source import Cell, Lab
 CELL_TIMEOUT = 600.0  # seconds one cell may take; a lab's own aim is 90 s for all of them
 # of the whole lab, in the text at its top: "20 points; about 4½ hours"
 _POINTS = re.compile(r"\b(\d+(?:\.\d+)?) points?[;.]")
+_BONUS = re.compile(r"\b(\d+(?:\.\d+)?) bonus points?\b")
 _HOURS = re.compile(r"points?; about (\d+½?) hours?")
 WORDS_PER_MINUTE = 120  # of a reader in a second language, who looks at figures, too
 MINUTES_PER_MINUTE = 1.5  # what an exercise takes, per minute of its heading
@@ -309,20 +310,31 @@ def _agree(lab: Lab, root: Path) -> None:
 
 
 def hours(lab: Lab) -> float:
-    """The time that a student needs, from the words of the text and the minutes in the
-    headings of the exercises.
+    """The time that a student needs without the optional exercises, from the words of the
+    text and the minutes in the headings of the exercises.
     """
-    words = sum(len(cell.source.split()) for cell in lab.cells if cell.kind == "markdown")
-    exercises = sum(question.minutes for question in lab.questions)
+    asked = {question.line: question for question in lab.questions}
+    words, optional = 0, False
+    for cell in lab.cells:
+        for number, line in enumerate(
+            cell.source.split("\n") if cell.kind == "markdown" else (), start=1
+        ):
+            if (question := asked.get(cell.line(number))) is not None:
+                optional = question.optional
+            elif (heading := source.HEADING.match(line)) and len(heading[1]) <= 3:
+                optional = False
+            words += len(line.split()) * (not optional)
+    exercises = sum(question.minutes for question in lab.questions if not question.optional)
     return (words / WORDS_PER_MINUTE + MINUTES_PER_MINUTE * exercises) / 60
 
 
 def _announced(lab: Lab) -> Problems:
-    """Where the text before the first question says how many points and hours the lab
-    has, it has them.
+    """Where the text before the first question says how many points, bonus points and
+    hours the lab has, it has them.
     """
     problems = Problems()
-    total = sum(question.points for question in lab.questions)
+    total = sum(question.points for question in lab.questions if not question.optional)
+    bonus = sum(question.points for question in lab.questions if question.optional)
     for cell in lab.cells:
         for number, line in enumerate(
             cell.source.split("\n") if cell.kind == "markdown" else (), start=1
@@ -334,6 +346,13 @@ def _announced(lab: Lab) -> Problems:
                     message = (
                         f"the lab announces {said} points, its questions {total:g} together: make"
                         " them agree"
+                    )
+                    problems.add(lab.shown, cell.line(number), message)
+            for said in _BONUS.findall(line):
+                if abs(float(said) - bonus) > 1e-9:
+                    message = (
+                        f"the lab announces {said} bonus points, its optional questions {bonus:g}"
+                        " together: make them agree"
                     )
                     problems.add(lab.shown, cell.line(number), message)
             for said in _HOURS.findall(line):
@@ -358,6 +377,13 @@ def _answered(lab: Lab, cells: list[Cell], root: Path) -> None:
             message = (
                 f"question {question.id} is not in {known.file}: write there what it asks for,"
                 f' under `@lab.asks("{question.id}")`'
+            )
+            problems.add(lab.shown, question.line, message)
+        elif question.optional != known.asked.is_optional(question.id):
+            here, there = ("", "not ") if question.optional else ("not ", "")
+            message = (
+                f"question {question.id} is {here}optional here and {there}optional in"
+                f" {known.file}: make the line under its heading and `optional=True` agree"
             )
             problems.add(lab.shown, question.line, message)
     for id, names in known.names.items():

@@ -19,7 +19,7 @@ HEADING = re.compile(r"(#{1,6})\s+(.*\S)\s*$")
 QUESTION = re.compile(r"(\d+\.\d+)([a-z.:)]?)\s+(\S.*)$")
 COUNTS = (
     "a line like `**4 minutes · 2 points · needs 1.1**` (`needs` only where there is something to"
-    " need)"
+    " need; `optional` at the end where the points are a bonus)"
 )
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 # what someone may have meant as one
@@ -55,6 +55,7 @@ class Question:
     points: float
     needs: tuple[str, ...]
     line: int
+    optional: bool = False
 
 
 @dataclass(frozen=True)
@@ -322,6 +323,7 @@ def _question(
     said = next((text.strip() for text in after if text.strip()), "")
     minutes = points = None
     needs: tuple[str, ...] = ()
+    optional = False
     unknown = [] if said.startswith("**") and said.endswith("**") else [said]
     for part in [] if unknown else said.strip("*").split("·"):
         part = part.strip()
@@ -331,11 +333,13 @@ def _question(
             points = float(m[1])
         elif re.fullmatch(r"needs \d+\.\d+((,| and|, and) \d+\.\d+)*", part):
             needs = tuple(re.findall(r"\d+\.\d+", part))
+        elif part == "optional":
+            optional = True
         else:
             unknown.append(part)
     if unknown or minutes is None or points is None:
         problems.add(file, line, f"under the heading of question {found[1]} put {COUNTS}")
-    return Question(found[1], found[3], minutes or 0.0, points or 0.0, needs, line)
+    return Question(found[1], found[3], minutes or 0.0, points or 0.0, needs, line, optional)
 
 
 def _regions(at: int, cell: Cell, question: str, file: str, problems: Problems) -> list[Region]:

@@ -48,6 +48,8 @@ class Exercise:
         by_hand: points that a person gives (``marks.csv``); until then the question is
             pending.
         files: names of files that are handed in beside the notebook, and judged.
+        optional: are its points a bonus? They make up for points lost in the lab's other
+            questions and do not count in its maximum.
     """
 
     names: tuple[str, ...]
@@ -56,6 +58,7 @@ class Exercise:
     in_place: bool = False
     by_hand: float = 0.0
     files: tuple[str, ...] = ()
+    optional: bool = False
 
 
 class Contract:
@@ -77,6 +80,7 @@ class Contract:
         in_place: bool = False,
         by_hand: float = 0.0,
         files: tuple[str, ...] = (),
+        optional: bool = False,
     ) -> Callable[[T], T]:
         """Ask for the names given; or, as a decorator, for the function or class under
         it, which is the library's answer.
@@ -87,7 +91,7 @@ class Contract:
         Raises:
             ValueError: if different things are said of one question.
         """
-        said = Exercise((), forbidden, plain and not names, in_place, by_hand, files)
+        said = Exercise((), forbidden, plain and not names, in_place, by_hand, files, optional)
         before = self._exercises.get(question, said)
         if replace(before, names=()) != said:
             raise ValueError(
@@ -124,6 +128,10 @@ class Contract:
                 f"{self.lab} has no question {question}: it has {', '.join(self.questions)}"
             )
         return self._exercises[question]
+
+    def is_optional(self, question: str) -> bool:
+        """Are the points of ``question`` a bonus?"""
+        return question in self._exercises and self._exercises[question].optional
 
     @property
     def files(self) -> tuple[str, ...]:

@@ -75,7 +75,7 @@ def arc_baseline(target: Tensor, token_mask: Tensor) -> tuple[int, float]:
     return library.arc_baseline(target, token_mask)
 
 
-@lab.asks("8.4")
+@lab.asks("8.4", optional=True)
 def attention_pattern(
     attn: Tensor, special: Tensor, segment: Tensor | None, share: float = 0.5
 ) -> str:
@@ -83,13 +83,13 @@ def attention_pattern(
     return library.attention_pattern(attn, special, segment, share)
 
 
-@lab.asks("8.4")
+@lab.asks("8.4", optional=True)
 def disable(context: Tensor, values: Tensor, token_mask: Tensor, off: Tensor) -> Tensor:
     """8.4: equal attention in place of a head's own."""
     return library.disable(context, values, token_mask, off)
 
 
-@lab.asks("8.4")
+@lab.asks("8.4", optional=True)
 def attention_change(before: Tensor, after: Tensor, token_mask: Tensor) -> Tensor:
     """8.4: 1 − cosine of the maps."""
     return library.attention_change(before, after, token_mask)
@@ -120,4 +120,4 @@ def prunable_share(curve: Sequence[tuple[float, float]], tolerance: float = 0.1)
 
 
 lab.asks("8.7", "answer_8_7a", "answer_8_7b")
-lab.asks("8.8", "find_bug")
+lab.asks("8.8", "find_bug", optional=True)

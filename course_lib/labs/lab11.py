@@ -14,7 +14,7 @@ from course_lib.labs.contract import Contract
 
 lab = Contract("lab11")
 lab.asks("11.4", files=("capstone-cnn.safetensors",))
-lab.asks("11.5", files=("capstone-bert.safetensors",))
+lab.asks("11.5", files=("capstone-bert.safetensors",), optional=True)
 lab.asks("11.6", "answer_11_6a", "answer_11_6b")
 lab.asks("11.7", by_hand=5)
 

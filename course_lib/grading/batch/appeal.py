@@ -21,7 +21,7 @@ from course_lib.grading.batch.run import check_ids
 from course_lib.grading.batch.submission import Submission
 from course_lib.grading.claims.question import texts_in
 from course_lib.grading.marking.lab import GradingSpec, Lab, Task
-from course_lib.grading.marking.marker import Outcome, total
+from course_lib.grading.marking.marker import Outcome, earned
 from course_lib.grading.marking.witness import Call, Run, Witness, watched
 from course_lib.grading.sandbox import Session, Worker
 
@@ -141,7 +141,7 @@ def _find(report: Path, about: dict[str, Any], id: str, submissions: Path | None
 
 def lines(e: Explained) -> Iterator[str]:
     """What was found, to be read by a person."""
-    now, most = total(e.outcomes), sum(o.points for o in e.outcomes)
+    now, most = earned(e.outcomes), sum(o.points for o in e.outcomes)
     yield (
         f"{e.question} of {e.id}, {e.lab}, inputs from seed {e.seed}: the tests gave {e.before:g}"
         f" of {most:g}, now {now:g}"

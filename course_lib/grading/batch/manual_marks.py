@@ -211,5 +211,7 @@ def merge(
             )
         status = MARKED if marked or not most else PENDING
         name = f"{question} by a person"
-        merged.append(Entry(question, name, kept - earned, most, status, comment, by_hand=True))
+        tags = automatic[0].tags if automatic else ()
+        given = kept - earned
+        merged.append(Entry(question, name, given, most, status, comment, by_hand=True, tags=tags))
     return sorted(merged, key=lambda entry: order(entry.number))

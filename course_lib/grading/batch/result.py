@@ -18,6 +18,7 @@ from course_lib.grading.marking.marker import Outcome
 
 PENDING = "pending"  # a person has still to mark it
 MARKED = "marked"  # a person has
+OPTIONAL = "optional"
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,8 @@ class Entry:
 
     Attributes:
         number: of the question, "1.3". status: "passed" or "failed"; of a person's
-            :data:`MARKED` or :data:`PENDING`. output: what the student reads.
+            :data:`MARKED` or :data:`PENDING`. output: what the student reads. tags:
+            ("optional",) where the question's points are a bonus; Gradescope shows them.
     """
 
     number: str
@@ -37,6 +39,12 @@ class Entry:
     output: str = ""
     visibility: str = "visible"
     by_hand: bool = False
+    tags: tuple[str, ...] = ()
+
+    @property
+    def optional(self) -> bool:
+        """Do its points make up for points lost elsewhere, and not count in the maximum?"""
+        return OPTIONAL in self.tags
 
     @classmethod
     def of(cls, o: Outcome) -> Entry:
@@ -49,12 +57,12 @@ class Entry:
             "passed" if o.passed else "failed",
             o.message,
             "visible" if o.visible else "after_published",
+            tags=(OPTIONAL,) if o.optional else (),
         )
 
     def to_json(self) -> dict[str, Any]:
         """In Gradescope's form."""
-        said = asdict(self)
-        return said if self.by_hand else {k: v for k, v in said.items() if k != "by_hand"}
+        return {k: v for k, v in asdict(self).items() if v or k not in ("by_hand", "tags")}
 
 
 @dataclass(frozen=True)
@@ -101,11 +109,18 @@ class Result:
 
     @property
     def score(self) -> float:
-        return sum(entry.score for entry in self.entries)
+        """The points of all questions, those of optional ones up to the maximum."""
+        return min(sum(entry.score for entry in self.entries), self.max_score)
 
     @property
     def max_score(self) -> float:
-        return sum(entry.max_score for entry in self.entries)
+        """The points of all questions that are not optional."""
+        return sum(entry.max_score for entry in self.entries if not entry.optional)
+
+    @property
+    def optional(self) -> set[str]:
+        """The questions whose points are a bonus."""
+        return {entry.number for entry in self.entries if entry.optional}
 
     @property
     def questions(self) -> dict[str, list[Entry]]:
@@ -178,7 +193,9 @@ def read(out: Path, file_name: str) -> Result | None:
         about = said["extra_data"]
         return Result(
             file_name=file_name,
-            entries=tuple(Entry(**entry) for entry in said["tests"]),
+            entries=tuple(
+                Entry(**{**entry, "tags": tuple(entry.get("tags", ()))}) for entry in said["tests"]
+            ),
             time=about.get("handed in"),
             **{key: about[key] for key in _FIELDS if key in about},
         )

@@ -324,7 +324,8 @@ def _moodle(all: _Class) -> list[list[str]]:
 def _summary_line(result: Result) -> str:
     """The marks in a line, for a student who reads nothing else."""
     each = ", ".join(
-        f"{q}: {PENDING if q in result.pending else f'{earned:g}'} of {of:g}"
+        f"{q}{' (optional)' * (q in result.optional)}:"
+        f" {PENDING if q in result.pending else f'{earned:g}'} of {of:g}"
         for q, (earned, of) in result.points.items()
     )
     late = f"; {result.late_report}" if result.late_report else ""

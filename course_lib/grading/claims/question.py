@@ -31,6 +31,7 @@ class Test:
     claim: str
     run: Callable[[Submission, Any], None]
     name: str
+    optional: bool = False  # of a question whose points are a bonus
 
     __test__ = False  # not a test class for pytest
 

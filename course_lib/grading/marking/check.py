@@ -12,6 +12,7 @@ import os
 import re
 import sys
 from contextlib import nullcontext, redirect_stderr
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from course_lib import labs
 from course_lib.grading.claims.question import Test, tests_in, texts_in
 from course_lib.grading.claims.student import InProcess, Submission
 from course_lib.grading.claims.typed import LETTERS, STUDENT, order_for
-from course_lib.grading.marking.marker import Marker, Outcome, by_question, total
+from course_lib.grading.marking.marker import Marker, Outcome, by_question, earned, maximum, total
 from course_lib.labs.contract import order
 from course_lib.paths import course_root
 from course_lib.student_code import own
@@ -242,9 +243,13 @@ def _visible(lab: str) -> list[Test]:
             "check needs the course's folder: start the notebook inside it, or set COURSE_ROOT"
             " to it"
         )
-    labs.load(lab)
+    known = labs.load(lab)
     folder = root / "tests" / "labs" / lab
-    return [t for t in tests_in(texts_in(folder)[:1], str(folder)) if t.visible]
+    return [
+        replace(t, optional=known.is_optional(t.question))
+        for t in tests_in(texts_in(folder)[:1], str(folder))
+        if t.visible
+    ]
 
 
 def _skipped(lab: str, namespace: dict[str, Any]) -> set[str]:
@@ -281,7 +286,7 @@ def _card(question: str, outcomes: list[Outcome]) -> Card:
         ("✓" if o.passed else "✗", o.claim, f"{o.earned:g} / {o.points:g}", o.message)
         for o in outcomes
     ]
-    whole = total(outcomes)
+    whole = earned(outcomes)
     most = sum(o.points for o in outcomes)
     right = all(o.passed for o in outcomes)
     foot = (
@@ -303,8 +308,9 @@ def _progress(lab: str, namespace: dict[str, Any], outcomes: list[Outcome]) -> C
     for id, mine in by_question(outcomes).items():
         names = ", ".join(known.exercise(id).names)
         first = next((o.message for o in mine if not o.passed), "")
-        points = f"{total(mine):g} / {sum(o.points for o in mine):g}"
-        rows.append(("✓" if not first else "✗", f"{id} {names}", points, first))
+        points = f"{earned(mine):g} / {sum(o.points for o in mine):g}"
+        bonus = " (optional)" if known.is_optional(id) else ""
+        rows.append(("✓" if not first else "✗", f"{id} {names}{bonus}", points, first))
     for id, exercise in known.questions.items():
         if exercise.by_hand:
             rows.append(("–", id, f"… / {exercise.by_hand:g}", BY_HAND))
@@ -319,7 +325,7 @@ def _progress(lab: str, namespace: dict[str, Any], outcomes: list[Outcome]) -> C
             )
         )
     return Card(
-        f"{lab}: {total(outcomes):g} of {sum(o.points for o in outcomes):g} visible points", rows
+        f"{lab}: {total(outcomes):g} of {maximum(outcomes):g} visible points", rows
     )
 
 

@@ -87,7 +87,10 @@ class Lab:
         self.spec = spec
         self.known = labs.load(spec.lab)
         try:
-            self.tests: list[Test] = tests_in(spec.claims, spec.folder)
+            self.tests: list[Test] = [
+                replace(test, optional=self.known.is_optional(test.question))
+                for test in tests_in(spec.claims, spec.folder)
+            ]
         except Exception as error:
             what = f"{type(error).__name__}: {error}"
             raise RuntimeError(

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -33,6 +33,7 @@ class Outcome:
     visible: bool
     test: str
     borrowed: bool = False  # did the code call what the question asks to write?
+    optional: bool = False  # are its points a bonus?
 
     @property
     def earned(self) -> float:
@@ -114,7 +115,7 @@ class Marker:
         others = self._run(id, [t for t in tests if t not in failed], given)
         by_test = {o.test: o for o in (*again, *others)}
         second = [by_test[t.name] for t in tests]
-        return second if total(second) > total(first) else first
+        return second if earned(second) > earned(first) else first
 
     def _skipped(self) -> set[str]:
         try:
@@ -265,13 +266,31 @@ def explain(error: StudentError, question: str) -> str:
 def outcome(test: Test, passed: bool, message: str, borrowed: bool = False) -> Outcome:
     message = shortened(message, MAX_MESSAGE)
     return Outcome(
-        test.question, test.claim, test.points, passed, message, test.visible, test.name, borrowed
+        test.question,
+        test.claim,
+        test.points,
+        passed,
+        message,
+        test.visible,
+        test.name,
+        borrowed,
+        test.optional,
     )
 
 
-def total(outcomes: Iterable[Outcome]) -> float:
-    """Points earned."""
+def earned(outcomes: Iterable[Outcome]) -> float:
+    """Points earned in one question."""
     return sum(o.earned for o in outcomes)
+
+
+def maximum(outcomes: Iterable[Outcome]) -> float:
+    """Points of a lab: a bonus does not count."""
+    return sum(o.points for o in outcomes if not o.optional)
+
+
+def total(outcomes: Collection[Outcome]) -> float:
+    """Points earned in a lab, a bonus counted up to the maximum."""
+    return min(earned(outcomes), maximum(outcomes))
 
 
 def by_question(outcomes: Iterable[Outcome]) -> dict[str, list[Outcome]]:
@@ -282,4 +301,4 @@ def by_question(outcomes: Iterable[Outcome]) -> dict[str, list[Outcome]]:
     return groups
 
 
-__all__ = ["Marker", "Outcome", "by_question", "explain", "total"]
+__all__ = ["Marker", "Outcome", "by_question", "earned", "explain", "maximum", "total"]

@@ -528,6 +528,28 @@ def test_a_contract_that_is_the_labs(tmp_path):
     ]
 
 
+def test_optional_is_said_in_the_heading_and_in_the_contract(tmp_path):
+    course(tmp_path, header=HEADER.replace("3 points**", "3 points · optional**"))
+    (line,) = problems(tmp_path)
+    assert "question 1.1 is optional here and not optional in" in line
+    course(tmp_path, contract=CONTRACT.replace('"1.1"', '"1.1", optional=True'))
+    (line,) = problems(tmp_path)
+    assert "question 1.1 is not optional here and optional in" in line
+
+
+def test_the_core_alone_counts_in_points_and_hours(tmp_path):
+    top = "# Lab 1: Halves\n#\n# 0 points; about 0 hours, and 3 bonus points"
+    header = HEADER.replace("# Lab 1: Halves", top).replace("3 points**", "3 points · optional**")
+    contract = CONTRACT.replace('"1.1"', '"1.1", optional=True')
+    path = course(tmp_path, header=header, contract=contract)
+    lab, _ = build.load(path, tmp_path)
+    words = "# Lab 1: Halves 0 points; about 0 hours, and 3 bonus points".split()
+    assert build.hours(lab) == pytest.approx(len(words) / build.WORDS_PER_MINUTE / 60)
+    path.write_text(path.read_text().replace("3 bonus points", "2 bonus points"))
+    (line,) = problems(tmp_path)
+    assert "announces 2 bonus points, its optional questions 3 together" in line
+
+
 def test_answers_that_try_the_tests(tmp_path):
     course(tmp_path, contract=GRADED)
     answers = tmp_path / "tests/labs/lab01/answers"
