@@ -61,6 +61,14 @@ class Exercise:
     optional: bool = False
 
 
+@dataclass(frozen=True)
+class Helper:
+    """One of :data:`course_lib.student_code.helpers.HELPERS`, and its settings."""
+
+    name: str
+    settings: dict[str, Any]
+
+
 class Contract:
     """A lab: its questions, the library's answer for each graded name, and modules that
     a submission needs and that take long to import."""
@@ -70,6 +78,7 @@ class Contract:
         self.imports = imports
         self._exercises: dict[str, Exercise] = {}
         self._answers: dict[str, Callable[..., Any]] = {}
+        self.helpers: dict[str, Helper] = {}  # by the name that each can stand in for
 
     def asks(
         self,
@@ -108,6 +117,12 @@ class Contract:
             return answer
 
         return answered
+
+    def helps(self, name: str, helper: str, **settings: Any) -> None:
+        """Where the student's ``name`` is wrong, later questions that use it are tried
+        with a helper in its place: a context manager has to run in the student's process.
+        """
+        self.helpers[name] = Helper(helper, settings)
 
     @property
     def questions(self) -> dict[str, Exercise]:

@@ -45,7 +45,11 @@ def attention_as_sum(
     return torch.stack(parts)
 
 
-@lab.asks("7.2", plain=False)
+_GATES = ("course_lib.student_code.helpers.gated",)  # what gates() makes
+lab.helps("gated", "gates", of="heads")
+
+
+@lab.asks("7.2", forbidden=_GATES, plain=False)
 def gated(model: nn.Module, xi: Tensor) -> AbstractContextManager[None]:
     """7.2: every head multiplied by its gate."""
     return library.gated(model, xi)

@@ -36,13 +36,17 @@ def take_layers(model: nn.Module, path: str, depth: int) -> nn.Module:
     return library.take_layers(model, path, depth)
 
 
-@lab.asks("9.3", plain=False)
+_GATES = ("course_lib.student_code.helpers.gated",)  # what gates() makes
+lab.helps("gated_mlps", "gates", of="parts")
+
+
+@lab.asks("9.3", forbidden=_GATES, plain=False)
 def gated_mlps(model: nn.Module, nu: Tensor) -> AbstractContextManager[None]:
     """9.3: the output of every feed-forward part times its gate."""
     return library.gated_mlps(model, nu)
 
 
-@lab.asks("9.3", plain=False)
+@lab.asks("9.3", forbidden=_GATES, plain=False)
 def joint_importance(
     model: nn.Module, batches: Iterable[Any], loss_fn: Callable[[nn.Module, Any], Tensor]
 ) -> tuple[Tensor, Tensor]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -310,6 +312,42 @@ class Retrain:
         return {"steps": 1}
 
 
+def gates(of: str) -> Callable[[nn.Module, Tensor], AbstractContextManager[None]]:
+    """``gated(model, values)`` in place of a student's that is wrong, so that a later
+    question which uses it is judged by itself.
+
+    Args:
+        of: "heads": inside the block, the input of each layer's output projection is
+            multiplied per head, values (layers, heads) or (layers, B, heads). "parts":
+            the output of each feed-forward part, values (layers,) or (layers, B).
+    """
+    from course_lib.models.attention import output_projections
+    from course_lib.models.mlps import mlp_outputs
+
+    def scale_heads(module: nn.Module, args: tuple[Tensor, ...], value: Tensor) -> Any:
+        x = args[0]  # (B, L, heads · d)
+        wide = value.to(x.dtype).repeat_interleave(x.shape[-1] // value.shape[-1], -1)
+        return x * (wide if wide.ndim == 1 else wide[:, None]), *args[1:]
+
+    def scale_part(module: nn.Module, args: Any, out: Tensor, value: Tensor) -> Tensor:
+        return out * value.to(out.dtype).view(-1, 1, 1)  # (B, L, features)
+
+    @contextmanager
+    def gated(model: nn.Module, values: Tensor) -> Iterator[None]:
+        modules = output_projections(model) if of == "heads" else mlp_outputs(model)
+        with ExitStack() as hooks:
+            for module, value in zip(modules, values, strict=True):
+                handle = (
+                    module.register_forward_pre_hook(partial(scale_heads, value=value))
+                    if of == "heads"
+                    else module.register_forward_hook(partial(scale_part, value=value))
+                )
+                hooks.callback(handle.remove)
+            yield
+
+    return gated
+
+
 class Hooks:
     """``count``: how many hooks of whatever kind the modules of a model have now, or a
     ``forward`` put in place of their own.
@@ -375,6 +413,7 @@ HELPERS: dict[str, Callable[..., Any]] = {
     "finetune": FineTune,
     "formula": Formula,
     "gate_losses": GateLosses,
+    "gates": gates,
     "generator": generator,
     "hooks": Hooks,
     "losses": Losses,

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from test_summary import ALL, TESTS, Page, submission, write
+from test_summary import ALL, Page, submission, write
 
 from course_lib.grading.batch import manual_marks, report
 from course_lib.grading.batch.result import read

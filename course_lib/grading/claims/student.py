@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.grading.sandbox import WorkerLost, limited
+from course_lib.labs.contract import Helper
 from course_lib.student_code import plain_data
 from course_lib.student_code.harness import Harness
 from course_lib.student_code.plain_data import Model, Ref
@@ -317,11 +318,17 @@ class Submission:
             else []
         )
 
-    def replace(self, functions: Mapping[str, Callable[..., Any] | Ref]) -> None:
+    def replace(self, functions: Mapping[str, Callable[..., Any] | Ref | Helper]) -> None:
         """Answer the given names from here on by the grader's own functions, or by
-        helpers that are kept, until :meth:`restore`.
+        helpers, until :meth:`restore`.
         """
-        given = {name: f if isinstance(f, Ref) else Proxy(f, name) for name, f in functions.items()}
+
+        def stand_in(name: str, function: Callable[..., Any] | Ref | Helper) -> Any:
+            if isinstance(function, Helper):
+                return self.helper(function.name, **function.settings)
+            return function if isinstance(function, Ref) else Proxy(function, name)
+
+        given = {name: stand_in(name, function) for name, function in functions.items()}
         self._ask("replace", functions=given)
 
     def restore(self) -> None:

@@ -324,9 +324,7 @@ def _progress(lab: str, namespace: dict[str, Any], outcomes: list[Outcome]) -> C
                 "" if written else "write your guess down before you measure",
             )
         )
-    return Card(
-        f"{lab}: {total(outcomes):g} of {maximum(outcomes):g} visible points", rows
-    )
+    return Card(f"{lab}: {total(outcomes):g} of {maximum(outcomes):g} visible points", rows)
 
 
 def _lab_of(namespace: dict[str, Any]) -> str:

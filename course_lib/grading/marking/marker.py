@@ -14,9 +14,11 @@ from course_lib.grading.claims.question import Test
 from course_lib.grading.claims.student import InPlace, StudentError, Submission
 from course_lib.grading.sandbox import TimeBudget, WorkerLost
 from course_lib.labs import Contract, Exercise
-from course_lib.labs.contract import order
+from course_lib.labs.contract import Helper, order
 from course_lib.student_code.harness import start_chance
 
+# what the grader answers by, by the name that it stands in for
+Given = dict[str, Callable[..., Any] | Helper]
 # tests of one question that may end or hang their process before the rest is not tried
 MAX_LOSSES = 2
 
@@ -123,9 +125,7 @@ class Marker:
         except WorkerLost:
             return self.skipped
 
-    def _with(
-        self, id: str, tests: list[Test], given: dict[str, Callable[..., Any]]
-    ) -> list[Outcome]:
+    def _with(self, id: str, tests: list[Test], given: Given) -> list[Outcome]:
         """Run a question with the grader answering for ``given``, and say so of the
         tests that pass.
         """
@@ -137,9 +137,7 @@ class Marker:
             (id for id, asked in self.contract.questions.items() if name in asked.names), ""
         )
 
-    def _run(
-        self, id: str, tests: list[Test], given: dict[str, Callable[..., Any]]
-    ) -> list[Outcome]:
+    def _run(self, id: str, tests: list[Test], given: Given) -> list[Outcome]:
         asked = self.contract.exercise(id)
         outcomes: list[Outcome] = []
         losses = 0
@@ -169,7 +167,7 @@ class Marker:
             outcomes.append(outcome(test, not message, message))
         return outcomes
 
-    def _one(self, test: Test, asked: Exercise, given: dict[str, Callable[..., Any]]) -> str:
+    def _one(self, test: Test, asked: Exercise, given: Given) -> str:
         """Run one test; "" where it passes, else the message for the student."""
         submission = self._opened()
         draw = Draw(self.seed, test.question, test.name)
@@ -207,16 +205,21 @@ class Marker:
                 raise
         return self._submission
 
-    def _earlier(self, id: str) -> dict[str, Callable[..., Any]]:
+    def _earlier(self, id: str) -> Given:
         """The functions of earlier questions that this one's code uses, as the library
         has them.
         """
-        plain = {
+        plain: Given = {
             name: function
             for other, asked in self.contract.questions.items()
             if order(other) < order(id) and (asked.plain or asked.in_place)
             for name in asked.names
             if (function := self.contract.function(name)) is not None
+        }
+        plain |= {
+            name: helper
+            for name, helper in self.contract.helpers.items()
+            if order(self._question_of(name)) < order(id)
         }
         changing = {
             name
@@ -237,7 +240,9 @@ class Marker:
             self._submission = None
             return {}
         return {
-            name: InPlace(f) if name in changing else f for name, f in plain.items() if name in used
+            name: InPlace(f) if name in changing and callable(f) else f
+            for name, f in plain.items()
+            if name in used
         }
 
 
