@@ -8,6 +8,7 @@ with each function of ``WRONG`` in the place of the right one.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -30,8 +31,10 @@ _ABOUT = """# Common mistakes · {title}
 
 For instructors: this page names hidden tests. Each sentence is what the grader prints. The number
 before it is the points that the mistake costs. ≥ means that further tests may fail, too. *hidden*
-means that only hidden tests find the mistake, so `check` does not show it to students.
+means that only hidden tests find the mistake, so `check` does not show it to students. Numbers and
+names in a sentence can be those of one drawn input.
 """
+_DRAWN = re.compile(r"'.+?'|[\d.]+")
 # functions with which claims compare: arguments -> sign before the points, where, sentence
 _COMPARING: dict[Callable[..., None], Callable[[dict[str, Any]], list[tuple[str, str, str]]]] = {
     mistakes.recognise: lambda given: [("≥ ", "", said) for said in given["mistakes"]],
@@ -56,15 +59,14 @@ def write(root: Path, labs: list[str] | None = None) -> Iterator[Path]:
         found, lines = known(lab, root), [_ABOUT.format(title=lab.title)]
         for question in lab.questions:
             lines.append(f"## {question.id} {question.title} (points: {question.points:g})\n")
-            rows = [row for rows in found.get(question.id, {}).values() for row in rows]
-            lines += [*(rows or ["The tests know no mistake by name."]), ""]
+            lines += [*(found[question.id] or ["The tests know no mistake by name."]), ""]
         page.parent.mkdir(parents=True, exist_ok=True)
         files.put(page, "\n".join(lines).encode())
         yield page
 
 
-def known(solved: source.Lab, root: Path) -> dict[str, dict[str, list[str]]]:
-    """By question, sentence -> its lines, one for each function of ``WRONG`` that has it."""
+def known(solved: source.Lab, root: Path) -> dict[str, list[str]]:
+    """By question, a line of the page for each mistake, those of ``WRONG`` first."""
     folder, heard = claims_of(solved.name, root), list[tuple[str, str, str]]()
 
     def hearing(function: Callable[..., None]) -> Callable[..., None]:
@@ -88,21 +90,27 @@ def known(solved: source.Lab, root: Path) -> dict[str, dict[str, list[str]]]:
             marker = Marker(lambda: Submission(transport, beside), lab.known, lab.spec.seed)
             return [outcome for outcome in marker.mark(tests) if not outcome.passed]
 
-    found: dict[str, dict[str, list[str]]] = {question: {} for question in lab.known.questions}
-    asked = {name: q for q, exercise in lab.known.questions.items() for name in exercise.names}
-    for _, name, sentence, function in wrong_functions(solved.name):
-        with mock.patch.dict(names, {name: unwatched(function)}):
-            lost = failed([test for test in lab.tests if test.question == asked[name]])
-        cost = f"{sum(outcome.points for outcome in lost):g}"
-        line = _line(cost, any(outcome.visible for outcome in lost), f"`{name}`: {sentence}")
-        found[asked[name]].setdefault(sentence, []).append(line)
+    compared = []
     for test in lab.tests:
         heard.clear()
         if wrong := failed([test]):
             raise RuntimeError(f"{test.name}: the solution fails it ({wrong[0].message})")
-        for sign, where, sentence in heard:
+        compared += [(test, *said) for said in heard]
+    found: dict[str, list[str]] = {question: [] for question in lab.known.questions}
+    asked = {name: q for q, exercise in lab.known.questions.items() for name in exercise.names}
+    told: set[tuple[str, str]] = set()
+    for _, name, sentence, function in wrong_functions(solved.name):
+        with mock.patch.dict(names, {name: unwatched(function)}):
+            lost = failed([test for test in lab.tests if test.question == asked[name]])
+        seen, cost = any(o.visible for o in lost), f"{sum(o.points for o in lost):g}"
+        found[asked[name]].append(_line(cost, seen, f"`{name}`: {sentence}"))
+        told.add((asked[name], sentence))
+    for test, sign, where, sentence in compared:
+        alike = _DRAWN.sub("", sentence) if sign else sentence  # one of those alike is enough
+        if not told & {(test.question, sentence), (test.question, alike)}:
             line = _line(f"{sign}{test.points:g}", test.visible, where + sentence)
-            found[test.question].setdefault(sentence, [line])
+            found[test.question].append(line)
+            told.add((test.question, alike))
     return found
 
 
