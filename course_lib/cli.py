@@ -584,6 +584,21 @@ def similarity(
 
 
 @app.command()
+def mistakes(
+    labs: Annotated[
+        list[str] | None, typer.Argument(help="such as lab01; all of them by default")
+    ] = None,
+) -> None:
+    """For instructors: write the mistakes that a lab's tests know by name into
+    build/mistakes/labNN.md. It names hidden tests: not for students.
+    """
+    from course_lib.grading.batch import mistakes_page
+
+    for path in mistakes_page.write(_root(), labs or None):
+        _say(f"{path} written")
+
+
+@app.command()
 def slides(
     decks: Annotated[
         list[str] | None, typer.Argument(help="such as lab00; all of them by default")

@@ -26,12 +26,12 @@ from __future__ import annotations
 
 import functools
 import re
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from course_lib.grading.claims.question import wrong_functions
 from solutions import LABS, solved
 
 HERE = Path(__file__).parent
@@ -157,17 +157,14 @@ def _of_tables(lab: str) -> list[Answer]:
     questions = solved(lab).lab.known.questions
     question = {name: q for q, exercise in questions.items() for name in exercise.names}
     found = []
-    for module in ("visible", "hidden"):
-        tables = getattr(sys.modules[f"course_claims_{lab}.{module}"], "WRONG", {})
-        helpers = solved(lab).lab.known.helpers
-        for name, table in tables.items():
-            for number, (sentence, function) in enumerate(table.items()):
-                label, q = f"{name}_{module}_{number}", question[name]
-                # that rest on it, where the grader cannot answer in its place
-                also = () if questions[q].plain or name in helpers else resting_on(lab, q)
-                found.append(
-                    Answer(lab, q, label, sentence, frozenset(also), functions=((name, function),))
-                )
+    helpers = solved(lab).lab.known.helpers
+    for number, (file, name, sentence, function) in enumerate(wrong_functions(lab)):
+        q = question[name]
+        # that rest on it, where the grader cannot answer in its place
+        alone = questions[q].plain or name in helpers
+        also = frozenset[str]() if alone else frozenset(resting_on(lab, q))
+        label = f"{name}_{file}_{number}"
+        found.append(Answer(lab, q, label, sentence, also, functions=((name, function),)))
     return found
 
 

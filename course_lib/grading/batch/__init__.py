@@ -11,5 +11,5 @@
 3. Publish: :mod:`.summary`, :mod:`.upload` (:mod:`.roster`), :mod:`.handback`,
    :mod:`.similarity`, :mod:`.appeal`.
 
-Elsewhere: :mod:`.cluster`, :mod:`.gradescope`.
+Elsewhere: :mod:`.cluster`, :mod:`.gradescope`, :mod:`.mistakes_page`.
 """

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -114,3 +114,14 @@ def tests_in(texts: Texts, folder: str) -> list[Test]:
             )
             found += [value.course_test for value in own if hasattr(value, "course_test")]
     return sorted(found, key=lambda t: order(t.question))
+
+
+def wrong_functions(lab: str) -> Iterator[tuple[str, str, str, Callable[..., Any]]]:
+    """What the claims of ``lab`` that :func:`tests_in` read last know as wrong functions
+    (``WRONG``): file ("visible" or "hidden"), graded name, sentence, function.
+    """
+    for file in ("visible", "hidden"):
+        module = sys.modules.get(f"course_claims_{lab}.{file}")
+        for name, table in getattr(module, "WRONG", {}).items():
+            for sentence, function in table.items():
+                yield file, name, sentence, function

@@ -311,14 +311,16 @@ ONE_CLASS = (
 )
 NO_P = "all classes count alike here: each class's square has its probability p_c before it"
 NO_P_SUM = "p_c is missing: the classes' squares were added up as they are, and each has its probability p_c before it"
-OF_P = "this is the gradient of p_c: of log p_c is wanted, which is 1/p_c times as large"
+OF_P = "this is the gradient of p_c: take the gradient of log p_c, which is 1/p_c times as large"
 SQUARED_AFTER = "all is 0: were the classes' gradients added up before the square? Σ p_c·∂log p_c is always 0. Or is the softmax taken over samples? It is over classes"
 P_MOVES = "p_c was differentiated, too: it is a weight, held constant (detach)"
-P_INSIDE = "p_c stands under the square, and counts twice: it weighs the square, p_c·(∂ log p_c)²"
+P_INSIDE = "p_c was squared, too, so it counts twice: it weighs the square, p_c·(∂ log p_c)²"
 P_LOG_P = (
     "this is the gradient of p_c·log p_c, squared: p_c is a weight before the square, held constant"
 )
-OF_LOGITS = "these are gradients of the logits: of log p_c is wanted, the log softmax of them"
+OF_LOGITS = (
+    "these are gradients of the logits: take those of log p_c, the log softmax of the logits"
+)
 MEAN_FIRST = (
     "samples were averaged before the square: square each sample's own gradient of log p_c first"
 )
@@ -411,7 +413,9 @@ def test_curvature(submission: Submission, draw: Draw) -> None:
 
 # --- 2.4 prune_rescored ---------------------------------------------------------------
 
-ONCE = "the scores of the first target were used for all: before each target score(model) is asked anew"
+ONCE = (
+    "the scores of the first target were used for all: call score(model) again before each target"
+)
 BACK = "weights are back that an earlier target had pruned, since their new scores are high: a pruned weight never returns"
 EACH_LAYER = (
     "each layer was pruned to the target by itself: a target is a share of all weights together"
@@ -662,7 +666,7 @@ def test_rescored_refuses(submission: Submission, draw: Draw) -> None:
 
 # --- 2.5 input_aware_mask, magnitude_is_wrong -----------------------------------------
 
-GLOBAL = "all rows compete in one list: in each row the same number goes, for each output by itself"
+GLOBAL = "all rows compete in one list: prune the same number of weights in each row"
 MEAN = "‖x‖ was replaced by |mean of x|: inputs of both signs cancel there, and a norm does not let them"
 L1_NORM = "inputs were summed by size, ‖x‖₁: the norm is the root of the sum of squares"
 MAGNITUDE = "the input made no difference: this is magnitude"
@@ -670,7 +674,7 @@ SIGNED = "the sign of the weight was left in: it is |w| times the norm"
 SQUARED_NORM = "‖x‖² took the place of ‖x‖: the norm is the *root* of the sum of squares"
 INPUT_ONLY = "the weight made no difference: whole columns go, those of small inputs"
 UPSIDE_DOWN = "the mask is upside down: True means kept"
-LARGEST = "the largest scores went: the smallest go"
+LARGEST = "the largest scores were pruned: prune the smallest"
 
 
 def _ranked(score: Tensor, sparsity: float) -> Tensor:
@@ -935,12 +939,12 @@ def test_proximal_step(submission: Submission, draw: Draw) -> None:
 
 # --- 2.7 reweighted, reweighted_step --------------------------------------------------
 
-SQUARED = "w² stands under the fraction: |w| does"
-OUTSIDE = "eps was added to the fraction: it belongs to |w|, under it"
+SQUARED = "w² is in the denominator: it must be |w|"
+OUTSIDE = "eps was added to the fraction: add it to |w|, in the denominator"
 NORMALISED = "the penalties were divided by their mean: they are lam/(|w| + eps) as they are"
 SAME = "every weight has the same penalty"
-SIGN_IN = "w stands under the fraction with its sign: |w| + eps"
-GROWS = "large weights pay more: reweighting lets them alone, lam *divided* by |w| + eps"
+SIGN_IN = "w is in the denominator with its sign: it must be |w| + eps"
+GROWS = "large weights have a larger penalty: it must be smaller, lam *divided* by |w| + eps"
 
 WRONG["reweighted"] = {
     SQUARED: lambda w, lam, eps: lam / (w**2 + eps),
@@ -951,9 +955,7 @@ WRONG["reweighted"] = {
     GROWS: lambda w, lam, eps: lam * (w.abs() + eps),
 }
 
-AFTER = (
-    "the thresholds were made from the weights after the gradient step: those that were given count"
-)
+AFTER = "the thresholds were made from the weights after the gradient step: use the weights that were given"
 NO_LR = "the threshold is lam/(|w| + eps): a step of lr pays lr times that"
 LAM_TWICE = "lam was counted twice: the penalty of each weight has it already"
 PLAIN = "every weight has the same threshold: each has its own, lr·lam/(|w| + eps)"

@@ -77,7 +77,7 @@ COUNTING: dict[str, Callable[[float, int], int]] = {
     "always one too many: is your threshold one place too far along the sorted list? It counts from 0": (
         lambda r, n: round(r * n) + 1
     ),
-    "that is a quantile's doing, which lies between two weights: count those that go, and take exactly so many": (
+    "the threshold is a quantile, which lies between two weights: count the weights to prune, and prune exactly that many": (
         lambda r, n: math.floor(r * (n - 1)) + 1
     ),
 }

@@ -131,7 +131,7 @@ DEAD_COMPETE = (
     "share of the survivors, and they alone are ranked"
 )
 OF_THE_REST = (
-    "rate / (1 - rate) of the survivors went, which is the rate in parts of those that stayed"
+    "rate / (1 - rate) of the survivors were pruned: prune the share rate of the survivors"
 )
 
 
@@ -1272,8 +1272,8 @@ GREW_AGAIN = (
     "positions that had just been dropped grew again: only what was inactive before the drop may"
 )
 GROWN_MASKED = (
-    "grown were the first inactive positions, not those with the largest gradient: so it looks where a masked gradient is used, "
-    "which is 0 exactly where something could grow. Look at the dense gradient"
+    "the first inactive positions were grown, not those with the largest gradient. A masked gradient has this effect, "
+    "since it is 0 at all inactive positions: use the dense gradient"
 )
 
 
@@ -1295,7 +1295,7 @@ WRONG["drop_and_grow"] = {
     "the most negative weights were dropped: rank by size, without the sign": exchanging(
         drop=lambda weight, grad: weight
     ),
-    "the active weights with the smallest gradient were dropped: the smallest |weight| are": exchanging(
+    "the active weights with the smallest gradient were dropped: drop those with the smallest |weight|": exchanging(
         drop=lambda weight, grad: grad.abs()
     ),
     OF_ALL_POSITIONS: exchanging(

@@ -62,19 +62,17 @@ def all_but_smallest(score: Tensor, goes: int) -> Tensor:
 
 # --- 5.1 nm_mask ----------------------------------------------------------------------
 
-N_GO = "in each block n went: n of m is how many *stay* (at 2:4 nobody sees that)"
-STRIDED = "blocks were made of every (size/m)-th entry: a block are m neighbours"
+N_GO = "in each block n weights were pruned: n of m is how many are *kept* (2:4 does not show the difference)"
+STRIDED = "blocks were made of every (size/m)-th entry: a block is m neighbours"
 LAST_DIM = "blocks lie along the last dimension, whatever dim says"
-FLAT = "the flattened tensor was cut into blocks: they lie along dim, all other indices the same"
-SIGNED = "the sign was ranked along: the largest in size stay, |w|"
-SMALLEST_STAY = "the smallest stay: the largest in size should"
-PER_ROW = "n/m of the whole row stayed, wherever they lie: in every block it is exactly n"
+FLAT = "the flattened tensor was cut into blocks: the entries of a block differ in their index along dim only"
+SIGNED = "weights were ranked with their sign: keep those with the largest |w|"
+SMALLEST_STAY = "the smallest weights were kept: keep those with the largest |w|"
+PER_ROW = "n/m of the whole row were kept, wherever they lie: keep exactly n in every block"
 UPSIDE_DOWN = "the mask is upside down: True means kept"
-NOT_MOVED_BACK = (
-    "what was moved to the end is still there, cut into the weight's shape: take the same way back"
-)
+NOT_MOVED_BACK = "dim was moved to the end, and the result was only reshaped to the weight's shape: move the dimension back, too"
 LATER_GOES = "of equal sizes the later one went: of equal ones that with the lower index goes first"
-EQUALS_STAY = "all that equal the n-th largest stayed: in each block exactly n do"
+EQUALS_STAY = "all that equal the n-th largest were kept: keep exactly n in each block"
 
 
 def _rule(kept: Callable[[Tensor, int, int], Tensor]) -> Callable[..., Tensor]:
@@ -185,10 +183,10 @@ def test_nm_mask_refuses(submission: Submission, draw: Draw) -> None:
 
 # --- 5.2 nm_compress, nm_decompress, nm_bits ------------------------------------------
 
-COLUMN = "index says the column in the row: it is the place in its block, 0 … m − 1"
-BY_SIZE = "a block's entries come in order of size: they come by rising place"
-MOVED_UP = "only the non-zeros were stored, so that all behind a block with fewer moved up: every block has n entries, zeros where needed"
-FROM_THE_END = "a block with fewer non-zeros was filled up with its highest places: with the lowest of the others"
+COLUMN = "index holds columns of the row: it holds places in the block, 0 … m − 1"
+BY_SIZE = "a block's entries are sorted by size: sort them by place"
+MOVED_UP = "only the non-zeros were stored, so the entries after a block with fewer non-zeros moved forward: every block has n entries, zeros where needed"
+FROM_THE_END = "a block with fewer non-zeros was filled up with its highest places: fill it up with the lowest places of its zeros"
 
 Stored = tuple[Tensor, Tensor]
 
@@ -424,21 +422,21 @@ def test_nm_linear(submission: Submission, draw: Draw) -> None:
 
 # --- 5.4 group_columns ----------------------------------------------------------------
 
-FIRST_FIT = "each column joined the first group that it fits, or the one that was fullest before: it joins the one whose combined column is fullest *then*, with it"
-LEFT_TO_RIGHT = "columns came from left to right: the densest first"
-EMPTY_IN = "columns without a non-zero are in groups: they take a place and bring nothing"
+FIRST_FIT = "each column joined the first group that it fits, or the group that was fullest before: it joins the group that is fullest *with it*"
+LEFT_TO_RIGHT = "columns were taken from left to right: take the densest first"
+EMPTY_IN = "columns without a non-zero are in groups: leave them out"
 ROWS_ONCE = "a row counted as one conflict, however many meet there: three non-zeros in a row are two conflicts"
-LAST_OF_EQUAL = "of groups that would be equally full the last was taken: the one opened first"
-FEWEST = "each column joined the group with the fewest conflicts: of those within gamma the one that is fullest then"
-FEWEST_NEW = "each column joined the group where it meets the fewest non-zeros: of those within gamma the one that is fullest then"
-SPARSEST = "the sparsest columns came first: the densest do"
-HIGHER_FIRST = "of equally dense columns the higher came first: the lower does"
-GAMMA_ALONE = (
-    "conflicts were held against gamma itself: it is a share of the rows, and gamma · R are allowed"
+LAST_OF_EQUAL = (
+    "of groups that would be equally full the last was taken: take the group that was opened first"
 )
+FEWEST = "each column joined the group with the fewest conflicts: of the groups within gamma, take the one that is fullest with it"
+FEWEST_NEW = "each column joined the group where it meets the fewest non-zeros: of the groups within gamma, take the one that is fullest with it"
+SPARSEST = "the sparsest columns were taken first: take the densest first"
+HIGHER_FIRST = "of equally dense columns the one with the higher index was taken first: take the lower index first"
+GAMMA_ALONE = "conflicts were compared with gamma itself: gamma is a share of the rows, so gamma · R conflicts are allowed"
 BELOW_GAMMA = "groups with exactly gamma · R conflicts were refused: so many are allowed"
 NO_GAMMA = "gamma made no difference"
-NEW_ONLY = "only the new column's own conflicts were held against gamma: all of the group's, with it, count together"
+NEW_ONLY = "only the new column's own conflicts were compared with gamma: count all conflicts of the group, the new column included"
 ONE_MORE = "a group may hold `size` columns; one more is in some here"
 ONE_LESS = "groups stop at size − 1 columns: `size` are allowed"
 
@@ -577,14 +575,16 @@ def equal(one: Any, other: Any) -> bool:
 
 # --- 5.5 combine_columns --------------------------------------------------------------
 
-ADDED = "weights that meet in a row were added: the largest in size stays, the others are pruned"
-WITH_SIGN = "the largest with its sign stayed: the largest in size"
-SIGN_LOST = "the sign is lost: the weight stays as it is, only the ranking is by size"
-PLACE_IN_GROUP = "channel says the place in the group: the column of the matrix is wanted"
-NAMED_NOBODY = "channel names a column where the group has nothing in that row: −1 there"
+ADDED = (
+    "weights that meet in a row were added: keep the one with the largest |w| and prune the others"
+)
+WITH_SIGN = "the largest weight with its sign was kept: keep the one with the largest |w|"
+SIGN_LOST = "the sign is lost: only the ranking is by |w|, the weight itself does not change"
+PLACE_IN_GROUP = "channel holds the place in the group: it must hold the column of the matrix"
+NAMED_NOBODY = "channel names a column where the group has nothing in that row: it is −1 there"
 NEGATIVE_NEVER = "negative weights never took a cell: the largest in size stays, whatever its sign"
 ALL_KEPT = "mask keeps non-zeros that met a larger one in their row: those are pruned"
-FIRST_WINS = "the first that is not 0 stayed: the largest in size"
+FIRST_WINS = "the first weight that is not 0 was kept: keep the one with the largest |w|"
 
 
 def tournament(
@@ -696,11 +696,13 @@ def test_combine_columns(submission: Submission, draw: Draw) -> None:
 
 # --- 5.6 topk_activation, nm_activation -----------------------------------------------
 
-OF_THE_BATCH = "the k·B largest of the whole batch stayed: k of *each* sample"
+OF_THE_BATCH = "the k·B largest of the whole batch were kept: keep k of *each* sample"
 SIGNED_X = "negative activations were ranked below positive ones: the largest |x| stay"
-LAST_ONLY = "k of each row of the last dimension stayed: of all entries of a sample together"
-K_GO = "k went: k is how many stay"
-MASK_ONLY = "this is the mask: the activations themselves stay where it is True"
+LAST_ONLY = (
+    "k of each row of the last dimension were kept: keep k of all entries of a sample together"
+)
+K_GO = "k activations were removed: k is how many are kept"
+MASK_ONLY = "this is the mask: return the activations, with 0 where the mask is False"
 
 
 def _topk(x: Tensor, k: int) -> Tensor:
@@ -947,13 +949,15 @@ def test_gate_gradient(submission: Submission, draw: Draw) -> None:
     expect_close(back, at_x, "the gradient of x")
 
 
-SUMMED_SHARE = "open channels were counted: the open *share* of a layer is their mean"
-INPUTS_LEFT_OUT = "only a layer's own share counts here: what it reads is open only in part, too, the share of the layer before"
-MEANS_MULTIPLIED = "the batch's mean shares were multiplied: each image has its own product, and the mean of products is another number"
+SUMMED_SHARE = "open channels were counted: take the open *share* of a layer, the mean of its gates"
+INPUTS_LEFT_OUT = "only a layer's own share was counted: its input is open only in part, too, so multiply by the share of the layer before"
+MEANS_MULTIPLIED = "the mean shares of the batch were multiplied: multiply the shares of each image, since a mean of products is another number"
 ALL_BEFORE = (
     "the shares of all layers before were multiplied: a layer reads the one before it alone"
 )
-BEFORE_FIRST = "the first layer was multiplied by its share twice: before it everything is open, 1"
+BEFORE_FIRST = (
+    "the first layer was multiplied by its share twice: its input is open completely, a share of 1"
+)
 
 
 def _macs(
@@ -1006,7 +1010,7 @@ def test_gated_macs(submission: Submission, draw: Draw) -> None:
 
 # --- 5.8 joint_nm ---------------------------------------------------------------------
 
-EXPECTED = "this is the expected number, with every kept factor other than 0 and patterns independent: count those that are there"
+EXPECTED = "this is the expected number, with no kept zeros and independent patterns: count the products that are there"
 WEIGHTS_ONLY = "only the weights' zeros were counted: a product needs both factors"
 EXCHANGED = "n_x and n_w were exchanged: activations n_x:m, weights n_w:m"
 ALONG_SAMPLES = (

@@ -230,7 +230,7 @@ WRONG: dict[str, dict[str, Callable[..., Any]]] = {
         "the tolerance was taken as a share of the dense accuracy: it is in the same unit": _judged(
             lambda dense, h, d, t: h >= dense * (1 - t / 100), _lost
         ),
-        "deleted was compared with dense: whether letting go helps is a question of held against deleted": _judged(
+        "deleted was compared with dense: whether it helps to let the zeros go is decided by held and deleted": _judged(
             _free, lambda dense, h, d, t: d < dense - t
         ),
         "what has left a regime never came back to it: each entry is judged alone": _once_left,
@@ -243,7 +243,7 @@ WRONG: dict[str, dict[str, Callable[..., Any]]] = {
         '"information lost" and "cannot fit" are exchanged: if letting go helps, it was the room that was missing': _judged(
             _free, lambda dense, h, d, t: h < d - t
         ),
-        "held was not looked at for free: the arm with zeros held decides": _judged(
+        '"free" was decided without held: the arm whose zeros are held decides': _judged(
             lambda dense, h, d, t: d >= dense - t, _lost
         ),
     }
@@ -535,9 +535,9 @@ def test_quadrants(submission: Submission, draw: Draw) -> None:
 
 # --- 6.5 soft_mask, soft_penalty ------------------------------------------------------
 
-ON_SCORES = "the threshold was put on S: it is one of σ(S)"
+ON_SCORES = "S was compared with the threshold: compare σ(S)"
 GRADED = "the mask is soft: its value is exactly 0 or 1"
-BELOW = "what is below tau is kept: what is above it"
+BELOW = "entries below tau were kept: keep those above it"
 
 WRONG["soft_mask"] = {
     ON_SCORES: lambda s, tau: (s > tau).to(s.dtype),
@@ -597,7 +597,7 @@ def expect_straight_through(submission: Submission, draw: Draw) -> None:
 MEAN_OF_MEANS = "each matrix's mean counts the same: divide by the number of all entries together, so that small matrices weigh no more"
 NOT_DIVIDED = "the sum is not divided by the number of entries"
 LAM_LOST = "lam is missing"
-OF_SCORES = "the scores themselves were summed: σ(S)"
+OF_SCORES = "the scores themselves were summed: sum σ(S)"
 
 WRONG["soft_penalty"] = {
     MEAN_OF_MEANS: lambda scores, lam: (
@@ -803,7 +803,9 @@ def test_reweighted(submission: Submission, draw: Draw) -> None:
 
 # --- 6.7 factorise, compact -----------------------------------------------------------
 
-ON_BOTH = "the singular values stand on both sides, so the product has their squares: √σ on each"
+ON_BOTH = (
+    "the singular values stand on both sides, so the product has their squares: put √σ on each side"
+)
 ON_ONE = "the product is right, but PᵀP is not QQᵀ: each side gets √σ"
 V_FOR_VT = "V was taken for Vᵀ, or Vᵀ for V: torch.linalg.svd gives Vᵀ, the old torch.svd V"
 SMALLEST_ONES = "the smallest singular values were kept: the largest are what matters"
@@ -875,11 +877,11 @@ def test_factorise(submission: Submission, draw: Draw) -> None:
 
 
 FORGOTTEN = (
-    "z is forgotten in the product (for gates of 0 and 1 nobody sees it): P' · Q' = P · diag(z) · Q"
+    "z is forgotten in the product (gates of 0 and 1 do not show it): P' · Q' = P · diag(z) · Q"
 )
-TWICE = "z stands in both factors, so it counts squared: in one of them"
-ABOVE_HALF = "only gates above ½ are kept: all that are not 0"
-NOTHING_GONE = "nothing was removed: components whose gate is 0 go"
+TWICE = "z stands in both factors, so it counts squared: put it into one of them"
+ABOVE_HALF = "only gates above ½ are kept: keep all that are not 0"
+NOTHING_GONE = "nothing was removed: remove the components whose gate is 0"
 FIRST_K = "the first components were kept instead of those whose gate is open"
 REVERSED = "the components stand in another order in one factor than in the other"
 
@@ -957,8 +959,8 @@ def test_compact(submission: Submission, draw: Draw) -> None:
 
 # --- 6.8 size_left, lagrangian, dual_step ---------------------------------------------
 
-OF_FACTORS = "this is the share of the factors that is left: of the *dense* parameters, out · in"
-REMOVED = "this is the share that is gone"
+OF_FACTORS = "this is the share of the factors that is left: divide by the number of *dense* parameters, out · in"
+REMOVED = "this is the share that was removed: return the share that is left"
 MEAN_OF_LAYERS = "each layer's share counts the same: sum over all layers, then divide"
 ONE_SIDE = "a component has out + in numbers, not only those of one side"
 
@@ -991,7 +993,7 @@ WRONG["size_left"] = {
     ).mean(),
     ONE_SIDE: lambda p, shapes: _left(p, shapes, lambda out, into: out) / _dense(shapes),
     ONE_EACH: lambda p, shapes: _left(p, shapes, lambda out, into: 1) / _dense(shapes),
-    "the mean probability of each layer was taken: their sum, one for each component": lambda p, shapes: (
+    "the mean probability of each layer was taken: sum the probabilities of its components": lambda p, shapes: (
         _left([z.mean()[None] for z in p], shapes) / _dense(shapes)
     ),
 }
@@ -1014,13 +1016,13 @@ def test_size_left(submission: Submission, draw: Draw) -> None:
     expect_close(value, right, "size_left(p_open, shapes)")
 
 
-SQUARED_ONLY = "λ₁'s term is squared, too: λ₁ · (size − target) + λ₂ · (size − target)²"
+SQUARED_ONLY = "λ₁'s term is squared, too: return λ₁ · (size − target) + λ₂ · (size − target)²"
 REVERSED_GAP = (
     "the difference is size − target, with its sign: a model that is too small has a negative one"
 )
-DESCENT = "the multipliers descend: they climb, by + lr times the gradient"
+DESCENT = "the multipliers descend: they ascend, so add lr times the gradient"
 CLAMPED = "λ₁ was held at 0: it may become negative, and then pulls a model back that is too small"
-LAM2_LINEAR = "λ₂ climbs by the difference: by its square"
+LAM2_LINEAR = "λ₂ grows by the difference: its gradient is the square of the difference"
 
 WRONG["lagrangian"] = {
     SQUARED_ONLY: lambda size, target, a, b: (a + b) * (size - target) ** 2,
@@ -1044,7 +1046,7 @@ WRONG["dual_step"] = {
         a + lr * (size - target),
         b + lr * (size - target),
     ),
-    "the multipliers themselves are in the step: the derivative by λ₁ is size − target alone": lambda size, target, a, b, lr: (
+    "the gradient was multiplied by the multiplier: the derivative by λ₁ is size − target alone": lambda size, target, a, b, lr: (
         a + lr * a * (size - target),
         b + lr * b * (size - target) ** 2,
     ),

@@ -1230,8 +1230,12 @@ TURNED: Wrong = {  # where all widths are those of the heads
     "columns were taken: q, k and v make the heads, so a head owns rows of their weight (out, in)": slicing(weight=lambda w, i, out: w[:, i]),
 }  # fmt: skip
 OF_BIASES: Wrong = {
-    "it is the whole one: it has a number for each row": slicing(bias=lambda b, i: b),
-    "it is that of the first heads": slicing(bias=lambda b, i: b[: len(i)]),
+    "this is the bias of all heads: it must have one number for each row that is kept": slicing(
+        bias=lambda b, i: b
+    ),
+    "this is the bias of the first heads: keep says which heads are kept": slicing(
+        bias=lambda b, i: b[: len(i)]
+    ),
 }
 WRONG["slice_heads"] = OF_WEIGHTS | TURNED | OF_BIASES
 

@@ -55,51 +55,51 @@ WRONG["sample_gate"] = {
     "the gate is not stretched: it is never 0 and never 1": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: (
         _s(a, u, beta)
     ),
-    "the gate was cut before it was stretched: stretch, then cut to 0 … 1": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: (
+    "the gate was cut before it was stretched: stretch it first, then cut it to 0 … 1": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: (
         _s(a, u, beta).clamp(0, 1) * (zeta - gamma) + gamma
     ),
-    "β multiplies: it divides": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: (
+    "the sum was multiplied by β: divide by β": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: (
         ((u.log() - (1 - u).log() + a) * beta).sigmoid() * (zeta - gamma) + gamma
     ).clamp(0, 1),
-    "log α is not divided by β: the whole sum is": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: (
-        ((u.log() - (1 - u).log()) / beta + a).sigmoid() * (zeta - gamma) + gamma
-    ).clamp(0, 1),
-    "log α alone is divided by β: the whole sum is": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: (
+    "log α is not divided by β: divide the whole sum, log α included": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: (
+        (((u.log() - (1 - u).log()) / beta + a).sigmoid() * (zeta - gamma) + gamma).clamp(0, 1)
+    ),
+    "log α alone is divided by β: divide the whole sum": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: (
         (((u.log() - (1 - u).log()) + a / beta).sigmoid() * (zeta - gamma) + gamma).clamp(0, 1)
     ),
-    "ln u + ln(1 − u) was taken: ln u − ln(1 − u)": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: (
+    "the noise is ln u − ln(1 − u), not ln u + ln(1 − u)": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: (
         (((u.log() + (1 - u).log() + a) / beta).sigmoid() * (zeta - gamma) + gamma).clamp(0, 1)
     ),
-    "the noise has the other sign: ln u − ln(1 − u)": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: (
+    "the noise has the other sign: it is ln u − ln(1 − u)": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: (
         ((((1 - u).log() - u.log() + a) / beta).sigmoid() * (zeta - gamma) + gamma).clamp(0, 1)
     ),
-    "the gate was rounded to 0 and 1: what lies between stays": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: (
+    "the gate was rounded to 0 or 1: values between 0 and 1 are kept as they are": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: (
         (_s(a, u, beta) * (zeta - gamma) + gamma).clamp(0, 1).round()
     ),
 }
 WRONG["expected_l0"] = {
     "the shift −β·ln(−γ/ζ) is missing": lambda a, beta=BETA, gamma=GAMMA, zeta=ZETA: a.sigmoid(),
-    "the shift has the other sign: −γ/ζ is below 1, and P above σ(log α)": lambda a, beta=BETA, gamma=GAMMA, zeta=ZETA: (
+    "the shift has the other sign: −γ/ζ is below 1, so P is larger than σ(log α)": lambda a, beta=BETA, gamma=GAMMA, zeta=ZETA: (
         (a + beta * math.log(-gamma / zeta)).sigmoid()
     ),
     "β is missing from the shift": lambda a, beta=BETA, gamma=GAMMA, zeta=ZETA: (
         a - math.log(-gamma / zeta)
     ).sigmoid(),
-    "log α was divided by β: only the shift has it": lambda a, beta=BETA, gamma=GAMMA, zeta=ZETA: (
-        (a - beta * math.log(-gamma / zeta)) / beta
-    ).sigmoid(),
-    "these are P(gate = 0): P(gate ≠ 0)": lambda a, beta=BETA, gamma=GAMMA, zeta=ZETA: (
+    "log α was divided by β: β belongs to the shift only": lambda a, beta=BETA, gamma=GAMMA, zeta=ZETA: (
+        ((a - beta * math.log(-gamma / zeta)) / beta).sigmoid()
+    ),
+    "these are P(gate = 0): return P(gate ≠ 0)": lambda a, beta=BETA, gamma=GAMMA, zeta=ZETA: (
         1 - (a - beta * math.log(-gamma / zeta)).sigmoid()
     ),
-    "they were summed: one number for each gate": lambda a, beta=BETA, gamma=GAMMA, zeta=ZETA: (
+    "the probabilities were summed: return one number for each gate": lambda a, beta=BETA, gamma=GAMMA, zeta=ZETA: (
         reference.expected_l0(a, beta, gamma, zeta).sum()
     ),
 }
 WRONG["gate_at_test"] = {
-    "β is in it: the gate at test knows none": lambda a, gamma=GAMMA, zeta=ZETA: (
+    "β was used: the gate at test has no temperature": lambda a, gamma=GAMMA, zeta=ZETA: (
         (a / BETA).sigmoid() * (zeta - gamma) + gamma
     ).clamp(0, 1),
-    "it was rounded, or compared with a threshold: stretch it and cut; what lies between 0 and 1 stays there": lambda a, gamma=GAMMA, zeta=ZETA: (
+    "the gate was rounded, or compared with a threshold: stretch it and cut it to 0 … 1; values between 0 and 1 are kept as they are": lambda a, gamma=GAMMA, zeta=ZETA: (
         (a > 0).to(a.dtype)
     ),
     "the gate is not stretched": lambda a, gamma=GAMMA, zeta=ZETA: a.sigmoid(),
@@ -204,16 +204,16 @@ class GateCase:
 
 
 WRONG_TRAINING: dict[str, dict[str, bool]] = {
-    "the noise was drawn once: afresh for every batch": {"once": True},
-    "the price is on the sampled gates, which have no gradient where they were cut: on expected_l0": {
+    "the noise was drawn once: draw new noise for every batch": {"once": True},
+    "the price is on the sampled gates, which have no gradient where they were cut: put it on expected_l0": {
         "on_samples": True
     },
-    "the price is λ times the mean: times the sum": {"mean": True},
-    "gradients of earlier batches are in the step: optimizer.zero_grad() before backward()": {
+    "the price is λ times the mean: it is λ times the sum": {"mean": True},
+    "gradients of earlier batches are in the step: call optimizer.zero_grad() before backward()": {
         "piling": True
     },
-    "the deterministic gate was used: while it trains, gates are sampled": {"still": True},
-    "the sum was noted after the step: before": {"after": True},
+    "the deterministic gate was used: during training, gates are sampled": {"still": True},
+    "the sum was noted after the step: note it before the step": {"after": True},
 }
 
 
@@ -350,7 +350,7 @@ def test_counts(submission: Submission, draw: Draw) -> None:
     if near(right, after):
         fail("log_alpha did not change: there is nothing to see of what is noted, and when")
     if near(run.said, after, tolerance=1e-5):
-        fail("the sum was noted after the step: before")
+        fail("the sum was noted after the step: note it before the step")
     expect_close(
         run.said[:1],
         right[:1],
@@ -392,13 +392,17 @@ def _mass(attn: Tensor, target: Tensor, token_mask: Tensor) -> Tensor:
     return (at * counted[:, None]).sum((0, 2)).double() / counted.sum()
 
 
-EVERY_KEY = "the largest over all keys was taken: padding and the end mark are not looked at"
-BY_SENTENCE = "means of sentences were averaged: every query counts the same"
+EVERY_KEY = "the largest over all keys was taken: leave out padding and the end mark"
+BY_SENTENCE = (
+    "each sentence's share was averaged: every query has the same weight, also in a long sentence"
+)
 TRANSPOSED = "rows and columns are exchanged: attn is (…, query, key), and the maximum is over keys"
-LAST_OF_EQUAL = "of equal maxima the last was taken: the lowest key counts"
-PADDED_QUERIES = "queries that are no real tokens were counted"
-MASS = "the attention on the target was averaged: the share of queries whose *largest* attention is there"
-OVER_ALL = "it was divided by all queries: by those that have a target"
+LAST_OF_EQUAL = "of equal maxima the last was taken: take the lowest key"
+PADDED_QUERIES = "queries that are no real tokens were counted: count real tokens only"
+MASS = "the attention on the target was averaged: return the share of queries whose *largest* attention is on their target"
+OVER_ALL = (
+    "the count was divided by all queries: divide by the number of queries that have a target"
+)
 
 WRONG["points_to"] = {
     EVERY_KEY: lambda attn, target, mask: _share(attn.argmax(-1), target, (target >= 0) & mask),
@@ -451,19 +455,23 @@ WRONG["neighbour"] = {
     "the offset has the other sign: the place is i + offset": lambda mask, offset: (
         reference.neighbour(mask, -offset)
     ),
-    "places go round the end: beyond it there is none": lambda mask, offset: torch.where(
-        mask & mask.roll(-offset, 1), (torch.arange(mask.shape[1]) + offset) % mask.shape[1], -1
+    "the place i + offset wraps around at the end: a place outside the sentence does not exist, so it is −1": lambda mask, offset: (
+        torch.where(
+            mask & mask.roll(-offset, 1), (torch.arange(mask.shape[1]) + offset) % mask.shape[1], -1
+        )
     ),
-    "a word whose neighbour is no real token has none": lambda mask, offset: torch.where(
-        mask
-        & (
-            (torch.arange(mask.shape[1]) + offset).clamp(0, mask.shape[1] - 1)
-            == torch.arange(mask.shape[1]) + offset
-        ),
-        torch.arange(mask.shape[1]) + offset,
-        -1,
+    "a word whose neighbour is no real token has no target: it is −1": lambda mask, offset: (
+        torch.where(
+            mask
+            & (
+                (torch.arange(mask.shape[1]) + offset).clamp(0, mask.shape[1] - 1)
+                == torch.arange(mask.shape[1]) + offset
+            ),
+            torch.arange(mask.shape[1]) + offset,
+            -1,
+        )
     ),
-    "these are the offsets: the places i + offset": lambda mask, offset: torch.where(
+    "these are the offsets: return the places i + offset": lambda mask, offset: torch.where(
         reference.neighbour(mask, offset) >= 0, offset, -1
     ),
 }
@@ -495,23 +503,23 @@ def _extreme(tokens: Tensor, counts: Tensor, mask: Tensor, pick: Callable[..., i
 
 
 WRONG["rarest"] = {
-    "the largest count was taken: rare is small": lambda tokens, counts, mask: _extreme(
-        tokens, counts, mask, max
+    "the largest count was taken: the rarest word has the smallest count": lambda tokens, counts, mask: (
+        _extreme(tokens, counts, mask, max)
     ),
-    "padding was looked at, too": lambda tokens, counts, mask: torch.where(
-        mask, counts.double()[tokens].argmin(1, keepdim=True), -1
+    "padding was searched, too: only real tokens can be the rarest": lambda tokens, counts, mask: (
+        torch.where(mask, counts.double()[tokens].argmin(1, keepdim=True), -1)
     ),
-    "of equally rare ones the last was taken: the first": lambda tokens, counts, mask: _extreme(
-        tokens, counts, mask, lambda places, key: min(reversed(places), key=key)
+    "of equally rare words the last was taken: take the first": lambda tokens, counts, mask: (
+        _extreme(tokens, counts, mask, lambda places, key: min(reversed(places), key=key))
     ),
-    "queries that are no real tokens have −1": lambda tokens, counts, mask: (
+    "queries that are no real tokens got a target: they have −1": lambda tokens, counts, mask: (
         counts.double()[tokens]
         .masked_fill(~mask, math.inf)
         .argmin(1, keepdim=True)
         .expand_as(tokens)
         .contiguous()
     ),
-    "these are the tokens: their places": lambda tokens, counts, mask: torch.where(
+    "these are the tokens: return their places": lambda tokens, counts, mask: torch.where(
         mask, tokens.gather(1, reference.rarest(tokens, counts, mask).clamp(min=0)), -1
     ),
 }
@@ -562,23 +570,23 @@ def _distance(target: Tensor, mask: Tensor) -> tuple[int, float]:
 
 
 WRONG["arc_baseline"] = {
-    "distances were counted: offsets have a sign": _distance,
+    "distances were counted: an offset has a sign, so −1 and 1 are different": _distance,
     "an offset is target − query, not query − target": lambda target, mask: (
         -reference.arc_baseline(target, mask)[0],
         reference.arc_baseline(target, mask)[1],
     ),
-    "offset 0 is left out: a word that targets itself is no neighbour, and counts below the line alone": lambda target, mask: (
+    "offset 0 was counted as an offset: a word that targets itself is no neighbour, so it counts in the denominator only": lambda target, mask: (
         _with_0(_offsets(target, (target >= 0) & mask))
     ),
-    "queries that target themselves belong to the denominator": lambda target, mask: _most(
+    "queries that target themselves are missing from the denominator": lambda target, mask: _most(
         _offsets(target, (target >= 0) & mask),
         sum(o != 0 for o in _offsets(target, (target >= 0) & mask)),
     ),
     "queries that are no real tokens were counted in the baseline": lambda target, mask: _most(
         _offsets(target, target >= 0), int((target >= 0).sum())
     ),
-    "the share is one of all queries: of those that count": lambda target, mask: _most(
-        _offsets(target, (target >= 0) & mask), target.numel()
+    "the count was divided by all queries: divide by the number of queries that count": lambda target, mask: (
+        _most(_offsets(target, (target >= 0) & mask), target.numel())
     ),
 }
 
@@ -671,11 +679,11 @@ def _class(
 
 
 WRONG["attention_pattern"] = {
-    "what a word gives to itself was taken for the diagonal: i − 1 and i + 1": lambda a, s, g, share=0.5: (
+    "the attention of a word to itself was taken for the diagonal: the diagonal is i − 1 and i + 1": lambda a, s, g, share=0.5: (
         _class(*_parts(a, s, self_too=True), a, g, share)
     ),
-    "keys beside that are special count for V, not for D": lambda a, s, g, share=0.5: _class(
-        *_parts(a, s, special_too=True), a, g, share
+    "neighbouring keys that are special tokens were counted for D: they count for V only": lambda a, s, g, share=0.5: (
+        _class(*_parts(a, s, special_too=True), a, g, share)
     ),
     "columns were averaged in place of rows: attn is (query, key)": lambda a, s, g, share=0.5: (
         _class(*_parts(a, s, rows=False), a, g, share)
@@ -683,10 +691,10 @@ WRONG["attention_pattern"] = {
     "block asks for (1 + share)/2, not for share": lambda a, s, g, share=0.5: _class(
         *_parts(a, s), a, g, share, share
     ),
-    "share is an argument, and ½ only where nothing is said": lambda a, s, g, share=0.5: _class(
-        *_parts(a, s), a, g, 0.5
+    "share was fixed at ½: it is an argument, and ½ is only its default": lambda a, s, g, share=0.5: (
+        _class(*_parts(a, s), a, g, 0.5)
     ),
-    "vertical+diagonal comes before block": lambda a, s, g, share=0.5: (
+    "block was tested before vertical+diagonal: test vertical+diagonal first": lambda a, s, g, share=0.5: (
         "block"
         if g is not None
         and len(g.unique()) > 1
@@ -769,38 +777,40 @@ def _instead(context: Tensor, off: Tensor, what: Tensor, interleaved: bool = Fal
 
 
 WRONG["disable"] = {
-    "the heads put out 0: the mean of their values is asked for": lambda c, v, m, off: _instead(
-        c, off, torch.zeros_like(c)
+    "the disabled heads return 0: they return the mean of their values": lambda c, v, m, off: (
+        _instead(c, off, torch.zeros_like(c))
     ),
     "padding is in the mean: every query attends to the *real* tokens": lambda c, v, m, off: (
         _instead(c, off, v.mean(1, keepdim=True))
     ),
-    "the mean of the contexts was taken: of the values": lambda c, v, m, off: _instead(
-        c, off, _mean_of(c, m)
+    "the mean of the contexts was taken: take the mean of the values": lambda c, v, m, off: (
+        _instead(c, off, _mean_of(c, m))
     ),
-    "the sum was divided by the padded length": lambda c, v, m, off: _instead(
-        c, off, (v * m[..., None]).sum(1, keepdim=True) / m.shape[1]
+    "the sum was divided by the padded length: divide by the number of real tokens": lambda c, v, m, off: (
+        _instead(c, off, (v * m[..., None]).sum(1, keepdim=True) / m.shape[1])
     ),
-    "features were taken in turns: head h has h·d … (h+1)·d − 1": lambda c, v, m, off: _instead(
-        c, off, _mean_of(v, m), True
+    "every M-th feature was given to a head: head h has the features h·d … (h+1)·d − 1": lambda c, v, m, off: (
+        _instead(c, off, _mean_of(v, m), True)
     ),
-    "the mean is over all heads' values: each head hands on its own": lambda c, v, m, off: _instead(
-        c,
-        off,
-        _mean_of(v, m)
-        .unflatten(-1, (len(off), -1))
-        .mean(2, keepdim=True)
-        .expand(-1, -1, len(off), -1)
-        .flatten(2),
+    "the mean was taken over the values of all heads: each head returns the mean of its own values": lambda c, v, m, off: (
+        _instead(
+            c,
+            off,
+            _mean_of(v, m)
+            .unflatten(-1, (len(off), -1))
+            .mean(2, keepdim=True)
+            .expand(-1, -1, len(off), -1)
+            .flatten(2),
+        )
     ),
-    "padded positions kept their context: the mean stands at *every* position": lambda c, v, m, off: (
+    "padded positions kept their context: write the mean to *every* position": lambda c, v, m, off: (
         torch.where(m[..., None], _instead(c, off, _mean_of(v, m)), c)
     ),
-    "the other heads were disabled: off is True where a head is to go": lambda c, v, m, off: (
+    "the other heads were disabled: off is True for the heads to disable": lambda c, v, m, off: (
         _instead(c, ~off, _mean_of(v, m))
     ),
-    "the mean is over the whole batch: of each sentence": lambda c, v, m, off: _instead(
-        c, off, v[m].mean(0).expand(len(v), 1, -1)
+    "the mean was taken over the whole batch: take one mean per sentence": lambda c, v, m, off: (
+        _instead(c, off, v[m].mean(0).expand(len(v), 1, -1))
     ),
 }
 
@@ -862,13 +872,13 @@ def _by_rows(before: Tensor, after: Tensor, mask: Tensor) -> Tensor:
 
 
 WRONG["attention_change"] = {
-    "the maps were not cut to the real tokens": _padded,
-    "all sentences were flattened together: a cosine for each, then the mean": _all_together,
+    "the maps were not cut to the real tokens: leave out the rows and columns of padding": _padded,
+    "all sentences were flattened together: compute a cosine for each sentence, then the mean": _all_together,
     "rows were compared one by one: a sentence's map is one vector": _by_rows,
-    "this is the cosine: one minus it": lambda before, after, mask: _cosines(
+    "this is the cosine: return 1 minus the cosine": lambda before, after, mask: _cosines(
         before, after, mask
     ).mean(0),
-    "cosines were summed over sentences: the mean": lambda before, after, mask: (
+    "the cosines were summed over sentences: return their mean": lambda before, after, mask: (
         1 - _cosines(before, after, mask).sum(0)
     ),
 }
@@ -922,14 +932,22 @@ def _fixed(
 
 
 WRONG["fixed_patterns"] = {
-    "weights are j³: with (j + 1)³ the first key has some, too": lambda n: _fixed(n, start=0),
-    "the larger contexts leave out the neighbour: j ≤ i − 2, j ≥ i + 2": lambda n: _fixed(n, gap=1),
-    "places go round the end: the first word has no previous one": lambda n: _fixed(n, wrap=True),
+    "the weights are j³, so the first key has weight 0: they are (j + 1)³": lambda n: _fixed(
+        n, start=0
+    ),
+    "the larger contexts leave out the neighbour: they are j ≤ i − 2 and j ≥ i + 2": lambda n: (
+        _fixed(n, gap=1)
+    ),
+    "positions wrap around at the end: the first word has no previous word": lambda n: _fixed(
+        n, wrap=True
+    ),
     "a row without a key is 0: it attends to itself": lambda n: _fixed(n, zero=True),
-    "weights are not cubes": lambda n: _fixed(n, power=1),
+    "the weights are not cubes: take the third power": lambda n: _fixed(n, power=1),
     "left and right are exchanged": lambda n: _fixed(n)[[0, 2, 1, 4, 3, 5, 6]],
-    "the end and the start are exchanged": lambda n: _fixed(n)[[0, 1, 2, 3, 4, 6, 5]],
-    "rows do not sum to 1: divide by their sum": lambda n: (
+    "the patterns of the start and the end are exchanged": lambda n: _fixed(n)[
+        [0, 1, 2, 3, 4, 6, 5]
+    ],
+    "the rows do not sum to 1: divide each row by its sum": lambda n: (
         _fixed(n) * (1 + torch.arange(n)[:, None])
     ),
 }
@@ -977,14 +995,18 @@ def _learned_cut(learned: Tensor, lengths: Tensor, patterns: Patterned) -> Tenso
 
 Patterned = Callable[[int], Tensor]
 FROZEN: dict[str, Callable[[Tensor, Tensor, Patterned], Tensor]] = {
-    "patterns are of the padded length: each sentence has its own": partial(_frozen, padded=True),
-    "the first rows and columns of the longest sentence's patterns were taken: those of its own length": partial(
+    "the patterns were made for the padded length: make them for each sentence's own length": partial(
+        _frozen, padded=True
+    ),
+    "the first rows and columns of the longest sentence's patterns were taken: make the patterns for each sentence's own length": partial(
         _frozen, cut=True
     ),
-    "head 0 is the learned one here: the last": partial(_frozen, first=True),
-    "behind a sentence's words fixed heads are 0": partial(_frozen, everywhere=True),
-    "the learned head is handed on as it is, padding too": _learned_cut,
-    "all heads are fixed: the last is the learned one": lambda a, n, patterns: _frozen(
+    "head 0 is the learned head here: the last head is": partial(_frozen, first=True),
+    "fixed heads kept the learned attention behind a sentence's words: they are 0 there": partial(
+        _frozen, everywhere=True
+    ),
+    "the learned head was set to 0 on padding: it is returned as it came, padding included": _learned_cut,
+    "all heads are fixed here: the last head is learned": lambda a, n, patterns: _frozen(
         torch.cat([a, a[:, :1]], 1), n, patterns
     )[:, : a.shape[1]],
 }
@@ -1076,19 +1098,19 @@ def _pruned(scores: Kinds, kind: str, fraction: float, lowest: bool = True, by_l
 
 
 WRONG["prune_by_kind"] = {
-    "the highest-scoring heads went: the lowest": lambda s, kind, fraction: _pruned(
-        s, kind, fraction, lowest=False
+    "the heads with the highest scores were removed: remove those with the lowest": lambda s, kind, fraction: (
+        _pruned(s, kind, fraction, lowest=False)
     ),
-    "each layer lost its share: all layers of a kind together": lambda s, kind, fraction: _pruned(
-        s, kind, fraction, by_layer=True
+    "each layer lost its own share: rank the heads of a kind from all layers together": lambda s, kind, fraction: (
+        _pruned(s, kind, fraction, by_layer=True)
     ),
-    "the share is of this kind's heads, not of all": lambda s, kind, fraction: _pruned(
-        s, kind, fraction, of_all=True
+    "the share was taken of all heads: it is a share of this kind's heads": lambda s, kind, fraction: (
+        _pruned(s, kind, fraction, of_all=True)
     ),
-    "the other kinds were pruned, too": lambda s, kind, fraction: _pruned(
-        s, kind, fraction, others=True
+    "the other kinds were pruned, too: prune the given kind only": lambda s, kind, fraction: (
+        _pruned(s, kind, fraction, others=True)
     ),
-    "a head that is not there (NaN) is no head: not counted, and False": lambda s, kind, fraction: {
+    "heads that do not exist (NaN) were counted or kept: do not count them, and return False for them": lambda s, kind, fraction: {
         name: mask | s[name].isnan() for name, mask in _pruned(s, kind, fraction).items()
     },
 }
@@ -1149,16 +1171,16 @@ def test_by_kind(submission: Submission, draw: Draw) -> None:
 
 
 WRONG["prunable_share"] = {
-    "the last point above the line was taken: all before it must be, too": lambda curve, tolerance=0.1: (
+    "the last point above the line was taken: all points before it must be above the line, too": lambda curve, tolerance=0.1: (
         max((float(f) for f, s in curve if s >= (1 - tolerance) * curve[0][1]), default=0.0)
     ),
-    "the tolerance was taken in points: it is a share of the full score": lambda curve, tolerance=0.1: (
+    "the tolerance was subtracted as points: it is a share of the full score": lambda curve, tolerance=0.1: (
         reference.prunable_share(curve, tolerance / curve[0][1])
     ),
-    "this is the first fraction that falls below: the last one before": lambda curve, tolerance=0.1: (
+    "this is the first fraction below the line: return the last fraction before it": lambda curve, tolerance=0.1: (
         next((float(f) for f, s in curve if s < (1 - tolerance) * curve[0][1]), float(curve[-1][0]))
     ),
-    "the score was compared with the one before: with the full one": lambda curve, tolerance=0.1: (
+    "each score was compared with the score before it: compare it with the full score": lambda curve, tolerance=0.1: (
         next(
             (
                 float(curve[i][0])
@@ -1168,7 +1190,7 @@ WRONG["prunable_share"] = {
             float(curve[-1][0]),
         )
     ),
-    "this is the score: the fraction": lambda curve, tolerance=0.1: float(
+    "this is the score: return the fraction": lambda curve, tolerance=0.1: float(
         dict(curve)[reference.prunable_share(curve, tolerance)]
     ),
 }

@@ -211,10 +211,10 @@ def test_nothing_is_dropped_in_evaluation(submission: Submission, draw: Draw) ->
 # --- 9.2 layers_to_keep, take_layers --------------------------------------------------
 
 FIRST = "these are the first layers: they are to be evenly spaced"
-STEPPED = "a fixed step of layers // depth was taken: ⌊i · layers / depth⌋"
-ROUNDED = "places were rounded: cut off, ⌊·⌋"
-LAST_IN = "the last layer is always kept here: the first is, and ⌊i · layers / depth⌋"
-FROM_ONE = "i runs from 1: from 0, so that the first layer is kept"
+STEPPED = "a fixed step of layers // depth was taken: the layers are ⌊i · layers / depth⌋"
+ROUNDED = "i · layers / depth was rounded to the nearest: round it down, ⌊i · layers / depth⌋"
+LAST_IN = "the last layer is always kept here: keep the layers ⌊i · layers / depth⌋, of which the first is always one"
+FROM_ONE = "i runs from 1: let it run from 0, so that the first layer is kept"
 
 WRONG["layers_to_keep"] = {
     FIRST: lambda layers, depth: list(range(depth)),
@@ -979,12 +979,10 @@ def test_retrain_refuses(submission: Submission, draw: Draw) -> None:
 
 # --- 9.6 survival ---------------------------------------------------------------------
 
-SHARE = "this is the share of tasks: the count"
-OVER_TASKS = "the spread was taken over tasks: over seeds, of each seed's count"
-SAMPLE_STD = (
-    "this is the sample standard deviation: the population's, divided by the number of seeds"
-)
-OF_ALL = "the spread of all masks was taken: of the counts, over seeds"
+SHARE = "this is the share of tasks: return the number of tasks"
+OVER_TASKS = "the spread was taken over tasks: take it over seeds, of each seed's count"
+SAMPLE_STD = "this is the sample standard deviation: return the population's, which divides by the number of seeds"
+OF_ALL = "the spread of all masks was taken: take the spread of the counts over seeds"
 
 MaskLists = list[list[Tensor]]
 
@@ -1005,16 +1003,18 @@ WRONG["survival"] = {
         torch.stack([torch.stack(s).double() for s in masks]).flatten(0, 1).std(0, correction=0),
     ),
 }
-AT_MOST = "≤ was asked: fewer than `tasks`"
-OF_PAIRS = "masks were counted one by one: the share of *elements* whose mean count is smaller"
+AT_MOST = "≤ was used: count elements that survive in fewer than `tasks`"
+OF_PAIRS = (
+    "masks were counted one by one: return the share of *elements* whose mean count is smaller"
+)
 WRONG["survivors_below"] = {
     AT_MOST: lambda masks, tasks: float((counts(masks).mean(0) <= tasks).double().mean()),
     OF_PAIRS: lambda masks, tasks: float((counts(masks) < tasks).double().mean()),
-    "this is the number of elements: their share": lambda masks, tasks: float(
+    "this is the number of elements: return their share": lambda masks, tasks: float(
         (counts(masks).mean(0) < tasks).sum()
     ),
-    "this is the share of those that survive in as many tasks or more": lambda masks, tasks: float(
-        (counts(masks).mean(0) >= tasks).double().mean()
+    "this is the share of elements that survive in `tasks` tasks or more: return the share that survives in fewer": lambda masks, tasks: (
+        float((counts(masks).mean(0) >= tasks).double().mean())
     ),
 }
 
@@ -1084,15 +1084,15 @@ def test_survival_refuses(submission: Submission, draw: Draw) -> None:
 # --- 9.7 overlap, fleiss_kappa --------------------------------------------------------
 
 WRONG["overlap"] = {
-    "the share of the union was given (Jaccard): the number shared": lambda a, b: (
+    "the share of the union was returned (Jaccard): return the number shared": lambda a, b: (
         int((a & b).sum()) / int((a | b).sum()),
         int(a.sum()) * int(b.sum()) / a.numel(),
     ),
-    "the expectation is not divided by n: |a| · |b| / n": lambda a, b: (
+    "the expectation is not divided by n: it is |a| · |b| / n": lambda a, b: (
         int((a & b).sum()),
         float(int(a.sum()) * int(b.sum())),
     ),
-    "the smaller of the two sizes was given: that is the most that can be shared, not what chance shares": lambda a, b: (
+    "the smaller of the two sizes was returned: that is the largest possible number, not the expected number": lambda a, b: (
         int((a & b).sum()),
         float(min(int(a.sum()), int(b.sum()))),
     ),
@@ -1100,7 +1100,7 @@ WRONG["overlap"] = {
         int((a & b).sum()),
         int(a.sum()) * int(b.sum()) / len(a),
     ),
-    "those that neither keeps were counted, too": lambda a, b: (
+    "elements that neither mask keeps were counted, too": lambda a, b: (
         int((a == b).sum()),
         int(a.sum()) * int(b.sum()) / a.numel(),
     ),
@@ -1123,12 +1123,12 @@ def _kappa(
 
 
 WRONG["fleiss_kappa"] = {
-    "chance agreement was taken as ½: q² + (1 − q)²": lambda m: _kappa(m, lambda q: 0.5),
+    "chance agreement was taken as ½: it is q² + (1 − q)²": lambda m: _kappa(m, lambda q: 0.5),
     "each mask's agreement with itself was counted: k(k − 1), not k²": lambda m: _kappa(
         m, with_itself=True
     ),
     "chance was not subtracted: this is the raw agreement": lambda m: _kappa(m, lambda q: 0.0),
-    "only agreement on what is kept was expected by chance: q² + (1 − q)²": lambda m: _kappa(
+    "chance agreement was computed for kept elements only: it is q² + (1 − q)²": lambda m: _kappa(
         m, lambda q: q**2
     ),
 }

@@ -371,14 +371,14 @@ REAL_FIRST: Wrong = {
     for number in (0, -1)
 }
 PLACES: Wrong = {  # what index is by mistake, from the right one and token_mask
-    "it was counted anew, 0 to k' - 1. It says where each row stood before": (
+    "the places were counted anew, 0 to k' - 1: index says where each row stood before": (
         lambda index, mask: torch.arange(index.shape[1]).expand_as(index)
     ),
-    "it counts among the real tokens. It says which column of hidden it was": (
+    "index counts real tokens only: it says which column of hidden each row was": (
         lambda index, mask: (mask.long().cumsum(1) - 1).gather(1, index)
     ),
-    "it counts from 1, and columns count from 0": lambda index, mask: index + 1,
-    "it counts through one long list of all texts. It says which column of its text": (
+    "index counts from 1: columns count from 0": lambda index, mask: index + 1,
+    "index counts through one long list of all texts: it says which column of its own text each row was": (
         lambda index, mask: index + mask.shape[1] * torch.arange(len(index))[:, None]
     ),
 }
@@ -386,10 +386,10 @@ MASKS: Wrong = {  # what the mask of the rows is by mistake, from the same
     "the mask calls padding real: it stays padding when it fills up a short text": (
         lambda index, mask: torch.ones_like(index, dtype=torch.bool)
     ),
-    "it is the first k columns of token_mask. The mask leaves with the rows, by the same index": (
+    "this is the first k columns of token_mask: the mask is taken with the rows, by the same index": (
         lambda index, mask: mask[:, : index.shape[1]]
     ),
-    "it is upside down: True is a real token": lambda index, mask: ~mask.gather(1, index),
+    "the mask is upside down: True is a real token": lambda index, mask: ~mask.gather(1, index),
 }
 
 
