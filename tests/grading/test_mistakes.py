@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from course_lib.grading.claims.mistakes import Case, telling
+from course_lib.grading.claims.mistakes import Case, draw_discriminating_case
 
 
 def drawing(cases: list[list[int]], drawn: list[int]) -> Callable[[], Case]:
@@ -30,13 +30,13 @@ def drawing(cases: list[list[int]], drawn: list[int]) -> Callable[[], Case]:
 def test_the_first_that_tells_all_apart(fewest: bool) -> None:
     drawn: list[int] = []
     cases = [[1, 1, 2], [1, 2, 2], [3, 1, 2], [4, 5, 6]]
-    assert telling(drawing(cases, drawn), fewest=fewest)[0] == 2
+    assert draw_discriminating_case(drawing(cases, drawn), fewest=fewest)[0] == 2
     assert drawn == [0, 1, 2]
 
 
 def test_where_none_does_the_case_is_to_be_mended() -> None:
     with pytest.raises(RuntimeError, match="no input was drawn"):
-        telling(drawing([[1, 1]], []))
+        draw_discriminating_case(drawing([[1, 1]], []))
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -49,4 +49,4 @@ def test_or_the_first_with_the_fewest_alike(seed: int) -> None:
         return sum(one == other for i, one in enumerate(answers) for other in answers[:i])
 
     best = min(range(30), key=lambda number: pairs(cases[number]))
-    assert telling(drawing(cases, []), fewest=True)[0] == best
+    assert draw_discriminating_case(drawing(cases, []), fewest=True)[0] == best

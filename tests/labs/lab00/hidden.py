@@ -41,6 +41,7 @@ from .visible import (
     as_pairs,
     as_values,
     count,
+    draw_case,
     encoder,
     expect_back,
     expect_count,
@@ -65,7 +66,6 @@ from .visible import (
     sized,
     stream,
     times_fewer,
-    told,
     untouched,
     whole_bits,
 )
@@ -166,7 +166,7 @@ def test_nonzero_macs_of_strange_numbers(submission: Submission, draw: Draw) -> 
     def case() -> tuple[Tensor, Tensor]:
         return strange_numbers(draw, 4, 7), strange_numbers(draw, 5, 7)
 
-    (w, x), right, mistakes = told(case, count, OF_ZEROS)
+    (w, x), right, mistakes = draw_case(case, count, OF_ZEROS)
     expect_count(submission.nonzero_macs(w, x), "nonzero_macs", right[0], of(0, mistakes))
 
 

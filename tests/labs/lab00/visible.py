@@ -54,10 +54,10 @@ def parts(value: Any) -> Parts:
     return dict(enumerate(value if isinstance(value, tuple) else (value,)))
 
 
-def told(
+def draw_case(
     case: Given, right: Function, wrong: Wrong, keys: Collection[Any] = ()
 ) -> tuple[tuple[Any, ...], Parts, Mistakes]:
-    """Arguments with which each mistake shows, and no two that change the same part
+    """Draw arguments with which each mistake shows, and no two that change the same part
     change it alike (hardly ever, where there are many). With them the right parts, and
     those that each mistake changes.
 
@@ -73,7 +73,7 @@ def told(
     def alike(one: Parts, other: Parts) -> bool:
         return not (one and other) or any(same(one[k], other[k]) for k in one.keys() & other.keys())
 
-    return known.telling(drawn, alike=alike, fewest=True)
+    return known.draw_discriminating_case(drawn, alike=alike, fewest=True)
 
 
 def changed(right: Parts, mistakes: Mistakes) -> dict[str, dict[Any, Any]]:
@@ -286,7 +286,7 @@ def joined(arguments: tuple[int, ...]) -> str:
 @question("0.1", points=0.5, claim="MACs of a convolution: E and F from stride and padding")
 def test_macs_of_a_convolution(submission: Submission, draw: Draw) -> None:
     wrong = PLACES | OF_MACS | OF_BOTH
-    layer, right, mistakes = told(
+    layer, right, mistakes = draw_case(
         lambda: convolution(draw), reference.conv_cost, wrong, keys=["macs"]
     )
     expect_counts(submission.conv_cost(*layer), f"conv_cost{layer}", right, mistakes, COST)
@@ -300,7 +300,7 @@ def test_bits_of_both_layers(submission: Submission, draw: Draw) -> None:
         return lambda layer, bits: right(*layer, bits=bits)
 
     def expect_cost(name: str, case: Given, wrong: Wrong, keys: list[str]) -> None:
-        (layer, bits), right, mistakes = told(
+        (layer, bits), right, mistakes = draw_case(
             lambda: (case(), draw.choice([4, 12, 16, 24])),
             of_width(getattr(reference, name)),
             {said: of_width(version) for said, version in wrong.items()},
@@ -434,7 +434,7 @@ def expect_encoder(submission: Submission, draw: Draw, wrong: Wrong, *keys: str)
         heads = draw.integer(3, 5)
         return draw.integer(3, 6), draw.integer(7, 30), heads * draw.integer(2, 7), heads
 
-    layer, right, mistakes = told(case, reference.transformer_macs, wrong, keys)
+    layer, right, mistakes = draw_case(case, reference.transformer_macs, wrong, keys)
     result = submission.transformer_macs(*layer)
     expect_counts(result, f"transformer_macs{layer}", right, mistakes, PARTS)
 
@@ -557,7 +557,7 @@ WRONG["nonzero_macs"] = COUNTED | PADDED
 
 
 def expect_nonzero(submission: Submission, case: Given, wrong: Wrong) -> None:
-    (w, x, *at), right, mistakes = told(case, count, wrong)
+    (w, x, *at), right, mistakes = draw_case(case, count, wrong)
     slid = f", stride {at[0]}, padding {at[1]}," if at else ""
     what = f"nonzero_macs for a weight {tuple(w.shape)} and an input {tuple(x.shape)}{slid}"
     expect_count(submission.nonzero_macs(w, x, *at), what, right[0], of(0, mistakes))
@@ -766,7 +766,7 @@ def test_bitmap_there_and_back(submission: Submission, draw: Draw) -> None:
     def case() -> tuple[Tensor]:
         return (figures(draw, draw.integer(3, 4), draw.integer(5, 6)),)
 
-    (x,), right, mistakes = told(case, reference.bitmap_encode, WRONG["bitmap_encode"])
+    (x,), right, mistakes = draw_case(case, reference.bitmap_encode, WRONG["bitmap_encode"])
     encoded = submission.bitmap_encode(x)
     expect_length(encoded, 2, "the result of bitmap_encode", tuple)
     bitmap, values = as_bitmap(encoded[0], x), as_values(encoded[1], x)
@@ -782,7 +782,7 @@ def expect_bits(
     submission: Submission, name: str, wrong: Wrong, case: Given, by_default: str
 ) -> None:
     """The size is right; and for x alone, with ``by_default`` as it is called."""
-    (x, *rest), right, mistakes = told(case, getattr(reference, name), wrong)
+    (x, *rest), right, mistakes = draw_case(case, getattr(reference, name), wrong)
     call = f"{name}(x of shape {tuple(x.shape)}, {joined(tuple(rest))})"
     expect_count(submission.call(name, x, *rest), call, right[0], of(0, mistakes))
     bits = getattr(reference, name)(x)
@@ -1098,7 +1098,7 @@ def test_coo_there_and_back(submission: Submission, draw: Draw) -> None:
     def case() -> tuple[Tensor]:
         return (figures(draw, 2, draw.integer(3, 4), draw.integer(5, 6)),)
 
-    (x,), right, mistakes = told(case, reference.coo_encode, WRONG["coo_encode"], keys=[0])
+    (x,), right, mistakes = draw_case(case, reference.coo_encode, WRONG["coo_encode"], keys=[0])
     index, values = as_coordinates(submission.coo_encode(x), x)
     recognise(index, right[0], of(0, mistakes))
     expect_equal(index, right[0], "the index")

@@ -25,7 +25,7 @@ from course_lib.grading import (
     unchanged,
 )
 from course_lib.grading.claims.hunt import expect_verdicts
-from course_lib.grading.claims.mistakes import made, recognise, same, telling
+from course_lib.grading.claims.mistakes import draw_case, made, recognise, same
 from course_lib.grading.claims.typed import expect_choice, expect_figure
 from course_lib.labs import lab01 as reference
 from course_lib.pruning.weights import group_scores, smallest
@@ -105,12 +105,9 @@ def expect_ties(
     mask_at: Callable[[float], Tensor], score: Tensor, draw: Draw, what: str = "|w|"
 ) -> None:
     """Of equal scores (a vector), some of which go, the first go."""
-
-    def case() -> tuple[float, Tensor, dict[str, Tensor]]:
-        sparsity = draw.number(0.2, 0.8)
-        return sparsity, smallest(score, sparsity), made(TIED | LAST, score, sparsity)
-
-    sparsity, right, mistakes = telling(case)
+    (_, sparsity), right, mistakes = draw_case(
+        lambda: (score, draw.number(0.2, 0.8)), smallest, TIED | LAST
+    )
     mask = mask_at(sparsity)
     recognise(mask, right, mistakes)
     expect_smallest_pruned(mask, score, right, what)

@@ -31,7 +31,7 @@ from course_lib.grading import (
     question,
 )
 from course_lib.grading.claims.hunt import expect_verdicts
-from course_lib.grading.claims.mistakes import made, recognise, same, telling
+from course_lib.grading.claims.mistakes import draw_case, made, recognise, same
 from course_lib.grading.claims.typed import expect_choice, expect_typed
 from course_lib.labs import lab01 as reference
 from course_lib.pruning.weights import global_masks as ranked_together
@@ -211,15 +211,11 @@ WRONG["magnitude_mask"] = RANKED | COUNTED | TIED
 @question("1.1", points=1, claim="the smallest |w| go")
 def test_smallest_go(submission: Submission, draw: Draw) -> None:
     sparsity = draw.choice([0.25, 0.75])
-
-    def case() -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        w = draw.normal(draw.integer(3, 6), draw.integer(2, 5), 4)
-        right = reference.magnitude_mask(w, sparsity)
-        one_off = {said: COUNTED[said] for said in (TOO_FEW, TOO_MANY)}
-        mistakes = made(RANKED | one_off, w, sparsity)
-        return w, right, mistakes
-
-    w, right, mistakes = telling(case)
+    (w, _), right, mistakes = draw_case(
+        lambda: (draw.normal(draw.integer(3, 6), draw.integer(2, 5), 4), sparsity),
+        reference.magnitude_mask,
+        RANKED | {said: COUNTED[said] for said in (TOO_FEW, TOO_MANY)},
+    )
     mask = as_mask(submission.magnitude_mask(w, sparsity), w)
     recognise(mask, right, mistakes)
     if not torch.equal(mask, right):
@@ -252,15 +248,10 @@ def test_exact_count(submission: Submission, draw: Draw) -> None:
     expect_counts([pruned(mask) for mask in masks], cases)
 
     w = draw.tied(draw.integer(10, 15), draw.integer(10, 15))
-
-    def case() -> tuple[float, int, dict[str, int]]:
-        sparsity = draw.number(0.2, 0.8)
-        right = reference.magnitude_mask(w, sparsity)
-        mistakes = {said: pruned(mask) for said, mask in made(TIED, w, sparsity).items()}
-        return sparsity, pruned(right), mistakes
-
-    sparsity, right, mistakes = telling(case)
-    went = pruned(as_mask(submission.magnitude_mask(w, sparsity), w))
+    given, right, mistakes = draw_case(
+        lambda: (w, draw.number(0.2, 0.8)), reference.magnitude_mask, TIED, view=pruned
+    )
+    went = pruned(as_mask(submission.magnitude_mask(*given), w))
     recognise(went, right, mistakes)
     if went != right:
         fail(f"among many equal ones, {went} of {w.numel()} weights went instead of {right}")
@@ -314,14 +305,14 @@ WRONG["threshold_mask"] = {
 def test_threshold(submission: Submission, draw: Draw) -> None:
     a = draw.integer(3, 5) / 8
 
-    def case() -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    def weights() -> tuple[Tensor, float]:
         shape = (draw.integer(5, 8), draw.integer(9, 12))
         # eighths: float32 has them, so equal is equal
         w = torch.randint(-16, 17, shape, generator=draw.generator) / 8
         w[0, :2] = torch.tensor([a, -a]).nextafter(torch.zeros(2))
-        return w, reference.threshold_mask(w, a), made(WRONG["threshold_mask"], w, a)
+        return w, a
 
-    w, right, mistakes = telling(case)
+    (w, _), right, mistakes = draw_case(weights, reference.threshold_mask, WRONG["threshold_mask"])
     mask = as_mask(submission.threshold_mask(w, a), w)
     recognise(mask, right, mistakes)
     expect_equal(mask, right, "the mask")
@@ -454,18 +445,14 @@ def expect_groups(
     wrong = ANY_GROUP | (ELEMENTS if granularity == "element" else GROUPS)
     wrong |= IN_A_FILTER if granularity in ("row", "kernel") else {}
 
-    def case() -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    def weights() -> tuple[Tensor, float, str]:
         w = make(draw)
         norm = norms(w, granularity)
         if norm.unique().numel() < norm.numel():
-            return case()  # ties have a test of their own
-        return (
-            w,
-            reference.grouped_mask(w, sparsity, granularity),
-            made(wrong, w, sparsity, granularity),
-        )
+            return weights()  # ties have a test of their own
+        return w, sparsity, granularity
 
-    w, right, mistakes = telling(case)
+    (w, *_), right, mistakes = draw_case(weights, reference.grouped_mask, wrong)
     where = f'a {"matrix" if w.ndim == 2 else "weight"} of shape {tuple(w.shape)}, granularity "{granularity}",'
     call = functools.partial(submission.grouped_mask, w, sparsity, granularity)
     mask = ask(call, f"for {where}", f"Here a group is {GROUP[granularity]}")
@@ -610,12 +597,9 @@ WRONG["global_masks"] = TOGETHER | BIASES
 @question("1.4", points=0.5, claim="one threshold over all layers")
 def test_one_threshold(submission: Submission, draw: Draw) -> None:
     sparsity = draw.choice([0.25, 0.75])
-
-    def case() -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Any]]:
-        weights = prunable(layers(draw))
-        return weights, reference.global_masks(weights, sparsity), made(TOGETHER, weights, sparsity)
-
-    weights, right, mistakes = telling(case)
+    (weights, _), right, mistakes = draw_case(
+        lambda: (prunable(layers(draw)), sparsity), reference.global_masks, TOGETHER
+    )
     masks = as_masks(submission.global_masks(weights, sparsity), weights)
     recognise(masks, right, mistakes)
     if len({pruned(mask) / mask.numel() for mask in masks.values()}) == 1:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,7 +22,13 @@ from course_lib.grading import (
     unchanged,
 )
 from course_lib.grading.claims.hunt import Version, expect_verdicts
-from course_lib.grading.claims.mistakes import made, recognise, same, telling
+from course_lib.grading.claims.mistakes import (
+    Case,
+    draw_case,
+    draw_discriminating_case,
+    recognise,
+    same,
+)
 from course_lib.grading.claims.typed import expect_choice, expect_figure
 from course_lib.labs import lab03 as reference
 
@@ -197,17 +202,15 @@ def test_dead_weights_and_ties(submission: Submission, draw: Draw) -> None:
 def expect_ties(submission: Submission, draw: Draw) -> None:
     """Of equal survivors, some of which go, the first go."""
 
-    def case() -> tuple[Any, Any, dict[str, Any]]:
+    def tied() -> tuple[dict[str, Tensor], Masks, float]:
         weights = {
             "a.weight": draw.tied(draw.integer(15, 18), draw.integer(15, 18)).T,
             "b.weight": draw.tied(7, 7),
         }
         masks = {name: draw.mask(*w.shape, kept=0.7) for name, w in weights.items()}
-        rate = draw.number(0.2, 0.8)
-        right, mistakes = reference.shrink(weights, masks, rate), made(TIED, weights, masks, rate)
-        return (weights, masks, rate), right, mistakes
+        return weights, masks, draw.number(0.2, 0.8)
 
-    (weights, masks, rate), right, mistakes = telling(case)
+    (weights, masks, rate), right, mistakes = draw_case(tied, reference.shrink, TIED)
     left = as_masks(submission.shrink(weights, masks, rate), weights)
     recognise(left, right, mistakes)
     expect_shrunk(left, weights, masks, right)
@@ -519,7 +522,7 @@ def test_number_exchanged(submission: Submission, draw: Draw) -> None:
     "3.6", points=0.5, claim="of equal weights, or gradients, the first is dropped, or grown, first"
 )
 def test_equal_weights_and_gradients(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, Any, dict[str, Any]]:
+    def case() -> Case:
         layer = Exchange(draw, draw.choice([0.3, 0.45]), ties=True)
         size, gains, old = layer.weight.abs(), layer.grad.abs(), layer.mask
         back = torch.arange(old.numel()).view(old.shape) / 1e6
@@ -540,7 +543,7 @@ def test_equal_weights_and_gradients(submission: Submission, draw: Draw) -> None
         }
         return layer, layer.right[1], mistakes
 
-    layer, right, mistakes = telling(case)
+    layer, right, mistakes = draw_discriminating_case(case)
     _, mask = exchanged(submission, layer)
     recognise(mask, right, mistakes)
     expect_exchange(layer, mask, right)

@@ -49,6 +49,7 @@ from .visible import (
     cascade_case,
     cascaded,
     chain,
+    draw_discriminating_case,
     expect_absorbed,
     expect_cascade_shift,
     expect_penalty,
@@ -77,7 +78,6 @@ from .visible import (
     sizes_of,
     some_of,
     split,
-    telling,
     together,
 )
 from .visible import WRONG as SEEN
@@ -213,7 +213,7 @@ def test_absorbed_with_padding(submission: Submission, draw: Draw) -> None:
         ({"padding": (2, 1)}, "padding"),
         ({"padding": (1, 1), "stride": (2, 3), "dilation": (2, 1)}, "padding, stride and dilation"),
     ):
-        drawn, right, mistakes = telling(absorb_case(draw, then))
+        drawn, right, mistakes = draw_discriminating_case(absorb_case(draw, then))
         expect_absorbed(submission, drawn, right, mistakes, f"where next_conv has {what},")
 
 

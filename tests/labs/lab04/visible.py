@@ -44,7 +44,8 @@ from course_lib.student_code import plain_data
 # --- recognising a mistake by its result ----------------------------------------------
 
 recognise = functools.partial(known.recognise, alike=near)
-telling = functools.partial(known.telling, alike=near)
+draw_case = functools.partial(known.draw_case, alike=near)
+draw_discriminating_case = functools.partial(known.draw_discriminating_case, alike=near)
 
 # a sentence for the student -> a function that makes this mistake
 Wrong = dict[str, Callable[..., Any]]
@@ -860,7 +861,7 @@ def expect_absorbed(
 @question("4.4", points=1, claim="Σ over removed channels of relu(β) times the sum of the kernel")
 def test_constants_absorbed(submission: Submission, draw: Draw) -> None:
     for bias, when in ((True, "where both convolutions have a bias,"), (False, "")):
-        drawn, right, mistakes = telling(absorb_case(draw, bias=bias))
+        drawn, right, mistakes = draw_discriminating_case(absorb_case(draw, bias=bias))
         expect_absorbed(submission, drawn, right, mistakes, when)
 
 
@@ -1020,15 +1021,12 @@ def expect_penalty(submission: Submission, model: nn.Module, lam: float, when: s
 @question("4.5", points=0.5, claim="λ times the sum of |α| over all batch norms")
 def test_penalty(submission: Submission, draw: Draw) -> None:
     lam = draw.choice([0.25, 0.03125, 2.0])
-
-    def case() -> tuple[nn.Module, Tensor, Mistakes]:
-        model = network(draw, (5, 3), (1.0, 0.5))
-        mistakes = made(without(WRONG["slimming_penalty"], OTHER_NORMS), model, lam)
-        right = torch.tensor(lam * float(together(model).abs().sum()))
-        return model, right, {said: torch.tensor(wrong) for said, wrong in mistakes.items()}
-
-    model, _, _ = telling(case)
-    expect_penalty(submission, model, lam)
+    given, _, _ = draw_case(
+        lambda: (network(draw, (5, 3), (1.0, 0.5)), lam),
+        lambda model, lam: lam * float(together(model).abs().sum()),
+        without(WRONG["slimming_penalty"], OTHER_NORMS),
+    )
+    expect_penalty(submission, *given)
 
 
 @question(
@@ -1340,12 +1338,7 @@ def expect_selected(
     """The channels that stay are the right ones, in a network that tells the table's
     mistakes from them.
     """
-
-    def drawn() -> tuple[nn.Module, Any, Mistakes]:
-        model = case()
-        return model, ranked()(model, fraction), made(wrong, model, fraction)
-
-    model, right, mistakes = telling(drawn)
+    (model, _), right, mistakes = draw_case(lambda: (case(), fraction), ranked(), wrong)
     mine = select(submission, model, fraction)
     recognise(mine, right, mistakes)
     expect_selection(mine, right, sizes_of(model), when)
@@ -1519,12 +1512,11 @@ def test_useful_weights(submission: Submission, draw: Draw) -> None:
 
 @question("4.6", points=0.5, claim="the rest add one number per filter: the shift")
 def test_shift_of_the_useless(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, Tensor, Mistakes]:
-        keep, weight, constant, gone = cascade_case(draw, *sizes(draw))
-        right = shift_of(weight, constant, gone)
-        return (keep, weight, constant, gone), right, wrong_shifts(weight, constant, gone)
+    def case() -> known.Case:
+        given = cascade_case(draw, *sizes(draw))
+        return given, shift_of(*given[1:]), wrong_shifts(*given[1:])
 
-    (keep, weight, constant, gone), _, _ = telling(case)
+    (keep, weight, constant, gone), _, _ = draw_discriminating_case(case)
     _, shift = cascaded(submission, keep, weight, constant)
     expect_cascade_shift(shift, weight, constant, gone)
     when = "where the constants of kept channels are NaN, "

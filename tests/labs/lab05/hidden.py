@@ -21,7 +21,7 @@ from course_lib.grading import (
     unchanged,
 )
 from course_lib.grading.claims.hunt import expect_verdicts
-from course_lib.grading.claims.mistakes import made, recognise, telling
+from course_lib.grading.claims.mistakes import draw_case, made, recognise
 from course_lib.grading.claims.student import StudentError
 from course_lib.grading.claims.typed import expect_choice, expect_figure, expect_typed
 from course_lib.labs import lab05 as reference
@@ -171,21 +171,18 @@ WRONG["combine_columns"] = {
 
 @question("5.5", points=1, claim="ties, columns in no group, empty rows, no group at all")
 def test_combined_at_the_edges(submission: Submission, draw: Draw) -> None:
-
-    def case() -> tuple[Any, Any, dict[str, Any]]:
+    def grouped() -> tuple[Tensor, list[list[int]]]:
         w = draw.tied(6, 8, levels=2)
         w = w.masked_fill(draw.mask(6, 8, kept=0.5), 0)
         w[2] = 0
         order = draw.permutation(8).tolist()
-        groups = [order[:4], order[4:6]]
-        wrong = {said: triple(v) for said, v in made(WRONG["combine_columns"], w, groups).items()}
-        return (w, groups), triple(reference.combine_columns(w, groups)), wrong
+        return w, [order[:4], order[4:6]]
 
-    (w, groups), _, mistakes = telling(case)
+    right, wrong = reference.combine_columns, WRONG["combine_columns"]
+    (w, groups), _, mistakes = draw_case(grouped, right, wrong, view=triple)
     for some in (groups, [sorted(groups[0], reverse=True)], []):
         value = as_combined(submission.combine_columns(w, some), w, some)
-        right = triple(reference.combine_columns(w, some))
-        for name, part in right.items():
+        for name, part in triple(reference.combine_columns(w, some)).items():
             if some is groups:
                 told = {said: wrong[name] for said, wrong in mistakes.items()}
                 recognise(value[name], part, told)
