@@ -3,7 +3,7 @@ the sentence for what came out.
 
 A mistake is what the student should think of next -> what a code that makes it returns.
 A lab writes it once, as a wrong function: ``WRONG`` in its claims, graded
-name -> sentence -> function. Claims compare with what these return (:func:`made`), a
+name -> sentence -> function. Claims compare with what these return (:func:`apply_each`), a
 bug hunt shows them as versions, and the tests hand them in as answers.
 """
 
@@ -32,7 +32,7 @@ from course_lib.grading.claims.student import Submission
 Mistakes = Mapping[str, Any]
 Wrong = Mapping[str, Callable[..., Any]]  # a mistake -> the function that makes it
 Case = tuple[Any, Any, dict[str, Any]]  # input, right answer, mistakes
-Alike = Callable[[Any, Any], bool]
+Comparison = Callable[[Any, Any], bool]
 View = Callable[[Any], Any]
 
 
@@ -92,31 +92,31 @@ def expect_form(value: Any, right: Any, what: str) -> Any:
     return expect_int(value, what) if isinstance(right, int) else expect_number(value, what)
 
 
-def made(wrong: Wrong, *arguments: Any) -> dict[str, Any]:
+def apply_each(wrong: Wrong, *arguments: Any) -> dict[str, Any]:
     """What the functions of a table make of these arguments: sentence -> result."""
     return {sentence: function(*arguments) for sentence, function in wrong.items()}
 
 
 def recognise(
-    value: Any, right: Any, mistakes: Mistakes, said: str = "", alike: Alike = same
+    value: Any, right: Any, mistakes: Mistakes, said: str = "", equal: Comparison = same
 ) -> None:
     """Fail with the sentence of the mistake whose result this is, ``said`` before it;
     return if it is none of them.
     """
-    if not alike(value, right):
+    if not equal(value, right):
         for sentence, wrong in mistakes.items():
-            if alike(value, wrong):
+            if equal(value, wrong):
                 fail(said + sentence)
 
 
 def draw_discriminating_case(
-    case: Callable[[], Case], alike: Alike = same, fewest: bool = False
+    case: Callable[[], Case], equal: Comparison = same, fewest: bool = False
 ) -> Case:
     """Draw a case in which no two answers, right or wrong, are the same.
 
     Args:
         case: draws one.
-        alike: when two answers are the same.
+        equal: when two answers are the same.
         fewest: where so many mistakes lead to numbers that hardly any draw tells them
             all apart: if none of 500 does, take the one with the fewest equal answers,
             which is as good for a right answer.
@@ -130,7 +130,7 @@ def draw_discriminating_case(
     for _ in range(500):
         drawn = case()
         answers = [drawn[1], *drawn[2].values()]
-        pairs = (1 for i, one in enumerate(answers) for other in answers[:i] if alike(one, other))
+        pairs = (1 for i, one in enumerate(answers) for other in answers[:i] if equal(one, other))
         found = sum(islice(pairs, enough))
         if not found:
             return drawn
@@ -145,7 +145,7 @@ def draw_case(
     arguments: Callable[[], tuple[Any, ...]],
     right: Callable[..., Any],
     wrong: Wrong,
-    alike: Alike = same,
+    equal: Comparison = same,
     view: View = lambda answer: answer,
 ) -> Case:
     """Draw arguments for which the right function and the wrong ones all give different
@@ -158,10 +158,10 @@ def draw_case(
 
     def case() -> Case:
         given = arguments()
-        mistakes = {said: view(answer) for said, answer in made(wrong, *given).items()}
+        mistakes = {said: view(answer) for said, answer in apply_each(wrong, *given).items()}
         return given, view(right(*given)), mistakes
 
-    return draw_discriminating_case(case, alike)
+    return draw_discriminating_case(case, equal)
 
 
 @dataclass(frozen=True)
@@ -180,18 +180,18 @@ class Exercises:
         self,
         name: str,
         arguments: Callable[[], tuple[Any, ...]],
-        alike: Alike = same,
+        equal: Comparison = same,
         view: View = lambda answer: answer,
     ) -> Case:
         """:func:`draw_case` for the right and the wrong functions of this name."""
-        return draw_case(arguments, getattr(self.reference, name), self.wrong[name], alike, view)
+        return draw_case(arguments, getattr(self.reference, name), self.wrong[name], equal, view)
 
     def expect_answer(
         self,
         submission: Submission,
         name: str,
         arguments: Callable[[], tuple[Any, ...]],
-        alike: Alike = same,
+        equal: Comparison = same,
         view: View = lambda answer: answer,
         *,
         read: View | None = None,
@@ -204,9 +204,9 @@ class Exercises:
                 default the answer must have the form of the right one.
             what: the name of the answer in a message.
         """
-        given, right, mistakes = self.draw_case(name, arguments, alike, view)
+        given, right, mistakes = self.draw_case(name, arguments, equal, view)
         what = what or f"{name}(…)"
         value = submission.call(name, *given)
         value = read(value) if read else expect_form(value, right, what)
-        recognise(value, right, mistakes, alike=alike)
-        (expect_equal if alike is same else expect_close)(value, right, what)
+        recognise(value, right, mistakes, equal=equal)
+        (expect_equal if equal is same else expect_close)(value, right, what)

@@ -34,7 +34,7 @@ from course_lib.grading import (
     unchanged,
 )
 from course_lib.grading.claims import mistakes as known
-from course_lib.grading.claims.mistakes import Case, Mistakes, made
+from course_lib.grading.claims.mistakes import Case, Mistakes, apply_each
 from course_lib.grading.claims.typed import expect_choice, expect_typed
 from course_lib.labs import lab00 as reference
 
@@ -68,12 +68,12 @@ def draw_case(
     def drawn() -> Case:
         arguments = case()
         some = {k: v for k, v in parts(right(*arguments)).items() if not keys or k in keys}
-        return arguments, some, changed(some, made(wrong, *arguments))
+        return arguments, some, changed(some, apply_each(wrong, *arguments))
 
-    def alike(one: Parts, other: Parts) -> bool:
+    def equal(one: Parts, other: Parts) -> bool:
         return not (one and other) or any(same(one[k], other[k]) for k in one.keys() & other.keys())
 
-    return known.draw_discriminating_case(drawn, alike=alike, fewest=True)
+    return known.draw_discriminating_case(drawn, equal=equal, fewest=True)
 
 
 def changed(right: Parts, mistakes: Mistakes) -> dict[str, dict[Any, Any]]:
@@ -137,7 +137,7 @@ def expect_counts(
         expect_count(result[key], f"{call}[{key!r}]", count, of(key, mistakes))
 
 
-recognise = functools.partial(known.recognise, alike=same)
+recognise = functools.partial(known.recognise, equal=same)
 
 
 def as_number(value: Any) -> Any:
@@ -312,7 +312,7 @@ def test_bits_of_both_layers(submission: Submission, draw: Draw) -> None:
     expect_cost("conv_cost", lambda: convolution(draw), PLACES | OF_BITS | OF_BOTH, COST[1:])
     six = convolution(draw)[:6]
     by_default, right = submission.conv_cost(*six), reference.conv_cost(*six)
-    mistakes = changed(right, made(PLACES, *six))
+    mistakes = changed(right, apply_each(PLACES, *six))
     what = f"conv_cost{six}['macs'], with the defaults stride 1, padding 0,"
     expect_count(by_default["macs"], what, right["macs"], of("macs", mistakes))
     what = f"conv_cost{six}['weight_bits'], with 32 bits a number,"
@@ -515,7 +515,7 @@ def outputs(w: Tensor, x: Tensor, stride: int = 1, padding: int = 0) -> Tensor:
     return x @ w.T if w.ndim == 2 else F.conv2d(x, w, stride=stride, padding=padding)
 
 
-COUNTED: Wrong = {  # told without stride and padding, and with them
+COUNTED: Wrong = {  # distinguishable without stride and padding, and with them
     "that is (1-p)(1-q) times the products, what zeros at random places give on average: count these zeros, where they are": (
         lambda w, x, *at: expected(w, x) * count(ones(w), ones(x), *at)
     ),
@@ -536,7 +536,7 @@ COUNTED: Wrong = {  # told without stride and padding, and with them
         lambda w, x, *at: int(outputs(w, x, *at).count_nonzero())
     ),
 }  # fmt: skip
-PADDED: Wrong = {  # told with stride and padding
+PADDED: Wrong = {  # distinguishable with stride and padding
     "products with padding were counted, as if it held something: it holds zeros": (
         lambda w, x, stride=1, padding=0: count(w, walled(x, padding), stride)
     ),
@@ -775,7 +775,7 @@ def test_bitmap_there_and_back(submission: Submission, draw: Draw) -> None:
     recognise(values, right[1], of(1, mistakes))
     expect_values(values, right[1], x)
     back = submission.bitmap_decode(right[0], right[1])
-    expect_decoded(back, x, "bitmap_decode", made(WRONG["bitmap_decode"], right[0], right[1]))
+    expect_decoded(back, x, "bitmap_decode", apply_each(WRONG["bitmap_decode"], right[0], right[1]))
 
 
 def expect_bits(
@@ -965,7 +965,7 @@ def expect_pairs(encoded: Any, x: Tensor, k: int) -> None:
         if x.numel() <= 40
         else f"with {k}-bit runs: "
     )
-    recognise(given, right, made(WRONG["rle_encode"], x, k), said)
+    recognise(given, right, apply_each(WRONG["rle_encode"], x, k), said)
     if bool((runs < 0).any()):
         fail(
             f"{said}a run of {int(runs.min())} zeros cannot be. Which pair did you write before it?"
@@ -1105,7 +1105,7 @@ def test_coo_there_and_back(submission: Submission, draw: Draw) -> None:
     encoded = reference.coo_encode(x)
     expect_values(values, encoded[1], x)
     back = submission.coo_decode(*encoded)
-    expect_decoded(back, x, "coo_decode", made(WRONG["coo_decode"], *encoded))
+    expect_decoded(back, x, "coo_decode", apply_each(WRONG["coo_decode"], *encoded))
 
 
 @question("0.6", points=0.5, claim="bits: a value and a whole number of address bits each")
@@ -1204,11 +1204,11 @@ def expect_compressed(
     right = reference.csr_encode(x)
     if same(given, right):
         return
-    recognise(given, right, made(tables[0], x), said)
+    recognise(given, right, apply_each(tables[0], x), said)
     if len(given[0]) != len(right[0]):
         fail(f"{said}{names[0]} has {len(given[0])} values, but {len(right[0])} are not zero")
     for i, name in enumerate(names):
-        mistakes = {what: arrays[i] for what, arrays in made(tables[i + 1], x).items()}
+        mistakes = {what: arrays[i] for what, arrays in apply_each(tables[i + 1], x).items()}
         recognise(given[i], right[i], mistakes, f"{said}{name}: ")
     if len(given[2]) != len(right[2]):
         fail(
@@ -1283,7 +1283,7 @@ def sized(
     return version
 
 
-WIDTHS: Wrong = {  # told by powers of two, and where there is one column
+WIDTHS: Wrong = {  # distinguishable by powers of two, and where there is one column
     "one bit for the column where there is only one column: what could it tell apart?": (
         sized(column=lambda R, C, kept: max(1, (C - 1).bit_length()))
     ),
@@ -1346,7 +1346,7 @@ def test_csr_bits(submission: Submission, draw: Draw) -> None:
         (x, f"{2**k} values in {len(x)} rows and {2**k} columns"),
         (one, f"{len(x)} values in one column"),
     ):
-        mistakes = made(WIDTHS, y, n)
+        mistakes = apply_each(WIDTHS, y, n)
         right = reference.csr_bits(y, n)
         expect_count(submission.csr_bits(y, n), f"csr_bits of {what}, n = {n},", right, mistakes)
 

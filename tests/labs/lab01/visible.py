@@ -31,7 +31,14 @@ from course_lib.grading import (
     question,
 )
 from course_lib.grading.claims.hunt import expect_verdicts
-from course_lib.grading.claims.mistakes import draw_case, made, recognise, same
+from course_lib.grading.claims.mistakes import apply_each, draw_case, recognise, same
+from course_lib.grading.claims.rounding import (
+    ROUNDINGS,
+    TOO_FEW,
+    TOO_MANY,
+    Rounding,
+    expect_rounded,
+)
 from course_lib.grading.claims.typed import expect_choice, expect_typed
 from course_lib.labs import lab01 as reference
 from course_lib.pruning.weights import global_masks as ranked_together
@@ -46,8 +53,6 @@ LARGEST = "the largest went: what is small does little, and goes first"
 UPSIDE_DOWN = "the mask is upside down: True means kept"
 STAYS = "sparsity was taken for the fraction that stays: it is the fraction that goes"
 EACH_ROW = "each row lost its own share: all weights of the tensor compete in one list"
-TOO_FEW = "always one too few: does the last one that should go compare as equal to your threshold, and stay?"
-TOO_MANY = "always one too many: is your threshold one place too far along the sorted list? It counts from 0"
 TIES_GO = (
     "of equal ones your code prunes too many: all that equal the threshold go, where only some should. A threshold alone "
     "cannot tell equal ones apart"
@@ -69,27 +74,15 @@ PER_LAYER = (
 )
 
 
-CUT_OFF = "the fraction was cut off: int() and // do that, round() does not"
-COUNTING: dict[str, Callable[[float, int], int]] = {
-    CUT_OFF: lambda s, n: math.floor(s * n),
-    "a fraction was always rounded up: round() takes the nearest": lambda s, n: math.ceil(s * n),
-    "a half was rounded up: Python's round() takes it to the even neighbour, + 0.5 does not": (
-        lambda s, n: math.floor(s * n + 0.5)
-    ),
-    "a half was rounded down: Python's round() takes it to the even neighbour": lambda s, n: (
-        math.ceil(s * n - 0.5)
-    ),
+COUNTING: dict[str, Rounding] = ROUNDINGS | {
     "s · n was calculated in float32, where 10.500000000000002 is 10.5: leave it to Python's floats and its round()": (
         lambda s, n: round(float(torch.tensor(s) * n))
     ),
-    "the number kept was rounded: round the number that goes": lambda s, n: n - round((1 - s) * n),
     "that many should have stayed: True means kept, and sparsity is the fraction that goes": lambda s, n: (
         n - round(s * n)
     ),
     QUANTILE: lambda s, n: math.ceil(s * (n - 1)),
     f"{QUANTILE}. (And what equals it went, too)": lambda s, n: math.floor(s * (n - 1)) + 1,
-    TOO_FEW: lambda s, n: round(s * n) - 1,
-    TOO_MANY: lambda s, n: round(s * n) + 1,
 }
 
 
@@ -149,20 +142,6 @@ def counting_cases(draw: Draw) -> list[tuple[float, int]]:
     halves = [(0.5, 4 * draw.integer(2, 4) + 1), (0.5, 4 * draw.integer(2, 4) + 3)]
     others = [(0.3, 10 * draw.integer(1, 2) + i) for i in (4, 6, 8)] + [(0.14, 75)]
     return halves + others
-
-
-def expect_counts(counts: list[int], cases: list[tuple[float, int]], what: str = "weights") -> None:
-    """In each case round(sparsity · number) went; else name the way of counting that
-    explains them all.
-    """
-    wrong = [
-        (count, s, n) for count, (s, n) in zip(counts, cases, strict=True) if count != round(s * n)
-    ]
-    if wrong:
-        count, s, n = wrong[0]
-        why = [said for said, way in COUNTING.items() if counts == [way(*case) for case in cases]]
-        said = why[0] if why else "print what your code counts, and compare it with round(s · n)"
-        fail(f"at sparsity {s}, {count} of {n} {what} went ({s} · {n} = {s * n:g}): {said}")
 
 
 # --- 1.1 magnitude_mask ---------------------------------------------------------------
@@ -245,7 +224,7 @@ def test_exact_count(submission: Submission, draw: Draw) -> None:
         as_mask(submission.magnitude_mask(w, s), w)
         for w, (s, _) in zip(weights, cases, strict=True)
     ]
-    expect_counts([pruned(mask) for mask in masks], cases)
+    expect_rounded([pruned(mask) for mask in masks], cases, "sparsity", "weights went", COUNTING)
 
     w = draw.tied(draw.integer(10, 15), draw.integer(10, 15))
     given, right, mistakes = draw_case(
@@ -612,7 +591,7 @@ def test_only_two_dimensions(submission: Submission, draw: Draw) -> None:
     weights = layers(draw)
     masks = as_masks(submission.global_masks(weights, 0.5), weights)
     right = reference.global_masks(weights, 0.5)
-    recognise(masks, right, made(BIASES | {PER_LAYER: TOGETHER[PER_LAYER]}, weights, 0.5))
+    recognise(masks, right, apply_each(BIASES | {PER_LAYER: TOGETHER[PER_LAYER]}, weights, 0.5))
     expect_smallest_pruned(one_list(masks), one_list(prunable(weights)).abs(), one_list(right))
 
 
@@ -945,8 +924,8 @@ def expect_schedule(submission: Submission, final: float, steps: int) -> None:
     targets = submission.cubic_schedule(final, steps)
     right = reference.cubic_schedule(final, steps)
     if isinstance(targets, list | tuple) and all(isinstance(t, int | float) for t in targets):
-        mistakes = made(WRONG["cubic_schedule"], final, steps)
-        recognise(targets, right, mistakes, alike=close_lists)
+        mistakes = apply_each(WRONG["cubic_schedule"], final, steps)
+        recognise(targets, right, mistakes, equal=close_lists)
     expect_close(targets, right, f"cubic_schedule({final:.3g}, {steps})", tolerance=1e-6)
 
 

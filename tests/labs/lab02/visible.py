@@ -36,8 +36,8 @@ from course_lib.grading import (
 from course_lib.grading.claims.hunt import Version, expect_verdicts
 from course_lib.grading.claims.mistakes import (
     Exercises,
+    apply_each,
     draw_case,
-    made,
     near,
     recognise,
 )
@@ -111,7 +111,7 @@ def test_first_order(submission: Submission, draw: Draw) -> None:
     _left_alone((w, g), after)
     value = expect_tensor(result, shape=shape, dtype=w.dtype)
     first = {said: WRONG["loss_change"][said] for said in (PLUS, SIZE)}
-    recognise(value, -g * w, made(first, w, g), alike=close)
+    recognise(value, -g * w, apply_each(first, w, g), equal=close)
     expect_near(value, -g * w, "without curvature", "the forecast is −g·w, entry by entry")
 
 
@@ -137,7 +137,7 @@ def expect_second_order(
     result, after = submission.call("loss_change", *given, returning=(0, 1, 2))
     _left_alone(given, after)
     value = expect_tensor(result, shape=shape, dtype=given[0].dtype)
-    recognise(value, right, mistakes, alike=close)
+    recognise(value, right, mistakes, equal=close)
     expect_near(value, right, "with curvature", "the forecast is −g·w + ½·h·w², entry by entry")
 
 
@@ -271,7 +271,7 @@ def expect_named(
     """Right, entry by entry; else which mistake it is, or, where ``again`` gives
     something else, that chance has a part in it.
     """
-    recognise(value, right, mistakes, alike=close)
+    recognise(value, right, mistakes, equal=close)
     if not close(value, right) and not close(value, again()):
         fail(DROPPED)
     for name, r in right.items():
@@ -829,7 +829,7 @@ def expect_soft(submission: Submission, w: Tensor, t: Any, mistakes: Mapping[str
     right = reference.soft_threshold(w, t)
     result, after = submission.call("soft_threshold", w, t, returning=(0,))
     value = expect_tensor(result, shape=w.shape, dtype=w.dtype)
-    recognise(value, right, mistakes, alike=close)
+    recognise(value, right, mistakes, equal=close)
     if not torch.equal(after[0], w):
         fail("soft_threshold changed w itself: return a new tensor")
     if w.dtype == torch.float64 and close(value, right) and not near(value, right, 1e-12):
@@ -896,7 +896,7 @@ def expect_stepped(
     value = as_named(result, given[0])
     if not close(value, right) and close(value, own_step(submission, *given)):
         fail(YOURS.format("soft_threshold" if name == "proximal_step" else "reweighted"))
-    recognise(value, right, mistakes, alike=close)
+    recognise(value, right, mistakes, equal=close)
     if list(value) != list(right) or list(result) != list(right):
         fail(f"the keys come in another order: {', '.join(result)}, given were {', '.join(right)}")
     for key, r in right.items():
@@ -971,7 +971,7 @@ def test_reweighted(submission: Submission, draw: Draw) -> None:
         close,
     )
     value = expect_tensor(submission.reweighted(*given), shape=given[0].shape)
-    recognise(value, right, mistakes, alike=close)
+    recognise(value, right, mistakes, equal=close)
     expect_near(value, right, "reweighted(weight, lam, eps)", "lam / (|w| + eps), entry by entry")
 
 

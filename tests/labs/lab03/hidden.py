@@ -25,10 +25,10 @@ from course_lib.grading.claims.hunt import Version, expect_verdicts
 from course_lib.grading.claims.mistakes import (
     Case,
     draw_case,
-    draw_discriminating_case,
     recognise,
     same,
 )
+from course_lib.grading.claims.rounding import CUT_OFF, ROUNDINGS, Rounding, expect_rounded
 from course_lib.grading.claims.typed import expect_choice, expect_figure
 from course_lib.labs import lab03 as reference
 
@@ -48,8 +48,8 @@ from .visible import (
     as_masks,
     as_weight_and_mask,
     count,
-    exchanged,
     expect_exchange,
+    expect_exchange_of,
     expect_pruned_are_zero,
     expect_shrunk,
     expect_step,
@@ -65,23 +65,7 @@ from .visible import WRONG as SEEN
 
 # --- 3.1 shrink -----------------------------------------------------------------------
 
-CUT_OFF = "the fraction was cut off: int() and // do that, round() does not"
-COUNTING: dict[str, Callable[[float, int], int]] = {
-    CUT_OFF: lambda r, n: math.floor(r * n),
-    "a fraction was always rounded up: round() takes the nearest": lambda r, n: math.ceil(r * n),
-    "a half was rounded up: Python's round() takes it to the even neighbour, + 0.5 and quantiles do not": (
-        lambda r, n: math.floor(r * n + 0.5)
-    ),
-    "a half was rounded down: Python's round() takes it to the even neighbour": lambda r, n: (
-        math.ceil(r * n - 0.5)
-    ),
-    "the number kept was rounded: round the number that goes": lambda r, n: n - round((1 - r) * n),
-    "always one too few: does the last one that should go compare as equal to your threshold, and stay?": (
-        lambda r, n: round(r * n) - 1
-    ),
-    "always one too many: is your threshold one place too far along the sorted list? It counts from 0": (
-        lambda r, n: round(r * n) + 1
-    ),
+COUNTING: dict[str, Rounding] = ROUNDINGS | {
     "that is a quantile's doing, which lies between two weights: count those that go, and take exactly so many": (
         lambda r, n: math.floor(r * (n - 1)) + 1
     ),
@@ -155,17 +139,8 @@ def test_exact_number(submission: Submission, draw: Draw) -> None:
         )
         left = as_masks(submission.shrink(weights, masks, rate), weights)
         went.append(count(mask & ~left["a.weight"]))
-    wrong = [(k, rate, n) for k, (rate, n) in zip(went, cases, strict=True) if k != round(rate * n)]
-    if wrong:
-        k, rate, n = wrong[0]
-        ways = COUNTING | {"that many should have stayed": lambda r, n: n - round(r * n)}
-        why = [said for said, way in ways.items() if went == [way(*case) for case in cases]]
-        said = (
-            why[0]
-            if why
-            else "print what your code counts, and compare it with round(rate · survivors)"
-        )
-        fail(f"at rate {rate}, {k} of {n} survivors went ({rate} · {n} = {rate * n:g}): {said}")
+    wrong = COUNTING | {"that many should have stayed": lambda r, n: n - round(r * n)}
+    expect_rounded(went, cases, "rate", "survivors went", wrong)
 
 
 @question(
@@ -417,13 +392,7 @@ def test_any_places(submission: Submission, draw: Draw) -> None:
 @question("3.4", points=0.5, claim="in place: the model's parameters stay the same tensors")
 def test_reinitialised_in_place(submission: Submission, draw: Draw) -> None:
     run = Reinitialised(submission, draw)
-    if all(
-        torch.equal(run.after[name][mask], run.dense[name][mask])
-        for name, mask in run.masks.items()
-    ):
-        fail(
-            "no weight that is kept is a fresh one: there is nothing to see of how the model is changed"
-        )
+    run.expect_fresh_weights("how the model is changed")
     if run.result is not None:
         fail(
             f"reinitialise returns None, since it changes the model that it was given; yours returned {describe(run.result)}"
@@ -492,13 +461,7 @@ def test_number_exchanged(submission: Submission, draw: Draw) -> None:
             )
         cases.append((fraction, active))
         moved.append(count(layer.mask & ~mask))
-    wrong = [(k, f, n) for k, (f, n) in zip(moved, cases, strict=True) if k != round(f * n)]
-    if wrong:
-        k, fraction, n = wrong[0]
-        why = [said for said, way in COUNTING.items() if moved == [way(*case) for case in cases]]
-        fail(
-            f"at fraction {fraction}, {k} of {n} active ones were exchanged ({fraction} · {n} = {fraction * n:g}){': ' + why[0] if why else ''}"
-        )
+    expect_rounded(moved, cases, "fraction", "active ones were exchanged", COUNTING)
     thought = "How many positions are there to grow at?"
     for kept, when in (
         (0.9, "where fewer positions are inactive than should be exchanged"),
@@ -543,10 +506,7 @@ def test_equal_weights_and_gradients(submission: Submission, draw: Draw) -> None
         }
         return layer, layer.right[1], mistakes
 
-    layer, right, mistakes = draw_discriminating_case(case)
-    _, mask = exchanged(submission, layer)
-    recognise(mask, right, mistakes)
-    expect_exchange(layer, mask, right)
+    expect_exchange_of(submission, case)
 
 
 @question("3.6", points=0.5, claim="fractions 0 and 1 are fine; nothing given is changed")

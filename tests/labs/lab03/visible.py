@@ -32,9 +32,9 @@ from course_lib.grading import (
 from course_lib.grading.claims.hunt import Version, expect_verdicts
 from course_lib.grading.claims.mistakes import (
     Case,
+    apply_each,
     draw_case,
     draw_discriminating_case,
-    made,
     recognise,
     same,
 )
@@ -1000,6 +1000,16 @@ class Reinitialised:
     def right(self) -> dict[str, Tensor]:
         return self.drawn(reset)
 
+    def expect_fresh_weights(self, what: str) -> None:
+        """Some weight that is kept is another than before: there is something to see of
+        ``what``.
+        """
+        if all(
+            torch.equal(self.after[name][mask], self.dense[name][mask])
+            for name, mask in self.masks.items()
+        ):
+            fail(f"no weight that is kept is a fresh one: there is nothing to see of {what}")
+
 
 def reset(modules: list[nn.Module]) -> None:
     for module in modules:
@@ -1082,13 +1092,7 @@ def expect_masked(submission: Submission, draw: Draw) -> None:
 @question("3.4", points=0.5, claim="the caller's random generator stays where it was")
 def test_generator_untouched(submission: Submission, draw: Draw) -> None:
     run = Reinitialised(submission, draw)
-    if all(
-        torch.equal(run.after[name][mask], run.dense[name][mask])
-        for name, mask in run.masks.items()
-    ):
-        fail(
-            "no weight that is kept is a fresh one: there is nothing to see of where its chance came from"
-        )
+    run.expect_fresh_weights("where its chance came from")
     if not same(run.chance_before, run.chance_after):
         fail(
             "torch's random generator was moved: whatever the caller draws next (batches, dropout) depends on this call now. "
@@ -1329,9 +1333,16 @@ WRONG["drop_and_grow"] = {
 def test_where_it_drops_and_grows(submission: Submission, draw: Draw) -> None:
     def case() -> Case:
         layer = Exchange(draw, draw.choice([0.3, 0.4]))
-        results = made(WRONG["drop_and_grow"], layer.weight, layer.grad, layer.mask, layer.fraction)
+        results = apply_each(
+            WRONG["drop_and_grow"], layer.weight, layer.grad, layer.mask, layer.fraction
+        )
         return layer, layer.right[1], {said: mask for said, (_, mask) in results.items()}
 
+    expect_exchange_of(submission, case)
+
+
+def expect_exchange_of(submission: Submission, case: Callable[[], Case]) -> None:
+    """The student's mask is right in a case that tells its mistakes apart."""
     layer, right, mistakes = draw_discriminating_case(case)
     _, mask = exchanged(submission, layer)
     recognise(mask, right, mistakes)

@@ -36,16 +36,16 @@ from course_lib.grading import (
 )
 from course_lib.grading.claims import mistakes as known
 from course_lib.grading.claims.hunt import expect_verdicts
-from course_lib.grading.claims.mistakes import Mistakes, made, near
+from course_lib.grading.claims.mistakes import Mistakes, apply_each, near
 from course_lib.grading.claims.typed import expect_choice, expect_typed
 from course_lib.labs import lab04 as reference
 from course_lib.student_code import plain_data
 
 # --- recognising a mistake by its result ----------------------------------------------
 
-recognise = functools.partial(known.recognise, alike=near)
-draw_case = functools.partial(known.draw_case, alike=near)
-draw_discriminating_case = functools.partial(known.draw_discriminating_case, alike=near)
+recognise = functools.partial(known.recognise, equal=near)
+draw_case = functools.partial(known.draw_case, equal=near)
+draw_discriminating_case = functools.partial(known.draw_discriminating_case, equal=near)
 
 # a sentence for the student -> a function that makes this mistake
 Wrong = dict[str, Callable[..., Any]]
@@ -255,9 +255,9 @@ def expect_scale_and_shift(value: Any, bn: nn.BatchNorm2d, when: str = "") -> No
     p, q = as_pair(value, len(alpha))
     if near(p, beta - right * mu) and near(q, right):
         fail(f"{when}p and q are there, but in the wrong order: p comes first")
-    recognise(p, right, made(SCALES, *numbers(bn)), when)
+    recognise(p, right, apply_each(SCALES, *numbers(bn)), when)
     expect_close(p, right, f"{when}p")
-    recognise(q, beta - right * mu, made(SHIFTS, right, alpha, beta, mu), when)
+    recognise(q, beta - right * mu, apply_each(SHIFTS, right, alpha, beta, mu), when)
     expect_close(q, beta - right * mu, f"{when}q")
 
 
@@ -389,14 +389,14 @@ def expect_folded(value: Any, conv: nn.Conv2d, bn: nn.BatchNorm2d, when: str) ->
     expect_settings(one, settings(conv), f"{when}, {what}")
     weight, bias = folded(conv, bn)
     expect_tensor(one.state["weight"], shape=weight.shape, what=f"{when}, the weight of {what}")
-    mistakes = made(FOLDED_WEIGHTS, conv.weight.detach().double(), *numbers(bn))
+    mistakes = apply_each(FOLDED_WEIGHTS, conv.weight.detach().double(), *numbers(bn))
     recognise(one.state["weight"], weight, mistakes, f"{when}, ")
     expect_close(one.state["weight"], weight, f"{when}, the weight of {what}")
     mine = one.state.get("bias")
     if mine is None:
         fail(f"{when}, {what} has no bias: q has to go somewhere, whether or not conv has a bias")
     expect_tensor(mine, shape=bias.shape, what=f"{when}, the bias of {what}")
-    recognise(mine, bias, made(FOLDED_BIASES, bias_of(conv), *numbers(bn)), f"{when}, ")
+    recognise(mine, bias, apply_each(FOLDED_BIASES, bias_of(conv), *numbers(bn)), f"{when}, ")
     expect_close(mine, bias, f"{when}, the bias of {what}")
     return one
 
@@ -698,7 +698,7 @@ def wrong_shifts(weight: Tensor, constant: Tensor, gone: list[int]) -> dict[str,
     """What the shift is by mistake, given the right constant of each channel."""
     w = weight.detach().double()
     kernel = w[0, 0].numel() > 1
-    mistakes: dict[str, Tensor] = made(
+    mistakes: dict[str, Tensor] = apply_each(
         REMOVED if kernel else without(REMOVED, KERNEL_MEAN), w, constant, gone
     )
     for place, part in one_weight(w).items():
@@ -827,7 +827,7 @@ def absorb_case(
         # as another, or as the right answer
         same = [] if conv.bias is not None else [OF_ZERO, NEW_BIAS]
         same += [] if next_conv.padding != (0, 0) else [CORNER, MAP_MEAN]
-        mistakes = made(without(WRONG["absorb_removed"], *same), *layers, keep)
+        mistakes = apply_each(without(WRONG["absorb_removed"], *same), *layers, keep)
         mistakes |= wrong_shifts(next_conv.weight, constant, gone)
         return (layers, keep), shift_of(next_conv.weight.detach(), constant, gone), mistakes
 
@@ -1012,7 +1012,7 @@ def expect_penalty(submission: Submission, model: nn.Module, lam: float, when: s
     right = lam * float(together(model).abs().sum())
     if math.isclose(value, right, rel_tol=1e-5):
         return
-    for sentence, wrong in made(WRONG["slimming_penalty"], model, lam).items():
+    for sentence, wrong in apply_each(WRONG["slimming_penalty"], model, lam).items():
         if math.isclose(value, wrong, rel_tol=1e-5, abs_tol=1e-9):
             fail(f"{when} {sentence}".strip())
     expect_close(value, right, f"{when} the penalty".strip())
@@ -1469,7 +1469,7 @@ def expect_useful(
         fail(f"{said}: it has one entry for each weight")
     expect_tensor(value, shape=weight.shape, dtype=torch.bool, what=f"{when}the mask")
     given = torch.zeros(len(keep)) if constant is None else constant
-    mistakes = made(USEFUL, keep, weight, given)
+    mistakes = apply_each(USEFUL, keep, weight, given)
     recognise(value, right, mistakes, when)
     if not torch.equal(value, right):
         if torch.equal(value.amin((1, 2, 3)), value.amax((1, 2, 3))):

@@ -21,6 +21,7 @@ from course_lib.grading import (
     describe,
     expect_close,
     expect_equal,
+    expect_gradient,
     expect_int,
     expect_length,
     expect_refused,
@@ -33,9 +34,9 @@ from course_lib.grading.claims.hunt import Version, expect_verdicts
 from course_lib.grading.claims.mistakes import (
     Case,
     Exercises,
+    apply_each,
     draw_case,
     draw_discriminating_case,
-    made,
     near,
     recognise,
 )
@@ -155,13 +156,13 @@ def expect_nm_mask(
 @question("5.1", points=1.5, claim="in every block of m neighbours along dim the n largest stay")
 def test_nm_mask(submission: Submission, draw: Draw) -> None:
     n, m = draw.choice(PATTERNS[:4])
-    told = {
+    wrong = {
         said: wrong for said, wrong in WRONG["nm_mask"].items() if said != FLAT
     }  # as LAST_DIM, where m divides the last
     odd = draw.normal(2 * m, m + 1)  # here m does not divide the last
-    expect_nm_mask(submission, odd, n, m, 0, made(WRONG["nm_mask"], odd, n, m, 0))
+    expect_nm_mask(submission, odd, n, m, 0, apply_each(WRONG["nm_mask"], odd, n, m, 0))
     given, _, mistakes = draw_case(
-        lambda: (draw.normal(2 * m, m + 1, 2 * m), n, m, 0), reference.nm_mask, told
+        lambda: (draw.normal(2 * m, m + 1, 2 * m), n, m, 0), reference.nm_mask, wrong
     )
     expect_nm_mask(submission, *given, mistakes)
     expect_ties(submission, draw, n, m)
@@ -359,7 +360,7 @@ def test_decompress(submission: Submission, draw: Draw) -> None:
             f"nm_bits{given} is a float: a place has whole bits, ⌈log₂ m⌉ (rounded *up*), and whole blocks are counted with //"
         )
     bits = expect_int(bits, f"nm_bits{given}")
-    for said, wrong in made(WRONG["nm_bits"], *given).items():
+    for said, wrong in apply_each(WRONG["nm_bits"], *given).items():
         if bits == wrong != reference.nm_bits(*given):
             fail(said)
     expect_equal(bits, reference.nm_bits(*given), f"nm_bits{given}")
@@ -412,7 +413,7 @@ def test_nm_linear(submission: Submission, draw: Draw) -> None:
 
     given, right, mistakes = exercises.draw_case("nm_linear", stored, near)
     value = expect_tensor(submission.nm_linear(*given), shape=right.shape, dtype=right.dtype)
-    recognise(value, right, mistakes, alike=near)
+    recognise(value, right, mistakes, equal=near)
     expect_close(value, right, "x·Wᵀ")
 
 
@@ -549,7 +550,7 @@ def test_group_columns(submission: Submission, draw: Draw) -> None:
 
     given, right, mistakes = draw_case(matrix, greedy, wrong, equal)
     value = as_groups(submission.group_columns(*given))
-    recognise(value, right, mistakes, alike=equal)
+    recognise(value, right, mistakes, equal=equal)
     if value != right and sorted(map(sorted, value)) == sorted(map(sorted, right)):
         fail(
             "these are the right groups in another order: groups in order of opening, columns in order of joining"
@@ -767,15 +768,7 @@ def test_activation_gradient(submission: Submission, draw: Draw) -> None:
                 {LAST_BLOCKS: x * reference.nm_mask(x, n, m, -1)} if x.shape[-1] % m == 0 else {},
             )
         expect_equal(value, right, call)
-        try:
-            submission.backward(out, g)
-        except StudentError as error:
-            if error.kind != "raised":
-                raise
-            fail(f"{call}: {NO_GRADIENT}")
-        gradient = submission.grad(given)
-        if gradient is None:
-            fail(f"{call}: {NO_GRADIENT}")
+        gradient = expect_gradient(submission, out, given, g, f"{call}: {NO_GRADIENT}")
         recognise(gradient, g * (right != 0), {THROUGH: g}, f"{call}: ")
         expect_close(gradient, g * (right != 0), f"the gradient of {call}")
 
@@ -922,7 +915,7 @@ def test_gate_gradient(submission: Submission, draw: Draw) -> None:
                 name: -r for name, r in right.items()
             },
         },
-        alike=near,
+        equal=near,
     )
     for name, r in right.items():
         expect_close(found[name], r, f"the gradient of score.{name}")
@@ -1067,12 +1060,12 @@ def test_joint(submission: Submission, draw: Draw) -> None:
     result = submission.joint_nm(*given)
     expect_length(result, 2, "joint_nm(…)")
     y = expect_tensor(result[0], shape=(m, 5), what="y")
-    recognise(y, right["y"], {said: wrong["y"] for said, wrong in mistakes.items()}, alike=near)
+    recognise(y, right["y"], {said: wrong["y"] for said, wrong in mistakes.items()}, equal=near)
     if isinstance(result[1], float) and 0 < result[1] < 1:
         fail(f"products is a share, {result[1]:.3g}: how many there are is asked for")
     count = expect_int(result[1], "products")
     value = {"y": y, "products": torch.tensor(count)}
-    recognise(value, right, mistakes, alike=near)
+    recognise(value, right, mistakes, equal=near)
     for said, wrong in mistakes.items():
         if count == int(wrong["products"]) != int(right["products"]) and near(y, right["y"]):
             fail(said)

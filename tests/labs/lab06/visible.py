@@ -23,6 +23,7 @@ from course_lib.grading import (
     describe,
     expect_close,
     expect_equal,
+    expect_gradient,
     expect_int,
     expect_keys,
     expect_length,
@@ -36,42 +37,19 @@ from course_lib.grading.claims.hunt import Version, expect_verdicts
 from course_lib.grading.claims.mistakes import (
     Case,
     Exercises,
+    apply_each,
     draw_case,
     draw_discriminating_case,
     expect_form,
-    made,
     near,
     recognise,
     same,
 )
-from course_lib.grading.claims.student import StudentError
 from course_lib.grading.claims.typed import expect_choice, expect_typed
 from course_lib.labs import lab06 as reference
 
 Named = dict[str, Tensor]
 close = partial(near, tolerance=2e-5)
-
-
-def gradient_of(
-    submission: Submission, out: Any, given: Any, g: Tensor | None, lost: str
-) -> Tensor:
-    """The gradient that comes back to what was put; ``lost``: what to say where none
-    does.
-    """
-    try:
-        submission.backward(out, g)
-    except StudentError as error:
-        if error.kind != "raised":
-            raise
-        if "number of gradients" in str(error):
-            fail(
-                "backward returns a gradient for each argument of forward: that of scores, and None for keep"
-            )
-        fail(lost)
-    found = submission.grad(given)
-    if found is None:
-        fail(lost)
-    return expect_tensor(found, what="the gradient")
 
 
 # --- 6.1 prune_then_finetune ----------------------------------------------------------
@@ -391,6 +369,9 @@ def test_top(submission: Submission, draw: Draw) -> None:
 
 MASKED = "the gradient is 0 where the mask is: straight through means that it goes to all scores, so that what is pruned can come back"
 SIGMOID = "the derivative of a sigmoid was put in: the gradient goes through unchanged"
+ARGUMENTS = {
+    "number of gradients": "backward returns a gradient for each argument of forward: that of scores, and None for keep"
+}
 LOST_GRADIENT = "no gradient comes back to the scores: inherit from torch.autograd.Function, and let backward return it"
 
 
@@ -398,14 +379,14 @@ LOST_GRADIENT = "no gradient comes back to the scores: inherit from torch.autogr
 def test_straight_through(submission: Submission, draw: Draw) -> None:
     scores, g = draw.normal(4, 6), draw.normal(4, 6)
     given, out, value = apply_top(submission, scores, 0.4)
-    found = gradient_of(submission, out, given, g, LOST_GRADIENT)
+    found = expect_gradient(submission, out, given, g, LOST_GRADIENT, ARGUMENTS)
     soft = scores.sigmoid()
     mistakes = {
         MASKED: g * value,
         SIGMOID: g * soft * (1 - soft),
         "the gradient is 1, whatever came in": torch.ones_like(g),
     }
-    recognise(found, g, mistakes, alike=close)
+    recognise(found, g, mistakes, equal=close)
     expect_close(found, g, "the gradient of scores")
 
 
@@ -459,7 +440,7 @@ def expect_movement(
     wrong = WRONG["movement"] if steps > 1 else {}
     given, right, mistakes = draw_case(moved, reference.movement, wrong, close)
     value = expect_tensor(submission.movement(*given), shape=shape, what="S")
-    recognise(value, right, mistakes, alike=close)
+    recognise(value, right, mistakes, equal=close)
     if value.dtype != torch.float64:
         fail(f"S is {value.dtype}: sum in float64 (many small steps)")
     expect_close(value, right, "S = −lr · Σ g ∘ w")
@@ -581,7 +562,7 @@ def expect_straight_through(submission: Submission, draw: Draw) -> None:
     out = submission.call("soft_mask", given, 0.5, keep=True)
     value = expect_tensor(submission.get(out), shape=scores.shape, what="the mask")
     expect_equal(value, right_soft(scores, 0.5), "the mask (exactly 0 and 1)")
-    found = gradient_of(
+    found = expect_gradient(
         submission,
         out,
         given,
@@ -593,7 +574,7 @@ def expect_straight_through(submission: Submission, draw: Draw) -> None:
         "the gradient is 0 where the mask is: it goes to all scores unchanged": g * value,
         "the gradient is that of σ: it goes through unchanged": g * soft * (1 - soft),
     }
-    recognise(found, g, wrong, alike=near)
+    recognise(found, g, wrong, equal=near)
     expect_close(found, g, "the gradient of scores")
 
 
@@ -780,7 +761,7 @@ def expect_proximal(
         fail(
             "the params are as the optimizer left them: post_step changes them in place (p.copy_ under torch.no_grad())"
         )
-    recognise(value, right, mistakes, alike=close)
+    recognise(value, right, mistakes, equal=close)
     for key, w in right.items():
         expect_close(value[key], w, f"param {key[-1]} after call {int(key.split('.')[0]) + 1}")
 
@@ -853,13 +834,13 @@ def as_factors(
     return p, expect_tensor(value[1], shape=(rank, columns), dtype=dtype, what="Q")
 
 
-def expect_factors(submission: Submission, w: Tensor, rank: int, told: dict[str, Any]) -> None:
+def expect_factors(submission: Submission, w: Tensor, rank: int, mistakes: dict[str, Any]) -> None:
     stored = as_factors(
         submission.factorise(w, rank), len(w), rank, w.shape[1], w.dtype, "factorise(weight, rank)"
     )
     value, right = products(stored), products(reference.factorise(w, rank))
-    alike = partial(near, tolerance=1e-4)
-    recognise(value, right, told, alike=alike)
+    equal = partial(near, tolerance=1e-4)
+    recognise(value, right, mistakes, equal=equal)
     expect_close(value["product"], right["product"], "P·Q (the best of this rank)", tolerance=1e-4)
     p, q = stored[0].double(), stored[1].double()
     expect_close(p.T @ p, q @ q.T, "PᵀP, which is to be QQᵀ", tolerance=1e-3)
@@ -872,7 +853,7 @@ def test_factorise(submission: Submission, draw: Draw) -> None:
         submission,
         w,
         rank,
-        {said: products(r) for said, r in made(WRONG["factorise"], w, rank).items()},
+        {said: products(r) for said, r in apply_each(WRONG["factorise"], w, rank).items()},
     )
 
 
@@ -950,7 +931,7 @@ def test_compact(submission: Submission, draw: Draw) -> None:
     (P, z, Q), right, mistakes = exercises.draw_case("compact", factors, close, small_product)
     stored = as_compact(submission.compact(P, z, Q), P, Q)
     value = small_product(stored)
-    recognise(value, right, mistakes, alike=close)
+    recognise(value, right, mistakes, equal=close)
     expect_equal(int(value["count"]), int(right["count"]), "the number of components that are left")
     expect_close(value["product"], right["product"], "P'·Q'")
 
@@ -1048,12 +1029,12 @@ WRONG["dual_step"] = {
 def expect_dual(submission: Submission, draw: Draw, size: float, target: float) -> None:
     def case() -> Case:
         given = size, target, draw.number(0, 0.02), draw.number(0.1, 1), draw.number(0.1, 0.9)
-        right, wrong = reference.dual_step(*given), made(WRONG["dual_step"], *given)
+        right, wrong = reference.dual_step(*given), apply_each(WRONG["dual_step"], *given)
         return given, right, {said: w for said, w in wrong.items() if not close(w, right)}
 
     given, right, mistakes = draw_discriminating_case(case, close)
     value = expect_form(submission.dual_step(*given), right, "dual_step(…)")
-    recognise(value, right, mistakes, alike=close)
+    recognise(value, right, mistakes, equal=close)
     expect_close(value, right, "λ₁ and λ₂")
 
 

@@ -34,7 +34,7 @@ from course_lib.grading import (
 )
 from course_lib.grading.claims.expect import ask
 from course_lib.grading.claims.hunt import Version, expect_verdicts
-from course_lib.grading.claims.mistakes import Exercises, draw_case, made, near, recognise
+from course_lib.grading.claims.mistakes import Exercises, apply_each, draw_case, near, recognise
 from course_lib.grading.claims.typed import expect_choice, expect_typed
 from course_lib.labs import lab08 as reference
 from course_lib.student_code import helpers
@@ -118,14 +118,17 @@ def noise(draw: Draw, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor
 
 
 def expect_formula(
-    submission: Submission, name: str, arguments: Callable[[], tuple[Any, ...]], told: bool = True
+    submission: Submission,
+    name: str,
+    arguments: Callable[[], tuple[Any, ...]],
+    name_mistakes: bool = True,
 ) -> None:
     """A function of tensors, like the library's, on drawn arguments."""
-    wrong = WRONG[name] if told else {}
+    wrong = WRONG[name] if name_mistakes else {}
     given, right, mistakes = draw_case(arguments, getattr(reference, name), wrong, close)
     value = submission.call(name, *given)
     if isinstance(value, Tensor):
-        recognise(value, right, mistakes, alike=close)
+        recognise(value, right, mistakes, equal=close)
     value = expect_tensor(value, shape=right.shape, dtype=right.dtype, what=f"{name}(…)")
     expect_close(value, right, f"{name}(…)", tolerance=1e-5)
 
@@ -277,7 +280,7 @@ class GateRun:
         }
 
 
-def expect_run(run: GateRun, case: GateCase, told: bool = True) -> dict[str, Any]:
+def expect_run(run: GateRun, case: GateCase, name_mistakes: bool = True) -> dict[str, Any]:
     """The gates of every batch, and what became of log_alpha, are right; returns what
     the rule makes of the case.
     """
@@ -285,9 +288,9 @@ def expect_run(run: GateRun, case: GateCase, told: bool = True) -> dict[str, Any
     calls = sum(name.startswith("gates") for name in run.found)
     if calls != steps:
         fail(f"loss_fn was called {calls} times for {steps} batches: once for each")
-    if told:
+    if name_mistakes:
         wrong = {said: case.follow(**how) for said, how in WRONG_TRAINING.items()}
-        recognise(run.found, right, wrong, alike=close)
+        recognise(run.found, right, wrong, equal=close)
     if steps:
         expect_close(
             run.found["gates 0"], right["gates 0"], "the gates of the first batch", tolerance=1e-4
@@ -905,7 +908,7 @@ def test_patterns(submission: Submission, draw: Draw) -> None:
         submission.fixed_patterns(n), shape=(7, n, n), dtype=torch.float32, what="fixed_patterns(…)"
     )
     right = reference.fixed_patterns(n)
-    recognise(value, right, made(WRONG["fixed_patterns"], n), alike=close)
+    recognise(value, right, apply_each(WRONG["fixed_patterns"], n), equal=close)
     for h in range(7):
         expect_close(value[h], right[h], f"pattern {h} of {n} words")
 
@@ -971,7 +974,7 @@ class Others:
 
 
 def expect_frozen(
-    submission: Submission, given: tuple[Tensor, Tensor], what: str, told: bool = False
+    submission: Submission, given: tuple[Tensor, Tensor], what: str, name_mistakes: bool = False
 ) -> None:
     """Right with the patterns of others, or, where none are asked for, with the
     seven; ``learned`` stays as it was.
@@ -983,9 +986,9 @@ def expect_frozen(
     patterns = others if others.asked else reference.fixed_patterns
     right = _frozen(*given, patterns)
     value = expect_tensor(value, shape=right.shape, dtype=right.dtype, what="frozen_attention(…)")
-    if told:
+    if name_mistakes:
         wrong = {said: f(*given, patterns) for said, f in FROZEN.items()}
-        recognise(value, right, wrong, alike=close)
+        recognise(value, right, wrong, equal=close)
     expect_close(value, right, what, tolerance=1e-5)
     unchanged(given[0], after, "the learned maps")
 
@@ -1002,7 +1005,7 @@ def freezing(draw: Draw, B: int, M: int, L: int) -> tuple[Tensor, Tensor]:
 )
 def test_frozen(submission: Submission, draw: Draw) -> None:
     given, _, _ = exercises.draw_case("frozen_attention", lambda: freezing(draw, 3, 5, 7), close)
-    expect_frozen(submission, given, "frozen_attention(…)", told=True)
+    expect_frozen(submission, given, "frozen_attention(…)", name_mistakes=True)
 
 
 # --- 8.6 by kind ----------------------------------------------------------------------

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from course_lib.grading import (
     Draw,
-    Proxy,
     Submission,
     expect_close,
     expect_equal,
@@ -36,7 +35,6 @@ from .visible import (
     Retrained,
     Scripted,
     as_places,
-    as_steps,
     bert,
     drawn_masks,
     expect_gated,
@@ -49,6 +47,7 @@ from .visible import (
     of_table,
     on_output,
     sample_losses,
+    search,
     taken,
     within,
 )
@@ -284,20 +283,9 @@ def test_joint_leaves_the_model(submission: Submission, draw: Draw) -> None:
 )
 def test_other_searches(submission: Submission, draw: Draw) -> None:
     for layers, heads, step in ((7, 2, 0.1), (2, 3, 0.1), (3, 4, 0.35)):
-        expect_search(submission, draw, layers, heads, step, told=False)
+        expect_search(submission, draw, layers, heads, step, name_mistakes=False)
     script = Scripted(draw, 2, 3, turn=4)
-    value = as_steps(
-        submission.prune_while(
-            Proxy(script.evaluate, "evaluate"),
-            Proxy(script.importance, "importance"),
-            2,
-            3,
-            0.0,
-            0.3,
-        ),
-        2,
-        3,
-    )
+    value = search(submission, script.evaluate, script.importance, 2, 3, 0.0, 0.3)
     if bool(value[-1][0].any()) or bool(value[-1][1].any()):
         fail(
             "with share = 0 the search goes on until no head and no part is left, and here it ended before"
@@ -336,18 +324,7 @@ def test_masks_of_the_search(submission: Submission, draw: Draw) -> None:
             return scores
 
         right = reference.prune_while(evaluate, importance, layers, heads, 0.8, 0.17)  # type: ignore[arg-type]
-        value = as_steps(
-            submission.prune_while(
-                Proxy(evaluate, "evaluate"),
-                Proxy(importance, "importance"),
-                layers,
-                heads,
-                0.8,
-                0.17,
-            ),
-            layers,
-            heads,
-        )
+        value = search(submission, evaluate, importance, layers, heads, 0.8, 0.17)
         if len(value) != len(right):
             fail(
                 f"where evaluate returns tensors the list has {len(value)} entries, and should have {len(right)}"
@@ -358,18 +335,11 @@ def test_masks_of_the_search(submission: Submission, draw: Draw) -> None:
                     f"round {r}: with equal scores other elements are gone than should be: the lower index goes first, and what is gone stays gone"
                 )
     drawn = [torch.rand(layers, heads, generator=draw.generator), draw.normal(layers).abs()]
-    value = as_steps(
-        submission.prune_while(
-            submission.helper("writes_into_masks"),
-            submission.helper("writes_into_masks", scores=drawn),
-            layers,
-            heads,
-            0.4,
-            0.2,
-        ),
-        layers,
-        heads,
+    helpers = (
+        submission.helper("writes_into_masks"),
+        submission.helper("writes_into_masks", scores=drawn),
     )
+    value = search(submission, *helpers, layers, heads, 0.4, 0.2)
     right = reference.prune_while(
         lambda xi, nu: float(xi.sum() + nu.sum()),
         lambda xi, nu: (drawn[0], drawn[1]),

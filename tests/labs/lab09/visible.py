@@ -406,7 +406,7 @@ def expect_gated(submission: Submission, draw: Draw, *shape: int) -> None:
         )
         value = expect_tensor(submission.get(out, "logits"), what="the model's output")
     right = logits(model, batch, on_output, nu)
-    recognise(value, right, wrong_gates(model, batch, nu), alike=close)
+    recognise(value, right, wrong_gates(model, batch, nu), equal=close)
     expect_close(value, right, "the model's output", tolerance=1e-4)
     if submission.get(hooks, "count"):
         fail(
@@ -531,7 +531,7 @@ def expect_joint(submission: Submission, draw: Draw, sizes: Sequence[int], train
         expect_tensor(value[1], shape=right["parts"].shape, what="the parts' importance").double(),
     )
     relative = partial(near, tolerance=1e-4, least=0.0)
-    recognise(found, right, wrong_importance(model, batches), alike=relative)
+    recognise(found, right, wrong_importance(model, batches), equal=relative)
     for name in ("heads", "parts"):
         expect_close(found[name], right[name], f"the importance of {name}", tolerance=1e-4)
 
@@ -656,6 +656,24 @@ def as_steps(value: Any, layers: int, heads: int) -> Steps:
     return found
 
 
+def search(
+    submission: Submission,
+    evaluate: Callable[..., Any] | Ref,
+    importance: Callable[..., Any] | Ref,
+    layers: int,
+    heads: int,
+    share: float,
+    step: float,
+) -> Steps:
+    """What the student's prune_while returns."""
+    functions = (
+        function if isinstance(function, Ref) else Proxy(function, name)
+        for function, name in ((evaluate, "evaluate"), (importance, "importance"))
+    )
+    value = submission.prune_while(*functions, layers, heads, share, step)
+    return as_steps(value, layers, heads)
+
+
 def flat(steps: Steps) -> dict[str, Tensor]:
     found = {"rounds": torch.tensor(len(steps))}
     for r, (xi, nu, score) in enumerate(steps):
@@ -664,14 +682,21 @@ def flat(steps: Steps) -> dict[str, Tensor]:
 
 
 def expect_search(
-    submission: Submission, draw: Draw, layers: int, heads: int, step: float, told: bool = True
+    submission: Submission,
+    draw: Draw,
+    layers: int,
+    heads: int,
+    step: float,
+    name_mistakes: bool = True,
 ) -> None:
     share = draw.number(0.72, 0.8)
 
     def run(script: Scripted, **how: bool) -> Steps:
         return searched(copy.deepcopy(script), layers, heads, share, step, **how)
 
-    wrong = {said: partial(run, **how) for said, how in WRONG_SEARCH.items()} if told else {}
+    wrong = (
+        {said: partial(run, **how) for said, how in WRONG_SEARCH.items()} if name_mistakes else {}
+    )
     (script,), right, mistakes = draw_case(
         lambda: (Scripted(draw, layers, heads, turn=round(0.8 * layers * heads)),),
         run,
@@ -679,20 +704,9 @@ def expect_search(
         close,
         flat,
     )
-    value = as_steps(
-        submission.prune_while(
-            Proxy(script.evaluate, "evaluate"),
-            Proxy(script.importance, "importance"),
-            layers,
-            heads,
-            share,
-            step,
-        ),
-        layers,
-        heads,
-    )
+    value = search(submission, script.evaluate, script.importance, layers, heads, share, step)
     found = flat(value)
-    recognise(found, right, mistakes, alike=close)
+    recognise(found, right, mistakes, equal=close)
     rounds = int(right["rounds"])
     for r, (xi, nu, score) in enumerate(value[:rounds]):
         for name, mask, what in (("xi", xi, "heads"), ("nu", nu, "parts")):
@@ -830,7 +844,7 @@ def survivors(draw: Draw, layers: int, heads: int, share: float) -> Masks:
     return xi, nu
 
 
-def expect_three(submission: Submission, draw: Draw, share: float, told: bool) -> None:
+def expect_three(submission: Submission, draw: Draw, share: float, name_mistakes: bool) -> None:
     seed = draw.integer(0, 10**6)
 
     def scored() -> tuple[Tensor, Tensor, Tensor, Tensor, int]:
@@ -839,7 +853,7 @@ def expect_three(submission: Submission, draw: Draw, share: float, told: bool) -
         return xi, nu, *scores, seed
 
     (*given, _), right, mistakes = draw_case(
-        scored, right_three, WRONG_THREE if told else {}, view=three
+        scored, right_three, WRONG_THREE if name_mistakes else {}, view=three
     )
     value = as_three(
         submission.subnetworks(*given, submission.helper("generator", seed=seed)), *given[:2]
@@ -946,7 +960,7 @@ def test_retrain(submission: Submission, draw: Draw) -> None:
     log = submission.get(run.train, "log")
     if len(log) != 1:
         fail(f"train was called {len(log)} times: once")
-    recognise(log[0]["logits"], right, mistakes, alike=close)
+    recognise(log[0]["logits"], right, mistakes, equal=close)
     moved = [n for n, p in run.start.items() if not near(log[0]["before"][n], p)]
     if moved:
         fail(

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from course_lib.grading import Draw, Submission, describe, expect_equal, fail, question, unchanged
 from course_lib.grading.claims.hunt import expect_verdicts
-from course_lib.grading.claims.mistakes import Case, made
+from course_lib.grading.claims.mistakes import Case, apply_each
 from course_lib.grading.claims.typed import expect_choice, expect_figure
 from course_lib.labs import lab10 as reference
 
@@ -258,7 +258,7 @@ def test_progressive_rounding(submission: Submission, draw: Draw) -> None:
             lengths = 50 * torch.tensor(draw.distinct(12, 1, 20))
             lengths[:3] += draw.integer(1, 40)
             right = reference.progressive(lengths, 2, final)
-            wrong = made(rounded, lengths, 2, final)
+            wrong = apply_each(rounded, lengths, 2, final)
             seen = {
                 s: value for s, value in wrong.items() if s == said or not torch.equal(value, right)
             }

@@ -34,15 +34,15 @@ from course_lib.grading import (
 )
 from course_lib.grading.claims import mistakes as known
 from course_lib.grading.claims.hunt import expect_verdicts
-from course_lib.grading.claims.mistakes import Case, made
+from course_lib.grading.claims.mistakes import Case, apply_each
 from course_lib.grading.claims.typed import expect_choice, expect_typed
 from course_lib.labs import lab10 as reference
 from course_lib.student_code import plain_data
 
 near = functools.partial(known.near, relative=False)
-recognise = functools.partial(known.recognise, alike=near)
-draw_case = functools.partial(known.draw_case, alike=near)
-draw_discriminating_case = functools.partial(known.draw_discriminating_case, alike=near)
+recognise = functools.partial(known.recognise, equal=near)
+draw_case = functools.partial(known.draw_case, equal=near)
+draw_discriminating_case = functools.partial(known.draw_discriminating_case, equal=near)
 
 # a sentence for the student -> a function that makes this mistake
 Wrong = dict[str, Callable[..., Any]]
@@ -147,7 +147,7 @@ def strongest_query(attn: Tensor, token_mask: Tensor) -> Tensor:
     return (attn.mean(1) * token_mask[:, :, None]).amax(1) * token_mask
 
 
-COLUMNS: Wrong = {  # told where there is no padding
+COLUMNS: Wrong = {  # distinguishable where there is no padding
     ROWS: altered(weights=lambda attn: attn.mean(1).mT),
     CLS_ROW: altered(asks=lambda real: real * (torch.arange(real.shape[1]) == 0)),
     "only the row of the last query was read: here every query counts": altered(
@@ -184,7 +184,7 @@ COLUMNS: Wrong = {  # told where there is no padding
         end=lambda total: total / total.amax(1, keepdim=True)
     ),
 }
-LEAKS: Wrong = {  # told where real tokens look at padding
+LEAKS: Wrong = {  # distinguishable where real tokens look at padding
     PADDING_RECEIVES: altered(receives=torch.ones_like),
     NOT_SCALED: not_scaled,
     "the sum over real queries was divided by all L, and the rest was not scaled to sum to 1": (
@@ -199,7 +199,7 @@ LEAKS: Wrong = {  # told where real tokens look at padding
     "each query was scaled to sum to 1 before the mean was taken: one that looks at padding most counts as much as one that "
     "never does. Scale once, at the end": by_queries,
 }
-VOTES: Wrong = {  # told where nobody looks at padding
+VOTES: Wrong = {  # distinguishable where nobody looks at padding
     PADDING_ASKS: altered(asks=torch.ones_like),
     f"{PADDING_ASKS}, and the mean was taken over fewer": (
         lambda attn, mask: attn.mean(1).sum(1) / mask.sum(1, keepdim=True)
@@ -216,7 +216,7 @@ def received(submission: Submission, attn: Tensor, mask: Tensor, wrong: Wrong, w
     scores = ask(lambda: submission.attention_received(attn, mask), when, thought)
     expect_tensor(scores, shape=mask.shape, what="the result")
     right = reference.attention_received(attn, mask)
-    recognise(scores, right, made(wrong, attn, mask), f"{when}: ")
+    recognise(scores, right, apply_each(wrong, attn, mask), f"{when}: ")
     recognise(scores, right, {ROWS: scaled(mask.to(attn.dtype))}, f"{when}: ")
     if scores.isnan().any():
         fail(f"{when}, some scores are NaN: what is divided by 0?")
@@ -412,7 +412,7 @@ def draw_texts(case: Callable[[], Texts], wrong: Wrong) -> Texts:
 
     def drawn() -> Case:
         texts = case()
-        return texts, texts.index, made(wrong, *texts.ranked)
+        return texts, texts.index, apply_each(wrong, *texts.ranked)
 
     return draw_discriminating_case(drawn)[0]
 
@@ -471,13 +471,13 @@ def expect_kept(submission: Submission, texts: Texts, wrong: Wrong, when: str) -
     right = texts.index
     if not torch.equal(index, right):
         said = f"{when}, the rows are right, but index does not say where they stood: "
-        recognise(index, right, made(PLACES, right, texts.mask), said)
+        recognise(index, right, apply_each(PLACES, right, texts.mask), said)
         if torch.equal(index.sort(1).values, right):
             fail(f"{when}, index says another order than the rows have: both rise along the text")
         fail(f"{said}text 0 has {index[0].tolist()} instead of {right[0].tolist()}")
     if not torch.equal(mask, texts.right[1]):
         said = f"{when}, the rows are right, but their mask is not: "
-        recognise(mask, texts.right[1], made(MASKS, right, texts.mask), said)
+        recognise(mask, texts.right[1], apply_each(MASKS, right, texts.mask), said)
         fail(f"{said}text 0 has {mask[0].tolist()} instead of {texts.right[1][0].tolist()}")
 
 
@@ -497,7 +497,7 @@ def _expect_rows(rows: Tensor, texts: Texts, wrong: Wrong, when: str) -> None:
         fail(f"{when}, there are rows that were not given: choose among them, and change none")
     if torch.equal(at.sort(1).values, right):
         fail(out_of_order(f"{when}, ", "text 0", at[0].tolist()))
-    recognise(at, right, made(wrong, *texts.ranked), f"{when}: ")
+    recognise(at, right, apply_each(wrong, *texts.ranked), f"{when}: ")
     for b in range(len(at)):
         _expect_choice(
             at[b].tolist(),
@@ -679,7 +679,7 @@ def expect_table(value: Any, lengths: Tensor, layers: int, final: float, wrong: 
     when = f"for texts of {lengths.tolist()} tokens, {layers} layers and final = {final:.3g}"
     counts = as_table(value, lengths, layers, when)
     right = reference.progressive(lengths, layers, final)
-    recognise(counts, right, made(wrong, lengths, layers, final), f"{when}: ")
+    recognise(counts, right, apply_each(wrong, lengths, layers, final), f"{when}: ")
     if not torch.equal(counts[0], lengths):
         fail(f"{when} the first layer works on {counts[0].tolist()}: the first layer works on all")
     expect_equal(counts, right, f"{when} the result")
@@ -794,7 +794,7 @@ def expect_keep(
     keep = submission.threshold_policy(scores, theta, mask)
     expect_tensor(keep, shape=mask.shape, dtype=torch.bool, what="the result")
     right = reference.threshold_policy(scores, theta, mask)
-    recognise(keep, right, made(wrong, scores, theta, mask), f"{when}: ")
+    recognise(keep, right, apply_each(wrong, scores, theta, mask), f"{when}: ")
     if not keep[:, 0].all():
         fail(
             f"{when}, [CLS] was dropped: [CLS] stays whatever its score, since the answer is read from it"
@@ -1277,7 +1277,7 @@ AMONG_THE_LIVING: Wrong = {
         lambda scores, alive, n: best(scores, alive, max(1, int(alive.sum()) - n))
     ),
 }
-DEAD_AS_ZERO: Wrong = {  # told where all scores are below 0
+DEAD_AS_ZERO: Wrong = {  # distinguishable where all scores are below 0
     "those that are not alive were ranked as 0: a score may be below 0": of_both(
         lambda scores, alive, n: best(scores.where(alive, 0), torch.ones_like(alive), n) & alive
     ),
@@ -1316,9 +1316,9 @@ def mistaken(layer: Layer, both: Wrong, tokens: Wrong, heads: Wrong) -> dict[str
     where it is about the others.
     """
     return (
-        made(both, *layer.given)
-        | {said: (pair[0], None) for said, pair in made(tokens, *layer.given).items()}
-        | {said: (None, pair[1]) for said, pair in made(heads, *layer.given).items()}
+        apply_each(both, *layer.given)
+        | {said: (pair[0], None) for said, pair in apply_each(tokens, *layer.given).items()}
+        | {said: (None, pair[1]) for said, pair in apply_each(heads, *layer.given).items()}
     )
 
 
@@ -1331,12 +1331,12 @@ def draw_layer(
         layer = case()
         return layer, layer.right, mistaken(layer, both, tokens, heads)
 
-    def alike(one: Any, other: Any) -> bool:
+    def equal(one: Any, other: Any) -> bool:
         return any(
             near(a, b) for a, b in zip(one, other, strict=True) if a is not None and b is not None
         )
 
-    layer, _, mistakes = known.draw_discriminating_case(drawn, alike=alike)
+    layer, _, mistakes = known.draw_discriminating_case(drawn, equal=equal)
     return layer, mistakes
 
 

@@ -438,7 +438,7 @@ def measured(submission: Submission, kind: str, seed: int, split: str) -> Measur
     return found
 
 
-def told(found: Measured) -> str:
+def describe_measured(found: Measured) -> str:
     """What was measured, in a sentence."""
     return (
         f"storage {found.storage:.1%}, products {found.macs_share:.1%}, {found.faster:.2f} times faster, accuracy {found.accuracy:.1f} % "
@@ -450,7 +450,9 @@ def expect_level(submission: Submission, kind: str, level: int, seed: int, split
     found = measured(submission, kind, seed, split)
     missed = unmet_requirements(LEVELS[kind][level - 1], found)
     if missed:
-        fail(f"level {level} is not met: {'; '.join(missed)} (measured: {told(found)})")
+        fail(
+            f"level {level} is not met: {'; '.join(missed)} (measured: {describe_measured(found)})"
+        )
 
 
 @question(
