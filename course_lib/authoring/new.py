@@ -117,11 +117,10 @@ _VISIBLE = """\
 
 @question("{question}", points=0.5, claim="TODO: what is true, in a few words")
 def test_{name}(submission: Submission, draw: Draw) -> None:
-    def case() -> Case:
-        weight = draw.normal(draw.integer(3, 6), draw.integer(2, 5))
-        return weight, reference.{name}(weight), made(WRONG["{name}"], weight)
+    def weights() -> tuple[Any]:
+        return (draw.normal(draw.integer(3, 6), draw.integer(2, 5)),)
 
-    weight, right, mistakes = telling(case)
+    (weight,), right, mistakes = draw_case(weights, reference.{name}, WRONG["{name}"])
     value = submission.{name}(weight)
     recognise(value, right, mistakes)
     expect_equal(value, right)
@@ -150,7 +149,7 @@ _GRADING, _MISTAKES = "course_lib.grading", "course_lib.grading.claims.mistakes"
 _SAME = [(_GRADING, name, name) for name in ("Draw", "Submission", "expect_equal", "question")]
 _OF_VISIBLE = [
     *_SAME,
-    *((_MISTAKES, name, name) for name in ("Case", "made", "recognise", "telling")),
+    *((_MISTAKES, name, name) for name in ("draw_case", "recognise")),
     ("collections.abc", "Callable", "Callable"),
     ("typing", "Any", "Any"),
 ]

@@ -6,10 +6,22 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import torch
 
-from course_lib.grading.claims.mistakes import Case, telling
+from course_lib.grading import Draw, Mistake, Submission
+from course_lib.grading.claims.mistakes import (
+    Case,
+    Exercises,
+    draw_case,
+    draw_discriminating_case,
+    expect_form,
+    near,
+)
+from course_lib.grading.claims.student import InProcess
 
 
 def drawing(cases: list[list[int]], drawn: list[int]) -> Callable[[], Case]:
@@ -30,13 +42,13 @@ def drawing(cases: list[list[int]], drawn: list[int]) -> Callable[[], Case]:
 def test_the_first_that_tells_all_apart(fewest: bool) -> None:
     drawn: list[int] = []
     cases = [[1, 1, 2], [1, 2, 2], [3, 1, 2], [4, 5, 6]]
-    assert telling(drawing(cases, drawn), fewest=fewest)[0] == 2
+    assert draw_discriminating_case(drawing(cases, drawn), fewest=fewest)[0] == 2
     assert drawn == [0, 1, 2]
 
 
 def test_where_none_does_the_case_is_to_be_mended() -> None:
     with pytest.raises(RuntimeError, match="no input was drawn"):
-        telling(drawing([[1, 1]], []))
+        draw_discriminating_case(drawing([[1, 1]], []))
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -49,4 +61,65 @@ def test_or_the_first_with_the_fewest_alike(seed: int) -> None:
         return sum(one == other for i, one in enumerate(answers) for other in answers[:i])
 
     best = min(range(30), key=lambda number: pairs(cases[number]))
-    assert telling(drawing(cases, []), fewest=True)[0] == best
+    assert draw_discriminating_case(drawing(cases, []), fewest=True)[0] == best
+
+
+def test_arguments_are_drawn_until_the_functions_differ() -> None:
+    numbers = iter([0, 1, 3])
+    given, right, mistakes = draw_case(
+        lambda: (next(numbers),),
+        lambda n: [2 * n],
+        {
+            "squared": lambda n: [n * n],
+            "2 n + 1": lambda n: [2 * n + 1],
+            "n + 1": lambda n: [n + 1],
+        },
+        view=lambda answer: answer[0],
+    )
+    assert (given, right) == ((3,), 6) and mistakes == {"squared": 9, "2 n + 1": 7, "n + 1": 4}
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (lambda x: (x.sum(), 2 * len(x)), ""),
+        (lambda x: (x.mean(), 2 * len(x)), "the mean was taken"),
+        (lambda x: (x.sum(), len(x)), r"total\(…\)\[1\] should be 8, it is 4"),
+        (lambda x: (x, 2 * len(x)), r"total\(…\)\[0\] should have shape \(\)"),
+        (lambda x: (x.sum(), "8"), r"total\(…\)\[1\] should be an int"),
+        (lambda x: x.sum(), "should be a list of 2"),
+    ],
+)
+def test_the_driver_compares_the_students_answer(function: Callable[..., Any], said: str) -> None:
+    exercises = Exercises(
+        SimpleNamespace(total=lambda x: (x.sum(), 2 * len(x))),
+        {"total": {"the mean was taken": lambda x: (x.mean(), 2 * len(x))}},
+    )
+    draw = Draw("driver")
+    with InProcess({"total": function}) as transport:
+        submission = Submission(transport)
+        submission.begin(1)
+
+        def grade() -> None:
+            exercises.expect_answer(submission, "total", lambda: (draw.normal(4),), near)
+
+        if said:
+            with pytest.raises(Mistake, match=said):
+                grade()
+        else:
+            grade()
+
+
+def test_a_form_is_the_right_answers_form() -> None:
+    right = {"a": [1, 2.0], "b": torch.zeros(2), "c": "any"}
+    value = {"a": (1, torch.tensor(3.0)), "b": torch.ones(2), "c": None}
+    assert expect_form(value, right, "f(…)")["a"] == [1, 3.0]
+    with pytest.raises(Mistake, match=r"f\(…\)\['b'\] should have shape \(2,\)"):
+        expect_form({**value, "b": torch.ones(3)}, right, "f(…)")
+    with pytest.raises(Mistake, match="lacks the key 'c'"):
+        expect_form({"a": [1, 2], "b": torch.ones(2)}, right, "f(…)")
+
+
+def test_near_compares_numbers_and_lists_of_them() -> None:
+    assert near(1000, 1000.005) and not near(1, 1.001) and not near(1, torch.tensor(1.0))
+    assert near((1, 2.0), [1.0, 2.0000001]) and not near((1, 2), (1, 2, 3))

@@ -49,7 +49,10 @@ def test_a_bonus_makes_up_for_lost_points_up_to_the_maximum(
     assert [t.get("tags") for t in said["tests"]] == [None, None, None, ["optional"]]
     page = Page((tmp_path / "feedback" / f"{h.file_name}.html").read_text()).text
     assert f"{points:g} of {CORE} points" in page
-    assert "1.10 optional" in page and "make up for points lost in the others, up to a total of 4" in page
+    assert (
+        "1.10 optional" in page
+        and "make up for points lost in the others, up to a total of 4" in page
+    )
     total_and_maximum = report.build_row(result, [], late=False)[1:3]
     assert total_and_maximum == [f"{points:g}", f"{CORE}"]
 

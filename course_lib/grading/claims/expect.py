@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from course_lib.grading.claims.student import StudentError
-from course_lib.student_code.plain_data import Model, Unserializable
+from course_lib.grading.claims.student import StudentError, Submission
+from course_lib.student_code.plain_data import Model, Ref, Unserializable
 
 MAX_DESCRIPTION = 300  # characters of a value in a message
 MAX_MESSAGE = 1500  # characters of a message
@@ -261,6 +261,33 @@ def ask(call: Callable[[], Any], when: str, thought: str) -> Any:
             raise
         where = f" ({error.where})" if error.where else ""
         fail(f"{when} your code raised {error.type}: {error.message}{where}. {thought}")
+
+
+def expect_gradient(
+    submission: Submission,
+    out: Ref,
+    given: Ref,
+    gradient: Tensor | None,
+    lost: str,
+    hints: Mapping[str, str] | None = None,
+) -> Tensor:
+    """The gradient by ``given`` when ``gradient`` flows back from ``out``.
+
+    Args:
+        gradient: None for 1, of a scalar.
+        lost: the message where no gradient comes back.
+        hints: words of an exception -> the message instead.
+    """
+    try:
+        submission.backward(out, gradient)
+    except StudentError as error:
+        if error.kind != "raised":
+            raise
+        fail(next((said for words, said in (hints or {}).items() if words in str(error)), lost))
+    found = submission.grad(given)
+    if found is None:
+        fail(lost)
+    return expect_tensor(found, what="the gradient")
 
 
 def unchanged(before: Any, after: Any, what: str = "the argument") -> None:

@@ -26,7 +26,7 @@ from course_lib.grading import (
     sandbox,
     unchanged,
 )
-from course_lib.grading.claims.mistakes import made
+from course_lib.grading.claims.mistakes import apply_each
 from course_lib.grading.claims.typed import expect_choice, expect_figure
 from course_lib.labs import lab00 as reference
 
@@ -41,6 +41,7 @@ from .visible import (
     as_pairs,
     as_values,
     count,
+    draw_case,
     encoder,
     expect_back,
     expect_count,
@@ -65,7 +66,6 @@ from .visible import (
     sized,
     stream,
     times_fewer,
-    told,
     untouched,
     whole_bits,
 )
@@ -166,7 +166,7 @@ def test_nonzero_macs_of_strange_numbers(submission: Submission, draw: Draw) -> 
     def case() -> tuple[Tensor, Tensor]:
         return strange_numbers(draw, 4, 7), strange_numbers(draw, 5, 7)
 
-    (w, x), right, mistakes = told(case, count, OF_ZEROS)
+    (w, x), right, mistakes = draw_case(case, count, OF_ZEROS)
     expect_count(submission.nonzero_macs(w, x), "nonzero_macs", right[0], of(0, mistakes))
 
 
@@ -417,7 +417,7 @@ def test_address_widths(submission: Submission, draw: Draw) -> None:
             x[-1] = 1  # the last place is used
             kept = int((x != 0).sum())
             what = f"coo_bits of {kept} values in {L} places, n = {n},"
-            mistakes = made(WRONG["coo_bits"], x, n)
+            mistakes = apply_each(WRONG["coo_bits"], x, n)
             expect_count(submission.coo_bits(x, n), what, reference.coo_bits(x, n), mistakes)
     one = draw.normal(1)
     what = f"coo_bits of one value in one place, n = {n},"
@@ -466,7 +466,10 @@ def test_empty_rows(submission: Submission, draw: Draw) -> None:
                 thought = f"What does your code do with a {line} that has no values?"
                 encode = functools.partial(submission.call, name, y)
                 expect_arrays(ask(encode, f"for {when}", thought), y, when)
-    bits, mistakes = submission.csr_bits(torch.zeros(4, 5)), made(NO_VALUES, torch.zeros(4, 5))
+    bits, mistakes = (
+        submission.csr_bits(torch.zeros(4, 5)),
+        apply_each(NO_VALUES, torch.zeros(4, 5)),
+    )
     expect_count(bits, "csr_bits of a matrix of zeros", 0, mistakes)
 
 

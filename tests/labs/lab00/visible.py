@@ -34,7 +34,7 @@ from course_lib.grading import (
     unchanged,
 )
 from course_lib.grading.claims import mistakes as known
-from course_lib.grading.claims.mistakes import Case, Mistakes, made
+from course_lib.grading.claims.mistakes import Case, Mistakes, apply_each
 from course_lib.grading.claims.typed import expect_choice, expect_typed
 from course_lib.labs import lab00 as reference
 
@@ -54,10 +54,10 @@ def parts(value: Any) -> Parts:
     return dict(enumerate(value if isinstance(value, tuple) else (value,)))
 
 
-def told(
+def draw_case(
     case: Given, right: Function, wrong: Wrong, keys: Collection[Any] = ()
 ) -> tuple[tuple[Any, ...], Parts, Mistakes]:
-    """Arguments with which each mistake shows, and no two that change the same part
+    """Draw arguments with which each mistake shows, and no two that change the same part
     change it alike (hardly ever, where there are many). With them the right parts, and
     those that each mistake changes.
 
@@ -68,12 +68,12 @@ def told(
     def drawn() -> Case:
         arguments = case()
         some = {k: v for k, v in parts(right(*arguments)).items() if not keys or k in keys}
-        return arguments, some, changed(some, made(wrong, *arguments))
+        return arguments, some, changed(some, apply_each(wrong, *arguments))
 
-    def alike(one: Parts, other: Parts) -> bool:
+    def equal(one: Parts, other: Parts) -> bool:
         return not (one and other) or any(same(one[k], other[k]) for k in one.keys() & other.keys())
 
-    return known.telling(drawn, alike=alike, fewest=True)
+    return known.draw_discriminating_case(drawn, equal=equal, fewest=True)
 
 
 def changed(right: Parts, mistakes: Mistakes) -> dict[str, dict[Any, Any]]:
@@ -137,7 +137,7 @@ def expect_counts(
         expect_count(result[key], f"{call}[{key!r}]", count, of(key, mistakes))
 
 
-recognise = functools.partial(known.recognise, alike=same)
+recognise = functools.partial(known.recognise, equal=same)
 
 
 def as_number(value: Any) -> Any:
@@ -286,7 +286,7 @@ def joined(arguments: tuple[int, ...]) -> str:
 @question("0.1", points=0.5, claim="MACs of a convolution: E and F from stride and padding")
 def test_macs_of_a_convolution(submission: Submission, draw: Draw) -> None:
     wrong = PLACES | OF_MACS | OF_BOTH
-    layer, right, mistakes = told(
+    layer, right, mistakes = draw_case(
         lambda: convolution(draw), reference.conv_cost, wrong, keys=["macs"]
     )
     expect_counts(submission.conv_cost(*layer), f"conv_cost{layer}", right, mistakes, COST)
@@ -300,7 +300,7 @@ def test_bits_of_both_layers(submission: Submission, draw: Draw) -> None:
         return lambda layer, bits: right(*layer, bits=bits)
 
     def expect_cost(name: str, case: Given, wrong: Wrong, keys: list[str]) -> None:
-        (layer, bits), right, mistakes = told(
+        (layer, bits), right, mistakes = draw_case(
             lambda: (case(), draw.choice([4, 12, 16, 24])),
             of_width(getattr(reference, name)),
             {said: of_width(version) for said, version in wrong.items()},
@@ -312,7 +312,7 @@ def test_bits_of_both_layers(submission: Submission, draw: Draw) -> None:
     expect_cost("conv_cost", lambda: convolution(draw), PLACES | OF_BITS | OF_BOTH, COST[1:])
     six = convolution(draw)[:6]
     by_default, right = submission.conv_cost(*six), reference.conv_cost(*six)
-    mistakes = changed(right, made(PLACES, *six))
+    mistakes = changed(right, apply_each(PLACES, *six))
     what = f"conv_cost{six}['macs'], with the defaults stride 1, padding 0,"
     expect_count(by_default["macs"], what, right["macs"], of("macs", mistakes))
     what = f"conv_cost{six}['weight_bits'], with 32 bits a number,"
@@ -434,7 +434,7 @@ def expect_encoder(submission: Submission, draw: Draw, wrong: Wrong, *keys: str)
         heads = draw.integer(3, 5)
         return draw.integer(3, 6), draw.integer(7, 30), heads * draw.integer(2, 7), heads
 
-    layer, right, mistakes = told(case, reference.transformer_macs, wrong, keys)
+    layer, right, mistakes = draw_case(case, reference.transformer_macs, wrong, keys)
     result = submission.transformer_macs(*layer)
     expect_counts(result, f"transformer_macs{layer}", right, mistakes, PARTS)
 
@@ -515,7 +515,7 @@ def outputs(w: Tensor, x: Tensor, stride: int = 1, padding: int = 0) -> Tensor:
     return x @ w.T if w.ndim == 2 else F.conv2d(x, w, stride=stride, padding=padding)
 
 
-COUNTED: Wrong = {  # told without stride and padding, and with them
+COUNTED: Wrong = {  # distinguishable without stride and padding, and with them
     "that is (1-p)(1-q) times the products, what zeros at random places give on average: count these zeros, where they are": (
         lambda w, x, *at: expected(w, x) * count(ones(w), ones(x), *at)
     ),
@@ -536,7 +536,7 @@ COUNTED: Wrong = {  # told without stride and padding, and with them
         lambda w, x, *at: int(outputs(w, x, *at).count_nonzero())
     ),
 }  # fmt: skip
-PADDED: Wrong = {  # told with stride and padding
+PADDED: Wrong = {  # distinguishable with stride and padding
     "products with padding were counted, as if it held something: it holds zeros": (
         lambda w, x, stride=1, padding=0: count(w, walled(x, padding), stride)
     ),
@@ -557,7 +557,7 @@ WRONG["nonzero_macs"] = COUNTED | PADDED
 
 
 def expect_nonzero(submission: Submission, case: Given, wrong: Wrong) -> None:
-    (w, x, *at), right, mistakes = told(case, count, wrong)
+    (w, x, *at), right, mistakes = draw_case(case, count, wrong)
     slid = f", stride {at[0]}, padding {at[1]}," if at else ""
     what = f"nonzero_macs for a weight {tuple(w.shape)} and an input {tuple(x.shape)}{slid}"
     expect_count(submission.nonzero_macs(w, x, *at), what, right[0], of(0, mistakes))
@@ -766,7 +766,7 @@ def test_bitmap_there_and_back(submission: Submission, draw: Draw) -> None:
     def case() -> tuple[Tensor]:
         return (figures(draw, draw.integer(3, 4), draw.integer(5, 6)),)
 
-    (x,), right, mistakes = told(case, reference.bitmap_encode, WRONG["bitmap_encode"])
+    (x,), right, mistakes = draw_case(case, reference.bitmap_encode, WRONG["bitmap_encode"])
     encoded = submission.bitmap_encode(x)
     expect_length(encoded, 2, "the result of bitmap_encode", tuple)
     bitmap, values = as_bitmap(encoded[0], x), as_values(encoded[1], x)
@@ -775,14 +775,14 @@ def test_bitmap_there_and_back(submission: Submission, draw: Draw) -> None:
     recognise(values, right[1], of(1, mistakes))
     expect_values(values, right[1], x)
     back = submission.bitmap_decode(right[0], right[1])
-    expect_decoded(back, x, "bitmap_decode", made(WRONG["bitmap_decode"], right[0], right[1]))
+    expect_decoded(back, x, "bitmap_decode", apply_each(WRONG["bitmap_decode"], right[0], right[1]))
 
 
 def expect_bits(
     submission: Submission, name: str, wrong: Wrong, case: Given, by_default: str
 ) -> None:
     """The size is right; and for x alone, with ``by_default`` as it is called."""
-    (x, *rest), right, mistakes = told(case, getattr(reference, name), wrong)
+    (x, *rest), right, mistakes = draw_case(case, getattr(reference, name), wrong)
     call = f"{name}(x of shape {tuple(x.shape)}, {joined(tuple(rest))})"
     expect_count(submission.call(name, x, *rest), call, right[0], of(0, mistakes))
     bits = getattr(reference, name)(x)
@@ -965,7 +965,7 @@ def expect_pairs(encoded: Any, x: Tensor, k: int) -> None:
         if x.numel() <= 40
         else f"with {k}-bit runs: "
     )
-    recognise(given, right, made(WRONG["rle_encode"], x, k), said)
+    recognise(given, right, apply_each(WRONG["rle_encode"], x, k), said)
     if bool((runs < 0).any()):
         fail(
             f"{said}a run of {int(runs.min())} zeros cannot be. Which pair did you write before it?"
@@ -1098,14 +1098,14 @@ def test_coo_there_and_back(submission: Submission, draw: Draw) -> None:
     def case() -> tuple[Tensor]:
         return (figures(draw, 2, draw.integer(3, 4), draw.integer(5, 6)),)
 
-    (x,), right, mistakes = told(case, reference.coo_encode, WRONG["coo_encode"], keys=[0])
+    (x,), right, mistakes = draw_case(case, reference.coo_encode, WRONG["coo_encode"], keys=[0])
     index, values = as_coordinates(submission.coo_encode(x), x)
     recognise(index, right[0], of(0, mistakes))
     expect_equal(index, right[0], "the index")
     encoded = reference.coo_encode(x)
     expect_values(values, encoded[1], x)
     back = submission.coo_decode(*encoded)
-    expect_decoded(back, x, "coo_decode", made(WRONG["coo_decode"], *encoded))
+    expect_decoded(back, x, "coo_decode", apply_each(WRONG["coo_decode"], *encoded))
 
 
 @question("0.6", points=0.5, claim="bits: a value and a whole number of address bits each")
@@ -1204,11 +1204,11 @@ def expect_compressed(
     right = reference.csr_encode(x)
     if same(given, right):
         return
-    recognise(given, right, made(tables[0], x), said)
+    recognise(given, right, apply_each(tables[0], x), said)
     if len(given[0]) != len(right[0]):
         fail(f"{said}{names[0]} has {len(given[0])} values, but {len(right[0])} are not zero")
     for i, name in enumerate(names):
-        mistakes = {what: arrays[i] for what, arrays in made(tables[i + 1], x).items()}
+        mistakes = {what: arrays[i] for what, arrays in apply_each(tables[i + 1], x).items()}
         recognise(given[i], right[i], mistakes, f"{said}{name}: ")
     if len(given[2]) != len(right[2]):
         fail(
@@ -1283,7 +1283,7 @@ def sized(
     return version
 
 
-WIDTHS: Wrong = {  # told by powers of two, and where there is one column
+WIDTHS: Wrong = {  # distinguishable by powers of two, and where there is one column
     "one bit for the column where there is only one column: what could it tell apart?": (
         sized(column=lambda R, C, kept: max(1, (C - 1).bit_length()))
     ),
@@ -1346,7 +1346,7 @@ def test_csr_bits(submission: Submission, draw: Draw) -> None:
         (x, f"{2**k} values in {len(x)} rows and {2**k} columns"),
         (one, f"{len(x)} values in one column"),
     ):
-        mistakes = made(WIDTHS, y, n)
+        mistakes = apply_each(WIDTHS, y, n)
         right = reference.csr_bits(y, n)
         expect_count(submission.csr_bits(y, n), f"csr_bits of {what}, n = {n},", right, mistakes)
 

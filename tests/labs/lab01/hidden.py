@@ -25,13 +25,14 @@ from course_lib.grading import (
     unchanged,
 )
 from course_lib.grading.claims.hunt import expect_verdicts
-from course_lib.grading.claims.mistakes import made, recognise, same, telling
+from course_lib.grading.claims.mistakes import apply_each, draw_case, recognise, same
+from course_lib.grading.claims.rounding import CUT_OFF, expect_rounded
 from course_lib.grading.claims.typed import expect_choice, expect_figure
 from course_lib.labs import lab01 as reference
 from course_lib.pruning.weights import group_scores, smallest
 
 from .visible import (
-    CUT_OFF,
+    COUNTING,
     LARGEST,
     OPTIONS,
     PER_LAYER,
@@ -43,7 +44,6 @@ from .visible import (
     as_mask,
     as_masks,
     counting_cases,
-    expect_counts,
     expect_gradient,
     expect_smallest_pruned,
     groups_kept,
@@ -105,12 +105,9 @@ def expect_ties(
     mask_at: Callable[[float], Tensor], score: Tensor, draw: Draw, what: str = "|w|"
 ) -> None:
     """Of equal scores (a vector), some of which go, the first go."""
-
-    def case() -> tuple[float, Tensor, dict[str, Tensor]]:
-        sparsity = draw.number(0.2, 0.8)
-        return sparsity, smallest(score, sparsity), made(TIED | LAST, score, sparsity)
-
-    sparsity, right, mistakes = telling(case)
+    (_, sparsity), right, mistakes = draw_case(
+        lambda: (score, draw.number(0.2, 0.8)), smallest, TIED | LAST
+    )
     mask = mask_at(sparsity)
     recognise(mask, right, mistakes)
     expect_smallest_pruned(mask, score, right, what)
@@ -189,7 +186,7 @@ def test_group_counts_and_ties(submission: Submission, draw: Draw) -> None:
     for s, filters in cases:
         w = draw.normal(filters, 3, 1, 2)
         counts.append(pruned(groups_kept(submission.grouped_mask(w, s, "filter"), "filter", w, s)))
-    expect_counts(counts, cases, "filters")
+    expect_rounded(counts, cases, "sparsity", "filters went", COUNTING)
 
     w = draw.tied(20, 20, 2, 1)  # kernels of two weights, with norms from 2 to 6
     norm = group_scores(w.abs(), "kernel").flatten()
@@ -237,12 +234,14 @@ def test_global_count_and_ties(submission: Submission, draw: Draw) -> None:
         )
     if counts == [round(s * 6) + round(s * (n - 6)) for s, n in cases]:
         fail(PER_LAYER)
-    expect_counts(counts, cases)
+    expect_rounded(counts, cases, "sparsity", "weights went", COUNTING)
 
     weights = {"z": draw.tied(11, 13), "a": draw.tied(9, 14), "m": draw.tied(12, 10)}
     sparsity = draw.number(0.3, 0.6)
     masks = as_masks(submission.global_masks(weights, sparsity), weights)
-    recognise(masks, reference.global_masks(weights, sparsity), made(BY_NAME, weights, sparsity))
+    recognise(
+        masks, reference.global_masks(weights, sparsity), apply_each(BY_NAME, weights, sparsity)
+    )
     expect_ties(
         lambda s: one_list(as_masks(submission.global_masks(weights, s), weights)),
         one_list(weights).abs(),

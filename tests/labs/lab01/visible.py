@@ -31,7 +31,14 @@ from course_lib.grading import (
     question,
 )
 from course_lib.grading.claims.hunt import expect_verdicts
-from course_lib.grading.claims.mistakes import made, recognise, same, telling
+from course_lib.grading.claims.mistakes import apply_each, draw_case, recognise, same
+from course_lib.grading.claims.rounding import (
+    ROUNDINGS,
+    TOO_FEW,
+    TOO_MANY,
+    Rounding,
+    expect_rounded,
+)
 from course_lib.grading.claims.typed import expect_choice, expect_typed
 from course_lib.labs import lab01 as reference
 from course_lib.pruning.weights import global_masks as ranked_together
@@ -46,8 +53,6 @@ LARGEST = "the largest went: what is small does little, and goes first"
 UPSIDE_DOWN = "the mask is upside down: True means kept"
 STAYS = "sparsity was taken for the fraction that stays: it is the fraction that goes"
 EACH_ROW = "each row lost its own share: all weights of the tensor compete in one list"
-TOO_FEW = "always one too few: does the last one that should go compare as equal to your threshold, and stay?"
-TOO_MANY = "always one too many: is your threshold one place too far along the sorted list? It counts from 0"
 TIES_GO = (
     "of equal ones your code prunes too many: all that equal the threshold go, where only some should. A threshold alone "
     "cannot tell equal ones apart"
@@ -69,27 +74,15 @@ PER_LAYER = (
 )
 
 
-CUT_OFF = "the fraction was cut off: int() and // do that, round() does not"
-COUNTING: dict[str, Callable[[float, int], int]] = {
-    CUT_OFF: lambda s, n: math.floor(s * n),
-    "a fraction was always rounded up: round() takes the nearest": lambda s, n: math.ceil(s * n),
-    "a half was rounded up: Python's round() takes it to the even neighbour, + 0.5 does not": (
-        lambda s, n: math.floor(s * n + 0.5)
-    ),
-    "a half was rounded down: Python's round() takes it to the even neighbour": lambda s, n: (
-        math.ceil(s * n - 0.5)
-    ),
+COUNTING: dict[str, Rounding] = ROUNDINGS | {
     "s · n was calculated in float32, where 10.500000000000002 is 10.5: leave it to Python's floats and its round()": (
         lambda s, n: round(float(torch.tensor(s) * n))
     ),
-    "the number kept was rounded: round the number that goes": lambda s, n: n - round((1 - s) * n),
     "that many should have stayed: True means kept, and sparsity is the fraction that goes": lambda s, n: (
         n - round(s * n)
     ),
     QUANTILE: lambda s, n: math.ceil(s * (n - 1)),
     f"{QUANTILE}. (And what equals it went, too)": lambda s, n: math.floor(s * (n - 1)) + 1,
-    TOO_FEW: lambda s, n: round(s * n) - 1,
-    TOO_MANY: lambda s, n: round(s * n) + 1,
 }
 
 
@@ -151,20 +144,6 @@ def counting_cases(draw: Draw) -> list[tuple[float, int]]:
     return halves + others
 
 
-def expect_counts(counts: list[int], cases: list[tuple[float, int]], what: str = "weights") -> None:
-    """In each case round(sparsity · number) went; else name the way of counting that
-    explains them all.
-    """
-    wrong = [
-        (count, s, n) for count, (s, n) in zip(counts, cases, strict=True) if count != round(s * n)
-    ]
-    if wrong:
-        count, s, n = wrong[0]
-        why = [said for said, way in COUNTING.items() if counts == [way(*case) for case in cases]]
-        said = why[0] if why else "print what your code counts, and compare it with round(s · n)"
-        fail(f"at sparsity {s}, {count} of {n} {what} went ({s} · {n} = {s * n:g}): {said}")
-
-
 # --- 1.1 magnitude_mask ---------------------------------------------------------------
 
 
@@ -211,15 +190,11 @@ WRONG["magnitude_mask"] = RANKED | COUNTED | TIED
 @question("1.1", points=1, claim="the smallest |w| go")
 def test_smallest_go(submission: Submission, draw: Draw) -> None:
     sparsity = draw.choice([0.25, 0.75])
-
-    def case() -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        w = draw.normal(draw.integer(3, 6), draw.integer(2, 5), 4)
-        right = reference.magnitude_mask(w, sparsity)
-        one_off = {said: COUNTED[said] for said in (TOO_FEW, TOO_MANY)}
-        mistakes = made(RANKED | one_off, w, sparsity)
-        return w, right, mistakes
-
-    w, right, mistakes = telling(case)
+    (w, _), right, mistakes = draw_case(
+        lambda: (draw.normal(draw.integer(3, 6), draw.integer(2, 5), 4), sparsity),
+        reference.magnitude_mask,
+        RANKED | {said: COUNTED[said] for said in (TOO_FEW, TOO_MANY)},
+    )
     mask = as_mask(submission.magnitude_mask(w, sparsity), w)
     recognise(mask, right, mistakes)
     if not torch.equal(mask, right):
@@ -249,18 +224,13 @@ def test_exact_count(submission: Submission, draw: Draw) -> None:
         as_mask(submission.magnitude_mask(w, s), w)
         for w, (s, _) in zip(weights, cases, strict=True)
     ]
-    expect_counts([pruned(mask) for mask in masks], cases)
+    expect_rounded([pruned(mask) for mask in masks], cases, "sparsity", "weights went", COUNTING)
 
     w = draw.tied(draw.integer(10, 15), draw.integer(10, 15))
-
-    def case() -> tuple[float, int, dict[str, int]]:
-        sparsity = draw.number(0.2, 0.8)
-        right = reference.magnitude_mask(w, sparsity)
-        mistakes = {said: pruned(mask) for said, mask in made(TIED, w, sparsity).items()}
-        return sparsity, pruned(right), mistakes
-
-    sparsity, right, mistakes = telling(case)
-    went = pruned(as_mask(submission.magnitude_mask(w, sparsity), w))
+    given, right, mistakes = draw_case(
+        lambda: (w, draw.number(0.2, 0.8)), reference.magnitude_mask, TIED, view=pruned
+    )
+    went = pruned(as_mask(submission.magnitude_mask(*given), w))
     recognise(went, right, mistakes)
     if went != right:
         fail(f"among many equal ones, {went} of {w.numel()} weights went instead of {right}")
@@ -314,14 +284,14 @@ WRONG["threshold_mask"] = {
 def test_threshold(submission: Submission, draw: Draw) -> None:
     a = draw.integer(3, 5) / 8
 
-    def case() -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    def weights() -> tuple[Tensor, float]:
         shape = (draw.integer(5, 8), draw.integer(9, 12))
         # eighths: float32 has them, so equal is equal
         w = torch.randint(-16, 17, shape, generator=draw.generator) / 8
         w[0, :2] = torch.tensor([a, -a]).nextafter(torch.zeros(2))
-        return w, reference.threshold_mask(w, a), made(WRONG["threshold_mask"], w, a)
+        return w, a
 
-    w, right, mistakes = telling(case)
+    (w, _), right, mistakes = draw_case(weights, reference.threshold_mask, WRONG["threshold_mask"])
     mask = as_mask(submission.threshold_mask(w, a), w)
     recognise(mask, right, mistakes)
     expect_equal(mask, right, "the mask")
@@ -454,18 +424,14 @@ def expect_groups(
     wrong = ANY_GROUP | (ELEMENTS if granularity == "element" else GROUPS)
     wrong |= IN_A_FILTER if granularity in ("row", "kernel") else {}
 
-    def case() -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    def weights() -> tuple[Tensor, float, str]:
         w = make(draw)
         norm = norms(w, granularity)
         if norm.unique().numel() < norm.numel():
-            return case()  # ties have a test of their own
-        return (
-            w,
-            reference.grouped_mask(w, sparsity, granularity),
-            made(wrong, w, sparsity, granularity),
-        )
+            return weights()  # ties have a test of their own
+        return w, sparsity, granularity
 
-    w, right, mistakes = telling(case)
+    (w, *_), right, mistakes = draw_case(weights, reference.grouped_mask, wrong)
     where = f'a {"matrix" if w.ndim == 2 else "weight"} of shape {tuple(w.shape)}, granularity "{granularity}",'
     call = functools.partial(submission.grouped_mask, w, sparsity, granularity)
     mask = ask(call, f"for {where}", f"Here a group is {GROUP[granularity]}")
@@ -610,12 +576,9 @@ WRONG["global_masks"] = TOGETHER | BIASES
 @question("1.4", points=0.5, claim="one threshold over all layers")
 def test_one_threshold(submission: Submission, draw: Draw) -> None:
     sparsity = draw.choice([0.25, 0.75])
-
-    def case() -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Any]]:
-        weights = prunable(layers(draw))
-        return weights, reference.global_masks(weights, sparsity), made(TOGETHER, weights, sparsity)
-
-    weights, right, mistakes = telling(case)
+    (weights, _), right, mistakes = draw_case(
+        lambda: (prunable(layers(draw)), sparsity), reference.global_masks, TOGETHER
+    )
     masks = as_masks(submission.global_masks(weights, sparsity), weights)
     recognise(masks, right, mistakes)
     if len({pruned(mask) / mask.numel() for mask in masks.values()}) == 1:
@@ -628,7 +591,7 @@ def test_only_two_dimensions(submission: Submission, draw: Draw) -> None:
     weights = layers(draw)
     masks = as_masks(submission.global_masks(weights, 0.5), weights)
     right = reference.global_masks(weights, 0.5)
-    recognise(masks, right, made(BIASES | {PER_LAYER: TOGETHER[PER_LAYER]}, weights, 0.5))
+    recognise(masks, right, apply_each(BIASES | {PER_LAYER: TOGETHER[PER_LAYER]}, weights, 0.5))
     expect_smallest_pruned(one_list(masks), one_list(prunable(weights)).abs(), one_list(right))
 
 
@@ -961,8 +924,8 @@ def expect_schedule(submission: Submission, final: float, steps: int) -> None:
     targets = submission.cubic_schedule(final, steps)
     right = reference.cubic_schedule(final, steps)
     if isinstance(targets, list | tuple) and all(isinstance(t, int | float) for t in targets):
-        mistakes = made(WRONG["cubic_schedule"], final, steps)
-        recognise(targets, right, mistakes, alike=close_lists)
+        mistakes = apply_each(WRONG["cubic_schedule"], final, steps)
+        recognise(targets, right, mistakes, equal=close_lists)
     expect_close(targets, right, f"cubic_schedule({final:.3g}, {steps})", tolerance=1e-6)
 
 

@@ -42,7 +42,7 @@ from torch import Tensor, nn
 
 from course_lib.grading import Draw, Submission, fail, question
 from course_lib.grading.claims.hunt import expect_verdicts
-from course_lib.grading.claims.mistakes import made, recognise
+from course_lib.grading.claims.mistakes import apply_each, recognise
 from course_lib.grading.claims.typed import expect_choice, expect_figure
 from course_lib.labs import lab02 as reference
 
@@ -76,7 +76,7 @@ def test_fisher_of_any_model(submission: Submission, draw: Draw) -> None:
     y = y[: len(x)]
     value = Looked(submission, "empirical_fisher", net, x, y, frozen="0.weight").value
     right = reference.empirical_fisher(net, x, y)
-    recognise(value, right, made(SEEN["empirical_fisher"], net, x, y), alike=close)
+    recognise(value, right, apply_each(SEEN["empirical_fisher"], net, x, y), equal=close)
     for name, r in right.items():
         expect_near(
             value[name],
@@ -125,7 +125,7 @@ def test_curvature_of_a_smooth_net(submission: Submission, draw: Draw) -> None:
     x, _ = samples(draw, net, draw.integer(5, 8))
     value = Looked(submission, "curvature", net, x, frozen="0.weight").value
     right = reference.curvature(net, x)
-    recognise(value, right, made(WRONG["curvature"] | SEEN["curvature"], net, x), alike=close)
+    recognise(value, right, apply_each(WRONG["curvature"] | SEEN["curvature"], net, x), equal=close)
     for name, r in right.items():
         expect_near(
             value[name],
@@ -201,7 +201,7 @@ def test_input_aware_any_shape(submission: Submission, draw: Draw) -> None:
         w,
         x,
         0.5,
-        made(WRONG["input_aware_mask"] | seen, w, x, 0.5),
+        apply_each(WRONG["input_aware_mask"] | seen, w, x, 0.5),
         "for x (B, L, in): ",
     )
     expect_row_mask(submission, w, draw.normal(8), 0.4, {}, "for x (in,): ")
@@ -230,7 +230,9 @@ def test_soft_threshold_any(submission: Submission, draw: Draw) -> None:
     t = draw.sizes(w.numel(), 0.2, 1.5).view(w.shape)
     t[0, 0, 0, 0] = w[0, 0, 0, 0].abs()  # exactly at the threshold
     w[1] = 0
-    expect_soft(submission, w, t, made(WRONG["soft_threshold"] | SEEN["soft_threshold"], w, t))
+    expect_soft(
+        submission, w, t, apply_each(WRONG["soft_threshold"] | SEEN["soft_threshold"], w, t)
+    )
     expect_soft(submission, w, 0.0, {})
 
 

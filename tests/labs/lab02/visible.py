@@ -34,7 +34,13 @@ from course_lib.grading import (
     unchanged,
 )
 from course_lib.grading.claims.hunt import Version, expect_verdicts
-from course_lib.grading.claims.mistakes import made, near, recognise, telling
+from course_lib.grading.claims.mistakes import (
+    Exercises,
+    apply_each,
+    draw_case,
+    near,
+    recognise,
+)
 from course_lib.grading.claims.student import StudentError
 from course_lib.grading.claims.typed import expect_choice, expect_typed
 from course_lib.labs import lab02 as reference
@@ -94,6 +100,7 @@ WRONG: dict[str, dict[str, Callable[..., Any]]] = {
         CURVATURE_LOST: lambda w, g, h=None: -g * w,
     }
 }
+exercises = Exercises(reference, WRONG)
 
 
 @question("2.1", points=1, claim="first order: −g·w, signed")
@@ -104,7 +111,7 @@ def test_first_order(submission: Submission, draw: Draw) -> None:
     _left_alone((w, g), after)
     value = expect_tensor(result, shape=shape, dtype=w.dtype)
     first = {said: WRONG["loss_change"][said] for said in (PLUS, SIZE)}
-    recognise(value, -g * w, made(first, w, g), alike=close)
+    recognise(value, -g * w, apply_each(first, w, g), equal=close)
     expect_near(value, -g * w, "without curvature", "the forecast is −g·w, entry by entry")
 
 
@@ -122,19 +129,15 @@ def test_second_order(submission: Submission, draw: Draw) -> None:
 def expect_second_order(
     submission: Submission, draw: Draw, *shape: int, dtype: torch.dtype = torch.float32
 ) -> None:
-    def case() -> tuple[Any, Any, dict[str, Any]]:
-        given = (
-            draw.normal(*shape),
-            draw.normal(*shape),
-            draw.normal(*shape, scale=2.0, dtype=dtype),
-        )
-        return given, reference.loss_change(*given), made(WRONG["loss_change"], *given)
+    def weights() -> tuple[Tensor, Tensor, Tensor]:
+        curvature = partial(draw.normal, *shape, scale=2.0, dtype=dtype)
+        return draw.normal(*shape), draw.normal(*shape), curvature()
 
-    given, right, mistakes = telling(case, close)
+    given, right, mistakes = exercises.draw_case("loss_change", weights, close)
     result, after = submission.call("loss_change", *given, returning=(0, 1, 2))
     _left_alone(given, after)
     value = expect_tensor(result, shape=shape, dtype=given[0].dtype)
-    recognise(value, right, mistakes, alike=close)
+    recognise(value, right, mistakes, equal=close)
     expect_near(value, right, "with curvature", "the forecast is −g·w + ½·h·w², entry by entry")
 
 
@@ -268,7 +271,7 @@ def expect_named(
     """Right, entry by entry; else which mistake it is, or, where ``again`` gives
     something else, that chance has a part in it.
     """
-    recognise(value, right, mistakes, alike=close)
+    recognise(value, right, mistakes, equal=close)
     if not close(value, right) and not close(value, again()):
         fail(DROPPED)
     for name, r in right.items():
@@ -281,19 +284,14 @@ def test_fisher(submission: Submission, draw: Draw) -> None:
 
 
 def expect_fisher(submission: Submission, draw: Draw, count: int) -> None:
-    def case() -> tuple[Any, Any, dict[str, Any]]:
+    def model() -> tuple[nn.Module, Tensor, Tensor]:
         net = small_net(draw)
-        data = samples(draw, net, count)
-        return (
-            (net, data),
-            reference.empirical_fisher(net, *data),
-            made(WRONG["empirical_fisher"], net, *data),
-        )
+        return net, *samples(draw, net, count)
 
-    (net, data), right, mistakes = telling(case, close)
+    given, right, mistakes = exercises.draw_case("empirical_fisher", model, close)
 
     def answer() -> Named:
-        return Looked(submission, "empirical_fisher", net, *data).value
+        return Looked(submission, "empirical_fisher", *given).value
 
     expect_named(
         answer(),
@@ -392,15 +390,14 @@ WRONG["curvature"] = {
 
 @question("2.3", points=1.5, claim="the mean over samples of Σ_c p_c·(∂ log p_c)²")
 def test_curvature(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, Any, dict[str, Any]]:
+    def model() -> tuple[nn.Module, Tensor]:
         net = small_net(draw)
-        x, _ = samples(draw, net, draw.integer(3, 5))
-        return (net, x), reference.curvature(net, x), made(WRONG["curvature"], net, x)
+        return net, samples(draw, net, draw.integer(3, 5))[0]
 
-    (net, x), right, mistakes = telling(case, close)
+    given, right, mistakes = exercises.draw_case("curvature", model, close)
 
     def answer() -> Named:
-        return Looked(submission, "curvature", net, x).value
+        return Looked(submission, "curvature", *given).value
 
     expect_named(
         answer(),
@@ -582,16 +579,15 @@ RETURNED = "weights that an earlier target had pruned are not pruned in the end:
 def test_rescored(submission: Submission, draw: Draw) -> None:
     targets = draw.choice([[0.3, 0.5, 0.8], [0.25, 0.6, 0.7], [0.2, 0.45, 0.75]])
 
-    def case() -> tuple[Any, Any, dict[str, Any]]:
+    def model() -> tuple[nn.Module, list[Named]]:
         net = layers(draw)
-        script = [drawn_scores(draw, net) for _ in targets]
-        mistakes = {
-            said: wrong(copy.deepcopy(net), Scripted(script), targets)
-            for said, wrong in WRONG["prune_rescored"].items()
-        }
-        return (net, script), rounds(copy.deepcopy(net), Scripted(script), targets), mistakes
+        return net, [drawn_scores(draw, net) for _ in targets]
 
-    (net, script), right, mistakes = telling(case)
+    def on_a_copy(prune: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda net, script: prune(copy.deepcopy(net), Scripted(script), targets)
+
+    wrong = {said: on_a_copy(prune) for said, prune in WRONG["prune_rescored"].items()}
+    (net, script), right, mistakes = draw_case(model, on_a_copy(rounds), wrong)
     expect_rescored(Rescored(submission, net, script, targets), right, mistakes, targets)
 
 
@@ -730,17 +726,13 @@ def expect_row_mask(
 def test_input_aware(submission: Submission, draw: Draw) -> None:
     sparsity = draw.choice([0.2, 0.3, 0.65])  # of 9: to be rounded up
 
-    def case() -> tuple[Any, Any, dict[str, Any]]:
+    def weights() -> tuple[Tensor, Tensor, float]:
         w, width = draw.normal(draw.integer(4, 6), 9), 9
         x = draw.normal(draw.integer(6, 9), width) * draw.sizes(width, 0.2, 5.0).float()
-        return (
-            (w, x),
-            reference.input_aware_mask(w, x, sparsity),
-            made(WRONG["input_aware_mask"], w, x, sparsity),
-        )
+        return w, x, sparsity
 
-    (w, x), _, mistakes = telling(case)
-    expect_row_mask(submission, w, x, sparsity, mistakes)
+    given, _, mistakes = exercises.draw_case("input_aware_mask", weights)
+    expect_row_mask(submission, *given, mistakes)
 
 
 @question(
@@ -841,7 +833,7 @@ def expect_soft(submission: Submission, w: Tensor, t: Any, mistakes: Mapping[str
     right = reference.soft_threshold(w, t)
     result, after = submission.call("soft_threshold", w, t, returning=(0,))
     value = expect_tensor(result, shape=w.shape, dtype=w.dtype)
-    recognise(value, right, mistakes, alike=close)
+    recognise(value, right, mistakes, equal=close)
     if not torch.equal(after[0], w):
         fail("soft_threshold changed w itself: return a new tensor")
     if w.dtype == torch.float64 and close(value, right) and not near(value, right, 1e-12):
@@ -856,12 +848,12 @@ def expect_soft(submission: Submission, w: Tensor, t: Any, mistakes: Mapping[str
     "2.6", points=0.5, claim="soft_threshold: exact zeros up to t, all others nearer to 0 by t"
 )
 def test_soft_threshold(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, Any, dict[str, Any]]:
-        w, t = draw.normal(draw.integer(4, 6), 5), draw.number(0.4, 0.8)
-        return (w, t), reference.soft_threshold(w, t), made(WRONG["soft_threshold"], w, t)
-
-    (w, t), _, mistakes = telling(case, close)
-    expect_soft(submission, w, t, mistakes)
+    given, _, mistakes = exercises.draw_case(
+        "soft_threshold",
+        lambda: (draw.normal(draw.integer(4, 6), 5), draw.number(0.4, 0.8)),
+        close,
+    )
+    expect_soft(submission, *given, mistakes)
 
 
 def stepped(draw: Draw) -> tuple[Named, Named]:
@@ -901,20 +893,14 @@ def expect_stepped(
     """The student's step does what the library's does, for drawn weights and
     settings.
     """
-    right_step = getattr(reference, name)
-
-    def case() -> tuple[Any, Any, dict[str, Any]]:
-        given = (*stepped(draw), *extra())
-        return given, right_step(*given), made(WRONG[name], *given)
-
-    given, right, mistakes = telling(case, close)
+    given, right, mistakes = exercises.draw_case(name, lambda: (*stepped(draw), *extra()), close)
     result, after = submission.call(name, *given, returning=(0, 1))
     unchanged(given[0], after[0], "the weights")
     unchanged(given[1], after[1], "the gradients")
     value = as_named(result, given[0])
     if not close(value, right) and close(value, own_step(submission, *given)):
         fail(YOURS.format("soft_threshold" if name == "proximal_step" else "reweighted"))
-    recognise(value, right, mistakes, alike=close)
+    recognise(value, right, mistakes, equal=close)
     if list(value) != list(right) or list(result) != list(right):
         fail(f"the keys come in another order: {', '.join(result)}, given were {', '.join(right)}")
     for key, r in right.items():
@@ -981,13 +967,13 @@ WRONG["reweighted_step"] = {
 
 @question("2.7", points=0.5, claim="reweighted: lam / (|w| + eps) for each weight")
 def test_reweighted(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, Any, dict[str, Any]]:
-        given = draw.normal(4, draw.integer(3, 6)), draw.number(0.1, 0.5), draw.number(0.02, 0.2)
-        return given, reference.reweighted(*given), made(WRONG["reweighted"], *given)
-
-    given, right, mistakes = telling(case, close)
+    given, right, mistakes = exercises.draw_case(
+        "reweighted",
+        lambda: (draw.normal(4, draw.integer(3, 6)), draw.number(0.1, 0.5), draw.number(0.02, 0.2)),
+        close,
+    )
     value = expect_tensor(submission.reweighted(*given), shape=given[0].shape)
-    recognise(value, right, mistakes, alike=close)
+    recognise(value, right, mistakes, equal=close)
     expect_near(value, right, "reweighted(weight, lam, eps)", "lam / (|w| + eps), entry by entry")
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,7 +22,13 @@ from course_lib.grading import (
     unchanged,
 )
 from course_lib.grading.claims.hunt import Version, expect_verdicts
-from course_lib.grading.claims.mistakes import made, recognise, same, telling
+from course_lib.grading.claims.mistakes import (
+    Case,
+    draw_case,
+    recognise,
+    same,
+)
+from course_lib.grading.claims.rounding import CUT_OFF, ROUNDINGS, Rounding, expect_rounded
 from course_lib.grading.claims.typed import expect_choice, expect_figure
 from course_lib.labs import lab03 as reference
 
@@ -43,8 +48,8 @@ from .visible import (
     as_masks,
     as_weight_and_mask,
     count,
-    exchanged,
     expect_exchange,
+    expect_exchange_of,
     expect_pruned_are_zero,
     expect_shrunk,
     expect_step,
@@ -60,23 +65,7 @@ from .visible import WRONG as SEEN
 
 # --- 3.1 shrink -----------------------------------------------------------------------
 
-CUT_OFF = "the fraction was cut off: int() and // do that, round() does not"
-COUNTING: dict[str, Callable[[float, int], int]] = {
-    CUT_OFF: lambda r, n: math.floor(r * n),
-    "a fraction was always rounded up: round() takes the nearest": lambda r, n: math.ceil(r * n),
-    "a half was rounded up: Python's round() takes it to the even neighbour, + 0.5 and quantiles do not": (
-        lambda r, n: math.floor(r * n + 0.5)
-    ),
-    "a half was rounded down: Python's round() takes it to the even neighbour": lambda r, n: (
-        math.ceil(r * n - 0.5)
-    ),
-    "the number kept was rounded: round the number that goes": lambda r, n: n - round((1 - r) * n),
-    "always one too few: does the last one that should go compare as equal to your threshold, and stay?": (
-        lambda r, n: round(r * n) - 1
-    ),
-    "always one too many: is your threshold one place too far along the sorted list? It counts from 0": (
-        lambda r, n: round(r * n) + 1
-    ),
+COUNTING: dict[str, Rounding] = ROUNDINGS | {
     "the threshold is a quantile, which lies between two weights: count the weights to prune, and prune exactly that many": (
         lambda r, n: math.floor(r * (n - 1)) + 1
     ),
@@ -150,17 +139,8 @@ def test_exact_number(submission: Submission, draw: Draw) -> None:
         )
         left = as_masks(submission.shrink(weights, masks, rate), weights)
         went.append(count(mask & ~left["a.weight"]))
-    wrong = [(k, rate, n) for k, (rate, n) in zip(went, cases, strict=True) if k != round(rate * n)]
-    if wrong:
-        k, rate, n = wrong[0]
-        ways = COUNTING | {"that many should have stayed": lambda r, n: n - round(r * n)}
-        why = [said for said, way in ways.items() if went == [way(*case) for case in cases]]
-        said = (
-            why[0]
-            if why
-            else "print what your code counts, and compare it with round(rate · survivors)"
-        )
-        fail(f"at rate {rate}, {k} of {n} survivors went ({rate} · {n} = {rate * n:g}): {said}")
+    wrong = COUNTING | {"that many should have stayed": lambda r, n: n - round(r * n)}
+    expect_rounded(went, cases, "rate", "survivors went", wrong)
 
 
 @question(
@@ -197,17 +177,15 @@ def test_dead_weights_and_ties(submission: Submission, draw: Draw) -> None:
 def expect_ties(submission: Submission, draw: Draw) -> None:
     """Of equal survivors, some of which go, the first go."""
 
-    def case() -> tuple[Any, Any, dict[str, Any]]:
+    def tied() -> tuple[dict[str, Tensor], Masks, float]:
         weights = {
             "a.weight": draw.tied(draw.integer(15, 18), draw.integer(15, 18)).T,
             "b.weight": draw.tied(7, 7),
         }
         masks = {name: draw.mask(*w.shape, kept=0.7) for name, w in weights.items()}
-        rate = draw.number(0.2, 0.8)
-        right, mistakes = reference.shrink(weights, masks, rate), made(TIED, weights, masks, rate)
-        return (weights, masks, rate), right, mistakes
+        return weights, masks, draw.number(0.2, 0.8)
 
-    (weights, masks, rate), right, mistakes = telling(case)
+    (weights, masks, rate), right, mistakes = draw_case(tied, reference.shrink, TIED)
     left = as_masks(submission.shrink(weights, masks, rate), weights)
     recognise(left, right, mistakes)
     expect_shrunk(left, weights, masks, right)
@@ -414,13 +392,7 @@ def test_any_places(submission: Submission, draw: Draw) -> None:
 @question("3.4", points=0.5, claim="in place: the model's parameters stay the same tensors")
 def test_reinitialised_in_place(submission: Submission, draw: Draw) -> None:
     run = Reinitialised(submission, draw)
-    if all(
-        torch.equal(run.after[name][mask], run.dense[name][mask])
-        for name, mask in run.masks.items()
-    ):
-        fail(
-            "no weight that is kept is a fresh one: there is nothing to see of how the model is changed"
-        )
+    run.expect_fresh_weights("how the model is changed")
     if run.result is not None:
         fail(
             f"reinitialise returns None, since it changes the model that it was given; yours returned {describe(run.result)}"
@@ -489,13 +461,7 @@ def test_number_exchanged(submission: Submission, draw: Draw) -> None:
             )
         cases.append((fraction, active))
         moved.append(count(layer.mask & ~mask))
-    wrong = [(k, f, n) for k, (f, n) in zip(moved, cases, strict=True) if k != round(f * n)]
-    if wrong:
-        k, fraction, n = wrong[0]
-        why = [said for said, way in COUNTING.items() if moved == [way(*case) for case in cases]]
-        fail(
-            f"at fraction {fraction}, {k} of {n} active ones were exchanged ({fraction} · {n} = {fraction * n:g}){': ' + why[0] if why else ''}"
-        )
+    expect_rounded(moved, cases, "fraction", "active ones were exchanged", COUNTING)
     thought = "How many positions are there to grow at?"
     for kept, when in (
         (0.9, "where fewer positions are inactive than should be exchanged"),
@@ -519,7 +485,7 @@ def test_number_exchanged(submission: Submission, draw: Draw) -> None:
     "3.6", points=0.5, claim="of equal weights, or gradients, the first is dropped, or grown, first"
 )
 def test_equal_weights_and_gradients(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, Any, dict[str, Any]]:
+    def case() -> Case:
         layer = Exchange(draw, draw.choice([0.3, 0.45]), ties=True)
         size, gains, old = layer.weight.abs(), layer.grad.abs(), layer.mask
         back = torch.arange(old.numel()).view(old.shape) / 1e6
@@ -540,10 +506,7 @@ def test_equal_weights_and_gradients(submission: Submission, draw: Draw) -> None
         }
         return layer, layer.right[1], mistakes
 
-    layer, right, mistakes = telling(case)
-    _, mask = exchanged(submission, layer)
-    recognise(mask, right, mistakes)
-    expect_exchange(layer, mask, right)
+    expect_exchange_of(submission, case)
 
 
 @question("3.6", points=0.5, claim="fractions 0 and 1 are fine; nothing given is changed")

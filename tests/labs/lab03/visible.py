@@ -30,7 +30,14 @@ from course_lib.grading import (
     unchanged,
 )
 from course_lib.grading.claims.hunt import Version, expect_verdicts
-from course_lib.grading.claims.mistakes import made, recognise, same, telling
+from course_lib.grading.claims.mistakes import (
+    Case,
+    apply_each,
+    draw_case,
+    draw_discriminating_case,
+    recognise,
+    same,
+)
 from course_lib.grading.claims.student import StudentError
 from course_lib.grading.claims.typed import expect_choice, expect_typed
 from course_lib.labs import lab03 as reference
@@ -261,14 +268,14 @@ def expect_shrunk(left: Masks, weights: dict[str, Tensor], masks: Masks, right: 
 
 @question("3.1", points=1, claim="every layer loses the rate of its survivors, the smallest |w|")
 def test_share_of_the_survivors(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, Any, dict[str, Any]]:
+    def pruned() -> tuple[Any, ...]:
         weights, masks = layers(draw)
         rate = draw.choice([0.2, 0.25, 0.3])
-        arguments = (weights, masks, rate, rate)
-        right, mistakes = reference.shrink(*arguments), made(WRONG["shrink"], *arguments)
-        return (weights, masks, rate), right, mistakes
+        return weights, masks, rate, rate
 
-    (weights, masks, rate), right, mistakes = telling(case)
+    (weights, masks, rate, _), right, mistakes = draw_case(
+        pruned, reference.shrink, WRONG["shrink"]
+    )
     left = as_masks(submission.shrink(weights, masks, rate, rate), weights)
     recognise(left, right, mistakes)
     *hidden, _ = weights
@@ -993,6 +1000,16 @@ class Reinitialised:
     def right(self) -> dict[str, Tensor]:
         return self.drawn(reset)
 
+    def expect_fresh_weights(self, what: str) -> None:
+        """Some weight that is kept is another than before: there is something to see of
+        ``what``.
+        """
+        if all(
+            torch.equal(self.after[name][mask], self.dense[name][mask])
+            for name, mask in self.masks.items()
+        ):
+            fail(f"no weight that is kept is a fresh one: there is nothing to see of {what}")
+
 
 def reset(modules: list[nn.Module]) -> None:
     for module in modules:
@@ -1075,13 +1092,7 @@ def expect_masked(submission: Submission, draw: Draw) -> None:
 @question("3.4", points=0.5, claim="the caller's random generator stays where it was")
 def test_generator_untouched(submission: Submission, draw: Draw) -> None:
     run = Reinitialised(submission, draw)
-    if all(
-        torch.equal(run.after[name][mask], run.dense[name][mask])
-        for name, mask in run.masks.items()
-    ):
-        fail(
-            "no weight that is kept is a fresh one: there is nothing to see of where its chance came from"
-        )
+    run.expect_fresh_weights("where its chance came from")
     if not same(run.chance_before, run.chance_after):
         fail(
             "torch's random generator was moved: whatever the caller draws next (batches, dropout) depends on this call now. "
@@ -1118,7 +1129,7 @@ TAKEN = "a NaN was taken for the minimum: NaN is no loss, pass over it"
     "3.5", points=0.5, claim="the step of the lowest loss, the first time; a NaN is passed over"
 )
 def test_first_minimum(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, Any, dict[str, Any]]:
+    def case() -> Case:
         n, every = draw.integer(14, 18), draw.choice([5, 20, 100])
         losses = [round(2.0 / (1 + i) + draw.number(0.3, 0.7), 2) for i in range(n)]
         low = round(min(losses) - 0.05, 2)
@@ -1159,7 +1170,7 @@ def test_first_minimum(submission: Submission, draw: Draw) -> None:
         }
         return (losses, every), every * (1 + first), mistakes
 
-    (losses, every), _, mistakes = telling(case, fewest=True)
+    (losses, every), _, mistakes = draw_discriminating_case(case, fewest=True)
     expect_step(submission, losses, every, mistakes)
     near = [0.75, 0.5 + 2.0**-30, 0.5 + 2.0**-31, 0.625]
     expect_step(
@@ -1320,13 +1331,19 @@ WRONG["drop_and_grow"] = {
     claim="the smallest weights go; others grow where the dense gradient is largest",
 )
 def test_where_it_drops_and_grows(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, Any, dict[str, Any]]:
+    def case() -> Case:
         layer = Exchange(draw, draw.choice([0.3, 0.4]))
-        results = made(WRONG["drop_and_grow"], layer.weight, layer.grad, layer.mask, layer.fraction)
-        mistakes = {said: mask for said, (_, mask) in results.items()}
-        return layer, layer.right[1], mistakes
+        results = apply_each(
+            WRONG["drop_and_grow"], layer.weight, layer.grad, layer.mask, layer.fraction
+        )
+        return layer, layer.right[1], {said: mask for said, (_, mask) in results.items()}
 
-    layer, right, mistakes = telling(case)
+    expect_exchange_of(submission, case)
+
+
+def expect_exchange_of(submission: Submission, case: Callable[[], Case]) -> None:
+    """The student's mask is right in a case that tells its mistakes apart."""
+    layer, right, mistakes = draw_discriminating_case(case)
     _, mask = exchanged(submission, layer)
     recognise(mask, right, mistakes)
     expect_exchange(layer, mask, right)

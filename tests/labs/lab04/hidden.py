@@ -5,7 +5,6 @@ notebook, and the words for both, stand in visible.py.
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +25,7 @@ from course_lib.grading import (
 )
 from course_lib.grading.claims.hunt import expect_verdicts
 from course_lib.grading.claims.mistakes import near
+from course_lib.grading.claims.rounding import ROUNDINGS, Rounding, expect_rounded
 from course_lib.grading.claims.typed import expect_choice, expect_figure
 from course_lib.labs import lab04 as reference
 from course_lib.student_code import plain_data
@@ -49,6 +49,7 @@ from .visible import (
     cascade_case,
     cascaded,
     chain,
+    draw_discriminating_case,
     expect_absorbed,
     expect_cascade_shift,
     expect_penalty,
@@ -77,7 +78,6 @@ from .visible import (
     sizes_of,
     some_of,
     split,
-    telling,
     together,
 )
 from .visible import WRONG as SEEN
@@ -213,7 +213,7 @@ def test_absorbed_with_padding(submission: Submission, draw: Draw) -> None:
         ({"padding": (2, 1)}, "padding"),
         ({"padding": (1, 1), "stride": (2, 3), "dilation": (2, 1)}, "padding, stride and dilation"),
     ):
-        drawn, right, mistakes = telling(absorb_case(draw, then))
+        drawn, right, mistakes = draw_discriminating_case(absorb_case(draw, then))
         expect_absorbed(submission, drawn, right, mistakes, f"where next_conv has {what},")
 
 
@@ -271,22 +271,7 @@ def untouched_model(before: nn.Module, after: Any) -> None:
         fail("your function changed the mode (train or eval) of the model that it was given")
 
 
-COUNTING: dict[str, Callable[[float, int], int]] = {  # how many of n go
-    "the fraction was cut off: int() and // do that, round() does not": lambda f, n: math.floor(
-        f * n
-    ),
-    "a fraction was always rounded up: round() takes the nearest": lambda f, n: math.ceil(f * n),
-    "a half was rounded up: Python's round() takes it to the even neighbour": lambda f, n: (
-        math.floor(f * n + 0.5)
-    ),
-    "a half was rounded down: Python's round() takes it to the even neighbour": lambda f, n: (
-        math.ceil(f * n - 0.5)
-    ),
-    "the number kept was rounded: round the number that goes": lambda f, n: n - round((1 - f) * n),
-}
-
-
-def counted(way: Callable[[float, int], int]) -> Callable[[nn.Module, float], dict[str, Tensor]]:
+def counted(way: Rounding) -> Callable[[nn.Module, float], dict[str, Tensor]]:
     """select_channels with another number of channels."""
     return lambda model, fraction: selected(sizes_of(model), way(fraction, len(together(model))))
 
@@ -325,7 +310,7 @@ TIED: Wrong = {
     "of equal ones the first layer by name lost its own: the order is that of named_modules()": by_name,
 }
 WRONG: dict[str, Wrong] = {
-    "select_channels": {said: counted(way) for said, way in COUNTING.items()} | TIED,
+    "select_channels": {said: counted(way) for said, way in ROUNDINGS.items()} | TIED,
     "cascade": {FILTERS: altered(mask=lambda keep, weight, constant: of_filters(keep, weight))},
 }
 
@@ -371,18 +356,7 @@ def test_counts_and_ties(submission: Submission, draw: Draw) -> None:
             for bn in norms(model).values():
                 bn.weight[0] = 100
         counts.append(gone(select(submission, model, fraction)))
-    wrong = [
-        (count, f, n) for count, (f, n) in zip(counts, cases, strict=True) if count != round(f * n)
-    ]
-    if wrong:
-        count, f, n = wrong[0]
-        why = [said for said, way in COUNTING.items() if counts == [way(*case) for case in cases]]
-        said = (
-            why[0]
-            if why
-            else "print what your code counts, and compare it with round(fraction · n)"
-        )
-        fail(f"with fraction {f}, {count} of {n} channels went ({f} · {n} = {f * n:g}): {said}")
+    expect_rounded(counts, cases, "fraction", "channels went")
 
     model = network(draw, (6, 5), (1.0, 1.0))
     with torch.no_grad():

@@ -36,15 +36,16 @@ from course_lib.grading import (
 )
 from course_lib.grading.claims import mistakes as known
 from course_lib.grading.claims.hunt import expect_verdicts
-from course_lib.grading.claims.mistakes import Mistakes, made, near
+from course_lib.grading.claims.mistakes import Mistakes, apply_each, near
 from course_lib.grading.claims.typed import expect_choice, expect_typed
 from course_lib.labs import lab04 as reference
 from course_lib.student_code import plain_data
 
 # --- recognising a mistake by its result ----------------------------------------------
 
-recognise = functools.partial(known.recognise, alike=near)
-telling = functools.partial(known.telling, alike=near)
+recognise = functools.partial(known.recognise, equal=near)
+draw_case = functools.partial(known.draw_case, equal=near)
+draw_discriminating_case = functools.partial(known.draw_discriminating_case, equal=near)
 
 # a sentence for the student -> a function that makes this mistake
 Wrong = dict[str, Callable[..., Any]]
@@ -254,9 +255,9 @@ def expect_scale_and_shift(value: Any, bn: nn.BatchNorm2d, when: str = "") -> No
     p, q = as_pair(value, len(alpha))
     if near(p, beta - right * mu) and near(q, right):
         fail(f"{when}p and q are there, but in the wrong order: p comes first")
-    recognise(p, right, made(SCALES, *numbers(bn)), when)
+    recognise(p, right, apply_each(SCALES, *numbers(bn)), when)
     expect_close(p, right, f"{when}p")
-    recognise(q, beta - right * mu, made(SHIFTS, right, alpha, beta, mu), when)
+    recognise(q, beta - right * mu, apply_each(SHIFTS, right, alpha, beta, mu), when)
     expect_close(q, beta - right * mu, f"{when}q")
 
 
@@ -388,14 +389,14 @@ def expect_folded(value: Any, conv: nn.Conv2d, bn: nn.BatchNorm2d, when: str) ->
     expect_settings(one, settings(conv), f"{when}, {what}")
     weight, bias = folded(conv, bn)
     expect_tensor(one.state["weight"], shape=weight.shape, what=f"{when}, the weight of {what}")
-    mistakes = made(FOLDED_WEIGHTS, conv.weight.detach().double(), *numbers(bn))
+    mistakes = apply_each(FOLDED_WEIGHTS, conv.weight.detach().double(), *numbers(bn))
     recognise(one.state["weight"], weight, mistakes, f"{when}, ")
     expect_close(one.state["weight"], weight, f"{when}, the weight of {what}")
     mine = one.state.get("bias")
     if mine is None:
         fail(f"{when}, {what} has no bias: q has to go somewhere, whether or not conv has a bias")
     expect_tensor(mine, shape=bias.shape, what=f"{when}, the bias of {what}")
-    recognise(mine, bias, made(FOLDED_BIASES, bias_of(conv), *numbers(bn)), f"{when}, ")
+    recognise(mine, bias, apply_each(FOLDED_BIASES, bias_of(conv), *numbers(bn)), f"{when}, ")
     expect_close(mine, bias, f"{when}, the bias of {what}")
     return one
 
@@ -697,7 +698,7 @@ def wrong_shifts(weight: Tensor, constant: Tensor, gone: list[int]) -> dict[str,
     """What the shift is by mistake, given the right constant of each channel."""
     w = weight.detach().double()
     kernel = w[0, 0].numel() > 1
-    mistakes: dict[str, Tensor] = made(
+    mistakes: dict[str, Tensor] = apply_each(
         REMOVED if kernel else without(REMOVED, KERNEL_MEAN), w, constant, gone
     )
     for place, part in one_weight(w).items():
@@ -826,7 +827,7 @@ def absorb_case(
         # as another, or as the right answer
         same = [] if conv.bias is not None else [OF_ZERO, NEW_BIAS]
         same += [] if next_conv.padding != (0, 0) else [CORNER, MAP_MEAN]
-        mistakes = made(without(WRONG["absorb_removed"], *same), *layers, keep)
+        mistakes = apply_each(without(WRONG["absorb_removed"], *same), *layers, keep)
         mistakes |= wrong_shifts(next_conv.weight, constant, gone)
         return (layers, keep), shift_of(next_conv.weight.detach(), constant, gone), mistakes
 
@@ -860,7 +861,7 @@ def expect_absorbed(
 @question("4.4", points=1, claim="Σ over removed channels of relu(β) times the sum of the kernel")
 def test_constants_absorbed(submission: Submission, draw: Draw) -> None:
     for bias, when in ((True, "where both convolutions have a bias,"), (False, "")):
-        drawn, right, mistakes = telling(absorb_case(draw, bias=bias))
+        drawn, right, mistakes = draw_discriminating_case(absorb_case(draw, bias=bias))
         expect_absorbed(submission, drawn, right, mistakes, when)
 
 
@@ -1011,7 +1012,7 @@ def expect_penalty(submission: Submission, model: nn.Module, lam: float, when: s
     right = lam * float(together(model).abs().sum())
     if math.isclose(value, right, rel_tol=1e-5):
         return
-    for sentence, wrong in made(WRONG["slimming_penalty"], model, lam).items():
+    for sentence, wrong in apply_each(WRONG["slimming_penalty"], model, lam).items():
         if math.isclose(value, wrong, rel_tol=1e-5, abs_tol=1e-9):
             fail(f"{when} {sentence}".strip())
     expect_close(value, right, f"{when} the penalty".strip())
@@ -1020,15 +1021,12 @@ def expect_penalty(submission: Submission, model: nn.Module, lam: float, when: s
 @question("4.5", points=0.5, claim="λ times the sum of |α| over all batch norms")
 def test_penalty(submission: Submission, draw: Draw) -> None:
     lam = draw.choice([0.25, 0.03125, 2.0])
-
-    def case() -> tuple[nn.Module, Tensor, Mistakes]:
-        model = network(draw, (5, 3), (1.0, 0.5))
-        mistakes = made(without(WRONG["slimming_penalty"], OTHER_NORMS), model, lam)
-        right = torch.tensor(lam * float(together(model).abs().sum()))
-        return model, right, {said: torch.tensor(wrong) for said, wrong in mistakes.items()}
-
-    model, _, _ = telling(case)
-    expect_penalty(submission, model, lam)
+    given, _, _ = draw_case(
+        lambda: (network(draw, (5, 3), (1.0, 0.5)), lam),
+        lambda model, lam: lam * float(together(model).abs().sum()),
+        without(WRONG["slimming_penalty"], OTHER_NORMS),
+    )
+    expect_penalty(submission, *given)
 
 
 @question(
@@ -1340,12 +1338,7 @@ def expect_selected(
     """The channels that stay are the right ones, in a network that tells the table's
     mistakes from them.
     """
-
-    def drawn() -> tuple[nn.Module, Any, Mistakes]:
-        model = case()
-        return model, ranked()(model, fraction), made(wrong, model, fraction)
-
-    model, right, mistakes = telling(drawn)
+    (model, _), right, mistakes = draw_case(lambda: (case(), fraction), ranked(), wrong)
     mine = select(submission, model, fraction)
     recognise(mine, right, mistakes)
     expect_selection(mine, right, sizes_of(model), when)
@@ -1476,7 +1469,7 @@ def expect_useful(
         fail(f"{said}: it has one entry for each weight")
     expect_tensor(value, shape=weight.shape, dtype=torch.bool, what=f"{when}the mask")
     given = torch.zeros(len(keep)) if constant is None else constant
-    mistakes = made(USEFUL, keep, weight, given)
+    mistakes = apply_each(USEFUL, keep, weight, given)
     recognise(value, right, mistakes, when)
     if not torch.equal(value, right):
         if torch.equal(value.amin((1, 2, 3)), value.amax((1, 2, 3))):
@@ -1519,12 +1512,11 @@ def test_useful_weights(submission: Submission, draw: Draw) -> None:
 
 @question("4.6", points=0.5, claim="the rest add one number per filter: the shift")
 def test_shift_of_the_useless(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, Tensor, Mistakes]:
-        keep, weight, constant, gone = cascade_case(draw, *sizes(draw))
-        right = shift_of(weight, constant, gone)
-        return (keep, weight, constant, gone), right, wrong_shifts(weight, constant, gone)
+    def case() -> known.Case:
+        given = cascade_case(draw, *sizes(draw))
+        return given, shift_of(*given[1:]), wrong_shifts(*given[1:])
 
-    (keep, weight, constant, gone), _, _ = telling(case)
+    (keep, weight, constant, gone), _, _ = draw_discriminating_case(case)
     _, shift = cascaded(submission, keep, weight, constant)
     expect_cascade_shift(shift, weight, constant, gone)
     when = "where the constants of kept channels are NaN, "

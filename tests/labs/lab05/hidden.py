@@ -14,6 +14,7 @@ from course_lib.grading import (
     Submission,
     expect_close,
     expect_equal,
+    expect_gradient,
     expect_raises,
     expect_tensor,
     fail,
@@ -21,8 +22,7 @@ from course_lib.grading import (
     unchanged,
 )
 from course_lib.grading.claims.hunt import expect_verdicts
-from course_lib.grading.claims.mistakes import made, recognise, telling
-from course_lib.grading.claims.student import StudentError
+from course_lib.grading.claims.mistakes import apply_each, draw_case, recognise
 from course_lib.grading.claims.typed import expect_choice, expect_figure, expect_typed
 from course_lib.labs import lab05 as reference
 
@@ -151,8 +151,8 @@ def test_groups_at_the_edges(submission: Submission, draw: Draw) -> None:
     for size, gamma in ((4, 0), (4, math.inf), (1, 0.5), (12, 0.25)):
         right = greedy(w, size, gamma)
         value = as_groups(submission.group_columns(w, size, gamma))
-        mistakes = made(SEEN["group_columns"], w, size, gamma) if size > 1 else {}
-        recognise(value, right, only_one(mistakes), alike=equal)
+        mistakes = apply_each(SEEN["group_columns"], w, size, gamma) if size > 1 else {}
+        recognise(value, right, only_one(mistakes), equal=equal)
         if value != right:
             fail(f"for size {size} and gamma {gamma} the groups are {value}, and should be {right}")
     if as_groups(submission.group_columns(torch.zeros(3, 4), 2, 0.5)):
@@ -171,24 +171,21 @@ WRONG["combine_columns"] = {
 
 @question("5.5", points=1, claim="ties, columns in no group, empty rows, no group at all")
 def test_combined_at_the_edges(submission: Submission, draw: Draw) -> None:
-
-    def case() -> tuple[Any, Any, dict[str, Any]]:
+    def grouped() -> tuple[Tensor, list[list[int]]]:
         w = draw.tied(6, 8, levels=2)
         w = w.masked_fill(draw.mask(6, 8, kept=0.5), 0)
         w[2] = 0
         order = draw.permutation(8).tolist()
-        groups = [order[:4], order[4:6]]
-        wrong = {said: triple(v) for said, v in made(WRONG["combine_columns"], w, groups).items()}
-        return (w, groups), triple(reference.combine_columns(w, groups)), wrong
+        return w, [order[:4], order[4:6]]
 
-    (w, groups), _, mistakes = telling(case)
+    right, wrong = reference.combine_columns, WRONG["combine_columns"]
+    (w, groups), _, mistakes = draw_case(grouped, right, wrong, view=triple)
     for some in (groups, [sorted(groups[0], reverse=True)], []):
         value = as_combined(submission.combine_columns(w, some), w, some)
-        right = triple(reference.combine_columns(w, some))
-        for name, part in right.items():
+        for name, part in triple(reference.combine_columns(w, some)).items():
             if some is groups:
-                told = {said: wrong[name] for said, wrong in mistakes.items()}
-                recognise(value[name], part, told)
+                of_part = {said: wrong[name] for said, wrong in mistakes.items()}
+                recognise(value[name], part, of_part)
             expect_equal(value[name], part, f"{name}, with equal sizes in a row,")
 
 
@@ -214,19 +211,12 @@ def test_gated_macs_gradient(submission: Submission, draw: Draw) -> None:
     reference.gated_macs(ours, dense).sum().backward()
     theirs = [submission.put(gate, requires_grad=True) for gate in gates]
     total = submission.call("gated_macs", theirs, dense, keep=True)
-    try:
-        submission.backward(total, torch.ones(3))
-    except StudentError as error:
-        if error.kind != "raised":
-            raise
-        fail("gated_macs has no gradient by the gates: no .item(), .detach() or float() on the way")
-    for i, gate in enumerate(ours):
-        gradient = submission.grad(theirs[i])
+    lost = "gated_macs has no gradient by the gates: no .item(), .detach() or float() on the way"
+    first = expect_gradient(submission, total, theirs[0], torch.ones(3), lost)
+    for i, gradient in enumerate((first, submission.grad(theirs[1]))):
         if gradient is None:
-            fail(
-                "gated_macs has no gradient by the gates: no .item(), .detach() or float() on the way"
-            )
-        expect_close(gradient, gate.grad, f"the gradient by gate {i}")
+            fail(lost)
+        expect_close(gradient, ours[i].grad, f"the gradient by gate {i}")
     module = made_of_class(submission, "ChannelGate", 2, 3)
     for name, shape in (("weight", (3, 2)), ("bias", (3,))):
         submission.call(f"score.{name}.data.copy_", torch.zeros(shape), on=module, keep=True)

@@ -21,6 +21,7 @@ from course_lib.grading import (
     describe,
     expect_close,
     expect_equal,
+    expect_gradient,
     expect_int,
     expect_length,
     expect_refused,
@@ -30,7 +31,15 @@ from course_lib.grading import (
     unchanged,
 )
 from course_lib.grading.claims.hunt import Version, expect_verdicts
-from course_lib.grading.claims.mistakes import made, near, recognise, telling
+from course_lib.grading.claims.mistakes import (
+    Case,
+    Exercises,
+    apply_each,
+    draw_case,
+    draw_discriminating_case,
+    near,
+    recognise,
+)
 from course_lib.grading.claims.student import StudentError
 from course_lib.grading.claims.typed import expect_choice, expect_typed
 from course_lib.labs import lab05 as reference
@@ -120,6 +129,7 @@ WRONG: dict[str, dict[str, Callable[..., Any]]] = {
         NOT_MOVED_BACK: _not_moved_back,
     }
 }
+exercises = Exercises(reference, WRONG)
 
 
 def expect_nm_mask(
@@ -144,29 +154,23 @@ def expect_nm_mask(
 @question("5.1", points=1.5, claim="in every block of m neighbours along dim the n largest stay")
 def test_nm_mask(submission: Submission, draw: Draw) -> None:
     n, m = draw.choice(PATTERNS[:4])
-    told = {
+    wrong = {
         said: wrong for said, wrong in WRONG["nm_mask"].items() if said != FLAT
     }  # as LAST_DIM, where m divides the last
-
-    def case() -> tuple[Any, Any, dict[str, Any]]:
-        w = draw.normal(2 * m, m + 1, 2 * m)
-        return (w, n, m, 0), reference.nm_mask(w, n, m, 0), made(told, w, n, m, 0)
-
     odd = draw.normal(2 * m, m + 1)  # here m does not divide the last
-    expect_nm_mask(submission, odd, n, m, 0, made(WRONG["nm_mask"], odd, n, m, 0))
-    (w, *rest), _, mistakes = telling(case)
-    expect_nm_mask(submission, w, *rest, mistakes)
+    expect_nm_mask(submission, odd, n, m, 0, apply_each(WRONG["nm_mask"], odd, n, m, 0))
+    given, _, mistakes = draw_case(
+        lambda: (draw.normal(2 * m, m + 1, 2 * m), n, m, 0), reference.nm_mask, wrong
+    )
+    expect_nm_mask(submission, *given, mistakes)
     expect_ties(submission, draw, n, m)
 
 
 def expect_ties(submission: Submission, draw: Draw, n: int, m: int) -> None:
     """Of equal sizes the first goes first."""
-
-    def case() -> tuple[Any, Any, dict[str, Any]]:
-        given = draw.tied(3, 12 // m * m), n, m, 1
-        return given, reference.nm_mask(*given), made(LATER, *given)
-
-    given, _, mistakes = telling(case)
+    given, _, mistakes = draw_case(
+        lambda: (draw.tied(3, 12 // m * m), n, m, 1), reference.nm_mask, LATER
+    )
     expect_nm_mask(submission, *given, mistakes)
 
 
@@ -315,17 +319,9 @@ def expect_stored(value: dict[str, Tensor], w: Tensor, n: int, m: int) -> None:
 @question("5.2", points=0.5, claim="nm_compress: n values a block, and their places in it, rising")
 def test_compress(submission: Submission, draw: Draw) -> None:
     n, m = draw.choice(((2, 4), (3, 6), (2, 5)))
-
-    def case() -> tuple[Any, Any, dict[str, Any]]:
-        w = holes(draw, 4, 4, n, m)
-        right = pair(reference.nm_compress(w, n, m))
-        return (
-            (w,),
-            right,
-            {said: pair(stored) for said, stored in made(WRONG["nm_compress"], w, n, m).items()},
-        )
-
-    (w,), right, mistakes = telling(case)
+    (w, *_), right, mistakes = exercises.draw_case(
+        "nm_compress", lambda: (holes(draw, 4, 4, n, m), n, m), view=pair
+    )
     value = pair(as_stored(submission.nm_compress(w, n, m), w, n, m))
     recognise(value, right, mistakes)
     expect_stored(value, w, n, m)
@@ -362,7 +358,7 @@ def test_decompress(submission: Submission, draw: Draw) -> None:
             f"nm_bits{given} is a float: a place has whole bits, ⌈log₂ m⌉ (rounded *up*), and whole blocks are counted with //"
         )
     bits = expect_int(bits, f"nm_bits{given}")
-    for said, wrong in made(WRONG["nm_bits"], *given).items():
+    for said, wrong in apply_each(WRONG["nm_bits"], *given).items():
         if bits == wrong != reference.nm_bits(*given):
             fail(said)
     expect_equal(bits, reference.nm_bits(*given), f"nm_bits{given}")
@@ -409,14 +405,13 @@ def places(draw: Draw, rows: int, blocks: int, n: int, m: int) -> Tensor:
 def test_nm_linear(submission: Submission, draw: Draw) -> None:
     n, m = draw.choice(((2, 4), (3, 5), (2, 5)))
 
-    def case() -> tuple[Any, Any, dict[str, Any]]:
+    def stored() -> tuple[Tensor, Tensor, Tensor, int, int]:
         index = places(draw, 4, 3, n, m)
-        given = draw.normal(2, 3, 3 * m), draw.normal(*index.shape), index, n, m
-        return given, reference.nm_linear(*given), made(WRONG["nm_linear"], *given)
+        return draw.normal(2, 3, 3 * m), draw.normal(*index.shape), index, n, m
 
-    given, right, mistakes = telling(case, near)
+    given, right, mistakes = exercises.draw_case("nm_linear", stored, near)
     value = expect_tensor(submission.nm_linear(*given), shape=right.shape, dtype=right.dtype)
-    recognise(value, right, mistakes, alike=near)
+    recognise(value, right, mistakes, equal=near)
     expect_close(value, right, "x·Wᵀ")
 
 
@@ -543,17 +538,17 @@ def test_group_columns(submission: Submission, draw: Draw) -> None:
 
     wrong = WRONG["group_columns"]
 
-    def case() -> tuple[Any, Any, dict[str, Any]]:
+    def matrix() -> tuple[Tensor, int, float]:
         for _ in range(100):  # most draws do not tell these: they are looked at first
             w = thin(draw, 8, 24)
             right = greedy(w, size, gamma)
             if all(wrong[s](w, size, gamma) != right for s in (FIRST_FIT, ONE_MORE, LAST_OF_EQUAL)):
                 break
-        return (w,), right, made(wrong, w, size, gamma)
+        return w, size, gamma
 
-    (w,), right, mistakes = telling(case, equal)
-    value = as_groups(submission.group_columns(w, size, gamma))
-    recognise(value, right, mistakes, alike=equal)
+    given, right, mistakes = draw_case(matrix, greedy, wrong, equal)
+    value = as_groups(submission.group_columns(*given))
+    recognise(value, right, mistakes, equal=equal)
     if value != right and sorted(map(sorted, value)) == sorted(map(sorted, right)):
         fail(
             "these are the right groups in another order: groups in order of opening, columns in order of joining"
@@ -672,17 +667,11 @@ def as_combined(value: Any, w: Tensor, groups: Groups) -> dict[str, Tensor]:
     claim="in each row of a group the largest |w| stays, and channel says whose it is",
 )
 def test_combine_columns(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, Any, dict[str, Any]]:
-        w = thin(draw, 8, 10)
+    def grouped() -> tuple[Tensor, Groups]:
         order = draw.permutation(10).tolist()
-        groups = [order[:3], order[3:5], order[5:9]]
-        wrong = {
-            said: triple(result)
-            for said, result in made(WRONG["combine_columns"], w, groups).items()
-        }
-        return (w, groups), triple(reference.combine_columns(w, groups)), wrong
+        return thin(draw, 8, 10), [order[:3], order[3:5], order[5:9]]
 
-    (w, groups), right, mistakes = telling(case)
+    (w, groups), right, mistakes = exercises.draw_case("combine_columns", grouped, view=triple)
     result, after = submission.call("combine_columns", w, groups, returning=(0,))
     unchanged([w], after, "the weight")
     value = as_combined(result, w, groups)
@@ -733,12 +722,11 @@ WRONG["topk_activation"] = {
 
 @question("5.6", points=0.5, claim="topk_activation: of each sample the k largest |x|")
 def test_topk(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, Any, dict[str, Any]]:
+    def maps() -> tuple[Tensor, int]:
         x = draw.normal(3, 2, 3, 4) * draw.sizes(3, 0.3, 3.0).float()[:, None, None, None]
-        k = draw.integer(3, 9)
-        return (x, k), reference.topk_activation(x, k), made(WRONG["topk_activation"], x, k)
+        return x, draw.integer(3, 9)
 
-    (x, k), right, mistakes = telling(case)
+    (x, k), right, mistakes = exercises.draw_case("topk_activation", maps)
     value = expect_tensor(submission.topk_activation(x, k), shape=x.shape, dtype=x.dtype)
     recognise(value, right, mistakes)
     counts = (value != 0).flatten(1).sum(1)
@@ -782,15 +770,7 @@ def test_activation_gradient(submission: Submission, draw: Draw) -> None:
                 {LAST_BLOCKS: x * reference.nm_mask(x, n, m, -1)} if x.shape[-1] % m == 0 else {},
             )
         expect_equal(value, right, call)
-        try:
-            submission.backward(out, g)
-        except StudentError as error:
-            if error.kind != "raised":
-                raise
-            fail(f"{call}: {NO_GRADIENT}")
-        gradient = submission.grad(given)
-        if gradient is None:
-            fail(f"{call}: {NO_GRADIENT}")
+        gradient = expect_gradient(submission, out, given, g, f"{call}: {NO_GRADIENT}")
         recognise(gradient, g * (right != 0), {THROUGH: g}, f"{call}: ")
         expect_close(gradient, g * (right != 0), f"the gradient of {call}")
 
@@ -884,12 +864,12 @@ def gate_mistakes(gate: Gate, x: Tensor) -> dict[str, Any]:
     claim="ChannelGate: 1 where score(mean of each map) > 0, else 0, in training and evaluation",
 )
 def test_gate(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, Any, dict[str, Any]]:
+    def case() -> Case:
         gate = Gate(submission, draw)
         x = draw.normal(6, 3, 2, 3) + draw.normal(6, 3, 1, 1)
         return (gate, x), gate.gates(x), gate_mistakes(gate, x)
 
-    (gate, x), right, mistakes = telling(case)
+    (gate, x), right, mistakes = draw_discriminating_case(case)
     for mode in (True, False):
         submission.train(gate.module, mode)
         value = expect_tensor(
@@ -937,7 +917,7 @@ def test_gate_gradient(submission: Submission, draw: Draw) -> None:
                 name: -r for name, r in right.items()
             },
         },
-        alike=near,
+        equal=near,
     )
     for name, r in right.items():
         expect_close(found[name], r, f"the gradient of score.{name}")
@@ -993,19 +973,12 @@ WRONG["gated_macs"] = {
     claim="gated_macs: for each image, open shares of a layer and of the one before",
 )
 def test_gated_macs(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, Any, dict[str, Any]]:
+    def layers() -> tuple[list[Tensor], list[float]]:
         gates = [draw.mask(4, width).float() for width in (4, 6, 5)]
-        dense = [float(draw.integer(10, 99)) for _ in gates]
-        return (
-            (gates, dense),
-            reference.gated_macs(gates, dense),
-            made(WRONG["gated_macs"], gates, dense),
-        )
+        return gates, [float(draw.integer(10, 99)) for _ in gates]
 
-    (gates, dense), right, mistakes = telling(case, near)
-    value = expect_tensor(submission.gated_macs(gates, dense), shape=right.shape)
-    recognise(value, right, mistakes, alike=near)
-    expect_close(value, right, "gated_macs(gates, dense)")
+    what = "gated_macs(gates, dense)"
+    exercises.expect_answer(submission, "gated_macs", layers, near, what=what)
 
 
 # --- 5.8 joint_nm ---------------------------------------------------------------------
@@ -1082,25 +1055,21 @@ def product(value: Any) -> dict[str, Any]:
 def test_joint(submission: Submission, draw: Draw) -> None:
     # n_x < n_w: else a block's bound is the number of its weights
     n_x, n_w, m = draw.choice(((1, 2, 4), (1, 3, 4), (2, 3, 4), (1, 3, 6)))
-
-    def case() -> tuple[Any, Any, dict[str, Any]]:
-        x, w = draw.normal(m, 3 * m).relu(), draw.normal(5, 3 * m)
-        wrong = {
-            said: product(result)
-            for said, result in made(WRONG["joint_nm"], x, w, n_x, n_w, m).items()
-        }
-        return (x, w), product(reference.joint_nm(x, w, n_x, n_w, m)), wrong
-
-    (x, w), right, mistakes = telling(case, near)
-    result = submission.joint_nm(x, w, n_x, n_w, m)
+    given, right, mistakes = exercises.draw_case(
+        "joint_nm",
+        lambda: (draw.normal(m, 3 * m).relu(), draw.normal(5, 3 * m), n_x, n_w, m),
+        near,
+        product,
+    )
+    result = submission.joint_nm(*given)
     expect_length(result, 2, "joint_nm(…)")
     y = expect_tensor(result[0], shape=(m, 5), what="y")
-    recognise(y, right["y"], {said: wrong["y"] for said, wrong in mistakes.items()}, alike=near)
+    recognise(y, right["y"], {said: wrong["y"] for said, wrong in mistakes.items()}, equal=near)
     if isinstance(result[1], float) and 0 < result[1] < 1:
         fail(f"products is a share, {result[1]:.3g}: how many there are is asked for")
     count = expect_int(result[1], "products")
     value = {"y": y, "products": torch.tensor(count)}
-    recognise(value, right, mistakes, alike=near)
+    recognise(value, right, mistakes, equal=near)
     for said, wrong in mistakes.items():
         if count == int(wrong["products"]) != int(right["products"]) and near(y, right["y"]):
             fail(said)

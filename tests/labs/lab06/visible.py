@@ -23,10 +23,10 @@ from course_lib.grading import (
     describe,
     expect_close,
     expect_equal,
+    expect_gradient,
     expect_int,
     expect_keys,
     expect_length,
-    expect_number,
     expect_raises,
     expect_refused,
     expect_tensor,
@@ -34,35 +34,22 @@ from course_lib.grading import (
     question,
 )
 from course_lib.grading.claims.hunt import Version, expect_verdicts
-from course_lib.grading.claims.mistakes import made, near, recognise, same, telling
-from course_lib.grading.claims.student import StudentError
+from course_lib.grading.claims.mistakes import (
+    Case,
+    Exercises,
+    apply_each,
+    draw_case,
+    draw_discriminating_case,
+    expect_form,
+    near,
+    recognise,
+    same,
+)
 from course_lib.grading.claims.typed import expect_choice, expect_typed
 from course_lib.labs import lab06 as reference
 
 Named = dict[str, Tensor]
 close = partial(near, tolerance=2e-5)
-
-
-def gradient_of(
-    submission: Submission, out: Any, given: Any, g: Tensor | None, lost: str
-) -> Tensor:
-    """The gradient that comes back to what was put; ``lost``: what to say where none
-    does.
-    """
-    try:
-        submission.backward(out, g)
-    except StudentError as error:
-        if error.kind != "raised":
-            raise
-        if "number of gradients" in str(error):
-            fail(
-                "backward returns a gradient for each argument of forward: that of scores, and None for keep"
-            )
-        fail(lost)
-    found = submission.grad(given)
-    if found is None:
-        fail(lost)
-    return expect_tensor(found, what="the gradient")
 
 
 # --- 6.1 prune_then_finetune ----------------------------------------------------------
@@ -248,6 +235,7 @@ WRONG: dict[str, dict[str, Callable[..., Any]]] = {
         ),
     }
 }
+exercises = Exercises(reference, WRONG)
 
 
 def as_regimes(value: Any, count: int) -> list[str]:
@@ -260,14 +248,12 @@ def as_regimes(value: Any, count: int) -> list[str]:
 
 @question("6.2", points=1, claim="free, information lost, cannot fit: each entry by itself")
 def test_regime(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, Any, dict[str, Any]]:
+    def entries() -> tuple[float, list[float], list[float], float]:
         dense, tolerance = draw.number(85, 95), draw.number(3, 5)
         held = [dense + draw.number(-3, 3) * tolerance for _ in range(9)]
-        deleted = [h + draw.number(-0.5, 2.5) * tolerance for h in held]
-        given = dense, held, deleted, tolerance
-        return given, reference.regime(*given), made(WRONG["regime"], *given)
+        return dense, held, [h + draw.number(-0.5, 2.5) * tolerance for h in held], tolerance
 
-    given, right, mistakes = telling(case)
+    given, right, mistakes = exercises.draw_case("regime", entries)
     value = as_regimes(submission.regime(*given), 9)
     recognise(value, right, mistakes)
     for h, d, said, name in zip(given[1], given[2], value, right, strict=True):
@@ -371,19 +357,21 @@ def _why_not(scores: Tensor, kept: Tensor) -> str:
 
 @question("6.3", points=1, claim="exactly round(keep · n) ones, at the largest scores")
 def test_top(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, Any, dict[str, Any]]:
+    def scored() -> tuple[Tensor, float]:
         scores = draw.normal(5, 7)
         scores[draw.mask(5, 7, kept=0.6)] = draw.number(-0.2, 0.2)  # many equal ones
-        keep = draw.number(0.3, 0.45)
-        return (scores, keep), top(scores, round(keep * 35)), made(TOP, scores, keep)
+        return scores, draw.number(0.3, 0.45)
 
-    (scores, keep), _, mistakes = telling(case)
+    (scores, keep), _, mistakes = draw_case(scored, lambda s, keep: top(s, round(keep * 35)), TOP)
     _, _, value = apply_top(submission, scores, keep)
     expect_top(value, scores, keep, mistakes)
 
 
 MASKED = "the gradient is 0 where the mask is: straight through means that it goes to all scores, so that what is pruned can come back"
 SIGMOID = "the derivative of a sigmoid was put in: the gradient goes through unchanged"
+ARGUMENTS = {
+    "number of gradients": "backward returns a gradient for each argument of forward: that of scores, and None for keep"
+}
 LOST_GRADIENT = "no gradient comes back to the scores: inherit from torch.autograd.Function, and let backward return it"
 
 
@@ -391,14 +379,14 @@ LOST_GRADIENT = "no gradient comes back to the scores: inherit from torch.autogr
 def test_straight_through(submission: Submission, draw: Draw) -> None:
     scores, g = draw.normal(4, 6), draw.normal(4, 6)
     given, out, value = apply_top(submission, scores, 0.4)
-    found = gradient_of(submission, out, given, g, LOST_GRADIENT)
+    found = expect_gradient(submission, out, given, g, LOST_GRADIENT, ARGUMENTS)
     soft = scores.sigmoid()
     mistakes = {
         MASKED: g * value,
         SIGMOID: g * soft * (1 - soft),
         "the gradient is 1, whatever came in": torch.ones_like(g),
     }
-    recognise(found, g, mistakes, alike=close)
+    recognise(found, g, mistakes, equal=close)
     expect_close(found, g, "the gradient of scores")
 
 
@@ -442,17 +430,17 @@ WRONG["movement"] = {
 def expect_movement(
     submission: Submission, draw: Draw, steps: int, *shape: int, dtype: torch.dtype = torch.float32
 ) -> None:
-    def case() -> tuple[Any, Any, dict[str, Any]]:
+    def moved() -> tuple[History, float]:
         history = [
             (draw.normal(*shape, dtype=dtype), draw.normal(*shape, dtype=dtype))
             for _ in range(steps)
         ]
-        lr = draw.number(0.01, 0.5)
-        return (history, lr), reference.movement(history, lr), made(WRONG["movement"], history, lr)
+        return history, draw.number(0.01, 0.5)
 
-    (history, lr), right, mistakes = telling(case, close) if steps > 1 else case()
-    value = expect_tensor(submission.movement(history, lr), shape=shape, what="S")
-    recognise(value, right, mistakes if steps > 1 else {}, alike=close)
+    wrong = WRONG["movement"] if steps > 1 else {}
+    given, right, mistakes = draw_case(moved, reference.movement, wrong, close)
+    value = expect_tensor(submission.movement(*given), shape=shape, what="S")
+    recognise(value, right, mistakes, equal=close)
     if value.dtype != torch.float64:
         fail(f"S is {value.dtype}: sum in float64 (many small steps)")
     expect_close(value, right, "S = −lr · Σ g ∘ w")
@@ -520,17 +508,13 @@ def as_counts(value: Any) -> dict[str, int]:
     claim="quadrants: kept weights that went away from zero, toward it, or over it",
 )
 def test_quadrants(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, Any, dict[str, Any]]:
+    def weights() -> tuple[Tensor, Tensor, Tensor]:
         before = draw.normal(6, 8)
         after = before * (1 + draw.normal(6, 8))
         after[0] = before[0]  # some stayed
-        given = before, after, draw.mask(6, 8)
-        return given, reference.quadrants(*given), made(WRONG["quadrants"], *given)
+        return before, after, draw.mask(6, 8)
 
-    given, right, mistakes = telling(case)
-    value = as_counts(submission.quadrants(*given))
-    recognise(value, right, mistakes)
-    expect_equal(value, right, "the counts")
+    exercises.expect_answer(submission, "quadrants", weights, read=as_counts, what="the counts")
 
 
 # --- 6.5 soft_mask, soft_penalty ------------------------------------------------------
@@ -556,11 +540,11 @@ def right_soft(s: Tensor, tau: float) -> Tensor:
     claim="soft_mask: exactly 1 where σ(S) > tau, else exactly 0; its gradient is unchanged",
 )
 def test_soft_mask(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, Any, dict[str, Any]]:
-        given = draw.normal(5, 6, scale=2.0), draw.number(0.2, 0.4)
-        return given, right_soft(*given), made(WRONG["soft_mask"], *given)
-
-    (scores, tau), right, mistakes = telling(case)
+    (scores, tau), right, mistakes = draw_case(
+        lambda: (draw.normal(5, 6, scale=2.0), draw.number(0.2, 0.4)),
+        right_soft,
+        WRONG["soft_mask"],
+    )
     value = expect_tensor(submission.soft_mask(scores, tau), shape=scores.shape, what="the mask")
     recognise(value, right, mistakes)
     if not bool(((value == 0) | (value == 1)).all()):
@@ -578,7 +562,7 @@ def expect_straight_through(submission: Submission, draw: Draw) -> None:
     out = submission.call("soft_mask", given, 0.5, keep=True)
     value = expect_tensor(submission.get(out), shape=scores.shape, what="the mask")
     expect_equal(value, right_soft(scores, 0.5), "the mask (exactly 0 and 1)")
-    found = gradient_of(
+    found = expect_gradient(
         submission,
         out,
         given,
@@ -590,7 +574,7 @@ def expect_straight_through(submission: Submission, draw: Draw) -> None:
         "the gradient is 0 where the mask is: it goes to all scores unchanged": g * value,
         "the gradient is that of σ: it goes through unchanged": g * soft * (1 - soft),
     }
-    recognise(found, g, wrong, alike=near)
+    recognise(found, g, wrong, equal=near)
     expect_close(found, g, "the gradient of scores")
 
 
@@ -616,15 +600,12 @@ WRONG["soft_penalty"] = {
     "6.5", points=0.5, claim="soft_penalty: λ times the mean of σ(S) over all entries together"
 )
 def test_soft_penalty(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, Any, dict[str, Any]]:
+    def scores() -> tuple[list[Tensor], float]:
         scores = [draw.normal(2, 3) - 2, draw.normal(7, 5) + 1, draw.normal(4)]
-        given = scores, draw.number(0.1, 3)
-        return given, reference.soft_penalty(*given), made(WRONG["soft_penalty"], *given)
+        return scores, draw.number(0.1, 3)
 
-    given, right, mistakes = telling(case, close)
-    value = expect_tensor(submission.soft_penalty(*given), shape=(), what="the penalty")
-    recognise(value, right, mistakes, alike=close)
-    expect_close(value, right, "soft_penalty(scores, lam)")
+    what = "soft_penalty(scores, lam)"
+    exercises.expect_answer(submission, "soft_penalty", scores, close, what=what)
 
 
 # --- 6.6 proximal_after ---------------------------------------------------------------
@@ -742,7 +723,7 @@ def expect_proximal(
     scheduled: bool,
     dtype: torch.dtype = torch.float32,
 ) -> None:
-    def case() -> tuple[Any, Any, dict[str, Any]]:
+    def case() -> Case:
         moved = [
             [draw.normal(3, 4, dtype=dtype), draw.normal(5, 2, scale=0.3, dtype=dtype)]
             for _ in range(calls)
@@ -758,7 +739,9 @@ def expect_proximal(
         right = as_named(rehearsed(*given))
         return given, right, {said: r for said, r in wrong.items() if not close(r, right)}
 
-    (moved, rates, lam, eps, _), right, mistakes = telling(case, close) if calls > every else case()
+    (moved, rates, lam, eps, _), right, mistakes = (
+        draw_discriminating_case(case, close) if calls > every else case()
+    )
     asked: list[float] = []
 
     def rate_now() -> float:
@@ -778,7 +761,7 @@ def expect_proximal(
         fail(
             "the params are as the optimizer left them: post_step changes them in place (p.copy_ under torch.no_grad())"
         )
-    recognise(value, right, mistakes, alike=close)
+    recognise(value, right, mistakes, equal=close)
     for key, w in right.items():
         expect_close(value[key], w, f"param {key[-1]} after call {int(key.split('.')[0]) + 1}")
 
@@ -853,13 +836,13 @@ def as_factors(
     return p, expect_tensor(value[1], shape=(rank, columns), dtype=dtype, what="Q")
 
 
-def expect_factors(submission: Submission, w: Tensor, rank: int, told: dict[str, Any]) -> None:
+def expect_factors(submission: Submission, w: Tensor, rank: int, mistakes: dict[str, Any]) -> None:
     stored = as_factors(
         submission.factorise(w, rank), len(w), rank, w.shape[1], w.dtype, "factorise(weight, rank)"
     )
     value, right = products(stored), products(reference.factorise(w, rank))
-    alike = partial(near, tolerance=1e-4)
-    recognise(value, right, told, alike=alike)
+    equal = partial(near, tolerance=1e-4)
+    recognise(value, right, mistakes, equal=equal)
     expect_close(value["product"], right["product"], "P·Q (the best of this rank)", tolerance=1e-4)
     p, q = stored[0].double(), stored[1].double()
     expect_close(p.T @ p, q @ q.T, "PᵀP, which is to be QQᵀ", tolerance=1e-3)
@@ -872,7 +855,7 @@ def test_factorise(submission: Submission, draw: Draw) -> None:
         submission,
         w,
         rank,
-        {said: products(r) for said, r in made(WRONG["factorise"], w, rank).items()},
+        {said: products(r) for said, r in apply_each(WRONG["factorise"], w, rank).items()},
     )
 
 
@@ -943,16 +926,14 @@ def as_compact(value: Any, P: Tensor, Q: Tensor) -> tuple[Tensor, Tensor]:
 
 @question("6.7", points=0.5, claim="compact: components whose gate is 0 go, and the product stays")
 def test_compact(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, Any, dict[str, Any]]:
+    def factors() -> tuple[Tensor, Tensor, Tensor]:
         z = torch.rand(7, generator=draw.generator) * draw.mask(7, kept=0.6)
-        given = draw.normal(4, 7), z, draw.normal(7, 5)
-        wrong = {said: small_product(r) for said, r in made(WRONG["compact"], *given).items()}
-        return given, small_product(reference.compact(*given)), wrong
+        return draw.normal(4, 7), z, draw.normal(7, 5)
 
-    (P, z, Q), right, mistakes = telling(case, close)
+    (P, z, Q), right, mistakes = exercises.draw_case("compact", factors, close, small_product)
     stored = as_compact(submission.compact(P, z, Q), P, Q)
     value = small_product(stored)
-    recognise(value, right, mistakes, alike=close)
+    recognise(value, right, mistakes, equal=close)
     expect_equal(int(value["count"]), int(right["count"]), "the number of components that are left")
     expect_close(value["product"], right["product"], "P'·Q'")
 
@@ -1006,14 +987,8 @@ def layers(draw: Draw) -> tuple[list[Tensor], Layers]:
 
 @question("6.8", points=0.5, claim="size_left: the expected share of the dense parameters")
 def test_size_left(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, Any, dict[str, Any]]:
-        given = layers(draw)
-        return given, reference.size_left(*given), made(WRONG["size_left"], *given)
-
-    given, right, mistakes = telling(case, close)
-    value = expect_tensor(submission.size_left(*given), shape=(), what="size_left(p_open, shapes)")
-    recognise(value, right, mistakes, alike=close)
-    expect_close(value, right, "size_left(p_open, shapes)")
+    what = "size_left(p_open, shapes)"
+    exercises.expect_answer(submission, "size_left", lambda: layers(draw), close, what=what)
 
 
 SQUARED_ONLY = "λ₁'s term is squared, too: return λ₁ · (size − target) + λ₂ · (size − target)²"
@@ -1053,24 +1028,15 @@ WRONG["dual_step"] = {
 }
 
 
-def as_pair(value: Any) -> Tensor:
-    expect_length(value, 2, "dual_step(…)")
-    return torch.tensor([expect_number(v, "a multiplier") for v in value], dtype=torch.float64)
-
-
 def expect_dual(submission: Submission, draw: Draw, size: float, target: float) -> None:
-    def case() -> tuple[Any, Any, dict[str, Any]]:
+    def case() -> Case:
         given = size, target, draw.number(0, 0.02), draw.number(0.1, 1), draw.number(0.1, 0.9)
-        wrong = {
-            said: torch.tensor(pair, dtype=torch.float64)
-            for said, pair in made(WRONG["dual_step"], *given).items()
-        }
-        right = torch.tensor(reference.dual_step(*given), dtype=torch.float64)
+        right, wrong = reference.dual_step(*given), apply_each(WRONG["dual_step"], *given)
         return given, right, {said: w for said, w in wrong.items() if not close(w, right)}
 
-    given, right, mistakes = telling(case, close)
-    value = as_pair(submission.dual_step(*given))
-    recognise(value, right, mistakes, alike=close)
+    given, right, mistakes = draw_discriminating_case(case, close)
+    value = expect_form(submission.dual_step(*given), right, "dual_step(…)")
+    recognise(value, right, mistakes, equal=close)
     expect_close(value, right, "λ₁ and λ₂")
 
 
@@ -1078,19 +1044,12 @@ def expect_dual(submission: Submission, draw: Draw, size: float, target: float) 
     "6.8", points=0.5, claim="the Lagrangian of a size and its target, and one step of ascent"
 )
 def test_lagrangian(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, Any, dict[str, Any]]:
-        given = (
-            torch.tensor(draw.number(0.05, 0.2)),
-            draw.number(0.3, 0.5),
-            draw.number(0.2, 1),
-            draw.number(0.2, 1),
-        )
-        return given, reference.lagrangian(*given), made(WRONG["lagrangian"], *given)
+    def model() -> tuple[Tensor, float, float, float]:
+        size, target = torch.tensor(draw.number(0.05, 0.2)), draw.number(0.3, 0.5)
+        return size, target, draw.number(0.2, 1), draw.number(0.2, 1)
 
-    given, right, mistakes = telling(case, close)
-    value = expect_tensor(submission.lagrangian(*given), shape=(), what="lagrangian(…)")
-    recognise(value, right, mistakes, alike=close)
-    expect_close(value, right, "lagrangian(size, target, lam1, lam2)")
+    what = "lagrangian(size, target, lam1, lam2)"
+    exercises.expect_answer(submission, "lagrangian", model, close, what=what)
     expect_dual(submission, draw, draw.number(0.05, 0.2), draw.number(0.3, 0.5))
 
 

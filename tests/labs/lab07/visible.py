@@ -40,7 +40,7 @@ from course_lib.grading import (
 )
 from course_lib.grading.claims import mistakes as known
 from course_lib.grading.claims.hunt import expect_verdicts
-from course_lib.grading.claims.mistakes import made
+from course_lib.grading.claims.mistakes import apply_each
 from course_lib.grading.claims.typed import expect_choice, expect_typed
 from course_lib.labs import lab07 as reference
 from course_lib.student_code import plain_data
@@ -57,7 +57,7 @@ WRONG: dict[str, Wrong] = {}  # by graded name
 # --- recognising a mistake by its result ----------------------------------------------
 
 near = functools.partial(known.near, tolerance=1e-4, least=1e-3)
-recognise = functools.partial(known.recognise, alike=near)
+recognise = functools.partial(known.recognise, equal=near)
 
 
 def expect_right(
@@ -204,7 +204,7 @@ def expect_parts(submission: Submission, given: list[Tensor], heads: int, when: 
     """The student's parts are right."""
     parts = parts_of(submission, given, heads)
     right = reference.attention_as_sum(*given, heads)
-    mistakes = functools.partial(made, WRONG["attention_as_sum"], *given, heads)
+    mistakes = functools.partial(apply_each, WRONG["attention_as_sum"], *given, heads)
     expect_right(parts, right, mistakes, "the result", when)
 
 
@@ -221,7 +221,7 @@ def test_the_sum_is_attention(submission: Submission, draw: Draw) -> None:
     with torch.no_grad():
         whole, _ = layer(x, x, x)
     if not near(parts.sum(0), whole):
-        mistakes = made(WRONG["attention_as_sum"], *given, heads)
+        mistakes = apply_each(WRONG["attention_as_sum"], *given, heads)
         recognise(parts.sum(0), whole, {said: part.sum(0) for said, part in mistakes.items()})
         expect_close(parts.sum(0), whole, "the sum over heads", tolerance=1e-4)
 
@@ -651,7 +651,7 @@ def expect_importance(
     expect_right(
         found,
         right,
-        lambda: made(WRONG["head_importance"], model, batches, sample_losses),
+        lambda: apply_each(WRONG["head_importance"], model, batches, sample_losses),
         "the importance",
         f"{when}, " if when else "",
     )
@@ -834,7 +834,7 @@ def expect_changes(
             f"{when}the changes are whole numbers (dtype {str(value.dtype)[6:]}): differences of accuracies have fractions"
         )
     right = right_changes(f.score, layers, heads)
-    mistakes = functools.partial(made, WRONG["ablate_each"], f.score, layers, heads)
+    mistakes = functools.partial(apply_each, WRONG["ablate_each"], f.score, layers, heads)
     expect_right(value, right, mistakes, "the table of changes", when)
 
 
@@ -843,7 +843,7 @@ Pairs = list[tuple[int, float]]
 
 def pairing(
     by: int = 0,
-    told: int = 1,
+    reported: int = 1,
     compared: int | None = 1,
     gate: Callable[..., Tensor] = lambda layers, heads, a, b: only(layers, heads, a, b),
     best: Callable[[Tensor], int] = lambda row: int((row == row.max()).nonzero()[0]),
@@ -851,7 +851,7 @@ def pairing(
     """A version of all_but_one.
 
     Args:
-        by, told, compared: which of the two evaluations chooses, is told, and says what
+        by, reported, compared: which of the two evaluations chooses, is reported, and says what
             all heads give (None: nothing is subtracted). gate: layers, heads and a place
             -> gates. best: of a layer's scores -> head.
     """
@@ -861,7 +861,7 @@ def pairing(
         full = 0.0 if compared is None else whole(both[compared], layers, heads)
         scores = table(both[by], layers, heads, functools.partial(gate, layers, heads))
         heads_left = [(layer, best(row)) for layer, row in enumerate(scores)]
-        return [(b, both[told](gate(layers, heads, a, b)) - full) for a, b in heads_left]
+        return [(b, both[reported](gate(layers, heads, a, b)) - full) for a, b in heads_left]
 
     return version
 
@@ -880,10 +880,10 @@ def stays_cut(eval_val: Any, eval_test: Any, layers: int, heads: int) -> Pairs:
 right_pairs = pairing()
 WRONG["all_but_one"] = {
     "the head was chosen on the test data: the best of many on the same data looks better than it is": pairing(by=1),
-    "the change is that on the validation data, on which the head was chosen: report eval_test": pairing(told=0, compared=0),
+    "the change is that on the validation data, on which the head was chosen: report eval_test": pairing(reported=0, compared=0),
     "eval_test was compared with eval_val of all heads, the validation data: compare like with like": pairing(compared=0),
-    "eval_val, of the validation data, was compared with eval_test of all heads: report eval_test": pairing(told=0),
-    "the splits changed places: chosen on test and reported on validation": pairing(by=1, told=0, compared=0),
+    "eval_val, of the validation data, was compared with eval_test of all heads: report eval_test": pairing(reported=0),
+    "the splits changed places: chosen on test and reported on validation": pairing(by=1, reported=0, compared=0),
     "the sign is wrong: the change is with one head, minus with all heads": lambda *given: [(b, -c) for b, c in right_pairs(*given)],
     "what came back is eval_test itself: subtract that with all heads": pairing(compared=None),
     "the head with the lowest score stays: higher is better": pairing(best=lambda row: int(row.argmin())),
@@ -927,8 +927,8 @@ def expect_pairs(submission: Submission, val: Evaluate, test: Evaluate, when: st
         )
     right = right_pairs(val.score, test.score, layers, heads)
     if not same_pairs(found, right):
-        mistakes = made(WRONG["all_but_one"], val.score, test.score, layers, heads)
-        known.recognise(found, right, mistakes, when, alike=same_pairs)
+        mistakes = apply_each(WRONG["all_but_one"], val.score, test.score, layers, heads)
+        known.recognise(found, right, mistakes, when, equal=same_pairs)
         for layer, ((head, change), (best, cost)) in enumerate(zip(found, right, strict=True)):
             if head != best:
                 fail(
@@ -1279,7 +1279,7 @@ def expect_sliced(
                 f"{when}the layers are right, but the order is {', '.join(NAMES[j] for j in ways[0])}: it should be q, k, v, out"
             )
     square = all(layer.in_features == layer.out_features for layer in given)
-    wrong = made(OF_WEIGHTS | (TURNED if square else {}) | OF_BIASES, *given, keep, d)
+    wrong = apply_each(OF_WEIGHTS | (TURNED if square else {}) | OF_BIASES, *given, keep, d)
     for i, (part, layer, weight) in enumerate(zip(parts, given, right, strict=True)):
         mistakes = {said: layers[i] for said, layers in wrong.items()}
         expect_linear(part, layer, NAMES[i], weight, features, mistakes, when)

@@ -24,7 +24,6 @@ from course_lib.grading import (
     describe,
     expect_close,
     expect_equal,
-    expect_int,
     expect_keys,
     expect_length,
     expect_number,
@@ -35,12 +34,13 @@ from course_lib.grading import (
 )
 from course_lib.grading.claims.expect import ask
 from course_lib.grading.claims.hunt import Version, expect_verdicts
-from course_lib.grading.claims.mistakes import made, near, recognise, telling
+from course_lib.grading.claims.mistakes import Exercises, apply_each, draw_case, near, recognise
 from course_lib.grading.claims.typed import expect_choice, expect_typed
 from course_lib.labs import lab08 as reference
 from course_lib.student_code import helpers
 
 WRONG: dict[str, dict[str, Callable[..., Any]]] = {}
+exercises = Exercises(reference, WRONG)
 close = partial(near, tolerance=1e-5)
 BETA, GAMMA, ZETA = 2 / 3, -0.1, 1.1
 
@@ -118,19 +118,17 @@ def noise(draw: Draw, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor
 
 
 def expect_formula(
-    submission: Submission, name: str, case: Callable[[], tuple[Any, ...]], told: bool = True
+    submission: Submission,
+    name: str,
+    arguments: Callable[[], tuple[Any, ...]],
+    name_mistakes: bool = True,
 ) -> None:
     """A function of tensors, like the library's, on drawn arguments."""
-    answer = getattr(reference, name)
-
-    def drawn() -> tuple[Any, Any, dict[str, Any]]:
-        given = case()
-        return given, answer(*given), made(WRONG[name], *given) if told else {}
-
-    given, right, mistakes = telling(drawn, close)
+    wrong = WRONG[name] if name_mistakes else {}
+    given, right, mistakes = draw_case(arguments, getattr(reference, name), wrong, close)
     value = submission.call(name, *given)
     if isinstance(value, Tensor):
-        recognise(value, right, mistakes, alike=close)
+        recognise(value, right, mistakes, equal=close)
     value = expect_tensor(value, shape=right.shape, dtype=right.dtype, what=f"{name}(…)")
     expect_close(value, right, f"{name}(…)", tolerance=1e-5)
 
@@ -282,7 +280,7 @@ class GateRun:
         }
 
 
-def expect_run(run: GateRun, case: GateCase, told: bool = True) -> dict[str, Any]:
+def expect_run(run: GateRun, case: GateCase, name_mistakes: bool = True) -> dict[str, Any]:
     """The gates of every batch, and what became of log_alpha, are right; returns what
     the rule makes of the case.
     """
@@ -290,9 +288,9 @@ def expect_run(run: GateRun, case: GateCase, told: bool = True) -> dict[str, Any
     calls = sum(name.startswith("gates") for name in run.found)
     if calls != steps:
         fail(f"loss_fn was called {calls} times for {steps} batches: once for each")
-    if told:
+    if name_mistakes:
         wrong = {said: case.follow(**how) for said, how in WRONG_TRAINING.items()}
-        recognise(run.found, right, wrong, alike=close)
+        recognise(run.found, right, wrong, equal=close)
     if steps:
         expect_close(
             run.found["gates 0"], right["gates 0"], "the gates of the first batch", tolerance=1e-4
@@ -319,16 +317,9 @@ def expect_run(run: GateRun, case: GateCase, told: bool = True) -> dict[str, Any
     claim="fresh noise for every batch, the loss with sampled gates, and λ for each open one",
 )
 def test_training(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, Any, dict[str, Any]]:
-        drawn = GateCase(draw, 3)
-        return (
-            drawn,
-            drawn.follow(),
-            {said: drawn.follow(**how) for said, how in WRONG_TRAINING.items()},
-        )
-
-    drawn, _, _ = telling(case, close)
-    expect_run(GateRun(submission, drawn), drawn)
+    wrong = {said: partial(GateCase.follow, **how) for said, how in WRONG_TRAINING.items()}
+    (case,), _, _ = draw_case(lambda: (GateCase(draw, 3),), GateCase.follow, wrong, close)
+    expect_run(GateRun(submission, case), case)
 
 
 @question(
@@ -483,11 +474,9 @@ def as_places(value: Any, shape: Any) -> Tensor:
 
 @question("8.3", points=0.5, claim="neighbour: the place some words away, where both are real")
 def test_neighbour(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, Any, dict[str, Any]]:
-        given = draw.mask(4, 8, kept=0.7), draw.choice([-2, -1, 1, 2])
-        return given, reference.neighbour(*given), made(WRONG["neighbour"], *given)
-
-    given, right, mistakes = telling(case)
+    given, right, mistakes = exercises.draw_case(
+        "neighbour", lambda: (draw.mask(4, 8, kept=0.7), draw.choice([-2, -1, 1, 2]))
+    )
     value = as_places(submission.neighbour(*given), right.shape)
     recognise(value, right, mistakes)
     expect_equal(value, right, f"neighbour(…, {given[1]})")
@@ -538,14 +527,8 @@ def rare_case(draw: Draw, B: int, L: int) -> tuple[Tensor, Tensor, Tensor]:
     claim="rarest: for every real query the place of the real token with the smallest count",
 )
 def test_rarest(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, Any, dict[str, Any]]:
-        given = rare_case(draw, 5, 8)
-        return given, reference.rarest(*given), made(WRONG["rarest"], *given)
-
-    given, right, mistakes = telling(case)
-    value = as_places(submission.rarest(*given), right.shape)
-    recognise(value, right, mistakes)
-    expect_equal(value, right, "rarest(…)")
+    read = partial(as_places, shape=(5, 8))
+    exercises.expect_answer(submission, "rarest", lambda: rare_case(draw, 5, 8), read=read)
 
 
 def _offsets(target: Tensor, counted: Tensor) -> list[int]:
@@ -604,17 +587,10 @@ def arcs(draw: Draw) -> tuple[Tensor, Tensor]:
     return target, mask
 
 
-def as_baseline(value: Any) -> Tensor:
+def expect_baseline(value: Any, right: tuple[int, float], of: str = "") -> None:
     expect_length(value, 2, "arc_baseline(…)")
-    return torch.tensor(
-        [expect_int(value[0], "the offset"), expect_number(value[1], "the share")],
-        dtype=torch.float64,
-    )
-
-
-def expect_baseline(value: Tensor, right: Tensor, of: str = "") -> None:
-    expect_close(value[:1], right[:1], f"{of}the offset")
-    expect_close(value[1:], right[1:], f"{of}the share")
+    expect_equal(value[0], right[0], f"{of}the offset")
+    expect_close(value[1], right[1], f"{of}the share")
 
 
 @question(
@@ -623,18 +599,8 @@ def expect_baseline(value: Tensor, right: Tensor, of: str = "") -> None:
     claim="arc_baseline: the offset that most queries have, and its share of all that count",
 )
 def test_baseline(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, Any, dict[str, Any]]:
-        given = arcs(draw)
-        wrong = {
-            s: torch.tensor(v, dtype=torch.float64)
-            for s, v in made(WRONG["arc_baseline"], *given).items()
-        }
-        return given, torch.tensor(reference.arc_baseline(*given), dtype=torch.float64), wrong
-
-    given, right, mistakes = telling(case, close)
-    value = as_baseline(submission.arc_baseline(*given))
-    recognise(value, right, mistakes, alike=close)
-    expect_baseline(value, right)
+    what = "arc_baseline(…), of which 0 is the offset and 1 the share,"
+    exercises.expect_answer(submission, "arc_baseline", lambda: arcs(draw), close, what=what)
 
 
 # --- 8.4 patterns ---------------------------------------------------------------------
@@ -739,14 +705,14 @@ def attention_map(draw: Draw, L: int) -> tuple[Tensor, Tensor, Tensor | None, fl
 
 
 def expect_classes(submission: Submission, draw: Draw, count: int) -> None:
+    def of_each(classify: Callable[..., str]) -> Callable[..., list[str]]:
+        return lambda *maps: [classify(*one) for one in maps]
 
-    def case() -> tuple[Any, Any, dict[str, Any]]:
-        given = [attention_map(draw, 8) for _ in range(count)]
-        right = [reference.attention_pattern(*g) for g in given]
-        wrong = {said: [f(*g) for g in given] for said, f in WRONG["attention_pattern"].items()}
-        return given, right, wrong
-
-    given, right, mistakes = telling(case)
+    given, right, mistakes = draw_case(
+        lambda: tuple(attention_map(draw, 8) for _ in range(count)),
+        of_each(reference.attention_pattern),
+        {said: of_each(wrong) for said, wrong in WRONG["attention_pattern"].items()},
+    )
     value = [submission.attention_pattern(*g) for g in given]
     for name in value:
         if name not in CLASSES:
@@ -960,7 +926,7 @@ def test_patterns(submission: Submission, draw: Draw) -> None:
         submission.fixed_patterns(n), shape=(7, n, n), dtype=torch.float32, what="fixed_patterns(…)"
     )
     right = reference.fixed_patterns(n)
-    recognise(value, right, made(WRONG["fixed_patterns"], n), alike=close)
+    recognise(value, right, apply_each(WRONG["fixed_patterns"], n), equal=close)
     for h in range(7):
         expect_close(value[h], right[h], f"pattern {h} of {n} words")
 
@@ -1030,7 +996,7 @@ class Others:
 
 
 def expect_frozen(
-    submission: Submission, given: tuple[Tensor, Tensor], what: str, told: bool = False
+    submission: Submission, given: tuple[Tensor, Tensor], what: str, name_mistakes: bool = False
 ) -> None:
     """Right with the patterns of others, or, where none are asked for, with the
     seven; ``learned`` stays as it was.
@@ -1042,9 +1008,9 @@ def expect_frozen(
     patterns = others if others.asked else reference.fixed_patterns
     right = _frozen(*given, patterns)
     value = expect_tensor(value, shape=right.shape, dtype=right.dtype, what="frozen_attention(…)")
-    if told:
+    if name_mistakes:
         wrong = {said: f(*given, patterns) for said, f in FROZEN.items()}
-        recognise(value, right, wrong, alike=close)
+        recognise(value, right, wrong, equal=close)
     expect_close(value, right, what, tolerance=1e-5)
     unchanged(given[0], after, "the learned maps")
 
@@ -1060,12 +1026,8 @@ def freezing(draw: Draw, B: int, M: int, L: int) -> tuple[Tensor, Tensor]:
     claim="frozen_attention: the last head is learned, the others have their sentence's patterns",
 )
 def test_frozen(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, Any, dict[str, Any]]:
-        given = freezing(draw, 3, 5, 7)
-        return given, reference.frozen_attention(*given), made(WRONG["frozen_attention"], *given)
-
-    given, _, _ = telling(case, close)
-    expect_frozen(submission, given, "frozen_attention(…)", told=True)
+    given, _, _ = exercises.draw_case("frozen_attention", lambda: freezing(draw, 3, 5, 7), close)
+    expect_frozen(submission, given, "frozen_attention(…)", name_mistakes=True)
 
 
 # --- 8.6 by kind ----------------------------------------------------------------------
@@ -1158,16 +1120,11 @@ def expect_kinds(
     claim="prune_by_kind: the lowest of one kind, all its layers together; the others stay",
 )
 def test_by_kind(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, Any, dict[str, Any]]:
-        given = (
-            kinds_of(draw),
-            draw.choice(["encoder", "decoder", "cross"]),
-            draw.choice([0.3, 0.5, 0.4]),
-        )
-        return given, reference.prune_by_kind(*given), made(WRONG["prune_by_kind"], *given)
+    def scored() -> tuple[Kinds, str, float]:
+        kind = draw.choice(["encoder", "decoder", "cross"])
+        return kinds_of(draw), kind, draw.choice([0.3, 0.5, 0.4])
 
-    given, right, mistakes = telling(case)
-    expect_kinds(submission, given, right, mistakes)
+    expect_kinds(submission, *exercises.draw_case("prune_by_kind", scored))
 
 
 WRONG["prunable_share"] = {
@@ -1215,15 +1172,7 @@ def curve_of(draw: Draw) -> tuple[list[tuple[float, float]], float]:
     claim="prunable_share: the largest fraction up to which every score is good enough",
 )
 def test_share(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, Any, dict[str, Any]]:
-        given = curve_of(draw)
-        wrong = {s: torch.tensor(v) for s, v in made(WRONG["prunable_share"], *given).items()}
-        return given, torch.tensor(reference.prunable_share(*given)), wrong
-
-    given, right, mistakes = telling(case, close)
-    value = torch.tensor(expect_number(submission.prunable_share(*given), "prunable_share(…)"))
-    recognise(value, right, mistakes, alike=close)
-    expect_close(value, right, "prunable_share(…)")
+    exercises.expect_answer(submission, "prunable_share", lambda: curve_of(draw), close)
 
 
 # --- 8.7, 8.8 -------------------------------------------------------------------------

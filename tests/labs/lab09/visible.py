@@ -37,7 +37,15 @@ from course_lib.grading import (
 )
 from course_lib.grading.claims.expect import ask
 from course_lib.grading.claims.hunt import Version, expect_verdicts
-from course_lib.grading.claims.mistakes import made, near, recognise, telling
+from course_lib.grading.claims.mistakes import (
+    Case,
+    Exercises,
+    draw_case,
+    draw_discriminating_case,
+    expect_form,
+    near,
+    recognise,
+)
 from course_lib.grading.claims.student import Ref
 from course_lib.grading.claims.typed import expect_choice, expect_typed
 from course_lib.labs import lab09 as reference
@@ -48,6 +56,7 @@ Batch = dict[str, Tensor]
 Masks = tuple[Tensor, Tensor]
 close = partial(near, tolerance=1e-4)
 WRONG: dict[str, dict[str, Callable[..., Any]]] = {}
+exercises = Exercises(reference, WRONG)
 
 # --- 9.1 layerdrop --------------------------------------------------------------------
 
@@ -237,12 +246,11 @@ def as_places(value: Any) -> list[int]:
 
 @question("9.2", points=0.5, claim="layers_to_keep: ⌊i · layers / depth⌋ for i = 0 … depth − 1")
 def test_layers_to_keep(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, Any, dict[str, Any]]:
+    def depths() -> tuple[int, int]:
         layers = draw.integer(9, 20)
-        given = layers, draw.integer(4, layers - 2)
-        return given, reference.layers_to_keep(*given), made(WRONG["layers_to_keep"], *given)
+        return layers, draw.integer(4, layers - 2)
 
-    given, right, mistakes = telling(case)
+    given, right, mistakes = exercises.draw_case("layers_to_keep", depths)
     value = as_places(submission.layers_to_keep(*given))
     recognise(value, right, mistakes)
     expect_equal(value, right, f"layers_to_keep{given}")
@@ -398,7 +406,7 @@ def expect_gated(submission: Submission, draw: Draw, *shape: int) -> None:
         )
         value = expect_tensor(submission.get(out, "logits"), what="the model's output")
     right = logits(model, batch, on_output, nu)
-    recognise(value, right, wrong_gates(model, batch, nu), alike=close)
+    recognise(value, right, wrong_gates(model, batch, nu), equal=close)
     expect_close(value, right, "the model's output", tolerance=1e-4)
     if submission.get(hooks, "count"):
         fail(
@@ -523,7 +531,7 @@ def expect_joint(submission: Submission, draw: Draw, sizes: Sequence[int], train
         expect_tensor(value[1], shape=right["parts"].shape, what="the parts' importance").double(),
     )
     relative = partial(near, tolerance=1e-4, least=0.0)
-    recognise(found, right, wrong_importance(model, batches), alike=relative)
+    recognise(found, right, wrong_importance(model, batches), equal=relative)
     for name in ("heads", "parts"):
         expect_close(found[name], right[name], f"the importance of {name}", tolerance=1e-4)
 
@@ -648,6 +656,24 @@ def as_steps(value: Any, layers: int, heads: int) -> Steps:
     return found
 
 
+def search(
+    submission: Submission,
+    evaluate: Callable[..., Any] | Ref,
+    importance: Callable[..., Any] | Ref,
+    layers: int,
+    heads: int,
+    share: float,
+    step: float,
+) -> Steps:
+    """What the student's prune_while returns."""
+    functions = (
+        function if isinstance(function, Ref) else Proxy(function, name)
+        for function, name in ((evaluate, "evaluate"), (importance, "importance"))
+    )
+    value = submission.prune_while(*functions, layers, heads, share, step)
+    return as_steps(value, layers, heads)
+
+
 def flat(steps: Steps) -> dict[str, Tensor]:
     found = {"rounds": torch.tensor(len(steps))}
     for r, (xi, nu, score) in enumerate(steps):
@@ -656,31 +682,31 @@ def flat(steps: Steps) -> dict[str, Tensor]:
 
 
 def expect_search(
-    submission: Submission, draw: Draw, layers: int, heads: int, step: float, told: bool = True
+    submission: Submission,
+    draw: Draw,
+    layers: int,
+    heads: int,
+    step: float,
+    name_mistakes: bool = True,
 ) -> None:
     share = draw.number(0.72, 0.8)
 
-    def case() -> tuple[Any, Any, dict[str, Any]]:
-        script = Scripted(draw, layers, heads, turn=round(0.8 * layers * heads))
-        run = partial(searched, copy.deepcopy(script), layers, heads, share, step)
-        wrong = {said: flat(run(**how)) for said, how in WRONG_SEARCH.items()} if told else {}
-        return script, flat(run()), wrong
+    def run(script: Scripted, **how: bool) -> Steps:
+        return searched(copy.deepcopy(script), layers, heads, share, step, **how)
 
-    script, right, mistakes = telling(case, close)
-    value = as_steps(
-        submission.prune_while(
-            Proxy(script.evaluate, "evaluate"),
-            Proxy(script.importance, "importance"),
-            layers,
-            heads,
-            share,
-            step,
-        ),
-        layers,
-        heads,
+    wrong = (
+        {said: partial(run, **how) for said, how in WRONG_SEARCH.items()} if name_mistakes else {}
     )
+    (script,), right, mistakes = draw_case(
+        lambda: (Scripted(draw, layers, heads, turn=round(0.8 * layers * heads)),),
+        run,
+        wrong,
+        close,
+        flat,
+    )
+    value = search(submission, script.evaluate, script.importance, layers, heads, share, step)
     found = flat(value)
-    recognise(found, right, mistakes, alike=close)
+    recognise(found, right, mistakes, equal=close)
     rounds = int(right["rounds"])
     for r, (xi, nu, score) in enumerate(value[:rounds]):
         for name, mask, what in (("xi", xi, "heads"), ("nu", nu, "parts")):
@@ -818,21 +844,17 @@ def survivors(draw: Draw, layers: int, heads: int, share: float) -> Masks:
     return xi, nu
 
 
-def expect_three(submission: Submission, draw: Draw, share: float, told: bool) -> None:
+def expect_three(submission: Submission, draw: Draw, share: float, name_mistakes: bool) -> None:
     seed = draw.integer(0, 10**6)
 
-    def case() -> tuple[Any, Any, dict[str, Any]]:
+    def scored() -> tuple[Tensor, Tensor, Tensor, Tensor, int]:
         xi, nu = survivors(draw, 4, 5, share)
-        given = (
-            xi,
-            nu,
-            torch.rand(4, 5, generator=draw.generator),
-            torch.rand(4, generator=draw.generator),
-        )
-        wrong = {said: three(f(*given, seed)) for said, f in WRONG_THREE.items()} if told else {}
-        return given, three(right_three(*given, seed)), wrong
+        scores = (torch.rand(shape, generator=draw.generator) for shape in (xi.shape, nu.shape))
+        return xi, nu, *scores, seed
 
-    given, right, mistakes = telling(case)
+    (*given, _), right, mistakes = draw_case(
+        scored, right_three, WRONG_THREE if name_mistakes else {}, view=three
+    )
     value = as_three(
         submission.subnetworks(*given, submission.helper("generator", seed=seed)), *given[:2]
     )
@@ -929,16 +951,16 @@ class Retrained:
     claim="retrain: once, from the pre-trained weights, with only the subnetwork switched on",
 )
 def test_retrain(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, Any, dict[str, Any]]:
+    def case() -> Case:
         run = Retrained(submission, draw)
         return run, run.right(), run.wrong()
 
-    run, right, mistakes = telling(case, close)
+    run, right, mistakes = draw_discriminating_case(case, close)
     run.call(submission)
     log = submission.get(run.train, "log")
     if len(log) != 1:
         fail(f"train was called {len(log)} times: once")
-    recognise(log[0]["logits"], right, mistakes, alike=close)
+    recognise(log[0]["logits"], right, mistakes, equal=close)
     moved = [n for n, p in run.start.items() if not near(log[0]["before"][n], p)]
     if moved:
         fail(
@@ -1023,49 +1045,24 @@ def drawn_masks(draw: Draw, seeds: int, tasks: int, *shape: int) -> MaskLists:
     return [[draw.mask(*shape) for _ in range(tasks)] for _ in range(seeds)]
 
 
-def moments(value: Any) -> dict[str, Tensor]:
-    return {"mean": value[0].double(), "std": value[1].double()}
-
-
 @question("9.6", points=0.5, claim="survival: the count of tasks, its mean and spread over seeds")
 def test_survival(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, Any, dict[str, Any]]:
-        masks = drawn_masks(draw, 3, 4, 2, 5)
-        wrong = {said: moments(v) for said, v in made(WRONG["survival"], masks).items()}
-        return (masks,), moments(reference.survival(masks)), wrong
-
-    (masks,), right, mistakes = telling(case, close)
-    value = submission.survival(masks)
-    expect_length(value, 2, "survival(masks)")
-    found = moments(
-        [
-            expect_tensor(part, shape=(2, 5), what=name)
-            for part, name in zip(value, ("mean", "std"), strict=True)
-        ]
-    )
-    recognise(found, right, mistakes, alike=close)
-    for name in right:
-        expect_close(found[name], right[name], f"the {name}")
+    what = "survival(masks), of which 0 is the mean and 1 the spread,"
+    masks = partial(drawn_masks, draw, 3, 4, 2, 5)
+    exercises.expect_answer(submission, "survival", lambda: (masks(),), close, what=what)
 
 
 @question(
     "9.6", points=0.5, claim="survivors_below: the share of elements whose mean count is smaller"
 )
 def test_survivors_below(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, Any, dict[str, Any]]:
-        given = drawn_masks(draw, 2, 4, 3, 7), draw.choice([2.0, 1.5, 2])
-        wrong = made(WRONG["survivors_below"], *given)
-        return given, reference.survivors_below(*given), wrong
-
-    given, right, mistakes = telling(case)
-    value = expect_number(submission.survivors_below(*given), "survivors_below(masks, tasks)")
-    recognise(
-        torch.tensor(value),
-        torch.tensor(right),
-        {s: torch.tensor(v) for s, v in mistakes.items()},
-        alike=close,
+    exercises.expect_answer(
+        submission,
+        "survivors_below",
+        lambda: (drawn_masks(draw, 2, 4, 3, 7), draw.choice([2.0, 1.5, 2])),
+        close,
+        what="survivors_below(masks, tasks)",
     )
-    expect_close(torch.tensor(value), torch.tensor(right), "survivors_below(masks, tasks)")
 
 
 @question(
@@ -1134,39 +1131,26 @@ WRONG["fleiss_kappa"] = {
 }
 
 
-def as_overlap(value: Any) -> Tensor:
-    expect_length(value, 2, "overlap(a, b)")
-    return torch.tensor([float(expect_number(v, "a number")) for v in value], dtype=torch.float64)
-
-
 @question("9.7", points=0.5, claim="overlap: how many both keep, and how many chance would share")
 def test_overlap(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, Any, dict[str, Any]]:
-        given = draw.mask(4, 6, kept=0.6), draw.mask(4, 6, kept=0.3)
-        wrong = {
-            said: torch.tensor(v, dtype=torch.float64)
-            for said, v in made(WRONG["overlap"], *given).items()
-        }
-        return given, torch.tensor(reference.overlap(*given), dtype=torch.float64), wrong
-
-    given, right, mistakes = telling(case, close)
-    value = as_overlap(submission.overlap(*given))
-    recognise(value, right, mistakes, alike=close)
-    expect_close(value, right, "overlap(a, b)")
+    exercises.expect_answer(
+        submission,
+        "overlap",
+        lambda: (draw.mask(4, 6, kept=0.6), draw.mask(4, 6, kept=0.3)),
+        close,
+        read=partial(expect_form, right=(0.0, 0.0), what="overlap(a, b)"),
+        what="overlap(a, b)",
+    )
 
 
 @question("9.7", points=0.5, claim="fleiss_kappa: agreement of masks beyond chance")
 def test_kappa(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, Any, dict[str, Any]]:
+    def masks() -> tuple[Tensor]:
         base = draw.mask(12, kept=0.3)
-        masks = torch.stack([base ^ draw.mask(12, kept=0.2) for _ in range(4)])
-        wrong = {said: torch.tensor(v) for said, v in made(WRONG["fleiss_kappa"], masks).items()}
-        return (masks,), torch.tensor(reference.fleiss_kappa(masks)), wrong
+        return (torch.stack([base ^ draw.mask(12, kept=0.2) for _ in range(4)]),)
 
-    (masks,), right, mistakes = telling(case, close)
-    value = torch.tensor(expect_number(submission.fleiss_kappa(masks), "kappa"))
-    recognise(value, right, mistakes, alike=close)
-    expect_close(value, right, "fleiss_kappa(masks)")
+    what = "fleiss_kappa(masks)"
+    exercises.expect_answer(submission, "fleiss_kappa", masks, close, what=what)
 
 
 # --- 9.8, 9.9 -------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from course_lib.grading import Draw, Submission, describe, expect_equal, fail, question, unchanged
 from course_lib.grading.claims.hunt import expect_verdicts
-from course_lib.grading.claims.mistakes import Case, made
+from course_lib.grading.claims.mistakes import Case, apply_each
 from course_lib.grading.claims.typed import expect_choice, expect_figure
 from course_lib.labs import lab10 as reference
 
@@ -42,6 +42,10 @@ from .visible import (
     chosen,
     close,
     count,
+    draw_case,
+    draw_discriminating_case,
+    draw_layer,
+    draw_texts,
     expect_gate,
     expect_keep,
     expect_kept,
@@ -63,10 +67,6 @@ from .visible import (
     received,
     scaled,
     summed,
-    telling,
-    told,
-    told_layer,
-    told_texts,
 )
 from .visible import WRONG as SEEN
 
@@ -116,7 +116,7 @@ def test_received_between(submission: Submission, draw: Draw) -> None:
         M, L = draw.integer(2, 4), draw.integer(9, 11)
         return attention(draw, 3, M, L), scattered(draw, [L - 3, L, 5], L)
 
-    attn, mask = told(case, reference.attention_received, RECEIVED)
+    (attn, mask), _, _ = draw_case(case, reference.attention_received, RECEIVED)
     received(submission, attn, mask, RECEIVED, "where padding stands between real tokens")
 
 
@@ -171,7 +171,7 @@ def test_padding_between(submission: Submission, draw: Draw) -> None:
 
     expect_kept(
         submission,
-        told_texts(case, PADDED_TEXTS),
+        draw_texts(case, PADDED_TEXTS),
         PADDED_TEXTS,
         "where padding stands between real tokens",
     )
@@ -183,7 +183,7 @@ def test_equal_scores(submission: Submission, draw: Draw) -> None:
         scores = draw.tied(3, draw.integer(60, 70), levels=2)
         return Texts(draw, torch.ones_like(scores, dtype=torch.bool), scores, draw.integer(20, 25))
 
-    expect_kept(submission, told_texts(case, EQUAL_SCORES), EQUAL_SCORES, "where scores are equal")
+    expect_kept(submission, draw_texts(case, EQUAL_SCORES), EQUAL_SCORES, "where scores are equal")
 
 
 @question("10.2", points=0.5, claim="k = 1 leaves [CLS], k ≥ L all")
@@ -258,13 +258,13 @@ def test_progressive_rounding(submission: Submission, draw: Draw) -> None:
             lengths = 50 * torch.tensor(draw.distinct(12, 1, 20))
             lengths[:3] += draw.integer(1, 40)
             right = reference.progressive(lengths, 2, final)
-            wrong = made(rounded, lengths, 2, final)
+            wrong = apply_each(rounded, lengths, 2, final)
             seen = {
                 s: value for s, value in wrong.items() if s == said or not torch.equal(value, right)
             }
             return (lengths, final), right, seen
 
-        (lengths, final), _, _ = telling(case)
+        (lengths, final), _, _ = draw_discriminating_case(case)
         expect_table(submission.progressive(lengths, 2, final), lengths, 2, final, rounded)
     lengths = torch.tensor([1, 2, draw.integer(3, 9)])
     for final in (0.01, 1e-12):
@@ -333,7 +333,7 @@ def test_same_decision(submission: Submission, draw: Draw) -> None:
         drawn = scaled(scores), draw.number(0.7, 1.3), mask
         return case() if close(*drawn) else drawn
 
-    scores, theta, mask = told(case, reference.threshold_policy, OWN_N)
+    (scores, theta, mask), _, _ = draw_case(case, reference.threshold_policy, OWN_N)
     expect_keep(submission, scores, theta, mask, OWN_N, "where padding stands between real tokens")
     right = reference.threshold_policy(scores, theta, mask)
     for b, real in enumerate(mask):
@@ -481,9 +481,9 @@ def test_ties_in_the_cascade(submission: Submission, draw: Draw) -> None:
         layer.head_scores -= 9
         return layer
 
-    layer, mistakes = told_layer(below_zero, DEAD_AS_ZERO, {}, {})
+    layer, mistakes = draw_layer(below_zero, DEAD_AS_ZERO, {}, {})
     expect_step(submission, layer, mistakes, "where all scores are below 0")
-    layer, mistakes = told_layer(lambda: Layer(draw, cls=1.0, levels=1), TIES, {}, {})
+    layer, mistakes = draw_layer(lambda: Layer(draw, cls=1.0, levels=1), TIES, {}, {})
     expect_step(submission, layer, mistakes, "where scores are equal")
 
 

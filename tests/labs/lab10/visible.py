@@ -34,32 +34,19 @@ from course_lib.grading import (
 )
 from course_lib.grading.claims import mistakes as known
 from course_lib.grading.claims.hunt import expect_verdicts
-from course_lib.grading.claims.mistakes import Case, made
+from course_lib.grading.claims.mistakes import Case, apply_each
 from course_lib.grading.claims.typed import expect_choice, expect_typed
 from course_lib.labs import lab10 as reference
 from course_lib.student_code import plain_data
 
 near = functools.partial(known.near, relative=False)
-recognise = functools.partial(known.recognise, alike=near)
-telling = functools.partial(known.telling, alike=near)
+recognise = functools.partial(known.recognise, equal=near)
+draw_case = functools.partial(known.draw_case, equal=near)
+draw_discriminating_case = functools.partial(known.draw_discriminating_case, equal=near)
 
 # a sentence for the student -> a function that makes this mistake
 Wrong = dict[str, Callable[..., Any]]
 WRONG: dict[str, Wrong] = {}  # by graded name
-
-
-def told(
-    case: Callable[[], tuple[Any, ...]], right: Callable[..., Any], wrong: Wrong
-) -> tuple[Any, ...]:
-    """Arguments that tell the table's mistakes from the right answer and from each
-    other.
-    """
-
-    def drawn() -> Case:
-        arguments = case()
-        return arguments, right(*arguments), made(wrong, *arguments)
-
-    return telling(drawn)[0]
 
 
 # --- texts ----------------------------------------------------------------------------
@@ -160,7 +147,7 @@ def strongest_query(attn: Tensor, token_mask: Tensor) -> Tensor:
     return (attn.mean(1) * token_mask[:, :, None]).amax(1) * token_mask
 
 
-COLUMNS: Wrong = {  # told where there is no padding
+COLUMNS: Wrong = {  # distinguishable where there is no padding
     ROWS: altered(weights=lambda attn: attn.mean(1).mT),
     CLS_ROW: altered(asks=lambda real: real * (torch.arange(real.shape[1]) == 0)),
     "only the row of the last query was read: here every query counts": altered(
@@ -197,7 +184,7 @@ COLUMNS: Wrong = {  # told where there is no padding
         end=lambda total: total / total.amax(1, keepdim=True)
     ),
 }
-LEAKS: Wrong = {  # told where real tokens look at padding
+LEAKS: Wrong = {  # distinguishable where real tokens look at padding
     PADDING_RECEIVES: altered(receives=torch.ones_like),
     NOT_SCALED: not_scaled,
     "the sum over real queries was divided by all L, and the rest was not scaled to sum to 1": (
@@ -212,7 +199,7 @@ LEAKS: Wrong = {  # told where real tokens look at padding
     "each query was scaled to sum to 1 before the mean was taken: one that looks at padding most counts as much as one that "
     "never does. Scale once, at the end": by_queries,
 }
-VOTES: Wrong = {  # told where nobody looks at padding
+VOTES: Wrong = {  # distinguishable where nobody looks at padding
     PADDING_ASKS: altered(asks=torch.ones_like),
     f"{PADDING_ASKS}, and the mean was taken over fewer": (
         lambda attn, mask: attn.mean(1).sum(1) / mask.sum(1, keepdim=True)
@@ -229,7 +216,7 @@ def received(submission: Submission, attn: Tensor, mask: Tensor, wrong: Wrong, w
     scores = ask(lambda: submission.attention_received(attn, mask), when, thought)
     expect_tensor(scores, shape=mask.shape, what="the result")
     right = reference.attention_received(attn, mask)
-    recognise(scores, right, made(wrong, attn, mask), f"{when}: ")
+    recognise(scores, right, apply_each(wrong, attn, mask), f"{when}: ")
     recognise(scores, right, {ROWS: scaled(mask.to(attn.dtype))}, f"{when}: ")
     if scores.isnan().any():
         fail(f"{when}, some scores are NaN: what is divided by 0?")
@@ -252,7 +239,7 @@ def test_mean_of_the_columns(submission: Submission, draw: Draw) -> None:
         B, M, L = draw.integer(2, 3), draw.integer(4, 5), draw.integer(6, 8)
         return attention(draw, B, M, L), torch.ones(B, L, dtype=torch.bool)
 
-    attn, mask = told(case, reference.attention_received, COLUMNS)
+    (attn, mask), _, _ = draw_case(case, reference.attention_received, COLUMNS)
     received(submission, attn, mask, COLUMNS, "for texts without padding")
 
 
@@ -266,7 +253,7 @@ def test_padding_receives_nothing(submission: Submission, draw: Draw) -> None:
             attn[b, :, n:] = attn[b, :, :n].mean(1, keepdim=True)
         return attn, mask
 
-    attn, mask = told(case, reference.attention_received, LEAKS)
+    (attn, mask), _, _ = draw_case(case, reference.attention_received, LEAKS)
     received(submission, attn, mask, LEAKS, "where real tokens look at padding")
 
 
@@ -277,7 +264,7 @@ def test_padding_does_not_ask(submission: Submission, draw: Draw) -> None:
         mask = padded([L, L - 2, draw.integer(2, 4)], L)
         return attention(draw, 3, M, L, seen=mask), mask
 
-    attn, mask = told(case, reference.attention_received, VOTES)
+    (attn, mask), _, _ = draw_case(case, reference.attention_received, VOTES)
     received(submission, attn, mask, VOTES, "where nobody looks at padding")
 
 
@@ -420,14 +407,14 @@ WRONG["keep_tokens"] = {
 }
 
 
-def told_texts(case: Callable[[], Texts], wrong: Wrong) -> Texts:
-    """Texts in which the table's mistakes keep other rows."""
+def draw_texts(case: Callable[[], Texts], wrong: Wrong) -> Texts:
+    """Draw texts in which the table's mistakes keep other rows."""
 
     def drawn() -> Case:
         texts = case()
-        return texts, texts.index, made(wrong, *texts.ranked)
+        return texts, texts.index, apply_each(wrong, *texts.ranked)
 
-    return telling(drawn)[0]
+    return draw_discriminating_case(drawn)[0]
 
 
 def stood(rows: Tensor, hidden: Tensor) -> Tensor:
@@ -484,13 +471,13 @@ def expect_kept(submission: Submission, texts: Texts, wrong: Wrong, when: str) -
     right = texts.index
     if not torch.equal(index, right):
         said = f"{when}, the rows are right, but index does not say where they stood: "
-        recognise(index, right, made(PLACES, right, texts.mask), said)
+        recognise(index, right, apply_each(PLACES, right, texts.mask), said)
         if torch.equal(index.sort(1).values, right):
             fail(f"{when}, index says another order than the rows have: both rise along the text")
         fail(f"{said}text 0 has {index[0].tolist()} instead of {right[0].tolist()}")
     if not torch.equal(mask, texts.right[1]):
         said = f"{when}, the rows are right, but their mask is not: "
-        recognise(mask, texts.right[1], made(MASKS, right, texts.mask), said)
+        recognise(mask, texts.right[1], apply_each(MASKS, right, texts.mask), said)
         fail(f"{said}text 0 has {mask[0].tolist()} instead of {texts.right[1][0].tolist()}")
 
 
@@ -510,7 +497,7 @@ def _expect_rows(rows: Tensor, texts: Texts, wrong: Wrong, when: str) -> None:
         fail(f"{when}, there are rows that were not given: choose among them, and change none")
     if torch.equal(at.sort(1).values, right):
         fail(out_of_order(f"{when}, ", "text 0", at[0].tolist()))
-    recognise(at, right, made(wrong, *texts.ranked), f"{when}: ")
+    recognise(at, right, apply_each(wrong, *texts.ranked), f"{when}: ")
     for b in range(len(at)):
         _expect_choice(
             at[b].tolist(),
@@ -564,7 +551,7 @@ def test_best_rows_in_order(submission: Submission, draw: Draw) -> None:
         scores[:, 0] = scores.abs().amax(1) + 1
         return Texts(draw, torch.ones_like(scores, dtype=torch.bool), scores, k)
 
-    expect_kept(submission, told_texts(case, BEST), BEST, "for texts without padding")
+    expect_kept(submission, draw_texts(case, BEST), BEST, "for texts without padding")
 
 
 @question("10.2", points=0.5, claim="[CLS] stays whatever its score, as one of the k")
@@ -576,7 +563,7 @@ def test_cls_stays(submission: Submission, draw: Draw) -> None:
         return Texts(draw, torch.ones_like(scores, dtype=torch.bool), scores, k)
 
     expect_kept(
-        submission, told_texts(case, CLS_STAYS), CLS_STAYS, "where [CLS] has the smallest score"
+        submission, draw_texts(case, CLS_STAYS), CLS_STAYS, "where [CLS] has the smallest score"
     )
 
 
@@ -590,7 +577,7 @@ def test_real_before_padding(submission: Submission, draw: Draw) -> None:
         return Texts(draw, mask, scores, k)
 
     expect_kept(
-        submission, told_texts(case, REAL_FIRST), REAL_FIRST, "where padding has the largest scores"
+        submission, draw_texts(case, REAL_FIRST), REAL_FIRST, "where padding has the largest scores"
     )
 
 
@@ -692,28 +679,25 @@ def expect_table(value: Any, lengths: Tensor, layers: int, final: float, wrong: 
     when = f"for texts of {lengths.tolist()} tokens, {layers} layers and final = {final:.3g}"
     counts = as_table(value, lengths, layers, when)
     right = reference.progressive(lengths, layers, final)
-    recognise(counts, right, made(wrong, lengths, layers, final), f"{when}: ")
+    recognise(counts, right, apply_each(wrong, lengths, layers, final), f"{when}: ")
     if not torch.equal(counts[0], lengths):
         fail(f"{when} the first layer works on {counts[0].tolist()}: the first layer works on all")
     expect_equal(counts, right, f"{when} the result")
 
 
-def told_shares(draw: Draw) -> tuple[Tensor, int, float]:
-    """Lengths, layers and a final share that tell the table's mistakes apart."""
+def draw_shares(draw: Draw) -> tuple[Tensor, int, float]:
+    """Draw lengths, layers and a final share that tell the table's mistakes apart."""
 
-    def case() -> tuple[Tensor, int, float]:
-        return (
-            torch.tensor(draw.distinct(4, 30, 200)),
-            draw.integer(5, 7),
-            round(draw.number(0.1, 0.3), 2),
-        )
+    def shares() -> tuple[Tensor, int, float]:
+        lengths = torch.tensor(draw.distinct(4, 30, 200))
+        return lengths, draw.integer(5, 7), round(draw.number(0.1, 0.3), 2)
 
-    return told(case, reference.progressive, WRONG["progressive"])
+    return draw_case(shares, reference.progressive, WRONG["progressive"])[0]
 
 
 @question("10.3", points=0.5, claim="the share falls by the same factor, from 1 to final")
 def test_progressive_shares(submission: Submission, draw: Draw) -> None:
-    lengths, layers, final = told_shares(draw)
+    lengths, layers, final = draw_shares(draw)
     value = submission.progressive(lengths, layers, final)
     expect_table(value, lengths, layers, final, WRONG["progressive"])
     # one text; as many texts as layers
@@ -732,7 +716,7 @@ def test_progressive_arguments(submission: Submission, draw: Draw) -> None:
     thought = "A share of 1 keeps all tokens in all layers"
     value = ask(lambda: submission.progressive(lengths, layers, 1.0), "for final = 1", thought)
     expect_table(value, lengths, layers, 1.0, {})
-    several, layers, final = told_shares(draw)
+    several, layers, final = draw_shares(draw)
     value = submission.progressive(several, layers, final)
     expect_table(value, several, layers, final, WRONG["progressive"])
     for final in (0.0, -0.2, 1.01, 30.0):
@@ -810,7 +794,7 @@ def expect_keep(
     keep = submission.threshold_policy(scores, theta, mask)
     expect_tensor(keep, shape=mask.shape, dtype=torch.bool, what="the result")
     right = reference.threshold_policy(scores, theta, mask)
-    recognise(keep, right, made(wrong, scores, theta, mask), f"{when}: ")
+    recognise(keep, right, apply_each(wrong, scores, theta, mask), f"{when}: ")
     if not keep[:, 0].all():
         fail(
             f"{when}, [CLS] was dropped: [CLS] stays whatever its score, since the answer is read from it"
@@ -830,7 +814,7 @@ def test_threshold(submission: Submission, draw: Draw) -> None:
         drawn = scaled(scores), draw.number(0.8, 1.4), mask
         return case() if close(*drawn) else drawn
 
-    scores, theta, mask = told(case, reference.threshold_policy, POLICIES)
+    (scores, theta, mask), _, _ = draw_case(case, reference.threshold_policy, POLICIES)
     expect_keep(submission, scores, theta, mask, POLICIES, f"at θ = {theta:.3g}")
 
 
@@ -1116,7 +1100,7 @@ def test_soft_gate(submission: Submission, draw: Draw) -> None:
             gate_mistakes(theirs, TRAINING, scores, 2, mask),
         )
 
-    (scores, mask), right, mistakes = telling(case)
+    (scores, mask), right, mistakes = draw_discriminating_case(case)
     expect_gate(theirs(scores, 2, mask), right, mask, mistakes, "in training mode")
     for other in range(4):
         right, mistakes = (
@@ -1155,7 +1139,7 @@ def test_hard_gate(submission: Submission, draw: Draw) -> None:
         mistakes = gate_mistakes(theirs, HARD_GATES, scores, layer, mask, training=False)
         return (scores, mask), theirs.hard(scores, layer, mask), mistakes
 
-    (scores, mask), right, mistakes = telling(case)
+    (scores, mask), right, mistakes = draw_discriminating_case(case)
     submission.train(theirs.module, False)
     expect_gate(theirs(scores, layer, mask), right, mask, mistakes, "in evaluation mode")
     submission.train(theirs.module, True)
@@ -1293,7 +1277,7 @@ AMONG_THE_LIVING: Wrong = {
         lambda scores, alive, n: best(scores, alive, max(1, int(alive.sum()) - n))
     ),
 }
-DEAD_AS_ZERO: Wrong = {  # told where all scores are below 0
+DEAD_AS_ZERO: Wrong = {  # distinguishable where all scores are below 0
     "those that are not alive were ranked as 0: a score may be below 0": of_both(
         lambda scores, alive, n: best(scores.where(alive, 0), torch.ones_like(alive), n) & alive
     ),
@@ -1332,27 +1316,27 @@ def mistaken(layer: Layer, both: Wrong, tokens: Wrong, heads: Wrong) -> dict[str
     where it is about the others.
     """
     return (
-        made(both, *layer.given)
-        | {said: (pair[0], None) for said, pair in made(tokens, *layer.given).items()}
-        | {said: (None, pair[1]) for said, pair in made(heads, *layer.given).items()}
+        apply_each(both, *layer.given)
+        | {said: (pair[0], None) for said, pair in apply_each(tokens, *layer.given).items()}
+        | {said: (None, pair[1]) for said, pair in apply_each(heads, *layer.given).items()}
     )
 
 
-def told_layer(
+def draw_layer(
     case: Callable[[], Layer], both: Wrong, tokens: Wrong, heads: Wrong
 ) -> tuple[Layer, dict[str, Any]]:
-    """A layer in which these mistakes choose others, of tokens and of heads."""
+    """Draw a layer in which these mistakes choose others, of tokens and of heads."""
 
     def drawn() -> Case:
         layer = case()
         return layer, layer.right, mistaken(layer, both, tokens, heads)
 
-    def alike(one: Any, other: Any) -> bool:
+    def equal(one: Any, other: Any) -> bool:
         return any(
             near(a, b) for a, b in zip(one, other, strict=True) if a is not None and b is not None
         )
 
-    layer, _, mistakes = known.telling(drawn, alike=alike)
+    layer, _, mistakes = known.draw_discriminating_case(drawn, equal=equal)
     return layer, mistakes
 
 
@@ -1414,7 +1398,7 @@ def test_best_of_those_alive(submission: Submission, draw: Draw) -> None:
         layer.head_scores = layer.head_scores.where(layer.heads, layer.head_scores + 3)
         return layer
 
-    layer, mistakes = told_layer(case, AMONG_THE_LIVING, {}, OF_HEADS)
+    layer, mistakes = draw_layer(case, AMONG_THE_LIVING, {}, OF_HEADS)
     expect_step(submission, layer, mistakes, "in a layer where some are gone")
 
 
@@ -1422,7 +1406,7 @@ def test_best_of_those_alive(submission: Submission, draw: Draw) -> None:
     "10.5", points=0.5, claim="[CLS] goes on whatever its score, as one of n_tokens; no head does"
 )
 def test_cls_goes_on(submission: Submission, draw: Draw) -> None:
-    layer, mistakes = told_layer(lambda: Layer(draw, cls=-9.0), {}, OF_CLS, OF_HEAD_0)
+    layer, mistakes = draw_layer(lambda: Layer(draw, cls=-9.0), {}, OF_CLS, OF_HEAD_0)
     expect_step(submission, layer, mistakes, "where [CLS] and head 0 have the smallest scores")
 
 
@@ -1498,21 +1482,6 @@ def equal_numbers(one: float, other: float) -> bool:
     return math.isclose(one, other, rel_tol=1e-9)
 
 
-def told_lengths(
-    case: Callable[[], tuple[list[int], int]], wrong: Wrong
-) -> tuple[list[int], int, int, dict[str, float]]:
-    """Lengths, E, the right number, and what the table's mistakes make of them, all
-    different.
-    """
-
-    def drawn() -> Case:
-        lengths, E = case()
-        return (lengths, E), summed(macs)(lengths, E), made(wrong, lengths, E)
-
-    (lengths, E), right, mistakes = known.telling(drawn, alike=equal_numbers)
-    return lengths, E, right, mistakes
-
-
 def expect_macs(value: Any, right: int, mistakes: Mapping[str, float], when: str) -> None:
     """The number is right; else the mistake whose result it is."""
     if isinstance(value, float | int) and value != right:
@@ -1534,7 +1503,7 @@ def test_macs_of_a_layer(submission: Submission, draw: Draw) -> None:
     def case() -> tuple[list[int], int]:
         return [draw.integer(30, 60)], 2 * draw.integer(40, 80)
 
-    lengths, E, right, mistakes = told_lengths(case, OF_A_LAYER)
+    (lengths, E), right, mistakes = known.draw_case(case, summed(macs), OF_A_LAYER, equal_numbers)
     expect_macs(
         submission.token_macs(lengths, E),
         right,
@@ -1551,7 +1520,7 @@ def test_macs_of_layers(submission: Submission, draw: Draw) -> None:
         )
 
     wrong = OF_LAYERS | {NO_SQUARE: OF_A_LAYER[NO_SQUARE]}
-    lengths, E, right, mistakes = told_lengths(case, wrong)
+    (lengths, E), right, mistakes = known.draw_case(case, summed(macs), wrong, equal_numbers)
     value = submission.token_macs(lengths, E)
     if isinstance(value, int) and value not in (right, *mistakes.values()):
         each = [submission.token_macs([length], E) for length in lengths]

@@ -7,7 +7,7 @@ from functools import partial
 import torch
 
 from course_lib.grading import Draw, Submission, question
-from course_lib.grading.claims.mistakes import made
+from course_lib.grading.claims.mistakes import apply_each
 from course_lib.grading.claims.typed import expect_choice, expect_figure, expect_typed
 from course_lib.labs import lab11 as reference
 
@@ -70,7 +70,7 @@ def test_frontier_at_the_edges(submission: Submission, draw: Draw) -> None:
         rows = drawn_rows(draw, count)
         order = draw.permutation(len(rows)).tolist()
         shuffled = [dict(sorted(rows[i].items(), reverse=True)) for i in order]
-        expect_rows(submission, shuffled, made(SEEN["frontier"], shuffled), "frontier(rows)")
+        expect_rows(submission, shuffled, apply_each(SEEN["frontier"], shuffled), "frontier(rows)")
 
 
 @question(

@@ -35,13 +35,14 @@ from course_lib.grading import (
     question,
 )
 from course_lib.grading.claims.expect import Fault
-from course_lib.grading.claims.mistakes import made, recognise, telling
+from course_lib.grading.claims.mistakes import Exercises, recognise
 from course_lib.grading.claims.typed import expect_choice, expect_typed, student_of
 from course_lib.labs import lab11 as reference
 
 State = dict[str, Tensor]
 Row = dict[str, Any]
 WRONG: dict[str, dict[str, Callable[..., Any]]] = {}
+exercises = Exercises(reference, WRONG)
 
 # --- 11.1 model_bits ------------------------------------------------------------------
 
@@ -159,11 +160,10 @@ def expect_bits(
     claim="the bits of a state: each tensor in its cheapest format, and 2 bits that say which",
 )
 def test_model_bits(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, Any, dict[str, Any]]:
-        given = drawn_state(draw), {"tied.weight": "layer1.weight"}, draw.choice([8, 16])
-        return given, reference.model_bits(*given), made(WRONG["model_bits"], *given)
-
-    given, _, mistakes = telling(case, lambda a, b: a == b)
+    given, _, mistakes = exercises.draw_case(
+        "model_bits",
+        lambda: (drawn_state(draw), {"tied.weight": "layer1.weight"}, draw.choice([8, 16])),
+    )
     expect_bits(submission, *given, mistakes=mistakes, what="model_bits(state, tied, bits)")
 
 
@@ -273,11 +273,7 @@ def expect_rows(
 
 @question("11.2", points=1, claim="the rows that no other dominates, in order")
 def test_frontier(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, Any, dict[str, Any]]:
-        rows = drawn_rows(draw)
-        return (rows,), reference.frontier(rows), made(WRONG["frontier"], rows)
-
-    (rows,), _, mistakes = telling(case, lambda a, b: a == b)
+    (rows,), _, mistakes = exercises.draw_case("frontier", lambda: (drawn_rows(draw),))
     expect_rows(submission, rows, mistakes, "frontier(rows)")
 
 
@@ -400,12 +396,8 @@ def expect_picked(
 
 @question("11.3", points=1, claim="within the budget, the largest mean validation accuracy")
 def test_pick(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, Any, dict[str, Any]]:
-        given = drawn_candidates(draw)
-        return given, reference.pick(*given), made(WRONG["pick"], *given)
-
-    given, _, mistakes = telling(case, lambda a, b: a == b)
-    expect_picked(submission, given[0], given[1], mistakes, "pick(candidates, budget)")
+    given, _, mistakes = exercises.draw_case("pick", lambda: drawn_candidates(draw))
+    expect_picked(submission, *given, mistakes, "pick(candidates, budget)")
 
 
 # --- 11.4, 11.5 the files -------------------------------------------------------------
@@ -446,7 +438,7 @@ def measured(submission: Submission, kind: str, seed: int, split: str) -> Measur
     return found
 
 
-def told(found: Measured) -> str:
+def describe_measured(found: Measured) -> str:
     """What was measured, in a sentence."""
     return (
         f"storage {found.storage:.1%}, products {found.macs_share:.1%}, {found.faster:.2f} times faster, accuracy {found.accuracy:.1f} % "
@@ -458,7 +450,9 @@ def expect_level(submission: Submission, kind: str, level: int, seed: int, split
     found = measured(submission, kind, seed, split)
     missed = unmet_requirements(LEVELS[kind][level - 1], found)
     if missed:
-        fail(f"level {level} is not met: {'; '.join(missed)} (measured: {told(found)})")
+        fail(
+            f"level {level} is not met: {'; '.join(missed)} (measured: {describe_measured(found)})"
+        )
 
 
 @question(

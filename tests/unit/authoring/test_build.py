@@ -543,7 +543,21 @@ def test_the_core_alone_counts_in_points_and_hours(tmp_path):
     contract = CONTRACT.replace('"1.1"', '"1.1", optional=True')
     path = course(tmp_path, header=header, contract=contract)
     lab, _ = build.load(path, tmp_path)
-    words = ["#", "Lab", "1:", "Halves", "0", "points;", "about", "0", "hours,", "and", "3", "bonus", "points"]
+    words = [
+        "#",
+        "Lab",
+        "1:",
+        "Halves",
+        "0",
+        "points;",
+        "about",
+        "0",
+        "hours,",
+        "and",
+        "3",
+        "bonus",
+        "points",
+    ]
     assert build.hours(lab) == pytest.approx(len(words) / build.WORDS_PER_MINUTE / 60)
     path.write_text(path.read_text().replace("3 bonus points", "2 bonus points"))
     (line,) = problems(tmp_path)

@@ -37,7 +37,7 @@ def test_near_is_about_shapes_masks_and_dicts_too() -> None:
 
 def test_a_mistake_is_recognised_by_its_result() -> None:
     right, wrong = torch.tensor([1.0, 2.0]), {"the sign is wrong": torch.tensor([-1.0, -2.0])}
-    recognise = functools.partial(mistakes.recognise, alike=near)
+    recognise = functools.partial(mistakes.recognise, equal=near)
     recognise(right + 1e-7, right, wrong)
     recognise(torch.zeros(2), right, wrong)  # wrong, but not so
     with pytest.raises(Mistake, match="here: the sign is wrong"):
