@@ -28,11 +28,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course_lib import ledger, paths
-from course_lib.cost import latency, model_cost, totals
-from course_lib.cost.storage import model_bits
 from course_lib.data.images import ImageData, Split
+from course_lib.experiments import common
 from course_lib.models import build
-from course_lib.parallel import side_by_side
+from course_lib.parallel import sweep
 from course_lib.pruning.weights.granularity import local_masks
 from course_lib.pruning.weights.lottery import Record, early_stop, steps_to
 from course_lib.pruning.weights.masks import Masks, prunable
@@ -128,12 +127,10 @@ def search(
     seeds: Iterable[int],
     *,
     rounds: int,
-    epochs: int,
-    iterations: int | None = None,
-    every: int,
     folder: str | Path | None = None,
     executor: Executor | None = None,
     progress: bool = False,
+    **settings: Any,
 ) -> dict[int, list[Record]]:
     """Ticket and both controls, round by round: seed -> records, see
     :func:`course_lib.pruning.weights.find_tickets`.
@@ -143,12 +140,10 @@ def search(
         seeds: each decides first weights, order of the images and controls of one
             search.
         rounds: how often to prune.
-        epochs: of every training.
-        iterations: the end of every training, where that comes before the end of the
-            last epoch.
-        every: steps between two looks at the validation images.
         folder, executor, progress: as there. With a folder an interrupted search
             continues.
+        settings: ``epochs``, ``iterations`` and ``every`` of every training, as
+            :func:`course_lib.training.train_and_test` has them.
 
     Returns:
         Records whose ``result`` is what :func:`course_lib.training.train_and_test`
@@ -157,9 +152,7 @@ def search(
     return find_tickets(
         seeds,
         functools.partial(build, "lenet300", IMAGES[data]),
-        functools.partial(
-            train_and_test, data=data, epochs=epochs, iterations=iterations, every=every, **RECIPE
-        ),
+        functools.partial(train_and_test, data=data, **settings, **RECIPE),
         rounds,
         RATE,
         controls=CONTROLS,
@@ -227,12 +220,10 @@ def near(table: pd.DataFrame, fractions: Iterable[float]) -> pd.DataFrame:
     """
     left = table["remaining"].dropna().unique()
     dense = table[table["method"] == "dense"]
-    chosen = [left[np.abs(np.log(left / fraction)).argmin()] for fraction in fractions]
-    parts = [
-        part
-        for kept in chosen
-        for part in (dense.assign(remaining=kept), table[table["remaining"] == kept])
-    ]
+    parts = []
+    for fraction in fractions:
+        kept = left[np.abs(np.log(left / fraction)).argmin()]
+        parts += [dense.assign(remaining=kept), table[table["remaining"] == kept]]
     return pd.concat(parts).round({"remaining": 3})
 
 
@@ -255,13 +246,10 @@ def untrained(
     rows = []
     for seed, records in found.items():
         for record in records[1:]:
-            masks = {
-                "ticket": record["masks"],
-                "random mask": record["controls"]["random"]["masks"],
-            }
-            for method, mask in masks.items():
+            arms = {"ticket": record, "random mask": record["controls"]["random"]}
+            for method, arm in arms.items():
                 model = build("lenet300", data, seed=seed)
-                rewind(model, copy.deepcopy(model.state_dict()), mask)
+                rewind(model, copy.deepcopy(model.state_dict()), arm["masks"])
                 row = {"seed": seed, "method": method, "remaining": record["remaining"]}
                 rows.append({**row, "accuracy": evaluate(model, data.validation)})
     return pd.DataFrame(rows)
@@ -271,23 +259,25 @@ def times_the_ticket(table: pd.DataFrame) -> pd.DataFrame:
     """By seed and round, the early-stopping step of each control divided by the ticket's:
     columns ``seed``, ``remaining``, ``method`` and ``TIMES``.
     """
-    steps = _by_method(table[table["method"] != "dense"], "early_stop")
-    times = steps[["reinit", "random mask"]].div(steps["ticket"], axis=0)
-    return times.melt(ignore_index=False, value_name=TIMES).reset_index()
+    steps = table[table["method"] != "dense"]
+    return _relate_to_ticket(steps, "early_stop", pd.DataFrame.div, TIMES)
 
 
 def minus_the_ticket(table: pd.DataFrame) -> pd.DataFrame:
     """By seed and round, the test accuracy of the controls and of the dense network minus
     the ticket's: columns ``seed``, ``remaining``, ``method`` and ``GAP``.
     """
-    tests = _by_method(near(table, table["remaining"].dropna().unique()), "test")
-    gaps = tests[["dense", "reinit", "random mask"]].sub(tests["ticket"], axis=0)
-    return gaps.melt(ignore_index=False, value_name=GAP).reset_index()
+    tests = near(table, table["remaining"].dropna().unique())
+    return _relate_to_ticket(tests, "test", pd.DataFrame.sub, GAP)
 
 
-def _by_method(table: pd.DataFrame, measure: str) -> pd.DataFrame:
-    """(seed and remaining, method)"""
-    return table.pivot(index=["seed", "remaining"], columns="method", values=measure)
+def _relate_to_ticket(
+    table: pd.DataFrame, measure: str, operation: Callable[..., pd.DataFrame], name: str
+) -> pd.DataFrame:
+    wide = table.pivot(index=["seed", "remaining"], columns="method", values=measure)
+    others = wide[[method for method in ("dense", "reinit", "random mask") if method in wide]]
+    found = operation(others, wide["ticket"], axis=0)
+    return found.melt(ignore_index=False, value_name=name).reset_index()
 
 
 def beside_the_paper(table: pd.DataFrame) -> pd.DataFrame:
@@ -471,46 +461,42 @@ def conv_tickets(
         train = functools.partial(conv_train, seed=seed, data=few, epochs=settings["epochs"])
         w_k: dict[str, Tensor] = {}
 
-        def watched(model: nn.Module, masks: Masks, start: int, stop: int | None) -> Any:
+        def keep_w_k(model: nn.Module, masks: Masks, start: int, stop: int | None) -> Any:
             if start and not w_k:  # round 0: the model is as it was at step k
                 w_k.update(copy.deepcopy(model.state_dict()))
             return train(model, masks, start, stop)
 
-        records = find_ticket(lambda: fresh[seed], watched, settings["rounds"], 0.5, first_epoch)
-        dense = {"seed": seed, "method": "dense", "round": 0, "remaining": math.nan}
-        rows = [{**dense, **records[0]["result"]}]
-        for record in records[1:]:
+        dense, *records = find_ticket(
+            lambda: fresh[seed], keep_w_k, settings["rounds"], 0.5, first_epoch
+        )
+        rows = [{"method": "dense", "round": 0, "remaining": math.nan, **dense["result"]}]
+        for record in records:
             masks = random_ticket(record["masks"], torch.Generator().manual_seed(seed))
             rewind(model := copy.deepcopy(fresh[seed]), w_k, masks)
-            control = train(model, masks, first_epoch, None)
-            row = {"seed": seed, "round": record["round"], "remaining": record["remaining"]}
-            rows.append({**row, "method": "ticket", **record["result"]})
-            rows.append({**row, "method": "random mask", **control})
+            results = {"ticket": record["result"]}
+            results["random mask"] = train(model, masks, first_epoch, None)
+            place = {name: record[name] for name in ("round", "remaining")}
+            rows += [{"method": name, **place, **result} for name, result in results.items()]
         return rows
 
-    found = side_by_side(run, [(seed,) for seed in seeds])
-    return pd.DataFrame([row for rows in found for row in rows])
+    return sweep(run, seed=seeds)
 
 
 def add_to_ledger(table: pd.DataFrame, data: ImageData) -> None:
     """A row of the ledger per method of :func:`conv_tickets`: bits of the whole model, MACs
     without zeros, milliseconds for 64 images, and ``test`` accuracy by seed.
     """
-    images, one = data.validation.images[:64], data.test.images[:1]
     first = table.drop_duplicates("method").set_index("method")
-    calls = {method: latency.forward(row["network"], images) for method, row in first.iterrows()}
-    times = latency.compare(calls, repeats=40, threads=1)
-    for method, row in first.iterrows():
-        kept = percent(row["remaining"], 0)
+    networks, images = first["network"].to_dict(), data.validation.images[:64]
+    costs = common.costs(networks, data.test.images[:1], images, repeats=40).set_index("method")
+    for method, cost in costs[["bits", "macs", "ms"]].to_dict("index").items():
         ledger.add(
             "convnet",
             f"dense, {CONV[data.name]['epochs']} epochs"
             if method == "dense"
-            else f"{method} {kept}",
+            else f"{method} {percent(first.loc[method, 'remaining'], 0)}",
             lab="03",
-            bits=model_bits(row["network"].state_dict()),
-            macs=totals(model_cost(row["network"], one))["nonzero_macs"],
-            ms=1e3 * times[method].median,
+            **cost,
             accuracy=table.loc[table["method"] == method, "test"],
         )
 

@@ -26,7 +26,7 @@ from course_lib.pruning.weights.lottery import (
     shrink,
 )
 from course_lib.pruning.weights.masks import Masks, dense_masks, prunable
-from course_lib.training import evaluate, fit
+from course_lib.training import evaluate, fit, train_and_test
 
 SEEDS, EPOCHS, ROUNDS, RATE = 3, 20, 4, 0.5
 
@@ -52,17 +52,13 @@ def lenet(data: ImageData, seed: int) -> nn.Module:
 
 
 def train(
-    data: ImageData,
-    model: nn.Module,
-    masks: Masks,
-    seed: int,
-    epochs: int = EPOCHS,
-    every: int = 10_000,
+    data: ImageData, model: nn.Module, masks: Masks, seed: int, **options: Any
 ) -> dict[str, Any]:
-    """Train in place; what :func:`course_lib.training.train_and_test` returns."""
-    settings = {"epochs": epochs, "every": every}
-    result: dict[str, Any] = lab03.trainer(data, seed, settings)(model, masks, 0, None)
-    return result
+    """Train in place; what :func:`course_lib.training.train_and_test` returns, whose
+    ``options`` they are.
+    """
+    options = {"epochs": EPOCHS, "every": 10_000, **lab03.RECIPE, **options}
+    return train_and_test(model, masks, 0, None, data=data, seed=seed, **options)
 
 
 def searches(data: ImageData) -> list[Search]:
@@ -178,35 +174,32 @@ def rewound_or_kept(data: ImageData, found: Sequence[Search]) -> pd.DataFrame:
     as many weights per layer and starts from w_0.
     """
     rows = []
+
+    def add(seed: int, pruned: str, trainings: int, start: str, result: Any) -> None:
+        cost = f"{trainings} training{'s' * (trainings > 1)}"
+        how = {"pruned": f"{pruned} ({cost})", "start": start, "method": f"{start}, {pruned}"}
+        rows.append({"seed": seed, **how, "test": result["accuracy"]})
+
+    final = {"rate": 1 - (1 - RATE) ** ROUNDS, "output_rate": 1 - (1 - RATE / 2) ** ROUNDS}
     for one in found:
-        net = lenet(data, one.seed)
-        w_0 = copy.deepcopy(net.state_dict())
-
-        def add(pruned: str, trainings: int, start: str, result: Any, seed: int = one.seed) -> None:
-            cost = f"{trainings} training{'s' * (trainings > 1)}"
-            how = {"pruned": f"{pruned} ({cost})", "start": start}
-            method = f"{start}, {pruned}"
-            rows.append({"seed": seed, **how, "method": method, "test": result["accuracy"]})
-
-        add("in rounds", ROUNDS + 1, "rewound", one.records[-1]["result"])
-        masks = dense_masks(net)
+        net, seed = lenet(data, one.seed), one.seed
+        w_0, masks = copy.deepcopy(net.state_dict()), dense_masks(net)
+        add(seed, "in rounds", ROUNDS + 1, "rewound", one.records[-1]["result"])
         rewind(net, one.trained, masks)
-        final = {"rate": 1 - (1 - RATE) ** ROUNDS, "output_rate": 1 - (1 - RATE / 2) ** ROUNDS}
         at_once = shrink(prunable(net), masks, **final)
         result: Any = None
         for _ in range(ROUNDS):
             masks = shrink(prunable(net), masks, RATE)
-            result = train(data, net, masks, one.seed)
-        add("in rounds", ROUNDS + 1, "kept", result)
-        for pruned, start, state, times in (
-            ("at once", "rewound", w_0, 1),
-            ("at once", "kept", one.trained, 1),
-            ("at once, long", "kept", one.trained, ROUNDS),
+            result = train(data, net, masks, seed)
+        add(seed, "in rounds", ROUNDS + 1, "kept", result)
+        elsewhere = random_ticket(one.masks, torch.Generator().manual_seed(seed))
+        for pruned, trainings, start, state, masks, times in (
+            ("at once", 2, "rewound", w_0, at_once, 1),
+            ("at once", 2, "kept", one.trained, at_once, 1),
+            ("at once, long", 1 + ROUNDS, "kept", one.trained, at_once, ROUNDS),
+            ("at random", 1, "rewound", w_0, elsewhere, 1),
         ):
-            rewind(net, state, at_once)
-            result = train(data, net, at_once, one.seed, epochs=times * EPOCHS)
-            add(pruned, 1 + times, start, result)
-        elsewhere = random_ticket(one.masks, torch.Generator().manual_seed(one.seed))
-        rewind(net, w_0, elsewhere)
-        add("at random", 1, "rewound", train(data, net, elsewhere, one.seed))
+            rewind(net, state, masks)
+            result = train(data, net, masks, seed, epochs=times * EPOCHS)
+            add(seed, pruned, trainings, start, result)
     return pd.DataFrame(rows)
