@@ -1,9 +1,9 @@
-"""What the labs say, as differences that are found in result files: those of the data
-that come with the course, and those of real ones.
+"""The labs' findings, as differences that are computed from result files: of the data
+that come with the course, and of real data.
 
-A claim is a difference whose mean over runs is above 0 where the lab is right; or one
-of which the lab says that there is none. ``course results`` shows them side by side
-(:mod:`course_lib.show.real_data`).
+A claim is a sentence of a lab and a difference. The difference is above 0 on average over
+runs where the sentence is right; or the sentence states that there is none. ``course
+results`` shows both data side by side (:mod:`course_lib.show.real_data`).
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Difference(NamedTuple):
 
 
 def difference(source: Source) -> Difference:
-    """What a table of results says.
+    """The difference in a stored result.
 
     Raises:
         FileNotFoundError: as ``experiments.read``.
@@ -87,8 +87,8 @@ def difference(source: Source) -> Difference:
 
 
 def verdict(found: Difference, level: bool = False) -> str:
-    """What runs can say of a claim: whether their interval leaves 0 out, and on which
-    side it lies then.
+    """What the runs show of a claim: whether their interval excludes 0, and on which
+    side of 0 it lies.
 
     Args:
         level: as in :class:`Claim`.
@@ -106,14 +106,17 @@ def gap(measure: str, one: str, other: str, by: str = "method", **where: Any) ->
     """Of a table: the mean of ``measure`` of one method minus that of another, by seed.
 
     Args:
-        where: only rows with these entries, such as ``sparsity=0.9``; a number is matched
-            within rounding.
+        where: only rows with these entries, such as ``sparsity=0.9``. A fraction is
+            matched within rounding, and rows without one (of the model that is not
+            pruned) are kept.
     """
 
     def difference(table: pd.DataFrame) -> ArrayLike:
         for column, entry in where.items():
-            near = np.isclose(table[column], entry) if isinstance(entry, float) else None
-            table = table[table[column] == entry if near is None else near]
+            if isinstance(entry, float):
+                table = table[table[column].isna() | np.isclose(table[column], entry)]
+            else:
+                table = table[table[column] == entry]
         means = per_seed(table, measure, [by]).pivot(index="seed", columns=by, values=measure)
         return (means[one] - means[other]).to_numpy(float)
 
@@ -191,16 +194,6 @@ _10 = _results("lab10_scores_reviews", "lab10_sst2")
 
 _at_70: Any = {"by": "batch_norm", "method": "magnitude", "sparsity": 0.7}
 _repaired: Any = {"batch_norm": "recalibrated", "sparsity": 0.9}
-
-
-def _below_dense(sparsity: float) -> Finder:
-    """Lab 06: zeros held at ``sparsity``, minus the model that was not pruned."""
-
-    def difference(table: pd.DataFrame) -> ArrayLike:
-        there = table["sparsity"].isna() | np.isclose(table["sparsity"], sparsity)
-        return gap("accuracy", "zeros held", "dense")(table[there])
-
-    return difference
 
 
 def _heads(one: str, other: str) -> tuple[Source, ...]:
@@ -424,7 +417,7 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "Up to 70 % nothing is lost.",
         "70 % removed and held at 0, fine-tuned: pruned less dense",
-        _06("regimes", _below_dense(0.7)),
+        _06("regimes", gap("accuracy", "zeros held", "dense", sparsity=0.7)),
         level=True,
     ),
     Claim(
