@@ -102,7 +102,9 @@ def verdict(found: Difference, level: bool = False) -> str:
 
 
 # ------------------------------------------------------------------- finding differences
-def gap(measure: str, one: str, other: str, by: str = "method", **where: Any) -> Finder:
+def gap(
+    one: str, other: str, measure: str = "accuracy", by: str = "method", **where: Any
+) -> Finder:
     """Of a table: the mean of ``measure`` of one method minus that of another, by seed.
 
     Args:
@@ -133,7 +135,7 @@ def _signed_less_size(forecasts: pd.DataFrame) -> ArrayLike:
 
 def _longer(measure: str, **where: Any) -> Finder:
     """Lab 03: how often the ticket's steps must be doubled to be those of reinit."""
-    doublings = gap(measure, "reinit", "ticket", **where)
+    doublings = gap("reinit", "ticket", measure, **where)
     return lambda table: doublings(table.assign(**{measure: np.log2(table[measure])}))
 
 
@@ -198,13 +200,13 @@ _repaired: Any = {"batch_norm": "recalibrated", "sparsity": 0.9}
 
 def _heads(one: str, other: str) -> tuple[Source, ...]:
     """Lab 07: two orders of removal, half of the heads; on SST-2, 58 % of them."""
-    half, more = (gap("test", one, other, removed=removed) for removed in (0.5, 0.58))
+    half, more = (gap(one, other, "test", removed=removed) for removed in (0.5, 0.58))
     return _07("removal", half, more)
 
 
 def _half_depth(one: str, other: str, by: str = "method", **where: Any) -> tuple[Source, ...]:
     """Lab 09: test accuracy of two ways to half of the depth, 2 of 4 and 3 of 6 layers."""
-    two, three = (gap("test", one, other, by, depth=depth, **where) for depth in (2, 3))
+    two, three = (gap(one, other, "test", by, depth=depth, **where) for depth in (2, 3))
     return _09_depth("depths", two, three)
 
 
@@ -212,51 +214,51 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "The weights that survive meet fewer inputs other than 0 than the formula expects.",
         "products of conv4 at 90 %, random zeros less zeros by magnitude, % of the expected",
-        _00("conv4", gap("beyond", "random", "magnitude", sparsity=0.9)),
+        _00("conv4", gap("random", "magnitude", "beyond", sparsity=0.9)),
         points=False,
     ),
     Claim(
         "Trained zeros clump, and a run-length code pays for it.",
         "pairs at 90 %, by magnitude less random, % of the formula",
-        _00("conv4", gap("more_pairs", "magnitude", "random", sparsity=0.9)),
+        _00("conv4", gap("magnitude", "random", "more_pairs", sparsity=0.9)),
         points=False,
     ),
     Claim(
         "What a cut breaks first is batch norm's statistics.",
         "70 % in every layer, not trained: recalibrated less as pruned",
-        _01("untrained", gap("accuracy", "recalibrated", "as pruned", **_at_70)),
+        _01("untrained", gap("recalibrated", "as pruned", **_at_70)),
     ),
     Claim(
         "One threshold for all layers keeps more than one for each.",
         "90 %, recalibrated: global less layer by layer",
-        _01("untrained", gap("accuracy", "global", "magnitude", **_repaired)),
+        _01("untrained", gap("global", "magnitude", **_repaired)),
     ),
     Claim(
         "Trained, a random mask is nearly as good, as long as enough is left.",
         "90 %, fine-tuned: magnitude less random",
-        _01("trained", gap("accuracy", "fine-tuned", "random", sparsity=0.9)),
+        _01("trained", gap("fine-tuned", "random", sparsity=0.9)),
         level=True,
     ),
     Claim(
         "Where little is left, it matters which.",
         "98 %, fine-tuned: magnitude less random",
-        _01("trained", gap("accuracy", "fine-tuned", "random", sparsity=0.98)),
+        _01("trained", gap("fine-tuned", "random", sparsity=0.98)),
     ),
     Claim(
         "Iterative pruning need not win: its last cut gets a third of the training.",
         "98 %: three cuts less one, equal epochs",
-        _01("trained", gap("accuracy", "iterative", "fine-tuned", sparsity=0.98)),
+        _01("trained", gap("iterative", "fine-tuned", sparsity=0.98)),
         level=True,
     ),
     Claim(
         "Larger pieces cost more.",
         "90 %, fine-tuned: single weights less filters",
-        _01("structured", gap("accuracy", "element", "filter", sparsity=0.9)),
+        _01("structured", gap("element", "filter", sparsity=0.9)),
     ),
     Claim(
         "Which filters go matters little once the rest is trained.",
         "90 %, fine-tuned: smallest filters less random ones",
-        _01("structured", gap("accuracy", "filter", "random filter", sparsity=0.9)),
+        _01("structured", gap("filter", "random filter", sparsity=0.9)),
         level=True,
     ),
     Claim(
@@ -269,36 +271,27 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "The best forecast is the worst order.",
         "50 %, all at once: random less the signed forecast",
-        _02(
-            "pruned",
-            gap("accuracy", "random", "signed forecast", procedure="at once", sparsity=0.5),
-        ),
+        _02("pruned", gap("random", "signed forecast", procedure="at once", sparsity=0.5)),
     ),
     Claim(
         "Asked a dozen times, the loss is a better judge than size.",
         "90 %, twelve rounds, not trained: Fisher less magnitude",
-        _02("pruned", gap("accuracy", "Fisher", "magnitude", procedure="in rounds", sparsity=0.9)),
+        _02("pruned", gap("Fisher", "magnitude", procedure="in rounds", sparsity=0.9)),
     ),
     Claim(
         "With training in between magnitude is a little ahead up to 90 %.",
         "90 %, trained after each of three targets: magnitude less Fisher",
-        _02(
-            "pruned",
-            gap("accuracy", "magnitude", "Fisher", procedure="with training", sparsity=0.9),
-        ),
+        _02("pruned", gap("magnitude", "Fisher", procedure="with training", sparsity=0.9)),
     ),
     Claim(
         "Where little is left, asking the loss pays.",
         "98 %, trained after each of six targets: Fisher less magnitude",
-        _02(
-            "pruned",
-            gap("accuracy", "Fisher", "magnitude", procedure="with training", sparsity=0.98),
-        ),
+        _02("pruned", gap("Fisher", "magnitude", procedure="with training", sparsity=0.98)),
     ),
     Claim(
         "The proximal step makes zeros, a subgradient none.",
         "exact zeros at λ = 0.0003, % of the weights: proximal less subgradient",
-        _02("penalties", gap("zeros", "proximal", "subgradient", strength=3e-4)),
+        _02("penalties", gap("proximal", "subgradient", "zeros", strength=3e-4)),
         points=False,
     ),
     Claim(
@@ -306,8 +299,8 @@ CLAIMS: tuple[Claim, ...] = (
         "5.5 % of the weights, test accuracy: ticket less reinit",
         _03(
             "rounds",
-            gap("test", "ticket", "reinit", epochs=30, round=13),
-            gap("test", "ticket", "reinit", round=13),
+            gap("ticket", "reinit", "test", epochs=30, round=13),
+            gap("ticket", "reinit", "test", round=13),
         ),
     ),
     Claim(
@@ -315,8 +308,8 @@ CLAIMS: tuple[Claim, ...] = (
         "5.5 % of the weights, test accuracy: reinit less random mask",
         _03(
             "rounds",
-            gap("test", "reinit", "random mask", epochs=30, round=13),
-            gap("test", "reinit", "random mask", round=13),
+            gap("reinit", "random mask", "test", epochs=30, round=13),
+            gap("reinit", "random mask", "test", round=13),
         ),
     ),
     Claim(
@@ -333,102 +326,91 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "Removed channels leave constants behind; absorbed, they bring much back.",
         "70 % of the channels, not trained: absorbed less plainly pruned",
-        _04("accuracy", gap("accuracy", "+ absorbed", "pruned", by="step", method="slimming")),
+        _04("accuracy", gap("+ absorbed", "pruned", by="step", method="slimming")),
     ),
     Claim(
         "Recalibrated, the slim network is where the large one was.",
         "not trained: recalibrated less sparse-trained",
-        _04(
-            "accuracy",
-            gap("accuracy", "BN recalibrated", "sparse-trained", by="step", method="slimming"),
-        ),
+        _04("accuracy", gap("BN recalibrated", "sparse-trained", by="step", method="slimming")),
         level=True,
     ),
     Claim(
         "The same architecture from scratch does as well.",
         "fine-tuned less from scratch",
-        _04(
-            "accuracy", gap("accuracy", "fine-tuned", "from scratch", by="step", method="slimming")
-        ),
+        _04("accuracy", gap("fine-tuned", "from scratch", by="step", method="slimming")),
         level=True,
     ),
     Claim(
         "Which channels slimming takes matters.",
         "fine-tuned: slimming less random channels",
-        _04("accuracy", gap("accuracy", "slimming", "random", step="fine-tuned")),
+        _04("accuracy", gap("slimming", "random", step="fine-tuned")),
     ),
     Claim(
         "Before training the pattern costs: N:M keeps more than whole filters.",
         "87.5 %, recalibrated: N:M less filters",
-        _05("patterns", gap("recalibrated", "N:M", "filter", sparsity=0.875)),
+        _05("patterns", gap("N:M", "filter", "recalibrated", sparsity=0.875)),
     ),
     Claim(
         "Which weights survive in a block matters before training.",
         "87.5 %, recalibrated: N:M by size less N:M at random",
-        _05("patterns", gap("recalibrated", "N:M", "N:M at random", sparsity=0.875)),
+        _05("patterns", gap("N:M", "N:M at random", "recalibrated", sparsity=0.875)),
     ),
     Claim(
         "After training no cost of the pattern is left, filters aside.",
         "87.5 %, fine-tuned: single weights less N:M",
-        _05("patterns", gap("finetuned", "element", "N:M", sparsity=0.875)),
+        _05("patterns", gap("element", "N:M", "finetuned", sparsity=0.875)),
         level=True,
     ),
     Claim(
         "Not even N:M at random is behind then.",
         "87.5 %, fine-tuned: N:M by size less N:M at random",
-        _05("patterns", gap("finetuned", "N:M", "N:M at random", sparsity=0.875)),
+        _05("patterns", gap("N:M", "N:M at random", "finetuned", sparsity=0.875)),
         level=True,
     ),
     Claim(
         "With a limit on conflicts packed columns lose far less than random groups.",
         "share of the weights lost, in groups of 8: random less γ = 0.25",
-        _05("packed", gap("lost", "random, size 8", "size 8, γ 0.25", by="packing")),
+        _05("packed", gap("random, size 8", "size 8, γ 0.25", "lost", by="packing")),
         digits=2,
         points=False,
     ),
     Claim(
         "Noise cannot be trained away, what is always missing can.",
         "weights and activations 1:4 at random, trained: drawn once less drawn anew",
-        _05("joint", gap("accuracy", "drawn once", "random", pattern="W 1:4 × A 1:4")),
+        _05("joint", gap("drawn once", "random", pattern="W 1:4 × A 1:4")),
     ),
     Claim(
         "Gates look at their image.",
         "frozen network, 30 % of the products: own gates less another image's",
-        _05(
-            "gates",
-            gap("accuracy", "dynamic", "another image's gates", network="frozen", share=0.3),
-        ),
+        _05("gates", gap("dynamic", "another image's gates", network="frozen", share=0.3)),
     ),
     Claim(
         "Repaired, static channels make up for the lead.",
         "frozen network, 30 %: gates by image less largest |α|, recalibrated",
-        _05(
-            "gates",
-            gap("accuracy", "dynamic", "largest |α|, recalibrated", network="frozen", share=0.3),
-        ),
+        _05("gates", gap("dynamic", "largest |α|, recalibrated", network="frozen", share=0.3)),
         level=True,
     ),
     Claim(
         "Trained as long, static channels are not behind, not even random ones.",
         "network trained too, 30 %: gates by image less random channels",
-        _05("gates", gap("accuracy", "dynamic", "random", network="trained", share=0.3)),
+        _05("gates", gap("dynamic", "random", network="trained", share=0.3)),
         level=True,
     ),
     Claim(
         "Up to 70 % nothing is lost.",
         "70 % removed and held at 0, fine-tuned: pruned less dense",
-        _06("regimes", gap("accuracy", "zeros held", "dense", sparsity=0.7)),
+        _06("regimes", gap("zeros held", "dense", sparsity=0.7)),
         level=True,
     ),
     Claim(
         "Size is a good guess.",
         "70 %, held: by size less at random",
-        _06("regimes", gap("accuracy", "zeros held", "random", sparsity=0.7)),
+        _06("regimes", gap("zeros held", "random", sparsity=0.7)),
     ),
     Claim(
         "At 90 % it is room that is missing: letting the zeros go helps.",
         "90 %: zeros let go less zeros held",
-        _06("regimes", gap("accuracy", "let go", "zeros held", sparsity=0.9)),
+        _06("regimes", gap("let go", "zeros held", sparsity=0.9)),
     ),
     Claim(
         "Heads removed by importance cost less than heads at random.",
@@ -444,13 +426,13 @@ CLAIMS: tuple[Claim, ...] = (
         "Attention to the source is what a translator misses first.",
         "BLEU without half of the heads of one kind, by I_h: encoder less encoder–decoder",
         _08(
-            "kinds", gap("bleu", "encoder", "encoder–decoder", by="kind", method="I_h", pruned=0.5)
+            "kinds", gap("encoder", "encoder–decoder", "bleu", by="kind", method="I_h", pruned=0.5)
         ),
     ),
     Claim(
         "At half of the encoder's heads importance beats chance.",
         "BLEU: I_h less random",
-        _08("kinds", gap("bleu", "I_h", "random", kind="encoder", pruned=0.5)),
+        _08("kinds", gap("I_h", "random", "bleu", kind="encoder", pruned=0.5)),
     ),
     Claim(
         "Cut to half of its depth, a network trained with LayerDrop keeps more.",
@@ -471,12 +453,12 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "As it is, the subnetwork that survived is far better than a random one.",
         "pruned, mean by task: good less random (reviews: accuracy; GLUE: Matthews × 100)",
-        _09("scores", _by_task(gap("score", "good", "random", by="subnetwork", when="pruned"))),
+        _09("scores", _by_task(gap("good", "random", "score", by="subnetwork", when="pruned"))),
     ),
     Claim(
         "Retrained, the random one is as good.",
         "retrained, mean by task: good less random",
-        _09("scores", _by_task(gap("score", "good", "random", by="subnetwork", when="retrained"))),
+        _09("scores", _by_task(gap("good", "random", "score", by="subnetwork", when="retrained"))),
         level=True,
     ),
     Claim(
@@ -494,12 +476,12 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "At equal products, tokens that are chosen keep more than tokens drawn.",
         "steep schedule, not trained: attention received less random",
-        _10("scores", gap("accuracy", "received", "random", schedule="steep")),
+        _10("scores", gap("received", "random", schedule="steep")),
     ),
     Claim(
         "The cheap row of [CLS] chooses as well as attention received.",
         "steep schedule: [CLS] row less received",
-        _10("scores", gap("accuracy", "[CLS] row", "received", schedule="steep")),
+        _10("scores", gap("[CLS] row", "received", schedule="steep")),
         level=True,
     ),
 )
