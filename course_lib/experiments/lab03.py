@@ -93,10 +93,10 @@ IMAGES = {"digits": Images((1, 8, 8)), "mnist": Images((1, 28, 28))}
 
 def last_step(data: ImageData, settings: Mapping[str, Any]) -> int:
     """The last step of every training."""
-    return settings.get("iterations", settings["epochs"] * _per_epoch(data))
+    return settings.get("iterations", settings["epochs"] * _steps_per_epoch(data))
 
 
-def _per_epoch(data: ImageData) -> int:
+def _steps_per_epoch(data: ImageData) -> int:
     return math.ceil(len(data.train.labels) / RECIPE["batch_size"])
 
 
@@ -107,7 +107,7 @@ def describe(data: ImageData, settings: Mapping[str, Any]) -> str:
     )
     return (
         f"**{data.name}**: {train} training, {validation} validation and {test} test images of"
-        f" shape {tuple(data.shape)}; {_per_epoch(data)} steps per epoch,"
+        f" shape {tuple(data.shape)}; {_steps_per_epoch(data)} steps per epoch,"
         f" {last_step(data, settings)} steps per training. One test image is {100 / test:.2f}"
         " points of accuracy."
     )
@@ -190,13 +190,13 @@ def rounds(found: Mapping[int, Sequence[Record]]) -> pd.DataFrame:
             kept = round(record["remaining"], 5) if record["round"] else math.nan
             rows += [
                 {"seed": seed, "method": method, "round": record["round"], "remaining": kept}
-                | _measured(arm["result"])
+                | _measure(arm["result"])
                 for method, arm in arms.items()
             ]
     return pd.DataFrame(rows)
 
 
-def _measured(result: Mapping[str, Any]) -> dict[str, Any]:
+def _measure(result: Mapping[str, Any]) -> dict[str, Any]:
     steps = dict(enumerate(result["steps"], start=1))  # of each look at the validation images
     stop, reached = early_stop(result["validation_loss"]), steps_to(result["validation"], LEVEL)
     return {
@@ -412,7 +412,7 @@ CONV: dict[str, dict[str, int]] = {
 }
 
 
-def conv_train(
+def train_conv(
     model: nn.Module,
     masks: Masks,
     start: int,
@@ -458,7 +458,7 @@ def conv_tickets(
     fresh = {seed: build("convnet", data, seed=seed) for seed in seeds}
 
     def run(seed: int) -> list[dict[str, Any]]:
-        train = functools.partial(conv_train, seed=seed, data=few, epochs=settings["epochs"])
+        train = functools.partial(train_conv, seed=seed, data=few, epochs=settings["epochs"])
         w_k: dict[str, Tensor] = {}
 
         def keep_w_k(model: nn.Module, masks: Masks, start: int, stop: int | None) -> Any:
@@ -509,7 +509,7 @@ def pixels(masks: Mapping[str, Tensor], data: ImageData, title: str, ink: bool =
         masks: name -> bool mask of the first layer, (units, pixels).
         ink: begin with the mean training image.
     """
-    blank = blank_pixels(data)
+    blank = find_blank_pixels(data)
     counts = {name: mask.sum(0) for name, mask in masks.items()}
     top = max(int(count.max()) for count in counts.values())
     words = []
@@ -518,22 +518,26 @@ def pixels(masks: Mapping[str, Tensor], data: ImageData, title: str, ink: bool =
         panels = fig.subplots(1, len(counts) + ink, squeeze=False)[0]
         if ink:
             picture = data.train.images.mean(0)[0]
-            _picture(panels[0], "mean training image", picture, 1, "Greys", "share of black\n")
+            _draw_picture(panels[0], "mean training image", picture, 1, "Greys", "share of black\n")
         for ax, (name, count) in zip(panels[ink:], counts.items(), strict=True):
             blanks, others = count[blank].float().mean(), count[~blank].float().mean()
             below = f"blank pixels {blanks:.1f},\nthe others {others:.1f}"
-            _picture(ax, name, count.view(data.shape[1:]), top, "cividis", f"per pixel: {below}")
+            _draw_picture(
+                ax, name, count.view(data.shape[1:]), top, "cividis", f"per pixel: {below}"
+            )
             words.append(f"{name}: {below}.".replace("\n", " "))
         fig.suptitle(title, x=0.01, ha="left", fontsize=pt(13), fontweight="bold")
     return plots.alt(fig, f"{title}. Connections per pixel, on average. {' '.join(words)}")
 
 
-def blank_pixels(data: ImageData) -> Tensor:
+def find_blank_pixels(data: ImageData) -> Tensor:
     """(pixels,) True where the training images have less than 1 % of black on average."""
     return data.train.images.flatten(1).mean(0) < 0.01
 
 
-def _picture(ax: Axes, name: str, values: Tensor, top: float, colours: str, below: str) -> None:
+def _draw_picture(
+    ax: Axes, name: str, values: Tensor, top: float, colours: str, below: str
+) -> None:
     image = ax.imshow(values, cmap=colours, vmin=0, vmax=top)
     ax.set(xticks=[], yticks=[])
     ax.grid(visible=False)
@@ -552,9 +556,9 @@ def draw_round(record: Record, results: pd.DataFrame, data: ImageData) -> tuple[
         cells = fig.add_gridspec(2, 2, width_ratios=[1, 2.4])
         masks, right = record["masks"], fig.add_subplot(cells[:, 1])
         corner, per_pixel = masks["fc2.weight"][:60, :60], masks["fc1.weight"].sum(0)
-        _picture(fig.add_subplot(cells[0, 0]), "fc2, a corner", corner, 1, "Blues", "kept")
+        _draw_picture(fig.add_subplot(cells[0, 0]), "fc2, a corner", corner, 1, "Blues", "kept")
         per_pixel, top = per_pixel.view(data.shape[1:]), int(per_pixel.max())
-        _picture(fig.add_subplot(cells[1, 0]), "fc1", per_pixel, top, "cividis", "per pixel")
+        _draw_picture(fig.add_subplot(cells[1, 0]), "fc1", per_pixel, top, "cividis", "per pixel")
         draw_rounds(results, title="", ax=right)
         plots.remaining_axis(right)  # fewer ticks: these axes are narrow
         right.axvline(record["remaining"] if record["round"] else 1.0, color="black", linewidth=1)

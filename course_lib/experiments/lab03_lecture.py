@@ -5,6 +5,7 @@ that halve the weights, 20 epochs per training, three seeds.
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -94,7 +95,7 @@ def losses(data: ImageData, masks: Masks) -> pd.DataFrame:
     return pd.concat(parts)
 
 
-WAYS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+STARTS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "$w_0$ as it was": lambda own, other: own,
     "its signs, all of one size": lambda own, other: own.sign() * own.std(),
     "its signs, another draw's sizes": lambda own, other: own.sign() * other.abs(),
@@ -104,25 +105,25 @@ WAYS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 
 @torch.no_grad()
-def _start(net: nn.Module, masks: Masks, other: nn.Module, way: str) -> nn.Module:
-    """Give the kept weights of ``net`` the values of ``WAYS[way]``."""
+def _set_start(net: nn.Module, masks: Masks, other: nn.Module, start: str) -> nn.Module:
+    """Give the kept weights of ``net`` the values of ``STARTS[start]``."""
     rewind(net, copy.deepcopy(net.state_dict()), masks)
     drawn = prunable(other)
     for name, w in prunable(net).items():
-        w[masks[name]] = WAYS[way](w[masks[name]], drawn[name][masks[name]])
+        w[masks[name]] = STARTS[start](w[masks[name]], drawn[name][masks[name]])
     return net
 
 
 def starts(data: ImageData, found: Sequence[Search]) -> pd.DataFrame:
-    """The last masks trained from parts of w_0, each of ``WAYS``: columns ``seed``,
+    """The last masks trained from parts of w_0, each of ``STARTS``: columns ``seed``,
     ``method``, ``test`` (test accuracy in %).
     """
     rows = []
     for one in found:
-        for way in WAYS:
-            net = _start(lenet(data, one.seed), one.masks, lenet(data, 1000 + one.seed), way)
+        for start in STARTS:
+            net = _set_start(lenet(data, one.seed), one.masks, lenet(data, 1000 + one.seed), start)
             result = train(data, net, one.masks, one.seed)
-            rows.append({"seed": one.seed, "method": way, "test": result["accuracy"]})
+            rows.append({"seed": one.seed, "method": start, "test": result["accuracy"]})
     return pd.DataFrame(rows)
 
 
@@ -136,7 +137,7 @@ def valleys(data: ImageData) -> pd.DataFrame:
             "seed": seed,
             "learning rate": f"{lr:g}",
             "runs": f"k = {k}",
-            "rise": _barrier(data, k, lr, seed),
+            "rise": _measure_barrier(data, k, lr, seed),
         }
         for k in (0, 95)
         for lr in (0.05, 0.2, 0.35)
@@ -144,19 +145,16 @@ def valleys(data: ImageData) -> pd.DataFrame:
     )
 
 
-def _barrier(data: ImageData, k: int, lr: float, seed: int) -> float:
-    def go(model: nn.Module, order: int, start: int, stop: int | None) -> None:
-        fit(
-            model, data.train, epochs=10, lr=lr, optimizer="sgd", batch_size=60,
-            schedule="cosine", seed=order, start=start, stop=stop, progress=False,
-        )  # fmt: skip
-
+def _measure_barrier(data: ImageData, k: int, lr: float, seed: int) -> float:
+    train = functools.partial(
+        fit, split=data.train, epochs=10, lr=lr, optimizer="sgd", batch_size=60,
+        schedule="cosine", progress=False,
+    )  # fmt: skip
     base, ends = lenet(data, seed), []
-    if k:
-        go(base, seed, 0, k)
+    train(base, seed=seed, stop=k)
     for order in (100 + seed, 200 + seed):
         model = copy.deepcopy(base)
-        go(model, order, k, None)
+        train(model, seed=order, start=k)
         ends.append(model.state_dict())
     errors = []
     for a in np.linspace(0, 1, 7).tolist():

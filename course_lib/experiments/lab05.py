@@ -267,7 +267,7 @@ def bitmap_kb(matrix: Tensor) -> float:
     return bitmap_bits(matrix) / 8e3
 
 
-def packed_bits(weight: Tensor, groups: Sequence[Sequence[int]], bits: int = 32) -> int:
+def count_packed_bits(weight: Tensor, groups: Sequence[Sequence[int]], bits: int = 32) -> int:
     """Bits of a matrix (R, C) packed in groups of at most :data:`SIZE` columns: in each
     cell a value and which of its group's columns that is, and the list of the groups.
     """
@@ -317,11 +317,11 @@ def joint(
         )  # in place: the hooks are on it
         return {
             "accuracy": evaluate(model, data.validation),
-            "products": products(model, data.validation.images),
+            "products": measure_products(model, data.validation.images),
         }
 
 
-def products(model: nn.Module, images: Tensor) -> float:
+def measure_products(model: nn.Module, images: Tensor) -> float:
     """The share of all products of :data:`LAYERS` (padding's included) in which both
     factors are other than 0.
     """
@@ -397,7 +397,7 @@ class GatedNet(nn.Module):
         return out
 
 
-def dense_macs(model: nn.Module, data: ImageData) -> list[float]:
+def count_dense_macs(model: nn.Module, data: ImageData) -> list[float]:
     """MACs of conv1 … conv4 for an image."""
     rows = model_cost(model, data.train.images[:1])
     return [float(row.macs) for row in rows if row.name.startswith("conv")]
@@ -418,7 +418,7 @@ def learn_gates(
     The target falls from 1 over the first 70 % of the steps: if it is there at once,
     its pull closes whole layers before the loss has a say.
     """
-    gated = GatedNet(model, dense_macs(model, data), seed, by_image, frozen)
+    gated = GatedNet(model, count_dense_macs(model, data), seed, by_image, frozen)
     groups: list[dict[str, Any]] = [
         {"params": [p for p in part.parameters() if p.requires_grad], "lr": lr}
         for part, lr in ((gated.gates, 0.01), (gated.net, NET_RATE))
@@ -483,14 +483,14 @@ def choose_static_gates(
     return min(found, key=lambda choice: abs(choice[1] - target))
 
 
-def static_channels(
+def measure_static_channels(
     model: nn.Module, data: ImageData, target: float, seed: int | None = None
 ) -> list[Row]:
     """:func:`choose_static_gates` open for all images, nothing trained: as they are, and
     with batch norms recalibrated.
     """
     name = "largest |α|" if seed is None else "random"
-    gates, share = choose_static_gates(model, dense_macs(model, data), target, seed)
+    gates, share = choose_static_gates(model, count_dense_macs(model, data), target, seed)
     net = copy.deepcopy(model)
     with hold_gates(net, gates):
         pruned = evaluate(net, data.validation)
@@ -517,8 +517,8 @@ def gates_on_a_frozen_net(
         {"method": "dynamic", **measure_gates(dynamic, data)},
         {"method": "another image's gates", **measure_gates(dynamic, data, shuffled=seed)},
         {"method": "static, learned", **measure_gates(static, data)},
-        *static_channels(model, data, target),
-        *static_channels(model, data, target, seed),
+        *measure_static_channels(model, data, target),
+        *measure_static_channels(model, data, target, seed),
     ]
 
 
@@ -558,7 +558,7 @@ def costs(
             return 32 * weight.numel()
         if method.startswith("columns"):
             matrix = weight.flatten(1)
-            return packed_bits(matrix, group_columns(matrix, SIZE, 0.0))
+            return count_packed_bits(matrix, group_columns(matrix, SIZE, 0.0))
         n, m = map(int, method.split(":"))  # blocks along C
         return nm_bits(weight[:, 0].numel(), weight.shape[1], n, m)
 

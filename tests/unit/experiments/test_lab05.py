@@ -65,7 +65,7 @@ def test_costs_of_what_is_stored(trained):
     assert table.loc["2:4", "stored_kb"] == 34 * weights / 2 / 8e3
     assert table["bits"].nunique() == 1 and (table["ms"] > 0).all()  # the same zeros
     matrix = torch.eye(4)  # one group of four: a column of cells, four values
-    assert lab05.packed_bits(matrix, [[0, 1, 2, 3]]) == 4 * (32 + 3) + 4 * 2
+    assert lab05.count_packed_bits(matrix, [[0, 1, 2, 3]]) == 4 * (32 + 3) + 4 * 2
 
 
 def test_the_explorer_draws_a_pattern(trained):
@@ -79,7 +79,7 @@ def test_products_are_counted_one_by_one(trained):
     layer = model.conv3
     seen = []
     hook = layer.register_forward_pre_hook(lambda m, inputs: seen.append(inputs[0]))
-    share = lab05.products(model, data.validation.images[:2])
+    share = lab05.measure_products(model, data.validation.images[:2])
     hook.remove()
     assert 0.3 < share < 0.9
     x = torch.nn.functional.unfold(seen[0], 3, padding=1)  # (B, C·9, places)
@@ -87,7 +87,7 @@ def test_products_are_counted_one_by_one(trained):
     only = lab05.LAYERS
     try:
         lab05.LAYERS = ("conv3",)
-        assert lab05.products(model, data.validation.images[:2]) == pytest.approx(
+        assert lab05.measure_products(model, data.validation.images[:2]) == pytest.approx(
             by_hand / (x.numel() * layer.out_channels)
         )
     finally:
