@@ -1,9 +1,9 @@
-"""What the labs say, as differences that are found in result files: those of the data
-that come with the course, and those of real ones.
+"""The labs' findings, as differences that are computed from result files: of the data
+that come with the course, and of real data.
 
-A claim is a difference whose mean over runs is above 0 where the lab is right; or one
-of which the lab says that there is none. ``course results`` shows them side by side
-(:mod:`course_lib.show.real_data`).
+A claim is a sentence of a lab and a difference. The difference is above 0 on average over
+runs where the sentence is right; or the sentence states that there is none. ``course
+results`` shows both data side by side (:mod:`course_lib.show.real_data`).
 """
 
 from __future__ import annotations
@@ -32,25 +32,39 @@ class Source(NamedTuple):
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of a lab, and the difference in which it shows.
+    """A sentence of a lab, and the difference that it states.
 
     Attributes:
         says: the sentence.
         measured: the difference.
-        default, real: where it is found.
-        level: the sentence says that there is *no* difference.
-        points: it is one of accuracy, BLEU or correlation, times 100.
-        digits: behind the decimal point.
+        sources: the results that it is computed from: first those of the data that come
+            with the course, then those of real data.
+        level: the sentence states that there is *no* difference.
+        points: the difference is one of accuracy, BLEU or correlation, times 100.
+        digits: how many decimals are shown.
     """
 
-    lab: str
     says: str
     measured: str
-    default: Source
-    real: tuple[Source, ...]
+    sources: tuple[Source, ...]
     level: bool = False
     points: bool = True
     digits: int = 1
+
+    @property
+    def lab(self) -> str:
+        """The lab's number, such as "03"."""
+        return self.default.file[3:5]
+
+    @property
+    def default(self) -> Source:
+        """The result of the data that come with the course."""
+        return self.sources[0]
+
+    @property
+    def real(self) -> tuple[Source, ...]:
+        """The results of real data."""
+        return self.sources[1:]
 
 
 class Difference(NamedTuple):
@@ -62,7 +76,7 @@ class Difference(NamedTuple):
 
 
 def difference(source: Source) -> Difference:
-    """What a table of results says.
+    """The difference in a stored result.
 
     Raises:
         FileNotFoundError: as ``experiments.read``.
@@ -73,8 +87,8 @@ def difference(source: Source) -> Difference:
 
 
 def verdict(found: Difference, level: bool = False) -> str:
-    """What runs can say of a claim: whether their interval leaves 0 out, and on which
-    side it lies then.
+    """What the runs show of a claim: whether their interval excludes 0, and on which
+    side of 0 it lies.
 
     Args:
         level: as in :class:`Claim`.
@@ -88,18 +102,23 @@ def verdict(found: Difference, level: bool = False) -> str:
 
 
 # ------------------------------------------------------------------- finding differences
-def gap(measure: str, one: str, other: str, by: str = "method", **where: Any) -> Finder:
+def gap(
+    one: str, other: str, measure: str = "accuracy", by: str = "method", **where: Any
+) -> Finder:
     """Of a table: the mean of ``measure`` of one method minus that of another, by seed.
 
     Args:
-        where: only rows with these entries, such as ``sparsity=0.9``; a number is matched
-            within rounding.
+        where: only rows with these entries, such as ``sparsity=0.9``. A fraction is
+            matched within rounding, and rows without one (of the model that is not
+            pruned) are kept.
     """
 
     def difference(table: pd.DataFrame) -> ArrayLike:
         for column, entry in where.items():
-            near = np.isclose(table[column], entry) if isinstance(entry, float) else None
-            table = table[table[column] == entry if near is None else near]
+            if isinstance(entry, float):
+                table = table[table[column].isna() | np.isclose(table[column], entry)]
+            else:
+                table = table[table[column] == entry]
         means = per_seed(table, measure, [by]).pivot(index="seed", columns=by, values=measure)
         return (means[one] - means[other]).to_numpy(float)
 
@@ -116,7 +135,7 @@ def _signed_less_size(forecasts: pd.DataFrame) -> ArrayLike:
 
 def _longer(measure: str, **where: Any) -> Finder:
     """Lab 03: how often the ticket's steps must be doubled to be those of reinit."""
-    doublings = gap(measure, "reinit", "ticket", **where)
+    doublings = gap("reinit", "ticket", measure, **where)
     return lambda table: doublings(table.assign(**{measure: np.log2(table[measure])}))
 
 
@@ -149,402 +168,320 @@ def _task_first(table: pd.DataFrame) -> ArrayLike:
     return _of_two_seeds(table) - pairs.groupby("task")["beyond"].mean().to_numpy()
 
 
-def _alike(default: str, *real: str) -> Callable[[Finder], dict[str, Any]]:
-    """Sources of files of one shape."""
+def _results(*names: str) -> Callable[..., tuple[Source, ...]]:
+    """A function from a table's name and a finder (and another for real data, where it
+    differs) to the sources in these results.
+    """
 
-    def sources(of: Finder) -> dict[str, Any]:
-        return {"default": Source(default, of), "real": tuple(Source(name, of) for name in real)}
+    def sources(table: str, of: Finder, of_real: Finder | None = None) -> tuple[Source, ...]:
+        default, *real = (f"{name}/{table}" for name in names)
+        return Source(default, of), *(Source(file, of_real or of) for file in real)
 
     return sources
 
 
-def _two(default: str, of: Finder, real: str, of_real: Finder) -> dict[str, Any]:
-    return {"default": Source(default, of), "real": (Source(real, of_real),)}
-
-
 # --------------------------------------------------------------------------- the claims
-_00 = _alike(*(f"lab00_counting_{name}/conv4" for name in ("digits", "mnist", "cifar10")))
-_02_forecasts, _02_pruned, _02_penalties = (
-    _alike(f"lab02_criteria_digits/{table}", f"lab02_criteria_mnist/{table}")
-    for table in ("forecasts", "pruned", "penalties")
-)
-_04 = _alike("lab04_slimming_digits/accuracy", "lab04_slimming_mnist/accuracy")
-_08 = _alike("lab08_heads/kinds", "lab08_multi30k/kinds")
-_09 = _alike("lab09_subnetworks/scores", "lab09_subnetworks_glue/scores")
-_09_heads = _alike("lab09_subnetworks/heads", "lab09_subnetworks_glue/heads")
-_10 = _alike("lab10_scores_reviews/scores", "lab10_sst2/scores")
-_06 = _alike("lab06_weights/regimes", "lab06_sst2/regimes")
-
-
-def _heads(one: str, other: str) -> dict[str, Any]:
-    """Lab 07: two orders of removal, half of the heads; on SST-2, 58 % of them."""
-    half = gap("test", one, other, removed=0.5)
-    return _two(
-        "lab07_heads/removal", half, "lab07_sst2/removal", gap("test", one, other, removed=0.58)
-    )
-
-
-def _01(table: str, of: Finder) -> dict[str, Any]:
-    """Lab 01: a table of both sets of images."""
-    return _alike(f"lab01_pruning_digits/{table}", f"lab01_pruning_mnist/{table}")(of)
-
+_00 = _results("lab00_counting_digits", "lab00_counting_mnist", "lab00_counting_cifar10")
+_01 = _results("lab01_pruning_digits", "lab01_pruning_mnist")
+_02 = _results("lab02_criteria_digits", "lab02_criteria_mnist")
+_03 = _results("lab03_tickets_digits", "lab03_tickets_mnist")
+_04 = _results("lab04_slimming_digits", "lab04_slimming_mnist")
+_05 = _results("lab05_between_digits", "lab05_between_mnist")
+_06 = _results("lab06_weights", "lab06_sst2")
+_07 = _results("lab07_heads", "lab07_sst2")
+_08 = _results("lab08_heads", "lab08_multi30k")
+_09_depth = _results("lab09_depth", "lab09_depth_sst2")
+_09 = _results("lab09_subnetworks", "lab09_subnetworks_glue")
+_10 = _results("lab10_scores_reviews", "lab10_sst2")
 
 _at_70: Any = {"by": "batch_norm", "method": "magnitude", "sparsity": 0.7}
 _repaired: Any = {"batch_norm": "recalibrated", "sparsity": 0.9}
 
 
-def _below_dense(sparsity: float) -> Finder:
-    """Lab 06: zeros held at ``sparsity``, minus the model that was not pruned."""
-
-    def difference(table: pd.DataFrame) -> ArrayLike:
-        there = table["sparsity"].isna() | np.isclose(table["sparsity"], sparsity)
-        return gap("accuracy", "zeros held", "dense")(table[there])
-
-    return difference
+def _heads(one: str, other: str) -> tuple[Source, ...]:
+    """Lab 07: two orders of removal, half of the heads; on SST-2, 58 % of them."""
+    half, more = (gap(one, other, "test", removed=removed) for removed in (0.5, 0.58))
+    return _07("removal", half, more)
 
 
-def _05(table: str, of: Finder) -> dict[str, Any]:
-    return _alike(f"lab05_between_digits/{table}", f"lab05_between_mnist/{table}")(of)
-
-
-def _half_depth(one: str, other: str, by: str = "method", **where: Any) -> dict[str, Any]:
+def _half_depth(one: str, other: str, by: str = "method", **where: Any) -> tuple[Source, ...]:
     """Lab 09: test accuracy of two ways to half of the depth, 2 of 4 and 3 of 6 layers."""
-    two, three = (gap("test", one, other, by, depth=depth, **where) for depth in (2, 3))
-    return _two("lab09_depth/depths", two, "lab09_depth_sst2/depths", three)
+    two, three = (gap(one, other, "test", by, depth=depth, **where) for depth in (2, 3))
+    return _09_depth("depths", two, three)
 
 
 CLAIMS: tuple[Claim, ...] = (
     Claim(
-        "00",
         "The weights that survive meet fewer inputs other than 0 than the formula expects.",
         "products of conv4 at 90 %, random zeros less zeros by magnitude, % of the expected",
-        **_00(gap("beyond", "random", "magnitude", sparsity=0.9)),
+        _00("conv4", gap("random", "magnitude", "beyond", sparsity=0.9)),
         points=False,
     ),
     Claim(
-        "00",
         "Trained zeros clump, and a run-length code pays for it.",
         "pairs at 90 %, by magnitude less random, % of the formula",
-        **_00(gap("more_pairs", "magnitude", "random", sparsity=0.9)),
+        _00("conv4", gap("magnitude", "random", "more_pairs", sparsity=0.9)),
         points=False,
     ),
     Claim(
-        "01",
         "What a cut breaks first is batch norm's statistics.",
         "70 % in every layer, not trained: recalibrated less as pruned",
-        **_01("untrained", gap("accuracy", "recalibrated", "as pruned", **_at_70)),
+        _01("untrained", gap("recalibrated", "as pruned", **_at_70)),
     ),
     Claim(
-        "01",
         "One threshold for all layers keeps more than one for each.",
         "90 %, recalibrated: global less layer by layer",
-        **_01("untrained", gap("accuracy", "global", "magnitude", **_repaired)),
+        _01("untrained", gap("global", "magnitude", **_repaired)),
     ),
     Claim(
-        "01",
         "Trained, a random mask is nearly as good, as long as enough is left.",
         "90 %, fine-tuned: magnitude less random",
-        **_01("trained", gap("accuracy", "fine-tuned", "random", sparsity=0.9)),
+        _01("trained", gap("fine-tuned", "random", sparsity=0.9)),
         level=True,
     ),
     Claim(
-        "01",
         "Where little is left, it matters which.",
         "98 %, fine-tuned: magnitude less random",
-        **_01("trained", gap("accuracy", "fine-tuned", "random", sparsity=0.98)),
+        _01("trained", gap("fine-tuned", "random", sparsity=0.98)),
     ),
     Claim(
-        "01",
         "Iterative pruning need not win: its last cut gets a third of the training.",
         "98 %: three cuts less one, equal epochs",
-        **_01("trained", gap("accuracy", "iterative", "fine-tuned", sparsity=0.98)),
+        _01("trained", gap("iterative", "fine-tuned", sparsity=0.98)),
         level=True,
     ),
     Claim(
-        "01",
         "Larger pieces cost more.",
         "90 %, fine-tuned: single weights less filters",
-        **_01("structured", gap("accuracy", "element", "filter", sparsity=0.9)),
+        _01("structured", gap("element", "filter", sparsity=0.9)),
     ),
     Claim(
-        "01",
         "Which filters go matters little once the rest is trained.",
         "90 %, fine-tuned: smallest filters less random ones",
-        **_01("structured", gap("accuracy", "filter", "random filter", sparsity=0.9)),
+        _01("structured", gap("filter", "random filter", sparsity=0.9)),
         level=True,
     ),
     Claim(
-        "02",
         "The forecast of a single weight's removal is almost the truth.",
         "Spearman's ρ with the true change: forecast (signed) less magnitude (its size)",
-        **_02_forecasts(_signed_less_size),
+        _02("forecasts", _signed_less_size),
         digits=2,
         points=False,
     ),
     Claim(
-        "02",
         "The best forecast is the worst order.",
         "50 %, all at once: random less the signed forecast",
-        **_02_pruned(
-            gap("accuracy", "random", "signed forecast", procedure="at once", sparsity=0.5)
-        ),
+        _02("pruned", gap("random", "signed forecast", procedure="at once", sparsity=0.5)),
     ),
     Claim(
-        "02",
         "Asked a dozen times, the loss is a better judge than size.",
         "90 %, twelve rounds, not trained: Fisher less magnitude",
-        **_02_pruned(gap("accuracy", "Fisher", "magnitude", procedure="in rounds", sparsity=0.9)),
+        _02("pruned", gap("Fisher", "magnitude", procedure="in rounds", sparsity=0.9)),
     ),
     Claim(
-        "02",
         "With training in between magnitude is a little ahead up to 90 %.",
         "90 %, trained after each of three targets: magnitude less Fisher",
-        **_02_pruned(
-            gap("accuracy", "magnitude", "Fisher", procedure="with training", sparsity=0.9)
-        ),
+        _02("pruned", gap("magnitude", "Fisher", procedure="with training", sparsity=0.9)),
     ),
     Claim(
-        "02",
         "Where little is left, asking the loss pays.",
         "98 %, trained after each of six targets: Fisher less magnitude",
-        **_02_pruned(
-            gap("accuracy", "Fisher", "magnitude", procedure="with training", sparsity=0.98)
-        ),
+        _02("pruned", gap("Fisher", "magnitude", procedure="with training", sparsity=0.98)),
     ),
     Claim(
-        "02",
         "The proximal step makes zeros, a subgradient none.",
         "exact zeros at λ = 0.0003, % of the weights: proximal less subgradient",
-        **_02_penalties(gap("zeros", "proximal", "subgradient", strength=3e-4)),
+        _02("penalties", gap("proximal", "subgradient", "zeros", strength=3e-4)),
         points=False,
     ),
     Claim(
-        "03",
         "The ticket beats the same mask with fresh weights.",
         "5.5 % of the weights, test accuracy: ticket less reinit",
-        **_two(
-            "lab03_tickets_digits/rounds",
-            gap("test", "ticket", "reinit", epochs=30, round=13),
-            "lab03_tickets_mnist/rounds",
-            gap("test", "ticket", "reinit", round=13),
+        _03(
+            "rounds",
+            gap("ticket", "reinit", "test", epochs=30, round=13),
+            gap("ticket", "reinit", "test", round=13),
         ),
     ),
     Claim(
-        "03",
         "The mask itself knows something.",
         "5.5 % of the weights, test accuracy: reinit less random mask",
-        **_two(
-            "lab03_tickets_digits/rounds",
-            gap("test", "reinit", "random mask", epochs=30, round=13),
-            "lab03_tickets_mnist/rounds",
-            gap("test", "reinit", "random mask", round=13),
+        _03(
+            "rounds",
+            gap("reinit", "random mask", "test", epochs=30, round=13),
+            gap("reinit", "random mask", "test", round=13),
         ),
     ),
     Claim(
-        "03",
         "The ticket learns faster.",
         "21 % of the weights: log₂ of reinit's steps over the ticket's"
         " (digits: to 95 % validation accuracy; MNIST: to the early stop)",
-        **_two(
-            "lab03_tickets_digits/rounds",
+        _03(
+            "rounds",
             _longer("steps", epochs=30, round=7),
-            "lab03_tickets_mnist/rounds",
             _longer("early_stop", round=7),
         ),
         points=False,
     ),
     Claim(
-        "04",
         "Removed channels leave constants behind; absorbed, they bring much back.",
         "70 % of the channels, not trained: absorbed less plainly pruned",
-        **_04(gap("accuracy", "+ absorbed", "pruned", by="step", method="slimming")),
+        _04("accuracy", gap("+ absorbed", "pruned", by="step", method="slimming")),
     ),
     Claim(
-        "04",
         "Recalibrated, the slim network is where the large one was.",
         "not trained: recalibrated less sparse-trained",
-        **_04(gap("accuracy", "BN recalibrated", "sparse-trained", by="step", method="slimming")),
+        _04("accuracy", gap("BN recalibrated", "sparse-trained", by="step", method="slimming")),
         level=True,
     ),
     Claim(
-        "04",
         "The same architecture from scratch does as well.",
         "fine-tuned less from scratch",
-        **_04(gap("accuracy", "fine-tuned", "from scratch", by="step", method="slimming")),
+        _04("accuracy", gap("fine-tuned", "from scratch", by="step", method="slimming")),
         level=True,
     ),
     Claim(
-        "04",
         "Which channels slimming takes matters.",
         "fine-tuned: slimming less random channels",
-        **_04(gap("accuracy", "slimming", "random", step="fine-tuned")),
+        _04("accuracy", gap("slimming", "random", step="fine-tuned")),
     ),
     Claim(
-        "05",
         "Before training the pattern costs: N:M keeps more than whole filters.",
         "87.5 %, recalibrated: N:M less filters",
-        **_05("patterns", gap("recalibrated", "N:M", "filter", sparsity=0.875)),
+        _05("patterns", gap("N:M", "filter", "recalibrated", sparsity=0.875)),
     ),
     Claim(
-        "05",
         "Which weights survive in a block matters before training.",
         "87.5 %, recalibrated: N:M by size less N:M at random",
-        **_05("patterns", gap("recalibrated", "N:M", "N:M at random", sparsity=0.875)),
+        _05("patterns", gap("N:M", "N:M at random", "recalibrated", sparsity=0.875)),
     ),
     Claim(
-        "05",
         "After training no cost of the pattern is left, filters aside.",
         "87.5 %, fine-tuned: single weights less N:M",
-        **_05("patterns", gap("finetuned", "element", "N:M", sparsity=0.875)),
+        _05("patterns", gap("element", "N:M", "finetuned", sparsity=0.875)),
         level=True,
     ),
     Claim(
-        "05",
         "Not even N:M at random is behind then.",
         "87.5 %, fine-tuned: N:M by size less N:M at random",
-        **_05("patterns", gap("finetuned", "N:M", "N:M at random", sparsity=0.875)),
+        _05("patterns", gap("N:M", "N:M at random", "finetuned", sparsity=0.875)),
         level=True,
     ),
     Claim(
-        "05",
         "With a limit on conflicts packed columns lose far less than random groups.",
         "share of the weights lost, in groups of 8: random less γ = 0.25",
-        **_05("packed", gap("lost", "random, size 8", "size 8, γ 0.25", by="packing")),
+        _05("packed", gap("random, size 8", "size 8, γ 0.25", "lost", by="packing")),
         digits=2,
         points=False,
     ),
     Claim(
-        "05",
         "Noise cannot be trained away, what is always missing can.",
         "weights and activations 1:4 at random, trained: drawn once less drawn anew",
-        **_05("joint", gap("accuracy", "drawn once", "random", pattern="W 1:4 × A 1:4")),
+        _05("joint", gap("drawn once", "random", pattern="W 1:4 × A 1:4")),
     ),
     Claim(
-        "05",
         "Gates look at their image.",
         "frozen network, 30 % of the products: own gates less another image's",
-        **_05(
-            "gates",
-            gap("accuracy", "dynamic", "another image's gates", network="frozen", share=0.3),
-        ),
+        _05("gates", gap("dynamic", "another image's gates", network="frozen", share=0.3)),
     ),
     Claim(
-        "05",
         "Repaired, static channels make up for the lead.",
         "frozen network, 30 %: gates by image less largest |α|, recalibrated",
-        **_05(
-            "gates",
-            gap("accuracy", "dynamic", "largest |α|, recalibrated", network="frozen", share=0.3),
-        ),
+        _05("gates", gap("dynamic", "largest |α|, recalibrated", network="frozen", share=0.3)),
         level=True,
     ),
     Claim(
-        "05",
         "Trained as long, static channels are not behind, not even random ones.",
         "network trained too, 30 %: gates by image less random channels",
-        **_05("gates", gap("accuracy", "dynamic", "random", network="trained", share=0.3)),
+        _05("gates", gap("dynamic", "random", network="trained", share=0.3)),
         level=True,
     ),
     Claim(
-        "06",
         "Up to 70 % nothing is lost.",
         "70 % removed and held at 0, fine-tuned: pruned less dense",
-        **_06(_below_dense(0.7)),
+        _06("regimes", gap("zeros held", "dense", sparsity=0.7)),
         level=True,
     ),
     Claim(
-        "06",
         "Size is a good guess.",
         "70 %, held: by size less at random",
-        **_06(gap("accuracy", "zeros held", "random", sparsity=0.7)),
+        _06("regimes", gap("zeros held", "random", sparsity=0.7)),
     ),
     Claim(
-        "06",
         "At 90 % it is room that is missing: letting the zeros go helps.",
         "90 %: zeros let go less zeros held",
-        **_06(gap("accuracy", "let go", "zeros held", sparsity=0.9)),
+        _06("regimes", gap("let go", "zeros held", sparsity=0.9)),
     ),
     Claim(
-        "07",
         "Heads removed by importance cost less than heads at random.",
         "half of the heads (SST-2: 58 %), not trained: I_h less random",
-        **_heads("I_h", "random"),
+        _heads("I_h", "random"),
     ),
     Claim(
-        "07",
         "The important ones first is worse than chance.",
         "the same: random less most important first",
-        **_heads("random", "most important first"),
+        _heads("random", "most important first"),
     ),
     Claim(
-        "08",
         "Attention to the source is what a translator misses first.",
         "BLEU without half of the heads of one kind, by I_h: encoder less encoder–decoder",
-        **_08(gap("bleu", "encoder", "encoder–decoder", by="kind", method="I_h", pruned=0.5)),
+        _08(
+            "kinds", gap("encoder", "encoder–decoder", "bleu", by="kind", method="I_h", pruned=0.5)
+        ),
     ),
     Claim(
-        "08",
         "At half of the encoder's heads importance beats chance.",
         "BLEU: I_h less random",
-        **_08(gap("bleu", "I_h", "random", kind="encoder", pruned=0.5)),
+        _08("kinds", gap("I_h", "random", "bleu", kind="encoder", pruned=0.5)),
     ),
     Claim(
-        "09",
         "Cut to half of its depth, a network trained with LayerDrop keeps more.",
         "half of the layers, test accuracy: LayerDrop 0.5 less plain",
-        **_half_depth("LayerDrop 0.5", "plain", kept="evenly spaced"),
+        _half_depth("LayerDrop 0.5", "plain", kept="evenly spaced"),
     ),
     Claim(
-        "09",
         "A network trained at that depth is better still.",
         "half of the layers: trained so less LayerDrop 0.5",
-        **_half_depth("trained at that depth", "LayerDrop 0.5", kept="evenly spaced"),
+        _half_depth("trained at that depth", "LayerDrop 0.5", kept="evenly spaced"),
     ),
     Claim(
-        "09",
         "Evenly spaced layers are no better than the first ones.",
         "half of the layers, LayerDrop 0.5: evenly less first",
-        **_half_depth("evenly spaced", "first", by="kept", method="LayerDrop 0.5"),
+        _half_depth("evenly spaced", "first", by="kept", method="LayerDrop 0.5"),
         level=True,
     ),
     Claim(
-        "09",
         "As it is, the subnetwork that survived is far better than a random one.",
         "pruned, mean by task: good less random (reviews: accuracy; GLUE: Matthews × 100)",
-        **_09(_by_task(gap("score", "good", "random", by="subnetwork", when="pruned"))),
+        _09("scores", _by_task(gap("good", "random", "score", by="subnetwork", when="pruned"))),
     ),
     Claim(
-        "09",
         "Retrained, the random one is as good.",
         "retrained, mean by task: good less random",
-        **_09(_by_task(gap("score", "good", "random", by="subnetwork", when="retrained"))),
+        _09("scores", _by_task(gap("good", "random", "score", by="subnetwork", when="retrained"))),
         level=True,
     ),
     Claim(
-        "09",
         "Two seeds of a task keep more of the same heads than chance.",
         "heads shared by two seeds beyond chance, by task (reviews: of 32; GLUE: of 72)",
-        **_09_heads(_of_two_seeds),
+        _09("heads", _of_two_seeds),
         points=False,
     ),
     Claim(
-        "09",
         "Two seeds of a task share more heads than two tasks of a seed.",
         "the same, less what is shared with the other tasks of one seed",
-        **_09_heads(_task_first),
+        _09("heads", _task_first),
         points=False,
     ),
     Claim(
-        "10",
         "At equal products, tokens that are chosen keep more than tokens drawn.",
         "steep schedule, not trained: attention received less random",
-        **_10(gap("accuracy", "received", "random", schedule="steep")),
+        _10("scores", gap("received", "random", schedule="steep")),
     ),
     Claim(
-        "10",
         "The cheap row of [CLS] chooses as well as attention received.",
         "steep schedule: [CLS] row less received",
-        **_10(gap("accuracy", "[CLS] row", "received", schedule="steep")),
+        _10("scores", gap("[CLS] row", "received", schedule="steep")),
         level=True,
     ),
 )

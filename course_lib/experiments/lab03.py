@@ -28,11 +28,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course_lib import ledger, paths
-from course_lib.cost import latency, model_cost, totals
-from course_lib.cost.storage import model_bits
 from course_lib.data.images import ImageData, Split
+from course_lib.experiments import common
 from course_lib.models import build
-from course_lib.parallel import side_by_side
+from course_lib.parallel import sweep
 from course_lib.pruning.weights.granularity import local_masks
 from course_lib.pruning.weights.lottery import Record, early_stop, steps_to
 from course_lib.pruning.weights.masks import Masks, prunable
@@ -94,10 +93,10 @@ IMAGES = {"digits": Images((1, 8, 8)), "mnist": Images((1, 28, 28))}
 
 def last_step(data: ImageData, settings: Mapping[str, Any]) -> int:
     """The last step of every training."""
-    return settings.get("iterations", settings["epochs"] * _per_epoch(data))
+    return settings.get("iterations", settings["epochs"] * _steps_per_epoch(data))
 
 
-def _per_epoch(data: ImageData) -> int:
+def _steps_per_epoch(data: ImageData) -> int:
     return math.ceil(len(data.train.labels) / RECIPE["batch_size"])
 
 
@@ -108,7 +107,7 @@ def describe(data: ImageData, settings: Mapping[str, Any]) -> str:
     )
     return (
         f"**{data.name}**: {train} training, {validation} validation and {test} test images of"
-        f" shape {tuple(data.shape)}; {_per_epoch(data)} steps per epoch,"
+        f" shape {tuple(data.shape)}; {_steps_per_epoch(data)} steps per epoch,"
         f" {last_step(data, settings)} steps per training. One test image is {100 / test:.2f}"
         " points of accuracy."
     )
@@ -128,12 +127,10 @@ def search(
     seeds: Iterable[int],
     *,
     rounds: int,
-    epochs: int,
-    iterations: int | None = None,
-    every: int,
     folder: str | Path | None = None,
     executor: Executor | None = None,
     progress: bool = False,
+    **settings: Any,
 ) -> dict[int, list[Record]]:
     """Ticket and both controls, round by round: seed -> records, see
     :func:`course_lib.pruning.weights.find_tickets`.
@@ -143,12 +140,10 @@ def search(
         seeds: each decides first weights, order of the images and controls of one
             search.
         rounds: how often to prune.
-        epochs: of every training.
-        iterations: the end of every training, where that comes before the end of the
-            last epoch.
-        every: steps between two looks at the validation images.
         folder, executor, progress: as there. With a folder an interrupted search
             continues.
+        settings: ``epochs``, ``iterations`` and ``every`` of every training, as
+            :func:`course_lib.training.train_and_test` has them.
 
     Returns:
         Records whose ``result`` is what :func:`course_lib.training.train_and_test`
@@ -157,9 +152,7 @@ def search(
     return find_tickets(
         seeds,
         functools.partial(build, "lenet300", IMAGES[data]),
-        functools.partial(
-            train_and_test, data=data, epochs=epochs, iterations=iterations, every=every, **RECIPE
-        ),
+        functools.partial(train_and_test, data=data, **settings, **RECIPE),
         rounds,
         RATE,
         controls=CONTROLS,
@@ -197,13 +190,13 @@ def rounds(found: Mapping[int, Sequence[Record]]) -> pd.DataFrame:
             kept = round(record["remaining"], 5) if record["round"] else math.nan
             rows += [
                 {"seed": seed, "method": method, "round": record["round"], "remaining": kept}
-                | _measured(arm["result"])
+                | _measure(arm["result"])
                 for method, arm in arms.items()
             ]
     return pd.DataFrame(rows)
 
 
-def _measured(result: Mapping[str, Any]) -> dict[str, Any]:
+def _measure(result: Mapping[str, Any]) -> dict[str, Any]:
     steps = dict(enumerate(result["steps"], start=1))  # of each look at the validation images
     stop, reached = early_stop(result["validation_loss"]), steps_to(result["validation"], LEVEL)
     return {
@@ -227,12 +220,10 @@ def near(table: pd.DataFrame, fractions: Iterable[float]) -> pd.DataFrame:
     """
     left = table["remaining"].dropna().unique()
     dense = table[table["method"] == "dense"]
-    chosen = [left[np.abs(np.log(left / fraction)).argmin()] for fraction in fractions]
-    parts = [
-        part
-        for kept in chosen
-        for part in (dense.assign(remaining=kept), table[table["remaining"] == kept])
-    ]
+    parts = []
+    for fraction in fractions:
+        kept = left[np.abs(np.log(left / fraction)).argmin()]
+        parts += [dense.assign(remaining=kept), table[table["remaining"] == kept]]
     return pd.concat(parts).round({"remaining": 3})
 
 
@@ -255,13 +246,10 @@ def untrained(
     rows = []
     for seed, records in found.items():
         for record in records[1:]:
-            masks = {
-                "ticket": record["masks"],
-                "random mask": record["controls"]["random"]["masks"],
-            }
-            for method, mask in masks.items():
+            arms = {"ticket": record, "random mask": record["controls"]["random"]}
+            for method, arm in arms.items():
                 model = build("lenet300", data, seed=seed)
-                rewind(model, copy.deepcopy(model.state_dict()), mask)
+                rewind(model, copy.deepcopy(model.state_dict()), arm["masks"])
                 row = {"seed": seed, "method": method, "remaining": record["remaining"]}
                 rows.append({**row, "accuracy": evaluate(model, data.validation)})
     return pd.DataFrame(rows)
@@ -271,23 +259,25 @@ def times_the_ticket(table: pd.DataFrame) -> pd.DataFrame:
     """By seed and round, the early-stopping step of each control divided by the ticket's:
     columns ``seed``, ``remaining``, ``method`` and ``TIMES``.
     """
-    steps = _by_method(table[table["method"] != "dense"], "early_stop")
-    times = steps[["reinit", "random mask"]].div(steps["ticket"], axis=0)
-    return times.melt(ignore_index=False, value_name=TIMES).reset_index()
+    steps = table[table["method"] != "dense"]
+    return _relate_to_ticket(steps, "early_stop", pd.DataFrame.div, TIMES)
 
 
 def minus_the_ticket(table: pd.DataFrame) -> pd.DataFrame:
     """By seed and round, the test accuracy of the controls and of the dense network minus
     the ticket's: columns ``seed``, ``remaining``, ``method`` and ``GAP``.
     """
-    tests = _by_method(near(table, table["remaining"].dropna().unique()), "test")
-    gaps = tests[["dense", "reinit", "random mask"]].sub(tests["ticket"], axis=0)
-    return gaps.melt(ignore_index=False, value_name=GAP).reset_index()
+    tests = near(table, table["remaining"].dropna().unique())
+    return _relate_to_ticket(tests, "test", pd.DataFrame.sub, GAP)
 
 
-def _by_method(table: pd.DataFrame, measure: str) -> pd.DataFrame:
-    """(seed and remaining, method)"""
-    return table.pivot(index=["seed", "remaining"], columns="method", values=measure)
+def _relate_to_ticket(
+    table: pd.DataFrame, measure: str, operation: Callable[..., pd.DataFrame], name: str
+) -> pd.DataFrame:
+    wide = table.pivot(index=["seed", "remaining"], columns="method", values=measure)
+    others = wide[[method for method in ("dense", "reinit", "random mask") if method in wide]]
+    found = operation(others, wide["ticket"], axis=0)
+    return found.melt(ignore_index=False, value_name=name).reset_index()
 
 
 def beside_the_paper(table: pd.DataFrame) -> pd.DataFrame:
@@ -422,7 +412,7 @@ CONV: dict[str, dict[str, int]] = {
 }
 
 
-def conv_train(
+def train_conv(
     model: nn.Module,
     masks: Masks,
     start: int,
@@ -468,49 +458,45 @@ def conv_tickets(
     fresh = {seed: build("convnet", data, seed=seed) for seed in seeds}
 
     def run(seed: int) -> list[dict[str, Any]]:
-        train = functools.partial(conv_train, seed=seed, data=few, epochs=settings["epochs"])
+        train = functools.partial(train_conv, seed=seed, data=few, epochs=settings["epochs"])
         w_k: dict[str, Tensor] = {}
 
-        def watched(model: nn.Module, masks: Masks, start: int, stop: int | None) -> Any:
+        def keep_w_k(model: nn.Module, masks: Masks, start: int, stop: int | None) -> Any:
             if start and not w_k:  # round 0: the model is as it was at step k
                 w_k.update(copy.deepcopy(model.state_dict()))
             return train(model, masks, start, stop)
 
-        records = find_ticket(lambda: fresh[seed], watched, settings["rounds"], 0.5, first_epoch)
-        dense = {"seed": seed, "method": "dense", "round": 0, "remaining": math.nan}
-        rows = [{**dense, **records[0]["result"]}]
-        for record in records[1:]:
+        dense, *records = find_ticket(
+            lambda: fresh[seed], keep_w_k, settings["rounds"], 0.5, first_epoch
+        )
+        rows = [{"method": "dense", "round": 0, "remaining": math.nan, **dense["result"]}]
+        for record in records:
             masks = random_ticket(record["masks"], torch.Generator().manual_seed(seed))
             rewind(model := copy.deepcopy(fresh[seed]), w_k, masks)
-            control = train(model, masks, first_epoch, None)
-            row = {"seed": seed, "round": record["round"], "remaining": record["remaining"]}
-            rows.append({**row, "method": "ticket", **record["result"]})
-            rows.append({**row, "method": "random mask", **control})
+            results = {"ticket": record["result"]}
+            results["random mask"] = train(model, masks, first_epoch, None)
+            place = {name: record[name] for name in ("round", "remaining")}
+            rows += [{"method": name, **place, **result} for name, result in results.items()]
         return rows
 
-    found = side_by_side(run, [(seed,) for seed in seeds])
-    return pd.DataFrame([row for rows in found for row in rows])
+    return sweep(run, seed=seeds)
 
 
 def add_to_ledger(table: pd.DataFrame, data: ImageData) -> None:
     """A row of the ledger per method of :func:`conv_tickets`: bits of the whole model, MACs
     without zeros, milliseconds for 64 images, and ``test`` accuracy by seed.
     """
-    images, one = data.validation.images[:64], data.test.images[:1]
     first = table.drop_duplicates("method").set_index("method")
-    calls = {method: latency.forward(row["network"], images) for method, row in first.iterrows()}
-    times = latency.compare(calls, repeats=40, threads=1)
-    for method, row in first.iterrows():
-        kept = percent(row["remaining"], 0)
+    networks, images = first["network"].to_dict(), data.validation.images[:64]
+    costs = common.costs(networks, data.test.images[:1], images, repeats=40).set_index("method")
+    for method, cost in costs[["bits", "macs", "ms"]].to_dict("index").items():
         ledger.add(
             "convnet",
             f"dense, {CONV[data.name]['epochs']} epochs"
             if method == "dense"
-            else f"{method} {kept}",
+            else f"{method} {percent(first.loc[method, 'remaining'], 0)}",
             lab="03",
-            bits=model_bits(row["network"].state_dict()),
-            macs=totals(model_cost(row["network"], one))["nonzero_macs"],
-            ms=1e3 * times[method].median,
+            **cost,
             accuracy=table.loc[table["method"] == method, "test"],
         )
 
@@ -523,7 +509,7 @@ def pixels(masks: Mapping[str, Tensor], data: ImageData, title: str, ink: bool =
         masks: name -> bool mask of the first layer, (units, pixels).
         ink: begin with the mean training image.
     """
-    blank = blank_pixels(data)
+    blank = find_blank_pixels(data)
     counts = {name: mask.sum(0) for name, mask in masks.items()}
     top = max(int(count.max()) for count in counts.values())
     words = []
@@ -532,22 +518,26 @@ def pixels(masks: Mapping[str, Tensor], data: ImageData, title: str, ink: bool =
         panels = fig.subplots(1, len(counts) + ink, squeeze=False)[0]
         if ink:
             picture = data.train.images.mean(0)[0]
-            _picture(panels[0], "mean training image", picture, 1, "Greys", "share of black\n")
+            _draw_picture(panels[0], "mean training image", picture, 1, "Greys", "share of black\n")
         for ax, (name, count) in zip(panels[ink:], counts.items(), strict=True):
             blanks, others = count[blank].float().mean(), count[~blank].float().mean()
             below = f"blank pixels {blanks:.1f},\nthe others {others:.1f}"
-            _picture(ax, name, count.view(data.shape[1:]), top, "cividis", f"per pixel: {below}")
+            _draw_picture(
+                ax, name, count.view(data.shape[1:]), top, "cividis", f"per pixel: {below}"
+            )
             words.append(f"{name}: {below}.".replace("\n", " "))
         fig.suptitle(title, x=0.01, ha="left", fontsize=pt(13), fontweight="bold")
     return plots.alt(fig, f"{title}. Connections per pixel, on average. {' '.join(words)}")
 
 
-def blank_pixels(data: ImageData) -> Tensor:
+def find_blank_pixels(data: ImageData) -> Tensor:
     """(pixels,) True where the training images have less than 1 % of black on average."""
     return data.train.images.flatten(1).mean(0) < 0.01
 
 
-def _picture(ax: Axes, name: str, values: Tensor, top: float, colours: str, below: str) -> None:
+def _draw_picture(
+    ax: Axes, name: str, values: Tensor, top: float, colours: str, below: str
+) -> None:
     image = ax.imshow(values, cmap=colours, vmin=0, vmax=top)
     ax.set(xticks=[], yticks=[])
     ax.grid(visible=False)
@@ -566,9 +556,9 @@ def draw_round(record: Record, results: pd.DataFrame, data: ImageData) -> tuple[
         cells = fig.add_gridspec(2, 2, width_ratios=[1, 2.4])
         masks, right = record["masks"], fig.add_subplot(cells[:, 1])
         corner, per_pixel = masks["fc2.weight"][:60, :60], masks["fc1.weight"].sum(0)
-        _picture(fig.add_subplot(cells[0, 0]), "fc2, a corner", corner, 1, "Blues", "kept")
+        _draw_picture(fig.add_subplot(cells[0, 0]), "fc2, a corner", corner, 1, "Blues", "kept")
         per_pixel, top = per_pixel.view(data.shape[1:]), int(per_pixel.max())
-        _picture(fig.add_subplot(cells[1, 0]), "fc1", per_pixel, top, "cividis", "per pixel")
+        _draw_picture(fig.add_subplot(cells[1, 0]), "fc1", per_pixel, top, "cividis", "per pixel")
         draw_rounds(results, title="", ax=right)
         plots.remaining_axis(right)  # fewer ticks: these axes are narrow
         right.axvline(record["remaining"] if record["round"] else 1.0, color="black", linewidth=1)

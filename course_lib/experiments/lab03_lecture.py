@@ -5,6 +5,7 @@ that halve the weights, 20 epochs per training, three seeds.
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +27,7 @@ from course_lib.pruning.weights.lottery import (
     shrink,
 )
 from course_lib.pruning.weights.masks import Masks, dense_masks, prunable
-from course_lib.training import evaluate, fit
+from course_lib.training import evaluate, fit, train_and_test
 
 SEEDS, EPOCHS, ROUNDS, RATE = 3, 20, 4, 0.5
 
@@ -52,17 +53,13 @@ def lenet(data: ImageData, seed: int) -> nn.Module:
 
 
 def train(
-    data: ImageData,
-    model: nn.Module,
-    masks: Masks,
-    seed: int,
-    epochs: int = EPOCHS,
-    every: int = 10_000,
+    data: ImageData, model: nn.Module, masks: Masks, seed: int, **options: Any
 ) -> dict[str, Any]:
-    """Train in place; what :func:`course_lib.training.train_and_test` returns."""
-    settings = {"epochs": epochs, "every": every}
-    result: dict[str, Any] = lab03.trainer(data, seed, settings)(model, masks, 0, None)
-    return result
+    """Train in place; what :func:`course_lib.training.train_and_test` returns, whose
+    ``options`` they are.
+    """
+    options = {"epochs": EPOCHS, "every": 10_000, **lab03.RECIPE, **options}
+    return train_and_test(model, masks, 0, None, data=data, seed=seed, **options)
 
 
 def searches(data: ImageData) -> list[Search]:
@@ -98,7 +95,7 @@ def losses(data: ImageData, masks: Masks) -> pd.DataFrame:
     return pd.concat(parts)
 
 
-WAYS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+STARTS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "$w_0$ as it was": lambda own, other: own,
     "its signs, all of one size": lambda own, other: own.sign() * own.std(),
     "its signs, another draw's sizes": lambda own, other: own.sign() * other.abs(),
@@ -108,25 +105,25 @@ WAYS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 
 @torch.no_grad()
-def _start(net: nn.Module, masks: Masks, other: nn.Module, way: str) -> nn.Module:
-    """Give the kept weights of ``net`` the values of ``WAYS[way]``."""
+def _set_start(net: nn.Module, masks: Masks, other: nn.Module, start: str) -> nn.Module:
+    """Give the kept weights of ``net`` the values of ``STARTS[start]``."""
     rewind(net, copy.deepcopy(net.state_dict()), masks)
     drawn = prunable(other)
     for name, w in prunable(net).items():
-        w[masks[name]] = WAYS[way](w[masks[name]], drawn[name][masks[name]])
+        w[masks[name]] = STARTS[start](w[masks[name]], drawn[name][masks[name]])
     return net
 
 
 def starts(data: ImageData, found: Sequence[Search]) -> pd.DataFrame:
-    """The last masks trained from parts of w_0, each of ``WAYS``: columns ``seed``,
+    """The last masks trained from parts of w_0, each of ``STARTS``: columns ``seed``,
     ``method``, ``test`` (test accuracy in %).
     """
     rows = []
     for one in found:
-        for way in WAYS:
-            net = _start(lenet(data, one.seed), one.masks, lenet(data, 1000 + one.seed), way)
+        for start in STARTS:
+            net = _set_start(lenet(data, one.seed), one.masks, lenet(data, 1000 + one.seed), start)
             result = train(data, net, one.masks, one.seed)
-            rows.append({"seed": one.seed, "method": way, "test": result["accuracy"]})
+            rows.append({"seed": one.seed, "method": start, "test": result["accuracy"]})
     return pd.DataFrame(rows)
 
 
@@ -140,7 +137,7 @@ def valleys(data: ImageData) -> pd.DataFrame:
             "seed": seed,
             "learning rate": f"{lr:g}",
             "runs": f"k = {k}",
-            "rise": _barrier(data, k, lr, seed),
+            "rise": _measure_barrier(data, k, lr, seed),
         }
         for k in (0, 95)
         for lr in (0.05, 0.2, 0.35)
@@ -148,19 +145,16 @@ def valleys(data: ImageData) -> pd.DataFrame:
     )
 
 
-def _barrier(data: ImageData, k: int, lr: float, seed: int) -> float:
-    def go(model: nn.Module, order: int, start: int, stop: int | None) -> None:
-        fit(
-            model, data.train, epochs=10, lr=lr, optimizer="sgd", batch_size=60,
-            schedule="cosine", seed=order, start=start, stop=stop, progress=False,
-        )  # fmt: skip
-
+def _measure_barrier(data: ImageData, k: int, lr: float, seed: int) -> float:
+    train = functools.partial(
+        fit, split=data.train, epochs=10, lr=lr, optimizer="sgd", batch_size=60,
+        schedule="cosine", progress=False,
+    )  # fmt: skip
     base, ends = lenet(data, seed), []
-    if k:
-        go(base, seed, 0, k)
+    train(base, seed=seed, stop=k)
     for order in (100 + seed, 200 + seed):
         model = copy.deepcopy(base)
-        go(model, order, k, None)
+        train(model, seed=order, start=k)
         ends.append(model.state_dict())
     errors = []
     for a in np.linspace(0, 1, 7).tolist():
@@ -178,35 +172,32 @@ def rewound_or_kept(data: ImageData, found: Sequence[Search]) -> pd.DataFrame:
     as many weights per layer and starts from w_0.
     """
     rows = []
+
+    def add(seed: int, pruned: str, trainings: int, start: str, result: Any) -> None:
+        cost = f"{trainings} training{'s' * (trainings > 1)}"
+        how = {"pruned": f"{pruned} ({cost})", "start": start, "method": f"{start}, {pruned}"}
+        rows.append({"seed": seed, **how, "test": result["accuracy"]})
+
+    final = {"rate": 1 - (1 - RATE) ** ROUNDS, "output_rate": 1 - (1 - RATE / 2) ** ROUNDS}
     for one in found:
-        net = lenet(data, one.seed)
-        w_0 = copy.deepcopy(net.state_dict())
-
-        def add(pruned: str, trainings: int, start: str, result: Any, seed: int = one.seed) -> None:
-            cost = f"{trainings} training{'s' * (trainings > 1)}"
-            how = {"pruned": f"{pruned} ({cost})", "start": start}
-            method = f"{start}, {pruned}"
-            rows.append({"seed": seed, **how, "method": method, "test": result["accuracy"]})
-
-        add("in rounds", ROUNDS + 1, "rewound", one.records[-1]["result"])
-        masks = dense_masks(net)
+        net, seed = lenet(data, one.seed), one.seed
+        w_0, masks = copy.deepcopy(net.state_dict()), dense_masks(net)
+        add(seed, "in rounds", ROUNDS + 1, "rewound", one.records[-1]["result"])
         rewind(net, one.trained, masks)
-        final = {"rate": 1 - (1 - RATE) ** ROUNDS, "output_rate": 1 - (1 - RATE / 2) ** ROUNDS}
         at_once = shrink(prunable(net), masks, **final)
         result: Any = None
         for _ in range(ROUNDS):
             masks = shrink(prunable(net), masks, RATE)
-            result = train(data, net, masks, one.seed)
-        add("in rounds", ROUNDS + 1, "kept", result)
-        for pruned, start, state, times in (
-            ("at once", "rewound", w_0, 1),
-            ("at once", "kept", one.trained, 1),
-            ("at once, long", "kept", one.trained, ROUNDS),
+            result = train(data, net, masks, seed)
+        add(seed, "in rounds", ROUNDS + 1, "kept", result)
+        elsewhere = random_ticket(one.masks, torch.Generator().manual_seed(seed))
+        for pruned, trainings, start, state, masks, times in (
+            ("at once", 2, "rewound", w_0, at_once, 1),
+            ("at once", 2, "kept", one.trained, at_once, 1),
+            ("at once, long", 1 + ROUNDS, "kept", one.trained, at_once, ROUNDS),
+            ("at random", 1, "rewound", w_0, elsewhere, 1),
         ):
-            rewind(net, state, at_once)
-            result = train(data, net, at_once, one.seed, epochs=times * EPOCHS)
-            add(pruned, 1 + times, start, result)
-        elsewhere = random_ticket(one.masks, torch.Generator().manual_seed(one.seed))
-        rewind(net, w_0, elsewhere)
-        add("at random", 1, "rewound", train(data, net, elsewhere, one.seed))
+            rewind(net, state, masks)
+            result = train(data, net, masks, seed, epochs=times * EPOCHS)
+            add(seed, pruned, trainings, start, result)
     return pd.DataFrame(rows)

@@ -12,9 +12,9 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import cache, partial
 from typing import Any
 
 import matplotlib as mpl
@@ -49,7 +49,7 @@ from course_lib.pruning.weights import (
     nm_masks,
     prunable,
     random,
-    utilisation,
+    smallest,
 )
 from course_lib.show import plots
 from course_lib.show.style import style
@@ -78,7 +78,7 @@ LIMITS = {"γ 0": 0.0, "γ 0.05": 0.05, "γ 0.25": 0.25, "γ 0.5": 0.5, "none": 
 CHOOSING = ("by size", "random", "drawn once")
 
 
-def trained(model: nn.Module, data: ImageData, seed: int, epochs: int) -> nn.Module:
+def train_dense(model: nn.Module, data: ImageData, seed: int, epochs: int) -> nn.Module:
     """The dense conv net, trained in place."""
     fit(model, data.train, epochs=epochs, lr=0.2, seed=seed, **RECIPE)
     return model
@@ -86,17 +86,17 @@ def trained(model: nn.Module, data: ImageData, seed: int, epochs: int) -> nn.Mod
 
 def dense_nets(data: ImageData, seeds: int, epochs: int) -> list[nn.Module]:
     """The dense conv net with seeds 0, 1, …, trained two at a time."""
-    return common.trained("convnet", data, seeds, lambda net, s: trained(net, data, s, epochs))
+    return common.trained("convnet", data, seeds, lambda net, s: train_dense(net, data, s, epochs))
 
 
-def tuned(model: nn.Module, data: ImageData, masks: Masks, epochs: int, seed: int) -> nn.Module:
+def fine_tune(model: nn.Module, data: ImageData, masks: Masks, epochs: int, seed: int) -> nn.Module:
     """A copy, trained on with its zeros kept."""
     model = copy.deepcopy(model)
     fit(model, data.train, epochs=epochs, lr=0.05, seed=seed, masks=masks, **RECIPE)
     return model
 
 
-def chosen(model: nn.Module) -> dict[str, Tensor]:
+def select_weights(model: nn.Module) -> dict[str, Tensor]:
     """The weights that are pruned."""
     weights = prunable(model)
     return {name: weights[name].detach() for name in WEIGHTS}
@@ -104,11 +104,11 @@ def chosen(model: nn.Module) -> dict[str, Tensor]:
 
 def pattern_masks(model: nn.Module, arm: str, n: int, m: int, seed: int) -> Masks:
     """Masks of equal sparsity 1 − n/m in each layer, in one of :data:`ARMS`."""
-    score = magnitude(chosen(model))
+    score = magnitude(select_weights(model))
     if arm == "N:M":
         return nm_masks(score, n, m)
     if arm == "N:M at random":
-        return nm_masks(random(chosen(model), torch.Generator().manual_seed(seed)), n, m)
+        return nm_masks(random(select_weights(model), torch.Generator().manual_seed(seed)), n, m)
     return local_masks(score, 1 - n / m, arm)
 
 
@@ -134,13 +134,13 @@ def patterns(
         masks = pattern_masks(model, arm, n, m, seed)
         net = copy.deepcopy(model)
         apply(net, masks)
-        row: Row = {"method": arm, "sparsity": 1 - n / m, "pruned": evaluate(net, data.validation)}
-        after = tuned(net, data, masks, finetune, seed) if finetune else None
-        recalibrate(net, data.train.images)
-        row["recalibrated"] = evaluate(net, data.validation)
-        if after is not None:
-            row["finetuned"] = evaluate(after, data.validation)
-        rows.append(row)
+        repaired = common.recalibrated(net, data, len(data.train.labels))
+        accuracy = {"pruned": evaluate(net, data.validation)}
+        accuracy["recalibrated"] = evaluate(repaired, data.validation)
+        if finetune:
+            net = fine_tune(net, data, masks, finetune, seed)
+            accuracy["finetuned"] = evaluate(net, data.validation)
+        rows.append({"method": arm, "sparsity": 1 - n / m, **accuracy})
     return rows
 
 
@@ -148,15 +148,15 @@ def pruned_to(
     model: nn.Module, data: ImageData, seed: int, n: int, m: int, epochs: int
 ) -> nn.Module:
     """A copy with weights n:m by size, trained on."""
-    return tuned(model, data, pattern_masks(model, "N:M", n, m, seed), epochs, seed)
+    return fine_tune(model, data, pattern_masks(model, "N:M", n, m, seed), epochs, seed)
 
 
 def sparse_start(
     model: nn.Module, data: ImageData, seed: int, finetune: int, sparsity: float = 0.85
 ) -> nn.Module:
     """What columns are combined of: magnitude-pruned layer by layer, and trained on."""
-    masks = local_masks(magnitude(chosen(model)), sparsity)
-    return tuned(model, data, masks, finetune, seed)
+    masks = local_masks(magnitude(select_weights(model)), sparsity)
+    return fine_tune(model, data, masks, finetune, seed)
 
 
 def sparse_nets(models: Sequence[nn.Module], data: ImageData, finetune: int) -> list[nn.Module]:
@@ -165,38 +165,35 @@ def sparse_nets(models: Sequence[nn.Module], data: ImageData, finetune: int) -> 
     return side_by_side(sparse_start, jobs)
 
 
-def random_groups(weight: Tensor, size: int, seed: int) -> list[list[int]]:
-    """The control: columns that hold anything, in random groups of this size."""
-    there = (weight != 0).any(0).nonzero()[:, 0]
+def group_at_random(weight: Tensor, size: int, seed: int) -> list[list[int]]:
+    """The control: columns that hold a non-zero, in random groups of this size."""
+    there = weight.any(0).nonzero()[:, 0]
     order = there[torch.randperm(len(there), generator=torch.Generator().manual_seed(seed))]
     return [part.tolist() for part in order.split(size)]
 
 
-def in_drawn_order(weight: Tensor, size: int, gamma: float, seed: int) -> list[list[int]]:
+def group_in_random_order(weight: Tensor, size: int, gamma: float, seed: int) -> list[list[int]]:
     """The other control: columns come in random order, and join the first group that
     the two limits allow.
     """
     there = (weight != 0).T  # (C, R)
+
+    def fits(columns: list[int]) -> bool:
+        together = there[columns]
+        conflicts = int(together.sum() - together.any(0).sum())
+        return len(columns) <= size and conflicts <= gamma * weight.shape[0]
+
     groups: list[list[int]] = []
-    for column in torch.randperm(
-        len(there), generator=torch.Generator().manual_seed(seed)
-    ).tolist():
-        if not there[column].any():
-            continue
-        for group in groups:
-            together = there[[*group, column]]
-            if (
-                len(group) < size
-                and int(together.sum() - together.any(0).sum()) <= gamma * weight.shape[0]
-            ):
-                group.append(column)
-                break
-        else:
-            groups.append([column])
+    order = torch.randperm(len(there), generator=torch.Generator().manual_seed(seed))
+    for column in order[there[order].any(1)].tolist():
+        group = next((group for group in groups if fits([*group, column])), None)
+        if group is None:
+            groups.append(group := [])
+        group.append(column)
     return groups
 
 
-def packed(
+def pack(
     model: nn.Module, data: ImageData, grouping: Grouping, seed: int, finetune: int = 0
 ) -> Row:
     """Columns grouped and combined in every layer of :data:`WEIGHTS`.
@@ -207,25 +204,25 @@ def packed(
         that many epochs, if any.
     """
     masks: Masks = {}
-    cells = kept = before = 0.0
-    for name, w in chosen(model).items():
+    cells = kept = before = 0
+    for name, w in select_weights(model).items():
         matrix = w.flatten(1)
         groups = grouping(matrix)
-        mask = combine_columns(matrix, groups)[2]
-        masks[name] = mask.view(w.shape)
-        cells += mask.shape[0] * len(groups)
-        kept += utilisation(mask, groups) * mask.shape[0] * len(groups)
-        before += float((matrix != 0).sum())
+        masks[name] = combine_columns(matrix, groups)[2].view(w.shape)
+        cells += len(w) * len(groups)
+        kept += int(masks[name].count_nonzero())
+        before += int(w.count_nonzero())
     pruned = copy.deepcopy(model)
     apply(pruned, masks)
-    found = {
+    row = {
         "utilisation": kept / cells,
         "lost": 1 - kept / before,
         "accuracy": evaluate(pruned, data.validation),
     }
     if finetune:
-        found["finetuned"] = evaluate(tuned(pruned, data, masks, finetune, seed), data.validation)
-    return found
+        tuned = fine_tune(pruned, data, masks, finetune, seed)
+        row["finetuned"] = evaluate(tuned, data.validation)
+    return row
 
 
 def packings(
@@ -241,24 +238,21 @@ def packings(
         group_columns: the greedy rule, of a matrix, a size and γ.
 
     Returns:
-        Rows of ``method``, ``limit``, and what :func:`packed` measures.
+        Rows of ``method``, ``limit``, and what :func:`pack` measures.
     """
 
     def greedy(gamma: float) -> Grouping:
         return lambda matrix: group_columns(matrix, SIZE, gamma)
 
-    def in_order(gamma: float) -> Grouping:
-        return partial(in_drawn_order, size=SIZE, gamma=gamma, seed=seed)
-
     groupings = [("greedy", limit, greedy(gamma)) for limit, gamma in LIMITS.items()]
     groupings += [
-        ("random order", limit, in_order(gamma))
+        ("random order", limit, partial(group_in_random_order, size=SIZE, gamma=gamma, seed=seed))
         for limit, gamma in LIMITS.items()
         if limit != "none"
     ]
-    groupings.append(("random groups", "none", partial(random_groups, size=SIZE, seed=seed)))
+    groupings.append(("random groups", "none", partial(group_at_random, size=SIZE, seed=seed)))
     return [
-        {"method": method, "limit": limit, **packed(model, data, grouping, seed)}
+        {"method": method, "limit": limit, **pack(model, data, grouping, seed)}
         for method, limit, grouping in groupings
     ]
 
@@ -273,7 +267,7 @@ def bitmap_kb(matrix: Tensor) -> float:
     return bitmap_bits(matrix) / 8e3
 
 
-def packed_bits(weight: Tensor, groups: Sequence[Sequence[int]], bits: int = 32) -> int:
+def count_packed_bits(weight: Tensor, groups: Sequence[Sequence[int]], bits: int = 32) -> int:
     """Bits of a matrix (R, C) packed in groups of at most :data:`SIZE` columns: in each
     cell a value and which of its group's columns that is, and the list of the groups.
     """
@@ -304,19 +298,16 @@ def joint(
         factors other than 0, over the validation images.
     """
     generator = torch.Generator().manual_seed(seed)
-    once: dict[torch.Size, Tensor] = {}  # each layer's inputs have a shape of their own
 
-    def drawn(*shape: int) -> Tensor:
+    def draw_mask(shape: tuple[int, ...]) -> Tensor:
         return nm_activation(1 + torch.rand(shape, generator=generator), n_x, m) != 0
+
+    draw_once = cache(draw_mask)  # each layer's inputs have a shape of their own
 
     def rule(x: Tensor) -> Tensor:
         if how == "by size":
             return nm_activation(x, n_x, m)
-        if how == "random":
-            return x * drawn(*x.shape)
-        if x.shape[1:] not in once:
-            once[x.shape[1:]] = drawn(1, *x.shape[1:])
-        return x * once[x.shape[1:]]
+        return x * (draw_mask(x.shape) if how == "random" else draw_once((1, *x.shape[1:])))
 
     masks = pattern_masks(model, "N:M" if how == "by size" else "N:M at random", n_w, m, seed)
     model = copy.deepcopy(model)
@@ -326,87 +317,93 @@ def joint(
         )  # in place: the hooks are on it
         return {
             "accuracy": evaluate(model, data.validation),
-            "products": products(model, data.validation.images),
+            "products": measure_products(model, data.validation.images),
         }
 
 
-def products(model: nn.Module, images: Tensor) -> float:
+def measure_products(model: nn.Module, images: Tensor) -> float:
     """The share of all products of :data:`LAYERS` (padding's included) in which both
     factors are other than 0.
     """
+    there: list[Tensor] = []  # where the inputs are other than 0, a tensor per layer
+
+    def note(x: Tensor) -> Tensor:
+        there.append(x != 0)
+        return x
+
+    with pruned_inputs(model, note, LAYERS), evaluating(model), torch.no_grad():
+        model(images)
     left = total = 0.0
-
-    def count(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
-        nonlocal left, total
-        there = (inputs[0] != 0).double()
-        weight = module.weight.ne(0).double()  # type: ignore[operator]
-        left += float(module._conv_forward(there, weight, None).sum())  # type: ignore[operator]
-        total += output.numel() * weight[0].numel()
-
-    hooks = [model.get_submodule(name).register_forward_hook(count) for name in LAYERS]
-    try:
-        with evaluating(model), torch.no_grad():
-            model(images)
-    finally:
-        for hook in hooks:
-            hook.remove()
+    for name, x in zip(LAYERS, there, strict=True):
+        conv: Any = model.get_submodule(name)
+        output = conv._conv_forward(x.double(), conv.weight.ne(0).double(), None)
+        left += float(output.sum())
+        total += output.numel() * conv.weight[0].numel()
     return left / total
 
 
-GATED = ("conv1->bn1", "conv2->bn2", "conv3->bn3", "conv4->bn4")
+GATED = tuple(f"conv{i}->bn{i}" for i in range(1, 5))
+NET_RATE = 1e-3  # of Adam, for the network's own weights: with gates and without
+# so that gates are trained for many steps
+SMALL_BATCHES: dict[str, Any] = {"batch_size": 16, "progress": False}
 
 
-def dense_macs(model: nn.Module, data: ImageData) -> list[float]:
-    """MACs of conv1 … conv4 for an image."""
-    rows = model_cost(model, data.train.images[:1])
-    by_name = {row.name: float(row.macs) for row in rows}
-    return [by_name[key.partition("->")[0]] for key in GATED]
-
-
-class Gated(nn.Module):
+class GatedNet(nn.Module):
     """A network whose channels open and close.
 
     Args:
+        macs: of each gated layer with everything open, for an image.
         by_image: False: the same gates with their weights held at 0, so that every
             image has the same channels.
         frozen: only the gates learn; batch norms keep their statistics.
     """
 
     def __init__(
-        self, model: nn.Module, seed: int, by_image: bool = True, frozen: bool = True
+        self,
+        model: nn.Module,
+        macs: Sequence[float],
+        seed: int,
+        by_image: bool = True,
+        frozen: bool = True,
     ) -> None:
         super().__init__()
         self.net = copy.deepcopy(model).requires_grad_(not frozen)
-        self.frozen = frozen
+        self.macs, self.frozen = macs, frozen
+        self.decided: list[Tensor] = []
+        self.gates = nn.ModuleList()
         generator = torch.Generator().manual_seed(seed)  # its own: threads share torch's
-        self.opened = []
         for key in GATED:
-            conv = self.net.get_submodule(key.partition("->")[0])
-            gate = ChannelGate(conv.in_channels, conv.out_channels)  # type: ignore[arg-type]
+            conv: Any = self.net.get_submodule(key.partition("->")[0])
+            gate = ChannelGate(conv.in_channels, conv.out_channels)
             if by_image:
                 nn.init.kaiming_uniform_(gate.score.weight, math.sqrt(5), generator=generator)
             else:
                 # all alike they would all close together
                 nn.init.uniform_(gate.score.bias, 0.5, 1.5, generator)
                 nn.init.zeros_(gate.score.weight).requires_grad_(False)
-            self.opened.append(gate)
-        self.gates = nn.ModuleList(self.opened)
-        self.decided: list[Tensor] = []
+            self.gates.append(gate)
 
-    def train(self, mode: bool = True) -> Gated:
+    def train(self, mode: bool = True) -> GatedNet:
         super().train(mode)
         if self.frozen:
             self.net.eval()
         return self
 
     def forward(self, x: Tensor) -> Tensor:
-        with gating(self.net, dict(zip(GATED, self.opened, strict=True))) as latest:
-            out = self.net(x)
+        gates: dict[str, Any] = dict(zip(GATED, self.gates, strict=True))
+        with gating(self.net, gates) as latest:
+            out: Tensor = self.net(x)
         self.decided = list(latest)
         return out
 
 
-def learned_gates(
+def count_dense_macs(model: nn.Module, data: ImageData) -> list[float]:
+    """MACs of conv1 … conv4 for an image."""
+    rows = model_cost(model, data.train.images[:1])
+    return [float(row.macs) for row in rows if row.name.startswith("conv")]
+
+
+def learn_gates(
     model: nn.Module,
     data: ImageData,
     seed: int,
@@ -414,87 +411,61 @@ def learned_gates(
     epochs: int,
     by_image: bool = True,
     frozen: bool = True,
-) -> tuple[Gated, list[float]]:
+) -> GatedNet:
     """Train the gates towards ``target`` of the dense MACs, and the network with them
-    unless it is frozen; it, and the layers' dense MACs.
+    unless it is frozen.
 
     The target falls from 1 over the first 70 % of the steps: if it is there at once,
     its pull closes whole layers before the loss has a say.
     """
-    macs = dense_macs(model, data)
-    gated = Gated(model, seed, by_image, frozen)
+    gated = GatedNet(model, count_dense_macs(model, data), seed, by_image, frozen)
     groups: list[dict[str, Any]] = [
-        {"params": [p for p in gated.gates.parameters() if p.requires_grad], "lr": 0.01}
+        {"params": [p for p in part.parameters() if p.requires_grad], "lr": lr}
+        for part, lr in ((gated.gates, 0.01), (gated.net, NET_RATE))
     ]
-    if not frozen:
-        groups.append({"params": list(gated.net.parameters()), "lr": NET_RATE})
     falling = max(1, round(0.7 * epochs * math.ceil(len(data.train.labels) / 16)))
     steps = itertools.count(1)
 
     def penalty() -> Tensor:
         now = 1 - (1 - target) * min(1.0, next(steps) / falling)
-        return 10 * target_penalty(gated_macs(gated.decided, macs), sum(macs), now)
+        return 10 * target_penalty(gated_macs(gated.decided, gated.macs), sum(gated.macs), now)
 
-    fit_slowly(gated, data, epochs, seed, lambda _: torch.optim.Adam(groups), penalty=penalty)
-    return gated, macs
-
-
-NET_RATE = 1e-3  # of Adam, for the network's own weights: with gates and without
-
-
-def fit_slowly(
-    model: nn.Module,
-    data: ImageData,
-    epochs: int,
-    seed: int,
-    optimizer: Callable[..., Any],
-    **how: Any,
-) -> None:
-    """Small batches: gates see many."""
     fit(
-        model,
-        data.train,
-        epochs=epochs,
-        seed=seed,
-        progress=False,
-        optimizer=optimizer,
-        batch_size=16,
-        **how,
-    )
+        gated, data.train, epochs=epochs, seed=seed, penalty=penalty,
+        optimizer=lambda _: torch.optim.Adam(groups), **SMALL_BATCHES,
+    )  # fmt: skip
+    return gated
 
 
-def measured(
-    gated: Gated, data: ImageData, macs: Sequence[float], shuffled: int | None = None
+def measure_gates(
+    gated: GatedNet, data: ImageData, shuffled: int | None = None
 ) -> dict[str, float]:
     """Accuracy on the validation images and the mean share of the MACs; ``shuffled``:
     with every image's gates taken from another one.
     """
-    images, labels = data.validation.images, data.validation.labels
+    images, labels = data.validation
     with evaluating(gated), torch.no_grad():
         logits = gated(images)
-        share = float(gated_macs(gated.decided, macs).mean() / sum(macs))
+        share = float(gated_macs(gated.decided, gated.macs).mean() / sum(gated.macs))
         if shuffled is not None:
             order = torch.randperm(len(images), generator=torch.Generator().manual_seed(shuffled))
-            with fixed(gated.net, [gate[order] for gate in gated.decided]):
+            with hold_gates(gated.net, [gate[order] for gate in gated.decided]):
                 logits = gated.net(images)
     right = int((logits.argmax(1) == labels).count_nonzero())
     return {"accuracy": 100 * right / len(labels), "macs": share}
 
 
-@contextmanager
-def fixed(net: nn.Module, gates: Sequence[Tensor]) -> Iterator[None]:
+def hold_gates(net: nn.Module, gates: Sequence[Tensor]) -> AbstractContextManager[Any]:
     """Inside the block each layer's channels are multiplied by these gates, (B, M) or
     (1, M).
     """
-    with ExitStack() as stack:
-        for key, gate in zip(GATED, gates, strict=True):
-            norm = net.get_submodule(key.partition("->")[2])
-            hook = norm.register_forward_hook(lambda _, x, out, g=gate: out * g[:, :, None, None])
-            stack.callback(hook.remove)
-        yield
+    constant: dict[str, Any] = {
+        key: lambda _, gate=gate: gate for key, gate in zip(GATED, gates, strict=True)
+    }
+    return gating(net, constant)
 
 
-def static_gates(
+def choose_static_gates(
     model: nn.Module, macs: Sequence[float], target: float, seed: int | None = None
 ) -> tuple[list[Tensor], float]:
     """The channels of largest |α|, or random ones, the same share in each layer, so
@@ -504,35 +475,31 @@ def static_gates(
     score = scales(model)
     if seed is not None:
         score = random(score, torch.Generator().manual_seed(seed))
-    choices = [
-        [_top(s, step / 100).float()[None] for s in score.values()] for step in range(1, 100)
-    ]
-    shares = [float(gated_macs(gates, macs) / sum(macs)) for gates in choices]
-    best = min(range(len(shares)), key=lambda i: abs(shares[i] - target))
-    return choices[best], shares[best]
+    choices = (
+        [smallest(s, 1 - max(step / 100, 1 / len(s))).float()[None] for s in score.values()]
+        for step in range(1, 100)
+    )
+    found = [(gates, float(gated_macs(gates, macs) / sum(macs))) for gates in choices]
+    return min(found, key=lambda choice: abs(choice[1] - target))
 
 
-def static_channels(
+def measure_static_channels(
     model: nn.Module, data: ImageData, target: float, seed: int | None = None
 ) -> list[Row]:
-    """:func:`static_gates` open for all images, nothing trained: as they are, and with
-    batch norms recalibrated.
+    """:func:`choose_static_gates` open for all images, nothing trained: as they are, and
+    with batch norms recalibrated.
     """
     name = "largest |α|" if seed is None else "random"
-    gates, share = static_gates(model, dense_macs(model, data), target, seed)
+    gates, share = choose_static_gates(model, count_dense_macs(model, data), target, seed)
     net = copy.deepcopy(model)
-    with fixed(net, gates):
-        rows = [{"method": name, "accuracy": evaluate(net, data.validation), "macs": share}]
+    with hold_gates(net, gates):
+        pruned = evaluate(net, data.validation)
         recalibrate(net, data.train.images)
         repaired = evaluate(net, data.validation)
-    return [*rows, {"method": f"{name}, recalibrated", "accuracy": repaired, "macs": share}]
-
-
-def _top(score: Tensor, share: float) -> Tensor:
-    count = max(1, round(share * len(score)))
-    kept = torch.zeros(len(score), dtype=torch.bool)
-    kept[score.argsort(descending=True, stable=True)[:count]] = True
-    return kept
+    return [
+        {"method": name, "accuracy": pruned, "macs": share},
+        {"method": f"{name}, recalibrated", "accuracy": repaired, "macs": share},
+    ]
 
 
 def gates_on_a_frozen_net(
@@ -544,14 +511,14 @@ def gates_on_a_frozen_net(
     Returns:
         Rows of ``method``, ``accuracy`` and ``macs``, the fraction that is computed.
     """
-    dynamic, macs = learned_gates(model, data, seed, target, epochs)
-    static, _ = learned_gates(model, data, seed, target, epochs, by_image=False)
+    dynamic = learn_gates(model, data, seed, target, epochs)
+    static = learn_gates(model, data, seed, target, epochs, by_image=False)
     return [
-        {"method": "dynamic", **measured(dynamic, data, macs)},
-        {"method": "another image's gates", **measured(dynamic, data, macs, shuffled=seed)},
-        {"method": "static, learned", **measured(static, data, macs)},
-        *static_channels(model, data, target),
-        *static_channels(model, data, target, seed),
+        {"method": "dynamic", **measure_gates(dynamic, data)},
+        {"method": "another image's gates", **measure_gates(dynamic, data, shuffled=seed)},
+        {"method": "static, learned", **measure_gates(static, data)},
+        *measure_static_channels(model, data, target),
+        *measure_static_channels(model, data, target, seed),
     ]
 
 
@@ -591,7 +558,7 @@ def costs(
             return 32 * weight.numel()
         if method.startswith("columns"):
             matrix = weight.flatten(1)
-            return packed_bits(matrix, group_columns(matrix, SIZE, 0.0))
+            return count_packed_bits(matrix, group_columns(matrix, SIZE, 0.0))
         n, m = map(int, method.split(":"))  # blocks along C
         return nm_bits(weight[:, 0].numel(), weight.shape[1], n, m)
 
@@ -601,7 +568,7 @@ def costs(
     for method, nets in models.items():
         for seed, net in enumerate(nets):
             bits = model_bits(net.state_dict())
-            stored = sum(bits_of(method, weight) for weight in chosen(net).values())
+            stored = sum(bits_of(method, weight) for weight in select_weights(net).values())
             rows.append({
                 "seed": seed,
                 "method": method,

@@ -29,7 +29,7 @@ from course_lib.cost import latency, pruned_transformer_macs, transformer_macs
 from course_lib.data import pieces, reviews
 from course_lib.experiments import common
 from course_lib.models import checkpoints
-from course_lib.parallel import side_by_side, sweep
+from course_lib.parallel import sweep
 from course_lib.pruning import heads as library
 from course_lib.show import plots
 from course_lib.training import Batch, accuracy
@@ -118,9 +118,10 @@ def per_head(values: Tensor, measure: str) -> list[dict[str, Any]]:
 
 def of_all(importance: Sequence[Tensor]) -> pd.DataFrame:
     """Columns ``seed``, ``layer``, ``head``, ``importance`` of a grid per model."""
-    of_model = [per_head(values, "importance") for values in importance]
     return pd.DataFrame(
-        [{"seed": seed, **row} for seed, rows in enumerate(of_model) for row in rows]
+        {"seed": seed, **row}
+        for seed, values in enumerate(importance)
+        for row in per_head(values, "importance")
     )
 
 
@@ -320,20 +321,15 @@ def importance_without(
     while the others are off.
     """
 
-    def importance(model: nn.Module, gates: Tensor) -> Tensor:
-        with gated(model, gates):  # gates in gates: they multiply
-            return head_importance(model, batches, losses)
+    def of_model(model: int) -> dict[str, float]:
+        net, kept = models[model], keep[model]
+        on = float(head_importance(net, batches, losses)[kept].mean())
+        with gated(net, kept.float()):  # gates in gates: they multiply
+            off = float(head_importance(net, batches, losses)[kept].mean())
+        return {"all_on": on, "others_off": off, "times": off / on}
 
-    off = side_by_side(
-        importance, [(m, kept.float()) for m, kept in zip(models, keep, strict=True)]
-    )
-    on = side_by_side(head_importance, [(model, batches, losses) for model in models])
-    rows = [
-        {"model": f"model {seed}", "all_on": float(b[k].mean()), "others_off": float(a[k].mean())}
-        for seed, (b, a, k) in enumerate(zip(on, off, keep, strict=True))
-    ]
-    table = pd.DataFrame(rows)
-    return table.assign(times=table["others_off"] / table["all_on"])
+    found = sweep(of_model, model=range(len(models)))
+    return found.assign(model="model " + found["model"].astype(str))
 
 
 def measure(

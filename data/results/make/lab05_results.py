@@ -20,7 +20,7 @@ from course_lib.experiments.lab05 import Row
 from course_lib.experiments.once import each_seed
 from course_lib.models import build
 from course_lib.pruning.weights import group_columns
-from course_lib.training import evaluate
+from course_lib.training import evaluate, fit
 
 PACKINGS = ((8, 0.0), (8, 0.05), (8, 0.1), (8, 0.25), (8, 0.5), (16, 0.5))  # size and γ
 RANDOM_SIZES = (2, 3, 4, 5, 6, 8)
@@ -40,12 +40,12 @@ def packed(model: nn.Module, data: ImageData, seed: int, finetune: int) -> list[
         (
             "random groups",
             f"random, size {size}",
-            partial(lab05.random_groups, size=size, seed=seed),
+            partial(lab05.group_at_random, size=size, seed=seed),
         )
         for size in RANDOM_SIZES
     ]
     return [
-        {"method": method, "packing": name, **lab05.packed(model, data, grouping, seed, finetune)}
+        {"method": method, "packing": name, **lab05.pack(model, data, grouping, seed, finetune)}
         for method, name, grouping in groupings
     ]
 
@@ -69,17 +69,18 @@ def gates_and_network(
     """Gates whose network trains with them; and static channels whose network trains as
     long.
     """
-    dynamic, macs = lab05.learned_gates(model, data, seed, target, epochs, frozen=False)
+    dynamic = lab05.learn_gates(model, data, seed, target, epochs, frozen=False)
+    other = lab05.measure_gates(dynamic, data, shuffled=seed)
     rows: list[Row] = [
-        {"method": "dynamic", **lab05.measured(dynamic, data, macs)},
-        {"method": "another image's gates", **lab05.measured(dynamic, data, macs, shuffled=seed)},
+        {"method": "dynamic", **lab05.measure_gates(dynamic, data)},
+        {"method": "another image's gates", **other},
     ]
     for name, draw in (("largest |α|", None), ("random", seed)):
-        opened, share = lab05.static_gates(model, macs, target, draw)
+        opened, share = lab05.choose_static_gates(model, dynamic.macs, target, draw)
         net = copy.deepcopy(model)
-        with lab05.fixed(net, opened):
+        with lab05.hold_gates(net, opened):
             adam = partial(torch.optim.Adam, lr=lab05.NET_RATE)
-            lab05.fit_slowly(net, data, epochs, seed, adam)
+            fit(net, data.train, epochs=epochs, seed=seed, optimizer=adam, **lab05.SMALL_BATCHES)
             accuracy = evaluate(net, data.validation)
         rows.append({"method": name, "accuracy": accuracy, "macs": share})
     return rows
@@ -101,7 +102,7 @@ def gates(model: nn.Module, data: ImageData, seed: int, epochs: int) -> list[Row
 def one_seed(name: str, seed: int, settings: Mapping[str, Any]) -> dict[str, list[Row]]:
     """Everything of the lab with one seed: the rows of each table."""
     data = load(name).subset(settings["images"], validation=lab05.VALIDATION)
-    model = lab05.trained(build("convnet", data, seed=seed), data, seed, settings["epochs"])
+    model = lab05.train_dense(build("convnet", data, seed=seed), data, seed, settings["epochs"])
     finetune = settings["finetune"]
     sparse = lab05.sparse_start(model, data, seed, finetune)
     accuracy = {part: evaluate(model, getattr(data, part)) for part in ("validation", "test")}

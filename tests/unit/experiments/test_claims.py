@@ -83,4 +83,4 @@ def test_differences_by_task():
     table = pd.DataFrame(
         {"seed": [0, 0, 1, 1], "task": "a", "subnetwork": 2 * ["good", "bad"], "x": [9, 1, 7, 3]}
     )
-    assert claims._by_task(claims.gap("x", "good", "bad", by="subnetwork"))(table) == [6]
+    assert claims._by_task(claims.gap("good", "bad", "x", by="subnetwork"))(table) == [6]

@@ -22,7 +22,7 @@ from course_lib.training import evaluate
 @pytest.fixture(scope="module")
 def trained():
     data = load("digits").subset(400)
-    return data, lab05.trained(build("convnet", data, seed=0), data, 0, 6)
+    return data, lab05.train_dense(build("convnet", data, seed=0), data, 0, 6)
 
 
 @pytest.mark.parametrize("arm", lab05.ARMS)
@@ -60,12 +60,12 @@ def test_costs_of_what_is_stored(trained):
     nets = {name: [lab05.pruned_to(model, data, 0, 2, 4, 1)] for name in ("dense", "2:4")}
     nets["columns, γ 0"] = nets["2:4"]
     table = lab05.costs(nets, data, nm_bits, group_columns).set_index("method")
-    weights = sum(w.numel() for w in lab05.chosen(model).values())
+    weights = sum(w.numel() for w in lab05.select_weights(model).values())
     assert table.loc["dense", "stored_kb"] == 32 * weights / 8e3
     assert table.loc["2:4", "stored_kb"] == 34 * weights / 2 / 8e3
     assert table["bits"].nunique() == 1 and (table["ms"] > 0).all()  # the same zeros
     matrix = torch.eye(4)  # one group of four: a column of cells, four values
-    assert lab05.packed_bits(matrix, [[0, 1, 2, 3]]) == 4 * (32 + 3) + 4 * 2
+    assert lab05.count_packed_bits(matrix, [[0, 1, 2, 3]]) == 4 * (32 + 3) + 4 * 2
 
 
 def test_the_explorer_draws_a_pattern(trained):
@@ -79,7 +79,7 @@ def test_products_are_counted_one_by_one(trained):
     layer = model.conv3
     seen = []
     hook = layer.register_forward_pre_hook(lambda m, inputs: seen.append(inputs[0]))
-    share = lab05.products(model, data.validation.images[:2])
+    share = lab05.measure_products(model, data.validation.images[:2])
     hook.remove()
     assert 0.3 < share < 0.9
     x = torch.nn.functional.unfold(seen[0], 3, padding=1)  # (B, C·9, places)
@@ -87,7 +87,7 @@ def test_products_are_counted_one_by_one(trained):
     only = lab05.LAYERS
     try:
         lab05.LAYERS = ("conv3",)
-        assert lab05.products(model, data.validation.images[:2]) == pytest.approx(
+        assert lab05.measure_products(model, data.validation.images[:2]) == pytest.approx(
             by_hand / (x.numel() * layer.out_channels)
         )
     finally:
@@ -110,15 +110,15 @@ def test_joint_runs(trained):
 
 def test_gates_reach_their_share_and_a_frozen_network_stays(trained):
     data, model = trained
-    gated, macs = lab05.learned_gates(model, data, 0, 0.5, 6)
-    found = lab05.measured(gated, data, macs)
+    gated = lab05.learn_gates(model, data, 0, 0.5, 6)
+    found = lab05.measure_gates(gated, data)
     assert found["macs"] == pytest.approx(0.5, abs=0.06) and found["accuracy"] > 40
     for mine, theirs in zip(
         gated.net.state_dict().values(), model.state_dict().values(), strict=True
     ):
         assert torch.equal(mine, theirs)
-    static, _ = lab05.learned_gates(model, data, 0, 0.5, 1, by_image=False)
-    lab05.measured(static, data, macs)
+    static = lab05.learn_gates(model, data, 0, 0.5, 1, by_image=False)
+    lab05.measure_gates(static, data)
     assert all((gate == gate[0]).all() for gate in static.decided)
 
 
@@ -145,12 +145,12 @@ def test_columns_in_drawn_order_keep_both_limits_and_each_has_one_place():
     w = torch.randn(10, 24) * (torch.rand(10, 24) < 0.3)
     w[:, 5] = 0
     for size, gamma in ((3, 0.0), (4, 0.2), (8, 1.0)):
-        groups = lab05.in_drawn_order(w, size, gamma, 1)
+        groups = lab05.group_in_random_order(w, size, gamma, 1)
         assert sorted(c for g in groups for c in g) == [c for c in range(24) if w[:, c].any()]
         for group in groups:
             there = w[:, group] != 0
             assert len(group) <= size and there.sum() - there.any(1).sum() <= gamma * 10
-    assert lab05.in_drawn_order(w, 4, 0.2, 1) != lab05.in_drawn_order(w, 4, 0.2, 2)
+    assert lab05.group_in_random_order(w, 4, 0.2, 1) != lab05.group_in_random_order(w, 4, 0.2, 2)
 
 
 @pytest.mark.long

@@ -36,11 +36,9 @@ def made_up(tmp_path, monkeypatch):
 
     return [
         Claim(
-            "50",
             "Up is up.",
             "up less |down|",
-            Source("lab50_x_digits/all", of),
-            (Source("lab50_x_mnist/all", of), Source("lab50_x_cifar10/all", of)),
+            tuple(Source(f"lab50_x_{data}/all", of) for data in ("digits", "mnist", "cifar10")),
         )
     ]
 
