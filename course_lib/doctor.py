@@ -5,16 +5,17 @@ from __future__ import annotations
 import importlib
 import os
 import platform
-import re
 import sys
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
+from packaging.requirements import Requirement
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from course_lib.install import NEWEST, OLDEST, PAIR
 from course_lib.paths import course_root, data_places
 
 Finding = tuple[str, str, str]  # what, what was found, the remedy ("" where all is well)
@@ -41,14 +42,10 @@ def run(console: Console) -> bool:
 
 
 def _python() -> list[Finding]:
-    fits = (3, 11) <= sys.version_info[:2] <= (3, 13)
-    return [
-        (
-            "Python",
-            platform.python_version(),
-            "" if fits else "use Python 3.11 to 3.13: make PYTHON=python3.12 lab",
-        )
-    ]
+    fits = OLDEST <= sys.version_info[:2] <= NEWEST
+    oldest, newest = (".".join(map(str, version)) for version in (OLDEST, NEWEST))
+    remedy = f"use Python {oldest} to {newest}: make PYTHON=python3.12 lab"
+    return [("Python", platform.python_version(), "" if fits else remedy)]
 
 
 def _packages() -> list[Finding]:
@@ -64,23 +61,22 @@ def _packages() -> list[Finding]:
         ]
     found: list[Finding] = []
     for requirement in declared:
-        name, wanted = re.match(r"([\w-]+)(.*)", requirement).groups()  # type: ignore[union-attr]
+        wanted = Requirement(requirement)
+        name = wanted.name
         try:
             have = version(name)
         except PackageNotFoundError:
             found.append((name, "missing", f'pip install "{requirement}"'))
             continue
-        pinned = wanted.removeprefix("==") if wanted.startswith("==") else None
-        wrong = pinned is not None and have.split("+")[0] != pinned
+        fits = wanted.specifier.contains(have, prereleases=True)
         found.append(
-            (name, have, f'another version is needed: pip install "{requirement}"' if wrong else "")
+            (name, have, "" if fits else f'another version is needed: pip install "{requirement}"')
         )
     found.append(
         _try(
             "torchvision and its models",
             lambda: importlib.import_module("torchvision.models"),
-            "reinstall the pair that belongs together: pip install torch==2.13.0"
-            " torchvision==0.28.0",
+            f"reinstall the pair that belongs together: pip install {' '.join(PAIR)}",
         )
     )
     found.append(

@@ -3,7 +3,9 @@ installed: standard library only.
 
 PyTorch for Linux comes from PyPI with several gigabytes of CUDA. A laptop needs none of
 it, so PyTorch's own index of CPU wheels is asked first, if it answers within three
-seconds; else plain pip. What is installed already is left alone.
+seconds; else plain pip. ``PAIR`` is tried first: the stored results and the walkthroughs
+were made with it. Where pip cannot install it, any pair in the ranges of
+``pyproject.toml`` will do. What is installed already is left alone.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
-OLDEST, NEWEST = (3, 11), (3, 13)
+PAIR = ("torch==2.13.0", "torchvision==0.28.0")
+OLDEST, NEWEST = (3, 11), (3, 14)
 # a third of all code: compiled when it is imported, if ever
 SELDOM = r"[/\\](tests|transformers[/\\]models)[/\\]"
 
@@ -42,10 +45,12 @@ def main(extras: list[str]) -> None:
             return
     if not python.exists():
         _make(home)
-    project = (ROOT / "pyproject.toml").read_text()
-    pins = re.findall(r'"((?:torch|torchvision)==[^"]+)"', project)
-    if not _has_torch(python, pins):
-        _install(python, [*_torch_index(), *pins], "PyTorch")
+    if not _has_torch(python):
+        index = _torch_index()
+        if not _installed(python, [*index, *PAIR], f"PyTorch ({' '.join(PAIR)})"):
+            project = (ROOT / "pyproject.toml").read_text()
+            ranges = re.findall(r'"((?:torch|torchvision)>=[^"]+)"', project)
+            _install(python, [*index, *ranges], f"another PyTorch ({' '.join(ranges)})")
     what = f".[{','.join(extras)}]" if extras else "."
     _install(python, ["-e", what], "the course and what it needs")
     _compile(python)
@@ -73,11 +78,8 @@ def _make(home: Path) -> None:
         ) from None
 
 
-def _has_torch(python: Path, pins: list[str]) -> bool:
-    check = "import sys; from importlib.metadata import version as v; " + "; ".join(
-        f"assert v('{name}').split('+')[0] == '{number}'"
-        for name, _, number in (p.partition("==") for p in pins)
-    )
+def _has_torch(python: Path) -> bool:
+    check = "from importlib.metadata import version as v; v('torch'); v('torchvision')"
     return subprocess.run([python, "-c", check], capture_output=True).returncode == 0
 
 
@@ -100,6 +102,14 @@ def _torch_index() -> list[str]:
 
 
 def _install(python: Path, what: list[str], name: str) -> None:
+    if not _installed(python, what, name):
+        raise SystemExit(
+            f"pip could not install {name}: read its message above, mend it, and run the same"
+            " command again"
+        )
+
+
+def _installed(python: Path, what: list[str], name: str) -> bool:
     print(f"Installing {name} …", flush=True)
     command = [
         str(python),
@@ -111,11 +121,7 @@ def _install(python: Path, what: list[str], name: str) -> None:
         "--no-compile",
         *what,
     ]
-    if subprocess.run(command, cwd=ROOT).returncode:
-        raise SystemExit(
-            f"pip could not install {name}: read its message above, mend it, and run the same"
-            " command again"
-        )
+    return subprocess.run(command, cwd=ROOT).returncode == 0
 
 
 def _compile(python: Path) -> None:

@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 import typer
 import yaml
+from packaging.requirements import Requirement
 from typer.testing import CliRunner
 
-from course_lib import cli
+from course_lib import cli, install
 from course_lib.authoring import site
+from course_lib.grading.batch import gradescope
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -49,10 +51,70 @@ def test_the_workflow_tries_every_python_that_the_readme_names() -> None:
     assert pythons == re.findall(r"3\.\d+", said)
     oldest, above = re.fullmatch(r">=3\.(\d+),<3\.(\d+)", PROJECT["requires-python"]).groups()  # type: ignore[union-attr]
     assert pythons == [f"3.{minor}" for minor in range(int(oldest), int(above))]
+    assert ((3, int(oldest)), (3, int(above) - 1)) == (install.OLDEST, install.NEWEST)
+    (tried,) = re.findall(r"for version in (.*); do", gradescope.SETUP)
+    assert sorted(tried.split()) == pythons
     steps = [step.get("run", "") for job in workflow["jobs"].values() for step in job["steps"]]
     called = {target for step in steps for target in re.findall(r"make ([\w-]+)", step)}
     assert called == {"test", "test-all"} and called <= TARGETS
     assert "`make test-all`" in readme
+
+
+def test_set_up_tries_a_pair_in_the_ranges_and_the_readme_names_it() -> None:
+    declared = {r.name: r.specifier for r in map(Requirement, PROJECT["dependencies"])}
+    for name, number in (pin.split("==") for pin in install.PAIR):
+        assert number in declared[name]
+    assert f"pip install {' '.join(install.PAIR)} --index-url {install.CPU_INDEX}" in (
+        ROOT / "README.md"
+    ).read_text(encoding="utf-8")
+
+
+def test_the_workflow_tries_both_ends_of_the_ranges() -> None:
+    declared = {r.name: r.specifier for r in map(Requirement, PROJECT["dependencies"])}
+    pythons = read(".github/workflows/test.yml")["jobs"]["test"]["strategy"]["matrix"]["python"]
+    lowest, newest = read(".github/workflows/test.yml")["jobs"]["versions"]["strategy"]["matrix"][
+        "include"
+    ]
+    for pin in f"{lowest['torch']} {lowest['transformers']}".split():
+        name, number = pin.split("==")
+        (least,) = [s.version for s in declared[name] if s.operator == ">="]
+        assert number == f"{least}.0"
+    assert f"{newest['torch']} {newest['transformers']}" == "torch torchvision transformers"
+    assert [lowest["python"], newest["python"]] == [pythons[0], pythons[-1]]
+
+
+@pytest.mark.parametrize("has", ["nothing", "a pair", "no wheel of the pair"])
+def test_set_up_leaves_torch_alone_or_tries_the_pair_then_the_ranges(
+    has: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    called: list[list[str]] = []
+
+    def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        called.append([str(word) for word in command])
+        asked = " ".join(called[-1])
+        fails = "v('torch')" in asked and has != "a pair"
+        fails |= install.PAIR[0] in asked and has == "no wheel of the pair"
+        return subprocess.CompletedProcess(command, int(fails), stdout=f"{tmp_path}")
+
+    for python in ("bin/python", "Scripts/python.exe"):  # one of them is this system's
+        (tmp_path / ".venv" / python).parent.mkdir(parents=True)
+        (tmp_path / ".venv" / python).touch()
+    (tmp_path / "pyproject.toml").write_bytes((ROOT / "pyproject.toml").read_bytes())
+    monkeypatch.setattr(install, "ROOT", tmp_path)
+    monkeypatch.setattr(install, "_torch_index", lambda: ["--index-url", "here"])
+    monkeypatch.setattr(install.subprocess, "run", run)
+    install.main([])
+    pips = [command[command.index("--no-compile") + 1 :] for command in called if "pip" in command]
+    pair = ["--index-url", "here", *install.PAIR]
+    ranges = [d for d in PROJECT["dependencies"] if re.match(r"torch(vision)?>", d)]
+    assert (
+        pips
+        == {
+            "nothing": [pair, ["-e", "."]],
+            "a pair": [["-e", "."]],
+            "no wheel of the pair": [pair, ["--index-url", "here", *ranges], ["-e", "."]],
+        }[has]
+    )
 
 
 def test_the_site_is_published_by_hand_alone() -> None:

@@ -46,8 +46,8 @@ apt-get update -qq
 # the walls round a submission; where the container refuses the first, the second is tried,
 # then limits alone
 apt-get install -y -qq --no-install-recommends bubblewrap libseccomp2
-# the course needs Python 3.11 to 3.13: the first that is here or can be had
-for version in 3.12 3.11 3.13; do
+# the course needs Python 3.11 to 3.14: the first that is here or can be had
+for version in 3.12 3.11 3.13 3.14; do
     if apt-get install -y -qq --no-install-recommends "python$version" "python$version-venv"; then
         break
     fi
