@@ -36,7 +36,7 @@ from course_lib.pruning.channels import l1_filters, removal, slimming
 from course_lib.pruning.channels.groups import Group
 from course_lib.pruning.weights import apply, local_masks, magnitude, prunable
 from course_lib.show import charts, plots
-from course_lib.show.output import alt, new_figure
+from course_lib.show.output import alt
 from course_lib.show.style import style
 from course_lib.training import evaluate, fit
 
@@ -379,50 +379,41 @@ def border_errors(
         Columns ``method``, ``row``, ``column``, ``error`` and ``size`` (mean |error| and
         mean |output| over images and filters at this position).
     """
-    layers = [copy.deepcopy(model.get_submodule(name)).eval() for name in ("conv1", "bn1", "conv2")]
-    layers[2].padding_mode = padding
-    keep = larger_half(layers[1])
+    model = copy.deepcopy(model).eval()
+    model.conv2.padding_mode = padding
+    keep = larger_half(model.bn1)
     kept = keep.nonzero().flatten().tolist()
-    silent = copy.deepcopy(layers)
-    silent[1].weight[~keep] = 0
+    layers = model.conv1, model.bn1, model.conv2
 
     def output(conv: Any, bn: Any, after: Any) -> Tensor:
         result: Tensor = after(torch.relu(bn(conv(images))))  # (B, M, E, F)
         return result
 
-    expected = output(*silent)
+    expected = output(model.conv1, silence_channels(model, {"bn1": keep}).bn1, model.conv2)
     removed = output(*remove_filters(*layers, kept)) - expected
     absorbed = removed + absorb_removed(*layers, kept)[:, None, None]
-    row, column = np.indices(expected.shape[2:])
-    return joined(
-        *(
-            pd.DataFrame(
-                {
-                    "method": method,
-                    "row": row.ravel() + 1,
-                    "column": column.ravel() + 1,
-                    "error": error.abs().mean((0, 1)).flatten().double(),
-                    "size": expected.abs().mean((0, 1)).flatten().double(),
-                }
-            )
-            for method, error in (("removed", removed), ("removed, constant absorbed", absorbed))
-        )
-    )
+    rows = []
+    for method, error in (("removed", removed), ("removed, constant absorbed", absorbed)):
+        size, mean = expected.abs().mean((0, 1)), error.abs().mean((0, 1))  # (E, F)
+        for i, j in np.ndindex(*mean.shape):
+            place = {"method": method, "row": i + 1, "column": j + 1}
+            rows.append(place | {"error": float(mean[i, j]), "size": float(size[i, j])})
+    return pd.DataFrame(rows)
 
 
 def draw_border(errors: pd.DataFrame) -> Figure:
     """Two maps of :func:`border_errors`."""
     by_method = errors.groupby("method", sort=False)
     size = int(errors["row"].max())
-    words: list[str] = []
+    words = []
     with mpl.rc_context(style()):
-        fig = new_figure(4.1)
-        for ax, (method, part) in zip(fig.subplots(1, 2), by_method, strict=True):
-            error, last = part["error"], len(words) == 1
+        fig, axes = plots.subplots(1, 2, 4.1)
+        for ax, (method, part) in zip(axes, by_method, strict=True):
+            error = part["error"]
             sns.heatmap(
                 part.pivot(index="row", columns="column", values="error"), vmin=0,
                 vmax=errors["error"].max(), cmap="cividis", square=True, ax=ax,
-                annot=size <= 8, fmt=".2f", annot_kws={"fontsize": 8}, cbar=last,
+                annot=size <= 8, fmt=".2f", annot_kws={"fontsize": 8}, cbar=ax is axes[-1],
                 cbar_kws={"label": "mean |error| of conv2's output", "shrink": 0.7},
             )  # fmt: skip
             ax.set_title(method)
@@ -650,13 +641,10 @@ def stored(table: str = "accuracy") -> pd.DataFrame:
     """A table of the stored runs on the digits (six seeds) and on MNIST (three), with a
     column ``data``.
     """
-    names = {"digits": "digits", "mnist": "MNIST"}
-    return joined(
-        *(
-            experiments.read(f"lab04_slimming_{name}/{table}").assign(data=title)
-            for name, title in names.items()
-        )
-    )
+    read = experiments.read
+    names = ("digits", "MNIST")
+    tables = [read(f"lab04_slimming_{name.lower()}/{table}").assign(data=name) for name in names]
+    return joined(*tables)
 
 
 # ------------------------------------------------------------------------ the next layer
@@ -681,11 +669,9 @@ def who_takes(
             parts = (~own, own & ~useful, own & useful)
             counts[f"conv{i}"] = np.array([int(part.sum()) for part in parts])
         counts["all"] = sum(counts.values())
-        rows += [
-            {"seed": seed, "layer": layer, "reason": reason, "share": share}
-            for layer, count in counts.items()
-            for reason, share in zip(reasons, 100 * count / count.sum(), strict=True)
-        ]
+        for layer, count in counts.items():
+            for reason, share in zip(reasons, 100 * count / count.sum(), strict=True):
+                rows.append({"seed": seed, "layer": layer, "reason": reason, "share": share})
     return pd.DataFrame(rows)
 
 
@@ -783,34 +769,28 @@ def slimming_explorer(
     alphas = slimming.scales(model)
     everything = scales(model).sort().values
     before = evaluate(model, data.validation)
-    look = {"kept": plots.COLOURS["slimming"], "removed": plots.COLOURS["random"]}
 
     def explore(fraction: float, repair: str) -> tuple[str, Figure]:
         keep, here = select_channels(model, fraction), measure(repair, fraction)
         removed = round(fraction * len(everything))
         with mpl.rc_context(style()):
-            fig = new_figure(4.2)
-            left, right = fig.subplots(1, 2, width_ratios=[1.25, 1])
+            fig, (left, right) = plots.subplots(1, 2, 4.2, width_ratios=[1.25, 1])
             start, ticks = 0, {}
             for name, alpha in alphas.items():
                 order = alpha.argsort()
-                for what, marker, chosen in (
-                    ("kept", "o", keep[name]),
-                    ("removed", "x", ~keep[name]),
-                ):
-                    at = chosen[order].nonzero().flatten()
-                    left.scatter(
-                        start + at, alpha[order][at], s=14, marker=marker, color=look[what]
-                    )
-                ticks[start + len(alpha) / 2] = f"{name}\n{int(keep[name].sum())}/{len(alpha)}"
+                kept, x = keep[name][order], start + torch.arange(len(alpha))
+                for marker, colour, part in (("o", "slimming", kept), ("x", "random", ~kept)):
+                    dots = {"s": 14, "marker": marker, "color": plots.COLOURS[colour]}
+                    left.scatter(x[part], alpha[order][part], **dots)
+                ticks[start + len(alpha) / 2] = f"{name}\n{int(kept.sum())}/{len(alpha)}"
                 start += len(alpha) + 10
             if removed:
                 left.axhline(float(everything[removed - 1]), color="k", linewidth=1)
             left.set_xticks(list(ticks), list(ticks.values()))
             left.set(ylabel="|α|", title="kept (dots), removed (crosses)")
-            path = paths[paths["repair"] == repair]
+            path, blue = paths[paths["repair"] == repair], plots.COLOURS["slimming"]
             right.plot(path["macs"], path["accuracy"], color=plots.COLOURS["dense"], linewidth=1.2)
-            right.plot(here["macs"], here["accuracy"], "o", color=look["kept"], markersize=11)
+            right.plot(here["macs"], here["accuracy"], "o", color=blue, markersize=11)
             right.set(xlabel="MACs left (%)", ylabel="validation accuracy (%)", title=repair)
             right.set(xlim=(102, -2), ylim=(0, 102))
         number = (

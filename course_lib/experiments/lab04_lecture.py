@@ -34,11 +34,8 @@ def prune_by_shape(
     def run(method: str, seed: int, sparsity: float) -> float:
         model = copy.deepcopy(models[seed])
         weights = {name: w for name, w in prunable(model).items() if name.startswith("conv")}
-        score = (
-            random(weights, torch.Generator().manual_seed(seed))
-            if method == "random"
-            else magnitude(weights)
-        )
+        generator = torch.Generator().manual_seed(seed)
+        score = random(weights, generator) if method == "random" else magnitude(weights)
         granularity = "element" if method == "unstructured" else "filter"
         apply(model, local_masks(score, sparsity, granularity))
         return evaluate(common.recalibrated(model, data), data.validation)

@@ -206,13 +206,8 @@ def mean_macs(config: Any, attention: Tensor, ffn: Tensor, width: Tensor | None 
     """MACs of the encoder per text, mean over texts; the arguments are those of
     ``texts_macs``, each (layers, N).
     """
-    macs = texts_macs(
-        attention,
-        ffn,
-        config.hidden_size,
-        ffn_width=config.intermediate_size,
-        attention_width=width,
-    )
+    E, F = config.hidden_size, config.intermediate_size
+    macs = texts_macs(attention, ffn, E, ffn_width=F, attention_width=width)
     return macs.double().mean().item()
 
 
@@ -368,33 +363,27 @@ def cheapest(drops: pd.DataFrame, patients: Patients, points: float = 1.0) -> pd
     return pd.DataFrame(rows)
 
 
-def on_test(patients: Patients, chosen: pd.DataFrame, seed: int) -> pd.DataFrame:
+def on_test(patients: Patients, chosen: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
     """``test`` accuracy on whole texts, with the chosen drop, and with as many tokens drawn;
     ``recall`` and ``chance`` of the chosen drop (see :func:`measure`).
     """
     (row,) = chosen[chosen.seed == seed].to_dict("records")
     plan = {row["layer"]: row["share"]}
-    arms: dict[str, tuple[Schedule, Score]] = {
-        "dense": ({}, "cls"),
-        "informed": (plan, "received"),
-        "random": (plan, "random"),
+    model, batches = patients.models[seed], patients.test
+    informed = measure(model, batches, plan, score="received")
+    test = {
+        "dense": measure(model, batches)["accuracy"],
+        "informed": informed["accuracy"],
+        "random": measure(model, batches, plan, score="random", seed=seed)["accuracy"],
     }
-    found = {
-        method: measure(patients.models[seed], patients.test, keep, score=score, seed=seed)
-        for method, (keep, score) in arms.items()
+    about = {
+        "after layer": row["layer"] + 1,
+        "share": row["share"],
+        "fewer": times_fewer(informed),
+        "recall": informed["recall"],
+        "chance": informed["chance"],
     }
-    informed = found["informed"]
-    return pd.DataFrame(
-        {
-            "method": list(arms),
-            "after layer": row["layer"] + 1,
-            "share": row["share"],
-            "fewer": times_fewer(informed),
-            "recall": informed["recall"],
-            "chance": informed["chance"],
-            "test": [one["accuracy"] for one in found.values()],
-        }
-    )
+    return [{"method": method, **about, "test": accuracy} for method, accuracy in test.items()]
 
 
 def by_checkpoint(tested: pd.DataFrame) -> pd.DataFrame:
@@ -685,19 +674,15 @@ def changed_by_padding(received: Received, patients: Patients, texts: int = 60) 
     """How many texts keep another third of their tokens after layer 2 of the first model
     when they are padded to 120 pieces.
     """
-    changed = 0
+    model, changed = patients.eager[0], 0
     for number in range(texts):
-        ids, _, _ = patients.pieces(number)
-        n = ids.shape[1]
+        alone, _, _ = patients.pieces(number)
+        n = alone.shape[1]
         kept = []
-        for length in (n, 120):
-            real = torch.arange(length)[None] < n
+        for ids in (alone, nn.functional.pad(alone, (0, 120 - n))):
+            real = torch.arange(ids.shape[1])[None] < n
             with torch.inference_mode():
-                out = patients.eager[0](
-                    nn.functional.pad(ids, (0, length - n)),
-                    attention_mask=real.long(),
-                    output_attentions=True,
-                )
+                out = model(ids, attention_mask=real.long(), output_attentions=True)
                 scores = received(out.attentions[1], real)[0, :n]
             kept.append(set(scores.topk(math.ceil(n / 3)).indices.tolist()))
         changed += kept[0] != kept[1]
