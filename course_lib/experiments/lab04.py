@@ -62,8 +62,8 @@ def train(
     outside ``masks`` remain 0.
     """
     extra = None if penalty is None else (lambda: penalty(model))
-    how = {**RECIPE, "penalty": extra, "masks": masks, "progress": False}
-    fit(model, data.train, epochs=epochs, lr=lr, seed=seed, **how)
+    options = {**RECIPE, "penalty": extra, "masks": masks, "progress": False}
+    fit(model, data.train, epochs=epochs, lr=lr, seed=seed, **options)
     return model
 
 
@@ -158,7 +158,7 @@ def macs_by_layer(models: Mapping[str, nn.Module], image: Tensor) -> pd.DataFram
 
 
 def costs(models: Mapping[str, nn.Module], batch: Tensor, repeats: int = 80) -> pd.DataFrame:
-    """What networks cost, the first being the one that they are compared with.
+    """The cost of networks; the first is the baseline of the ratios.
 
     Returns:
         The columns of :func:`.common.costs`, and how many times ``fewer`` MACs.
@@ -753,8 +753,8 @@ REPAIRS = {"nothing": "pruned", "absorb the constants": "+ absorbed",
 def slimming_explorer(
     model: nn.Module, select_channels: Callable[..., Keep], cut: Cut, data: ImageData
 ) -> Callable[[float, str], tuple[str, Figure]]:
-    """What the explorer draws for a fraction removed and a repair: the scale of each
-    channel, and accuracy against the MACs left.
+    """A function that draws, for a fraction removed and a repair, the scale of each channel,
+    and accuracy against the MACs left.
     """
     whole = macs(model, data.validation.images[:1])
 

@@ -113,7 +113,7 @@ class Patients:
 
 
 def load(seeds: Sequence[int], texts: int) -> Patients:
-    """The models of these seeds, and so many validation and test reviews."""
+    """The models of these seeds, and ``texts`` validation and as many test reviews."""
     datasets.disable_progress_bars()
     logging.disable_progress_bar()
     loaded = {seed: checkpoints.load(f"reviews-bert-{seed}") for seed in seeds}
@@ -145,13 +145,13 @@ def measure(
     block: Cascading | None = None,
     **options: Any,
 ) -> dict[str, float]:
-    """Accuracy and cost of a classifier while tokens are dropped, and which words it kept.
+    """Accuracy and cost of a classifier while tokens are dropped, and the recall of words.
 
     Args:
         model: a BERT-type classifier of transformers.
         batches: of ``pieces.batches``, with labels; where they have the column
             ``piece_evidence``, recall is measured.
-        keep: what stays after which layer, see ``dropping``; None: everything.
+        keep: the tokens to keep after each layer, see ``dropping``; None: all.
         score: as in ``dropping``.
         seed: of random scores.
         block: a ``cascading`` of this model to measure in place of ``dropping``.
@@ -160,8 +160,8 @@ def measure(
     Returns:
         ``accuracy`` in %; ``macs`` of the encoder for one text, mean over texts, and
         ``dense_macs``, those of whole texts; ``recall``, the share of the polar words'
-        pieces that are there at the end, and ``chance``, what it would be if as many
-        tokens had been kept at random. The last two are NaN without evidence.
+        pieces that are kept to the end, and ``chance``, the expected recall if as many
+        tokens were kept at random. The last two are NaN without evidence.
     """
     generator = torch.Generator().manual_seed(seed)
     keep = {} if keep is None else keep
@@ -181,10 +181,10 @@ def measure(
                 assert drop.last is not None
                 words = batch[EVIDENCE] == POLAR  # (B, L)
                 alive = drop.last.alive(-1)
-                by_luck = (alive.sum(1) - 1) / (drop.last.lengths - 1)  # [CLS] stays in any case
+                at_random = (alive.sum(1) - 1) / (drop.last.lengths - 1)  # [CLS] stays in any case
                 polar_kept += (words & alive).sum().item()
                 polar += words.sum().item()
-                expected += (words.sum(1) * by_luck).sum().item()
+                expected += (words.sum(1) * at_random).sum().item()
         attention, ffn = drop.lengths()
     size = config.hidden_size // config.num_attention_heads
     width = torch.cat(heads, 1) * size if heads else None
@@ -212,8 +212,8 @@ def mean_macs(config: Any, attention: Tensor, ffn: Tensor, width: Tensor | None 
 
 
 def planned_macs(config: Any, lengths: Tensor, shares: Mapping[int, float]) -> float:
-    """MACs of the encoder per text, mean over texts of these lengths (N,), where the shares
-    of a schedule go on.
+    """MACs of the encoder per text, mean over texts of these lengths (N,), if a schedule
+    keeps these shares.
     """
     attention, ffn, left = [], [], lengths
     for layer in range(config.num_hidden_layers):
@@ -246,7 +246,7 @@ def sketch() -> Figure:
 
 @torch.inference_mode()
 def run_attention(model: Any, ids: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """What each layer's attention puts out for texts of one length: rows (B, L, E) and
+    """The attention output of each layer for texts of one length: rows (B, L, E) and
     attention weights (B, M, L, L).
     """
     found = []
@@ -259,8 +259,8 @@ def run_attention(model: Any, ids: Tensor) -> list[tuple[Tensor, Tensor]]:
 
 @torch.inference_mode()
 def finish_from(model: Any, layer: int, rows: Tensor) -> Tensor:
-    """The rest of the model, from the rows that this layer's attention has put out:
-    logits (B, classes).
+    """Run the rest of the model on rows (B, L, E) of this layer's attention output: logits
+    (B, classes).
     """
     blocks = model.bert.encoder.layer
     hidden = blocks[layer].feed_forward_chunk(rows)
@@ -347,8 +347,8 @@ def single_drops(keep: Keep, received: Received, patients: Patients, seed: int) 
 
 
 def cheapest(drops: pd.DataFrame, patients: Patients, points: float = 1.0) -> pd.DataFrame:
-    """Of each seed the single informed drop with the fewest MACs that is within so many
-    points of dense on validation texts: ``seed``, ``layer``, ``share``, ``fewer``.
+    """For each seed the single informed drop with the fewest MACs whose validation accuracy
+    is at most ``points`` below dense: ``seed``, ``layer``, ``share``, ``fewer``.
     """
     rows = []
     for seed, part in drops[drops.method == "informed"].groupby("seed", sort=False):
@@ -442,8 +442,9 @@ def at_equal_cost(
     budgets: Iterable[float],
     seed: int,
 ) -> list[dict[str, Any]]:
-    """Validation accuracy of a schedule, a threshold, and a draw with the schedule's counts,
-    each set so that it needs so many times fewer MACs; a ``budget`` of 1 is the whole text.
+    """Validation accuracy of a schedule, a threshold, and a random choice with the schedule's
+    counts. Each needs ``budget`` times fewer MACs than whole texts; a ``budget`` of 1 is the
+    whole text.
     """
     model, layers = patients.models[seed], patients.config.num_hidden_layers
     half, middle = patients.validation[::2], len(patients.validation) // 2
@@ -619,10 +620,14 @@ def clock(
             times = latency.compare(passes, warmup=1, repeats=turns, threads=1)
         dense = times.pop("SDPA,\ndense")
         rows += [
-            {"batch": f"batch {size}", "way": way, "faster": dense.times_slower_than(time),
-             "ms": 1e3 * time.median}
+            {
+                "batch": f"batch {size}",
+                "way": way,
+                "faster": dense.times_slower_than(time),
+                "ms": 1e3 * time.median,
+            }
             for way, time in times.items()
-        ]  # fmt: skip
+        ]
     return pd.DataFrame(rows)
 
 
@@ -776,8 +781,8 @@ def ink_shares(pictures: Tensor) -> Tensor:
 def keep_patches(
     model: Any, pictures: Tensor, kept: int, score: Score = "received", draw: int = 0
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """So many patches go on from layer 1 to layer 2: answers (N,), n · score of each patch
-    (N, 16), and which go on, bool (N, 16).
+    """Keep ``kept`` patches after layer 1: answers (N,), n · score of each patch (N, 16),
+    and which patches are kept, bool (N, 16).
     """
     generator = torch.Generator().manual_seed(draw)
     block = dropping(model, {0: 1 + kept}, score=score, where="layer", generator=generator)
@@ -877,10 +882,10 @@ def fading(patients: Patients, number: int, final: float, seed: int = 0) -> tupl
     ax.set(xlim=(-17, width + 6), ylim=(tall * len(stages) - 0.6, -0.8))
     ax.axis("off")
     truth = "positive" if patients.texts["validation"][number]["sentiment"] else "negative"
-    said = f"The model says positive with {positive:.0%}; the truth is {truth}."
+    sentence = f"The model says positive with {positive:.0%}; the truth is {truth}."
     words = [" ".join(itertools.compress(named, there)) for there in stages[1:]]
     left = "; ".join(f"after layer {k}: {text}" for k, text in enumerate(words, start=1))
-    return said, plots.alt(fig, f"A review of {len(named)} pieces. Left {left}. {said}")
+    return sentence, plots.alt(fig, f"A review of {len(named)} pieces. Left {left}. {sentence}")
 
 
 def explore_patches(
@@ -905,12 +910,12 @@ def explore_patches(
         kept.append(f"{kind}: {', '.join(places)}")
     rows[0, 0].set_title("attention received", fontsize=11.5)
     rows[0, 1].set_title("patches that go on", fontsize=11.5)
-    said = (
+    sentence = (
         f"Digit {int(test.labels[digit])}, {patches} of {SIDE**2} patches: ink kept"
         f" {' and '.join(f'{value:.2f}' for value in ink)}, chance {patches / SIDE**2:.2f}"
     )
-    return said, plots.alt(
+    return sentence, plots.alt(
         fig,
         "Maps of attention received and patches that go on, for two kinds of training."
-        f" {said}. Patches (row, column) that are kept, {'; '.join(kept)}.",
+        f" {sentence}. Patches (row, column) that are kept, {'; '.join(kept)}.",
     )
