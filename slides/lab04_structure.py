@@ -27,7 +27,7 @@ from torchvision.models import mobilenet_v2, resnet18
 
 from course_lib.cost import conv_cost
 from course_lib.data.images import load
-from course_lib.experiments import lab04
+from course_lib.experiments import lab04, lab04_lecture
 from course_lib.pruning import channels
 from course_lib.pruning.channels import slimming
 from course_lib.pruning.weights import local_masks
@@ -159,7 +159,7 @@ tables.plain(frame)
 
 # %% slideshow={"slide_type": "slide"}
 say("## At the same sparsity, single weights win")
-by_shape = lab04.pruned_by_shape(dense, data, [0.2, 0.4, 0.6, 0.8])
+by_shape = lab04_lecture.prune_by_shape(dense, data, [0.2, 0.4, 0.6, 0.8])
 dense_accuracy = lab04.accuracies({"dense": dense}, data)
 fig = plots.curves(
     lab04.joined(by_shape, dense_accuracy),
@@ -263,8 +263,8 @@ say(
 
 # %% slideshow={"slide_type": "slide"}
 say("## Six places to cut, and how to detect a mistake")
-slips = lab04.slips(dense[0], data)
-tables.plain(slips, {"difference": ".1g", "accuracy": 1})
+mistakes = lab04_lecture.cut_with_mistakes(dense[0], data)
+tables.plain(mistakes, {"difference": ".1g", "accuracy": 1})
 
 # %% [markdown]
 # **Shapes reveal what was forgotten, only values what was mixed up**: multiply the maps
@@ -303,7 +303,7 @@ say(
 
 # %% slideshow={"slide_type": "slide"}
 say("## Does the score help?")
-by_score = lab04.scores_compared(dense, data, [0.2, 0.4, 0.5, 0.6])
+by_score = lab04_lecture.compare_scores(dense, data, [0.2, 0.4, 0.5, 0.6])
 fig = plots.curves(
     lab04.joined(by_score, dense_accuracy),
     x="removed",

@@ -1,5 +1,5 @@
-"""What lab 04 and its deck run: batch norm as a line, filters taken out, network
-slimming, and what the next layer loses.
+"""What lab 04 and its deck run: batch norm as a line, filters removed, network slimming,
+and what the next layer loses.
 
 The student's own functions come in as arguments: ``fold_bn``, ``remove_filters``,
 ``absorb_removed``, ``select_channels``, ``cascade``. Tables have one row per seed and
@@ -34,9 +34,9 @@ from course_lib.models.initial import weights_from
 from course_lib.parallel import side_by_side, sweep
 from course_lib.pruning.channels import l1_filters, removal, slimming
 from course_lib.pruning.channels.groups import Group
-from course_lib.pruning.weights import apply, local_masks, magnitude, prunable, random
+from course_lib.pruning.weights import apply, local_masks, magnitude, prunable
 from course_lib.show import charts, plots
-from course_lib.show.output import alt, new_figure
+from course_lib.show.output import alt
 from course_lib.show.style import style
 from course_lib.training import evaluate, fit
 
@@ -62,8 +62,8 @@ def train(
     outside ``masks`` remain 0.
     """
     extra = None if penalty is None else (lambda: penalty(model))
-    how = {**RECIPE, "penalty": extra, "masks": masks, "progress": False}
-    fit(model, data.train, epochs=epochs, lr=lr, seed=seed, **how)
+    options = {**RECIPE, "penalty": extra, "masks": masks, "progress": False}
+    fit(model, data.train, epochs=epochs, lr=lr, seed=seed, **options)
     return model
 
 
@@ -93,7 +93,7 @@ def from_scratch(
     return side_by_side(lambda model, seed: train(model, data, seed, epochs=epochs), fresh)
 
 
-def listed(models: Sequence[nn.Module], **labels: str) -> pd.DataFrame:
+def list_networks(models: Sequence[nn.Module], **labels: str) -> pd.DataFrame:
     """Columns ``seed``, ``labels``, ``model``: one row per network."""
     return pd.DataFrame([{"seed": s, **labels, "model": m} for s, m in enumerate(models)])
 
@@ -111,8 +111,8 @@ def accuracies(
     models: Mapping[str, Sequence[nn.Module]], data: ImageData, split: str = "validation"
 ) -> pd.DataFrame:
     """:func:`measured` of networks by method, a list over seeds each."""
-    networks = [listed(of_seeds, method=method) for method, of_seeds in models.items()]
-    return measured(pd.concat(networks, ignore_index=True), data, split)
+    networks = [list_networks(of_seeds, method=method) for method, of_seeds in models.items()]
+    return measured(joined(*networks), data, split)
 
 
 def pick(networks: pd.DataFrame, **labels: Any) -> list[nn.Module]:
@@ -158,7 +158,7 @@ def macs_by_layer(models: Mapping[str, nn.Module], image: Tensor) -> pd.DataFram
 
 
 def costs(models: Mapping[str, nn.Module], batch: Tensor, repeats: int = 80) -> pd.DataFrame:
-    """What networks cost, the first being the one that they are compared with.
+    """The cost of networks; the first is the baseline of the ratios.
 
     Returns:
         The columns of :func:`.common.costs`, and how many times ``fewer`` MACs.
@@ -187,9 +187,10 @@ def draw_times(costs: pd.DataFrame, title: str) -> Figure:
 
 
 # ------------------------------------------------------------------------- batch norm
-def blocks(model: Any) -> range:
-    """1, 2, 3, 4: the numbers in conv1, bn1, …"""
-    return range(1, model.depth + 1)
+def blocks(model: Any) -> list[tuple[int, Any, Any]]:
+    """(1, conv1, bn1), (2, conv2, bn2), …"""
+    numbers = range(1, model.depth + 1)
+    return [(i, model.get_submodule(f"conv{i}"), model.get_submodule(f"bn{i}")) for i in numbers]
 
 
 @torch.no_grad()
@@ -218,8 +219,7 @@ def line_errors(scale_shift: Callable[..., Any], norms: Mapping[str, Any]) -> pd
 def fold_all(model: nn.Module, fold_bn: Callable[..., nn.Conv2d]) -> nn.Module:
     """A copy without batch norms, each folded into the convolution before it."""
     model = copy.deepcopy(model).eval()
-    for i in blocks(model):
-        conv, bn = model.get_submodule(f"conv{i}"), model.get_submodule(f"bn{i}")
+    for i, conv, bn in blocks(model):
         setattr(model, f"conv{i}", fold_bn(conv, bn))
         setattr(model, f"bn{i}", nn.Identity())
     return model
@@ -269,13 +269,12 @@ def folding_times(pairs: Mapping[str, tuple[nn.Module, nn.Module, Tensor]]) -> p
 
 
 @torch.no_grad()
-def multiplied(model: Any, factor: float, eps: bool = False) -> Any:
+def multiply_filters(model: Any, factor: float, eps: bool = False) -> Any:
     """A copy whose filters are ``factor`` times larger, with statistics that follow as they
     would in training; with ``eps`` ε is scaled as σ² is.
     """
     model = copy.deepcopy(model)
-    for i in blocks(model):
-        conv, bn = model.get_submodule(f"conv{i}"), model.get_submodule(f"bn{i}")
+    for _, conv, bn in blocks(model):
         conv.weight.mul_(factor)
         bn.running_mean.mul_(factor)
         bn.running_var.mul_(factor**2)
@@ -292,13 +291,13 @@ def penalties(
     """
     networks = {
         "as trained": model,
-        f"all filters × {factor:g}, ε × {factor**2:g}": multiplied(model, factor, eps=True),
-        f"all filters × {factor:g}, the same ε": multiplied(model, factor),
+        f"all filters × {factor:g}, ε × {factor**2:g}": multiply_filters(model, factor, eps=True),
+        f"all filters × {factor:g}, the same ε": multiply_filters(model, factor),
     }
     before = model.eval()(images)
     rows = []
     for name, network in networks.items():
-        norms = [network.get_submodule(f"bn{i}") for i in blocks(model)]
+        norms = [bn for _, _, bn in blocks(network)]
         rows.append(
             {
                 "network": name,
@@ -310,7 +309,7 @@ def penalties(
     return pd.DataFrame(rows)
 
 
-# --------------------------------------------------------------------- filters taken out
+# ----------------------------------------------------------------------- filters removed
 def as_conv(fc: nn.Linear) -> nn.Conv2d:
     """A linear layer as the 1×1 convolution that it is."""
     conv = nn.Conv2d(fc.in_features, fc.out_features, 1)
@@ -343,16 +342,16 @@ def cut(
             it. None: constants are not absorbed.
     """
     model = copy.deepcopy(model)
-    for i in blocks(model):
+    for i in range(1, model.depth + 1):
         last = i == model.depth
         after = as_conv(model.fc) if last else model.get_submodule(f"conv{i + 1}")
         layers = model.get_submodule(f"conv{i}"), model.get_submodule(f"bn{i}"), after
-        stay = keep[f"bn{i}"].nonzero().flatten().tolist()
-        conv, bn, smaller = remove_filters(*layers, stay)
+        kept = keep[f"bn{i}"].nonzero().flatten().tolist()
+        conv, bn, smaller = remove_filters(*layers, kept)
         if absorb_removed and last:
-            smaller.bias.data += absorb_removed(*layers, stay)
+            smaller.bias.data += absorb_removed(*layers, kept)
         elif absorb_removed:
-            model.get_submodule(f"bn{i + 1}").running_mean -= absorb_removed(*layers, stay)
+            model.get_submodule(f"bn{i + 1}").running_mean -= absorb_removed(*layers, kept)
         setattr(model, f"conv{i}", conv)
         setattr(model, f"bn{i}", bn)
         setattr(model, "fc" if last else f"conv{i + 1}", as_linear(smaller) if last else smaller)
@@ -380,23 +379,22 @@ def border_errors(
         Columns ``method``, ``row``, ``column``, ``error`` and ``size`` (mean |error| and
         mean |output| over images and filters at this position).
     """
-    parts = [copy.deepcopy(model.get_submodule(name)).eval() for name in ("conv1", "bn1", "conv2")]
-    parts[2].padding_mode = padding
-    keep = larger_half(parts[1])
-    stay = keep.nonzero().flatten().tolist()
-    silent = copy.deepcopy(parts)
-    silent[1].weight[~keep] = 0
+    model = copy.deepcopy(model).eval()
+    model.conv2.padding_mode = padding
+    keep = larger_half(model.bn1)
+    kept = keep.nonzero().flatten().tolist()
+    layers = model.conv1, model.bn1, model.conv2
 
     def output(conv: Any, bn: Any, after: Any) -> Tensor:
         result: Tensor = after(torch.relu(bn(conv(images))))  # (B, M, E, F)
         return result
 
-    should = output(*silent)
-    removed = output(*remove_filters(*parts, stay)) - should
-    absorbed = removed + absorb_removed(*parts, stay)[:, None, None]
+    expected = output(model.conv1, silence_channels(model, {"bn1": keep}).bn1, model.conv2)
+    removed = output(*remove_filters(*layers, kept)) - expected
+    absorbed = removed + absorb_removed(*layers, kept)[:, None, None]
     rows = []
     for method, error in (("removed", removed), ("removed, constant absorbed", absorbed)):
-        size, mean = should.abs().mean((0, 1)), error.abs().mean((0, 1))  # (E, F)
+        size, mean = expected.abs().mean((0, 1)), error.abs().mean((0, 1))  # (E, F)
         for i, j in np.ndindex(*mean.shape):
             place = {"method": method, "row": i + 1, "column": j + 1}
             rows.append(place | {"error": float(mean[i, j]), "size": float(size[i, j])})
@@ -405,32 +403,25 @@ def border_errors(
 
 def draw_border(errors: pd.DataFrame) -> Figure:
     """Two maps of :func:`border_errors`."""
-    names = list(errors["method"].unique())
+    by_method = errors.groupby("method", sort=False)
+    size = int(errors["row"].max())
+    words = []
     with mpl.rc_context(style()):
-        fig = _border_maps(errors, names)
-    means = errors.groupby("method", sort=False)["error"].mean()
-    exact = errors.groupby("method", sort=False)["error"].apply(lambda error: (error < 1e-5).sum())
-    words = "; ".join(f"{m}: {means[m]:.2f} on average, zero at {exact[m]} places" for m in names)
+        fig, axes = plots.subplots(1, 2, 4.1)
+        for ax, (method, part) in zip(axes, by_method, strict=True):
+            error = part["error"]
+            sns.heatmap(
+                part.pivot(index="row", columns="column", values="error"), vmin=0,
+                vmax=errors["error"].max(), cmap="cividis", square=True, ax=ax,
+                annot=size <= 8, fmt=".2f", annot_kws={"fontsize": 8}, cbar=ax is axes[-1],
+                cbar_kws={"label": "mean |error| of conv2's output", "shrink": 0.7},
+            )  # fmt: skip
+            ax.set_title(method)
+            exact = (error < 1e-5).sum()
+            words.append(f"{method}: {error.mean():.2f} on average, zero at {exact} places")
     return alt(
-        fig,
-        f"Maps of the mean error of conv2 at each of {int(errors['row'].max())}² places. {words}.",
+        fig, f"Maps of the mean error of conv2 at each of {size}² places. {'; '.join(words)}."
     )
-
-
-def _border_maps(errors: pd.DataFrame, names: Sequence[str]) -> Figure:
-    fig = new_figure(4.1)
-    for ax, method in zip(fig.subplots(1, 2), names, strict=True):
-        picture = errors[errors["method"] == method].pivot(
-            index="row", columns="column", values="error"
-        )
-        sns.heatmap(
-            picture, vmin=0, vmax=errors["error"].max(), cmap="cividis", square=True, ax=ax,
-            annot=picture.size <= 64, fmt=".2f", annot_kws={"fontsize": 8},
-            cbar=method == names[-1],
-            cbar_kws={"label": "mean |error| of conv2's output", "shrink": 0.7},
-        )  # fmt: skip
-        ax.set_title(method)
-    return fig
 
 
 # ---------------------------------------------------------------------- which channels
@@ -452,12 +443,10 @@ def scale_table(models: Mapping[str, Sequence[nn.Module]], data: ImageData) -> p
 
 def draw_scales(models: Mapping[str, Sequence[nn.Module]], title: str) -> Figure:
     """|α| of all channels of the networks of two methods, as two histograms."""
-    (before, after), (first, second) = (
-        [torch.cat([scales(m) for m in of_seeds]) for of_seeds in models.values()],
-        models,
-    )
+    alphas = {name: torch.cat([scales(m) for m in of_seeds]) for name, of_seeds in models.items()}
+    first, second = alphas
     fig = plots.histogram_before_after(
-        before, after, title=title, xlabel="|α|, all channels of all networks",
+        alphas[first], alphas[second], title=title, xlabel="|α|, all channels of all networks",
         ylabel="channels per bin", labels=(first, second), bins=120,
     )  # fmt: skip
     for ax in fig.axes:
@@ -466,7 +455,7 @@ def draw_scales(models: Mapping[str, Sequence[nn.Module]], title: str) -> Figure
     words = [
         f"{name} {float((x < 0.02).float().mean()):.0%} are below 0.02 and {x.max():.2f} is the"
         " largest"
-        for name, x in ((first, before), (second, after))
+        for name, x in alphas.items()
     ]
     return alt(fig, f"Two histograms of |α|. With {'; with '.join(words)}.")
 
@@ -499,11 +488,8 @@ def constants_left(models: Sequence[Any], keeps: Sequence[Keep]) -> pd.DataFrame
     """
     rows = []
     for name in keeps[0]:
-        removed = [
-            model.get_submodule(name).bias.detach()[~keep[name]]
-            for model, keep in zip(models, keeps, strict=True)
-        ]
-        beta = torch.cat(removed)
+        pairs = zip(models, keeps, strict=True)
+        beta = torch.cat([m.get_submodule(name).bias.detach()[~keep[name]] for m, keep in pairs])
         rows.append(
             {"layer": f"layer {name.removeprefix('bn')}", "removed": len(beta),
              "of these β > 0": int((beta > 0).sum()),
@@ -513,7 +499,7 @@ def constants_left(models: Sequence[Any], keeps: Sequence[Keep]) -> pd.DataFrame
 
 
 @torch.no_grad()
-def silenced(model: Any, keep: Keep) -> Any:
+def silence_channels(model: Any, keep: Keep) -> Any:
     """A copy in which the scales of the channels that are not kept are 0; no channel is
     removed, and their constants are still there.
     """
@@ -523,7 +509,7 @@ def silenced(model: Any, keep: Keep) -> Any:
     return model
 
 
-def drawn(model: nn.Module, seed: int) -> dict[str, Tensor]:
+def draw_scores(model: nn.Module, seed: int) -> dict[str, Tensor]:
     """A random score per channel, (C,), by batch norm."""
     generator = torch.Generator().manual_seed(seed)
     return {
@@ -548,7 +534,7 @@ def random_channels(keep: Keep, seed: int) -> dict[str, Tensor]:
     }
 
 
-def take_apart(
+def prune_in_steps(
     model: nn.Module,
     keep: Keep,
     cut: Cut,
@@ -587,23 +573,18 @@ def slimming_steps(
 
     def run(method: str, seed: int) -> list[dict[str, Any]]:
         keep, epochs = chosen[method][seed], settings["finetune"]
-        found = take_apart(sparse[seed], keep, cut, data, 100 + seed, epochs)
+        found = prune_in_steps(sparse[seed], keep, cut, data, 100 + seed, epochs)
         return [{"step": step, "model": model} for step, model in found.items()]
 
     keeps = chosen["slimming"]
-    rest = {
-        "dense": dense,
-        "sparse-trained": sparse,
-        "silenced": [silenced(m, keep) for m, keep in zip(sparse, keeps, strict=True)],
-    }
+    silent = [silence_channels(m, keep) for m, keep in zip(sparse, keeps, strict=True)]
     scratch = from_scratch(data, [widths(keep) for keep in keeps], settings["epochs"])
-    return pd.concat(
-        [
-            *(listed(models, method="slimming", step=step) for step, models in rest.items()),
-            sweep(run, method=chosen, seed=range(len(sparse))),
-            listed(scratch, method="slimming", step="from scratch"),
-        ],
-        ignore_index=True,
+    return joined(
+        list_networks(dense, method="slimming", step="dense"),
+        list_networks(sparse, method="slimming", step="sparse-trained"),
+        list_networks(silent, method="slimming", step="silenced"),
+        sweep(run, method=chosen, seed=range(len(sparse))),
+        list_networks(scratch, method="slimming", step="from scratch"),
     )
 
 
@@ -622,20 +603,21 @@ def which_score(
     Returns:
         Columns ``method``, ``seed``, ``removed``, ``accuracy``; "dense" removes none (NaN).
     """
+    # before the threads: a model cannot be traced in several at a time
+    scores = {
+        "filter L1": [slimming.filter_norms(model) for model in dense],
+        "random": [draw_scores(model, seed) for seed, model in enumerate(dense)],
+    }
 
     def run(method: str, seed: int, removed: float) -> float:
         model = sparse[seed] if method == "slimming" else dense[seed]
-        if method in ("slimming", "α, dense"):
-            keep = select_channels(model, removed)
-        elif method == "filter L1":
-            keep = local_masks(norms[seed], removed)
+        if method in scores:
+            keep: Keep = local_masks(scores[method][seed], removed)
         else:
-            keep = local_masks(drawn(model, seed), removed)
+            keep = select_channels(model, removed)
         return evaluate(common.recalibrated(cut(model, keep, absorb=True), data), data.validation)
 
-    # before the threads: a model cannot be traced in several at a time
-    norms = [slimming.filter_norms(model) for model in dense]
-    methods = ["slimming", "α, dense", "filter L1", "random"]
+    methods = ("slimming", "α, dense", *scores)
     found = sweep(run, method=methods, seed=range(len(dense)), removed=fractions)
     return joined(found, accuracies({"dense": dense}, data))
 
@@ -659,28 +641,28 @@ def stored(table: str = "accuracy") -> pd.DataFrame:
     """A table of the stored runs on the digits (six seeds) and on MNIST (three), with a
     column ``data``.
     """
-    found = [
-        experiments.read(f"lab04_slimming_{name}/{table}").assign(data=title)
-        for name, title in (("digits", "digits"), ("mnist", "MNIST"))
-    ]
-    return pd.concat(found, ignore_index=True)
+    read = experiments.read
+    names = ("digits", "MNIST")
+    tables = [read(f"lab04_slimming_{name.lower()}/{table}").assign(data=name) for name in names]
+    return joined(*tables)
 
 
 # ------------------------------------------------------------------------ the next layer
 def who_takes(
     models: Sequence[Any], keeps: Sequence[Keep], cascade: Callable[..., Any]
 ) -> pd.DataFrame:
-    """Why the weights of each layer go, when these channels are kept.
+    """Why the weights of each layer are removed, when these channels are kept.
 
     Returns:
         Columns ``seed``, ``layer`` (a convolution, or "all"), ``reason`` ("own filter out",
         "cascade alone", "left") and ``share`` (% of the layer's weights).
     """
+    reasons = ("own filter out", "cascade alone", "left")
     rows = []
     for seed, (model, keep) in enumerate(zip(models, keeps, strict=True)):
         counts: dict[str, Any] = {}
-        for i in blocks(model):
-            weight = model.get_submodule(f"conv{i}").weight.detach()  # (M, C, R, S)
+        for i, conv, _ in blocks(model):
+            weight = conv.weight.detach()  # (M, C, R, S)
             inputs = keep[f"bn{i - 1}"] if i > 1 else torch.ones(weight.shape[1]) > 0
             useful, _ = cascade(inputs, weight)
             own = keep[f"bn{i}"][:, None, None, None].expand_as(weight)
@@ -688,13 +670,12 @@ def who_takes(
             counts[f"conv{i}"] = np.array([int(part.sum()) for part in parts])
         counts["all"] = sum(counts.values())
         for layer, count in counts.items():
-            reasons = ("own filter out", "cascade alone", "left")
             for reason, share in zip(reasons, 100 * count / count.sum(), strict=True):
                 rows.append({"seed": seed, "layer": layer, "reason": reason, "share": share})
     return pd.DataFrame(rows)
 
 
-def as_many_as(slim: nn.Module, model: nn.Module) -> dict[str, Tensor]:
+def match_sizes(slim: nn.Module, model: nn.Module) -> dict[str, Tensor]:
     """Masks of the largest weights of ``model``: in each layer as many as ``slim`` has, so
     that the MACs are equal, too.
     """
@@ -727,24 +708,21 @@ def at_equal_macs(
         fraction; the mean of the structured networks).
     """
 
-    def tuned(model: nn.Module, seed: int, masks: Any = None) -> nn.Module:
-        model = copy.deepcopy(model)
+    def tune(model: nn.Module, seed: int, masks: Any = None) -> nn.Module:
         if masks is not None:
+            model = copy.deepcopy(model)
             apply(model, masks)
         model = common.recalibrated(model, data)
         return train(model, data, 100 + seed, epochs=epochs, lr=0.1, masks=masks)
 
     def run(removed: float, seed: int) -> list[dict[str, Any]]:
         keep = select_channels(sparse[seed], removed)
-        structured = (
-            slim[removed][seed] if removed in slim else tuned(cut(sparse[seed], keep), seed)
-        )
-        masks = as_many_as(structured, dense[seed])
+        structured = slim[removed][seed] if removed in slim else tune(cut(sparse[seed], keep), seed)
         left = macs(structured, image) / macs(dense[seed], image)
         found = {
             "structured": structured,
-            "unstructured": tuned(dense[seed], seed, masks),
-            "random": tuned(cut(dense[seed], random_channels(keep, seed)), seed),
+            "unstructured": tune(dense[seed], seed, match_sizes(structured, dense[seed])),
+            "random": tune(cut(dense[seed], random_channels(keep, seed)), seed),
         }
         return [{"method": how, "model": m, "remaining": left} for how, m in found.items()]
 
@@ -775,8 +753,8 @@ REPAIRS = {"nothing": "pruned", "absorb the constants": "+ absorbed",
 def slimming_explorer(
     model: nn.Module, select_channels: Callable[..., Keep], cut: Cut, data: ImageData
 ) -> Callable[[float, str], tuple[str, Figure]]:
-    """What the explorer draws for a fraction removed and a repair: the scale of each
-    channel, and accuracy against the MACs left.
+    """A function that draws, for a fraction removed and a repair, the scale of each channel,
+    and accuracy against the MACs left.
     """
     whole = macs(model, data.validation.images[:1])
 
@@ -791,34 +769,28 @@ def slimming_explorer(
     alphas = slimming.scales(model)
     everything = scales(model).sort().values
     before = evaluate(model, data.validation)
-    look = {"kept": plots.COLOURS["slimming"], "removed": plots.COLOURS["random"]}
 
     def explore(fraction: float, repair: str) -> tuple[str, Figure]:
         keep, here = select_channels(model, fraction), measure(repair, fraction)
         removed = round(fraction * len(everything))
         with mpl.rc_context(style()):
-            fig = new_figure(4.2)
-            left, right = fig.subplots(1, 2, width_ratios=[1.25, 1])
+            fig, (left, right) = plots.subplots(1, 2, 4.2, width_ratios=[1.25, 1])
             start, ticks = 0, {}
             for name, alpha in alphas.items():
                 order = alpha.argsort()
-                for what, marker, chosen in (
-                    ("kept", "o", keep[name]),
-                    ("removed", "x", ~keep[name]),
-                ):
-                    at = chosen[order].nonzero().flatten()
-                    left.scatter(
-                        start + at, alpha[order][at], s=14, marker=marker, color=look[what]
-                    )
-                ticks[start + len(alpha) / 2] = f"{name}\n{int(keep[name].sum())}/{len(alpha)}"
+                kept, x = keep[name][order], start + torch.arange(len(alpha))
+                for marker, colour, part in (("o", "slimming", kept), ("x", "random", ~kept)):
+                    dots = {"s": 14, "marker": marker, "color": plots.COLOURS[colour]}
+                    left.scatter(x[part], alpha[order][part], **dots)
+                ticks[start + len(alpha) / 2] = f"{name}\n{int(kept.sum())}/{len(alpha)}"
                 start += len(alpha) + 10
             if removed:
                 left.axhline(float(everything[removed - 1]), color="k", linewidth=1)
             left.set_xticks(list(ticks), list(ticks.values()))
             left.set(ylabel="|α|", title="kept (dots), removed (crosses)")
-            path = paths[paths["repair"] == repair]
+            path, blue = paths[paths["repair"] == repair], plots.COLOURS["slimming"]
             right.plot(path["macs"], path["accuracy"], color=plots.COLOURS["dense"], linewidth=1.2)
-            right.plot(here["macs"], here["accuracy"], "o", color=look["kept"], markersize=11)
+            right.plot(here["macs"], here["accuracy"], "o", color=blue, markersize=11)
             right.set(xlabel="MACs left (%)", ylabel="validation accuracy (%)", title=repair)
             right.set(xlim=(102, -2), ylim=(0, 102))
         number = (
@@ -833,108 +805,3 @@ def slimming_explorer(
         )
 
     return explore
-
-
-# ------------------------------------------------------------------------------ the deck
-def pruned_by_shape(
-    models: Sequence[nn.Module], data: ImageData, sparsities: Sequence[float]
-) -> pd.DataFrame:
-    """The same share of the weights of each convolution set to zero: the smallest single
-    weights ("unstructured"), the filters with the smallest norms ("structured"), and random
-    filters. Batch norm is measured again, no weight is trained.
-
-    Returns:
-        Columns ``method``, ``seed``, ``sparsity``, ``accuracy``.
-    """
-
-    def run(method: str, seed: int, sparsity: float) -> float:
-        model = copy.deepcopy(models[seed])
-        weights = {name: w for name, w in prunable(model).items() if name.startswith("conv")}
-        score = (
-            random(weights, torch.Generator().manual_seed(seed))
-            if method == "random"
-            else magnitude(weights)
-        )
-        granularity = "element" if method == "unstructured" else "filter"
-        apply(model, local_masks(score, sparsity, granularity))
-        return evaluate(common.recalibrated(model, data), data.validation)
-
-    methods = ("unstructured", "structured", "random")
-    return sweep(run, method=methods, seed=range(len(models)), sparsity=sparsities)
-
-
-def scores_compared(
-    models: Sequence[nn.Module], data: ImageData, fractions: Sequence[float]
-) -> pd.DataFrame:
-    """The same share of each layer's filters removed by four scores, constants absorbed,
-    batch norm measured again, no weight trained; three random draws per network.
-
-    Returns:
-        Columns ``method``, ``seed``, ``removed``, ``accuracy`` (one row per draw).
-    """
-    image = data.train.images[:1]
-    rows = []
-    for seed, model in enumerate(models):
-        norms, alphas = slimming.filter_norms(model), slimming.scales(model)
-        scores = [("filter L1", norms), ("α, dense", alphas)]
-        scores += [("random", _random_scores(alphas, 3 * seed + draw)) for draw in range(3)]
-        scores += [("most important first", {name: -norm for name, norm in norms.items()})]
-        for method, score in scores:
-            for removed in fractions:
-                smaller, _ = removal.remove_filters(model, local_masks(score, removed), image)
-                score_of = evaluate(common.recalibrated(smaller, data), data.validation)
-                rows.append(
-                    {"method": method, "seed": seed, "removed": removed, "accuracy": score_of}
-                )
-    return pd.DataFrame(rows)
-
-
-def _random_scores(like: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
-    return {
-        name: torch.rand(len(x), generator=torch.Generator().manual_seed(10 * seed + int(name[2:])))
-        for name, x in like.items()
-    }
-
-
-@torch.no_grad()
-def slips(model: Any, data: ImageData) -> pd.DataFrame:
-    """Half of conv2's filters removed (the smaller |α|), with one mistake at a time.
-
-    Returns:
-        Columns ``what went wrong``, ``shapes`` ("fit" or "error"), ``difference`` (largest,
-        of the outputs, from maps set to 0) and ``accuracy`` (both NaN on an error).
-    """
-    parts: list[Any] = [model.conv2, model.bn2, model.conv3]
-    keep = larger_half(parts[1])
-    first = torch.arange(int(keep.sum()))
-    conv, bn, after = removal.slice_pair(parts[0], parts[1], parts[2], keep.nonzero().flatten())
-    changed: list[Any] = [copy.deepcopy(bn), copy.deepcopy(bn), copy.deepcopy(after)]
-    uncut, mixed, columns = changed
-    uncut.running_mean, uncut.running_var = parts[1].running_mean, parts[1].running_var
-    mixed.running_mean, mixed.running_var = (
-        parts[1].running_mean[first],
-        parts[1].running_var[first],
-    )
-    columns.weight.data = parts[2].weight.detach()[:, first].clone()
-    made: dict[str, tuple[Any, ...]] = {
-        "nothing: all six right": (conv, bn, after),
-        "next layer not cut": (conv, bn, parts[2]),
-        "μ and σ² not cut": (conv, uncut, after),
-        "μ, σ² of the *first* channels": (conv, mixed, after),
-        "next layer's *first* columns": (conv, bn, columns),
-    }
-    images = data.validation.images
-    hook = parts[1].register_forward_hook(lambda module, inputs, out: out * keep[:, None, None])
-    gated = model.eval()(images)
-    hook.remove()
-    rows = []
-    for what, modules in made.items():
-        smaller = copy.deepcopy(model)
-        smaller.conv2, smaller.bn2, smaller.conv3 = (part.eval() for part in modules)
-        try:
-            apart = float((smaller(images) - gated).abs().max())
-            row = {"difference": apart, "accuracy": evaluate(smaller, data.validation)}
-            rows.append({"what went wrong": what, "shapes": "fit", **row})
-        except RuntimeError:
-            rows.append({"what went wrong": what, "shapes": "**error**"})
-    return pd.DataFrame(rows)

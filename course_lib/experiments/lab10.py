@@ -15,12 +15,13 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-from collections import defaultdict
+import re
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, Literal
+from functools import cache, partial
+from typing import Any
 
 import datasets
 import numpy as np
@@ -43,8 +44,6 @@ from course_lib.parallel import side_by_side
 from course_lib.pruning.heads import gated
 from course_lib.pruning.tokens import (
     Cascading,
-    Dropping,
-    ScoreContext,
     cascading,
     dropping,
     kept_count,
@@ -114,7 +113,7 @@ class Patients:
 
 
 def load(seeds: Sequence[int], texts: int) -> Patients:
-    """The models of these seeds, and so many validation and test reviews."""
+    """The models of these seeds, and ``texts`` validation and as many test reviews."""
     datasets.disable_progress_bars()
     logging.disable_progress_bar()
     loaded = {seed: checkpoints.load(f"reviews-bert-{seed}") for seed in seeds}
@@ -141,115 +140,99 @@ def measure(
     batches: Iterable[Batch],
     keep: Any = None,
     *,
-    score: Score | Literal["evidence"] = "cls",
+    score: Score = "cls",
     seed: int = 0,
-    open_block: Callable[[], Any] | None = None,
+    block: Cascading | None = None,
     **options: Any,
 ) -> dict[str, float]:
-    """Accuracy and cost of a classifier while tokens are dropped, and which words it kept.
+    """Accuracy and cost of a classifier while tokens are dropped, and the recall of words.
 
     Args:
         model: a BERT-type classifier of transformers.
         batches: of ``pieces.batches``, with labels; where they have the column
             ``piece_evidence``, recall is measured.
-        keep: what stays after which layer, see ``dropping``; None: everything.
-        score: as in ``dropping``, or "evidence": all words that decide stay, and of the
-            others random ones.
+        keep: the tokens to keep after each layer, see ``dropping``; None: all.
+        score: as in ``dropping``.
         seed: of random scores.
-        open_block: a function that opens another block to measure in, in place of
-            ``dropping``: a ``cascading``.
+        block: a ``cascading`` of this model to measure in place of ``dropping``.
         options: of ``dropping``.
 
     Returns:
         ``accuracy`` in %; ``macs`` of the encoder for one text, mean over texts, and
         ``dense_macs``, those of whole texts; ``recall``, the share of the polar words'
-        pieces that are there at the end, and ``chance``, what it would be if as many
-        tokens had been kept at random. The last two are NaN without evidence.
+        pieces that are kept to the end, and ``chance``, the expected recall if as many
+        tokens were kept at random. The last two are NaN without evidence.
     """
     generator = torch.Generator().manual_seed(seed)
-    now: Batch = {}
-
-    def by_evidence(context: ScoreContext) -> Tensor:
-        decides = now[EVIDENCE].gather(1, context.places) > 0
-        return decides + 0.5 * torch.rand(decides.shape, generator=generator)
-
-    if open_block is not None:
-        block = open_block()
-    elif keep is None:
-        block = dropping(model, {})
-    else:
-        chosen = by_evidence if score == "evidence" else score
-        block = dropping(model, keep, score=chosen, generator=generator, **options)
+    keep = {} if keep is None else keep
+    opened = block or dropping(model, keep, score=score, generator=generator, **options)
+    drop = opened.tokens if isinstance(opened, Cascading) else opened
     config: Any = model.config
     right = texts = polar_kept = polar = expected = 0.0
-    macs: list[Tensor] = []
-    whole: list[Tensor] = []
-    with evaluating(model), torch.inference_mode(), block as opened:
+    heads: list[Tensor] = []  # that work in a cascade, (layers, B)
+    with evaluating(model), torch.inference_mode(), opened:
         for batch in batches:
-            now = batch
-            right += (model(**inputs_of(batch)).logits.argmax(1) == batch["labels"]).sum().item()
+            logits = model(**model_inputs(batch)).logits
+            right += (logits.argmax(1) == batch["labels"]).sum().item()
             texts += len(batch["labels"])
-            drop: Dropping = opened.tokens if isinstance(opened, Cascading) else opened
-            assert drop.last is not None
-            width: Any = None
             if isinstance(opened, Cascading):
-                size = config.hidden_size // config.num_attention_heads
-                width = torch.stack([alive.sum(1) for alive in opened.heads]) * size  # (layers, B)
-            macs.append(
-                texts_macs(
-                    drop.last.attention,
-                    drop.last.ffn,
-                    config.hidden_size,
-                    ffn_width=config.intermediate_size,
-                    attention_width=width,
-                )
-            )
-            whole.append(batch_macs(config, drop.last.lengths))
+                heads.append(torch.stack([alive.sum(1) for alive in opened.heads]))
             if EVIDENCE in batch:
+                assert drop.last is not None
                 words = batch[EVIDENCE] == POLAR  # (B, L)
                 alive = drop.last.alive(-1)
-                by_luck = (alive.sum(1) - 1) / (drop.last.lengths - 1)  # [CLS] stays in any case
+                at_random = (alive.sum(1) - 1) / (drop.last.lengths - 1)  # [CLS] stays in any case
                 polar_kept += (words & alive).sum().item()
                 polar += words.sum().item()
-                expected += (words.sum(1) * by_luck).sum().item()
+                expected += (words.sum(1) * at_random).sum().item()
+        attention, ffn = drop.lengths()
+    size = config.hidden_size // config.num_attention_heads
+    width = torch.cat(heads, 1) * size if heads else None
     return {
         "accuracy": 100 * right / texts,
-        "macs": torch.cat(macs).double().mean().item(),
-        "dense_macs": torch.cat(whole).double().mean().item(),
+        "macs": mean_macs(config, attention, ffn, width),
+        "dense_macs": planned_macs(config, attention[0], {}),
         "recall": polar_kept / polar if polar else float("nan"),
         "chance": expected / polar if polar else float("nan"),
     }
 
 
-def inputs_of(batch: Batch) -> Batch:
-    """What the model reads of a batch."""
+def model_inputs(batch: Batch) -> Batch:
+    """The columns of a batch that the model reads."""
     return {name: column for name, column in batch.items() if name not in ("labels", EVIDENCE)}
 
 
-def batch_macs(config: Any, lengths: Tensor, shares: Mapping[int, float] | None = None) -> Tensor:
-    """MACs of the whole encoder for texts of these lengths (B,), where the shares of a
-    schedule go on: int64 (B,).
+def mean_macs(config: Any, attention: Tensor, ffn: Tensor, width: Tensor | None = None) -> float:
+    """MACs of the encoder per text, mean over texts; the arguments are those of
+    ``texts_macs``, each (layers, N).
+    """
+    E, F = config.hidden_size, config.intermediate_size
+    macs = texts_macs(attention, ffn, E, ffn_width=F, attention_width=width)
+    return macs.double().mean().item()
+
+
+def planned_macs(config: Any, lengths: Tensor, shares: Mapping[int, float]) -> float:
+    """MACs of the encoder per text, mean over texts of these lengths (N,), if a schedule
+    keeps these shares.
     """
     attention, ffn, left = [], [], lengths
     for layer in range(config.num_hidden_layers):
         attention.append(left)
-        if shares and layer in shares:
-            left = torch.minimum(left, kept_count(lengths, shares[layer]))
+        left = torch.minimum(left, kept_count(lengths, shares.get(layer, 1.0)))
         ffn.append(left)
-    return texts_macs(
-        torch.stack(attention),
-        torch.stack(ffn),
-        config.hidden_size,
-        ffn_width=config.intermediate_size,
-    )
+    return mean_macs(config, torch.stack(attention), torch.stack(ffn))
 
 
 def ratio(config: Any, lengths: Tensor, shares: Mapping[int, float]) -> float:
     """How many times fewer MACs a schedule needs: mean over texts of the whole ones
     over mean of the shortened ones.
     """
-    whole, shortened = batch_macs(config, lengths), batch_macs(config, lengths, shares)
-    return whole.double().mean().item() / shortened.double().mean().item()
+    return planned_macs(config, lengths, {}) / planned_macs(config, lengths, shares)
+
+
+def times_fewer(measured: Mapping[str, float]) -> float:
+    """How many times fewer MACs a run of :func:`measure` needed than whole texts."""
+    return measured["dense_macs"] / measured["macs"]
 
 
 # ------------------------------------------------------------------- rows that are dropped
@@ -262,8 +245,8 @@ def sketch() -> Figure:
 
 
 @torch.inference_mode()
-def at_each_layer(model: Any, ids: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """What each layer's attention puts out for texts of one length: rows (B, L, E) and
+def run_attention(model: Any, ids: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """The attention output of each layer for texts of one length: rows (B, L, E) and
     attention weights (B, M, L, L).
     """
     found = []
@@ -275,9 +258,9 @@ def at_each_layer(model: Any, ids: Tensor) -> list[tuple[Tensor, Tensor]]:
 
 
 @torch.inference_mode()
-def from_there(model: Any, layer: int, rows: Tensor) -> Tensor:
-    """The rest of the model, from the rows that this layer's attention has put out:
-    logits (B, classes).
+def finish_from(model: Any, layer: int, rows: Tensor) -> Tensor:
+    """Run the rest of the model on rows (B, L, E) of this layer's attention output: logits
+    (B, classes).
     """
     blocks = model.bert.encoder.layer
     hidden = blocks[layer].feed_forward_chunk(rows)
@@ -295,7 +278,7 @@ def attention_by_word(received: Received, patients: Patients, number: int) -> pd
     """
     ids, named, decides = patients.pieces(number)
     everything = torch.ones_like(ids, dtype=torch.bool)
-    layers = at_each_layer(patients.eager[0], ids)
+    layers = run_attention(patients.eager[0], ids)
     scores = len(named) * torch.stack([received(attn, everything)[0] for _, attn in layers])
     # a word is a piece with all its ##pieces
     starts = [i for i, name in enumerate(named) if not name.startswith("##")]
@@ -317,16 +300,14 @@ def kept_pieces(
     its answer from them alone.
     """
     ids, named, _ = patients.pieces(number)
-    rows, attn = at_each_layer(patients.eager[0], ids)[layer]
+    rows, attn = run_attention(patients.eager[0], ids)[layer]
     there = torch.ones_like(ids, dtype=torch.bool)
     fewer, _, index = keep(rows, there, received(attn, there), math.ceil(share * ids.shape[1]))
-    positive = from_there(patients.eager[0], layer, fewer).softmax(1)[0, 1]
+    positive = finish_from(patients.eager[0], layer, fewer).softmax(1)[0, 1]
     return " ".join(named[i] for i in index[0]), f"positive with {positive:.0%}"
 
 
-def single_drops(
-    keep: Keep, received: Received, patients: Patients, seed: int
-) -> list[dict[str, Any]]:
+def single_drops(keep: Keep, received: Received, patients: Patients, seed: int) -> pd.DataFrame:
     """Validation accuracy of a model with one drop after each of :data:`LAYERS`, at each of
     :data:`SHARES`, by each of :data:`METHODS`.
 
@@ -335,71 +316,49 @@ def single_drops(
     Texts of one length go together, so there is no padding.
     """
     generator = torch.Generator().manual_seed(seed)
-    right: dict[tuple[int, float, str], int] = defaultdict(int)
-    for batch in _of_one_length(patients):
-        B, n = batch["ids"].shape
-        there = torch.ones(B, n, dtype=torch.bool)
-        layers = at_each_layer(patients.eager[seed], batch["ids"])
+    right = np.zeros((len(LAYERS), len(SHARES), len(METHODS)), int)
+    texts = patients.texts["validation"].with_format("torch")
+    for length in dict.fromkeys(patients.lengths.tolist()):
+        batch = texts[(patients.lengths == length).nonzero().flatten().tolist()]
+        ids, evidence = batch["input_ids"], batch[EVIDENCE]  # (B, n)
+        there = torch.ones_like(ids, dtype=torch.bool)
+        layers = run_attention(patients.eager[seed], ids)
         for layer, (rows, attn) in zip(LAYERS, layers, strict=False):
-            luck = torch.rand(2, B, n, generator=generator)
-            oracles = [
-                decides + 0.5 * luck[0]
-                for decides in (batch["pieces"] > 0, batch["pieces"] == POLAR)
-            ]
-            scores = torch.cat([received(attn, there), *oracles, luck[1]])  # (4 B, n)
-            for share in SHARES:
-                k = max(1, math.ceil(n * share - 1e-9))
+            draws = torch.rand(2, *ids.shape, generator=generator)
+            oracles = [decides + 0.5 * draws[0] for decides in (evidence > 0, evidence == POLAR)]
+            scores = torch.cat([received(attn, there), *oracles, draws[1]])  # (4 B, n)
+            for i, share in enumerate(SHARES):
+                k = max(1, math.ceil(ids.shape[1] * share - 1e-9))
                 fewer, _, _ = keep(rows.repeat(4, 1, 1), there.repeat(4, 1), scores, k)
                 # the fast kernel from here on
-                answers = from_there(patients.models[seed], layer, fewer).argmax(1).view(4, B)
-                hits = (answers == batch["labels"]).sum(1).tolist()
-                for method, hit in zip(METHODS, hits, strict=True):
-                    right[layer, share, method] += hit
-    dense = [
-        {"layer": layer, "share": math.nan, "method": "dense", "accuracy": patients.dense[seed]}
-        for layer in LAYERS
-    ]
-    found = [
-        {
-            "layer": layer,
-            "share": share,
-            "method": m,
-            "accuracy": 100 * hits / len(patients.lengths),
-        }
-        for (layer, share, m), hits in right.items()
-    ]
-    everything: list[dict[str, Any]] = dense + found
-    for row in everything:
-        row["where"], row["checkpoint"] = f"after layer {row['layer'] + 1}", f"checkpoint {seed}"
-        row["tokens kept (%)"] = row["share"]
-    return everything
-
-
-def _of_one_length(patients: Patients) -> list[dict[str, Tensor]]:
-    """The validation texts in batches of equal length, so without padding."""
-    rows = patients.texts["validation"]
-    groups: dict[int, list[int]] = defaultdict(list)
-    for number, length in enumerate(patients.lengths.tolist()):
-        groups[length].append(number)
-    columns = {"ids": rows["input_ids"], "pieces": rows[EVIDENCE], "labels": rows["sentiment"]}
-    return [
-        {name: torch.tensor([column[i] for i in group]) for name, column in columns.items()}
-        for group in groups.values()
-    ]
+                answers = finish_from(patients.models[seed], layer, fewer).argmax(1)
+                right[layer, i] += (answers.view(4, -1) == batch["sentiment"]).sum(1).numpy()
+    drops = pd.MultiIndex.from_product(
+        [LAYERS, SHARES, METHODS], names=["layer", "share", "method"]
+    )
+    found = drops.to_frame(index=False).assign(accuracy=100 * right.ravel() / len(texts))
+    dense = pd.DataFrame({"layer": LAYERS, "share": math.nan, "method": "dense"})
+    table = pd.concat([dense.assign(accuracy=patients.dense[seed]), found], ignore_index=True)
+    return table.assign(
+        where=[f"after layer {layer + 1}" for layer in table.layer],
+        checkpoint=f"checkpoint {seed}",
+        **{"tokens kept (%)": table.share},
+    )
 
 
 def cheapest(drops: pd.DataFrame, patients: Patients, points: float = 1.0) -> pd.DataFrame:
-    """Of each seed the single informed drop with the fewest MACs that is within so many
-    points of dense on validation texts: ``seed``, ``layer``, ``share``, ``fewer``.
+    """For each seed the single informed drop with the fewest MACs whose validation accuracy
+    is at most ``points`` below dense: ``seed``, ``layer``, ``share``, ``fewer``.
     """
     rows = []
     for seed, part in drops[drops.method == "informed"].groupby("seed", sort=False):
         near = part[part.accuracy >= patients.dense[int(seed)] - points]
-        within = [
+        # at worst nothing is dropped
+        plans = [(LAYERS[-1], 1.0), *zip(near.layer, near.share, strict=True)]
+        fewer, layer, share = max(
             (ratio(patients.config, patients.lengths, {layer: share}), layer, share)
-            for layer, share in zip(near.layer, near.share, strict=True)
-        ]
-        fewer, layer, share = max([(1.0, LAYERS[-1], 1.0), *within])  # at worst nothing is dropped
+            for layer, share in plans
+        )
         rows.append({"seed": seed, "layer": layer, "share": share, "fewer": fewer})
     return pd.DataFrame(rows)
 
@@ -410,24 +369,21 @@ def on_test(patients: Patients, chosen: pd.DataFrame, seed: int) -> list[dict[st
     """
     (row,) = chosen[chosen.seed == seed].to_dict("records")
     plan = {row["layer"]: row["share"]}
-    arms: dict[str, tuple[Schedule | None, Score]] = {
-        "dense": (None, "cls"),
-        "informed": (plan, "received"),
-        "random": (plan, "random"),
+    model, batches = patients.models[seed], patients.test
+    informed = measure(model, batches, plan, score="received")
+    test = {
+        "dense": measure(model, batches)["accuracy"],
+        "informed": informed["accuracy"],
+        "random": measure(model, batches, plan, score="random", seed=seed)["accuracy"],
     }
-    found = {
-        method: measure(patients.models[seed], patients.test, keep, score=score, seed=seed)
-        for method, (keep, score) in arms.items()
-    }
-    informed = found["informed"]
     about = {
         "after layer": row["layer"] + 1,
         "share": row["share"],
-        "fewer": informed["dense_macs"] / informed["macs"],
+        "fewer": times_fewer(informed),
         "recall": informed["recall"],
         "chance": informed["chance"],
     }
-    return [{"method": m, **about, "test": measured["accuracy"]} for m, measured in found.items()]
+    return [{"method": method, **about, "test": accuracy} for method, accuracy in test.items()]
 
 
 def by_checkpoint(tested: pd.DataFrame) -> pd.DataFrame:
@@ -446,7 +402,7 @@ def lost_by_length(policy: Callable[..., Tensor], patients: Patients) -> pd.Data
     model = patients.models[0]
     with dropping(model, {1: 1.0}, score="received") as drop, torch.inference_mode():
         for batch in patients.validation:
-            model(batch["input_ids"], attention_mask=batch["attention_mask"])
+            model(**model_inputs(batch))
             assert drop.last is not None
             scores, real = drop.last.scores[1], batch["attention_mask"].bool()
             n = real.sum(1)
@@ -457,13 +413,8 @@ def lost_by_length(policy: Callable[..., Tensor], patients: Patients) -> pd.Data
     lost = lost[torch.from_numpy(lost[:, 0].numpy().argsort())]
     quarter = len(lost) // 4
     parts = {"shortest quarter (%)": lost[:quarter], "longest quarter (%)": lost[-quarter:]}
-    rules = {"θ = 1/37 on s": 1, "θ = 1 on n·s": 2}
-    return pd.DataFrame(
-        [
-            {"rule": rule} | {name: float(part[:, column].mean()) for name, part in parts.items()}
-            for rule, column in rules.items()
-        ]
-    )
+    means = {name: [float(part[:, rule].mean()) for rule in (1, 2)] for name, part in parts.items()}
+    return pd.DataFrame({"rule": ["θ = 1/37 on s", "θ = 1 on n·s"], **means})
 
 
 def schedule_of(
@@ -491,66 +442,60 @@ def at_equal_cost(
     budgets: Iterable[float],
     seed: int,
 ) -> list[dict[str, Any]]:
-    """Validation accuracy of a schedule, a threshold, and a draw with the schedule's counts,
-    each set so that it needs so many times fewer MACs; a ``budget`` of 1 is the whole text.
+    """Validation accuracy of a schedule, a threshold, and a random choice with the schedule's
+    counts. Each needs ``budget`` times fewer MACs than whole texts; a ``budget`` of 1 is the
+    whole text.
     """
-    model = copy.deepcopy(patients.models[seed])
-    some, layers = patients.validation[::2], patients.config.num_hidden_layers
-    few = [patients.validation[len(patients.validation) // 2]]
-    threshold = {"score": "received", "at": range(layers - 1)}
+    model, layers = patients.models[seed], patients.config.num_hidden_layers
+    half, middle = patients.validation[::2], len(patients.validation) // 2
 
-    def cut(theta: float) -> Callable[..., Tensor]:
-        return lambda scores, layer, real: policy(scores, theta, real)
+    def measure_threshold(theta: float, batches: list[Batch]) -> dict[str, float]:
+        def keep(scores: Tensor, layer: int, real: Tensor) -> Tensor:
+            return policy(scores, theta, real)
 
-    def by_theta(theta: float) -> float:
-        found = measure(model, few, cut(theta), **threshold)  # type: ignore[arg-type]
-        return found["dense_macs"] / found["macs"]
+        return measure(model, batches, keep, score="received", at=range(layers - 1))
 
-    def by_share(gone: float) -> float:
-        shares = schedule_of(progressive, layers, 1 - gone)
-        return ratio(patients.config, patients.lengths, shares)
+    def saved_by_threshold(theta: float) -> float:
+        return times_fewer(measure_threshold(theta, patients.validation[middle : middle + 1]))
 
-    whole = {"budget": 1.0, "accuracy": patients.dense[seed], "fewer": 1.0}
-    rows = [{"method": name, **whole} for name in ("progressive", "threshold", "random")]
+    def schedule(gone: float) -> Schedule:
+        return schedule_of(progressive, layers, 1 - gone)
+
+    def saved_by_schedule(gone: float) -> float:
+        return ratio(patients.config, patients.lengths, schedule(gone))
+
+    dense = {"budget": 1.0, "accuracy": patients.dense[seed], "fewer": 1.0}
+    rows = [{"method": name, **dense} for name in ("progressive", "threshold", "random")]
     for budget in budgets:
-        shares = schedule_of(progressive, layers, 1 - solve(by_share, budget, 0.0, 0.99))
-        theta = solve(by_theta, budget, 0.0, 3.0)
+        shares = schedule(solve(saved_by_schedule, budget, 0.0, 0.99))
         found = {
-            "progressive": measure(model, some, shares, score="received"),
-            "threshold": measure(model, some, cut(theta), **threshold),  # type: ignore[arg-type]
-            "random": measure(model, some, shares, score="random", seed=seed),
+            "progressive": measure(model, half, shares, score="received"),
+            "threshold": measure_threshold(solve(saved_by_threshold, budget, 0.0, 3.0), half),
+            "random": measure(model, half, shares, score="random", seed=seed),
         }
         rows += [
-            {
-                "budget": budget,
-                "method": method,
-                "accuracy": one["accuracy"],
-                "fewer": one["dense_macs"] / one["macs"],
-            }
-            for method, one in found.items()
+            {"method": m, "budget": budget, "accuracy": x["accuracy"], "fewer": times_fewer(x)}
+            for m, x in found.items()
         ]
     return rows
 
 
+@torch.no_grad()
 def gates(soft_threshold: Callable[[int, float], Any]) -> pd.DataFrame:
     """How much of a token ``goes on`` at θ = 1, by n times its score (``n·s``), with two
     temperatures and as a step.
     """
     line = torch.linspace(0, 2.5, 1001)
     # the middle one of three tokens, of which two are real, so n = 2
-    points = torch.stack([torch.full_like(line, 0.1), line / 2, torch.full_like(line, 0.1)], 1)
+    scores = torch.stack([torch.full_like(line, 0.1), line / 2, torch.full_like(line, 0.1)], 1)
     real = torch.tensor([[True, True, False]]).expand(len(line), 3)
-    rows = []
+    found = {"n·s": line.numpy()}
     for temperature in (0.3, 0.1):
         soft = soft_threshold(1, temperature)
-        with torch.no_grad():
-            soft.theta.fill_(1.0)
-            rows.append((f"T = {temperature}", soft(points, 0, real)[:, 1]))
-            hard = ("hard", soft.eval()(points, 0, real)[:, 1])
-    return pd.concat(
-        pd.DataFrame({"method": name, "n·s": line.numpy(), "goes on": gate.numpy()})
-        for name, gate in [*rows, hard]
-    )
+        soft.theta.fill_(1.0)
+        found[f"T = {temperature}"] = soft(scores, 0, real)[:, 1].numpy()
+    found["hard"] = soft.eval()(scores, 0, real)[:, 1].numpy()
+    return pd.DataFrame(found).melt("n·s", var_name="method", value_name="goes on")
 
 
 # ------------------------------------------------------------------------ tokens and heads
@@ -573,23 +518,22 @@ def cascade(
     tokens = torch.ones(ids.shape[1], dtype=torch.bool)
     heads = torch.ones(model.config.num_attention_heads, dtype=torch.bool)
     token_sum, head_sum = torch.zeros(len(tokens)), torch.zeros(len(heads))
-    put_out: list[Tensor] = []
+    outputs: list[Tensor] = []
 
-    def only_alive(module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor]:
-        by_head = args[0].unflatten(-1, (len(heads), -1)) * heads[:, None]  # (B, L, M, d)
-        put_out.append(by_head)
-        return (by_head.flatten(-2),)
+    def silence_dropped(module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor]:
+        outputs.append(args[0].unflatten(-1, (len(heads), -1)) * heads[:, None])  # (B, L, M, d)
+        return (outputs[-1].flatten(-2),)
 
     rows = []
     hidden = model.bert.embeddings(ids)
     for layer, block in enumerate(model.bert.encoder.layer):
         mask = torch.zeros(1, 1, 1, len(tokens)).masked_fill(~tokens, torch.finfo().min)
-        hook = block.attention.output.dense.register_forward_pre_hook(only_alive)
+        hook = block.attention.output.dense.register_forward_pre_hook(silence_dropped)
         out, attn = block.attention(hidden, mask)
         hook.remove()
         hidden = block.feed_forward_chunk(out)
-        token_sum = token_sum + received(attn[:, heads], tokens[None])[0]
-        head_sum = head_sum + put_out[-1].abs()[0, tokens].sum(-1).mean(0)  # (M,)
+        token_sum += received(attn[:, heads], tokens[None])[0]
+        head_sum += outputs[-1].abs()[0, tokens].sum(-1).mean(0)  # (M,)
         if layer in plan:
             share, n_heads = plan[layer]
             n_tokens = max(1, math.ceil(share * len(tokens) - 1e-9))
@@ -598,10 +542,8 @@ def cascade(
                 {
                     "after layer": layer + 1,
                     "tokens": f"{int(tokens.sum())} of {len(tokens)}",
-                    "heads that go on": ", ".join(
-                        str(h) for h in heads.nonzero().flatten().tolist()
-                    ),
-                    "left of the text": " ".join(named[i] for i in tokens.nonzero().flatten()),
+                    "heads that go on": ", ".join(map(str, heads.nonzero().flatten().tolist())),
+                    "left of the text": " ".join(itertools.compress(named, tokens)),
                 }
             )
     return pd.DataFrame(rows)
@@ -613,24 +555,22 @@ def jointly(patients: Patients, heads: Mapping[int, int], seed: int) -> list[dic
     drawn at random.
     """
     stored = experiments.read("lab10_reviews/schedules").query("seed == @seed")
-    shares: Schedule = dict(zip(stored.layer.tolist(), stored.share.tolist(), strict=True))
-    model, some = copy.deepcopy(patients.models[seed]), patients.validation[1::2]
+    shares: Schedule = stored.set_index("layer").share.to_dict()
+    model, half = patients.models[seed], patients.validation[1::2]
     depth, count = model.config.num_hidden_layers, model.config.num_attention_heads
     generator = torch.Generator().manual_seed(seed)
     keep = torch.ones(depth, count, dtype=torch.bool)
     for layer in range(1, depth):
-        going_on = heads.get(layer - 1, min(heads.values()))
-        keep[layer] = torch.randperm(count, generator=generator) < going_on
+        left = heads.get(layer - 1, min(heads.values()))
+        keep[layer] = torch.randperm(count, generator=generator) < left
     found = {
-        "dense": measure(model, some),
-        "tokens": measure(model, some, shares),
-        "heads": measure(model, some, open_block=lambda: cascading(model, {}, heads)),
-        "tokens and heads": measure(
-            model, some, open_block=lambda: cascading(model, shares, heads)
-        ),
+        "dense": measure(model, half),
+        "tokens": measure(model, half, shares),
+        "heads": measure(model, half, block=cascading(model, {}, heads)),
+        "tokens and heads": measure(model, half, block=cascading(model, shares, heads)),
     }
     with gated(model, keep):
-        found["random"] = measure(model, some, shares, score="random", seed=seed)
+        found["random"] = measure(model, half, shares, score="random", seed=seed)
     # as many of both in each layer
     found["random"]["macs"] = found["tokens and heads"]["macs"]
     return [
@@ -672,22 +612,21 @@ def clock(
         ids = torch.randint(5, 600, (size, 128), generator=torch.Generator().manual_seed(size))
         passes = {f"{name},\ndense": latency.forward(model, ids) for name, model in kernels.items()}
         with ExitStack() as blocks:  # each way keeps its block open while the clock runs
-            for name, (kernel, score) in ways.items():
+            for way, (kernel, score) in ways.items():
                 model = copy.deepcopy(kernels[kernel])
                 generator = torch.Generator().manual_seed(0)
                 blocks.enter_context(dropping(model, plan, score=score, generator=generator))
-                passes[name] = latency.forward(model, ids)
+                passes[way] = latency.forward(model, ids)
             times = latency.compare(passes, warmup=1, repeats=turns, threads=1)
-        dense = times["SDPA,\ndense"]
+        dense = times.pop("SDPA,\ndense")
         rows += [
             {
                 "batch": f"batch {size}",
                 "way": way,
-                "faster": dense.times_slower_than(taken),
-                "ms": 1e3 * taken.median,
+                "faster": dense.times_slower_than(time),
+                "ms": 1e3 * time.median,
             }
-            for way, taken in times.items()
-            if taken is not dense
+            for way, time in times.items()
         ]
     return pd.DataFrame(rows)
 
@@ -697,9 +636,9 @@ def by_score(patients: Patients, plan: Schedule, seed: int) -> list[dict[str, An
     received.
     """
     scores: dict[str, Score] = {"[CLS] row": "cls", "received": "received"}
-    model, some = patients.models[seed], patients.validation[1::2]
+    model, half = patients.models[seed], patients.validation[1::2]
     return [
-        {"method": name, "accuracy": measure(model, some, plan, score=score)["accuracy"]}
+        {"method": name, "accuracy": measure(model, half, plan, score=score)["accuracy"]}
         for name, score in scores.items()
     ]
 
@@ -710,32 +649,26 @@ def costs(patients: Patients, chosen: pd.DataFrame, tested: pd.DataFrame) -> lis
     and test ``accuracy`` per seed.
     """
     batch = patients.test[len(patients.test) // 2]
-    inputs = inputs_of(batch)
-    plans = {
-        int(seed): {layer: share}
-        for seed, layer, share in zip(chosen.seed, chosen.layer, chosen.share, strict=True)
-    }
-    macs: dict[str, list[float]] = {"dense": [], "informed": []}
-    ms: dict[str, list[float]] = {"dense": [], "informed": []}
-    for seed, plan in plans.items():
-        whole, shortened = patients.models[seed], copy.deepcopy(patients.models[seed])
-        with dropping(shortened, plan), torch.inference_mode():
-            ways = {
-                "dense": lambda m=whole: m(**inputs),
-                "informed": lambda m=shortened: m(**inputs),
-            }
-            taken = latency.compare(ways, repeats=10, threads=1)
-        for method, shares in (("dense", {}), ("informed", plan)):
-            of_texts = batch_macs(patients.config, patients.lengths, shares)
-            macs[method].append(of_texts.double().mean().item())
-            ms[method].append(1e3 * taken[method].median / len(batch["labels"]))
+    inputs = model_inputs(batch)
+    rows = []
+    for seed, layer, share in zip(chosen.seed, chosen.layer, chosen.share, strict=True):
+        dense, shortened = patients.models[seed], copy.deepcopy(patients.models[seed])
+        passes = {"dense": partial(dense, **inputs), "informed": partial(shortened, **inputs)}
+        plans = {"dense": {}, "informed": {layer: share}}
+        with dropping(shortened, plans["informed"]), torch.inference_mode():
+            times = latency.compare(passes, repeats=10, threads=1)
+        for method, plan in plans.items():
+            macs = planned_macs(patients.config, patients.lengths, plan)
+            ms = 1e3 * times[method].median / len(batch["labels"])
+            rows.append({"method": method, "macs": macs, "ms": ms})
+    table = pd.DataFrame(rows).set_index("method")
     names = {"dense": "dense, a text of lab 10", "informed": "tokens dropped, own layer"}
     return [
         {
             "method": name,
-            "bits": storage.model_bits(patients.models[next(iter(plans))].state_dict()),
-            "macs": float(np.mean(macs[method])),
-            "ms": float(np.mean(ms[method])),
+            "bits": storage.model_bits(dense.state_dict()),
+            "macs": float(table.loc[method].macs.mean()),
+            "ms": float(table.loc[method].ms.mean()),
             "accuracy": tested[tested.method == method].test.tolist(),
         }
         for method, name in names.items()
@@ -748,11 +681,10 @@ def changed_by_padding(received: Received, patients: Patients, texts: int = 60) 
     """
     model, changed = patients.eager[0], 0
     for number in range(texts):
-        alone = patients.pieces(number)[0]
+        alone, _, _ = patients.pieces(number)
         n = alone.shape[1]
-        padded = torch.cat([alone, torch.zeros(1, 120 - n, dtype=torch.int64)], 1)
         kept = []
-        for ids in (alone, padded):
+        for ids in (alone, nn.functional.pad(alone, (0, 120 - n))):
             real = torch.arange(ids.shape[1])[None] < n
             with torch.inference_mode():
                 out = model(ids, attention_mask=real.long(), output_attentions=True)
@@ -817,17 +749,13 @@ def favourite(model: nn.Module, batches: Iterable[Batch]) -> list[float]:
     over texts.
     """
     config: Any = model.config
-    layers = config.num_hidden_layers
+    everything = dict.fromkeys(range(config.num_hidden_layers), 1.0)
     found = []
-    with (
-        evaluating(model),
-        torch.inference_mode(),
-        dropping(model, dict.fromkeys(range(layers), 1.0)) as drop,
-    ):
+    with evaluating(model), torch.inference_mode(), dropping(model, everything) as drop:
         for batch in batches:
-            model(**inputs_of(batch))
+            model(**model_inputs(batch))
             assert drop.last is not None
-            found.append(torch.stack([drop.last.scores[layer].amax(1) for layer in range(layers)]))
+            found.append(torch.stack([drop.last.scores[layer].amax(1) for layer in everything]))
     return torch.cat(found, 1).mean(1).tolist()
 
 
@@ -844,17 +772,17 @@ def vision_transformers(seeds: Sequence[int]) -> dict[str, list[Any]]:
     }
 
 
-def ink_of(pictures: Tensor) -> Tensor:
+def ink_shares(pictures: Tensor) -> Tensor:
     """Share of each picture's ink in each patch: (N, 1, 8, 8) -> (N, 16), row by row."""
     in_patch = nn.functional.avg_pool2d(pictures, 2).flatten(1)
     return in_patch / in_patch.sum(1, keepdim=True)
 
 
-def patches_of(
+def keep_patches(
     model: Any, pictures: Tensor, kept: int, score: Score = "received", draw: int = 0
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """So many patches go on from layer 1 to layer 2: answers (N,), n · score of each patch
-    (N, 16), and which go on, bool (N, 16).
+    """Keep ``kept`` patches after layer 1: answers (N,), n · score of each patch (N, 16),
+    and which patches are kept, bool (N, 16).
     """
     generator = torch.Generator().manual_seed(draw)
     block = dropping(model, {0: 1 + kept}, score=score, where="layer", generator=generator)
@@ -869,24 +797,23 @@ def on_patches(models: Mapping[str, Sequence[Any]], kept: Iterable[int] = (8, 4)
     those that receive most attention ("informed"), and with three draws ("random").
     """
     test = images.load("digits").test
+    arms: list[tuple[int, str, Score, int]] = [(SIDE**2, "dense", "received", 0)]
+    for count in kept:
+        arms.append((count, "informed", "received", 0))
+        arms += [(count, "random", "random", draw) for draw in range(3)]
     rows = []
-    for trained, nets in models.items():
-        for seed, model in enumerate(nets):
-            arms: list[tuple[int, str, Score, int]] = [(SIDE**2, "dense", "received", 0)]
-            for count in kept:
-                arms.append((count, "informed", "received", 0))
-                arms += [(count, "random", "random", draw) for draw in range(3)]
-            for count, method, score, draw in arms:
-                answers, _, alive = patches_of(model, test.images, count, score, draw)
-                rows.append(
-                    {
-                        "seed": seed,
-                        "setting": f"{trained}, {count} of {SIDE**2}",
-                        "method": method,
-                        "test": 100 * (answers == test.labels).float().mean().item(),
-                        "ink": (ink_of(test.images) * alive).sum(1).mean().item(),
-                    }
-                )
+    for training, nets in models.items():
+        for (seed, model), (count, method, score, draw) in itertools.product(enumerate(nets), arms):
+            answers, _, alive = keep_patches(model, test.images, count, score, draw)
+            rows.append(
+                {
+                    "seed": seed,
+                    "setting": f"{training}, {count} of {SIDE**2}",
+                    "method": method,
+                    "test": 100 * (answers == test.labels).float().mean().item(),
+                    "ink": (ink_shares(test.images) * alive).sum(1).mean().item(),
+                }
+            )
     return pd.DataFrame(rows)
 
 
@@ -897,7 +824,7 @@ def which_patches(models: Mapping[str, Sequence[Any]], kept: int = 8) -> Figure:
     for ax, picture in zip(rows[0], pictures, strict=True):
         _draw_patches(ax, picture, torch.ones(SIDE**2, dtype=torch.bool))
     for axes, nets in zip(rows[1:], models.values(), strict=True):
-        alive = patches_of(nets[0], pictures, kept)[2]
+        alive = keep_patches(nets[0], pictures, kept)[2]
         for ax, picture, there in zip(axes, pictures, alive, strict=True):
             _draw_patches(ax, picture, there)
     for ax, name in zip(rows[:, 0], ["test digit", *models], strict=True):
@@ -938,32 +865,27 @@ def fading(patients: Patients, number: int, final: float, seed: int = 0) -> tupl
     assert drop.last is not None
     stages = [[True] * len(named), *(drop.last.alive(i)[0].tolist() for i in range(layers))]
     width = 84  # characters of a line
-    x = y = 0
-    places = []
-    for name in named:
-        if x and x + len(name) > width:
-            x, y = 0, y + 1
-        places.append((x, y))
-        x += len(name) + 1
-    tall = y + 1.8  # lines of one stage
+    lines = textwrap.wrap(" ".join(named), width, break_long_words=False, break_on_hyphens=False)
+    places = [(m.start(), y) for y, line in enumerate(lines) for m in re.finditer(r"\S+", line)]
+    tall = len(lines) + 0.8  # lines of one stage
     fig, ax = plots.subplots(1, 1, 0.2 + 0.24 * tall * len(stages))
     for stage, there in enumerate(stages):
         top = tall * stage
         ax.text(-17, top, f"after layer {stage}" if stage else "input", weight="bold", va="center")
         ax.text(width + 3, top, f"{sum(there)}", weight="bold", va="center")
-        for name, kept, value, (x, line) in zip(named, there, decides, places, strict=True):
+        for name, kept, value, (x, y) in zip(named, there, decides, places, strict=True):
             ax.text(
-                x, top + line, name, family="DejaVu Sans Mono", fontsize=9.5, va="center",
+                x, top + y, name, family="DejaVu Sans Mono", fontsize=9.5, va="center",
                 alpha=1 if kept else 0.3, weight="bold" if value else "normal",
                 color=plots.COLOURS["informed"] if value else "#222222",
             )  # fmt: skip
     ax.set(xlim=(-17, width + 6), ylim=(tall * len(stages) - 0.6, -0.8))
     ax.axis("off")
     truth = "positive" if patients.texts["validation"][number]["sentiment"] else "negative"
-    said = f"The model says positive with {positive:.0%}; the truth is {truth}."
+    sentence = f"The model says positive with {positive:.0%}; the truth is {truth}."
     words = [" ".join(itertools.compress(named, there)) for there in stages[1:]]
     left = "; ".join(f"after layer {k}: {text}" for k, text in enumerate(words, start=1))
-    return said, plots.alt(fig, f"A review of {len(named)} pieces. Left {left}. {said}")
+    return sentence, plots.alt(fig, f"A review of {len(named)} pieces. Left {left}. {sentence}")
 
 
 def explore_patches(
@@ -975,25 +897,25 @@ def explore_patches(
     fig, rows = plots.subplots(len(models), 2, 4.9)
     kept, ink = [], []
     for (left, right), (kind, nets) in zip(rows, models.items(), strict=True):
-        _, scores, alive = patches_of(nets[seed], picture[None], patches)
+        _, scores, alive = keep_patches(nets[seed], picture[None], patches)
         shown = left.imshow(scores[0].view(SIDE, SIDE), cmap="cividis", vmin=0, vmax=2)
         left.set(xticks=[], yticks=[], ylabel=kind)
         left.grid(visible=False)
         fig.colorbar(shown, ax=left, label="n · score")
         _draw_patches(right, picture, alive[0])
-        ink.append((ink_of(picture[None]) * alive).sum().item())
+        ink.append((ink_shares(picture[None]) * alive).sum().item())
         places = [
             f"({i // SIDE + 1}, {i % SIDE + 1})" for i in alive[0].nonzero().flatten().tolist()
         ]
         kept.append(f"{kind}: {', '.join(places)}")
     rows[0, 0].set_title("attention received", fontsize=11.5)
     rows[0, 1].set_title("patches that go on", fontsize=11.5)
-    said = (
+    sentence = (
         f"Digit {int(test.labels[digit])}, {patches} of {SIDE**2} patches: ink kept"
         f" {' and '.join(f'{value:.2f}' for value in ink)}, chance {patches / SIDE**2:.2f}"
     )
-    return said, plots.alt(
+    return sentence, plots.alt(
         fig,
         "Maps of attention received and patches that go on, for two kinds of training."
-        f" {said}. Patches (row, column) that are kept, {'; '.join(kept)}.",
+        f" {sentence}. Patches (row, column) that are kept, {'; '.join(kept)}.",
     )

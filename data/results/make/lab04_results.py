@@ -55,7 +55,9 @@ def one_seed(name: str, seed: int, settings: Mapping[str, Any]) -> dict[str, lis
         "random": lab04.random_channels(keep, seed),
     }
     steps = {
-        method: lab04.take_apart(sparse, kept, cut, data, seed, settings["finetune"], images=1024)
+        method: lab04.prune_in_steps(
+            sparse, kept, cut, data, seed, settings["finetune"], images=1024
+        )
         for method, kept in chosen.items()
     }
     slim = steps["slimming"]["fine-tuned"]

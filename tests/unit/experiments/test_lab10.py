@@ -69,9 +69,9 @@ def test_whole_texts_cost_and_keep_everything(model, batches) -> None:
     assert measured["dense_macs"] == pytest.approx(sum(by_hand) / 3)
 
 
-def test_the_oracle_keeps_evidence_and_the_plan_is_what_is_measured(model, batches) -> None:
+def test_recall_is_of_polar_words_and_the_plan_is_what_is_measured(model, batches) -> None:
     shares = {1: 0.5}
-    oracle = lab10.measure(model, batches, shares, score="evidence")
+    oracle = lab10.measure(model, batches, shares, score=lambda text: (text.places == 3).float())
     assert oracle["recall"] == 1
     kept = [math.ceil(0.5 * n) for n in LENGTHS]
     assert oracle["chance"] == pytest.approx(
@@ -85,7 +85,7 @@ def test_the_oracle_keeps_evidence_and_the_plan_is_what_is_measured(model, batch
 
 
 def test_a_cascade_counts_the_heads_that_work(model, batches) -> None:
-    measured = lab10.measure(model, batches, open_block=lambda: cascading(model, {}, {0: 2}))
+    measured = lab10.measure(model, batches, block=cascading(model, {}, {0: 2}))
     # half the width in three layers
     saved = [3 * (4 * n * 16 * 8 + 2 * n * n * 8) for n in LENGTHS]
     assert measured["dense_macs"] - measured["macs"] == pytest.approx(sum(saved) / 3)
