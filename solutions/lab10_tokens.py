@@ -582,7 +582,7 @@ plots.curves(lab10.gates(SoftThreshold), x="n·s", y="goes on", control=None, ti
 # %% [markdown]
 # #### Experiment: learned thresholds, with and without a hard phase
 #
-# `lab10.learn_thresholds` trains weights and thresholds of the first three layers
+# The stored runs trained weights and thresholds of the first three layers
 # together, while the temperature falls from 0.3 to 0.1. In the last 60 % of the steps,
 # the *hard phase*, thresholds are fixed steps, rows are really dropped, and only the
 # weights learn. The control stays soft to the end. Both are then measured as they would
