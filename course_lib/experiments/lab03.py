@@ -518,13 +518,11 @@ def pixels(masks: Mapping[str, Tensor], data: ImageData, title: str, ink: bool =
         panels = fig.subplots(1, len(counts) + ink, squeeze=False)[0]
         if ink:
             picture = data.train.images.mean(0)[0]
-            _draw_picture(panels[0], "mean training image", picture, 1, "Greys", "share of black\n")
+            _draw(panels[0], "mean training image", picture, 1, "Greys", "share of black\n")
         for ax, (name, count) in zip(panels[ink:], counts.items(), strict=True):
             blanks, others = count[blank].float().mean(), count[~blank].float().mean()
             below = f"blank pixels {blanks:.1f},\nthe others {others:.1f}"
-            _draw_picture(
-                ax, name, count.view(data.shape[1:]), top, "cividis", f"per pixel: {below}"
-            )
+            _draw(ax, name, count.view(data.shape[1:]), top, "cividis", f"per pixel: {below}")
             words.append(f"{name}: {below}.".replace("\n", " "))
         fig.suptitle(title, x=0.01, ha="left", fontsize=pt(13), fontweight="bold")
     return plots.alt(fig, f"{title}. Connections per pixel, on average. {' '.join(words)}")
@@ -535,9 +533,7 @@ def find_blank_pixels(data: ImageData) -> Tensor:
     return data.train.images.flatten(1).mean(0) < 0.01
 
 
-def _draw_picture(
-    ax: Axes, name: str, values: Tensor, top: float, colours: str, below: str
-) -> None:
+def _draw(ax: Axes, name: str, values: Tensor, top: float, colours: str, below: str) -> None:
     image = ax.imshow(values, cmap=colours, vmin=0, vmax=top)
     ax.set(xticks=[], yticks=[])
     ax.grid(visible=False)
@@ -556,9 +552,9 @@ def draw_round(record: Record, results: pd.DataFrame, data: ImageData) -> tuple[
         cells = fig.add_gridspec(2, 2, width_ratios=[1, 2.4])
         masks, right = record["masks"], fig.add_subplot(cells[:, 1])
         corner, per_pixel = masks["fc2.weight"][:60, :60], masks["fc1.weight"].sum(0)
-        _draw_picture(fig.add_subplot(cells[0, 0]), "fc2, a corner", corner, 1, "Blues", "kept")
+        _draw(fig.add_subplot(cells[0, 0]), "fc2, a corner", corner, 1, "Blues", "kept")
         per_pixel, top = per_pixel.view(data.shape[1:]), int(per_pixel.max())
-        _draw_picture(fig.add_subplot(cells[1, 0]), "fc1", per_pixel, top, "cividis", "per pixel")
+        _draw(fig.add_subplot(cells[1, 0]), "fc1", per_pixel, top, "cividis", "per pixel")
         draw_rounds(results, title="", ax=right)
         plots.remaining_axis(right)  # fewer ticks: these axes are narrow
         right.axvline(record["remaining"] if record["round"] else 1.0, color="black", linewidth=1)
