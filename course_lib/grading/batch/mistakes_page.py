@@ -29,10 +29,10 @@ from course_lib.student_code.watch import unwatched
 FOLDER = Path("build") / "mistakes"  # of which no release and no site takes anything
 _ABOUT = """# Common mistakes · {title}
 
-For instructors: this page names hidden tests. Each sentence is what the grader prints. The number
-before it is the points that the mistake costs. ≥ means that further tests may fail, too. *hidden*
-means that only hidden tests find the mistake, so `check` does not show it to students. Numbers and
-names in a sentence can be those of one drawn input.
+For instructors: this page names hidden tests. The sentences are those that the grader prints. The
+number before a sentence is the points that the mistake costs. ≥ means that further tests may fail,
+too. *hidden* means that only hidden tests find the mistake, so `check` does not show it to
+students. Numbers and names in a sentence can be those of one drawn input.
 """
 _DRAWN = re.compile(r"'.+?'|[\d.]+")
 # functions with which claims compare: arguments -> sign before the points, where, sentence

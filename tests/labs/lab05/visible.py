@@ -775,9 +775,7 @@ def test_activation_gradient(submission: Submission, draw: Draw) -> None:
         expect_close(gradient, g * (right != 0), f"the gradient of {call}")
 
 
-LAST_BLOCKS = (
-    "blocks lie along the last dimension: along dim, which is 1 (the channels) unless given"
-)
+LAST_BLOCKS = "blocks lie along the last dimension: they must lie along dim, which is 1 (the channels) unless given"
 
 
 # --- 5.7 ChannelGate, gated_macs ------------------------------------------------------
@@ -846,8 +844,10 @@ def gate_mistakes(gate: Gate, x: Tensor) -> dict[str, Any]:
         .expand(hard.shape),
         ALWAYS_OPEN: torch.ones_like(hard),
         "the decision is upside down: 1 where the score is above 0": 1 - hard,
-        "the score looks at the largest of each map: at its mean": (largest > 0).to(x.dtype),
-        "the score of the sum of each map was taken: of its mean": (
+        "the score was computed from the largest of each map: compute it from its mean": (
+            largest > 0
+        ).to(x.dtype),
+        "the score of the sum of each map was taken: take that of its mean": (
             torch.nn.functional.linear(x.sum((2, 3)), gate.weight, gate.bias) > 0
         ).to(x.dtype),
         "the input makes no difference: the score is a linear function of the maps' means": (

@@ -662,13 +662,15 @@ def _shared(before: Weights, after: Weights, eps: float) -> Weights:
 
 
 LAM_ALONE = "the threshold is λ·α: the rate is missing. It is lr · lam · α"
-BEFORE = "α was made of the weights before the threshold: of those after it"
+BEFORE = "α was made of the weights before the threshold: make it of those after it"
 EARLY = "α is renewed in front of the threshold of the same call: first the threshold, with the α that there is, then α of what it left"
-EVERY_STEP = "α is renewed at every call: only when the count of calls is a multiple of `every`"
+EVERY_STEP = (
+    "α is renewed at every call: renew it only when the count of calls is a multiple of `every`"
+)
 AT_ONCE = "α is renewed at the first call already: it stays at ones until the count is a multiple of `every`"
 NEVER = "α is never renewed: after every `every`-th call it becomes 1 / (|w| + eps)"
 NORMED = "α was scaled to mean 1: it is 1 / (|w| + eps) as it is"
-SHARED = "all weights have one α: each has its own"
+SHARED = "all weights have one α: each weight must have its own"
 FIRST_RATE = "the rate was read once: a schedule changes it, so ask for it at each call"
 
 WRONG_PROXIMAL: dict[str, Callable[..., list[Weights]]] = {

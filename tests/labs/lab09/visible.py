@@ -373,7 +373,7 @@ def wrong_gates(model: Any, batch: Batch, nu: Tensor) -> dict[str, Tensor]:
         "the gate is behind the residual sum: what came in is killed, too. It belongs on what mlp_outputs lists": run(
             on_layer, nu
         ),
-        "the gate is on the first layer of each part: on what MLP(x) is, the last layer's output": run(
+        "the gate is on the first layer of each part: put it on MLP(x), the last layer's output": run(
             on_first, nu
         ),
         "every layer has the first layer's gate": run(on_output, nu[:1].expand_as(nu)),
@@ -488,11 +488,13 @@ def wrong_importance(model: Any, batches: Sequence[Batch]) -> dict[str, dict[str
         "the gate of a part is behind the residual sum": both(
             h.abs().mean(0), behind_sum.abs().mean(0)
         ),
-        "the absolute value was taken of a batch's sum: of every sample's gradient, before the sum": mean(
+        "the absolute value was taken of a batch's sum: take it of every sample's gradient, before the sum": mean(
             summed, [1 / n] * batches_
         ),
-        "signs are left in: |∂L/∂ξ| and |∂L/∂ν|": both(h.mean(0), m.mean(0)),
-        "the sum over samples is not divided: the mean": both(h.abs().sum(0), m.abs().sum(0)),
+        "signs are left in: take |∂L/∂ξ| and |∂L/∂ν|": both(h.mean(0), m.mean(0)),
+        "the sum over samples is not divided: return the mean": both(
+            h.abs().sum(0), m.abs().sum(0)
+        ),
         "the loss of a batch was averaged, so that each batch is divided by its size twice": mean(
             by_batch, [1 / (n * s) for s in sizes]
         ),
@@ -623,8 +625,8 @@ FAILING_KEPT = "the round that fell below the share is in the list: it is droppe
 OF_LEFT = (
     "each round takes a share of the heads that are *left*: after round r in all r · k are gone"
 )
-BARE = "the score was compared with share itself: with share times the full score"
-OF_PREVIOUS = "the score was compared with the round before: with the full one"
+BARE = "the score was compared with share itself: compare it with share times the full score"
+OF_PREVIOUS = "the score was compared with the round before: compare it with the full score"
 ONE_A_ROUND = "a part goes in every round: in all round(r · step · layers), so that few layers last as long as the heads do"
 
 WRONG_SEARCH: dict[str, dict[str, bool]] = {
@@ -786,10 +788,10 @@ def _from_complement(mask: Tensor, generator: torch.Generator) -> Tensor:
 
 
 LOWEST = "bad holds the lowest scores wherever they are: first what did *not* survive, and survivors only if that is too little"
-COMPLEMENT = "bad is all that did not survive, whatever its size: as many as survived"
-BEST_OF_GONE = "bad takes the highest scores of what did not survive: the lowest"
-MOST_IMPORTANT = "bad are the most important: the least important of what did not survive"
-RANDOM_OF_GONE = "random was drawn from what did not survive: from all elements"
+COMPLEMENT = "bad is all that did not survive, whatever its size: take as many as survived"
+BEST_OF_GONE = "bad takes the highest scores of what did not survive: take the lowest"
+MOST_IMPORTANT = "bad are the most important: take the least important of what did not survive"
+RANDOM_OF_GONE = "random was drawn from what did not survive: draw it from all elements"
 
 FILLED_UP = "all that did not survive is in it, and too few; but the survivors that fill it up are not those of lowest score"
 
