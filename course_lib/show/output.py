@@ -117,23 +117,13 @@ def png(fig: Figure) -> bytes:
 
 
 def svg(fig: Figure, text: str) -> bytes:
-    """The figure as an SVG, its letters as outlines, so that no font is needed."""
-    buffer = io.BytesIO()
-    _write_vector(fig, buffer, "svg", text)
-    return buffer.getvalue()
-
-
-def _write_vector(fig: Figure, to: Any, kind: str, text: str) -> None:
-    """As "svg" or "pdf", with the text alternative inside and without a date: the same
-    figure is then the same file.
+    """The figure as an SVG with the text alternative inside, its letters as outlines, so
+    that no font is needed; the same figure gives the same bytes.
     """
-    said = (
-        {"Description": text, "Date": None}
-        if kind == "svg"
-        else {"Subject": text, "CreationDate": None}
-    )
+    buffer = io.BytesIO()
     with _style_of(fig), mpl.rc_context({"svg.hashsalt": "course"}):
-        fig.savefig(to, format=kind, metadata=said)
+        fig.savefig(buffer, format="svg", metadata={"Description": text, "Date": None})
+    return buffer.getvalue()
 
 
 def _fewer_colours(buffer: io.BytesIO) -> bytes:
@@ -251,31 +241,25 @@ def show(fig: Figure, alt: str | None = None, *, inches: tuple[float, float] | N
 
 
 def save(fig: Figure, path: str | Path, alt: str | None = None) -> Path:
-    """Write a figure to a file (PNG, or SVG or PDF by its ending) with the text
-    alternative inside, and close it.
+    """Write a figure to a PNG file with the text alternative as its description, and close
+    the figure.
 
     Args:
-        alt: as for ``show``; a PNG and an SVG hold it as their description, a PDF as
-            its subject.
+        alt: as for ``show``.
 
     Raises:
-        ValueError: if there is no text alternative, or the ending is none of these.
+        ValueError: if there is no text alternative, or the name does not end in .png.
     """
-    text = alt_of(fig, alt)
-    path = Path(path)
-    kind = path.suffix.lower()
-    if kind == ".png":
-        from PIL import Image, PngImagePlugin
+    from PIL import Image, PngImagePlugin
 
-        info = PngImagePlugin.PngInfo()
-        info.add_itxt("Description", text)
-        with Image.open(io.BytesIO(png(fig))) as image:
-            image.save(path, format="PNG", pnginfo=info, optimize=True)
-    elif kind in (".svg", ".pdf"):
-        _write_vector(fig, path, kind[1:], text)
-    else:
+    path, info = Path(path), PngImagePlugin.PngInfo()
+    if path.suffix.lower() != ".png":
         raise ValueError(
-            f"cannot save a figure as {path.name!r}: the name should end in .png, .svg or .pdf"
+            f"path: the name of a figure's file ends in .png, got {path.name!r}; matplotlib's"
+            " savefig writes other formats"
         )
+    info.add_itxt("Description", alt_of(fig, alt))
+    with Image.open(io.BytesIO(png(fig))) as image:
+        image.save(path, format="PNG", pnginfo=info, optimize=True)
     close(fig)
     return path

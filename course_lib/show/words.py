@@ -90,9 +90,3 @@ def _judged(mean: Any, half: Any, unit: str, digits: int) -> str:
     verdict = "statistically distinguishable" if abs(mean) > half else "not distinguishable"
     of = f" {unit}" if unit else ""
     return f"{pm_text(mean, half, digits, sign=True)}{of} ({verdict})"
-
-
-def ends(values: ArrayLike) -> tuple[float, float]:
-    """The ends of the 95 % interval over seeds, cut to 0 and 100 as percentages are."""
-    mean, half = interval(np.asarray(values))
-    return max(float(mean - half), 0), min(float(mean + half), 100)

@@ -113,13 +113,6 @@ def _width(cells: int, block: int) -> float:
 
 
 def _number(ax: Axes, x: float, y: float, value: Tensor, kept: bool) -> None:
-    """One number, coloured where it stays, and faint where it goes."""
-    box(
-        ax,
-        x,
-        y,
-        short(value),
-        fill=SKY if kept else "white",
-        edge=GREY,
-        ink=INK if kept else GREY,
-    )
+    """One number, coloured where it is kept, grey where it is pruned."""
+    fill, ink = (SKY, INK) if kept else ("white", GREY)
+    box(ax, x, y, short(value), fill=fill, edge=GREY, ink=ink)

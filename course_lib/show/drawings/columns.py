@@ -37,27 +37,28 @@ def columns_packed(weight: Tensor, groups: Sequence[Sequence[int]]) -> Figure:
     for c in range(columns):
         write(ax, 0.7 + c, 1.35, f"{c}", color=GREY)
         if c in group_of:
-            write(ax, 0.7 + c, top + rows + 0.6, _letter(group_of[c]))
+            write(ax, 0.7 + c, top + rows + 0.6, "ABCD"[group_of[c]])
         for r in range(rows):
-            value, there = float(weight[r, c]), bool(weight[r, c] != 0)
-            fill = _FILLS[group_of[c]] if there and c in group_of else "white"
+            value = float(weight[r, c])
+            in_group = bool(value) and c in group_of
+            fill = _FILLS[group_of[c]] if in_group else "white"
             box(ax, 0.2 + c, top + r, fill=fill, edge=GREY)
-            if there and c in group_of and not kept[r, c]:
-                for ends in ((0.1, 0.9), (0.9, 0.1)):  # behind the number, which must be read, too
+            if in_group and not kept[r, c]:
+                for ends in ((0.1, 0.9), (0.9, 0.1)):  # under the number, which must be read, too
                     across, down = [0.3 + c, 1.1 + c], [top + r + end for end in ends]
                     ax.plot(across, down, color="white", linewidth=4)
-            if there:
+            if value:
                 write(ax, 0.7 + c, top + r + 0.53, short(value), zorder=4)
     arrow(ax, (0.6 + columns, top + rows / 2), (first - 0.4, top + rows / 2))
     for g in range(len(groups)):
-        write(ax, first + g + 0.5, top + rows + 0.6, _letter(g))
-        write(ax, second + g + 0.5, top + rows + 0.6, _letter(g))
-        for r in range(rows):
-            there = int(channel[r, g]) >= 0
-            text = short(packed[r, g]) if there else ""
-            box(ax, first + g, top + r, text, fill=_FILLS[g] if there else "white", edge=GREY)
-            text = f"{int(channel[r, g])}" if there else ""
-            box(ax, second + g, top + r, text, fill=FAINT if there else "white", edge=GREY)
+        for left, texts, colour in (
+            (first, [short(value) for value in packed[:, g]], _FILLS[g]),
+            (second, [f"{number}" for number in channel[:, g].tolist()], FAINT),
+        ):
+            write(ax, left + g + 0.5, top + rows + 0.6, "ABCD"[g])
+            for r, text in enumerate(texts):
+                text, fill = (text, colour) if channel[r, g] >= 0 else ("", "white")
+                box(ax, left + g, top + r, text, fill=fill, edge=GREY)
     for x, text in (
         (0.2 + columns / 2, "columns"),
         (first + len(groups) / 2, "packed"),
@@ -74,7 +75,3 @@ def columns_packed(weight: Tensor, groups: Sequence[Sequence[int]]) -> Figure:
         f" {rows * len(groups)} cells are used ({utilisation(kept, groups):.0%}; before,"
         f" {before / weight.numel():.0%}).",
     )
-
-
-def _letter(group: int) -> str:
-    return "ABCD"[group]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
@@ -30,6 +32,7 @@ def forecast_step(w: float = 0.8, best: float = 1.3, bend: float = 0.5) -> Figur
     h = 2 + 6 * bend * (w - best) ** 2
     here, truth = float(loss(w)), float(loss(0))
     first, second = here - g * w, here - g * w + h * w**2 / 2
+    offset: dict[str, Any] = {"textcoords": "offset points", "fontsize": SLIDE_TEXT}
     with mpl.rc_context(style()):
         fig = new_figure(3.6)
         ax = fig.subplots()
@@ -46,30 +49,12 @@ def forecast_step(w: float = 0.8, best: float = 1.3, bend: float = 0.5) -> Figur
         ):
             ax.plot([0], [value], marker, color=colour, markersize=11, zorder=4)
             ax.annotate(
-                text,
-                (0, value),
-                xytext=(-14, 0),
-                textcoords="offset points",
-                ha="right",
-                va="center",
-                color=colour,
-                fontsize=SLIDE_TEXT,
+                text, (0, value), xytext=(-14, 0), **offset, ha="right", va="center", color=colour
             )
-        ax.annotate(
-            "",
-            (0, -0.04 * truth),
-            xytext=(w, -0.04 * truth),
-            arrowprops={"arrowstyle": "-|>", "color": INK, "linewidth": 1.6},
-        )
+        arrow = {"arrowstyle": "-|>", "color": INK, "linewidth": 1.6}
+        ax.annotate("", (0, -0.04 * truth), xytext=(w, -0.04 * truth), arrowprops=arrow)
         ax.text(w / 2, 0, "a step of −w", ha="center", va="bottom", fontsize=SLIDE_TEXT, color=INK)
-        ax.annotate(
-            "g and h are computed here",
-            (w, here),
-            xytext=(8, 12),
-            textcoords="offset points",
-            fontsize=SLIDE_TEXT,
-            color=INK,
-        )
+        ax.annotate("g and h are computed here", (w, here), xytext=(8, 12), **offset, color=INK)
         ax.set(xticks=[0, w], yticks=[], xlim=(-0.85 * w, 2.1 * w), ylim=(-0.16 * truth, None))
         ax.set_xticklabels(["0", "w"], fontsize=SLIDE_TEXT)
         ax.set_ylabel("loss", fontsize=SLIDE_TEXT)

@@ -13,18 +13,18 @@ from course_lib.show.style import BLUE, INK, ORANGE, pt, style
 _BARS = 24  # of (γ, ζ): 0 and 1 are edges of bars
 
 
-def stretched_and_cut(log_alpha: float, beta: float = BETA) -> Figure:
+def stretched_and_cut(log_alpha: float) -> Figure:
     """The hard concrete distribution in three steps: s in (0, 1); stretched to
     (−0.1, 1.1); what lies beyond 0 and 1 cut, and gathered there.
 
     The bars are exact probabilities, all three times of the same share of the draws.
 
     Args:
-        log_alpha, beta: of the gate.
+        log_alpha: of the gate; β is 2/3.
     """
     edge = torch.linspace(0, 1, _BARS + 1, dtype=torch.float64)
     # P(s ≤ edge): s = σ((L + log α)/β) with L logistic
-    below = (beta * edge.logit() - log_alpha).sigmoid()
+    below = (BETA * edge.logit() - log_alpha).sigmoid()
     share = below.diff()  # (bars,)
     stretched = edge * (ZETA - GAMMA) + GAMMA
     middle = (stretched[1:] + stretched[:-1]) / 2
@@ -53,15 +53,8 @@ def stretched_and_cut(log_alpha: float, beta: float = BETA) -> Figure:
             ax.spines["left"].set_visible(False)
         panels[0].set_ylim(0, 1.25 * max(zero, one, float(share.max())))
         for place, value in ((0, zero), (1, one)):
-            panels[2].text(
-                place,
-                value,
-                f"{100 * value:.0f} %",
-                ha="center",
-                va="bottom",
-                fontsize=pt(12),
-                color=INK,
-            )
+            text = f"{100 * value:.0f} %"
+            panels[2].text(place, value, text, ha="center", va="bottom", fontsize=pt(12), color=INK)
     return alt(
         fig,
         f"A hard concrete gate with log α = {log_alpha:g}: s between 0 and 1, the same stretched"

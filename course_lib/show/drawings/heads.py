@@ -1,11 +1,11 @@
-"""Multi-head attention as a sum, and what goes with a head."""
+"""Multi-head attention as a sum, and what is removed with a head."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
 from course_lib.show.drawings.canvas import FAINT, arrow, box, canvas, write
 from course_lib.show.output import alt
@@ -13,8 +13,8 @@ from course_lib.show.style import GREY, INK, ORANGE
 
 
 def heads_as_a_sum(heads: int = 4, gated: Sequence[int] = ()) -> Figure:
-    """Multi-head attention as what it is: one term a head, each with its own block of
-    the output projection, added up.
+    """Multi-head attention as a sum: one term per head, each with its own block of the
+    output projection.
 
     Args:
         heads: M, at most 6. gated: those with a gate of 0, from 0.
@@ -32,9 +32,7 @@ def heads_as_a_sum(heads: int = 4, gated: Sequence[int] = ()) -> Figure:
             (12.4, 2.5, f"ξ = {0 if off else 1}", ORANGE if off else "white"),
             (15.6, 2.9, f"$W_O^{{({h + 1})}}$", fill),
         ):
-            ax.add_patch(
-                Rectangle((left, y), width, 1.3, facecolor=colour, edgecolor=ink, linewidth=1.6)
-            )
+            box(ax, left, y, size=(width, 1.3), fill=colour, edge=ink)
             # grey on orange cannot be read
             write(ax, left + width / 2, y + 0.67, text, color=INK if colour == ORANGE else ink)
         for start, end in ((11.7, 12.4), (14.9, 15.6)):
@@ -54,21 +52,19 @@ def heads_as_a_sum(heads: int = 4, gated: Sequence[int] = ()) -> Figure:
     )
 
 
-def head_rows(heads: int = 4, size: int = 2, gone: Sequence[int] = (1, 2)) -> Figure:
-    """What goes when heads go: their rows of W_Q, W_K, W_V, and their columns of W_O.
-
-    Args:
-        heads: M. size: d, features of a head. gone: heads removed, from 0.
+def head_rows() -> Figure:
+    """What is removed with the second and the third of four heads: their rows of W_Q, W_K
+    and W_V, and their columns of W_O.
     """
+    heads, size, removed = 4, 2, (1, 2)
     n = heads * size
     fig, ax = canvas(3.0 * n, n + 1.4)
     for left, name, by_row in ((0.25 * n, "$W_Q$, $W_K$, $W_V$", True), (1.75 * n, "$W_O$", False)):
-        for r in range(n):
-            for c in range(n):
-                cut = (r if by_row else c) // size in gone
-                box(ax, left + c, 0.1 + r, fill=ORANGE if cut else FAINT, edge="white")
+        for r, c in np.ndindex(n, n):
+            is_removed = (r if by_row else c) // size in removed
+            box(ax, left + c, 0.1 + r, fill=ORANGE if is_removed else FAINT, edge="white")
         write(ax, left + n / 2, n + 0.75, f"{name}: {n} × {n}")
-    named = ", ".join(str(h + 1) for h in gone)
+    named = ", ".join(str(h + 1) for h in removed)
     return alt(
         fig,
         f"Matrices of {heads} heads of {size} features: heads {named} own rows of the query, key"

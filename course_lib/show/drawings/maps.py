@@ -8,25 +8,24 @@ from collections.abc import Mapping, Sequence
 import matplotlib as mpl
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from course_lib.models.attention import Attention
-from course_lib.show.drawings.canvas import FAINT, arrow, canvas, write
+from course_lib.show.drawings.canvas import FAINT, arrow, box, canvas, write
 from course_lib.show.output import alt, new_figure
-from course_lib.show.style import BLUE, GREY, INCHES, INK, ORANGE, SKY, SLIDE_TEXT, style
+from course_lib.show.style import BLUE, GREY, INCHES, ORANGE, SKY, SLIDE_TEXT, style
 
 _SHADES = LinearSegmentedColormap.from_list("attention", ["#F4F6F8", SKY, BLUE])
 
 
-def attention_maps(maps: Mapping[str, Tensor], columns: int = 4) -> Figure:
-    """Small maps, query by key, each with its name below; darker is more, each map by
-    its own largest weight.
+def attention_maps(maps: Mapping[str, Tensor]) -> Figure:
+    """Small maps, query by key, each with its name below, four in a row; darker is more,
+    each map by its own largest weight.
 
     Args:
         maps: {name: (L, L)}, rows sum to 1; at most eight.
-        columns: maps in a row.
     """
+    columns = 4
     rows = math.ceil(len(maps) / columns)
     with mpl.rc_context(style()):
         fig = new_figure(rows * (0.95 * INCHES / columns + 0.35))
@@ -68,8 +67,7 @@ def kinds_of_attention(found: Sequence[Attention]) -> Figure:
     def module(x: float, number: int, text: str, fill: str) -> float:
         """One module, the lowest is number 0; returns the height of its middle."""
         y = bottom - high - step * number
-        ax.add_patch(Rectangle((x, y), 11, high, facecolor=fill, edgecolor=INK, linewidth=1.6))
-        write(ax, x + 5.5, y + high / 2 + 0.03, text)
+        box(ax, x, y, text, size=(11, high), fill=fill)
         arrow(ax, (x + 5.5, y + step), (x + 5.5, y + high + 0.05))
         return y + high / 2
 

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from course_lib.show.drawings.canvas import arrow, canvas, short, text_widths, write
+from course_lib.show.drawings.canvas import arrow, box, canvas, short, text_widths, write
 from course_lib.show.output import alt
 from course_lib.show.style import BLUE, GREY, INK, ORANGE, SKY, readable
 
@@ -72,27 +72,12 @@ def _sentence(ax: Axes, look: Look, offset: int, y: float) -> str:
     found = int(look.attention.argmax())
     x, middles = (_UNITS - sum(widths) - _SPACE * (n - 1)) / 2, []
     for i, (word, width) in enumerate(zip(look.words, widths, strict=True)):
-        ax.add_patch(
-            Rectangle(
-                (x, y),
-                width,
-                1,
-                facecolor=SKY if i != look.query else ORANGE,
-                alpha=float(look.attention[i].clamp(0, 1)) if i != look.query else 1.0,
-                edgecolor="none",
-            )
-        )
-        ax.add_patch(
-            Rectangle(
-                (x, y),
-                width,
-                1,
-                facecolor="none",
-                edgecolor=INK if i in (look.target, look.query) else GREY,
-                linewidth=3.5 if i == look.target else 1.2,
-            )
-        )
-        write(ax, x + width / 2, y + 0.53, word)
+        shade = float(look.attention[i].clamp(0, 1))
+        fill, alpha = (ORANGE, 1.0) if i == look.query else (SKY, shade)
+        box(ax, x, y, size=(width, 1), fill=fill, edge="none", alpha=alpha)
+        edge = INK if i in (look.target, look.query) else GREY
+        thick = 3.5 if i == look.target else 1.2
+        box(ax, x, y, word, size=(width, 1), fill="none", edge=edge, linewidth=thick)
         middles.append(x + width / 2)
         x += width + _SPACE
     share = f"{100 * float(look.attention[found]):.0f} %"
@@ -117,20 +102,8 @@ def _bracket(
     words and of the line between them; in it a text.
     """
     at, away = heights
-    ax.plot(
-        [start, start, end],
-        [at, away, away],
-        color=ink,
-        linewidth=2.6,
-        linestyle="-" if away < at else "--",
-        solid_joinstyle="miter",
-    )
+    look: Any = {"linestyle": "-" if away < at else "--", "solid_joinstyle": "miter"}
+    ax.plot([start, start, end], [at, away, away], color=ink, linewidth=2.6, **look)
     arrow(ax, (end, away), (end, at), ink=ink)
-    write(
-        ax,
-        (start + end) / 2,
-        away,
-        text,
-        color=readable(ink),
-        bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
-    )
+    behind = {"facecolor": "white", "edgecolor": "none", "pad": 1}
+    write(ax, (start + end) / 2, away, text, color=readable(ink), bbox=behind)
