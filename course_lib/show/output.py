@@ -38,7 +38,7 @@ def alt(fig: Figure, text: str) -> Figure:
     Raises:
         ValueError: if ``text`` is no sentence (fewer than three words).
     """
-    fig.course_alt = checked(text)  # type: ignore[attr-defined]
+    fig.course_alt = check_alt(text)  # type: ignore[attr-defined]
     return fig
 
 
@@ -48,10 +48,10 @@ def alt_of(fig: Figure, text: str | None = None) -> str:
     Raises:
         ValueError: if there is neither; the message says what to write.
     """
-    return checked(text if text is not None else getattr(fig, "course_alt", None))
+    return check_alt(text if text is not None else getattr(fig, "course_alt", None))
 
 
-def checked(text: str | None) -> str:
+def check_alt(text: str | None) -> str:
     """The text alternative on one line; raises ValueError, saying what to write, where
     it is none.
     """
@@ -174,7 +174,7 @@ def mimebundle(
     return {**data, "image/png": encoded}, {"image/png": metadata}
 
 
-def _can_be_read(fig: Figure) -> None:
+def _check_letters(fig: Figure) -> None:
     """Raises ValueError where the figure of a slide holds letters that cannot be read
     from the last row.
     """
@@ -234,7 +234,7 @@ def show(fig: Figure, alt: str | None = None, *, inches: tuple[float, float] | N
     if inches is not None:
         fig.set_size_inches(inches)
     if for_slides():
-        _can_be_read(fig)
+        _check_letters(fig)
     data, metadata = mimebundle(fig, text)
     close(fig)
     display_bundle(data, metadata)

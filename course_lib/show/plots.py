@@ -52,7 +52,7 @@ from course_lib.show.style import (
     use_style,  # noqa: F401
 )
 
-_SEVERAL = 3  # seeds that a comparison needs
+_MIN_SEEDS = 3  # seeds that a comparison needs
 _MAX_SIDE = 160  # cells of a mask's picture
 _TO_100 = ("%", "BLEU")  # in a label: measurements that end at 100
 
@@ -109,13 +109,14 @@ def curves(
         ValueError: if a column is missing; where methods compete, without the control or
             with fewer than three seeds.
     """
-    require_columns(table, [x, y, by, *([panels] if panels else []), *([marks] if marks else [])])
+    require_columns(table, [name for name in (x, y, by, panels, marks) if name])
     over_seeds = SEED in table.columns
     if over_seeds and control is not None:
-        _can_compare(table, x, y, by, control)
+        _check_comparison(table, x, y, by, control)
     chosen = looks([str(name) for name in table[by].unique()])
     xlabel, ylabel = xlabel or title_of(x), ylabel or title_of(y)
     errorbar = _interval_ends if over_seeds else None
+    error_look = {"elinewidth": 1.6, "capsize": 3} if bars else {"alpha": 0.17, "linewidth": 0}
     drawn = []
     with mpl.rc_context(style()):
         for part, axes in _panels(table, panels, ax, height):
@@ -123,11 +124,13 @@ def curves(
             names = EndLabels(axes) if _is_in_column(axes, "last") else None
             keys = [by, x]
             data = per_seed(part, y, keys) if over_seeds else part[[*keys, y]]
-            beside = _beside(data.dropna(subset=[x])[by].nunique())
+            beside = _point_offsets(data.dropna(subset=[x])[by].nunique())
             for method, rows in data.groupby(by, sort=False):
                 look = chosen[str(method)]
                 if rows[x].isna().all():
-                    _level(axes, names, str(method), rows[y].to_numpy(float), data[x], look, xaxis)
+                    _draw_level(
+                        axes, names, str(method), rows[y].to_numpy(float), data[x], look, xaxis
+                    )
                     continue
                 marker = look.marker if rows[x].nunique() <= 25 and not marks else ""
                 there = set(axes.get_children())
@@ -136,29 +139,25 @@ def curves(
                     color=look.colour, marker=marker or None, linestyle=look.dash,
                     markeredgecolor=look.colour, label=str(method), legend=False, ax=axes,
                     zorder=3, err_style="bars" if bars else "band",
-                    err_kws=(
-                        {"elinewidth": 1.6, "capsize": 3}
-                        if bars
-                        else {"alpha": 0.17, "linewidth": 0}
-                    ),
+                    err_kws=error_look,
                 )  # fmt: skip
                 if bars:
-                    _shift([*set(axes.get_children()) - there], next(beside))
+                    _shift_artists([*set(axes.get_children()) - there], next(beside))
                 means = rows.groupby(x, sort=True)[y].mean().dropna()
                 if len(means) and names is not None:
                     end = means.index[0 if xaxis == "remaining" else -1]
                     names.add(str(method), float(end), float(means[end]), look.colour)
-            key = _paper(axes, paper or {})
+            key = _draw_paper(axes, paper or {})
             if marks:
-                key += _marks(part, x, marks, by, chosen, axes)
+                key += _draw_marks(part, x, marks, by, chosen, axes)
             if key:
                 axes.legend(handles=key, loc="best")
-            _name(axes, part, panels, title, xlabel, ylabel)
+            _name_axes(axes, part, panels, title, xlabel, ylabel)
         for axes in drawn:  # limits that panels share are those of all their lines
-            _scale(axes, table[x].dropna(), table[y], xaxis, ylim, ylabel, log, beside=bars)
+            _set_scales(axes, table[x].dropna(), table[y], xaxis, ylim, ylabel, log, beside=bars)
     if marks:
         note = f"Lines: formula; marks: {title_of(marks)}. {note}".strip()
-    return alt(_figure(axes), _words(table, x, y, by, title, xlabel, ylabel, note, panels))
+    return alt(_figure(axes), _describe(table, x, y, by, title, xlabel, ylabel, note, panels))
 
 
 def bars(
@@ -190,7 +189,8 @@ def bars(
     Raises:
         ValueError: if a column is missing, or ``by`` has more than four entries.
     """
-    require_columns(table, [x, y, *([by] if by else [])])
+    keys = [x, by] if by else [x]
+    require_columns(table, [*keys, y])
     ylabel = ylabel or title_of(y)
     table = table.dropna(subset=[x])
     groups = list(dict.fromkeys(table[x].astype(str)))
@@ -198,11 +198,9 @@ def bars(
     if len(names) > 4:
         raise ValueError(f"by: bars compares at most four things side by side, got {len(names)}")
     colours = (SKY, BLUE, ORANGE, VERMILLION)[: len(names)] if len(names) > 1 else (BLUE,)
-    data = table.assign(**{x: table[x].astype(str)})
-    if by:
-        data[by] = data[by].astype(str)
+    data = table.assign(**{key: table[key].astype(str) for key in keys})
     if SEED in table.columns:
-        data = per_seed(data, y, [x, *([by] if by else [])])
+        data = per_seed(data, y, keys)
     percent = "%" in ylabel and data[y].dropna().between(0, 100).all()
     ends = _percent_ends if percent else _interval_ends
     errorbar = ends if SEED in data.columns else None
@@ -243,7 +241,7 @@ def bars(
         if by:
             _legend_above(axes, len(names) if sum(map(len, names)) <= 52 else 2)
         set_title(axes, title)
-    return alt(fig, _words(table, x, y, by, title, xlabel or title_of(x), ylabel, note))
+    return alt(fig, _describe(table, x, y, by, title, xlabel or title_of(x), ylabel, note))
 
 
 def scatter(
@@ -271,7 +269,7 @@ def scatter(
     Raises:
         ValueError: if a column is missing.
     """
-    require_columns(table, [x, y, *([panels] if panels else [])])
+    require_columns(table, [name for name in (x, y, panels) if name])
     xlabel, ylabel = xlabel or title_of(x), ylabel or title_of(y)
     with mpl.rc_context(style()):
         for part, axes in _panels(table, panels, ax, 4.4):
@@ -280,7 +278,7 @@ def scatter(
                 axes.axline((0, 0), slope=1, color=BLACK, linewidth=1, zorder=1)
             if log:
                 axes.set(xscale="log", yscale="log")
-            _name(axes, part, panels, title, xlabel, ylabel)
+            _name_axes(axes, part, panels, title, xlabel, ylabel)
     rho = "; ".join(
         f"rank correlation {part[x].corr(part[y], method='spearman'):.2f}"
         + (f" ({name})" if name else "")
@@ -333,9 +331,9 @@ def frontier(
             end = line.iloc[int(np.argmin(line[x]) if xaxis == "remaining" else np.argmax(line[x]))]
             names.add(str(method), float(end[x]), float(end[y]), look.colour)
         name_axes(axes, xlabel, ylabel)
-        _scale(axes, means[x], means[y], xaxis, None, ylabel, False)
+        _set_scales(axes, means[x], means[y], xaxis, None, ylabel, False)
         set_title(axes, title)
-    return alt(fig, _words(means, x, y, by, title, xlabel, ylabel, ""))
+    return alt(fig, _describe(means, x, y, by, title, xlabel, ylabel, ""))
 
 
 def histogram_before_after(
@@ -405,11 +403,13 @@ def grid(masks: Mapping[str, Any], *, title: str, columns: int | None = None) ->
         raise ValueError("no masks to draw: give a dict of name -> bool tensor")
     columns = columns or min(len(masks), 4)
     rows = math.ceil(len(masks) / columns)
-    pictures = [(name, *_picture(name, np.asarray(to_numpy(mask)))) for name, mask in masks.items()]
+    pictures = [
+        (name, *_shade_mask(name, np.asarray(to_numpy(mask)))) for name, mask in masks.items()
+    ]
     side = (INCHES - 0.2) / columns - 0.2  # inches
     tallest = [
         max(
-            min(p.shape[0] / p.shape[1], 1.6) if not _thin(p) else 0.6
+            min(p.shape[0] / p.shape[1], 1.6) if not _is_thin(p) else 0.6
             for _, p, _, _ in pictures[r : r + columns]
         )
         for r in range(0, len(pictures), columns)
@@ -424,7 +424,7 @@ def grid(masks: Mapping[str, Any], *, title: str, columns: int | None = None) ->
         for ax in panels.flat[len(pictures) :]:
             ax.set_visible(False)
         for ax, (name, picture, kernel, share) in zip(panels.flat, pictures, strict=False):
-            aspect = "auto" if _thin(picture) else "equal"
+            aspect = "auto" if _is_thin(picture) else "equal"
             ax.imshow(picture, cmap=shades, vmin=0, vmax=1, interpolation="nearest", aspect=aspect)
             ax.set_anchor("NW")
             ax.grid(visible=False)
@@ -443,12 +443,12 @@ def grid(masks: Mapping[str, Any], *, title: str, columns: int | None = None) ->
     return fig
 
 
-def _thin(picture: np.ndarray) -> bool:
+def _is_thin(picture: np.ndarray) -> bool:
     """So much longer than wide that square cells would be too small to see."""
     return max(picture.shape) > 3 * min(picture.shape)
 
 
-def _picture(name: str, mask: np.ndarray) -> tuple[np.ndarray, tuple[int, int] | None, float]:
+def _shade_mask(name: str, mask: np.ndarray) -> tuple[np.ndarray, tuple[int, int] | None, float]:
     """(share kept in each cell, (R, S) if kernels are to be set apart, share
     pruned).
     """
@@ -475,13 +475,11 @@ def _picture(name: str, mask: np.ndarray) -> tuple[np.ndarray, tuple[int, int] |
 
 
 def heat_map(
-    values: Any,
+    values: pd.DataFrame,
     *,
-    rows: Sequence[Any] | None = None,
-    columns: Sequence[Any] | None = None,
+    title: str,
     xlabel: str | None = None,
     ylabel: str | None = None,
-    title: str,
     colour_label: str = "",
     fmt: str = "{:.1f}",
     centre: float | None = None,
@@ -489,34 +487,19 @@ def heat_map(
     """A table as colours, with the numbers in it.
 
     Args:
-        values: (len(rows), len(columns)), or a wide table (as ``DataFrame.pivot`` returns
-            it), which brings the names and the labels of its axes along; NaN leaves a cell
-            white.
-        rows, columns: their names.
+        values: a wide table, as ``DataFrame.pivot`` returns it; NaN leaves a cell white.
         xlabel, ylabel: default: the names of the table's columns and index.
         colour_label: what the colours stand for, with its unit. (On a slide it stands
             above, without a colour bar.)
         fmt: how a number is written.
         centre: the value that means "no change": colours then run from vermillion
             (below) over white to blue (above).
-
-    Raises:
-        ValueError: where the shape does not fit the names.
     """
-    if isinstance(values, pd.DataFrame):
-        rows = list(values.index) if rows is None else rows
-        if columns is None:
-            columns = [label(values.columns.name, entry) for entry in values.columns]
-        xlabel = title_of(str(values.columns.name)) if xlabel is None else xlabel
-        ylabel = title_of(str(values.index.name)) if ylabel is None else ylabel
-    if rows is None or columns is None:
-        raise ValueError("rows and columns are the names of an array's rows and columns: give both")
-    table = np.asarray(to_numpy(values), dtype=np.float64)
-    if table.shape != (len(rows), len(columns)):
-        raise ValueError(
-            f"values has the shape {table.shape}, but there are {len(rows)} rows and {len(columns)}"
-            " columns"
-        )
+    rows = [str(name) for name in values.index]
+    columns = [label(values.columns.name, entry) for entry in values.columns]
+    xlabel = title_of(str(values.columns.name)) if xlabel is None else xlabel
+    ylabel = title_of(str(values.index.name)) if ylabel is None else ylabel
+    table = values.to_numpy(dtype=np.float64)
     if centre is None:
         colours: dict[str, Any] = {"cmap": "cividis"}
     else:
@@ -528,10 +511,10 @@ def heat_map(
         fig, ax = _axes(None, height=min(1.7 + 0.42 * len(rows), 9))
         image = ax.imshow(table, aspect="auto", **colours)
         ax.grid(visible=False)
-        ax.set_xticks(range(len(columns)), [str(name) for name in columns])
-        if max(len(str(name)) for name in columns) * len(columns) > 85:  # they would overlap
+        ax.set_xticks(range(len(columns)), columns)
+        if max(map(len, columns)) * len(columns) > 85:  # they would overlap
             ax.tick_params(axis="x", rotation=65)
-        ax.set_yticks(range(len(rows)), [str(name) for name in rows])
+        ax.set_yticks(range(len(rows)), rows)
         ax.tick_params(length=0)
         for spine in ax.spines.values():
             spine.set_visible(False)
@@ -546,31 +529,29 @@ def heat_map(
             size = pt(10.5 if len(columns) <= 12 else 8.5)
             ax.text(j, i, written, ha="center", va="center", fontsize=size, color=ink)
         set_title(ax, title)  # before the colour bar takes its share of the width
-        ax.set(xlabel=xlabel or "")
-        ax.set_ylabel(ylabel or "", labelpad=4)
+        ax.set_xlabel(xlabel)
+        ax.set_ylabel(ylabel, labelpad=4)
         if for_slides():  # the numbers are there, and want the room
             ax.set_title(colour_label)
         else:
             bar = fig.colorbar(image, ax=ax, pad=0.02, aspect=30)
             bar.outline.set_visible(False)
             bar.set_label(colour_label)
-    if isinstance(values, pd.DataFrame):
-        lowest, highest = (
-            f"{label(values.index.name, rows[at // table.shape[1]])},"
-            f" {columns[at % table.shape[1]]}"
-            for at in (int(np.nanargmin(table)), int(np.nanargmax(table)))
-        )
-        alt(
-            fig,
-            f"{title.rstrip('.?!')}. {colour_label or 'values'}, {ylabel} by {xlabel}:"
-            f" from {fmt.format(np.nanmin(table))} at {lowest} to {fmt.format(np.nanmax(table))}"
-            f" at {highest}.",
-        )
-    return fig
+    lowest, highest = (
+        f"{fmt.format(table.flat[at])} at"
+        f" {label(values.index.name, values.index[at // table.shape[1]])},"
+        f" {columns[at % table.shape[1]]}"
+        for at in (int(np.nanargmin(table)), int(np.nanargmax(table)))
+    )
+    return alt(
+        fig,
+        f"{title.rstrip('.?!')}. {colour_label or 'values'}, {ylabel} by {xlabel}:"
+        f" from {lowest} to {highest}.",
+    )
 
 
 # ----------------------------------------------------------------- what the figures share
-def _can_compare(table: pd.DataFrame, x: str, y: str, by: str, control: str) -> None:
+def _check_comparison(table: pd.DataFrame, x: str, y: str, by: str, control: str) -> None:
     there = [str(name) for name in table[by].unique()]
     if control not in there:
         raise ValueError(
@@ -580,7 +561,7 @@ def _can_compare(table: pd.DataFrame, x: str, y: str, by: str, control: str) -> 
         )
     seeds = table.dropna(subset=[x, y]).groupby(by, sort=False)[SEED].nunique()
     for name, count in seeds.items():
-        if count < _SEVERAL:
+        if count < _MIN_SEEDS:
             raise ValueError(
                 f"{name!r} has {count} seed{'s' * (count != 1)}: two runs can differ by luck alone,"
                 " and their interval says nothing. Run at least 3 seeds"
@@ -599,12 +580,12 @@ def _percent_ends(values: Any) -> tuple[float, float]:
     return max(low, 0), min(high, 100)
 
 
-def _beside(methods: int) -> Iterator[float]:
+def _point_offsets(methods: int) -> Iterator[float]:
     """How far each method is drawn beside its place, in points."""
     return (3 * (k - (methods - 1) / 2) for k in range(methods))
 
 
-def _shift(artists: Sequence[Any], points: float) -> None:
+def _shift_artists(artists: Sequence[Any], points: float) -> None:
     """Draw something of the data beside its place; the limits of the axes stay."""
     for artist in artists:
         offset = ScaledTranslation(points / 72, 0, artist.figure.dpi_scale_trans)
@@ -632,7 +613,7 @@ def _panels(
         yield table[table[panels] == entry], axes
 
 
-def _name(
+def _name_axes(
     axes: Axes, part: pd.DataFrame, panels: str | None, title: str, xlabel: str, ylabel: str
 ) -> None:
     """The axes' labels and the title above the figure; with panels, each panel's entry
@@ -657,7 +638,7 @@ def _figure(axes: Axes) -> Any:
     return axes.figure
 
 
-def _level(
+def _draw_level(
     axes: Axes,
     names: EndLabels | None,
     name: str,
@@ -669,13 +650,13 @@ def _level(
     """A method that does not depend on x: a horizontal line, with its interval."""
     mean, half = (float(v) for v in interval(values))
     axes.axhline(mean, color=look.colour, linewidth=1.6, linestyle=look.dash, zorder=2.5)
-    if len(values) >= _SEVERAL:
+    if len(values) >= _MIN_SEEDS:
         axes.axhspan(mean - half, mean + half, color=look.colour, alpha=0.08, linewidth=0)
     if names is not None:
         names.add(name, float(x.min() if xaxis == "remaining" else x.max()), mean, look.colour)
 
 
-def _marks(
+def _draw_marks(
     part: pd.DataFrame,
     x: str,
     y: str,
@@ -705,7 +686,7 @@ def _legend_above(axes: Axes, columns: int) -> None:
         legend.set_in_layout(False)
 
 
-def _paper(axes: Axes, paper: Mapping[str, tuple[Any, Any]]) -> list[Line2D]:
+def _draw_paper(axes: Axes, paper: Mapping[str, tuple[Any, Any]]) -> list[Line2D]:
     """Stars, each label's in a shade of its own."""
     stars: list[Line2D] = []
     for name, (px, py) in paper.items():
@@ -717,7 +698,7 @@ def _paper(axes: Axes, paper: Mapping[str, tuple[Any, Any]]) -> list[Line2D]:
     return stars
 
 
-def _scale(
+def _set_scales(
     axes: Axes,
     x: pd.Series,
     y: pd.Series,
@@ -767,7 +748,7 @@ def _log_axis(axes: Axes) -> None:
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 
-def _words(
+def _describe(
     table: pd.DataFrame,
     x: str,
     y: str,
@@ -790,12 +771,13 @@ def _words(
         means = rows.groupby(x, sort=False, dropna=False)[y].mean()
         places = sorted({round(k * (len(means) - 1) / 3) for k in range(4)})
         values = ", ".join(
-            f"{means.iloc[k]:.3g}" + (f" at {_short(means.index[k])}" if len(means) > 1 else "")
+            f"{means.iloc[k]:.3g}"
+            + (f" at {_format_place(means.index[k])}" if len(means) > 1 else "")
             for k in places
         )
         text.append(f"{name}: {values}." if name else f"{values}.")
     return " ".join([*text, *([note] if note else [])])
 
 
-def _short(place: Any) -> str:
+def _format_place(place: Any) -> str:
     return f"{place:.3g}" if isinstance(place, (float, np.floating)) else str(place)

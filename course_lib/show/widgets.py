@@ -244,7 +244,7 @@ class Explorer:
             described = getattr(fig, "course_alt", None) or (
                 f"{self.alt} {number}" if self.alt else None
             )
-            data, metadata = output.mimebundle(fig, output.checked(described), "course-picture")
+            data, metadata = output.mimebundle(fig, output.check_alt(described), "course-picture")
         finally:
             output.close(fig)
         self.number.value = (

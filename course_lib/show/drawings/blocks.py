@@ -11,7 +11,7 @@ from torch import Tensor
 from course_lib.cost.block_formats import nm_bits, nm_compress
 from course_lib.cost.encodings import index_width
 from course_lib.pruning.weights.nm import nm_mask
-from course_lib.show.drawings.canvas import FAINT, box, canvas, listed, short, write
+from course_lib.show.drawings.canvas import FAINT, box, canvas, format_number, format_tensor, write
 from course_lib.show.output import alt
 from course_lib.show.style import GREY, INK, ORANGE, SKY
 
@@ -54,9 +54,9 @@ def nm_blocks(weight: Tensor, n: int, m: int, bits: int = 32) -> Figure:
     write(ax, 0.2, rows + 2.0, said, ha="left")
     return alt(
         fig,
-        f"A matrix {listed(weight)} of which in each block of {m} neighbours in a row the"
-        f" {n} largest stay, stored as values {listed(values)} and places in their blocks"
-        f" {listed(index)}: {said}.",
+        f"A matrix {format_tensor(weight)} of which in each block of {m} neighbours in a row the"
+        f" {n} largest stay, stored as values {format_tensor(values)} and places in their blocks"
+        f" {format_tensor(index)}: {said}.",
     )
 
 
@@ -84,7 +84,7 @@ def joint_blocks(x: Tensor, weight: Tensor, n_x: int, n_w: int, m: int) -> Figur
             _number(ax, first + _start(c, m), y, values[c], bool(kept[c]))
     write(ax, first - 0.4, 3.03, "products", ha="right")
     for c, value in enumerate(products.tolist()):
-        text = short(value) if value else ""
+        text = format_number(value) if value else ""
         box(ax, first + _start(c, m), 2.5, text, fill=ORANGE if value else "white", edge=GREY)
     for block, count in enumerate(left):
         write(ax, first + _start(block * m, m) + m / 2, 4.0, f"{count} left")
@@ -96,9 +96,9 @@ def joint_blocks(x: Tensor, weight: Tensor, n_x: int, n_w: int, m: int) -> Figur
     write(ax, width - 0.3, 5.1, bound, ha="right")
     return alt(
         fig,
-        f"An input {listed(x)} pruned to {n_x}:{m} and a row of weights {listed(weight)} pruned"
-        f" to {n_w}:{m}. {sum(left)} of {len(x)} products are left, by block"
-        f" {', '.join(map(str, left))}; {bound}.",
+        f"An input {format_tensor(x)} pruned to {n_x}:{m} and a row of weights"
+        f" {format_tensor(weight)} pruned to {n_w}:{m}. {sum(left)} of {len(x)} products are"
+        f" left, by block {', '.join(map(str, left))}; {bound}.",
     )
 
 
@@ -115,4 +115,4 @@ def _width(cells: int, block: int) -> float:
 def _number(ax: Axes, x: float, y: float, value: Tensor, kept: bool) -> None:
     """One number, coloured where it is kept, grey where it is pruned."""
     fill, ink = (SKY, INK) if kept else ("white", GREY)
-    box(ax, x, y, short(value), fill=fill, edge=GREY, ink=ink)
+    box(ax, x, y, format_number(value), fill=fill, edge=GREY, ink=ink)

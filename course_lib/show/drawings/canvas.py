@@ -115,13 +115,13 @@ def text_widths(words: Sequence[str], width: float) -> list[float]:
     return [inch * width / INCHES for inch in inches]
 
 
-def short(value: Tensor | float) -> str:
+def format_number(value: Tensor | float) -> str:
     """At most two decimals, without zeros at the end, and with a real minus sign."""
     text = f"{float(value):.2f}".rstrip("0").rstrip(".")
     return "0" if text == "-0" else text.replace("-", "−")
 
 
-def listed(values: Tensor) -> str:
+def format_tensor(values: Tensor) -> str:
     """A vector or matrix in brackets, its rows apart by semicolons."""
     lines = torch.atleast_2d(values).tolist()
-    return "[" + "; ".join(", ".join(short(v) for v in line) for line in lines) + "]"
+    return "[" + "; ".join(", ".join(format_number(v) for v in line) for line in lines) + "]"

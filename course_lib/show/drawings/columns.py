@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from course_lib.pruning.weights.columns import combine_columns, utilisation
-from course_lib.show.drawings.canvas import FAINT, arrow, box, canvas, short, write
+from course_lib.show.drawings.canvas import FAINT, arrow, box, canvas, format_number, write
 from course_lib.show.output import alt
 from course_lib.show.style import GREEN, GREY, ORANGE, PURPLE, SKY
 
@@ -48,11 +48,11 @@ def columns_packed(weight: Tensor, groups: Sequence[Sequence[int]]) -> Figure:
                     across, down = [0.3 + c, 1.1 + c], [top + r + end for end in ends]
                     ax.plot(across, down, color="white", linewidth=4)
             if value:
-                write(ax, 0.7 + c, top + r + 0.53, short(value), zorder=4)
+                write(ax, 0.7 + c, top + r + 0.53, format_number(value), zorder=4)
     arrow(ax, (0.6 + columns, top + rows / 2), (first - 0.4, top + rows / 2))
     for g in range(len(groups)):
         for left, texts, colour in (
-            (first, [short(value) for value in packed[:, g]], _FILLS[g]),
+            (first, [format_number(value) for value in packed[:, g]], _FILLS[g]),
             (second, [f"{number}" for number in channel[:, g].tolist()], FAINT),
         ):
             write(ax, left + g + 0.5, top + rows + 0.6, "ABCD"[g])

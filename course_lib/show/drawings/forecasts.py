@@ -8,7 +8,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from course_lib.show.drawings.canvas import short
+from course_lib.show.drawings.canvas import format_number
 from course_lib.show.output import alt, new_figure
 from course_lib.show.style import BLACK, BLUE, INK, SLIDE_TEXT, VERMILLION, style
 
@@ -61,7 +61,7 @@ def forecast_step(w: float = 0.8, best: float = 1.3, bend: float = 0.5) -> Figur
         ax.grid(visible=False)
     return alt(
         fig,
-        f"The loss as a function of one weight w. At w it is {short(here)}; setting w to 0 makes it"
-        f" {short(truth)}. The gradient at w alone forecasts {short(first)}, gradient and curvature"
-        f" together {short(second)}.",
+        f"The loss as a function of one weight w. At w it is {format_number(here)}; setting w"
+        f" to 0 makes it {format_number(truth)}. The gradient at w alone forecasts"
+        f" {format_number(first)}, gradient and curvature together {format_number(second)}.",
     )

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from course_lib.show.drawings.canvas import arrow, box, canvas, listed, short, write
+from course_lib.show.drawings.canvas import arrow, box, canvas, format_number, format_tensor, write
 from course_lib.show.output import alt
 from course_lib.show.style import GREY, INK, ORANGE
 
@@ -82,7 +82,7 @@ def mask_flow(weight: Tensor, mask: Tensor, activation: Tensor, target: Tensor) 
     arrow(ax, (left_y + 1.1, middle), (left_z - 0.1, middle))
     write(ax, left_z - _RELU / 2, middle - 0.5, "ReLU")
     arrow(ax, (left_z + 1.1, middle), (left_l - 0.1, middle))
-    write(ax, left_l + _LOSS / 2, middle, f"L = {short(loss)}")
+    write(ax, left_l + _LOSS / 2, middle, f"L = {format_number(loss)}")
 
     back = below + high / 2
     draw(0.1, below, "∂L/∂W", grad_w, gone)
@@ -103,10 +103,11 @@ def mask_flow(weight: Tensor, mask: Tensor, activation: Tensor, target: Tensor) 
 
     return alt(
         fig,
-        f"A pruned layer in numbers. Forward: W = {listed(weight)} times the mask is W′ ="
-        f" {listed(pruned_w)}, Y = W′A = {listed(y)}, after ReLU {listed(z)}, loss"
-        f" {short(loss)}. Backward: ∂L/∂W′ = {listed(grad_pruned)}; times the mask, with 0 at the"
-        f" {int(gone.sum())} pruned positions, ∂L/∂W = {listed(grad_w)}.",
+        f"A pruned layer in numbers. Forward: W = {format_tensor(weight)} times the mask is W′ ="
+        f" {format_tensor(pruned_w)}, Y = W′A = {format_tensor(y)}, after ReLU {format_tensor(z)},"
+        f" loss {format_number(loss)}. Backward: ∂L/∂W′ = {format_tensor(grad_pruned)}; times the"
+        f" mask, with 0 at the {int(gone.sum())} pruned positions, ∂L/∂W ="
+        f" {format_tensor(grad_w)}.",
     )
 
 
@@ -125,4 +126,4 @@ def _matrix(
                 across, down = [left + 0.08, left + 0.92], [top + 0.92, top + 0.08]
                 ax.plot(across, down, color="white", linewidth=4)
             ink = INK if off or value else GREY
-            write(ax, left + 0.5, top + 0.53, short(value), color=ink, zorder=4)
+            write(ax, left + 0.5, top + 0.53, format_number(value), color=ink, zorder=4)

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from course_lib.show.drawings.canvas import arrow, box, canvas, short, text_widths, write
+from course_lib.show.drawings.canvas import arrow, box, canvas, format_number, text_widths, write
 from course_lib.show.output import alt
 from course_lib.show.style import BLUE, GREY, INK, ORANGE, SKY, readable
 
@@ -90,7 +90,7 @@ def _sentence(ax: Axes, look: Look, offset: int, y: float) -> str:
     return (
         f"In {' '.join(look.words)!r} {look.words[look.query]!r} looks at"
         f" {look.words[found]!r} ({'right' if found == look.target else 'wrong'}, attention"
-        f" {short(look.attention[found])}); the offset names {named}"
+        f" {format_number(look.attention[found])}); the offset names {named}"
         f" ({'right' if guess == look.target else 'wrong'})."
     )
 

@@ -212,7 +212,7 @@ def test_letters_that_the_last_row_cannot_read_are_refused_on_a_slide(shown):
             pd.DataFrame({"method": ["a", "a", "b", "b"], "x": ["x", "y"] * 2, "y": [1.0, 2, 3, 1]}),
             x="x", y="y", by="method", title="t",
         ),
-        lambda: plots.heat_map(np.eye(3), rows="abc", columns="def", xlabel="x", ylabel="y", title="t"),
+        lambda: plots.heat_map(pd.DataFrame(np.eye(3)), xlabel="x", ylabel="y", title="t"),
         lambda: plots.histogram_before_after(np.arange(9.0), np.arange(5.0), title="t"),
         lambda: plots.grid({"mask": np.eye(4) > 0}, title="t"),
         lambda: contest(
