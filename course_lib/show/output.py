@@ -38,23 +38,18 @@ def alt(fig: Figure, text: str) -> Figure:
     Raises:
         ValueError: if ``text`` is no sentence (fewer than three words).
     """
-    fig.course_alt = check_alt(text)  # type: ignore[attr-defined]
+    fig.course_alt = alt_of(fig, text)  # type: ignore[attr-defined]
     return fig
 
 
 def alt_of(fig: Figure, text: str | None = None) -> str:
-    """``text``, or else what ``alt`` gave the figure before.
+    """``text``, or else what ``alt`` gave the figure before, on one line.
 
     Raises:
-        ValueError: if there is neither; the message says what to write.
+        ValueError: if there is no sentence; the message says what to write.
     """
-    return check_alt(text if text is not None else getattr(fig, "course_alt", None))
-
-
-def check_alt(text: str | None) -> str:
-    """The text alternative on one line; raises ValueError, saying what to write, where
-    it is none.
-    """
+    if text is None:
+        text = getattr(fig, "course_alt", None)
     if not isinstance(text, str) or len(text.split()) < 3:
         raise ValueError(
             "this figure needs a text alternative for readers who cannot see it: pass alt= a"

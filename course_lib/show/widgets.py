@@ -241,10 +241,9 @@ class Explorer:
     def _draw(self) -> tuple[str, dict[str, Any], dict[str, Any]]:
         number, fig = self.update(**self.values)
         try:
-            described = getattr(fig, "course_alt", None) or (
-                f"{self.alt} {number}" if self.alt else None
-            )
-            data, metadata = output.mimebundle(fig, output.check_alt(described), "course-picture")
+            if self.alt and not hasattr(fig, "course_alt"):
+                output.alt(fig, f"{self.alt} {number}")
+            data, metadata = output.mimebundle(fig, output.alt_of(fig), "course-picture")
         finally:
             output.close(fig)
         self.number.value = (

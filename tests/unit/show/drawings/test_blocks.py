@@ -31,7 +31,7 @@ def whole(*shape: int, seed: int) -> torch.Tensor:
 def test_what_is_marked_is_what_is_stored(n: int, m: int, seed: int) -> None:
     weight = whole(3, 12, seed=seed)
     before = weight.clone()
-    fig = nm_blocks(weight, n, m, bits=8)
+    fig = nm_blocks(weight, n, m)
     kept = nm_mask(weight, n, m, 1)
     values, index = nm_compress(weight * kept, n, m)
     assert cells(fig, SKY) == int(kept.sum()) + values.numel(), "in the matrix, and among values"
@@ -39,7 +39,7 @@ def test_what_is_marked_is_what_is_stored(n: int, m: int, seed: int) -> None:
         f"values {format_tensor(values)} and places in their blocks {format_tensor(index)}"
         in alt_of(fig)
     )
-    assert alt_of(fig).endswith(f"= {nm_bits(3, 12, n, m, 8):,}.")
+    assert alt_of(fig).endswith(f"= {nm_bits(3, 12, n, m, 32):,}.")
     assert torch.equal(weight, before)
 
 

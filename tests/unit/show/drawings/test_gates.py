@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from course_lib.pruning.components import hard_concrete, open_probability
-from course_lib.show.drawings.gates import stretched_and_cut
+from course_lib.show.drawings.heads import stretched_and_cut
 from course_lib.show.output import alt_of
 from unit.show.drawings.figure_texts import written
 
