@@ -37,11 +37,16 @@ def slider(min: float, max: float, step: float, value: float, label: str) -> ipy
 
 
 class Choice(ipywidgets.HBox, ipywidgets.ValueWidget):
-    """A row of buttons of which one is pressed; made by :func:`choice`.
+    """A row of buttons, one for each option, of which one is pressed.
 
     Buttons, since in JupyterLab the arrow keys and the space bar never reach a
     drop-down list or radio buttons: its notebook takes them for itself. Tab goes from
     button to button, the space bar presses one.
+
+    Args:
+        options: the values, or {what is shown: value}.
+        value: the one chosen at first; default: the first.
+        label: what is chosen; default: the name of the argument of ``update``.
 
     Attributes:
         value: of the option chosen; setting it moves the buttons.
@@ -51,15 +56,20 @@ class Choice(ipywidgets.HBox, ipywidgets.ValueWidget):
     value = traitlets.Any()
     description = traitlets.Unicode()
 
-    def __init__(self, options: Sequence[tuple[str, Any]], value: Any, description: str) -> None:
-        self.options = tuple(options)
+    def __init__(
+        self, options: Sequence[Any] | Mapping[str, Any], value: Any = None, label: str = ""
+    ) -> None:
+        if not isinstance(options, Mapping):
+            options = {str(option): option for option in options}
+        self.options = tuple(options.items())
+        value = self.options[0][1] if value is None else value
         self.buttons = [
             ipywidgets.ToggleButton(layout=ipywidgets.Layout(width="auto", margin="1px"))
             for _ in self.options
         ]
-        self.name = ipywidgets.Label(description)
+        self.name = ipywidgets.Label(label)
         row = ipywidgets.Box(self.buttons, layout=ipywidgets.Layout(flex_flow="row wrap"))
-        super().__init__([self.name, row], value=value, description=description)
+        super().__init__([self.name, row], value=value, description=label)
         for button in self.buttons:
             button.observe(self._pressed, names="value")
         self.observe(self._mark, names=["value", "description"])
@@ -87,24 +97,14 @@ class Choice(ipywidgets.HBox, ipywidgets.ValueWidget):
             button.tooltip = f"{self.description}: {shown}"
 
 
-def choice(
-    options: Sequence[Any] | Mapping[str, Any], value: Any = None, label: str = ""
-) -> Choice:
-    """A row of buttons, one for each option.
+class Switches(ipywidgets.VBox, ipywidgets.ValueWidget):
+    """A grid of buttons, each on or off.
 
     Args:
-        options: the values, or {what is shown: value}.
-        value: the one chosen at first; default: the first.
-        label: what is chosen; default: the name of the argument of ``update``.
-    """
-    if not isinstance(options, Mapping):
-        options = {str(option): option for option in options}
-    first = next(iter(options.values())) if value is None else value
-    return Choice(list(options.items()), first, label)
-
-
-class Switches(ipywidgets.VBox, ipywidgets.ValueWidget):
-    """A grid of buttons, each on or off; made by :func:`switches`.
+        names: what each button stands for, row by row, for those who hear or hover over
+            it; a button shows its number.
+        label: what is switched.
+        value: which are on at first, True = on; default: all.
 
     Attributes:
         value: a tuple of rows, each a tuple of bools, True = on; setting it moves the
@@ -116,9 +116,10 @@ class Switches(ipywidgets.VBox, ipywidgets.ValueWidget):
     description = traitlets.Unicode()
 
     def __init__(
-        self, names: Sequence[Sequence[str]], value: Sequence[Sequence[bool]], label: str
+        self, names: Sequence[Sequence[str]], label: str, value: Sequence[Sequence[bool]] = ()
     ) -> None:
         self._moving = False
+        value = value or [[True] * len(row) for row in names]
         self.buttons = [
             [
                 ipywidgets.ToggleButton(
@@ -153,12 +154,10 @@ class Switches(ipywidgets.VBox, ipywidgets.ValueWidget):
         # or each button moved would tell of a grid that is neither the old one nor the
         # new
         self._moving = True
-        try:
-            for row, values in zip(self.buttons, self.value, strict=True):
-                for button, on in zip(row, values, strict=True):
-                    button.value = bool(on)
-        finally:
-            self._moving = False
+        for row, values in zip(self.buttons, self.value, strict=True):
+            for button, on in zip(row, values, strict=True):
+                button.value = bool(on)
+        self._moving = False
         self._mark()
 
     def _mark(self) -> None:
@@ -166,22 +165,6 @@ class Switches(ipywidgets.VBox, ipywidgets.ValueWidget):
             for j, button in enumerate(row):
                 # colour is never the only sign
                 button.description = f"{'✓' if button.value else '✗'} {j + 1}"
-
-
-def switches(
-    names: Sequence[Sequence[str]], label: str, value: Sequence[Sequence[bool]] | None = None
-) -> Switches:
-    """A grid of buttons to switch things on and off: the value is a tuple of rows of
-    bools, True = on.
-
-    Args:
-        names: what each button stands for, row by row, for those who hear or hover over
-            it; a button shows its number.
-        label: what is switched.
-        value: which are on at first; default: all.
-    """
-    value = [[True] * len(row) for row in names] if value is None else value
-    return Switches(names, value, label)
 
 
 class Explorer:
@@ -320,4 +303,5 @@ class Explorer:
         return {**data, "text/html": page, "text/plain": text}, metadata
 
 
-explorer = Explorer  # the name that notebooks call
+# the names that notebooks call
+choice, switches, explorer = Choice, Switches, Explorer

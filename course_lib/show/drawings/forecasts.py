@@ -12,17 +12,16 @@ from course_lib.show.drawings.canvas import format_number
 from course_lib.show.output import alt, new_figure
 from course_lib.show.style import BLACK, BLUE, INK, SLIDE_TEXT, VERMILLION, style
 
+W, BEST, BEND = 0.8, 1.3, 0.5  # the weight, the best one, and a part of the loss
 
-def forecast_step(w: float = 0.8, best: float = 1.3, bend: float = 0.5) -> Figure:
+
+def forecast_step() -> Figure:
     """Setting a weight to 0 is a step of −w: the loss along it, and two forecasts made at
     w, by the gradient alone and with the curvature.
 
     The loss is (w − best)² + bend·(w − best)⁴/2: nearly a parabola, but not one.
-
-    Args:
-        w: the weight, above 0. best: where the loss is smallest.
-        bend: ≥ 0; how far the loss is from a parabola.
     """
+    w, best, bend = W, BEST, BEND
 
     def loss(at: np.ndarray | float) -> np.ndarray:
         from_best = np.asarray(at, dtype=float) - best
