@@ -105,7 +105,7 @@ def png(fig: Figure) -> bytes:
             fig.savefig(
                 buffer, format="png", dpi=dpi, facecolor="white", pil_kwargs={"compress_level": 1}
             )
-        data = _fewer_colours(buffer)
+        data = _reduce_colours(buffer)
         if len(data) <= _MAX_BYTES or dpi <= 40:
             return data
         dpi = int(dpi * 0.75)
@@ -121,7 +121,7 @@ def svg(fig: Figure, text: str) -> bytes:
     return buffer.getvalue()
 
 
-def _fewer_colours(buffer: io.BytesIO) -> bytes:
+def _reduce_colours(buffer: io.BytesIO) -> bytes:
     """The picture in 256 colours: a quarter of the bytes. Not packed as tightly as can
     be: an explorer's reader waits for it.
     """

@@ -71,9 +71,9 @@ class Choice(ipywidgets.HBox, ipywidgets.ValueWidget):
         row = ipywidgets.Box(self.buttons, layout=ipywidgets.Layout(flex_flow="row wrap"))
         super().__init__([self.name, row], value=value, description=label)
         for button in self.buttons:
-            button.observe(self._pressed, names="value")
-        self.observe(self._mark, names=["value", "description"])
-        self._mark()
+            button.observe(self._on_press, names="value")
+        self.observe(self._label_buttons, names=["value", "description"])
+        self._label_buttons()
 
     @traitlets.validate("value")
     def _check(self, proposal: Any) -> Any:
@@ -82,13 +82,13 @@ class Choice(ipywidgets.HBox, ipywidgets.ValueWidget):
             raise traitlets.TraitError(f"{proposal['value']!r} is not among the options {values}")
         return proposal["value"]
 
-    def _pressed(self, change: Any) -> None:
+    def _on_press(self, change: Any) -> None:
         chosen = self.options[self.buttons.index(change["owner"])][1]
         if change["new"]:
             self.value = chosen
-        self._mark()  # the one chosen stays pressed when it is pressed again
+        self._label_buttons()  # the one chosen stays pressed when it is pressed again
 
-    def _mark(self, _: Any = None) -> None:
+    def _label_buttons(self, _: Any = None) -> None:
         self.name.value = self.description
         for button, (shown, value) in zip(self.buttons, self.options, strict=True):
             on = value == self.value
@@ -142,15 +142,15 @@ class Switches(ipywidgets.VBox, ipywidgets.ValueWidget):
         )
         for row in self.buttons:
             for button in row:
-                button.observe(self._pressed, names="value")
-        self.observe(self._set, names="value")
-        self._mark()
+                button.observe(self._on_press, names="value")
+        self.observe(self._move_buttons, names="value")
+        self._label_buttons()
 
-    def _pressed(self, _: Any) -> None:
+    def _on_press(self, _: Any) -> None:
         if not self._moving:
             self.value = tuple(tuple(button.value for button in row) for row in self.buttons)
 
-    def _set(self, _: Any) -> None:
+    def _move_buttons(self, _: Any) -> None:
         # or each button moved would tell of a grid that is neither the old one nor the
         # new
         self._moving = True
@@ -158,9 +158,9 @@ class Switches(ipywidgets.VBox, ipywidgets.ValueWidget):
             for button, on in zip(row, values, strict=True):
                 button.value = bool(on)
         self._moving = False
-        self._mark()
+        self._label_buttons()
 
-    def _mark(self) -> None:
+    def _label_buttons(self) -> None:
         for row in self.buttons:
             for j, button in enumerate(row):
                 # colour is never the only sign
@@ -211,7 +211,7 @@ class Explorer:
         self._first = self._draw()
         self._lay_out()
         for control in self.controls.values():
-            control.observe(self._changed, names="value")
+            control.observe(self._redraw, names="value")
 
     @property
     def values(self) -> dict[str, Any]:
@@ -235,19 +235,19 @@ class Explorer:
         self.figure.value = data["text/html"]
         return number, data, metadata
 
-    def _changed(self, _: Any) -> None:
+    def _redraw(self, _: Any) -> None:
         try:
             self._draw()
             self.error = None
         except Exception as error:  # noqa: BLE001 - whatever it is, the reader is told
             self.error = error
             state = ", ".join(f"{name} = {value!r}" for name, value in self.values.items())
-            told = f"With {state} there is no figure: {type(error).__name__}: {error}"
+            message = f"With {state} there is no figure: {type(error).__name__}: {error}"
             trace = "".join(traceback.format_exception(error))
             self.number.value = (
                 '<div role="alert" class="course-error" style="border-left: 4px solid'
                 f" {VERMILLION}; padding-left:"
-                f' 0.6em">{html.escape(told)}</div><details><summary>Where it'
+                f' 0.6em">{html.escape(message)}</div><details><summary>Where it'
                 f" happened</summary><pre>{html.escape(trace)}</pre></details>"
             )
             self.figure.value = ""

@@ -65,7 +65,7 @@ def test_bands_keep_their_colours_in_a_picture_of_256():
     fig = contest(share, methods, dense=[96, 95, 97], **words)
     whole = io.BytesIO()
     fig.savefig(whole, format="png", dpi=150, facecolor="white")
-    few = io.BytesIO(output._fewer_colours(whole))
+    few = io.BytesIO(output._reduce_colours(whole))
     pixels = [np.asarray(Image.open(file).convert("RGB")).astype(int) for file in (whole, few)]
     off = np.abs(pixels[0] - pixels[1]).max(-1)  # a band that was grey came out green, by 8
     assert (off > 6).mean() < 0.05
