@@ -288,14 +288,15 @@ with torch.inference_mode():
     attn = eager(short_ids, output_attentions=True).attentions[1]  # (1, M, L, L)
 n = attn.shape[-1]
 average = attn[0].mean(0) * n  # (L, L), over heads; 1 = average
+rows = [*(f"{word} {i}" for i, word in enumerate(short_named, 1)), "", "mean"]
+rows = pd.Index(rows, name="query")
 table = torch.full((n + 2, n + 2), torch.nan)
 table[:n, :n] = average
 table[:n, n + 1], table[n + 1, :n] = average.mean(1), average.mean(0)
 fig = plots.heat_map(
-    table, rows=[*(f"{word} {i}" for i, word in enumerate(short_named, 1)), "", "mean"],
-    columns=[*range(1, n + 1), "", "mean"], xlabel="key", ylabel="query",
-    title="Attention in layer 2, mean over heads (1 = average)", fmt="{:.1f}",
-)  # fmt: skip
+    pd.DataFrame(table.numpy(), rows, pd.Index([*range(1, n + 1), "", "mean"], name="key")),
+    title="Attention in layer 2, mean over heads (1 = average)",
+)
 rows_, columns_ = average.mean(1), average.mean(0)
 plots.show(
     fig,

@@ -35,7 +35,7 @@ from course_lib.parallel import side_by_side, sweep
 from course_lib.pruning.channels import l1_filters, removal, slimming
 from course_lib.pruning.channels.groups import Group
 from course_lib.pruning.weights import apply, local_masks, magnitude, prunable
-from course_lib.show import charts, plots
+from course_lib.show import plots
 from course_lib.show.output import alt
 from course_lib.show.style import style
 from course_lib.training import evaluate, fit
@@ -173,7 +173,7 @@ def draw_times(costs: pd.DataFrame, title: str) -> Figure:
     """
     lines = costs.assign(method=costs["method"].str.split(",").str[0])
     ideal = lines.assign(method="if MACs were time", faster=lines["fewer"])
-    fig = charts.curves(
+    fig = plots.curves(
         joined(lines[1:], ideal), x="fewer", y="faster", control=None, title=title,
         xlabel="times fewer MACs", ylabel="times faster, measured", log=True,
     )  # fmt: skip

@@ -58,16 +58,15 @@ def rows() -> list[Row]:
         FileNotFoundError: if they are not there: ``course ledger --remake`` writes
             them.
     """
-    try:
-        found: list[Row] = json.loads(path().read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if not path().is_file():
         raise FileNotFoundError(
             f"{path()} is not there: `course ledger --remake` makes it, in some minutes"
-        ) from None
+        )
+    found: list[Row] = json.loads(path().read_text(encoding="utf-8"))
     return found
 
 
-def paper(row: Row) -> str:
+def find_paper(row: Row) -> str:
     """What the paper found; "" where the course compares with none, and for dense
     models.
     """
@@ -86,18 +85,11 @@ def text(found: Sequence[Row]) -> str:
     parts = []
     for model in dict.fromkeys(row["model"] for row in found):
         mine = [row for row in found if row["model"] == model]
-        lines = str(Table(list(mine))).split("\n")
-        parts.append(
-            "\n".join(
-                [
-                    lines[0],
-                    *(
-                        f"{line}  {paper(row)}".rstrip()
-                        for line, row in zip(lines[1:], mine, strict=True)
-                    ),
-                ]
-            )
-        )
+        header, *lines = str(Table(mine)).split("\n")
+        lines = [
+            f"{line}  {find_paper(row)}".rstrip() for line, row in zip(lines, mine, strict=True)
+        ]
+        parts.append("\n".join([header, *lines]))
     return "\n\n".join(parts)
 
 
@@ -166,15 +158,8 @@ def _panel(ax: Axes, title: str, part: pd.DataFrame) -> None:
         colour = ORANGE if row["random"] else BLUE
         at = min(row["lost"], FAR)
         ax.plot([0, at], [place, place], color=colour, linewidth=1.2, alpha=0.5, zorder=2)
-        ax.plot(
-            at,
-            place,
-            marker="X" if row["random"] else "o",
-            color=colour,
-            markerfacecolor=colour if row["faster"] else "white",
-            markersize=8,
-            zorder=3,
-        )
+        marker, fill = "X" if row["random"] else "o", colour if row["faster"] else "white"
+        ax.plot(at, place, marker, color=colour, markerfacecolor=fill, markersize=8, zorder=3)
         if row["lost"] > FAR:
             ax.annotate(
                 f"{row['lost']:.0f} points", (at, place), xytext=(-8, 0), ha="right", va="center",

@@ -16,12 +16,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.path import Path
 from matplotlib.text import Text
-from matplotlib.ticker import (
-    FixedLocator,
-    FuncFormatter,
-    NullFormatter,
-    NullLocator,
-)
+from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
 from matplotlib.transforms import Bbox, IdentityTransform
 from scipy.optimize import isotonic_regression
 
@@ -50,14 +45,6 @@ def name_axes(ax: Axes, xlabel: str, ylabel: str) -> None:
         ax.set_ylabel("")  # seaborn writes the column's name there
     else:
         ax.set_ylabel(ylabel)
-
-
-def sparsity_axis(ax: Axes) -> None:
-    """Label a horizontal axis that holds fractions in [0, 1] in per cent: 0.9 reads 90
-    %.
-    """
-    # "42.5 %" beside "45 %": rounded, a tick would stand where it does not say
-    ax.xaxis.set_major_formatter(lambda share, _: f"{100 * share:.4g} %")
 
 
 def remaining_axis(ax: Axes, x: Sequence[float] | np.ndarray | None = None) -> None:
@@ -98,16 +85,15 @@ def remaining_axis(ax: Axes, x: Sequence[float] | np.ndarray | None = None) -> N
         if not ticks or math.log(ticks[-1] / v) >= width / fit:
             ticks.append(v)
     ax.xaxis.set_major_locator(FixedLocator(ticks))
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: _percent(v)))
+
+    def percent(fraction: float, _: Any) -> str:
+        """51.2, 8.6, 0.35: one decimal, or two digits below 1 %; no trailing zeros."""
+        value = 100 * fraction
+        return (f"{value:.1f}" if value >= 1 else f"{value:.2g}").removesuffix(".0")
+
+    ax.xaxis.set_major_formatter(percent)
     ax.xaxis.set_minor_locator(NullLocator())
     ax.xaxis.set_minor_formatter(NullFormatter())
-
-
-def _percent(fraction: float) -> str:
-    """51.2, 8.6, 0.35: one decimal, or two digits below 1 %; no trailing zeros."""
-    value = 100 * fraction
-    text = f"{value:.1f}" if value >= 1 else f"{value:.2g}"
-    return text.removesuffix(".0")
 
 
 def spread(
@@ -144,37 +130,29 @@ def spread(
 class EndLabels(Artist):
     """Names to the right of the axes, each at the height of its line's end, moved apart
     where they would overlap: placed whenever the figure is drawn.
+
+    Attributes:
+        items: of each name its text, the end of its line in data units, and the colour.
     """
 
     def __init__(self, ax: Axes) -> None:
         super().__init__()
-        self.axes = self._ax = ax
-        self.set_figure(ax.figure)
+        self.items: list[tuple[Text, tuple[float, float], str]] = []
+        self._ax = ax
         self.set_zorder(6)
-        # text, the point it names in data units, colour
-        self.items: list[tuple[Text, float, float, str]] = []
         ax.add_artist(self)
         self.set_clip_on(False)
 
     def add(self, label: str, x: float, y: float, colour: str) -> None:
         """Name the line that ends at (x, y) in data units."""
-        text = Text(
-            0,
-            0,
-            label,
-            color=readable(colour),
-            va="center",
-            ha="left",
-            fontsize=pt(11),
-            fontweight="bold",
-        )
-        text.set_linespacing(1.0)
+        look: Any = {"va": "center", "ha": "left", "fontsize": pt(11), "fontweight": "bold"}
+        text = Text(0, 0, label, color=readable(colour), linespacing=1.0, **look)
         text.set_figure(self._ax.figure)
-        self.items.append((text, float(x), float(y), colour))
+        self.items.append((text, (x, y), colour))
 
-    def place(self, renderer: Any) -> list[tuple[tuple[float, float], tuple[float, float], str]]:
-        """Give each text its position in pixels; returns the leaders to draw: from, to,
-        colour.
+    def _place(self, renderer: Any) -> list[tuple[Path, str]]:
+        """Give each text its position in pixels; returns the lines from the ends to the
+        texts, with their colours.
         """
         if not self.items:
             return []
@@ -182,43 +160,36 @@ class EndLabels(Artist):
         narrow = for_slides() and self._ax.figure.get_size_inches()[0] <= BESIDE  # type: ignore[union-attr]
         for text, *_ in self.items:
             text.set_text(textwrap.fill(text.get_text(), 12 if narrow else 18))
-        ends = [self._ax.transData.transform((x, y)) for _, x, y, _ in self.items]
+        ends = [self._ax.transData.transform(end) for _, end, _ in self.items]
         heights = [text.get_window_extent(renderer).height + 1.5 * point for text, *_ in self.items]
         room = 0.35 * max(heights)  # a name may stand a little above or below the axes
-        levels = [min(max(float(end[1]), box.y0), box.y1) for end in ends]
-        leaders = []
+        levels = [min(max(float(y), box.y0), box.y1) for _, y in ends]
         left = box.x1 + 20 * point
         centres = spread(levels, heights, box.y0 - room, box.y1 + room)
-        for (text, _, _, colour), end, y, centre in zip(
+        lines = []
+        for (text, _, colour), (x, _), y, centre in zip(
             self.items, ends, levels, centres, strict=True
         ):
             text.set_position((left, centre))
-            leaders.append(
-                ((max(float(end[0]), box.x1) + 5 * point, y), (left - 2 * point, centre), colour)
-            )
-        return leaders
+            start = (max(float(x), box.x1) + 5 * point, y)
+            lines.append((Path([start, (left - 2 * point, centre)]), colour))
+        return lines
 
     def draw(self, renderer: Any) -> None:
-        if not self.get_visible():
-            return
-        leaders = self.place(renderer)
         gc = renderer.new_gc()
         gc.set_linewidth(renderer.points_to_pixels(0.9))
-        for start, end, colour in leaders:
+        for line, colour in self._place(renderer):
             gc.set_foreground(colour)
-            renderer.draw_path(gc, Path([start, end]), IdentityTransform())
+            renderer.draw_path(gc, line, IdentityTransform())
         gc.restore()
         for text, *_ in self.items:
             text.draw(renderer)
         self.stale = False
 
     def get_window_extent(self, renderer: Any = None) -> Bbox:
+        """Constrained layout leaves this room for the names."""
         figure: Any = self._ax.figure
         renderer = renderer or figure._get_renderer()
-        self.place(renderer)
+        self._place(renderer)
         boxes = [text.get_window_extent(renderer) for text, *_ in self.items]
         return Bbox.union(boxes) if boxes else Bbox.null()
-
-    def get_tightbbox(self, renderer: Any = None) -> Bbox:
-        # this is how constrained layout leaves room for the names
-        return self.get_window_extent(renderer)

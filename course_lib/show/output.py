@@ -38,23 +38,18 @@ def alt(fig: Figure, text: str) -> Figure:
     Raises:
         ValueError: if ``text`` is no sentence (fewer than three words).
     """
-    fig.course_alt = checked(text)  # type: ignore[attr-defined]
+    fig.course_alt = alt_of(fig, text)  # type: ignore[attr-defined]
     return fig
 
 
 def alt_of(fig: Figure, text: str | None = None) -> str:
-    """``text``, or else what ``alt`` gave the figure before.
+    """``text``, or else what ``alt`` gave the figure before, on one line.
 
     Raises:
-        ValueError: if there is neither; the message says what to write.
+        ValueError: if there is no sentence; the message says what to write.
     """
-    return checked(text if text is not None else getattr(fig, "course_alt", None))
-
-
-def checked(text: str | None) -> str:
-    """The text alternative on one line; raises ValueError, saying what to write, where
-    it is none.
-    """
+    if text is None:
+        text = getattr(fig, "course_alt", None)
     if not isinstance(text, str) or len(text.split()) < 3:
         raise ValueError(
             "this figure needs a text alternative for readers who cannot see it: pass alt= a"
@@ -110,33 +105,23 @@ def png(fig: Figure) -> bytes:
             fig.savefig(
                 buffer, format="png", dpi=dpi, facecolor="white", pil_kwargs={"compress_level": 1}
             )
-        data = _fewer_colours(buffer)
+        data = _reduce_colours(buffer)
         if len(data) <= _MAX_BYTES or dpi <= 40:
             return data
         dpi = int(dpi * 0.75)
 
 
 def svg(fig: Figure, text: str) -> bytes:
-    """The figure as an SVG, its letters as outlines, so that no font is needed."""
+    """The figure as an SVG with the text alternative inside, its letters as outlines, so
+    that no font is needed; the same figure gives the same bytes.
+    """
     buffer = io.BytesIO()
-    _write_vector(fig, buffer, "svg", text)
+    with _style_of(fig), mpl.rc_context({"svg.hashsalt": "course"}):
+        fig.savefig(buffer, format="svg", metadata={"Description": text, "Date": None})
     return buffer.getvalue()
 
 
-def _write_vector(fig: Figure, to: Any, kind: str, text: str) -> None:
-    """As "svg" or "pdf", with the text alternative inside and without a date: the same
-    figure is then the same file.
-    """
-    said = (
-        {"Description": text, "Date": None}
-        if kind == "svg"
-        else {"Subject": text, "CreationDate": None}
-    )
-    with _style_of(fig), mpl.rc_context({"svg.hashsalt": "course"}):
-        fig.savefig(to, format=kind, metadata=said)
-
-
-def _fewer_colours(buffer: io.BytesIO) -> bytes:
+def _reduce_colours(buffer: io.BytesIO) -> bytes:
     """The picture in 256 colours: a quarter of the bytes. Not packed as tightly as can
     be: an explorer's reader waits for it.
     """
@@ -184,7 +169,7 @@ def mimebundle(
     return {**data, "image/png": encoded}, {"image/png": metadata}
 
 
-def _can_be_read(fig: Figure) -> None:
+def _check_letters(fig: Figure) -> None:
     """Raises ValueError where the figure of a slide holds letters that cannot be read
     from the last row.
     """
@@ -244,38 +229,32 @@ def show(fig: Figure, alt: str | None = None, *, inches: tuple[float, float] | N
     if inches is not None:
         fig.set_size_inches(inches)
     if for_slides():
-        _can_be_read(fig)
+        _check_letters(fig)
     data, metadata = mimebundle(fig, text)
     close(fig)
     display_bundle(data, metadata)
 
 
 def save(fig: Figure, path: str | Path, alt: str | None = None) -> Path:
-    """Write a figure to a file (PNG, or SVG or PDF by its ending) with the text
-    alternative inside, and close it.
+    """Write a figure to a PNG file with the text alternative as its description, and close
+    the figure.
 
     Args:
-        alt: as for ``show``; a PNG and an SVG hold it as their description, a PDF as
-            its subject.
+        alt: as for ``show``.
 
     Raises:
-        ValueError: if there is no text alternative, or the ending is none of these.
+        ValueError: if there is no text alternative, or the name does not end in .png.
     """
-    text = alt_of(fig, alt)
-    path = Path(path)
-    kind = path.suffix.lower()
-    if kind == ".png":
-        from PIL import Image, PngImagePlugin
+    from PIL import Image, PngImagePlugin
 
-        info = PngImagePlugin.PngInfo()
-        info.add_itxt("Description", text)
-        with Image.open(io.BytesIO(png(fig))) as image:
-            image.save(path, format="PNG", pnginfo=info, optimize=True)
-    elif kind in (".svg", ".pdf"):
-        _write_vector(fig, path, kind[1:], text)
-    else:
+    path, info = Path(path), PngImagePlugin.PngInfo()
+    if path.suffix.lower() != ".png":
         raise ValueError(
-            f"cannot save a figure as {path.name!r}: the name should end in .png, .svg or .pdf"
+            f"path: the name of a figure's file ends in .png, got {path.name!r}; matplotlib's"
+            " savefig writes other formats"
         )
+    info.add_itxt("Description", alt_of(fig, alt))
+    with Image.open(io.BytesIO(png(fig))) as image:
+        image.save(path, format="PNG", pnginfo=info, optimize=True)
     close(fig)
     return path

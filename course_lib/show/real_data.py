@@ -16,9 +16,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from course_lib import experiments, files
-from course_lib.experiments.claims import CLAIMS, Claim, Difference, Source, difference, verdict
+from course_lib.experiments.claims import CLAIMS, Claim, Source, difference, verdict
 from course_lib.show import plots
 from course_lib.show.output import alt_of
+from course_lib.show.words import pm_text
 
 PAGE = Path("docs") / "real_data.md"
 PICTURE = Path("data") / "pictures" / "real_data.png"
@@ -80,12 +81,6 @@ def set_of(file: str) -> str:
     return SETS.get(file.rpartition("_")[2], others)
 
 
-def told(found: Difference, digits: int = 1) -> str:
-    """+3.2 ± 1.1; of one run +3.2 alone."""
-    half = "" if math.isnan(found.half) else f" ± {found.half:.{digits}f}"
-    return f"{found.mean:+z.{digits}f}{half}"
-
-
 def table(lab: str) -> str:
     """A lab's claims on both data, as Markdown; below it what its files took."""
     claims = [claim for claim in CLAIMS if claim.lab == lab]
@@ -96,19 +91,25 @@ def table(lab: str) -> str:
         "|---" * 5 + "|",
     ]
     for claim in claims:
-        first = told(difference(claim.default), claim.digits)
+        first = _with_interval(claim.default, claim)
         for source in claim.real:
-            found = difference(source)
             name = f"{set_of(source.file)}: " if len(real) > 1 else ""
             lines.append(
                 f"| {claim.says}{' *(level)*' if claim.level else ''} |"
                 f" {claim.measured.replace('|', chr(92) + '|')} | {first} |"
-                f" {name}{told(found, claim.digits)} | {verdict(found, claim.level)} |"
+                f" {name}{_with_interval(source, claim)} |"
+                f" {verdict(difference(source), claim.level)} |"
             )
-    return "\n".join(lines) + "\n\n" + " · ".join(_took(claims))
+    return "\n".join(lines) + "\n\n" + " · ".join(_list_costs(claims))
 
 
-def _took(claims: Iterable[Claim]) -> Iterator[str]:
+def _with_interval(source: Source, claim: Claim) -> str:
+    """+3.2 ± 1.1; of one run +3.2 alone."""
+    found = difference(source)
+    return pm_text(found.mean, found.half, claim.digits, sign=True)
+
+
+def _list_costs(claims: Iterable[Claim]) -> Iterator[str]:
     sources = [source for claim in claims for source in (claim.default, *claim.real)]
     for file, source in {s.file.partition("/")[0]: s for s in sources}.items():
         took = experiments.took(file)
@@ -121,16 +122,16 @@ def _took(claims: Iterable[Claim]) -> Iterator[str]:
         yield f"`{file}`: {runs} run{'s' * (runs > 1)}, {seconds}"
 
 
-def counted(claims: Sequence[Claim]) -> str:
+def count_verdicts(claims: Sequence[Claim]) -> str:
     """How many claims hold, and which do not, in a sentence."""
-    said = [
+    verdicts = [
         (claim, source, verdict(difference(source), claim.level))
         for claim in claims
         for source in claim.real
     ]
-    numbers = Counter(word for _, _, word in said)
+    numbers = Counter(word for _, _, word in verdicts)
     lines = [
-        f"Of {len(said)} comparisons: "
+        f"Of {len(verdicts)} comparisons: "
         + ", ".join(f"{count} *{word}*" for word, count in numbers.most_common())
         + "."
     ]
@@ -139,9 +140,8 @@ def counted(claims: Sequence[Claim]) -> str:
         ("What these runs do not show", ("not shown",)),
     ):
         found = [
-            f"- {claim.lab}: {claim.says} ({set_of(source.file)}:"
-            f" {told(difference(source), claim.digits)})"
-            for claim, source, word in said
+            f"- {claim.lab}: {claim.says} ({set_of(source.file)}: {_with_interval(source, claim)})"
+            for claim, source, word in verdicts
             if word in words
         ]
         if found:
@@ -154,7 +154,7 @@ def page() -> str:
     parts = [
         BEGINNING,
         f"![{alt_of(picture(CLAIMS))}](../{PICTURE.as_posix()})\n",
-        counted(CLAIMS) + "\n",
+        count_verdicts(CLAIMS) + "\n",
         *(f"## {lab} · {title}\n\n{table(lab)}\n" for lab, title in TITLES.items()),
         ENDING,
     ]

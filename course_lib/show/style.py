@@ -160,7 +160,6 @@ AXES: dict[str, str] = {
     "sparsity": "weights removed (%)",
     "remaining": "weights remaining (%)",
     "pruned": "pruned (%)",
-    "epoch": "epoch",
     "ms": "latency (ms)",
     "kb": "size (kB)",
     "bleu": "BLEU (validation)",
@@ -237,7 +236,6 @@ LOOKS: dict[str, Look] = {
     "RLE": Look(ORANGE, "v"),
     "COO": Look(GREEN, "^"),
     "CSR": Look(VERMILLION, "s"),
-    "CSC": Look(PURPLE, "D"),
     "by MACs": Look(BLACK, "", ":"),
     # lab 01: when the weights go, which go together, what is repaired
     "one-shot": Look(ORANGE, "v"),

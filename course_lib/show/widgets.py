@@ -23,20 +23,8 @@ from course_lib.show.style import VERMILLION
 
 def slider(min: float, max: float, step: float, value: float, label: str) -> ipywidgets.Widget:
     """A slider from ``min`` to ``max``; the arrow keys move it by ``step``. Whole
-    numbers if all four are ints.
-
-    Raises:
-        ValueError: if the value is outside the range, the step is not positive, or
-            there is no label.
+    numbers if all four are ints. The label says what it changes, with its unit.
     """
-    if not min <= value <= max:
-        raise ValueError(
-            f"slider {label!r}: it starts at {value}, outside its range from {min} to {max}"
-        )
-    if step <= 0:
-        raise ValueError(f"slider {label!r}: the step is {step}; it should be positive")
-    if not label.strip():
-        raise ValueError("a slider needs a label: what it changes, with its unit")
     if all(isinstance(number, int) for number in (min, max, step, value)):
         control = ipywidgets.IntSlider(value, min, max, step)
     else:
@@ -49,38 +37,43 @@ def slider(min: float, max: float, step: float, value: float, label: str) -> ipy
 
 
 class Choice(ipywidgets.HBox, ipywidgets.ValueWidget):
-    """A row of buttons of which one is pressed; made by :func:`choice`.
+    """A row of buttons, one for each option, of which one is pressed.
 
     Buttons, since in JupyterLab the arrow keys and the space bar never reach a
     drop-down list or radio buttons: its notebook takes them for itself. Tab goes from
     button to button, the space bar presses one.
 
+    Args:
+        options: the values, or {what is shown: value}.
+        value: the one chosen at first; default: the first.
+        label: what is chosen; default: the name of the argument of ``update``.
+
     Attributes:
         value: of the option chosen; setting it moves the buttons.
-        label: what is shown of it. options: (what is shown, value) of each.
-        buttons: in the order of the options.
+        options: (what is shown, value) of each. buttons: in the order of the options.
     """
 
     value = traitlets.Any()
     description = traitlets.Unicode()
 
-    def __init__(self, options: Sequence[tuple[str, Any]], value: Any, description: str) -> None:
-        self.options = tuple(options)
+    def __init__(
+        self, options: Sequence[Any] | Mapping[str, Any], value: Any = None, label: str = ""
+    ) -> None:
+        if not isinstance(options, Mapping):
+            options = {str(option): option for option in options}
+        self.options = tuple(options.items())
+        value = self.options[0][1] if value is None else value
         self.buttons = [
             ipywidgets.ToggleButton(layout=ipywidgets.Layout(width="auto", margin="1px"))
             for _ in self.options
         ]
-        self.name = ipywidgets.Label(description)
+        self.name = ipywidgets.Label(label)
         row = ipywidgets.Box(self.buttons, layout=ipywidgets.Layout(flex_flow="row wrap"))
-        super().__init__([self.name, row], value=value, description=description)
+        super().__init__([self.name, row], value=value, description=label)
         for button in self.buttons:
-            button.observe(self._pressed, names="value")
-        self.observe(self._mark, names=["value", "description"])
-        self._mark()
-
-    @property
-    def label(self) -> str:
-        return next(shown for shown, value in self.options if value == self.value)
+            button.observe(self._on_press, names="value")
+        self.observe(self._label_buttons, names=["value", "description"])
+        self._label_buttons()
 
     @traitlets.validate("value")
     def _check(self, proposal: Any) -> Any:
@@ -89,13 +82,13 @@ class Choice(ipywidgets.HBox, ipywidgets.ValueWidget):
             raise traitlets.TraitError(f"{proposal['value']!r} is not among the options {values}")
         return proposal["value"]
 
-    def _pressed(self, change: Any) -> None:
+    def _on_press(self, change: Any) -> None:
         chosen = self.options[self.buttons.index(change["owner"])][1]
         if change["new"]:
             self.value = chosen
-        self._mark()  # the one chosen stays pressed when it is pressed again
+        self._label_buttons()  # the one chosen stays pressed when it is pressed again
 
-    def _mark(self, _: Any = None) -> None:
+    def _label_buttons(self, _: Any = None) -> None:
         self.name.value = self.description
         for button, (shown, value) in zip(self.buttons, self.options, strict=True):
             on = value == self.value
@@ -104,34 +97,14 @@ class Choice(ipywidgets.HBox, ipywidgets.ValueWidget):
             button.tooltip = f"{self.description}: {shown}"
 
 
-def choice(
-    options: Sequence[Any] | Mapping[str, Any], value: Any = None, label: str = ""
-) -> Choice:
-    """A row of buttons, one for each option.
+class Switches(ipywidgets.VBox, ipywidgets.ValueWidget):
+    """A grid of buttons, each on or off.
 
     Args:
-        options: the values, or {what is shown: value}.
-        value: the one chosen at first; default: the first.
-        label: what is chosen; default: the name of the argument of ``update``.
-
-    Raises:
-        ValueError: if there are no options, or ``value`` is none of them.
-    """
-    pairs = (
-        list(options.items())
-        if isinstance(options, Mapping)
-        else [(str(option), option) for option in options]
-    )
-    values = [option for _, option in pairs]
-    if not pairs:
-        raise ValueError(f"choice {label!r} has no options")
-    if value is not None and value not in values:
-        raise ValueError(f"choice {label!r}: {value!r} is not among the options {values}")
-    return Choice(pairs, values[0] if value is None else value, label)
-
-
-class Switches(ipywidgets.VBox, ipywidgets.ValueWidget):
-    """A grid of buttons, each on or off; made by :func:`switches`.
+        names: what each button stands for, row by row, for those who hear or hover over
+            it; a button shows its number.
+        label: what is switched.
+        value: which are on at first, True = on; default: all.
 
     Attributes:
         value: a tuple of rows, each a tuple of bools, True = on; setting it moves the
@@ -143,9 +116,10 @@ class Switches(ipywidgets.VBox, ipywidgets.ValueWidget):
     description = traitlets.Unicode()
 
     def __init__(
-        self, names: Sequence[Sequence[str]], value: Sequence[Sequence[bool]], label: str
+        self, names: Sequence[Sequence[str]], label: str, value: Sequence[Sequence[bool]] = ()
     ) -> None:
         self._moving = False
+        value = value or [[True] * len(row) for row in names]
         self.buttons = [
             [
                 ipywidgets.ToggleButton(
@@ -168,84 +142,68 @@ class Switches(ipywidgets.VBox, ipywidgets.ValueWidget):
         )
         for row in self.buttons:
             for button in row:
-                button.observe(self._pressed, names="value")
-        self.observe(self._set, names="value")
-        self._mark()
+                button.observe(self._on_press, names="value")
+        self.observe(self._move_buttons, names="value")
+        self._label_buttons()
 
-    def _pressed(self, _: Any) -> None:
+    def _on_press(self, _: Any) -> None:
         if not self._moving:
             self.value = tuple(tuple(button.value for button in row) for row in self.buttons)
 
-    def _set(self, _: Any) -> None:
+    def _move_buttons(self, _: Any) -> None:
         # or each button moved would tell of a grid that is neither the old one nor the
         # new
         self._moving = True
-        try:
-            for row, values in zip(self.buttons, self.value, strict=True):
-                for button, on in zip(row, values, strict=True):
-                    button.value = bool(on)
-        finally:
-            self._moving = False
-        self._mark()
+        for row, values in zip(self.buttons, self.value, strict=True):
+            for button, on in zip(row, values, strict=True):
+                button.value = bool(on)
+        self._moving = False
+        self._label_buttons()
 
-    def _mark(self) -> None:
+    def _label_buttons(self) -> None:
         for row in self.buttons:
             for j, button in enumerate(row):
                 # colour is never the only sign
                 button.description = f"{'✓' if button.value else '✗'} {j + 1}"
 
 
-def switches(
-    names: Sequence[Sequence[str]], label: str, value: Sequence[Sequence[bool]] | None = None
-) -> Switches:
-    """A grid of buttons to switch things on and off: the value is a tuple of rows of
-    bools, True = on.
+class Explorer:
+    """Controls above a number and a figure that follow them; a picture of the first
+    state where no kernel runs. A notebook shows it where it is the last thing in a cell.
+
+    An error while a control is moved is told in the place of the number, with its
+    traceback folded away.
 
     Args:
-        names: what each button stands for, row by row, for those who hear or hover over
-            it; a button shows its number.
-        label: what is switched.
-        value: which are on at first; default: all.
-
-    Raises:
-        ValueError: if there is no button or no label, or ``value`` has another shape.
-    """
-    if not any(len(row) for row in names) or not label.strip():
-        raise ValueError(f"switches need names and a label, got {names!r} and {label!r}")
-    value = [[True] * len(row) for row in names] if value is None else value
-    if [len(row) for row in value] != [len(row) for row in names]:
-        raise ValueError(
-            f"switches {label!r}: value should have a row of bools for each row of names, got"
-            f" {value!r}"
-        )
-    return Switches(names, value, label)
-
-
-class Explorer:
-    """What ``explorer`` returns; a notebook shows it where it is the last thing in a
-    cell.
+        update: is called with the values of the controls by name; returns the number as
+            a short text, and the figure.
+        alt: what the figures show; the number is added to it. Not needed where
+            ``update`` returns ``alt(fig, "...")``.
+        controls: ``slider(...)``, ``choice(...)`` and ``switches(...)`` under the names
+            of ``update``'s arguments.
 
     Attributes:
-        controls: the sliders and choices by name; setting ``.value`` moves one.
+        controls: by name; setting ``.value`` moves one.
         number, figure: the HTML widgets that hold what ``update`` returned last.
         box: everything together.
         error: what ``update`` raised last, or None.
+
+    Raises:
+        ValueError: if the first figure has no text alternative.
+        Exception: whatever ``update`` raises in its first call.
     """
 
     def __init__(
         self,
         update: Callable[..., tuple[str, Figure]],
-        controls: Mapping[str, ipywidgets.Widget],
+        /,
+        *,
         alt: str | None = None,
+        **controls: ipywidgets.Widget,
     ) -> None:
-        self.update, self.controls, self.alt = update, dict(controls), alt
+        self.update, self.controls, self.alt = update, controls, alt
         self.error: Exception | None = None
-        for name, control in self.controls.items():
-            if not isinstance(control, ipywidgets.ValueWidget):
-                raise TypeError(
-                    f"explorer: {name} should be slider(min, max, step, value, label),"
-                    f" choice([...]) or switches([[...]], label), got {control!r}"
-                )
+        for name, control in controls.items():
             control.description = control.description or name.replace("_", " ")
         self.number, self.figure = ipywidgets.HTML(), ipywidgets.HTML()
         # The first call's errors are the caller's: raised here, so that a lab that is
@@ -253,7 +211,7 @@ class Explorer:
         self._first = self._draw()
         self._lay_out()
         for control in self.controls.values():
-            control.observe(self._changed, names="value")
+            control.observe(self._redraw, names="value")
 
     @property
     def values(self) -> dict[str, Any]:
@@ -264,20 +222,11 @@ class Explorer:
         }
 
     def _draw(self) -> tuple[str, dict[str, Any], dict[str, Any]]:
-        returned = self.update(**self.values)
-        if not (
-            isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[1], Figure)
-        ):
-            raise TypeError(
-                "update should return (text with the number, matplotlib figure), got"
-                f" {type(returned)}"
-            )
-        number, fig = str(returned[0]), returned[1]
+        number, fig = self.update(**self.values)
         try:
-            described = getattr(fig, "course_alt", None) or (
-                f"{self.alt} {number}" if self.alt else None
-            )
-            data, metadata = output.mimebundle(fig, output.checked(described), "course-picture")
+            if self.alt and not hasattr(fig, "course_alt"):
+                output.alt(fig, f"{self.alt} {number}")
+            data, metadata = output.mimebundle(fig, output.alt_of(fig), "course-picture")
         finally:
             output.close(fig)
         self.number.value = (
@@ -286,19 +235,19 @@ class Explorer:
         self.figure.value = data["text/html"]
         return number, data, metadata
 
-    def _changed(self, _: Any) -> None:
+    def _redraw(self, _: Any) -> None:
         try:
             self._draw()
             self.error = None
         except Exception as error:  # noqa: BLE001 - whatever it is, the reader is told
             self.error = error
             state = ", ".join(f"{name} = {value!r}" for name, value in self.values.items())
-            told = f"With {state} there is no figure: {type(error).__name__}: {error}"
+            message = f"With {state} there is no figure: {type(error).__name__}: {error}"
             trace = "".join(traceback.format_exception(error))
             self.number.value = (
                 '<div role="alert" class="course-error" style="border-left: 4px solid'
                 f" {VERMILLION}; padding-left:"
-                f' 0.6em">{html.escape(told)}</div><details><summary>Where it'
+                f' 0.6em">{html.escape(message)}</div><details><summary>Where it'
                 f" happened</summary><pre>{html.escape(trace)}</pre></details>"
             )
             self.figure.value = ""
@@ -354,31 +303,5 @@ class Explorer:
         return {**data, "text/html": page, "text/plain": text}, metadata
 
 
-def explorer(
-    update: Callable[..., tuple[str, Figure]],
-    /,
-    *,
-    alt: str | None = None,
-    **controls: ipywidgets.Widget,
-) -> Explorer:
-    """Controls above a number and a figure that follow them; a picture of the first
-    state where no kernel runs.
-
-    An error while a control is moved is told in the place of the number, with its
-    traceback folded away.
-
-    Args:
-        update: is called with the values of the controls by name; returns the number as
-            a short text, and the figure.
-        alt: what the figures show; the number is added to it. Not needed where
-            ``update`` returns ``alt(fig, "...")``.
-        controls: ``slider(...)``, ``choice(...)`` and ``switches(...)`` under the names
-            of ``update``'s arguments.
-
-    Raises:
-        ValueError: if the first figure has no text alternative.
-        TypeError: if a control is no widget, or ``update`` does not return (text,
-            figure).
-        Exception: whatever ``update`` raises in its first call.
-    """
-    return Explorer(update, controls, alt)
+# the names that notebooks call
+choice, switches, explorer = Choice, Switches, Explorer

@@ -71,7 +71,7 @@ def minus(
     if one not in set(rows[by]):
         raise ValueError(f"one: no row has {by} = {one!r}; there are {list(table[by].unique())}")
     (found,) = compare(rows, value, by, other).to_dict("records")
-    return _judged(found["difference"], found["half"], unit, digits)
+    return _with_verdict(found["difference"], found["half"], unit, digits)
 
 
 def versus(
@@ -83,16 +83,10 @@ def versus(
         cell: of a table: the numbers alone, as :func:`pm_cell` writes them.
     """
     mean, half = interval(np.asarray(ours) - np.asarray(theirs))
-    return pm_cell(mean, half, digits) if cell else _judged(mean, half, unit, digits)
+    return pm_cell(mean, half, digits) if cell else _with_verdict(mean, half, unit, digits)
 
 
-def _judged(mean: Any, half: Any, unit: str, digits: int) -> str:
+def _with_verdict(mean: Any, half: Any, unit: str, digits: int) -> str:
     verdict = "statistically distinguishable" if abs(mean) > half else "not distinguishable"
     of = f" {unit}" if unit else ""
     return f"{pm_text(mean, half, digits, sign=True)}{of} ({verdict})"
-
-
-def ends(values: ArrayLike) -> tuple[float, float]:
-    """The ends of the 95 % interval over seeds, cut to 0 and 100 as percentages are."""
-    mean, half = interval(np.asarray(values))
-    return max(float(mean - half), 0), min(float(mean + half), 100)

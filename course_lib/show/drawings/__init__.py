@@ -3,16 +3,20 @@ alternative.
 """
 
 from course_lib.show.drawings.arrays import convolution, csr_arrays, rle_stream, stored_row
-from course_lib.show.drawings.blocks import joint_blocks, nm_blocks
-from course_lib.show.drawings.columns import columns_packed
+from course_lib.show.drawings.blocks import columns_packed, joint_blocks, nm_blocks
 from course_lib.show.drawings.depth import layers_skipped
 from course_lib.show.drawings.filters import filter_cascade, residual_agreement
 from course_lib.show.drawings.forecasts import forecast_step
-from course_lib.show.drawings.gates import stretched_and_cut
-from course_lib.show.drawings.heads import head_rows, heads_as_a_sum
-from course_lib.show.drawings.maps import attention_maps, kinds_of_attention
+from course_lib.show.drawings.heads import (
+    Look,
+    attention_maps,
+    head_rows,
+    heads_as_a_sum,
+    kinds_of_attention,
+    stretched_and_cut,
+    where_it_looks,
+)
 from course_lib.show.drawings.masks import mask_flow
-from course_lib.show.drawings.roles import Look, where_it_looks
 from course_lib.show.drawings.tickets import pruning_rounds
 from course_lib.show.drawings.tokens import tokens_leaving
 

@@ -55,14 +55,23 @@ def box(
     y: float,
     text: str = "",
     *,
-    fill: str = "white",
+    size: tuple[float, float] = (1, 1),
+    fill: Any = "white",
     edge: str = INK,
     ink: str = INK,
+    **look: Any,
 ) -> None:
-    """One cell, its upper left corner at (x, y), with a text in it."""
-    ax.add_patch(Rectangle((x, y), 1, 1, facecolor=fill, edgecolor=edge, linewidth=_LINE))
+    """A box, its upper left corner at (x, y), with a text in it.
+
+    Args:
+        size: width and height, in cells.
+        fill, edge, ink: the colours of the area, the border and the text.
+        look: other properties of matplotlib's ``Rectangle``.
+    """
+    look = {"facecolor": fill, "edgecolor": edge, "linewidth": _LINE, **look}
+    ax.add_patch(Rectangle((x, y), *size, **look))
     if text:
-        write(ax, x + 0.5, y + 0.53, text, color=ink)
+        write(ax, x + size[0] / 2, y + size[1] / 2 + 0.03, text, color=ink)
 
 
 def row(
@@ -76,25 +85,23 @@ def row(
 
 def arrow(
     ax: Axes,
-    start: tuple[float, float],
-    end: tuple[float, float],
-    *,
+    *points: tuple[float, float],
     ink: str = INK,
+    width: float = _LINE,
     style: str = "-|>",
 ) -> None:
-    """From ``start`` to ``end``, in cells; ``style`` as matplotlib's ``arrowstyle``."""
-    ax.add_patch(
-        FancyArrowPatch(
-            start,
-            end,
-            arrowstyle=style,
-            mutation_scale=18,
-            color=ink,
-            linewidth=_LINE,
-            shrinkA=0,
-            shrinkB=0,
-        )
-    )
+    """A line through the points, in cells, with a head at the last one; ``width`` in
+    points; ``style`` as matplotlib's ``arrowstyle``.
+    """
+    if len(points) > 2:
+        ax.plot(*zip(*points[:-1], strict=True), color=ink, linewidth=width)
+    head: dict[str, Any] = {
+        "arrowstyle": style,
+        "mutation_scale": 18,
+        "color": ink,
+        "linewidth": width,
+    }
+    ax.add_patch(FancyArrowPatch(*points[-2:], **head, shrinkA=0, shrinkB=0))
 
 
 def text_widths(words: Sequence[str], width: float) -> list[float]:
@@ -108,13 +115,13 @@ def text_widths(words: Sequence[str], width: float) -> list[float]:
     return [inch * width / INCHES for inch in inches]
 
 
-def short(value: Tensor | float) -> str:
+def format_number(value: Tensor | float) -> str:
     """At most two decimals, without zeros at the end, and with a real minus sign."""
     text = f"{float(value):.2f}".rstrip("0").rstrip(".")
     return "0" if text == "-0" else text.replace("-", "−")
 
 
-def listed(values: Tensor) -> str:
+def format_tensor(values: Tensor) -> str:
     """A vector or matrix in brackets, its rows apart by semicolons."""
     lines = torch.atleast_2d(values).tolist()
-    return "[" + "; ".join(", ".join(short(v) for v in line) for line in lines) + "]"
+    return "[" + "; ".join(", ".join(format_number(v) for v in line) for line in lines) + "]"

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from course_lib.show.drawings.canvas import short
+from course_lib.show.drawings.canvas import format_number
 from course_lib.show.output import alt, new_figure
 from course_lib.show.style import BLACK, BLUE, INK, SLIDE_TEXT, VERMILLION, style
 
+W, BEST, BEND = 0.8, 1.3, 0.5  # the weight, the best one, and a part of the loss
 
-def forecast_step(w: float = 0.8, best: float = 1.3, bend: float = 0.5) -> Figure:
+
+def forecast_step() -> Figure:
     """Setting a weight to 0 is a step of −w: the loss along it, and two forecasts made at
     w, by the gradient alone and with the curvature.
 
     The loss is (w − best)² + bend·(w − best)⁴/2: nearly a parabola, but not one.
-
-    Args:
-        w: the weight, above 0. best: where the loss is smallest.
-        bend: ≥ 0; how far the loss is from a parabola.
     """
+    w, best, bend = W, BEST, BEND
 
     def loss(at: np.ndarray | float) -> np.ndarray:
         from_best = np.asarray(at, dtype=float) - best
@@ -30,6 +31,7 @@ def forecast_step(w: float = 0.8, best: float = 1.3, bend: float = 0.5) -> Figur
     h = 2 + 6 * bend * (w - best) ** 2
     here, truth = float(loss(w)), float(loss(0))
     first, second = here - g * w, here - g * w + h * w**2 / 2
+    offset: dict[str, Any] = {"textcoords": "offset points", "fontsize": SLIDE_TEXT}
     with mpl.rc_context(style()):
         fig = new_figure(3.6)
         ax = fig.subplots()
@@ -46,37 +48,19 @@ def forecast_step(w: float = 0.8, best: float = 1.3, bend: float = 0.5) -> Figur
         ):
             ax.plot([0], [value], marker, color=colour, markersize=11, zorder=4)
             ax.annotate(
-                text,
-                (0, value),
-                xytext=(-14, 0),
-                textcoords="offset points",
-                ha="right",
-                va="center",
-                color=colour,
-                fontsize=SLIDE_TEXT,
+                text, (0, value), xytext=(-14, 0), **offset, ha="right", va="center", color=colour
             )
-        ax.annotate(
-            "",
-            (0, -0.04 * truth),
-            xytext=(w, -0.04 * truth),
-            arrowprops={"arrowstyle": "-|>", "color": INK, "linewidth": 1.6},
-        )
+        arrow = {"arrowstyle": "-|>", "color": INK, "linewidth": 1.6}
+        ax.annotate("", (0, -0.04 * truth), xytext=(w, -0.04 * truth), arrowprops=arrow)
         ax.text(w / 2, 0, "a step of −w", ha="center", va="bottom", fontsize=SLIDE_TEXT, color=INK)
-        ax.annotate(
-            "g and h are computed here",
-            (w, here),
-            xytext=(8, 12),
-            textcoords="offset points",
-            fontsize=SLIDE_TEXT,
-            color=INK,
-        )
+        ax.annotate("g and h are computed here", (w, here), xytext=(8, 12), **offset, color=INK)
         ax.set(xticks=[0, w], yticks=[], xlim=(-0.85 * w, 2.1 * w), ylim=(-0.16 * truth, None))
         ax.set_xticklabels(["0", "w"], fontsize=SLIDE_TEXT)
         ax.set_ylabel("loss", fontsize=SLIDE_TEXT)
         ax.grid(visible=False)
     return alt(
         fig,
-        f"The loss as a function of one weight w. At w it is {short(here)}; setting w to 0 makes it"
-        f" {short(truth)}. The gradient at w alone forecasts {short(first)}, gradient and curvature"
-        f" together {short(second)}.",
+        f"The loss as a function of one weight w. At w it is {format_number(here)}; setting w"
+        f" to 0 makes it {format_number(truth)}. The gradient at w alone forecasts"
+        f" {format_number(first)}, gradient and curvature together {format_number(second)}.",
     )

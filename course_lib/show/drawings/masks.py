@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from course_lib.show.drawings.canvas import arrow, box, canvas, listed, short, write
+from course_lib.show.drawings.canvas import arrow, box, canvas, format_number, format_tensor, write
 from course_lib.show.output import alt
 from course_lib.show.style import GREY, INK, ORANGE
 
@@ -82,7 +82,7 @@ def mask_flow(weight: Tensor, mask: Tensor, activation: Tensor, target: Tensor) 
     arrow(ax, (left_y + 1.1, middle), (left_z - 0.1, middle))
     write(ax, left_z - _RELU / 2, middle - 0.5, "ReLU")
     arrow(ax, (left_z + 1.1, middle), (left_l - 0.1, middle))
-    write(ax, left_l + _LOSS / 2, middle, f"L = {short(loss)}")
+    write(ax, left_l + _LOSS / 2, middle, f"L = {format_number(loss)}")
 
     back = below + high / 2
     draw(0.1, below, "∂L/∂W", grad_w, gone)
@@ -93,9 +93,8 @@ def mask_flow(weight: Tensor, mask: Tensor, activation: Tensor, target: Tensor) 
     for x, sign in ((left_m - _SYMBOL / 2, "="), (left_p - _SYMBOL / 2, "⊙")):
         write(ax, x, back, sign, 20)
     corner = left_l + _LOSS / 2
-    ax.plot([corner, corner], [middle + 0.5, back], color=INK, linewidth=1.6)
+    arrow(ax, (corner, middle + 0.5), (corner, back), (left_z + 1.1, back))
     for start, end, name in (
-        (corner, left_z + 1.1, ""),
         (left_z - 0.1, left_y + 1.1, "ReLU′"),
         (left_y - 0.1, left_p + d_in + 0.1, "· Aᵀ"),
     ):
@@ -104,10 +103,11 @@ def mask_flow(weight: Tensor, mask: Tensor, activation: Tensor, target: Tensor) 
 
     return alt(
         fig,
-        f"A pruned layer in numbers. Forward: W = {listed(weight)} times the mask is W′ ="
-        f" {listed(pruned_w)}, Y = W′A = {listed(y)}, after ReLU {listed(z)}, loss"
-        f" {short(loss)}. Backward: ∂L/∂W′ = {listed(grad_pruned)}; times the mask, with 0 at the"
-        f" {int(gone.sum())} pruned positions, ∂L/∂W = {listed(grad_w)}.",
+        f"A pruned layer in numbers. Forward: W = {format_tensor(weight)} times the mask is W′ ="
+        f" {format_tensor(pruned_w)}, Y = W′A = {format_tensor(y)}, after ReLU {format_tensor(z)},"
+        f" loss {format_number(loss)}. Backward: ∂L/∂W′ = {format_tensor(grad_pruned)}; times the"
+        f" mask, with 0 at the {int(gone.sum())} pruned positions, ∂L/∂W ="
+        f" {format_tensor(grad_w)}.",
     )
 
 
@@ -117,23 +117,13 @@ def _matrix(
     """Numbers in boxes from (x, y) on, a vector as a column; marked ones coloured, and
     crossed out if asked.
     """
-    table = values.reshape(len(values), -1).tolist()
-    for r, line in enumerate(table):
+    for r, line in enumerate(values.reshape(len(values), -1).tolist()):
         for c, value in enumerate(line):
+            left, top = x + c, y + r
             off = marked is not None and bool(marked[r, c])
-            box(ax, x + c, y + r, fill=ORANGE if off else "white")
-            if off and crossed:  # behind the number, which must be read, too
-                ax.plot(
-                    [x + c + 0.08, x + c + 0.92],
-                    [y + r + 0.92, y + r + 0.08],
-                    color="white",
-                    linewidth=4,
-                )
-            write(
-                ax,
-                x + c + 0.5,
-                y + r + 0.53,
-                short(value),
-                color=INK if off or value else GREY,
-                zorder=4,
-            )
+            box(ax, left, top, fill=ORANGE if off else "white")
+            if off and crossed:  # under the number, which must be read, too
+                across, down = [left + 0.08, left + 0.92], [top + 0.92, top + 0.08]
+                ax.plot(across, down, color="white", linewidth=4)
+            ink = INK if off or value else GREY
+            write(ax, left + 0.5, top + 0.53, format_number(value), color=ink, zorder=4)

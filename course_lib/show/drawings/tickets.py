@@ -6,15 +6,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch, Rectangle
 from torch import Tensor
 
 from course_lib.pruning.weights.lottery import shrink
-from course_lib.show.drawings.canvas import FAINT, canvas, write
+from course_lib.show.drawings.canvas import FAINT, arrow, box, canvas, write
 from course_lib.show.output import alt
 from course_lib.show.style import BLUE, GREY, INCHES, INK, ORANGE, VERMILLION
 
@@ -35,24 +35,19 @@ class Round:
 
 
 def pruned_rounds(
-    rounds: int,
-    rate: float,
-    rewind: bool = True,
-    rewind_to: int = 0,
-    shape: tuple[int, int] = (4, 6),
-    seed: int = 0,
+    rounds: int, rate: float, rewind: bool = True, rewind_to: int = 0
 ) -> tuple[Tensor, list[Round]]:
-    """What :func:`pruning_rounds` draws: iterative magnitude pruning of a linear layer
-    that learns to copy another one.
+    """What :func:`pruning_rounds` draws: iterative magnitude pruning of a linear layer of
+    4 × 6 weights that learns to copy another one.
 
     Args:
-        rounds, rate, rewind, rewind_to, shape, seed: as there.
+        rounds, rate, rewind, rewind_to: as there.
 
     Returns:
         The first weights w_0, and the rounds: the matrices are (rows, columns), with
         zeros where nothing is left.
     """
-    generator = torch.Generator().manual_seed(seed)
+    shape, generator = (4, 6), torch.Generator().manual_seed(0)
     x = torch.randn(64, shape[1], generator=generator)
     target = torch.randn(shape, generator=generator)
     w_0 = torch.randn(shape, generator=generator)
@@ -79,15 +74,12 @@ def pruning_rounds(
     *,
     rewind: bool = True,
     rewind_to: int = 0,
-    shape: tuple[int, int] = (4, 6),
-    seed: int = 0,
 ) -> Figure:
     """Iterative magnitude pruning, a round a column: train, prune a share of what is
     left, rewind what stays; again.
 
-    The matrices come from a real search, in a layer of ``shape`` that learns by
-    gradient descent to copy another one; a weight's colour is its sign and size, and a
-    pruned one is gone.
+    The matrices come from a real search, in a layer that learns by gradient descent to
+    copy another one; a weight's colour is its sign and size, and a pruned one is a dot.
 
     Args:
         rounds: how often to prune, 1 to 4.
@@ -96,11 +88,9 @@ def pruning_rounds(
             train on from the trained values.
         rewind_to: k, the step to go back to; 0 is the first weights, and a training has
             30 steps.
-        shape: rows and columns of the matrix.
-        seed: decides the small problem and w_0.
     """
-    w_0, columns = pruned_rounds(rounds, rate, rewind, rewind_to, shape, seed)
-    rows, width = shape
+    w_0, columns = pruned_rounds(rounds, rate, rewind, rewind_to)
+    rows, width = w_0.shape
     early = "w_0" if not rewind_to else f"w_{{{rewind_to}}}"
     first = width + 1.6 if rewind_to else 0.0  # room for w_0 on its way to w_k
     pitch, drop = width + 4.0, rows + 2.6
@@ -117,7 +107,7 @@ def pruning_rounds(
     if rewind_to:
         _matrix(ax, 0.2, top, w_0, columns[0].mask, scale)
         write(ax, 0.2 + width / 2, top - 0.35, "$w_0$", va="bottom")
-        _line(ax, [(width + 0.5, top + 1.7), (left - 0.3, top + 1.7)])
+        arrow(ax, (width + 0.5, top + 1.7), (left - 0.3, top + 1.7))
         write(ax, (width + 0.3 + left) / 2, top + 1.4, f"{rewind_to} steps", va="bottom")
     for t, column in enumerate(columns):
         x = left + t * pitch
@@ -128,9 +118,10 @@ def pruning_rounds(
         _matrix(ax, x, tops[1], column.trained, column.mask, scale)
         _matrix(ax, x, tops[2], column.trained, column.left, scale)
         for y, words in ((tops[0], "train"), (tops[1], f"−{100 * rate:.0f} %")):
-            _line(ax, [(x + width / 2, y + rows + 0.2), (x + width / 2, y + drop - 0.15)])
+            arrow(ax, (x + width / 2, y + rows + 0.2), (x + width / 2, y + drop - 0.15))
             write(ax, x + width / 2 + 0.4, y + rows + 1.2, words, ha="left")
-        share = f"{1 - rate:.3g}{_power(t + 1)} = {100 * (1 - rate) ** (t + 1):.0f} %"
+        power = ("", "²", "³", "⁴")[t]
+        share = f"{1 - rate:.3g}{power} = {100 * (1 - rate) ** (t + 1):.0f} %"
         write(ax, x + width / 2, tops[2] + rows + 0.35, share, va="top")
         _back(ax, x + width, tops, rows, pitch - width, rewind)
     x = left + rounds * pitch
@@ -172,39 +163,13 @@ def _matrix(
     rows, columns = mask.shape
     frame = (columns + 0.24, rows + 0.24)
     thick = 1.0 if edge == FAINT else 2.2
-    ax.add_patch(
-        Rectangle((x - 0.12, y - 0.12), *frame, facecolor="none", edgecolor=edge, linewidth=thick)
-    )
-    for r in range(rows):
-        for c in range(columns):
-            if mask[r, c]:
-                colour = _SHADES(0.5 + 0.5 * float((values[r, c] / scale).clamp(-1, 1)))
-                ax.add_patch(
-                    Rectangle(
-                        (x + c, y + r), 1, 1, facecolor=colour, edgecolor="white", linewidth=0.8
-                    )
-                )
-            else:
-                ax.plot(x + c + 0.5, y + r + 0.5, marker=".", markersize=4, color=GREY)
-
-
-def _line(ax: Axes, points: list[tuple[float, float]], ink: str = INK, width: float = 1.6) -> None:
-    """A line through the points with its head at the last one."""
-    if len(points) > 2:
-        xs, ys = zip(*points[:-1], strict=True)
-        ax.plot(xs, ys, color=ink, linewidth=width, solid_joinstyle="round")
-    ax.add_patch(
-        FancyArrowPatch(
-            points[-2],
-            points[-1],
-            arrowstyle="-|>",
-            mutation_scale=18,
-            color=ink,
-            linewidth=width,
-            shrinkA=0,
-            shrinkB=0,
-        )
-    )
+    box(ax, x - 0.12, y - 0.12, size=frame, fill="none", edge=edge, linewidth=thick)
+    for r, c in np.ndindex(rows, columns):
+        if mask[r, c]:
+            colour = _SHADES(0.5 + 0.5 * float((values[r, c] / scale).clamp(-1, 1)))
+            box(ax, x + c, y + r, fill=colour, edge="white", linewidth=0.8)
+        else:
+            ax.plot(x + c + 0.5, y + r + 0.5, marker=".", markersize=4, color=GREY)
 
 
 def _back(ax: Axes, x: float, tops: list[float], rows: int, gap: float, rewind: bool) -> None:
@@ -212,18 +177,8 @@ def _back(ax: Axes, x: float, tops: list[float], rows: int, gap: float, rewind: 
     ink, width = (ORANGE, 3.2) if rewind else (INK, 1.6)
     bend = x + gap / 2
     low, high = tops[2] + rows / 2, tops[0] + rows / 2
-    _line(ax, [(x + 0.3, low), (bend, low), (bend, high), (x + gap - 0.3, high)], ink, width)
-    write(
-        ax,
-        bend,
-        tops[1] + rows / 2,
-        "rewind" if rewind else "keep",
-        rotation=90,
-        bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
-        fontweight="bold" if rewind else "normal",
-    )
-
-
-def _power(t: int) -> str:
-    """The exponent as a small raised number, none for 1."""
-    return "" if t == 1 else "⁰¹²³⁴⁵⁶⁷⁸⁹"[t]
+    points = (x + 0.3, low), (bend, low), (bend, high), (x + gap - 0.3, high)
+    arrow(ax, *points, ink=ink, width=width)
+    text, weight = ("rewind", "bold") if rewind else ("keep", "normal")
+    behind = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
+    write(ax, bend, tops[1] + rows / 2, text, rotation=90, bbox=behind, fontweight=weight)

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
-from course_lib.show.drawings.canvas import FAINT, arrow, canvas, text_widths, write
+from course_lib.show.drawings.canvas import FAINT, arrow, box, canvas, text_widths, write
 from course_lib.show.output import alt
 from course_lib.show.style import GREY, INK, ORANGE, SKY
 
@@ -40,11 +39,10 @@ def tokens_leaving(
             nothing is drawn.
 
     Raises:
-        ValueError: if there are no words or more than fit into two lines, a position
-            does not exist or comes back, or [CLS] is dropped.
+        ValueError: if there are more words than fit into two lines.
     """
-    stages = _stages(words, kept, marked)
-    widths = _widths(words)
+    stages = [list(range(len(words))), *(sorted(positions) for positions in kept)]
+    widths = [width + 2 * _PAD for width in text_widths(words, _UNITS)]
     second = _second_line(widths)  # the word that it begins with
     step = _STEP + _LINE * (2 if second < len(words) else 1)
     end = 0.1 + step * len(stages)
@@ -61,14 +59,8 @@ def tokens_leaving(
                 fill = ORANGE if i == 0 else SKY if i in marked else FAINT
                 _token(ax, x, y, width, word, fill if i in there else None)
             x += width + _GAP
-        write(
-            ax,
-            _UNITS - 0.1,
-            0.1 + step * stage + 0.53,
-            f"{len(there)} left",
-            ha="right",
-            fontweight="bold",
-        )
+        y = 0.1 + step * stage
+        write(ax, _UNITS - 0.1, y + 0.53, f"{len(there)} left", ha="right", fontweight="bold")
     first = end - step + 1  # below [CLS] of the last row
     if answer:
         arrow(ax, (_LEFT + widths[0] / 2, first), (_LEFT + widths[0] / 2, end + 0.4))
@@ -86,13 +78,9 @@ def tokens_leaving(
 
 def _token(ax: Axes, x: float, y: float, width: float, word: str, fill: str | None) -> None:
     """A token's box; with no fill it gets off here, and is faint."""
-    look = (
-        {"facecolor": fill, "edgecolor": INK} if fill else {"facecolor": "none", "edgecolor": FAINT}
-    )
-    ax.add_patch(
-        Rectangle((x, y), width, 1, linewidth=1.5, linestyle="-" if fill else "--", **look)  # type: ignore[arg-type]
-    )
-    write(ax, x + width / 2, y + 0.53, word, color=INK if fill else GREY)
+    ink, edge, line = (INK, INK, "-") if fill else (GREY, FAINT, "--")
+    look = {"linewidth": 1.5, "linestyle": line}
+    box(ax, x, y, word, size=(width, 1), fill=fill or "none", edge=edge, ink=ink, **look)
 
 
 def _footer(ax: Axes, y: float, answer: str, marked: bool) -> None:
@@ -104,46 +92,6 @@ def _footer(ax: Axes, y: float, answer: str, marked: bool) -> None:
         _token(ax, x, y, 1.0, "", fill)
         write(ax, x + 1.3, y + 0.53, text, ha="left")
         x += 5.0
-
-
-def _stages(
-    words: Sequence[str], kept: Sequence[Sequence[int]], marked: Sequence[int]
-) -> list[list[int]]:
-    """Positions at the input and after each layer, ascending."""
-    if not words:
-        raise ValueError("no words to draw: give the text's pieces, [CLS] first")
-    stages = [list(range(len(words)))]
-    for layer, given in enumerate(kept, start=1):
-        there = sorted({int(i) for i in given})
-        wrong = [i for i in there if not 0 <= i < len(words)]
-        if wrong:
-            raise ValueError(
-                f"after layer {layer} position {wrong[0]}: the {len(words)} words are 0 to"
-                f" {len(words) - 1}"
-            )
-        if 0 not in there:
-            raise ValueError(
-                f"after layer {layer} position 0 is gone: it is [CLS], from which the answer is"
-                " read"
-            )
-        back = [i for i in there if i not in stages[-1]]
-        if back:
-            raise ValueError(
-                f"after layer {layer} position {back[0]} ({words[back[0]]!r}) is back, though it"
-                " had left before: a row that was dropped is gone for all layers behind"
-            )
-        stages.append(there)
-    wrong = [i for i in marked if not 0 <= i < len(words)]
-    if wrong:
-        raise ValueError(
-            f"marked position {wrong[0]}: the {len(words)} words are 0 to {len(words) - 1}"
-        )
-    return stages
-
-
-def _widths(words: Sequence[str]) -> list[float]:
-    """The width of each word's box, in cells."""
-    return [width + 2 * _PAD for width in text_widths(words, _UNITS)]
 
 
 def _second_line(widths: Sequence[float]) -> int:

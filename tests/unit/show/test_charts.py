@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from course_lib.intervals import compare, differences
-from course_lib.show import charts, plots, tables
+from course_lib.show import plots, tables
 from course_lib.show.words import minus
 
 SHARES = (0.5, 0.9)
@@ -140,7 +140,7 @@ def test_a_comparison_without_random_or_with_two_seeds_is_refused(results):
 
 
 def test_a_column_that_is_missing_is_named(results):
-    for draw in (charts.curves, charts.bars, charts.scatter):
+    for draw in (plots.curves, plots.bars, plots.scatter):
         with pytest.raises(ValueError, match="no column 'loss'.*'accuracy'"):
             draw(results, x="method", y="loss", title="t")
 

@@ -58,7 +58,7 @@ def test_a_table_shows_figures_verdicts_and_seconds(made_up, monkeypatch):
 
 
 def test_what_is_counted_is_what_was_judged(made_up):
-    said = real_data.counted(made_up)
+    said = real_data.count_verdicts(made_up)
     assert said.startswith("Of 2 comparisons: 1 *not shown*, 1 *as said, one run*.")
     assert "- 50: Up is up. (MNIST: -2.0 ± 2.5)" in said and "does not hold" not in said
 

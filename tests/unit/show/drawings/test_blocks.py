@@ -11,7 +11,7 @@ from matplotlib.patches import Rectangle
 from course_lib.cost.block_formats import joint_products, nm_bits, nm_compress
 from course_lib.pruning.weights import nm_mask
 from course_lib.show.drawings.blocks import joint_blocks, nm_blocks
-from course_lib.show.drawings.canvas import listed
+from course_lib.show.drawings.canvas import format_tensor
 from course_lib.show.output import alt_of
 from course_lib.show.style import ORANGE, SKY
 from unit.show.drawings.figure_texts import written
@@ -31,12 +31,15 @@ def whole(*shape: int, seed: int) -> torch.Tensor:
 def test_what_is_marked_is_what_is_stored(n: int, m: int, seed: int) -> None:
     weight = whole(3, 12, seed=seed)
     before = weight.clone()
-    fig = nm_blocks(weight, n, m, bits=8)
+    fig = nm_blocks(weight, n, m)
     kept = nm_mask(weight, n, m, 1)
     values, index = nm_compress(weight * kept, n, m)
     assert cells(fig, SKY) == int(kept.sum()) + values.numel(), "in the matrix, and among values"
-    assert f"values {listed(values)} and places in their blocks {listed(index)}" in alt_of(fig)
-    assert alt_of(fig).endswith(f"= {nm_bits(3, 12, n, m, 8):,}.")
+    assert (
+        f"values {format_tensor(values)} and places in their blocks {format_tensor(index)}"
+        in alt_of(fig)
+    )
+    assert alt_of(fig).endswith(f"= {nm_bits(3, 12, n, m, 32):,}.")
     assert torch.equal(weight, before)
 
 

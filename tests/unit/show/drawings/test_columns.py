@@ -7,7 +7,7 @@ import torch
 from matplotlib.figure import Figure
 
 from course_lib.pruning.weights import combine_columns, group_columns
-from course_lib.show.drawings.columns import columns_packed
+from course_lib.show.drawings.blocks import columns_packed
 from course_lib.show.output import alt_of
 from unit.show.drawings.figure_texts import written
 

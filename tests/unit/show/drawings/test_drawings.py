@@ -19,7 +19,7 @@ def test_a_stream_of_runs_is_the_code(seed: int) -> None:
     x = torch.randint(1, 9, (12,), generator=generator).float() * (
         torch.rand(12, generator=generator) < 0.3
     )
-    fig = drawings.rle_stream(x, 2)
+    fig = drawings.rle_stream(x)
     runs, values, _ = rle_encode(x, 2)
     for run, value in zip(runs.tolist(), values.tolist(), strict=True):
         assert f"({run}, {value:g})" in alt_of(fig)
@@ -41,7 +41,7 @@ def test_csr_arrays_are_the_code() -> None:
 
 
 def test_a_convolution_has_the_outputs_it_has() -> None:
-    assert "one of M outputs\n4 × 3" in written(drawings.convolution(6, 5, 3, (3, 2)))
+    assert "one of M outputs\n3 × 3" in written(drawings.convolution())
 
 
 def test_heads_with_a_gate_of_zero_are_named() -> None:

@@ -28,7 +28,7 @@ def cells(fig: Figure, colour: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("filters", "channels", "behind", "removed"), [(5, 3, 4, (1,)), (6, 2, 3, (5, 0))]
+    ("filters", "channels", "behind", "removed"), [(5, 3, 4, (1,)), (6, 2, 3, (0, 5))]
 )
 def test_the_counts_are_those_of_a_removal(
     filters: int, channels: int, behind: int, removed: tuple[int, ...]
@@ -62,11 +62,11 @@ def test_rows_entries_maps_and_columns_are_marked() -> None:
 
 
 def test_a_stream_is_cut_in_four_layers_and_an_inner_channel_in_two() -> None:
-    stream = residual_agreement(4, 3, removed=(1,), channels=2, next_filters=3)
+    stream = residual_agreement(4, 3, removed=(1,))
     assert cells(stream, ORANGE) == 2 + 3 + 3 + 3 + 2, (
         "rows of conv 0 and 2, columns of conv 1 and 3, twice the stream"
     )
     assert cells(stream, SKY) == 0
-    inner = residual_agreement(4, 3, removed=(), inner_removed=(0, 2))
+    inner = residual_agreement(4, 3, inner_removed=(0, 2))
     assert cells(inner, SKY) == 2 * (4 + 4) and cells(inner, ORANGE) == 0
     assert "inner channels 1, 3" in alt_of(inner) and "stream channel" not in alt_of(inner)

@@ -4,22 +4,21 @@ import pytest
 import torch
 
 from course_lib.pruning.weights import loss_change
-from course_lib.show.drawings import forecast_step
+from course_lib.show.drawings.forecasts import BEND, BEST, W, forecast_step
 from course_lib.show.output import alt_of
 from unit.show.drawings.figure_texts import written
 
 
-@pytest.mark.parametrize(("w", "best", "bend"), [(0.8, 1.3, 0.5), (1.0, 0.2, 0.0)])
-def test_the_forecasts_are_the_librarys(w, best, bend):
+def test_the_forecasts_are_the_librarys():
     def loss(at):
-        return (at - best) ** 2 + bend * (at - best) ** 4 / 2
+        return (at - BEST) ** 2 + BEND * (at - BEST) ** 4 / 2
 
-    at = torch.tensor(w, dtype=torch.float64, requires_grad=True)
+    at = torch.tensor(W, dtype=torch.float64, requires_grad=True)
     (g,) = torch.autograd.grad(loss(at), at, create_graph=True)
     (h,) = torch.autograd.grad(g, at)
     here, g = float(loss(at.detach())), g.detach()
     forecasts = [here + float(loss_change(at.detach(), g, curve)) for curve in (h, None)]
-    fig = forecast_step(w, best, bend)
+    fig = forecast_step()
     drawn = [mark.get_ydata()[0] for mark in fig.axes[0].lines if len(mark.get_xdata()) == 1]
     assert drawn == pytest.approx([here, float(loss(torch.tensor(0.0))), *forecasts])
     assert f"makes it {drawn[1]:.2f}".rstrip("0") in alt_of(fig)

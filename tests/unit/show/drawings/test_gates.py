@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from course_lib.pruning.components import hard_concrete, open_probability
-from course_lib.show.drawings.gates import stretched_and_cut
+from course_lib.show.drawings.heads import stretched_and_cut
 from course_lib.show.output import alt_of
 from unit.show.drawings.figure_texts import written
 
@@ -22,16 +22,15 @@ def heights(fig, panel: int) -> dict[float, float]:
     return found
 
 
-@pytest.mark.parametrize("beta", [2 / 3, 0.3, 2.0])
 @pytest.mark.parametrize("log_alpha", [-3.0, 0.0, 1.0, 2.5])
-def test_the_mass_at_the_ends_is_exact(log_alpha: float, beta: float) -> None:
-    fig = stretched_and_cut(log_alpha, beta)
+def test_the_mass_at_the_ends_is_exact(log_alpha: float) -> None:
+    fig = stretched_and_cut(log_alpha)
     cut = heights(fig, 2)
-    closed = 1 - float(open_probability(torch.tensor(log_alpha, dtype=torch.float64), beta))
+    closed = 1 - float(open_probability(torch.tensor(log_alpha, dtype=torch.float64)))
     assert cut[0.0] == pytest.approx(closed, abs=1e-9)
     generator = torch.Generator().manual_seed(0)
     u = torch.rand(100_000, generator=generator).clamp(1e-6, 1 - 1e-6)
-    drawn = hard_concrete(torch.full_like(u, log_alpha), u, beta)
+    drawn = hard_concrete(torch.full_like(u, log_alpha), u)
     assert cut[1.0] == pytest.approx(float((drawn == 1).double().mean()), abs=0.01)
     assert f"{100 * closed:.0f} % of the draws are exactly 0" in alt_of(fig)
     assert f"{100 * closed:.0f} %" in written(fig)

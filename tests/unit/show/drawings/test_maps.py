@@ -8,7 +8,7 @@ import torch
 from course_lib.models.attention import find_attention
 from course_lib.models.marian import small_marian
 from course_lib.pruning.heads import fixed_patterns
-from course_lib.show.drawings.maps import attention_maps, kinds_of_attention
+from course_lib.show.drawings.heads import attention_maps, kinds_of_attention
 from course_lib.show.output import alt_of
 from unit.show.drawings.figure_texts import written
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from matplotlib.patches import FancyArrowPatch
 
-from course_lib.show.drawings.roles import Look, where_it_looks
+from course_lib.show.drawings.heads import Look, where_it_looks
 from course_lib.show.output import alt_of
 from unit.show.drawings.figure_texts import written
 
