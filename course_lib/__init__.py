@@ -40,7 +40,8 @@ def _torchvision_library_loads() -> bool:
     spec = importlib.util.find_spec("torchvision")  # finds the folder, does not import it
     if spec is None or not spec.submodule_search_locations:
         return True
-    names = [f"_C{suffix}" for suffix in EXTENSION_SUFFIXES]
+    # the second since torchvision 0.29
+    names = [f"{stem}{suffix}" for stem in ("_C", "_C_stable") for suffix in EXTENSION_SUFFIXES]
     for library in (
         Path(folder) / name for folder in spec.submodule_search_locations for name in names
     ):

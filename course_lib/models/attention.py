@@ -200,6 +200,9 @@ def _describe(model: nn.Module, name: str, layout: Layout) -> Attention:
         kind = "decoder" if causal else "cross" if beside else "encoder"
         return Attention(name, kind, heads, 0, "", "", "", "", layout, kv_heads)
 
+    if not hasattr(module, "is_causal"):  # T5's attention in transformers 5.10
+        causal = causal or bool(getattr(module, "is_decoder", False))
+
     def path(part: str) -> str:
         inside, part = (
             (name.rpartition(".")[0], part[3:]) if part.startswith("../") else (name, part)

@@ -25,7 +25,8 @@ PACKAGE = """
 import importlib.util, torch
 from pathlib import Path
 try:
-    torch.ops.load_library(Path(__file__).parent / "_C.so")
+    (library,) = Path(__file__).parent.glob("_C*.so")
+    torch.ops.load_library(library)
     HAS_OPS = True
 except OSError:
     HAS_OPS = False
@@ -33,6 +34,9 @@ if not HAS_OPS:
     torch.library.register_fake("torchvision::nms")(lambda dets, scores, iou_threshold: dets)
     torch.library.register_fake("torchvision::qnms")(lambda dets, scores, iou_threshold: dets)
 """
+
+# the second since torchvision 0.29
+NAMES = pytest.mark.parametrize("library", ["_C.so", "_C_stable.so"])
 
 
 def assert_runs(code: str, *path: Path, isolated: bool = False) -> None:
@@ -70,11 +74,12 @@ def test_the_torchvision_of_this_machine_imports_and_transforms() -> None:
     )
 
 
+@NAMES
 @pytest.mark.skipif(
     sys.platform == "win32", reason="the stand-in library is named as on Linux and macOS"
 )
-def test_a_library_that_does_not_load_is_stood_in_for(fake: Path) -> None:
-    (fake / "_C.so").write_bytes(b"built for another machine")
+def test_a_library_that_does_not_load_is_stood_in_for(fake: Path, library: str) -> None:
+    (fake / library).write_bytes(b"built for another machine")
     assert_runs(
         "try:\n"
         "    import torchvision\n"
@@ -90,11 +95,12 @@ def test_a_library_that_does_not_load_is_stood_in_for(fake: Path) -> None:
     )
 
 
+@NAMES
 @pytest.mark.skipif(
     sys.platform == "win32", reason="the stand-in library is named as on Linux and macOS"
 )
-def test_nothing_is_declared_where_the_library_loads(fake: Path) -> None:
-    shutil.copyfile(torch._C.__file__, fake / "_C.so")  # any library that loads beside torch
+def test_nothing_is_declared_where_the_library_loads(fake: Path, library: str) -> None:
+    shutil.copyfile(torch._C.__file__, fake / library)  # any library that loads beside torch
     assert_runs(
         "import course_lib, torch, torchvision\n"
         "assert torchvision.HAS_OPS and course_lib._torchvision_operators is None\n"

@@ -69,6 +69,13 @@ def test_one_kind_alone():
         find_attention(model, "self")
 
 
+def test_the_kinds_of_t5_are_known_without_is_causal():
+    model = model_of("t5")
+    for module in model.modules():  # as in transformers 5.10
+        vars(module).pop("is_causal", None)
+    assert [a.kind for a in find_attention(model)] == KINDS["t5"]
+
+
 def test_a_part_of_a_model_and_a_module_round_it_will_do():
     model = model_of("bert")
     assert len(find_attention(model.bert.encoder)) == len(find_attention(nn.Sequential(model))) == 3
