@@ -45,7 +45,7 @@ def attention_as_sum(
     return torch.stack(parts)
 
 
-_GATES = ("course_lib.student_code.helpers.gated",)  # what gates() makes
+_GATES = ("course_lib.student_code.helpers.gated",)
 lab.helps("gated", "gates", of="heads")
 
 

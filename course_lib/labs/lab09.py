@@ -36,7 +36,7 @@ def take_layers(model: nn.Module, path: str, depth: int) -> nn.Module:
     return library.take_layers(model, path, depth)
 
 
-_GATES = ("course_lib.student_code.helpers.gated",)  # what gates() makes
+_GATES = ("course_lib.student_code.helpers.gated",)
 lab.helps("gated_mlps", "gates", of="parts")
 
 

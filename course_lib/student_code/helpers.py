@@ -312,9 +312,10 @@ class Retrain:
         return {"steps": 1}
 
 
-def gates(of: str) -> Callable[[nn.Module, Tensor], AbstractContextManager[None]]:
-    """``gated(model, values)`` in place of a student's that is wrong, so that a later
-    question which uses it is judged by itself.
+@contextmanager
+def gated(model: nn.Module, values: Tensor, of: str) -> Iterator[None]:
+    """In place of a student's gates that are wrong, so that a later question which uses
+    them is judged by itself.
 
     Args:
         of: "heads": inside the block, the input of each layer's output projection is
@@ -332,20 +333,21 @@ def gates(of: str) -> Callable[[nn.Module, Tensor], AbstractContextManager[None]
     def scale_part(module: nn.Module, args: Any, out: Tensor, value: Tensor) -> Tensor:
         return out * value.to(out.dtype).view(-1, 1, 1)  # (B, L, features)
 
-    @contextmanager
-    def gated(model: nn.Module, values: Tensor) -> Iterator[None]:
+    with ExitStack() as hooks:
         modules = output_projections(model) if of == "heads" else mlp_outputs(model)
-        with ExitStack() as hooks:
-            for module, value in zip(modules, values, strict=True):
-                handle = (
-                    module.register_forward_pre_hook(partial(scale_heads, value=value))
-                    if of == "heads"
-                    else module.register_forward_hook(partial(scale_part, value=value))
-                )
-                hooks.callback(handle.remove)
-            yield
+        for module, value in zip(modules, values, strict=True):
+            handle = (
+                module.register_forward_pre_hook(partial(scale_heads, value=value))
+                if of == "heads"
+                else module.register_forward_hook(partial(scale_part, value=value))
+            )
+            hooks.callback(handle.remove)
+        yield
 
-    return gated
+
+def gates(of: str) -> Callable[[nn.Module, Tensor], AbstractContextManager[None]]:
+    """:func:`gated` of "heads" or of "parts", as ``gated(model, values)``."""
+    return partial(gated, of=of)
 
 
 class Hooks:
