@@ -54,8 +54,11 @@ def test_a_lab_says_at_its_top_how_many_points_its_claims_add_up_to(lab: str) ->
     (path,) = (ROOT / "solutions").glob(f"{lab}_*.py")
     top = path.read_text(encoding="utf-8").partition("# ### ")[0]
     (said,) = re.findall(r"(\d+) points[;.]", top)
+    bonus = sum(map(int, re.findall(r"(\d+) bonus points?", top)))
     by_a_person = sum(asked.by_hand for asked in solved(lab).lab.known.questions.values())
-    assert sum(t.points for t in solved(lab).lab.tests) + by_a_person == int(said)
+    tests = solved(lab).lab.tests
+    assert sum(t.points for t in tests if not t.optional) + by_a_person == int(said)
+    assert sum(t.points for t in tests if t.optional) == bonus
 
 
 @pytest.mark.parametrize("lab", LABS)
