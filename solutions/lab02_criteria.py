@@ -30,9 +30,9 @@
 # | D · Zeros by training | 2.6 the proximal step, 2.7 reweighted (optional) | which training gives exact zeros |
 # | E · What was it worth? | 2.8 two short answers, 2.9 a bug hunt (optional) | the costs, and the test images once |
 #
-# 17 points; about 3½ hours without the optional exercises 2.7 and 2.9. Their 3 bonus
-# points can replace points that you lose elsewhere in the lab. To leave one out, write
-# `skip("2.7")` in a cell: the lab continues with the course's version.
+# 17 points; about 3½ hours without the optional exercises 2.7 and 2.9. Their
+# 3 bonus points can replace points that you lose elsewhere in the lab. To leave one
+# out, write `skip("2.7")` in a cell: the lab continues with the course's version.
 #
 # **Prerequisites.** Lab 01 (masks, one-shot and iterative pruning, intervals); gradients
 # with `torch.autograd.grad`; second derivatives.

@@ -42,8 +42,8 @@
 # | E · Weights and activations | 5.8 both factors | which zeros can training compensate? |
 # | F · What was it worth? | 5.9 two short answers, 5.10 a bug hunt (optional) | cost and test accuracy |
 #
-# 15 points; about 3½ hours without the optional exercises 5.4, 5.5 and 5.10. Their 5
-# bonus points can replace points that you lose elsewhere in the lab. After each
+# 15 points; about 3½ hours without the optional exercises 5.4, 5.5 and 5.10. Their
+# 5 bonus points can replace points that you lose elsewhere in the lab. After each
 # exercise `check("5.1")` tells you what is right. `skip("5.1")` gives up a question: it
 # scores 0, and the lab continues with the course's version.
 #

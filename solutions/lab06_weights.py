@@ -43,10 +43,10 @@
 # | D · Components | 6.7 factors, 6.8 a target size | how low-rank is BERT already? |
 # | E · What was it worth? | 6.9 two short answers, 6.10 a bug hunt (optional) | weights, bits, accuracy, milliseconds |
 #
-# 16 points; about 4 hours without the optional exercises 6.6 and 6.10. Their 4 bonus
-# points can replace points that you lose elsewhere in the lab. After each exercise
-# `check("6.1")` tells you what is right. `skip("6.1")` gives up a question: it scores
-# 0, and the lab continues with the course's version.
+# 16 points; about 4 hours without the optional exercises 6.6 and 6.10. Their
+# 4 bonus points can replace points that you lose elsewhere in the lab. After each
+# exercise `check("6.1")` tells you what is right. `skip("6.1")` gives up a question: it
+# scores 0, and the lab continues with the course's version.
 #
 # The rules are those of lab 01: guess first; choose on validation data and use the test
 # data once, at the end; no claim without a random baseline and three seeds. A

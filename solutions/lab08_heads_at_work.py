@@ -44,11 +44,11 @@
 # | D · Kinds of attention | 8.6 pruning by kind | where do heads matter? |
 # | E · What was it worth? | 8.7 two short answers, 8.8 a bug hunt (optional) | what is saved? |
 #
-# 16 points; about 4½ hours without the optional exercises 8.4 and 8.8. Their 4 bonus
-# points can replace points that you lose elsewhere in the lab. `check("8.1")` after
-# each exercise shows what is right. If you are stuck, write `skip("8.1")` in a cell:
-# that question scores 0, and the lab continues with the course's version. Write every
-# function yourself, without `course_lib.pruning`.
+# 16 points; about 4½ hours without the optional exercises 8.4 and 8.8. Their
+# 4 bonus points can replace points that you lose elsewhere in the lab. `check("8.1")`
+# after each exercise shows what is right. If you are stuck, write `skip("8.1")` in a
+# cell: that question scores 0, and the lab continues with the course's version. Write
+# every function yourself, without `course_lib.pruning`.
 #
 # The rules are those of lab 01: guess first; choose on validation data and use the test
 # data once; no claim without a random baseline and three seeds. A difference in bold is

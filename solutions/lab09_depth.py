@@ -44,11 +44,11 @@
 # | D · The same every time? | 9.6 survival (optional), 9.7 agreement beyond chance | do tasks or seeds decide? |
 # | E · What was it worth? | 9.8 two short answers, 9.9 a bug hunt (optional) | what is saved? |
 #
-# 17 points; about 4½ hours without the optional exercises 9.6 and 9.9. Their 3 bonus
-# points can replace points that you lose elsewhere in the lab. `check("9.1")` after
-# each exercise shows what is right. If you are stuck, write `skip("9.1")` in a cell:
-# that question scores 0, and the lab continues with the course's version. Write every
-# function yourself, without `course_lib.pruning`.
+# 17 points; about 4½ hours without the optional exercises 9.6 and 9.9. Their
+# 3 bonus points can replace points that you lose elsewhere in the lab. `check("9.1")`
+# after each exercise shows what is right. If you are stuck, write `skip("9.1")` in a
+# cell: that question scores 0, and the lab continues with the course's version. Write
+# every function yourself, without `course_lib.pruning`.
 #
 # The rules are those of lab 01: guess first; choose on validation data and use the test
 # data once; no claim without a random baseline and three seeds. A difference in bold is
