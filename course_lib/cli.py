@@ -52,7 +52,8 @@ def _root() -> Path:
     if root is None:
         raise FileNotFoundError(
             "no course here: run this inside the course's folder (the one with labs/ and"
-            " pyproject.toml), or set COURSE_ROOT to it"
+            " pyproject.toml), or set COURSE_ROOT to it. `course lab DIR` writes the labs into"
+            " DIR"
         )
     return root
 
@@ -82,13 +83,24 @@ def options(
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def lab(context: typer.Context) -> None:
     """Open JupyterLab in labs/. Without a display it prints the address; further
-    options go to JupyterLab.
+    options go to JupyterLab. `course lab DIR` writes the labs into DIR first, where the
+    package is installed and there is no course folder.
     """
     import os
     import subprocess
 
-    # not labs/ itself: the index and the walkthroughs link to each other and to slides
-    folder = _root()
+    options = list(context.args)
+    if options and not options[0].startswith("-"):
+        from course_lib.labs_folder import write_labs
+
+        folder = Path(options.pop(0)).expanduser().resolve()
+        written, kept = write_labs(folder)
+        console.print(f"{len(written)} files written into {folder}", soft_wrap=True)
+        for path in kept:
+            console.print(f"{path} is kept as it is, and differs", soft_wrap=True)
+    else:
+        # not labs/ itself: the index and the walkthroughs link to each other and to slides
+        folder = _root()
     address = "--LabApp.default_url=/lab/tree/labs"
     command = [
         sys.executable,
@@ -97,7 +109,7 @@ def lab(context: typer.Context) -> None:
         "lab",
         f"--notebook-dir={folder}",
         address,
-        *context.args,
+        *options,
     ]
     if os.environ.get("REMOTE_CONTAINERS") or os.environ.get("CODESPACES"):
         # the browser of a dev container is outside of it: it is told addresses, and

@@ -102,6 +102,8 @@ def _course() -> list[Finding]:
         root = course_root()
     except ValueError as error:
         return [("course folder", "wrong", str(error))]
+    if root is None and (Path(__file__).parent / "_course").is_dir():
+        return [("course folder", "none: `course lab DIR` writes the labs into DIR", "")]
     if root is None:
         return [
             (

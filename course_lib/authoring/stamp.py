@@ -16,7 +16,7 @@ from course_lib.authoring import source
 
 # rooms of course_lib
 _APART = set(
-    "authoring cli demo doctor grading install labs sandbox_child student_code".split()  # noqa: SIM905
+    "authoring cli demo doctor grading install labs labs_folder sandbox_child student_code".split()  # noqa: SIM905
 )
 
 
