@@ -39,10 +39,20 @@ def main() -> None:
         RuntimeError,
         AuthoringError,
     ) as error:
-        Console(stderr=True).print(
-            f"course: {error}", style="red", markup=False, highlight=False, soft_wrap=True
+        said = str(error)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("course_lib"):
+            raise
+        said = (
+            f"{error.name} is not installed, and the library alone does not need it:"
+            ' pip install "pruning-course[course]" brings what labs and grading need'
         )
-        sys.exit(1)
+    else:
+        return
+    Console(stderr=True).print(
+        f"course: {said}", style="red", markup=False, highlight=False, soft_wrap=True
+    )
+    sys.exit(1)
 
 
 def _root() -> Path:
@@ -88,7 +98,10 @@ def lab(context: typer.Context) -> None:
     """
     import os
     import subprocess
+    from importlib.util import find_spec
 
+    if find_spec("jupyterlab") is None:
+        raise ModuleNotFoundError(name="jupyterlab")
     options = list(context.args)
     if options and not options[0].startswith("-"):
         from course_lib.labs_folder import write_labs

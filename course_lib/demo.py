@@ -12,7 +12,6 @@ import contextlib
 import json
 from pathlib import Path
 
-import nbformat
 import pandas as pd
 from rich.console import Console
 from rich.table import Table
@@ -112,7 +111,6 @@ def _prune(folder: Path, console: Console) -> None:
 
 
 def _grade(folder: Path, console: Console) -> None:
-    from course_lib.grading.batch import run as batch
     from course_lib.paths import course_root
 
     root = course_root()
@@ -123,6 +121,10 @@ def _grade(folder: Path, console: Console) -> None:
             " here."
         )
         return
+    import nbformat
+
+    from course_lib.grading.batch import run as batch
+
     samples = folder / "submissions"
     samples.mkdir(exist_ok=True)
     for name, cells in _samples(source).items():
@@ -160,6 +162,7 @@ def _samples(source: Path) -> dict[str, list[str]]:
     for the grades file.
     """
     import jupytext
+    import nbformat
 
     good = [c.source for c in jupytext.read(source).cells if c.cell_type == "code"]
     handout = nbformat.read(source.parents[1] / "labs" / f"{source.stem}.ipynb", as_version=4)

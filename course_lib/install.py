@@ -29,8 +29,8 @@ SELDOM = r"[/\\](tests|transformers[/\\]models)[/\\]"
 
 
 def main(extras: list[str]) -> None:
-    """Install the course, editable, with these optional dependencies ("test", "bench",
-    "real").
+    """Install the course, editable, with what labs and grading need, and with these
+    further optional dependencies ("test", "bench", "real").
     """
     home = ROOT / ".venv"
     python = home / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
@@ -51,7 +51,7 @@ def main(extras: list[str]) -> None:
             project = (ROOT / "pyproject.toml").read_text()
             ranges = re.findall(r'"((?:torch|torchvision)>=[^"]+)"', project)
             _install(python, [*index, *ranges], f"another PyTorch ({' '.join(ranges)})")
-    what = f".[{','.join(extras)}]" if extras else "."
+    what = f".[{','.join(['course', *extras])}]"
     _install(python, ["-e", what], "the course and what it needs")
     _compile(python)
     stamp.write_text(wanted)

@@ -111,9 +111,9 @@ def test_set_up_leaves_torch_alone_or_tries_the_pair_then_the_ranges(
     assert (
         pips
         == {
-            "nothing": [pair, ["-e", "."]],
-            "a pair": [["-e", "."]],
-            "no wheel of the pair": [pair, ["--index-url", "here", *ranges], ["-e", "."]],
+            "nothing": [pair, ["-e", ".[course]"]],
+            "a pair": [["-e", ".[course]"]],
+            "no wheel of the pair": [pair, ["--index-url", "here", *ranges], ["-e", ".[course]"]],
         }[has]
     )
 

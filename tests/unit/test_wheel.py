@@ -15,6 +15,7 @@ from course_lib import labs
 from course_lib.labs_folder import write_labs
 
 ROOT = Path(__file__).parents[2]
+PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -40,14 +41,14 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home / "bin" / "python"
 
 
-def run(python: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def run(python: Path, folder: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
     environment = {
         "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
         "HOME": str(folder),
         "HF_HUB_OFFLINE": "1",
     }
     return subprocess.run(
-        [python, *words], cwd=folder, capture_output=True, text=True, env=environment
+        [python, *words], cwd=folder, capture_output=True, text=True, env=environment | more
     )
 
 
@@ -84,6 +85,27 @@ def test_the_package_works_without_a_checkout(python: Path, tmp_path: Path) -> N
     assert run(python, tmp_path, "-c", example).returncode == 0
     wrong = run(python, tmp_path, *COURSE, "build")
     assert wrong.returncode and "course lab DIR" in " ".join(wrong.stderr.split()), wrong
+
+
+@pytest.mark.long
+def test_the_library_alone_needs_nothing_of_the_course(python: Path, tmp_path: Path) -> None:
+    """The packages of the extra `course` are hidden, as if they were not installed, but
+    for three that others bring.
+    """
+    (course,) = re.findall(r"^course = \[\n(.+?)^\]", PROJECT, re.MULTILINE | re.DOTALL)
+    packages = set(re.findall(r'"([\w-]+)>=', course)) - {"pyyaml", "pygments", "psutil"}
+    assert {"datasets", "jupyterlab", "nbval", "jinja2"} <= packages
+    hidden = [package.replace("-", "_") for package in packages]
+    (tmp_path / "sitecustomize.py").write_text(
+        f"import sys\nsys.modules.update(dict.fromkeys({hidden}))\n"
+    )
+    inside = {"PYTHONPATH": str(tmp_path)}
+    (example,) = re.findall(r"```python\n(.+?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    for words in (("-c", example), (*COURSE, "demo"), (*COURSE, "doctor")):
+        done = run(python, tmp_path, *words, **inside)
+        assert done.returncode == 0, (words, done.stdout, done.stderr)
+    refused = run(python, tmp_path, *COURSE, "grade", "lab01", ".", "--out", "r", **inside)
+    assert refused.returncode == 1 and 'pip install "pruning-course[course]"' in refused.stderr
 
 
 @pytest.mark.long
