@@ -85,7 +85,7 @@ def test_the_honest_are_marked_as_if_alone(
 ) -> None:
     expected = alone(lab)[kind]
     total = {"solution": 20, "handout": 0, "half": sum(list(most(expected).values())[:4])}[kind]
-    assert expected["score"] == total
+    assert sum(t["score"] for t in expected["tests"]) == total
     battle = battles(lab, layer)
     assert len(battle.copies[kind]) >= 2
     for id in battle.copies[kind]:
