@@ -13,21 +13,22 @@
 # %% [markdown]
 # # Lab 00 · Why prune? Counting cost, storing zeros
 #
-# A network has three costs: **arithmetic**, **memory** and **time**. Pruning sets weights
-# to zero and promises to reduce all three. This lab asks when it does:
+# A network has three costs: **arithmetic**, **memory** and **time**. Pruning sets
+# weights to zero in order to reduce all three. When does it reduce them?
 #
 # > **From which sparsity on does a zero pay? In arithmetic? In bits? In milliseconds,
 # on the machine in front of you?**
 #
-# You write the functions that count, most of them a few lines of plain PyTorch. Then you
-# apply them to a network that is trained in this notebook, and to your own machine.
+# *Sparsity* is the fraction of zeros. A zero *pays* where the pruned network costs less
+# than the dense one. You write the functions that count, most of them a few lines of
+# PyTorch. You apply them to a network that is trained here, and to your own machine.
 #
 # | part | you write | you find out |
 # |---|---|---|
 # | 1 · What a layer costs | 0.1 – 0.3 | which layers cost most, and what a zero saves |
-# | 2 · Storing zeros | 0.4 – 0.7 | four ways to store where the values are |
+# | 2 · Storing zeros | 0.4 – 0.7 | four ways to store the positions of values |
 # | 3 · Does a zero pay? | 0.8 | sizes, encoding times and kernels, measured |
-# | 4 · Two more values | 0.9 | peak memory; what pruning weights cannot save |
+# | 4 · Two more values | 0.9 | peak memory; costs that pruning weights cannot reduce |
 #
 # 20 points; about 5 hours.
 #
@@ -38,20 +39,21 @@
 # **After this lab you can**
 #
 # - compute the MACs and the memory of a convolution, a linear and a transformer layer;
-# - count exactly which products zeros save;
+# - count exactly how many products the zeros save;
 # - store a sparse tensor in four formats and compute the bits of each;
-# - measure from which sparsity on a sparse kernel is faster than a dense one.
+# - measure from which sparsity on a sparse *kernel* (the routine that multiplies) is
+#   faster than a dense one.
 #
 # **How a lab works.** Before an experiment you write down a *prediction*. It is not
-# marked, but you can only be surprised if you first wrote down what you expected. Then
-# you write a function and run `check("0.1")`. Hints are folded and come in steps. If you
-# are stuck, `skip("0.1")` uses the library's function instead of yours: the question
-# scores 0, and the rest of the lab runs. In every function counts and bits are Python
-# `int`s, and arguments are not changed. **Arguments that make no sense raise
-# `ValueError`**: most of these checks are given; in 0.1 and 0.2 you write one yourself.
+# marked; it shows you later which of your expectations were wrong. Then you write a
+# function and run `check("0.1")`. Hints are folded; open them one by one. If you are
+# stuck, `skip("0.1")` uses the library's function instead of yours: the question scores
+# 0, and the rest of the lab runs. Every function returns counts and bits as Python
+# `int`s and does not change its arguments. **Invalid arguments raise `ValueError`**.
+# Most of these checks are given; in 0.1 and 0.2 you write one yourself.
 #
-# Write yourself what a question asks for. Each question names the library functions that
-# would solve it for you, and the checker detects calls to them. This is a deterrent;
+# Write the functions yourself. Each question names the library functions that would
+# solve it for you, and the checker detects calls to them. This is a deterrent;
 # instructors also compare submissions for similarity.
 
 # %%
@@ -86,8 +88,8 @@ def require(condition: bool, message: str) -> None:
 
 # %% [markdown]
 # **The idea of the lab in one picture.** A row with many zeros can be stored without
-# them. But then the positions of the values must be stored, too (grey). Part 2 counts
-# their bits.
+# them. But then the positions of the values (grey) must be stored, too. Part 2 counts
+# the bits of both.
 
 # %%
 plots.show(drawings.stored_row(torch.tensor([0, 0, 5, 0, 0, 0, 0, 0, 7, 2, 0, 0.0])))
@@ -97,7 +99,7 @@ plots.show(drawings.stored_row(torch.tensor([0, 0, 5, 0, 0, 0, 0, 0, 7, 2, 0, 0.
 #
 # The whole course uses one small convolutional network with batch norm: four 3×3
 # convolutions and a linear layer. It is trained here, once per seed, because the result
-# of one network may be an accident.
+# of a single network may be due to chance.
 
 # %%
 data = images.load(DATA)
@@ -117,26 +119,26 @@ print(nets[0])
 # $$E=\Big\lfloor\frac{H+2\pi-R}{u}\Big\rfloor+1,\qquad F=\Big\lfloor\frac{W+2\pi-S}{u}\Big\rfloor+1 .$$
 #
 # (Note that $E$, $L$ and $R$ have other meanings in later sections.) Each of the
-# $M\,E\,F$ output numbers is a sum of $C\,R\,S$ products: one *multiply-accumulate* (MAC)
-# each. So
+# $M\,E\,F$ output numbers is a sum of $C\,R\,S$ products. A product and its addition
+# are one *multiply-accumulate* (MAC). So
 #
 # $$\text{MACs}=M\,C\,R\,S\;E\,F,\qquad
 #   \text{bits}= n\,(\underbrace{MCRS}_{\text{weights}}+\underbrace{CHW}_{\text{input}}+\underbrace{MEF}_{\text{output}})$$
 #
 # with $n$ bits per number. (Products with padding count here, since a dense kernel
-# computes them. In 0.3 they do not.) A linear layer has no sliding: it multiplies `batch`
-# rows with $d_\text{in}\cdot d_\text{out}$ weights.
+# computes them. In 0.3 they do not count.) A linear layer does not slide: it multiplies
+# `batch` input rows by $d_\text{in}\cdot d_\text{out}$ weights.
 #
-# Weights stay in memory. Inputs and outputs are *transient*: once the layer is done, its
-# input can be discarded. The experiment after the exercise shows what this means.
+# Weights stay in memory. Inputs and outputs are *transient*: when a layer is done, its
+# input can be discarded. The experiment after the exercise shows the effect.
 #
 # **What is tested**: stride, padding and inputs that are not square; the unit that each
 # key names; the default arguments; `int`s of any size; a kernel as large as its input;
 # `ValueError` for a kernel that does not fit.
 #
-# *Before you write anything:* on the digits `conv1` and `conv2` work on maps of 8×8,
-# `conv3` and `conv4`, after pooling, on maps of 4×4. Which layer has most of the
-# arithmetic? Which has most of the weights? (Write a sentence.)
+# *Before you write anything:* on the digits, `conv1` and `conv2` work on feature maps
+# of 8×8. After pooling, `conv3` and `conv4` work on maps of 4×4. Which layer needs the
+# most arithmetic? Which has the most weights? (Write a sentence.)
 
 # %%
 ### BEGIN SOLUTION
@@ -217,12 +219,12 @@ check("0.1")
 # %% [markdown]
 # <details><summary>Hint 1: a case to do in your head</summary>One filter of 1×3×3 on a
 # 1×5×7 picture, stride 1, no padding: the filter fits in 3 places vertically and 5
-# horizontally. What do your E and F say? Which of the two belongs to H?</details>
+# horizontally. What are your E and F? Which of the two belongs to H?</details>
 # <details><summary>Hint 2: stride</summary>With stride 2 the same filter fits
 # vertically at 0 and 2, so E = 2. The floor is Python's <code>//</code>, and the + 1
 # comes after it.</details>
-# <details><summary>Hint 3: bits or bytes?</summary>The names of the keys say which, and
-# an argument gives the number per value.</details>
+# <details><summary>Hint 3: bits or bytes?</summary>The names of the keys contain the
+# unit, and an argument is the number of bits per value.</details>
 
 # %% [markdown]
 # #### Experiment: where are the work and the weights?
@@ -240,13 +242,13 @@ TITLE = "Where are the MACs, and where are the weights?"
 plots.bars(lab00.shares(costs), x="layer", y="percent", by="of", title=TITLE, fmt="{:.0f}")
 
 # %% [markdown]
-# A weight in an early layer is used once for every position of a large picture, a weight
-# in a late layer for few positions. So **one pruned weight does not save the same
-# arithmetic everywhere**. If you want to save MACs you prune other weights than if you
-# want to save bits. (Not counted, as in most papers: batch norm, biases, ReLU, pooling.)
+# A weight in an early layer is used once per position of a large picture. A weight in a
+# late layer is used for few positions. So **one pruned weight does not save the same
+# arithmetic everywhere**. To save MACs you prune other weights than to save bits. (Not
+# counted, as in most papers: batch norm, biases, ReLU, pooling.)
 #
-# Now the transient memory. While a layer works, its input and its output must both be in
-# memory. The bars below stand in the order of time.
+# Now the transient memory. While a layer works, its input and its output must both be
+# in memory. The bars below are in the order in which the layers run.
 
 # %%
 kb = costs["kb_alive"]
@@ -257,10 +259,11 @@ TITLE = "How much memory do activations need at the same time?"
 plots.bars(costs, x="layer", y="kb_alive", title=TITLE, xlabel="time →", fmt="{:.1f}")
 
 # %% [markdown]
-# At inference the memory is used again: the **maximum** over the layers counts, not the
-# sum. (In *training* the backward pass needs every layer's input, so the sum counts. A
-# skip connection keeps its input alive over several layers.) So pruning activations saves
-# memory only at the highest bar, while every pruned weight saves storage. 0.9 uses this.
+# At inference, later layers reuse the memory of earlier layers. So the **maximum** over
+# the layers counts, not the sum. (In *training* the backward pass needs every layer's
+# input, so the sum counts. A skip connection keeps its input in memory over several
+# layers.) So pruning activations saves memory only in the layer with the highest bar.
+# Every pruned weight saves storage. 0.9 uses this.
 
 # %% [markdown]
 # ### 0.2 The cost of a transformer layer
@@ -271,20 +274,22 @@ plots.bars(costs, x="layer", y="kb_alive", title=TITLE, xlabel="time →", fmt="
 #
 # 1. **projections**: queries, keys, values, and the output: four $E\times E$ matrices,
 #    each applied to all $B L$ tokens;
-# 2. **attention**: $QK^\top$ compares each token with each token of its sentence, at $E$
-#    MACs per pair; weighting the values costs the same again;
-# 3. **feed-forward network**: $E\to 4E$ and $4E\to E$, for every token.
+# 2. **attention**: $QK^\top$ compares each token with each token of its sentence, at
+#    $E$ MACs per pair; the weighted sum of the values costs the same again;
+# 3. **feed-forward network** (FFN): $E\to 4E$ and $4E\to E$, for every token.
 #
-# With `heads` heads the $E$ columns are cut into slices of $D=E/\text{heads}$. Each head
-# compares all pairs within its slice, at $D$ MACs per pair. How do more heads change the
-# count of item 2? And the number of attention **scores**, which go through the softmax?
+# With `heads` heads the $E$ columns are cut into slices of $D=E/\text{heads}$. Each
+# head compares all pairs within its slice, at $D$ MACs per pair. How do more heads
+# change the count of item 2, and the number of attention **scores**, which go through
+# the softmax?
 #
 # **What is tested**: each part and their sum; one head by default; as many heads as
 # columns; `ValueError` if `heads` does not divide `E`.
 #
-# *Before you write anything:* BERT-base has $E=768$ and reads up to $L=512$ tokens. What
-# share of its MACs is item 2? If the same layer used 32 heads instead of 1: how much more
-# arithmetic, how much more time? (Write a percentage and two factors.)
+# *Before you write anything:* BERT-base has $E=768$ and reads up to $L=512$ tokens.
+# What share of its MACs is item 2? If the same layer used 32 heads instead of 1, by
+# which factors would its arithmetic and its time grow? (Write a percentage and two
+# factors.)
 
 # %%
 ### BEGIN SOLUTION
@@ -337,14 +342,14 @@ check("0.2")
 # <details><summary>Hint 2: the pairs</summary>Pairs are formed within a sentence. So
 # there are B·L² of them, not (B·L)².</details>
 # <details><summary>Hint 3: heads</summary>Write the attention term for one head of size
-# E/heads, then multiply by the number of heads. Do the same for the scores. In only one
-# of the two the heads cancel.</details>
+# E/heads, then multiply by the number of heads. Do the same for the scores. The number
+# of heads cancels in only one of the two.</details>
 
 # %% [markdown]
 # #### Experiment: when does attention overtake the rest?
 #
-# Projections and FFN grow with $L$, attention with $L^2$. Per token: $12E^2$ against
-# $2LE$. They are equal at $L=6E$.
+# The MACs of projections and FFN grow with $L$, the MACs of attention with $L^2$. Per
+# token they are $12E^2$ and $2LE$, equal at $L=6E$.
 
 # %%
 at_512 = transformer_macs(1, 512, 768)
@@ -357,15 +362,15 @@ plots.curves(cost, x="tokens", y="million_macs_per_token", by="part", title=TITL
 
 # %% [markdown]
 # Below a few thousand tokens nearly all work is in the matrices, so pruning weights or
-# heads saves most. Far above, the number of tokens is the problem: lab 10 drops tokens.
+# heads saves most. Far above, the number of tokens dominates: lab 10 prunes tokens.
 #
 # #### Experiment: are heads free?
 #
 # Your function counts as many MACs for 32 heads as for one. It is often said that
-# multiple heads do not change the computational cost. Measure it: the same queries, keys
-# and values, cut into more and more heads. One version is written out step by step. The
-# other is PyTorch's fused kernel, which computes the scores in small blocks and never
-# stores them all.
+# multiple heads do not change the computational cost. Measure it with the same queries,
+# keys and values, cut into more and more heads. One version computes attention step by
+# step. The other is PyTorch's *fused* kernel (one routine for all steps), which
+# computes the scores in small blocks and never stores them all.
 
 
 # %%
@@ -374,32 +379,34 @@ TITLE = "More heads, as many MACs: how much more time?"
 plots.curves(cost, x="heads", y="times_one_head", by="what", title=TITLE, **LOG)
 
 # %% [markdown]
-# The sentence holds for MACs, with $D=E/\text{heads}$. It does not hold for time. The
-# softmax works on $B\cdot\text{heads}\cdot L^2$ scores, each of which is written to
-# memory and read back, and thin slices use the arithmetic units less well. The fused
-# kernel avoids most of this traffic. **A MAC count is a simplified cost model: it ignores
-# memory traffic, softmax and kernel launches.** (Times are the fastest of 25 rounds.)
+# The claim holds for MACs, with $D=E/\text{heads}$. It does not hold for time. The
+# softmax works on $B\cdot\text{heads}\cdot L^2$ scores, and each score is written to
+# memory and read back. Thin slices also use the arithmetic units less well. The fused
+# kernel avoids most of this memory traffic. **A MAC count is a simplified cost model:
+# it ignores memory traffic, softmax and kernel launches.** (Each time is the fastest of
+# 25 rounds.)
 
 # %% [markdown]
 # ### 0.3 What a zero saves
 # **18 minutes · 3 points**
 #
 # If a share $p$ of the weights is zero and the hardware skips products with zero,
-# $(1-p)$ of the MACs remain. If a share $q$ of the *inputs* is zero as well (ReLU makes
-# many), a product remains only where **both** operands are non-zero. How many are these?
-# A form often seen is
+# $(1-p)$ of the MACs remain. If a share $q$ of the *inputs* is zero as well (ReLU
+# produces many zeros), a product remains only where **both** operands are non-zero. How
+# many such products are there? A formula that you will often see is
 #
 # $$\text{nonzero MACs}\;\ge\;(1-p)(1-q)\cdot\text{MACs}.$$
 #
-# Try it on two weights and two inputs with one zero each. For $w=(1,0)$ and $x=(0,1)$ no
-# product remains; for $w=(1,0)$ and $x=(1,0)$ one of two does. The formula gives a
-# quarter of two, and the first count is *below* it. So it is no bound. If zeros lie at
-# random, independent places, $(1-p)(1-q)$ is the **expectation**. For a linear layer the
-# share lies between $\max(0,\,1-p-q)$ and $\min(1-p,\,1-q)$.
+# Try it on two weights and two inputs, with one zero in each. With $w=(1,0)$ no product
+# remains for $x=(0,1)$, and one of two remains for $x=(1,0)$. The formula gives a
+# quarter of two, and the first count is *below* it. So the formula is not a bound. If
+# zeros lie at random, independent places, $(1-p)(1-q)$ is the **expectation** of the
+# remaining share. For a linear layer this share lies between $\max(0,\,1-p-q)$ and
+# $\min(1-p,\,1-q)$.
 #
 # The actual number must be counted. At the border of the picture a weight meets
-# *padding*, whose products are always zero. Here, unlike in 0.1, products with padding are
-# left out of both numbers: the count, and the MACs that it is compared with.
+# *padding*, whose products are always zero. Here, unlike in 0.1, products with padding
+# are left out of both the count and the MACs with which it is compared.
 #
 # **What is tested**: linear layers and convolutions, whole batches, stride and padding
 # (a linear layer ignores both); NaN, infinity and 1e-30 are non-zero, −0.0 is zero; counts
@@ -461,10 +468,10 @@ def nonzero_macs(weight: Tensor, x: Tensor, stride: int = 1, padding: int = 0) -
 check("0.3")
 
 # %% [markdown]
-# <details><summary>Hint 1: forget the values</summary>Replace both tensors by "is it
-# non-zero?". What does the same layer compute, when every operand is 0 or 1?</details>
+# <details><summary>Hint 1: forget the values</summary>Replace each element by 1 if it
+# is non-zero, else by 0. What does the same layer compute then?</details>
 # <details><summary>Hint 2: exactly</summary>A convolution of ones and zeros adds up
-# counts. In float32, 2²⁴ + 1 is 2²⁴. Which dtype has room?</details>
+# counts. In float32, 2²⁴ + 1 is 2²⁴. Which dtype can hold larger counts?</details>
 # <details><summary>Hint 3: with less work</summary>All filters see the same input. So
 # for each place (c, r, s) of the kernel you need two numbers: how many filters are
 # non-zero there, and how many non-zero inputs meet it.
@@ -474,9 +481,10 @@ check("0.3")
 # %% [markdown]
 # #### Experiment: how far from the expectation can it be?
 #
-# In a linear layer a share $p$ of the weights and of the inputs is zero. For each $p$ we
-# draw three layouts at random and build two on purpose: zero inputs meet exactly the
-# zero weights (*aligned*), or as few of them as possible (*opposed*).
+# In a linear layer a share $p$ of the weights is zero, and the same share of the
+# inputs. For each $p$ we draw three layouts at random and build two on purpose. In
+# these, zero inputs meet exactly the zero weights (*aligned*), or as few of them as
+# possible (*opposed*).
 
 # %%
 placed = lab00.placed_zeros(nonzero_macs, [p / 20 for p in range(20)])
@@ -486,8 +494,9 @@ plots.curves(placed, x="both_zero", y="products_left", by="zeros", title=TITLE, 
 
 # %% [markdown]
 # Lines are formulas, marks are your function's counts. Now a real layer: `conv4` of the
-# trained networks, with its smallest weights set to zero, and its inputs from test
-# images. The baseline has as many zeros at *random* places of the same weights.
+# trained networks, with inputs from test images. Its smallest weights are set to zero
+# (*magnitude pruning*). The baseline has as many zeros at *random* places of the same
+# weights.
 
 
 # %%
@@ -505,24 +514,26 @@ TITLE = "conv4: how many products are there beyond (1−p)(1−q)?"
 plots.curves(products, x="sparsity", y="beyond", title=TITLE, xaxis="sparsity")
 
 # %% [markdown]
-# The random baseline is not at 0: the zeros of the *input* are not spread evenly, and a
-# pixel at the border takes part in fewer products than one in the middle. Magnitude
+# The random baseline is not at 0. The zeros of the *input* are not spread evenly, and a
+# pixel at the border takes part in fewer products than a pixel in the middle. Magnitude
 # pruning of a trained layer deviates more, in the same direction for every network. So
-# the size of a weight is related to how active its inputs are. The expectation is a fair
-# first estimate, within some per cent; **if your hardware's speed depends on the count,
-# count**. (ReLU makes about half of these activations zero, as the printed share shows.)
+# the size of a weight is related to how active its inputs are. The expectation is a
+# reasonable first estimate, within a few per cent. **If your hardware's speed depends
+# on the count, count.** (ReLU makes about half of these activations zero, as the
+# printed share shows.)
 
 # %% [markdown]
 # ## Part 2 · Storing zeros
 #
-# A pruned weight still takes 32 bits if it is stored as a zero. If it is not stored, you
-# must store the positions of the other weights. The formats below differ in how they do
-# this. In all of them $L$ is the number of elements, a share $p$ of them is zero, and a
-# value takes $n$ bits. Dense storage takes $L\,n$ bits.
+# A pruned weight still takes 32 bits if it is stored as a zero. If it is not stored,
+# you must store the positions of the other weights. The formats below differ in how
+# they store these positions. A share $p$ of the $L$ elements is zero. The other
+# elements are the *values*, of $n$ bits each. Dense storage takes $L\,n$ bits.
 #
-# One rule holds for all formats: **a zero is an element that equals zero**. So `-0.0` is
-# a zero (and is decoded as `+0.0`); NaN and ±∞ are values. This case is common:
-# `-0.3 * 0` *is* `-0.0`, so every multiplication with a mask produces thousands of them.
+# One rule holds for all formats: **a zero is an element that equals zero**. So NaN and
+# ±∞ are values, and `-0.0` is a zero (and is decoded as `+0.0`). A `-0.0` is common:
+# `-0.3 * 0` *is* `-0.0`, so every multiplication with a mask of zeros and ones produces
+# thousands.
 #
 # Not allowed in 0.4 – 0.7, because they solve the exercise: `Tensor.to_sparse*`,
 # `torch.sparse_*_tensor`, `Tensor.to_dense`, `scipy.sparse`.
@@ -535,15 +546,15 @@ plots.curves(products, x="sparsity", y="beyond", title=TITLE, xaxis="sparsity")
 # ### 0.4 Bitmap: one bit for every place
 # **8 minutes · 2 points**
 #
-# One bit per element says whether there is a value. The values follow in row-major order.
+# One bit per element marks whether it is a value. The values follow in row-major order.
 #
 # $$\text{bits}=(1-p)\,L\,n+L$$
 #
 # **What is tested** also: row-major order; $n$ bits per value.
 #
-# The map costs $L$ bits, however sparse the tensor is. *Before you write anything:* with
-# $n=32$, from which sparsity on is that smaller than dense? With $n=8$? With $n=1$?
-# (Write three percentages, or "never".)
+# The map costs $L$ bits, however sparse the tensor is. *Before you write anything:*
+# from which sparsity on is this encoding smaller than dense storage, with $n=32$? With
+# $n=8$? With $n=1$? (Write three percentages, or "never".)
 
 # %%
 ### BEGIN SOLUTION
@@ -597,32 +608,33 @@ check("0.4")
 # question for every element. Look up "boolean indexing": in which order do the elements
 # come?</details>
 # <details><summary>Hint 2: decode</summary>Most elements of the result are zeros. Which
-# dtype should these have: the map's or the values'? And an index that reads elements can
-# also stand on the left of <code>=</code>.</details>
+# dtype should they have, the map's or the values'? An index that reads elements can
+# also stand on the left of <code>=</code>; there it writes them.</details>
 
 # %% [markdown]
 # ### 0.5 Run lengths: count the zeros in between
 # **30 minutes · 4 points**
 #
-# If zeros come in runs, store the length of each run. Each **pair** (run, value) means:
-# *this many zeros, then this value*. The run has a field of $k$ bits, so it lies between
-# 0 and $2^k-1$. With $k=2$:
+# *Run-length encoding* (RLE) stores the number of zeros (the *run*) before each value.
+# Each **pair** (run, value) means: *this many zeros, then this value*. A run is stored
+# in a field of $k$ bits, so it lies between 0 and $2^k-1$. With $k=2$:
 #
 # | x | 0 0 5 | 0 0 0 0 | 0 7 | 0 |
 # |---|---|---|---|---|
 # | pair | (2, 5) | (3, 0) | (1, 7) | (0, 0) |
 #
-# - Before the 7 there are five zeros, but the longest run is 3. So a **filler** pair
+# - Before the 7 there are five zeros, but a run can be at most 3. So a **filler** pair
 #   (3, 0) comes first: three zeros, then the value 0, four zeros in all. In general
 #   $(2^k-1,\,0)$ stands for $2^k$ zeros.
-# - At the end $r>0$ zeros may be left with no value after them. The last of them is
-#   written as the value: $(r-1,\,0)$. (Fillers come first, if $r>2^k$.)
+# - At the end there may be $r>0$ zeros with no value after them. The last of these
+#   zeros is written as the value: $(r-1,\,0)$. (Fillers come first, if $r>2^k$.)
 # - A filler is a pair like any other. It takes $n+k$ bits.
 #
-# How many pairs are expected? For zeros at random places, read the stream pair by pair. A
-# pair ends at the first non-zero, or at the $2^k$-th zero at the latest. It is longer
-# than $j$ elements if the first $j$ are all zeros, which has probability $p^j$, for
-# $j<2^k$. So its mean length is $\sum_{j=0}^{2^k-1}p^j=\frac{1-p^{2^k}}{1-p}$, and
+# How many pairs do we expect for zeros at random places? Read the tensor pair by pair.
+# A pair ends at the first non-zero, or at the $2^k$-th zero at the latest. For $j<2^k$,
+# it is longer than $j$ elements if its first $j$ elements are zeros. The probability of
+# this is $p^j$. So its mean length is $\sum_{j=0}^{2^k-1}p^j=\frac{1-p^{2^k}}{1-p}$,
+# and
 #
 # $$\frac{\text{pairs}}{L}=\frac{1-p}{1-p^{2^k}},\qquad \text{bits}=\text{pairs}\cdot(n+k).$$
 #
@@ -712,9 +724,9 @@ check("0.5")
 # non-zero comes; a zero comes and the counter is already full; the end comes. The
 # grader's inputs are small enough for a loop.</details>
 # <details><summary>Hint 2: the full counter</summary>The filler's own value is a zero
-# of the tensor. So when the counter stands at 2^k − 1 and one more zero comes, that
-# zero is the filler's value, and the counter starts again at 0. Try exactly 2^k zeros
-# before a value, and exactly 2^k zeros at the end.</details>
+# of the tensor. So if the counter is 2^k − 1 and one more zero comes, that zero is the
+# filler's value, and the counter starts again at 0. Try exactly 2^k zeros before a
+# value, and exactly 2^k zeros at the end.</details>
 # <details><summary>Hint 3: without a loop over elements</summary>Take the positions of
 # the non-zeros (and the last position, if a zero is there). Divide the gaps between
 # neighbours by 2^k: the quotient is the number of fillers, the remainder is the
@@ -731,9 +743,10 @@ TITLE = "With k-bit runs at least one pair per 2ᵏ elements remains"
 plots.curves(runs, x="sparsity", y="pairs_per_element", by="run", title=TITLE, **BESIDE)
 
 # %% [markdown]
-# The marks (trained `conv4`, magnitude pruning, mean over the networks) lie close to the
-# lines (formula). The next figure shows the deviation from the formula, with random zeros
-# as the baseline; the table shows how many 3×3 kernels are empty.
+# The marks (trained `conv4`, magnitude pruning, mean over the networks) lie close to
+# the lines (formula). The next figure shows the deviation from the formula, with random
+# zeros as the baseline. The table shows how many 3×3 kernels are *empty* (contain only
+# zeros).
 
 # %%
 pairs = lab00.trained_and_random(
@@ -750,28 +763,31 @@ tables.means(pairs.query("sparsity == 0.9"), {"empty": "empty 3×3 kernels at 90
 # %% [markdown]
 # The random baseline lies on the formula, which confirms the derivation. The trained
 # layer needs a few per cent more pairs, because whole kernels are pruned together.
-# Clusters do not *help* this code: a run that is longer than the field costs fillers of
-# $n+k$ bits, while the remaining values stand together and spend $k$ bits each on short
-# runs.
+# Clusters of zeros do not *help* RLE. A run that does not fit into the field needs
+# fillers of $n+k$ bits each. The remaining values are close together and spend $k$ bits
+# each on short runs.
 #
 # In the literature the field is wider than our $k=2$. Eyeriss stores activations with
-# 5-bit runs and 16-bit values ([Chen et al. 2017](https://doi.org/10.1109/JSSC.2016.2616357)).
-# Deep Compression ([Han et al. 2016](https://arxiv.org/abs/1510.00149)) stores weights
-# with gaps of 8 bits in convolutions and 5 bits in fully connected layers, with fillers
-# as here. With $k=2$, 3 or more bits per value and zeros at random places, run lengths
-# are *never* smaller than the bitmap: compare the two formulas.
+# 5-bit runs and 16-bit values ([Chen et al.
+# 2017](https://doi.org/10.1109/JSSC.2016.2616357)). Deep Compression ([Han et al.
+# 2016](https://arxiv.org/abs/1510.00149)) stores weights with runs of 8 bits in
+# convolutions and 5 bits in fully connected layers, with fillers as here. With $k=2$,
+# at least 3 bits per value, and zeros at random places, RLE is *never* smaller than the
+# bitmap: compare the two formulas.
 
 # %% [markdown]
 # ### 0.6 Coordinates: write the address
 # **10 minutes · 2 points**
 #
-# COO (*coordinates*) stores each value with its position in the flattened tensor. An
-# address among $L$ places takes $\lceil\log_2 L\rceil$ bits, rounded **up**:
+# COO (*coordinates*) stores each value with its *address*, its position in the
+# flattened tensor. An address among $L$ places takes $\lceil\log_2 L\rceil$ bits,
+# rounded **up**:
 #
 # $$\text{bits}=(1-p)\,L\,\big(n+\lceil\log_2 L\rceil\big)$$
 #
-# Compute the width as `(L - 1).bit_length()`, the bits of the largest address. This has
-# no rounding errors and is right for $L=1$: a tensor with one place needs *no* address.
+# Compute this width as `(L - 1).bit_length()`, the number of bits of the largest
+# address. This has no rounding errors and is right for $L=1$: a tensor with one place
+# needs *no* address.
 #
 # **What is tested** also: flat row-major positions; the width at powers of two, next to
 # them, and for $L=1$.
@@ -843,25 +859,27 @@ check("0.6")
 # ### 0.7 CSR and CSC: row by row, column by column
 # **30 minutes · 3 points**
 #
-# COO repeats the row for every value in it. *Compressed sparse row* stores, for a
-# matrix of $R$ rows and $C$ columns, three arrays: the values row by row, the **column**
-# of each, and for each row the number of values *before* it. An example:
+# COO stores the row again for every value in that row. *Compressed sparse row* (CSR)
+# stores three arrays for a matrix of $R$ rows and $C$ columns: the values row by row,
+# the **column** of each value, and per row the number of values *before* this row. An
+# example:
 #
 # $$\begin{pmatrix} 10 & 20 & 0 & 0 & 0 & 0 \\ 0 & 30 & 0 & 40 & 0 & 0 \\ 0 & 0 & 50 & 60 & 70 & 0 \\ 0 & 0 & 0 & 0 & 0 & 80 \end{pmatrix}
 # \quad\begin{aligned}v&=[10\;20\;30\;40\;50\;60\;70\;80]\\ \text{COL\_INDEX}&=[0\;1\;1\;3\;2\;3\;4\;5]\\ \text{ROW\_INDEX}&=[0\;2\;4\;7\;8]\end{aligned}$$
 #
-# The values of row $i$ are `v[ROW_INDEX[i]:ROW_INDEX[i+1]]`. So
-# ROW_INDEX has $R+1$ cumulative entries, from 0 to the number of values. An empty row
-# repeats its entry. The width of each entry follows from the number of its possible
-# values: a column is one of $C$, an entry of ROW_INDEX is one of $\mathit{nnz}+1$ counts
-# ($\mathit{nnz}$ is the *number of non-zeros*):
+# The values of row $i$ are `v[ROW_INDEX[i]:ROW_INDEX[i+1]]`. So ROW_INDEX has $R+1$
+# cumulative entries, from 0 to the number of values. For an empty row, two neighbouring
+# entries are equal. The width of an entry follows from the number of its possible
+# values. A column is one of $C$ numbers. An entry of ROW_INDEX is one of
+# $\mathit{nnz}+1$ counts ($\mathit{nnz}$ is the *number of non-zeros*):
 #
 # $$\text{bits}=\mathit{nnz}\,\big(n+\lceil\log_2 C\rceil\big)+(R+1)\,\lceil\log_2(\mathit{nnz}+1)\rceil$$
 #
-# *Compressed sparse column* exchanges rows and columns: values column by column, the row
-# of each, and a COL_POINTER.
+# *Compressed sparse column* (CSC) exchanges rows and columns. It stores the values
+# column by column, the row of each value, and a COL_POINTER.
 #
-# **What is tested** also: this matrix; empty rows and columns; the last row and column; 0 bits for a matrix of zeros.
+# **What is tested** also: the matrix above; empty rows and columns; the last row and
+# column; 0 bits for a matrix of zeros.
 
 
 # %%
@@ -949,9 +967,8 @@ def csr_bits(x2d: Tensor, n: int = 32) -> int:
 check("0.7")
 
 # %% [markdown]
-# <details><summary>Hint 1: ROW_INDEX</summary>First the number of non-zeros in each
-# row. "How many before row i" is a running sum of those; it begins with the 0 before
-# the first row.</details>
+# <details><summary>Hint 1: ROW_INDEX</summary>First count the non-zeros in each row.
+# "How many before row i" is a running sum of these counts. It begins with 0.</details>
 # <details><summary>Hint 2: back again</summary>The differences of ROW_INDEX are the
 # counts per row.
 # <code>repeat_interleave</code> turns counts into "row of each value".</details>
@@ -968,15 +985,15 @@ check("0.7")
 # ### 0.8 Two answers from your own run
 # **40 minutes · 1 point · needs 0.3, 0.4, 0.5, 0.6, 0.7**
 #
-# Three experiments, each with a prediction. The two questions come at the end.
+# First come three experiments, each with a prediction, then two questions.
 #
 # **What is tested**: the letter of **a**; the number of **b**, within 1.
 #
 # #### Experiment 1: a real layer in every format
 #
-# We set the smallest weights of `conv4` to zero; values have 32 bits. For CSR the
-# filters are the rows: a matrix of $M$ rows and $C\cdot R\cdot S$ columns. *Write down:
-# which format is smallest at 50 %, at 90 %, at 99 % sparsity?* (Three names.)
+# We set the smallest weights of `conv4` to zero; values have 32 bits. For CSR each
+# filter is one row of a matrix with $M$ rows and $C\cdot R\cdot S$ columns. *Write
+# down: which format is smallest at 50 %, at 90 %, at 99 % sparsity?* (Three names.)
 
 # %%
 ### BEGIN SOLUTION
@@ -1016,11 +1033,12 @@ tables.plain(in_bits)
 
 # %% [markdown]
 # The formulas for bitmap, COO and CSR are exact, since they depend only on the *number*
-# of zeros. At 32 bits the values dominate, so all curves look similar. The formats differ
-# in the **bookkeeping**: all bits that are not bits of a kept value. Here it is, on a log
-# scale, with a lower limit: no code can store randomly placed zeros in less than the
-# entropy $-p\log_2 p-(1-p)\log_2(1-p)$ bits per place
-# ([Shannon 1948](https://doi.org/10.1002/j.1538-7305.1948.tb01338.x)).
+# of zeros. At 32 bits the values dominate, so all curves look similar. The formats
+# differ in the **bookkeeping**: all bits that are not bits of a kept value. The next
+# figure shows it on a log scale, with a lower limit, the *entropy floor*. No code can
+# store randomly placed zeros in fewer bits per place than the entropy
+# $-p\log_2 p-(1-p)\log_2(1-p)$ ([Shannon
+# 1948](https://doi.org/10.1002/j.1538-7305.1948.tb01338.x)).
 
 # %%
 say(you_wrote(prediction_0_8_sizes))
@@ -1034,14 +1052,14 @@ plots.show(fig)
 # %% [markdown]
 # A common rule of thumb is *bitmap for low and moderate sparsity, run lengths for
 # moderate, CSR for high, COO for extremely high*. Your figure agrees, with two
-# corrections. Run lengths need a field that suits the sparsity. COO beats CSR only where
-# hardly more values remain than there are rows. The trained layer's run lengths (marks)
-# lie above the formula, with $k=2$ from about 50 % on, with $k=5$ around 90 %, because of
-# the clusters of 0.5. Entropy coding can save what lies above the floor:
-# Deep Compression ends with a Huffman code for this reason.
+# corrections. Run lengths need a field that suits the sparsity. COO is smaller than CSR
+# only where hardly more values remain than there are rows. The trained layer's run
+# lengths (marks) lie above the formula, with $k=2$ from about 50 % on, with $k=5$
+# around 90 %, because of the clusters of 0.5. Entropy coding can save the bits above
+# the floor. Deep Compression ends with a Huffman code for this reason.
 #
-# Find the crossings for other value widths, sizes and run fields. (Tab goes to a slider,
-# arrow keys move it by one step.)
+# Find where the curves cross for other value widths, sizes and run fields. (Tab goes to
+# a slider, arrow keys move it by one step.)
 
 
 # %%
@@ -1056,14 +1074,14 @@ widgets.explorer(
 # %% [markdown]
 # #### Experiment 2: what does encoding cost?
 #
-# Weights are encoded once, before the network is shipped. **Activations** are new for
-# every input, so they must be encoded *online*, while the user waits. We encode the input
-# of `conv4` for 64 images with your functions, and compare with the time of the layer
-# itself and with the library's bitmap, which is written for speed. The last bar is the
-# time to *make* more zeros by keeping only the largest tenth.
+# Weights are encoded once, before the network is used. **Activations** are new for
+# every input, so they must be encoded *online*, while the user waits. We encode the
+# input of `conv4` for 64 images with your functions. We compare with the time of the
+# layer itself, and of the library's bitmap, which is written for speed. The last bar is
+# the time to *create* more zeros by keeping only the largest tenth.
 #
-# *Write down: how long does your bitmap take, compared with the layer: a hundredth, a
-# tenth, as long?*
+# *Write down: what fraction of the layer's time does your bitmap take: a hundredth, a
+# tenth, all of it?*
 
 # %%
 ### BEGIN SOLUTION
@@ -1095,26 +1113,28 @@ say(you_wrote(prediction_0_8_encoding))
 # %% [markdown]
 # With half of the activations zero, a bitmap halves the bits that must be moved. But
 # encoding takes time. Where this lab was written, the two lines of PyTorch took most of
-# the time of the layer itself, the library's tuned version a fifth of it or less, and
-# choosing the largest tenth more than the layer. (Compare with your bars.) An accelerator
-# compares in hardware next to the data path, and there run lengths for activations pay
-# (Eyeriss). On an ordinary processor the sparse kernel must first save the time of the
-# encoding. Experiment 3 asks whether it can.
+# the time of the layer itself. The library's tuned version took a fifth of it or less.
+# Choosing the largest tenth took longer than the layer. (Compare with your bars.) An
+# accelerator compares in hardware, next to the data path. There run lengths for
+# activations pay (Eyeriss). On an ordinary processor the sparse kernel must first save
+# the time that the encoding took. Experiment 3 tests whether it can.
 #
 # #### Experiment 3: kernels, on this machine
 #
-# By MACs, 90 % zeros make a layer ten times faster. We measure a layer of 1024 × 1024
-# weights, with zeros at random places, times one input vector. The candidates are: the
-# dense product; CSR in PyTorch and in scipy; scipy's COO; your bitmap, unpacked before a
-# dense product; and **whole rows** removed (lab 04), which leaves a smaller dense matrix.
-# NumPy's dense product is drawn for comparison. (All use one core.)
+# By MACs alone, 90 % zeros would make a layer ten times faster. We measure the product
+# of 1024 × 1024 weights, with zeros at random places, and one input vector. The
+# candidates are: the dense product; CSR in PyTorch and in scipy; scipy's COO; your
+# bitmap, unpacked before a dense product; and **whole rows** removed (lab 04), which
+# leaves a smaller dense matrix. NumPy's dense product is drawn for comparison. (All use
+# one core.)
 #
-# Memory traffic gives another forecast. Real CSR does not use $\lceil\log_2 C\rceil$ bits
-# for a column: PyTorch's indices have 64 bits, scipy's 32. If time depended only on the
-# bytes moved, CSR would pay where $(1-p)(32+\text{index bits})<32$: from 67 % and 50 % on.
+# Memory traffic gives another prediction. Real CSR does not use $\lceil\log_2 C\rceil$
+# bits for a column: PyTorch's indices have 64 bits, scipy's 32. If time depended only
+# on the bytes moved, CSR would pay where $(1-p)(32+\text{index bits})<32$: from 67 % on
+# (PyTorch) and 50 % on (scipy).
 #
-# *Write down: from which sparsity on is each faster than the dense product here?* (A
-# percentage, "at once" or "never" per candidate.)
+# *Write down: from which sparsity on is each candidate faster than the dense product
+# here?* (A percentage, "at once" or "never" per candidate.)
 
 # %%
 ### BEGIN SOLUTION
@@ -1132,11 +1152,11 @@ TITLE = "1024 × 1024 weights times one vector: which kernel is faster than dens
 plots.curves(one_vector, title=TITLE, control=None, **SPEED)
 
 # %% [markdown]
-# One vector uses every weight for a single product. A convolution uses each weight for
-# many positions of the picture, so each index is read once for many products. So we
-# measure the trained `conv4` as a matrix product: $M$ rows, $C R S$ columns, times all
-# patches of 64 images. The baseline "random" is PyTorch's CSR with as many zeros at
-# random places.
+# With one vector, every weight is used for a single product. A convolution uses each
+# weight for many positions of the picture, so each index is read once for many
+# products. So we also measure the trained `conv4` as a matrix product: $M$ rows and
+# $C R S$ columns, times all patches of 64 images. The baseline "random" is PyTorch's
+# CSR with as many zeros at random places.
 
 # %%
 convolution = lab00.convolution(weights[:3], inputs[:3], csr_encode, levels)
@@ -1147,23 +1167,25 @@ say(f"From which sparsity on does a zero pay? {you_wrote(prediction_0_8_kernels)
 tables.plain(lab00.when_a_zero_pays(in_bits, one_vector, convolution))
 
 # %% [markdown]
-# Read the table from left to right. **The same zeros pay at once in MACs, later in bits,
-# later still in time**, and never where a format must be unpacked first. A dense kernel
-# loads neighbours together and multiplies eight or sixteen of them at once; a sparse
-# kernel follows every index. Counting bytes explains a part of the difference, best where
-# the weights come from memory. A layer that fits into the cache, as here, favours the
-# dense kernel further. Reuse need not lower the crossing (compare the last two columns),
-# since the dense product gains from it as well. No sparse kernel reaches the line "by
-# MACs". *Which* weights are zero makes no difference to a kernel (the random baseline
-# lies on the curve of magnitude), unless they fill **whole rows**: those pay at once,
-# close to the MACs. That is the case for structured pruning, lab 04.
+# Read the table from left to right. **The same zeros pay at once in MACs, at higher
+# sparsity in bits, at still higher sparsity in time**, and never in time where a format
+# must be unpacked first. A dense kernel loads neighbouring weights together and
+# multiplies eight or sixteen of them at once. A sparse kernel follows every index.
+# Counting bytes explains a part of the difference, best where the weights come from
+# memory. A layer that fits into the cache, as here, favours the dense kernel further.
+# Using each weight many times need not lower the crossing (compare the last two
+# columns), since the dense product gains, too. No sparse kernel reaches the line "by
+# MACs". *Which* weights are zero makes no difference to a sparse kernel (the random
+# baseline lies on the curve of magnitude). Only **whole rows** of zeros are different:
+# they pay at once, close to the MACs. This is the argument for structured pruning, lab
+# 04.
 #
-# The literature agrees. [Gale et al. (2020)](https://arxiv.org/abs/2006.10901) write of
-# GPUs that the moderate sparsity of neural networks is "not sufficient for existing
-# sparse kernels to outperform their dense counterparts". They gain 1.2 to 2.1 times on
-# whole networks with kernels written for the purpose. Check that a comparison does not
-# use a slow dense product: against a faster one (perhaps NumPy's, or two cores) every
-# crossing moves to the right.
+# The literature agrees. [Gale et al. (2020)](https://arxiv.org/abs/2006.10901) write
+# about GPUs that the moderate sparsity of neural networks is "not sufficient for
+# existing sparse kernels to outperform their dense counterparts". With kernels written
+# for this purpose, they make whole networks 1.2 to 2.1 times faster. Check that a
+# comparison does not use a slow dense product. Against a faster dense product (perhaps
+# NumPy's, or two cores) every crossing moves to the right.
 #
 # #### The two questions
 #
@@ -1182,9 +1204,9 @@ choose(
 )
 
 # %% [markdown]
-# **b.** In your figure of the bookkeeping: from which sparsity on (in %) does **COO need
-# fewer bits than the bitmap** for `conv4`? Type the number as you read it off, e.g. `50`.
-# Anything within 1 of the exact crossing counts.
+# **b.** In your figure of the bookkeeping: from which sparsity on (in %) does **COO
+# need fewer bits than the bitmap** for `conv4`? Type the number that you read from the
+# figure, e.g. `50`. A number within 1 of the exact crossing is right.
 
 # %%
 ### BEGIN SOLUTION
@@ -1197,11 +1219,11 @@ check("0.8")
 
 # %% [markdown]
 # <details><summary>Hint for a</summary>Two of the five can be refuted with a layer of
-# one output and two inputs, the one from 0.3.</details>
-# <details><summary>Hint for b</summary>The bitmap's line is flat at 1. Your own
-# <code>coo_bits</code> and
-# <code>bitmap_bits</code> on <code>lab00.pruned(weights[0], s)</code> find the place to
-# any accuracy.</details>
+# one output and two inputs, as in 0.3.</details>
+# <details><summary>Hint for b</summary>The bitmap's line is flat at 1. With your own
+# <code>coo_bits</code> and <code>bitmap_bits</code> on
+# <code>lab00.pruned(weights[0], s)</code> you find the crossing to any
+# accuracy.</details>
 
 # %% [markdown]
 # ## Part 4 · Two more values
@@ -1209,17 +1231,17 @@ check("0.8")
 # ### 0.9 A device to buy, and what weights cannot save
 # **12 minutes · 1 point · needs 0.1, 0.2**
 #
-# **a. A device to buy.** A camera runs the chain of convolutions below, batch 1, 16-bit
-# activations, one layer after the other. Each input is discarded as soon as its layer is
-# done. How many **bits** of memory must the device have *for activations* (inputs and
+# **a. A device to buy.** A camera runs the convolutions below one after the other, with
+# batch 1 and 16-bit activations. Each input is discarded as soon as its layer is done.
+# How many **bits** of memory must the device have *for activations* (inputs and
 # outputs, no weights)?
 #
 # **b. What weights cannot save.** You prune 90 % of all weights of a BERT-base layer
 # ($E=768$, projections and FFN) and your hardware skips every product with a pruned
-# weight. Sentences are $L=512$ tokens long. **How many times fewer MACs** does the layer
-# then compute? (A number with two decimals.)
+# weight. Sentences are $L=512$ tokens long. **How many times fewer MACs** does the
+# layer then compute? (Dense MACs divided by remaining MACs, with two decimals.)
 #
-# Use your functions in a scratch cell, then type the results in as plain numbers.
+# Compute with your functions in a new cell, then type the results as plain numbers.
 #
 # **What is tested**: **a** exactly, **b** within 0.05.
 
@@ -1246,8 +1268,8 @@ answer_0_9b = 5.26
 check("0.9")
 
 # %% [markdown]
-# <details><summary>Hint 1 for a</summary>What is alive while layer i works? And what of
-# that is still alive while layer i + 1 works?</details>
+# <details><summary>Hint 1 for a</summary>Which tensors are in memory while layer i
+# works? Which of them are still there while layer i + 1 works?</details>
 # <details><summary>Hint 2 for a</summary><code>conv_cost(*layer, bits=16)</code> gives
 # both terms. How do you combine five numbers into one? Look at the
 # second figure of this lab.</details>
@@ -1257,16 +1279,16 @@ check("0.9")
 # %% [markdown]
 # Ten times fewer weights are not ten times fewer MACs: attention multiplies activations
 # with activations, and no pruned weight changes that. The longer the text, the larger
-# this part. At $L=6E$ it is half of everything: even a network without any weights would
-# keep half of the MACs.
+# the share of attention. At $L=6E$ it is half of all MACs. Even a network without any
+# weights would keep this half.
 
 # %% [markdown]
 # #### Real data: larger pictures
 #
-# The library trained and counted the same network on MNIST (28×28) and on CIFAR-10
-# (32×32, in colour) (`course remake lab00_counting_mnist`, `lab00_counting_cifar10`).
-# Before you look: which of these numbers depend on the *pictures*, and which on the
-# *trained weights*?
+# The library was used to train and count the same network on MNIST (28×28) and on
+# CIFAR-10 (32×32, in colour) (`course remake lab00_counting_mnist`,
+# `lab00_counting_cifar10`). Before you look: which of the numbers below depend on the
+# *pictures*, and which on the *trained weights*?
 
 # %%
 layers = lab00.on_larger_images("layers")
@@ -1282,20 +1304,21 @@ say(real_data.table("00"))
 
 # %% [markdown]
 # The costs depend on the *pictures*: MACs and memory grow with the pixels. (The network
-# halves larger pictures once more, so the largest bar moves to `conv1`, whose output is
-# the last in full size.) Two findings about the trained *weights* are not special to the
-# digits. On all three sets the kept weights meet fewer non-zero inputs than random ones.
-# And zeros cluster, on CIFAR-10 most of all, so the run-length code pays for more fillers
-# there. Bitmap, COO and CSR do not change, since they depend only on the number of zeros.
+# halves larger pictures once more. So the largest bar moves to `conv1`, whose output is
+# the last in full size.) Two findings about the trained *weights* are not special to
+# the digits. On all three sets the kept weights meet fewer non-zero inputs than
+# randomly chosen weights. Also, zeros cluster, on CIFAR-10 most of all, so RLE needs
+# more fillers there. Bitmap, COO and CSR do not change, since they depend only on the
+# number of zeros.
 
 # %% [markdown]
 # ## The ledger
 #
-# One table is continued in every lab: the same small network, and the result of each
-# method. Half of your report in lab 11 comes from it. Today's row is the network before
-# pruning: bits of the whole model (with biases and batch norm), MACs for one image,
-# milliseconds for 64 images on one core of this machine, and test accuracy over the
-# seeds, with its 95 % interval.
+# Every lab continues one table with the results of its methods on the same small
+# network. Half of your report in lab 11 comes from this table. Today's row is the
+# network before pruning: bits of the whole model (with biases and batch norm), MACs for
+# one image, milliseconds for 64 images on one core of this machine, and test accuracy
+# over the seeds, with its 95 % interval.
 
 # %%
 bits, macs = storage.model_bits(nets[0].state_dict()), int(costs["macs"].sum())
@@ -1306,17 +1329,17 @@ ledger.table()
 # %% [markdown]
 # ## What you take with you
 #
-# - Arithmetic, memory and time are three budgets. Weights and MACs are in different
-#   layers; peak activation memory is a maximum over layers.
-# - $(1-p)(1-q)$ is an expectation. If you need the number, count.
+# - Arithmetic, memory and time are three different costs. Weights and MACs are in
+#   different layers; peak activation memory is a maximum over layers.
+# - $(1-p)(1-q)$ is an expectation. If you need the exact number, count.
 # - Every format stores positions. A bitmap costs the same at any sparsity. Coordinates
-#   cost per value. Runs cost per value and for zeros that do not fit into the field.
-# - A zero saves MACs at once, bits later, and milliseconds much later or never, unless
-#   zeros come in shapes that a dense kernel can leave out.
+#   cost bits per value. Run lengths cost bits per value and per filler.
+# - A zero saves MACs at once, bits at higher sparsity, and milliseconds at much higher
+#   sparsity or never, unless zeros come in shapes that a dense kernel can leave out.
 #
 # ### Five questions to recap
 #
-# 1. Which layers of a convolutional network have most MACs, which most weights?
+# 1. Which layers of a convolutional network have the most MACs, which the most weights?
 #    <details><summary>Answer</summary>MACs: layers with large maps. Weights: late, wide
 #    layers.</details>
 # 2. Why do 32 heads take more time than one, with as many MACs?
@@ -1334,13 +1357,13 @@ ledger.table()
 # ## Going further
 #
 # 1. **Real data, larger pictures.** Set `DATA = "mnist"` (or `"fashion_mnist"`,
-#    `"cifar10"`) and run everything again. Why does the bookkeeping figure not change,
-#    and why do MACs and peak memory?
+#    `"cifar10"`) and run everything again. Why do MACs and peak memory change, but not
+#    the bookkeeping figure?
 # 2. **Order matters to runs.** Encode `conv4` with its dimensions permuted
 #    (`weight.permute(...)`) before `rle_bits`. Which order gives the fewest pairs at
 #    90 %, and why?
 # 3. **A field for every sparsity.** Find the best $k$ for each sparsity by formula, and
-#    add "RLE, best k" to the bookkeeping figure. How near is it to the entropy floor?
+#    add "RLE, best k" to the bookkeeping figure. How close is it to the entropy floor?
 # 4. **When bytes decide.** Set `size=4096` (and fewer `repeats`), so that the weights
 #    come from memory. Do the measured crossings move towards "by bytes moved"? Does
 #    PyTorch's CSR gain from int32 indices (`row.int()`, `column.int()`)?

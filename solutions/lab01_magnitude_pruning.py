@@ -17,14 +17,15 @@
 # **How many weights of a trained network can you set to zero before its accuracy falls?
 # And when it falls, what exactly has broken?**
 #
-# The oldest and simplest rule removes the smallest weights. You write its usual forms and
-# then test by experiment which of the usual claims about it hold on your own network:
+# The oldest and simplest rule removes the smallest weights. You write the usual forms
+# of this rule. Then you test which of the usual claims about it hold on your own
+# network:
 #
 # | part | you write | you find out |
 # |---|---|---|
 # | A · Which weights are pruned? | 1.1 magnitude, 1.2 threshold, 1.3 groups, 1.4 all layers together | how far one-shot pruning gets, and what breaks |
-# | B · Training the kept weights | 1.5 the masked gradient | how gradients pass a pruned layer |
-# | C · Which layers are sensitive? | 1.6 sensitivity | which layer can spare its weights |
+# | B · Training the kept weights | 1.5 the masked gradient | how gradients pass through a pruned layer |
+# | C · Which layers are sensitive? | 1.6 sensitivity | which layer can lose most of its weights |
 # | D · A little at a time | 1.7 schedule and iterative pruning | whether fine-tuning and iterating pay |
 # | E · What was it worth? | 1.8 two short answers, 1.9 a bug hunt | bits, MACs and milliseconds |
 #
@@ -38,22 +39,22 @@
 #
 # - prune weights, groups of weights and whole networks to an exact sparsity;
 # - write the backward pass of a pruned layer, and keep pruned weights at zero;
-# - find out whether a collapse comes from lost weights or from batch norm;
+# - find out whether accuracy collapses because of lost weights or of batch norm;
 # - compare pruning methods at equal budget, with a random baseline and intervals.
 #
-# After each exercise `check("1.1")` lists at once which claims hold, for about half of
-# the points. The grader also tests the rest of the docstring. If you are stuck, write
-# `skip("1.1")` in a cell: that question scores 0 and the rest of the lab uses the course's
-# version.
+# After each exercise, `check("1.1")` tests your function for about half of the points
+# and lists which claims hold. The grader also tests the rest of the docstring. If you
+# are stuck, write `skip("1.1")` in a cell: that question scores 0 and the rest of the
+# lab uses the course's version.
 #
 # Three rules hold in the whole course:
 #
 # - **Guess first.** Before an experiment, write your prediction down. It is not marked.
 # - **Choose on validation data, look at the test data once**, at the end.
-# - **No claim without a random baseline and three seeds.** Bands and ± are 95 % intervals
-#   over seeds. An interval that leaves the possible range, such as 31 ± 56 %, means that
-#   three seeds disagree too much to tell. A difference is *statistically distinguishable*
-#   if its 95 % paired interval excludes 0.
+# - **No claim without a random baseline and three seeds.** Bands and ± are 95 %
+#   intervals over seeds. If an interval leaves the possible range, such as 31 ± 56 %,
+#   the three seeds differ too much for a conclusion. A difference is *statistically
+#   distinguishable* if its 95 % paired interval excludes 0.
 
 # %%
 from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours to use)
@@ -82,13 +83,14 @@ plots.show(
 )
 
 # %% [markdown]
-# The lab in one picture: dark weights are kept, light ones are pruned. A row of squares
-# is a filter, a square is a 3×3 kernel.
+# The lab in one picture: dark weights are kept, light weights are pruned. A row of
+# squares is a filter, and a square is a 3×3 kernel.
 #
 # ## Settings
 #
-# The default data are scikit-learn's handwritten digits: 1,797 *real* 8×8 images. Change
-# one word for MNIST (28×28); the lab then takes about seven minutes instead of one.
+# The default data are scikit-learn's handwritten digits: 1,797 *real* 8×8 images. To
+# use MNIST (28×28), change one word; the lab then takes about seven minutes instead of
+# one.
 
 # %%
 DATA = "digits"  # or "mnist"
@@ -103,10 +105,11 @@ say(f"{sizes} images. One validation image is {100 / len(data.validation.labels)
 # %% [markdown]
 # ### The network
 #
-# Four 3×3 convolutions (32, 32, 64, 64 filters), each followed by **batch norm** and
-# ReLU, then a global average and one linear layer. We train it from three seeds, with
-# SGD, momentum and weight decay; every experiment uses all three.
-# ([What each experiment does](../course_lib/experiments/lab01.py), in a few lines each.)
+# The network has four 3×3 convolutions (32, 32, 64, 64 filters), each followed by
+# **batch norm** and ReLU, then a global average and one linear layer. We train it from
+# three seeds, with SGD, momentum and weight decay; every experiment uses all three
+# networks. ([What each experiment does](../course_lib/experiments/lab01.py), in a few
+# lines each.)
 
 # %%
 dense = lab01.train_dense(data, SEEDS, SETTINGS["dense_epochs"])
@@ -118,30 +121,31 @@ tables.plain(lab01.count_weights(weights))
 # ## Part A · Which weights are pruned?
 #
 # If you remove a weight $w_i$, the layer's output changes by $w_i a_i$, where $a_i$ is
-# the input it multiplies. If you know only that the inputs are of similar size, you keep
-# the change small by removing the weights with the smallest $|w_i|$. That is all the
-# theory of magnitude pruning. (It ignores $a_i$: lab 02.)
+# the input that this weight multiplies. If you know only that the inputs are of similar
+# size, you keep the change small by removing the weights with the smallest $|w_i|$.
+# This is the whole theory of magnitude pruning. (It ignores $a_i$: see lab 02.)
 #
-# A **mask** records which weights are kept: a boolean tensor with the shape of the weight,
-# `True` = kept. Masks are stored outside the model, in a dict keyed by parameter name. The
-# *sparsity* $s$ is the fraction that is pruned.
+# A **mask** records which weights are kept: a boolean tensor with the shape of the
+# weight, `True` = kept. Masks are stored outside the model, in a dict keyed by
+# parameter name. The *sparsity* $s$ is the fraction of weights that are pruned.
 
 # %% [markdown]
 # ### 1.1 Prune the smallest weights
 # **12 minutes · 3 points**
 #
-# Write `magnitude_mask`. "Prune 30 % of 15 weights" is a promise about a *number*:
-# exactly `round(0.3 * 15)` of them, also where several weights have the same size.
+# Write `magnitude_mask`. "Prune 30 % of 15 weights" fixes a *number*: exactly
+# `round(0.3 * 15)` weights are pruned, also where several weights have the same size
+# $|w|$.
 #
-# Write it yourself: not `torch.nn.utils.prune`, and nothing of `course_lib.pruning`.
+# Write it yourself, without `torch.nn.utils.prune` and `course_lib.pruning`.
 #
 # **What is tested**: the exact number; ties (the first in row-major order is pruned
 # first) and nearly equal sizes; sparsity 0 and 1; `ValueError` for a sparsity outside
 # [0, 1] or a NaN; the weight is not changed, and calls do not depend on each other.
 #
-# *Before you write anything:* prune the trained network layer by layer with this rule,
-# all at once and with no training afterwards. Up to which sparsity, in %, does it stay
-# within one point of its dense accuracy?
+# *Before you write anything:* the trained network is pruned layer by layer with this
+# rule, all at once and with no training afterwards. Up to which sparsity, in %, does it
+# stay within one point of its dense accuracy?
 
 # %%
 ### BEGIN SOLUTION
@@ -183,14 +187,14 @@ def magnitude_mask(weight: Tensor, sparsity: float) -> Tensor:
 check("1.1")
 
 # %% [markdown]
-# <details><summary>Hint 1: ranks, not thresholds</summary>Comparing with a threshold
-# decides about all equal weights at once, so it cannot keep the promise about the
-# number. An <i>order</i> of the weights can: which positions come first?</details>
+# <details><summary>Hint 1: ranks, not thresholds</summary>A threshold prunes all equal
+# weights or none of them, so it cannot give the exact number. An <i>order</i> of the
+# weights can. Which positions come first?</details>
 # <details><summary>Hint 2: which function</summary>Look up <code>argsort</code>, and
 # read what its argument
 # <code>stable</code> does. Without it, equal values may come in any order.</details>
-# <details><summary>Hint 3: back to the shape</summary>Build the mask flat, switch
-# positions off by index, and give it the shape of the weight at the end.</details>
+# <details><summary>Hint 3: back to the shape</summary>Build a flat mask, set the pruned
+# positions to False by index, and give it the shape of the weight at the end.</details>
 
 # %% [markdown]
 # #### Before and after
@@ -210,10 +214,10 @@ plots.show(
 # %% [markdown]
 # #### Experiment: all at once, with no repair
 #
-# This is *one-shot* (or post-training) pruning; some authors call it zero-shot. The
-# random baseline prunes the same number of weights in each layer: for a method whose name
-# begins with "random", `lab01.prune_once` passes random numbers instead of the weights.
-# Both start from the same three dense networks.
+# Pruning all at once is called *one-shot* (or post-training) pruning; some authors call
+# it zero-shot. The random baseline prunes the same number of weights in each layer: for
+# a method whose name begins with "random", `lab01.prune_once` passes random numbers
+# instead of the weights. Both methods start from the same three dense networks.
 
 
 # %%
@@ -232,25 +236,26 @@ tables.means(one_shot.dropna(), "accuracy", columns="sparsity")
 
 # %% [markdown]
 # **What the paper found.** [Han et al. (2015)](https://arxiv.org/abs/1506.02626) report
-# two things on AlexNet: about half of the weights can be pruned without loss even without
-# retraining, and beyond that accuracy falls much sooner than *with* retraining. How many
-# could be pruned here, and did magnitude beat random? See the table.
+# two results on AlexNet. About half of the weights can be pruned without loss even
+# without retraining. Beyond that, accuracy falls much sooner than *with* retraining.
+# How many weights could be pruned here, and was magnitude better than random? See the
+# table.
 
 # %% [markdown]
 # ### 1.2 A threshold instead of a number
 # **4 minutes · 1 point**
 #
-# A form often seen uses a threshold $a$ instead of a number:
+# You will often see a threshold $a$ instead of a number:
 #
 # $$m_i = \begin{cases}1 & \text{if } |w_i| \ge a\\ 0 & \text{if } |w_i| < a\end{cases}$$
 #
-# **What is tested**: both signs; $|w| = a$ is kept; an $a$ of 0, above every $|w|$, and
-# near 1e-30.
+# **What is tested**: both signs; $|w| = a$ is kept; $a$ equal to 0, above every $|w|$,
+# and near 1e-30.
 #
 # *Before you write anything:* the table below has 30 weights, and several of them are
 # exactly 1 or −1. We prune where $|w| < 1$. How many of the 30 are kept? (A number.)
 #
-# Write it yourself: not `torch.nn.utils.prune` or `hardshrink`, and nothing of
+# Write it yourself, without `torch.nn.utils.prune`, `hardshrink` and
 # `course_lib.pruning`.
 
 # %%
@@ -290,19 +295,19 @@ print(TABLE.where(kept, 0))
 say(f"{int(kept.sum())} of {kept.numel()} are kept. {you_wrote(prediction_1_2)}")
 
 # %% [markdown]
-# The −1 in the second row is kept, because the threshold itself is *not* pruned. With `>`
-# instead of `>=` all the ones would be pruned, too. A threshold fixes which size is
-# small; a sparsity fixes how many weights are pruned. Han et al. use a threshold per layer
-# (a chosen factor times the standard deviation of its weights). To compare methods *at
+# The weights 1 and −1 are kept, because the threshold itself is *not* pruned. With `>`
+# instead of `>=` they would be pruned, too. A threshold fixes which size is small; a
+# sparsity fixes how many weights are pruned. Han et al. use a threshold per layer (a
+# chosen factor times the standard deviation of its weights). To compare methods *at
 # equal sparsity*, we fix the number.
 
 # %% [markdown]
 # ### 1.3 Whole groups
 # **20 minutes · 4 points · needs 1.1**
 #
-# Zeros at scattered places help neither a processor nor a memory that loads whole lines.
-# So prune larger groups. A convolution's weight has the shape $(M, C, R, S)$: $M$
-# filters, each of $C$ kernels, each of $R$ rows with $S$ weights.
+# Scattered zeros do not help a processor or a memory that loads whole lines. So we
+# prune larger groups. A convolution's weight has the shape $(M, C, R, S)$: $M$ filters,
+# each of $C$ kernels, each of $R$ rows with $S$ weights.
 #
 # | granularity | one group is | how many groups | size of a group |
 # |---|---|---|---|
@@ -311,19 +316,19 @@ say(f"{int(kept.sum())} of {kept.numel()} are kept. {you_wrote(prediction_1_2)}"
 # | `"kernel"` | a kernel | $M C$ | $R S$ |
 # | `"filter"` | a filter | $M$ | $C R S$ |
 #
-# A matrix (out, in) has just two: `"element"`, and `"filter"`, which is one of its
-# rows: the weights of one output unit.
+# A matrix (out, in) has only two granularities: `"element"` and `"filter"`. Its filters
+# are its rows, the weights of one output unit each.
 #
-# Score a group by the *sum of the absolute values* in it (its L1 norm) and prune the
-# groups with the smallest scores, `round(s · groups)` of them.
+# The score of a group is the *sum of the absolute values* in it (its L1 norm). Prune
+# the groups with the smallest scores, `round(s · groups)` of them.
 #
-# Write it yourself: not `torch.nn.utils.prune`, and nothing of `course_lib.pruning`.
+# Write it yourself, without `torch.nn.utils.prune` and `course_lib.pruning`.
 #
 # **What is tested**: every granularity, also of a matrix; the exact number of groups;
 # ties; norms in float64; the weight is not changed.
 #
-# *Before you write anything:* put the four granularities in order, from the one that
-# survives one-shot pruning at 50 % best to the worst. (A list of four names.)
+# *Before you write anything:* order the four granularities by accuracy after one-shot
+# pruning at 50 %, the best first. (A list of four names.)
 
 # %%
 ### BEGIN SOLUTION
@@ -376,9 +381,9 @@ def grouped_mask(weight: Tensor, sparsity: float, granularity: str) -> Tensor:
 check("1.3")
 
 # %% [markdown]
-# <details><summary>Hint 1: what is different from 1.1?</summary>Only what is ranked. Make
-# a smaller tensor that holds one number per group, prune <i>that</i> with 1.1, and copy
-# each result to all members of the group.</details>
+# <details><summary>Hint 1: what is different from 1.1?</summary>Only the ranked numbers
+# are different. Make a smaller tensor that holds one number per group, prune
+# <i>that</i> with 1.1, and copy each result to all members of the group.</details>
 # <details><summary>Hint 2: keepdim</summary>A sum with <code>keepdim=True</code> leaves
 # a dimension of length 1, which
 # <code>expand_as</code> stretches again.</details>
@@ -388,10 +393,10 @@ check("1.3")
 # %% [markdown]
 # #### What the masks look like
 #
-# The second convolution at 70 %: each row of the picture is a filter, each column an
-# input channel, each little square a 3×3 kernel. All four masks prune 70 % of the layer,
-# as nearly as whole groups can. You see 12 of the 32 filters and channels, and the share
-# above each picture is that of this corner.
+# We prune the second convolution at 70 %. Each row of the picture is a filter, each
+# column is an input channel, and each little square is a 3×3 kernel. All four masks
+# prune 70 % of the layer, as nearly as whole groups can. You see 12 of the 32 filters
+# and channels. The share above each picture is that of this corner.
 
 # %%
 w = weights["conv2.weight"]
@@ -404,17 +409,18 @@ plots.show(
 # %% [markdown]
 # #### Experiment: what broke?
 #
-# Look again at the collapse of 1.1. After every convolution here, batch norm computes
-# $\alpha\,\frac{x-\mu}{\sqrt{\sigma^2+\varepsilon}}+\beta$ for each channel. Its $\mu$ and
-# $\sigma$ were **measured on the dense network** during training. Pruning makes a layer's
-# sums smaller and moves their mean, but $\mu$ and $\sigma$ stay as they were.
+# Look again at the collapse of accuracy in 1.1. After every convolution here, batch
+# norm computes $\alpha\,\frac{x-\mu}{\sqrt{\sigma^2+\varepsilon}}+\beta$ for each
+# channel. Its $\mu$ and $\sigma$ were **measured on the dense network** during
+# training. Pruning makes a layer's sums smaller and changes their mean, but $\mu$ and
+# $\sigma$ are still the old ones (*stale*).
 #
-# `recalibrate` measures them again: it sends 512 training images through the pruned
-# network once, and every batch norm averages their means and variances. There are no
-# labels, no gradients, and no weight changes.
+# `recalibrate` measures $\mu$ and $\sigma$ again. It sends 512 training images once
+# through the pruned network, and every batch norm averages the means and variances of
+# its inputs. It uses no labels and no gradients, and no weight changes.
 #
-# *Before you run it:* look up in 1.1 what the one-shot networks score at 70 % sparsity.
-# What will their accuracy be after recalibration alone, in %?
+# *Before you run it:* look up in 1.1 the accuracy of the one-shot networks at 70 %
+# sparsity. What will it be after recalibration alone, in %?
 
 # %%
 ### BEGIN SOLUTION
@@ -442,9 +448,9 @@ say(you_wrote(prediction_1_3b))
 tables.means(at_70, "accuracy", columns="sparsity")
 
 # %% [markdown]
-# Now the same comparison for each granularity. If a bar recovers, its network was broken
-# by its statistics. If it does not, the network has lost something that statistics cannot
-# restore.
+# Now the same comparison for each granularity. If an accuracy recovers, stale
+# statistics had caused its collapse. If it does not, the network has lost something
+# that new statistics cannot restore.
 
 # %%
 broken = lab01.find_what_broke(dense, data, layer_masks, sparsity=0.5)
@@ -456,34 +462,35 @@ say(f"{you_wrote(prediction_1_3)} Where intervals overlap, three seeds may not r
 tables.means(broken, "accuracy", rows="granularity", columns="method")
 
 # %% [markdown]
-# So *a pruned network at chance accuracy has not always lost what it learned.* If a paper
-# reports that one-shot pruning destroyed a network with batch norm, ask whether the
-# statistics were measured again. Li et al.
-# ([2020, "EagleEye"](https://arxiv.org/abs/2007.02491)) found that pruning candidates can
-# be ranked properly only after that. Fine-tuning also updates the statistics, which
-# explains a part of its effect in the first epoch.
+# So *a pruned network at chance accuracy (that of guessing) has not always lost what it
+# learned.* If a paper reports that one-shot pruning destroyed a network with batch
+# norm, ask whether the statistics were measured again. Li et al. ([2020,
+# "EagleEye"](https://arxiv.org/abs/2007.02491)) found that pruning candidates can be
+# ranked properly only after such a measurement. Fine-tuning also updates the
+# statistics. This explains a part of its effect in the first epoch.
 #
 # Look at the random baseline, too. Do random *kernels* do less harm in your figure than
-# random *weights*? A filter that loses whole kernels still receives intact signals from
-# the channels that it keeps; a filter that loses single weights receives damaged signals
-# from all channels. So harm does not depend on the size of the groups alone.
+# random *weights*? A filter that loses whole kernels still receives undamaged signals
+# from the channels that it keeps. A filter that loses single weights receives damaged
+# signals from all channels. So the harm does not depend only on the size of the groups.
 
 # %% [markdown]
 # ### 1.4 One threshold for all layers
 # **10 minutes · 2 points · needs 1.1**
 #
-# So far each layer lost the same share. But some layers have more small weights than
-# others. Now rank the weights of *all* layers in one list, and prune the smallest $|w|$
-# anywhere.
+# So far the same share of each layer was pruned. But some layers have more small
+# weights than others. Now rank the weights of *all* layers in one list, and prune the
+# smallest $|w|$ of this list.
 #
-# Write it yourself: not `torch.nn.utils.prune`, and nothing of `course_lib.pruning`.
+# Write it yourself, without `torch.nn.utils.prune` and `course_lib.pruning`.
 #
 # **What is tested**: the exact number over all layers; ties in the order of the dict;
-# biases and norms take no part; sparsity 0 and 1; the weights are not changed.
+# biases and batch-norm parameters are not pruned; sparsity 0 and 1; the weights are not
+# changed.
 #
 # *Before you write anything:* `conv1` has under one per cent of the weights. At a
 # sparsity of 90 % over all layers together, will `conv1` lose `"more"` or `"less"` than
-# 90 % of its own?
+# 90 % of its own weights?
 
 # %%
 ### BEGIN SOLUTION
@@ -522,8 +529,8 @@ def global_masks(weights: dict[str, Tensor], sparsity: float) -> dict[str, Tenso
 check("1.4")
 
 # %% [markdown]
-# <details><summary>Hint 1: where to start</summary>In one long vector "the smallest
-# anywhere" is a single question, and you have answered it in 1.1.</details>
+# <details><summary>Hint 1: where to start</summary>Put all weights into one long
+# vector. Pruning its smallest weights is the problem that you solved in 1.1.</details>
 # <details><summary>Hint 2: back to layers</summary><code>torch.split</code> undoes
 # <code>torch.cat</code>.</details>
 
@@ -540,7 +547,7 @@ conv1 = shares.query("layer == 'conv1' and method == 'global'")["pruned (%)"]
 say(f"`conv1` loses **{pm(conv1)} %** of its weights. {you_wrote(prediction_1_4)}")
 
 # %% [markdown]
-# Is the global rule better? Both recalibrated, no training:
+# Is the global rule better? We compare both, recalibrated and without training:
 
 # %%
 scope = {"global": global_masks, "each layer": layer_masks, "random": global_masks}
@@ -551,11 +558,11 @@ against_sparsity(scopes, title="One threshold for all layers, or one for each? (
 tables.compare(scopes.dropna(), "accuracy", against="each layer", columns="sparsity")
 
 # %% [markdown]
-# The global rule takes most weights from the large layers and spares the small first and
-# last layers. Does that always pay? The rule compares sizes across layers, so it depends
-# on each layer's *scale*. But batch norm divides the scale out: multiply all weights of
-# `conv3` by 0.1, recalibrate, and you have the same function. The global rule prunes it
-# differently:
+# The global rule prunes mostly the large layers and keeps more of the small first and
+# last layers. Is that always better? The rule compares sizes across layers, so it
+# depends on each layer's *scale*. But batch norm removes this scale. If you multiply
+# all weights of `conv3` by 0.1 and recalibrate, you have the same function. The global
+# rule prunes this function differently:
 
 # %%
 scaled = lab01.scale_layer(dense[:1], data, "conv3.weight", 0.1)
@@ -569,31 +576,33 @@ say(
 
 # %% [markdown]
 # One threshold for all layers is a good rule if all layers were trained with the same
-# weight decay, and a bad one if a layer has been rescaled. Check the share that each layer
-# loses.
+# weight decay. It is a bad rule if a layer has been rescaled. Check the share that each
+# layer loses.
 
 # %% [markdown]
 # ## Part B · Training the kept weights
 #
-# Han's recipe is *train, prune, train again*: the kept weights learn to do the work of
-# the pruned ones. For that we need gradients through a pruned layer.
+# The recipe of Han et al. is *train, prune, train again*: the kept weights learn to do
+# the work of the pruned weights. This training needs gradients through a pruned layer.
 
 # %% [markdown]
 # ### 1.5 The backward pass of a pruned layer
 # **25 minutes · 3 points**
 #
-# Let $W' = W \circ m$ (elementwise) and, for one input row $a$, $y = W' a$. The layer
+# Let $W' = W \circ m$ (elementwise) and, for one input $a$, $y = W' a$. The layer
 # computes with $W'$, so the chain rule goes through $W'$:
 #
 # $$\frac{\partial L}{\partial a} = W'^{\top}\frac{\partial L}{\partial y},\qquad
 # \frac{\partial L}{\partial W} = \frac{\partial L}{\partial W'}\circ\frac{\partial W'}{\partial W}
 # = \Big(\frac{\partial L}{\partial y}\,a^{\top}\Big)\circ m .$$
 #
-# The last factor is 0 where $W$ is pruned, otherwise 1. Autograd would find both gradients from a product with `w * m`.
-# Here you write them by hand, because two mistakes are common: to use the dense $W$ in the first formula, and not to mask
-# the second.
+# The last factor is 0 where $W$ is pruned, otherwise 1. Autograd would compute both
+# gradients from a product with `w * m`. Here you write them by hand, because two
+# mistakes are common: to use the dense $W$ in the first formula, and not to mask the
+# second.
 #
-# In PyTorch a function with its own backward pass looks like this. It computes $y = x^2$ and is called as `Square.apply(x)`:
+# In PyTorch a function with its own backward pass looks like this. It computes
+# $y = x^2$ and is called as `Square.apply(x)`:
 #
 # ```python
 # class Square(torch.autograd.Function):
@@ -608,18 +617,19 @@ say(
 #         return grad_y * 2 * x  # dL/dx
 # ```
 #
-# `backward` returns one value for each argument of `forward` after `ctx`, in their order: a gradient in the shape of
-# the argument, or `None` where there is none.
+# `backward` returns one value for each argument of `forward` after `ctx`, in their
+# order: a gradient in the shape of the argument, or `None` where there is no gradient.
 #
-# (For 1.7: a layer that *multiplies* by the mask does not remove a pruned weight that has become NaN, since 0 × NaN is
-# NaN. Filling in zeros does. In 1.5 either is right.)
+# (For 1.7: a layer that *multiplies* by the mask does not remove a pruned weight that
+# has become NaN, since 0 × NaN is NaN. Filling in zeros removes it. In 1.5 both ways
+# are right.)
 #
-# **What is tested**: $y$ and both gradients; any number of leading dimensions; two layers in one network; another mask
-# on the same $W$.
+# **What is tested**: $y$ and both gradients; any number of leading dimensions; two
+# layers in one network; another mask on the same $W$.
 #
-# *Before you write anything:* someone uses the dense $W$ in the first formula. Take the angle between their gradient
-# for $a$ and the right one, at 90 % sparsity *by magnitude*. Is its cosine nearer to 1, 0.7, or 0? And for a random
-# mask?
+# *Before you write anything:* someone uses the dense $W$ in the first formula, at 90 %
+# sparsity *by magnitude*. Take the angle between this wrong gradient for $a$ and the
+# right one. Is its cosine nearer to 1, 0.7, or 0? And for a random mask?
 
 # %%
 ### BEGIN SOLUTION
@@ -692,9 +702,10 @@ say(f"Cosine between the right ∂L/∂a and that through the dense W. {you_wrot
 tables.means(cosines, "cosine", columns="sparsity", digits=2)
 
 # %% [markdown]
-# The direction is not completely wrong: training would continue, only worse, and no error
-# would tell you. (For random masks the cosine is about $\sqrt{1-s}$, the root of the
-# share of squared weights that is kept. Magnitude pruning keeps a larger share.)
+# The direction is not completely wrong: training would continue with worse gradients,
+# and no error message would warn you. (For random masks the cosine is about
+# $\sqrt{1-s}$, the root of the share of squared weights that is kept. Magnitude pruning
+# keeps a larger share.)
 
 # %% [markdown]
 # ## Part C · Which layers are sensitive?
@@ -703,15 +714,15 @@ tables.means(cosines, "cosine", columns="sparsity", digits=2)
 # ### 1.6 Sensitivity, one layer at a time
 # **10 minutes · 2 points · needs 1.1**
 #
-# Before you prune everywhere, test each layer. Prune *one* layer to each sparsity, keep
-# all others dense, measure, and restore the layer. Measure on **validation** data: the
-# results are used to make choices.
+# Before you prune all layers, test each layer. Prune *one* layer to each sparsity, keep
+# all other layers dense, measure, and restore the layer. Measure on **validation**
+# data, since the results are used to make choices.
 #
-# Write it yourself: not `torch.nn.utils.prune`, and nothing of `course_lib.pruning`.
+# Write it yourself, without `torch.nn.utils.prune` and `course_lib.pruning`.
 #
 # **What is tested**: one layer at a time, each from its dense weights; validation data;
-# one call of `evaluate` per layer and sparsity, its values unchanged and in order; weights,
-# mode and parameter objects are as before the call.
+# one call of `evaluate` per layer and sparsity, its values unchanged and in order;
+# weights, training mode and parameter objects are the same as before the call.
 #
 # *Before you write anything:* which of `conv1`, `conv2`, `conv3`, `conv4`, `fc` will be
 # the most sensitive?
@@ -775,9 +786,10 @@ check("1.6")
 # %% [markdown]
 # #### Experiment: two maps
 #
-# `lab01.map_sensitivity` calls your function with two versions of `evaluate`: one measures
-# the pruned network as it is, the other recalibrates a copy first. From left to right one
-# layer gets sparser; all other layers stay dense. (The maps have different colour scales.)
+# `lab01.map_sensitivity` calls your function with two versions of `evaluate`: one
+# measures the pruned network as it is, the other recalibrates a copy first. From left
+# to right one layer becomes sparser; all other layers are dense. (The maps have
+# different colour scales.)
 
 # %%
 maps = lab01.map_sensitivity(dense, data, sensitivity, [0.5, 0.8, 0.9, 0.95])
@@ -789,18 +801,18 @@ say(you_wrote(prediction_1_6))
 
 # %% [markdown]
 # **What the paper found.** Han et al. report that convolutions are more sensitive than
-# the (huge) fully connected layers of AlexNet, and the first convolution, whose input is
-# the image, most of all. Compare with your first map at a sparsity where at most one
-# layer has dropped to chance accuracy; layers at chance cannot be ranked. Then look at
-# the second map. Recalibration changes how sensitive a layer *seems*, and may change the
-# ranking. Our last layer is small and comes after an average, so it cannot be compared
-# with AlexNet's.
+# the (huge) fully connected layers of AlexNet. They found the first convolution, whose
+# input is the image, the most sensitive. Compare with your first map at a sparsity
+# where at most one layer has dropped to chance accuracy; layers at chance accuracy
+# cannot be ranked. Then look at the second map. Recalibration changes how sensitive a
+# layer *seems*, and may change the ranking. Our last layer is small and comes after an
+# average, so it cannot be compared with AlexNet's.
 
 # %% [markdown]
 # ## Part D · A little at a time
 #
-# *Prune a little, train, prune a little more*: each step prunes the network after it has
-# adapted to the last step.
+# *Prune a little, train, prune a little more*: each step prunes the network after it
+# has adapted to the step before.
 
 # %% [markdown]
 # ### 1.7 Iterative pruning
@@ -812,13 +824,13 @@ say(you_wrote(prediction_1_6))
 #
 # $$s_t = s_{\text{final}}\,\Big(1-\big(1-\tfrac{t}{T}\big)^3\Big),\qquad t = 1,\dots,T .$$
 #
-# These targets are *cumulative*: a target of 0.8 after one of 0.5 means that 80 % of
-# **all** weights are pruned then, not 80 % of the kept ones (that would be 90 %).
+# These targets are *cumulative*. A target of 0.8 after a target of 0.5 means that 80 %
+# of **all** weights are then pruned, not 80 % of the kept weights (that would be 90 %).
 #
-# **The loop**: for each target prune every layer to it by magnitude, then fine-tune.
-# *Zeros stay zero* and *masks only shrink*.
+# **The loop**: for each target, prune every layer by magnitude to this sparsity, then
+# fine-tune. *Zeros stay zero*, and *masks only shrink*: no pruned weight is kept later.
 #
-# Write it yourself: not `torch.nn.utils.prune`, and nothing of `course_lib.pruning`.
+# Write it yourself, without `torch.nn.utils.prune` and `course_lib.pruning`.
 #
 # **What is tested**: the formula, without rounding the targets; one, several and repeated
 # targets; `finetune` once per target; parameters stay the same objects; pruned weights
@@ -826,8 +838,8 @@ say(you_wrote(prediction_1_6))
 #
 # *Before you write anything:* you train a dense network for some steps, prune half of a
 # layer, and continue with the same optimizer and **masked gradients**, as in 1.5. With
-# which of these do pruned weights move away from 0: plain SGD, SGD with momentum, Adam,
-# AdamW? (A list.)
+# which of these optimizers do pruned weights move away from 0: plain SGD, SGD with
+# momentum, Adam, AdamW? (A list.)
 
 # %%
 ### BEGIN SOLUTION
@@ -838,8 +850,8 @@ prediction_1_7 = ["SGD with momentum", "Adam", "AdamW"]
 tables.plain(lab01.train_with_masked_gradients(magnitude_mask))
 
 # %% [markdown]
-# An optimizer with momentum still applies old gradients; a masked gradient removes only
-# the *new* ones. For every optimizer it helps to set the pruned weights to zero again
+# An optimizer with momentum still applies old gradients; a mask removes only the *new*
+# gradients. For every optimizer it helps to set the pruned weights to zero again
 # **after every optimizer step**. So `finetune(model, post_step)` calls your function
 # `post_step()` after each step.
 #
@@ -922,34 +934,36 @@ check("1.7")
 
 # %% [markdown]
 # <details><summary>Hint 1: which weights are ranked?</summary>Rank only the kept
-# weights. If the zeros are ranked too, a kept weight that happens to be 0 may be pruned
-# instead of a pruned one, and the pruned one comes back.</details>
-# <details><summary>Hint 2: how many are pruned now?</summary>The target says how many are
-# pruned <i>in total</i>. Subtract those that are pruned already.</details>
+# weights. If you rank all weights, a kept weight that happens to be 0 may be pruned
+# instead of a pruned weight, and the pruned weight is kept again.</details>
+# <details><summary>Hint 2: how many are pruned now?</summary>The target gives the
+# number that is pruned <i>in total</i>. Subtract the number that is already
+# pruned.</details>
 # <details><summary>Hint 3: post_step</summary>A function defined inside
 # <code>iterative_prune</code> can read its variables: let it read the masks and write
 # zeros into the parameters, in place and without gradients.</details>
-# <details><summary>Hint 4: selecting and writing back</summary><code>p[alive]</code> is
-# the 1-D list of survivors in row-major order; <code>shrunk[alive] = kept</code>
-# puts one boolean at the place of each.</details>
+# <details><summary>Hint 4: selecting and writing back</summary>With a bool mask
+# <code>alive</code>, <code>p[alive]</code> is the 1-D list of kept weights in row-major
+# order; <code>shrunk[alive] = kept</code> writes one boolean to the place of
+# each.</details>
 
 # %% [markdown]
 # #### Experiment: five methods
 #
-# Four ways to get to a sparsity $s$, and the random baseline:
+# We compare four ways to reach a sparsity $s$ with the random baseline:
 #
 # - **one-shot**: prune, nothing else;
 # - **recalibrated**: prune, then measure batch norm's statistics again;
 # - **fine-tuned**: prune once, then train the kept weights;
-# - **iterative**: three cubic steps, training after each;
+# - **iterative**: prune in three cubic steps, and train after each;
 # - **random**: like fine-tuned, but the pruned weights are chosen at random.
 #
 # The comparison is fair only at an **equal budget**: *fine-tuned*, *iterative* and
-# *random* each get the same number of epochs in total, so *iterative* trains only a third
-# of them at the final sparsity.
+# *random* each get the same number of epochs in total. So *iterative* trains for only a
+# third of its epochs at the final sparsity.
 #
-# *Before you run it:* at 98 % sparsity, which of these three will be the best, and by how
-# many points will it beat random? (A name and a number.)
+# *Before you run it:* at 98 % sparsity, which of these three will be the best, and by
+# how many points will it be better than random? (A name and a number.)
 
 # %%
 ### BEGIN SOLUTION
@@ -981,19 +995,20 @@ tables.show(tables.means(classic.dropna(), "accuracy", columns="sparsity"))
 tables.compare(trained.dropna(), "accuracy", against="fine-tuned", columns="sparsity")
 
 # %% [markdown]
-# **Random masks are good too, once they are trained.** Until very few weights are left,
-# the random baseline stays within a few points of magnitude. The network is much larger
-# than these digits need: after some epochs of training almost *any* tenth of it is enough.
-# Magnitude helps where training cannot repair the choice: before any training (compare
-# *recalibrated* with the random curve of 1.3), and perhaps where weights are very few. Can
-# three seeds detect it at 98 %?
+# **Random masks are good too, after training.** Until very few weights are left, the
+# random baseline stays within a few points of magnitude. The network is much larger
+# than these digits need: after some epochs of training almost *any* tenth of it is
+# enough. Magnitude helps where training cannot repair the choice: before any training
+# (compare *recalibrated* with the random curve of 1.3), and perhaps where very few
+# weights are kept. Can three seeds detect a difference at 98 %?
 #
-# **Iterative pruning need not win.** Its last step gets only a third of the training.
-# Han et al. report that iterating took AlexNet from 5× to 9× fewer weights without loss
-# of accuracy, but with *long* retraining after each step. So does the budget decide? Here
-# is a longer run of the same experiment, on the digits with five seeds
-# (`course remake lab01_long_run_digits` repeats it in about ten minutes). *Before you
-# look:* from how many epochs in total do you expect six steps to pay?
+# **Iterative pruning is not always better.** Its last step gets only a third of the
+# training. Han et al. report that iterating took AlexNet from 5× to 9× fewer weights
+# without loss of accuracy, but with *long* retraining after each step. So does the
+# result depend on the budget? Here is a longer run of the same experiment, on the
+# digits with five seeds (`course remake lab01_long_run_digits` repeats it in about ten
+# minutes). *Before you look:* from how many epochs in total do you expect six steps to
+# be better than one?
 
 # %%
 long_run = experiments.read("lab01_long_run_digits/accuracy")
@@ -1004,20 +1019,20 @@ tables.compare(long_run, "accuracy", against="fine-tuned", columns="epochs")
 
 # %% [markdown]
 # Iterating is neither better nor worse than pruning once: it needs *more epochs*. Six
-# steps with one epoch each are far behind; with five epochs each they are far ahead. A
-# paper that compares the two at one budget shows one row of this table.
+# steps with one epoch each are much worse; with five epochs each they are much better.
+# A paper that compares the two at one budget shows one column of this table.
 #
-# **What the papers found.** Han et al. (2015): 9× fewer weights on AlexNet, 13× on
-# VGG-16 and 12× on LeNet-300-100 (the star above: 267k → 22k weights, error 1.64 → 1.59
-# %) without loss of accuracy. Zhu & Gupta (2017), gradually with the cubic schedule:
-# InceptionV3 on ImageNet 78.1 % top-1 dense, 78.0 at 50 %, 76.1 at 75 %, 74.6 at 87.5
-# %. An ImageNet network has fewer weights to spare than ours, so its curve falls earlier;
-# the *shape*, a plateau and then a fall, is the same.
+# **What the papers found.** Han et al. (2015) report 9× fewer weights on AlexNet, 13×
+# on VGG-16 and 12× on LeNet-300-100 (the star above: 267k → 22k weights, error 1.64 →
+# 1.59 %) without loss of accuracy. Zhu & Gupta (2017) prune gradually with the cubic
+# schedule. Their InceptionV3 on ImageNet has 78.1 % top-1 accuracy dense, 78.0 at 50 %,
+# 76.1 at 75 %, 74.6 at 87.5 %. An ImageNet network can lose fewer weights than ours, so
+# its curve falls earlier. The *shape*, a plateau and then a fall, is the same.
 
 # %% [markdown]
 # #### After fine-tuning: the two humps
 #
-# How do the kept weights change? `conv3` at 90 %, before and after fine-tuning.
+# How do the kept weights change? Here is `conv3` at 90 %, before and after fine-tuning.
 
 # %%
 at_90 = classic.query("seed == 0 and sparsity == 0.9").set_index("method").network
@@ -1030,17 +1045,18 @@ plots.show(
 say(f"Mean |w| of the survivors: {cut.abs().mean():.3f}, then **{tuned.abs().mean():.3f}**.")
 
 # %% [markdown]
-# Han et al. show the same picture for AlexNet: two humps after pruning, and after
-# retraining the kept weights spread. Some have moved towards zero and would be pruned
-# first in a next step. That is the argument *for* iterating.
+# Han et al. show the same picture for AlexNet: two humps (peaks) after pruning, and
+# after retraining the kept weights spread. Some have moved towards zero and would be
+# pruned first in the next step. This is the argument *for* iterating.
 
 # %% [markdown]
 # #### Experiment: what does structure cost?
 #
-# Now the granularities, fine-tuned (with half of the budget above). The baseline prunes
+# Now we fine-tune each granularity, with half of the budget above. The baseline prunes
 # random *filters*.
 #
-# *Before you run it:* filter pruning at 90 %, fine-tuned: what accuracy, in %?
+# *Before you run it:* what accuracy, in %, will filter pruning at 90 % have after
+# fine-tuning?
 
 # %%
 ### BEGIN SOLUTION
@@ -1059,20 +1075,22 @@ tables.show(tables.means(structured.dropna(), "accuracy", columns="sparsity"))
 tables.compare(structured.dropna(), "accuracy", columns="sparsity")
 
 # %% [markdown]
-# At *equal sparsity* unstructured pruning is more accurate than structured pruning. But
-# does it matter *which* filters are pruned? See the row "filter" of the last table.
-# ([Mittal et al. 2018](https://arxiv.org/abs/1801.10447) found on ImageNet that
-# fine-tuning recovers from random filter pruning.) And equal sparsity is not equal cost.
-# Scattered weights need an address each, filters hardly any. If 90 % of a layer's 32
-# filters are pruned, three are left, and the next layer's filters have three inputs each:
-# about 1 % of *its* products remain useful, not 10 %. Lab 04 compares at equal MACs.
+# At *equal sparsity* unstructured pruning (of single weights) is more accurate than
+# structured pruning (of groups). But does it matter *which* filters are pruned? See the
+# row "filter" of the last table. ([Mittal et al.
+# 2018](https://arxiv.org/abs/1801.10447) found on ImageNet that fine-tuning recovers
+# from random filter pruning.) Also, equal sparsity is not equal cost. Each scattered
+# weight needs an address; filters need hardly any. If 90 % of the 32 filters of every
+# layer are pruned, three are kept, and each filter of the next layer has three inputs
+# left. So about 1 % of the next layer's products remain useful, not 10 %. Lab 04
+# compares at equal MACs.
 
 # %% [markdown]
 # #### Real data: MNIST
 #
-# The same experiments by the library with five seeds, on 3,000 images of MNIST (`course
-# remake lab01_pruning_mnist`) and on the digits. Before you look: on the digits a random
-# mask was surprisingly good. Will it be here?
+# The library ran the same experiments with five seeds, on 3,000 images of MNIST
+# (`course remake lab01_pruning_mnist`) and on the digits. Before you look: on the
+# digits a random mask was surprisingly good. Will it be good on MNIST?
 
 # %%
 both = lab01.read_both("trained")
@@ -1082,13 +1100,14 @@ against_sparsity(both, panels="images", title="Does it hold on MNIST? (5 seeds)"
 say(real_data.table("01"))
 
 # %% [markdown]
-# Three findings hold on MNIST too: batch norm breaks first, one threshold for all layers
-# keeps more, larger groups cost more. Two do not hold. On MNIST a random mask *is* worse
-# at 90 %, and pruning random filters is worse than pruning the smallest ones: images of
-# 28×28 pixels leave fewer weights to spare, and five seeds can detect it. So the good
-# random baseline above holds for a task that is easy for its network, not in general. Run
-# the baseline on the data that your claim is about. Whether iterating pays, we could not
-# detect at these budgets on either data set.
+# Three findings hold on MNIST, too: batch norm breaks first, one threshold for all
+# layers keeps more accuracy, and larger groups cost more accuracy. Two findings do not
+# hold. On MNIST a random mask *is* worse at 90 %, and pruning random filters is worse
+# than pruning the smallest filters. Images of 28×28 pixels leave fewer weights to
+# spare, and five seeds can detect the difference. So random masks are as good as above
+# on a task that is easy for its network, not in general. Run the baseline on the data
+# that your claim is about. At these budgets we could not detect on either data set
+# whether iterating pays.
 #
 # ## Part E · What was it worth?
 
@@ -1101,20 +1120,20 @@ say(real_data.table("01"))
 # #### Experiment: costs, and the test images once
 #
 # For each way of pruning we take the sparsest setting whose *mean validation accuracy*
-# is within one point of the dense networks'. Only then do the chosen networks see the
-# **test images, once**.
+# is within one point of the dense networks'. Only then are the chosen networks
+# measured on the **test images, once**.
 #
-# Three costs of each (lab 00):
+# We compute three costs of each network (lab 00):
 #
 # - **bits** of the whole model, with biases and batch norm: each tensor in the cheapest
 #   of a few formats (dense, bitmap, coordinates, CSR).
 # - **MACs**: products with a non-zero weight, for one image.
-# - **milliseconds**: processor time for 64 images on one core. All networks take turns.
-#   Time relative to the dense network is computed per round, so that a slow moment of the
-#   machine affects both; the median of these ratios is shown.
+# - **milliseconds**: processor time for 64 images on one core. The networks run in
+#   turn. Time relative to the dense network is computed per round, so that a slow
+#   moment of the machine affects both times. The median of these ratios is shown.
 #
-# *Before you run it:* the sparsest element-wise network does a small fraction of the
-# dense network's MACs. How many times faster will this machine run it?
+# *Before you run it:* the sparsest network pruned by single weights does a small
+# fraction of the dense network's MACs. How many times faster will this machine run it?
 
 # %%
 ### BEGIN SOLUTION
@@ -1145,15 +1164,15 @@ say(f"The fastest is {faster.idxmax()}: {faster.max():.2f} times. {you_wrote(pre
 ledger.table()
 
 # %% [markdown]
-# **A fraction of the products, and hardly any gain in time.** A dense kernel multiplies
-# by zero as fast as by anything else. Filters of zeros change little as long as the zeros
-# are stored. To save time you must *remove* the filters (lab 04), use a pattern that the
-# hardware supports (lab 05), or use a kernel that skips zeros (lab 00: that pays only at
-# very high sparsity). Unstructured pruning saves bits at once.
+# **A fraction of the products, but hardly any gain in time.** A dense kernel multiplies
+# by zero as fast as by any other number. Filters of zeros change little as long as the
+# zeros are stored. To save time you must *remove* the filters (lab 04), use a pattern
+# that the hardware supports (lab 05), or use a kernel that skips zeros (lab 00: that
+# pays only at very high sparsity). Unstructured pruning saves bits at once.
 #
 # Compare two rows of the ledger (kept in `ledger.json`, in this notebook's folder):
 # *magnitude …, fine-tuned* and *random …, fine-tuned*, at the same sparsity. What would
-# you have concluded without the second? And note that *global …, recalibrated* was not
+# you have concluded without the second row? Also, *global …, recalibrated* was not
 # trained at all after pruning.
 #
 # #### The two answers
@@ -1175,8 +1194,8 @@ choose(
 
 # %% [markdown]
 # **b.** Look at the experiment of 1.4 again: when all layers share one threshold, at
-# 90 %, what share of its weights does **conv1** lose, in %, on *your* machine? (Within 3
-# of the value that these networks give on the digits counts.)
+# 90 %, what share of its weights does **conv1** lose, in %, on *your* machine? (A
+# number within 3 of the value that these networks give on the digits is right.)
 
 # %%
 # a: "A", "B", "C" or "D"; b: a number, in %
@@ -1199,7 +1218,8 @@ check("1.8")
 # **20 minutes · 1 point**
 #
 # How good is a test? Here is a test that looks reasonable, and a version of
-# `magnitude_mask` that someone really wrote: find the threshold, keep the larger weights.
+# `magnitude_mask` that someone really wrote. It finds the threshold and keeps the
+# larger weights.
 
 
 # %%
@@ -1223,8 +1243,9 @@ naive_test(suspicious_mask)
 print("suspicious_mask passes the naive test.")
 
 # %% [markdown]
-# It would pass with a thousand other random matrices too. Now take a layer that is
-# *already* pruned to 80 %, as in every later step of iterative pruning, and prune 50 %:
+# This function would pass with a thousand other random matrices, too. Now take a layer
+# that is *already* pruned to 80 %, as in every later step of iterative pruning, and
+# prune 50 %:
 
 # %%
 layer = weights["conv3.weight"] * magnitude_mask(weights["conv3.weight"], 0.8)
@@ -1235,22 +1256,24 @@ for f in (magnitude_mask, suspicious_mask):
 # Real weights have ties: zeros, quantised values, weights that share an initial value.
 # Random normal numbers have none.
 #
-# Write `find_bug(f)`. It gets a function `f(weight, sparsity)`, raises `AssertionError` if
-# `f` breaks the contract of **1.1**, and returns otherwise. The contract in short:
+# Write `find_bug(f)`. It gets a function `f(weight, sparsity)`, raises `AssertionError`
+# if `f` breaks the contract (the docstring) of **1.1**, and returns otherwise. The
+# contract in short:
 #
 # - a bool mask with the weight's shape, True = kept;
 # - exactly `round(s * n)` weights are pruned;
 # - no pruned $|w|$ is larger than a kept one;
 # - among equal $|w|$ the first in row-major order is pruned first.
 #
-# **What is tested**: versions of `magnitude_mask` with two plain mistakes (half a point)
-# and with five subtle ones (the other half). For either half all right versions, written
-# in other ways than yours, must pass. All versions accept finite weights of any shape and
-# any sparsity in [0, 1]; other arguments do not count. Use small inputs: a call with more
-# than eight million numbers is refused, and `find_bug` has ten seconds per version.
+# **What is tested**: two versions of `magnitude_mask` with an obvious mistake (half a
+# point) and five versions with a subtle mistake (the other half). For either half all
+# right versions, written in other ways than yours, must pass. All versions accept
+# finite weights of any shape and any sparsity in [0, 1]; other arguments do not count.
+# Use small inputs: a call with more than eight million numbers is refused, and
+# `find_bug` has ten seconds per version.
 #
-# Try not to compare `f` with your own `magnitude_mask`: write down what must be *true* of
-# a mask. Such a test also finds a mistake in your own function.
+# Try not to compare `f` with your own `magnitude_mask`. Test the properties that every
+# right mask must have. Such a test also finds a mistake in your own function.
 
 
 # %%
@@ -1299,20 +1322,21 @@ check("1.9")
 
 # %% [markdown]
 # <details><summary>Hint 1: choose inputs that tell versions apart</summary>For each
-# line of the contract: which weight and which sparsity would show that it is broken?
-# Think of odd counts, of sparsity 0 and 1, of more than two dimensions, of negative
-# weights, of equal sizes.</details>
-# <details><summary>Hint 2: the order among equals</summary>Among the weights of the
-# borderline size, everything pruned must come before everything kept.</details>
+# line of the contract: which weight and which sparsity would show that <code>f</code>
+# breaks it? Think of odd counts, of sparsity 0 and 1, of more than two dimensions, of
+# negative weights, of equal sizes.</details>
+# <details><summary>Hint 2: the order among equals</summary>Take the weights whose size
+# is the largest pruned size. Among them, every pruned weight must come before every
+# kept weight.</details>
 
 # %% [markdown]
 # ## Play
 #
-# Choose sparsity, granularity, and whether batch norm is recalibrated. The number is the
-# validation accuracy of the first network, pruned in one shot. Find a setting at which
-# recalibration changes the accuracy by more than 80 points; then one at which it changes
-# nothing. (By keyboard: Tab goes from control to control, the arrow keys move a slider,
-# the space bar presses a button.)
+# Choose the sparsity, the granularity, and whether batch norm is recalibrated. The
+# number is the validation accuracy of the first network, pruned in one shot. Find a
+# setting at which recalibration changes the accuracy by more than 80 points. Then find
+# one at which it changes nothing. (By keyboard: Tab goes from control to control, the
+# arrow keys move a slider, the space bar presses a button.)
 
 
 # %%
@@ -1337,18 +1361,20 @@ widgets.explorer(
 #
 # - Masks are data: boolean tensors stored next to the model. All static pruning is
 #   *score → select → mask → apply*.
-# - A collapse has causes that can be separated. Here the main cause was stale batch-norm
+# - The causes of a collapse can be separated. Here the main cause was stale batch-norm
 #   statistics, not the lost weights.
-# - Set pruned weights to zero after every optimizer step; masked gradients are not enough.
-# - Compare at equal budget, with a random baseline: after training, the baseline is good.
-# - Sparsity is not speed. It saves bits at once, but time only with suitable shapes or
-#   hardware.
+# - Set pruned weights to zero after every optimizer step; masked gradients are not
+#   enough.
+# - Compare at equal budget, with a random baseline: after training, the baseline is
+#   good.
+# - Sparsity is not speed. Sparsity saves bits at once, but time only with suitable
+#   shapes or hardware.
 #
 # ### Five questions to recap
 #
 # 1. Why does a threshold not give an exact sparsity?
-#    <details><summary>Answer</summary>It treats equal weights alike; a number may split
-#    them.</details>
+#    <details><summary>Answer</summary>It prunes all equal weights or none; an exact
+#    number may need only some.</details>
 # 2. What does recalibration change?
 #    <details><summary>Answer</summary>Only batch norm's means and variances, measured on
 #    the pruned network.</details>
@@ -1366,12 +1392,13 @@ widgets.explorer(
 # - **Real data.** Set `DATA = "mnist"` and run everything with your own functions (some
 #   minutes). Do your figures agree with the result file?
 # - **A longer run.** In `data/results/make/lab01_results.py` replace cubic steps by equal
-#   ones, and repeat the run. How much of "iterative" is due to the schedule?
+#   ones, and repeat the run. How much of the effect of *iterative* comes from the
+#   schedule?
 # - **A sparsity per layer.** Use the second map of 1.6 to choose a sparsity for each layer
 #   at the same total, and compare with `global_masks`, recalibrated and fine-tuned.
 # - **On a GPU.** Move a model with `model.to("cuda")` before `fit`; train on all 55,000
-#   MNIST images. Does *ms* change now?
+#   MNIST images. Do the milliseconds change now?
 # - **Read** the papers linked above, and H. Mao et al., [Exploring the Regularity of Sparse
 #   Structure in Convolutional Neural Networks](https://arxiv.org/abs/1705.08922), 2017.
-# - **Next.** Magnitude ignores the input that a weight multiplies and its effect on the
-#   loss. Lab 02 uses the loss.
+# - **Next.** Magnitude ignores the input that a weight multiplies. It also ignores the
+#   weight's effect on the loss. Lab 02 uses the loss.

@@ -14,19 +14,19 @@
 # %% [markdown]
 # # Lab 02 · What the loss says: gradients, curvature, inputs, L1
 #
-# **You can predict what the removal of a single weight costs, almost exactly. Is the order
-# of these predictions the best order for removing many weights?**
+# **You can predict the cost of removing a single weight almost exactly. Is the order of
+# these predictions the best order for removing many weights?**
 #
-# In lab 01 the smallest weights were pruned first. But a small weight may matter much to
-# the *loss*, and a large one not at all. With Taylor's series you write down a forecast of
-# the change of the loss, compare it with the measured change, weight by weight, and then
-# prune a whole network by it.
+# In lab 01 the smallest weights were pruned first. But the *loss* may depend strongly
+# on a small weight, and not at all on a large one. With Taylor's series you write down
+# a forecast of the change of the loss. You compare the forecast with the measured
+# change, weight by weight, and then prune a whole network by it.
 #
 # | part | you write | you find out |
 # |---|---|---|
 # | A · One weight | 2.1 the forecast, 2.2 the empirical Fisher, 2.3 the curvature | how good the forecast of one removal is |
-# | B · Fifty thousand | 2.4 prune and rescore | how good the forecast is as an order |
-# | C · The input | 2.5 an input-aware mask | when is a small weight the important one? |
+# | B · Fifty thousand | 2.4 prune and rescore | how well the forecast ranks many weights |
+# | C · The input | 2.5 an input-aware mask | when a small weight is the important one |
 # | D · Zeros by training | 2.6 the proximal step, 2.7 reweighted (optional) | which training gives exact zeros |
 # | E · What was it worth? | 2.8 two short answers, 2.9 a bug hunt (optional) | the costs, and the test images once |
 #
@@ -42,13 +42,13 @@
 # **After this lab you can**
 #
 # - predict the change of the loss when one weight is removed, to second order;
-# - compute the empirical Fisher and the Gauss–Newton diagonal, and tell them apart;
+# - compute the empirical Fisher and the Gauss–Newton diagonal, and say how they differ;
 # - prune with scores that are computed again after each step;
 # - train exact zeros with a proximal step.
 #
-# `check("2.1")` and `skip("2.1")` work as in lab 01. So do the rules: guess first; choose
-# on validation data and look at the test data once; no claim without a random baseline and
-# three seeds.
+# `check("2.1")` and `skip("2.1")` work as in lab 01. The same rules hold: guess first;
+# choose on validation data and look at the test data once; no claim without a random
+# baseline and three seeds.
 
 # %%
 from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours to use)
@@ -73,9 +73,9 @@ from course_lib.show import drawings, plots, real_data, tables, widgets, words
 STUDENT = ""  # your name or student number: it sets the order of your multiple-choice options
 
 # %% [markdown]
-# The idea of this lab in one picture. At the trained weight $w$ you compute the gradient
-# $g$ and the second derivative $h$ of the loss. From these two numbers you forecast the
-# loss at 0.
+# This picture shows the idea of the lab. At the trained weight $w$ you compute the
+# gradient $g$ and the second derivative $h$ of the loss. From these two numbers you
+# forecast the loss at 0.
 
 # %%
 drawings.forecast_step()
@@ -83,9 +83,9 @@ drawings.forecast_step()
 # %% [markdown]
 # ## Settings
 #
-# The default data are scikit-learn's digits, 1,797 *real* 8×8 images; change one word for
-# MNIST (much longer). The network is LeNet-300-100 **without** batch norm, so that no
-# stale statistics influence the comparison.
+# The default data are scikit-learn's digits, 1,797 *real* 8×8 images. For MNIST change
+# one word (this takes much longer). The network is LeNet-300-100 **without** batch
+# norm, so that no stale statistics influence the comparison.
 
 # %%
 DATA = "digits"  # or "mnist"
@@ -112,26 +112,28 @@ words.say(
 # ### 2.1 The forecast
 # **10 minutes · 2 points**
 #
-# Set one weight $w$ to $w' = 0$. That is a step of $w' - w = -w$, so by Taylor's series
+# Set one weight $w$ to $w' = 0$. The weight changes by $w' - w = -w$, so by Taylor's
+# series
 #
 # $$L(0) - L(w) \;\approx\; g\,(0 - w) + \tfrac12\,h\,(0 - w)^2 \;=\; -g\,w + \tfrac12\,h\,w^2,$$
 #
-# where $g$ is the gradient of the loss and $h$ its second derivative at $w$. Note the sign
-# of the first term: the step goes from $w$ *to* 0, not from 0 to $w$.
+# where $g$ is the gradient and $h$ the second derivative of the loss, both at $w$. Note
+# the sign of the first term: the step goes from $w$ *to* 0, not from 0 to $w$.
 #
-# Two well-known criteria use one half of this formula. *Optimal Brain Damage*
+# Two well-known criteria each use one term of this formula. *Optimal Brain Damage*
 # ([LeCun, Denker and Solla
 # 1990](https://papers.neurips.cc/paper/1989/hash/6c9882bbac1c7093bd25041881277658-Abstract.html))
 # assumes $g = 0$, as at a minimum, and uses $\frac12 h w^2$. The *Taylor* score uses
 # $|g\,w|$, the size of the first term. ([Molchanov et al.
-# 2017](https://arxiv.org/abs/1611.06440) score feature maps this way, with activations in
-# place of weights.)
+# 2017](https://arxiv.org/abs/1611.06440) score feature maps this way, with activations
+# instead of weights.)
 #
-# **What is tested**: both orders, with their signs; any shape; the dtype of the weight,
-# also where the curvature is float64.
+# **What is tested**: first and second order, with their signs; any shape; the dtype of
+# the weight, also if the curvature is float64.
 #
-# *Before you write anything:* you train until all training images are classified right.
-# Which term will then be larger for most weights, `"first"` or `"second"`?
+# *Before you write anything:* the network is trained until it classifies all training
+# images correctly. Which term will then be larger for most weights, `"first"` or
+# `"second"`?
 
 # %%
 ### BEGIN SOLUTION
@@ -184,23 +186,25 @@ check("2.1")
 # ### 2.2 The empirical Fisher
 # **25 minutes · 3 points**
 #
-# The gradient costs one backward pass. Second derivatives are more expensive: 50,000
-# weights have 2.5 billion of them, and even the diagonal needs more than one backward
-# pass. A popular replacement is the **empirical Fisher information**: for each sample
-# take the gradient of *its own* loss, square it, and only then average,
+# The gradient costs one backward pass. Second derivatives are more expensive: for
+# 50,000 weights the Hessian matrix has 2.5 billion entries, and even its diagonal needs
+# more than one backward pass. A popular replacement is the **empirical Fisher
+# information**: for each sample take the gradient of *its own* loss, square it, and
+# only then average,
 #
 # $$F_j = \frac1N \sum_{i=1}^N \Big(\frac{\partial}{\partial w_j}\big(-\log p(y_i \mid x_i)\big)\Big)^2.$$
 #
-# It is the diagonal of $\frac1N \sum_i g_i g_i^\top$. Square first, average later: after
-# training the mean gradient is nearly 0. $F$ measures the *spread* of the gradients.
+# $F$ is the diagonal of $\frac1N \sum_i g_i g_i^\top$. It measures the *spread* of the
+# gradients. Square first, because after training the mean gradient is nearly 0.
 #
-# For a batch, `loss.backward()` gives only the mean gradient. So use one sample at a time,
-# or many at once with `torch.func.vmap`. Use evaluation mode, and restore every module's
-# own mode afterwards: `with in_evaluation_mode(model):`, imported above, does both. Do not
-# leave gradients in `.grad`: `torch.autograd.grad` returns them instead.
+# For a batch, `loss.backward()` gives only the mean gradient. So use one sample at a
+# time, or compute many gradients at once with `torch.func.vmap`. Use evaluation mode,
+# and restore every module's own mode afterwards: `with in_evaluation_mode(model):`,
+# imported above, does both. Do not leave gradients in `.grad`: `torch.autograd.grad`
+# returns them instead.
 #
 # **What is tested**: the formula, for any number of samples; float64 results; dropout,
-# batch norm and frozen parameters; modes and `.grad` as before.
+# batch norm and frozen parameters; modes and `.grad` are unchanged.
 #
 # `functional_call(model, parameters, (x,))` runs a model with *your* tensors instead of
 # its parameters. You can set `requires_grad=True` on these tensors even if the model's own
@@ -272,26 +276,29 @@ check("2.2")
 #
 # The empirical Fisher equals a curvature only if the model predicts the right
 # probabilities of the labels. [Kunstner, Balles and Hennig
-# 2019](https://arxiv.org/abs/1905.12558) show how wrong it can be. What *is* the second
-# derivative?
+# 2019](https://arxiv.org/abs/1905.12558) show how wrong the Fisher can be. What *is*
+# the second derivative?
 #
 # Call the logits $z$. For cross entropy the Hessian with respect to the logits is
 # $\operatorname{diag}(p) - p\,p^\top$, for any label. A network of ReLUs is *piecewise
-# linear in each single weight*: if one weight moves and the others are fixed, the logits
-# move along a line, until some unit switches. So the second derivatives of the logits are
-# 0, and by the chain rule
+# linear in each single weight*: if one weight changes and the others are fixed, the
+# logits move along a line until some unit becomes active or inactive. So the second
+# derivatives of the logits are 0, and by the chain rule
 #
 # $$h_j = \frac{\partial z}{\partial w_j}^{\!\top}\! \big(\operatorname{diag}(p) - p\,p^\top\big) \frac{\partial z}{\partial w_j}
 # \;=\; \sum_c p_c \Big(\frac{\partial \log p_c}{\partial w_j}\Big)^2 .$$
 #
-# The right-hand side is the *true* Fisher information, or Gauss–Newton diagonal. It is like 2.2, but with all classes,
-# weighted by their probabilities, instead of the label's class. **No labels are needed.** Do not differentiate the factor
+# The right-hand side is the *true* Fisher information, or Gauss–Newton diagonal. It is
+# computed as in 2.2, but over all classes, weighted by their probabilities, instead of
+# for the label's class only. **No labels are needed.** Do not differentiate the factor
 # $p_c$: it is a constant. Average over samples as before.
 #
-# This is exact if each weight is used in one layer and every non-linearity is piecewise linear. It is not exact for tied
-# weights, GELU, softmax attention, or batch norm in training mode.
+# This formula is exact if each weight is used in one layer and every non-linearity is
+# piecewise linear. It is not exact for tied weights, GELU, softmax attention, or batch
+# norm in training mode.
 #
-# **What is tested**: the right-hand side, also for a smooth network (where it is not the Hessian); the rest as in 2.2.
+# **What is tested**: the right-hand side, also for a smooth network (where it is not
+# the Hessian); the rest as in 2.2.
 
 
 # %%
@@ -334,30 +341,31 @@ def curvature(model: nn.Module, x: Tensor) -> dict[str, Tensor]:
 check("2.3")
 
 # %% [markdown]
-# <details><summary>Hint 1: it is 2.2 with one loop more</summary>Over the classes; and
-# <code>-log p[label]</code> becomes
-# <code>log p[c]</code> (squaring removes the sign).</details>
+# <details><summary>Hint 1: it is 2.2 with one loop more</summary>Loop over the classes,
+# and replace <code>-log p[label]</code> by <code>log p[c]</code> (squaring removes the
+# sign).</details>
 # <details><summary>Hint 2: several gradients from one forward
 # pass</summary><code>torch.autograd.grad(…, retain_graph=True)</code>.</details>
-# <details><summary>Hint 3: everything is 0?</summary>Σ_c p_c ∂ log p_c is 0 always
+# <details><summary>Hint 3: everything is 0?</summary>Σ_c p_c ∂ log p_c is always 0
 # (probabilities sum to 1). Square each class's gradient before you add.</details>
 
 # %% [markdown]
 # #### Experiment: forecast and measured change
 #
-# Each criterion of this lab is a score; the lowest are pruned first ($F$ is 2.2, $h$ is
-# 2.3, $x$ the weight's input):
+# Each criterion is a score; weights with the lowest scores are pruned first ($F$ is
+# from 2.2, $h$ from 2.3; $x$ is the weight's input):
 #
 # | signed forecast | OBD | Fisher | Taylor | input-aware | magnitude | random |
 # |---|---|---|---|---|---|---|
 # | $-gw + \frac12hw^2$ | $\frac12hw^2$ | $\frac12Fw^2$ | $\lvert gw\rvert$ | $\lvert w\rvert\cdot\lVert x\rVert$ | $\lvert w\rvert$ | random numbers |
 #
-# We draw 300 weights, a hundred per layer, set each alone to zero, and measure the change
-# of the mean loss on the same images ([code](../course_lib/experiments/lab02.py):
-# `single_weights`). The figure shows one seed.
+# We draw 300 weights, a hundred per layer. We set one weight at a time to zero, and
+# measure the change of the mean loss on the same images
+# ([code](../course_lib/experiments/lab02.py): `single_weights`). The figure shows one
+# seed.
 #
-# *Before you run it:* what will be magnitude's rank correlation (Spearman's ρ, 1 = the
-# same order) with the size of the measured change? (A number.)
+# *Before you run it:* what rank correlation (Spearman's ρ, 1 = the same order) will
+# magnitude have with the size of the measured change? (A number.)
 
 # %%
 ### BEGIN SOLUTION
@@ -393,24 +401,26 @@ words.say(
 )
 
 # %% [markdown]
-# The forecast almost equals the measured change, with its sign: the loss falls without the
-# weights to the left of 0, about three in ten. Two in ten change nothing, because their
-# pixel is blank or their unit is never active. Magnitude's ρ is much lower, and random's
-# is about 0.
+# The forecast almost equals the measured change, also in its sign. The loss falls if a
+# weight to the left of 0 is removed, about three weights in ten. Two in ten change
+# nothing, because their pixel is blank or their unit is never active. The ρ of
+# magnitude is much lower, and that of random scores is about 0.
 #
-# The first term is larger for most weights: a network that was stopped early enough to be
-# useful is not at a minimum, so $g = 0$ does not hold; and where all samples are right,
-# $h$ is small, too. But *alone* either term gives almost the same order, since both grow
-# with $w$ and with the use of the weight's input and output. Assuming $g = 0$ hardly
-# changes the ranking, but it makes the predicted size and sign of the change wrong.
+# The first term is larger for most weights. A network that was stopped early enough to
+# be useful is not at a minimum, so $g = 0$ does not hold. And where all samples are
+# classified correctly, $h$ is small, too. But *alone* the two terms give almost the
+# same order, since both grow with $w$ and with the use of the weight's input and
+# output. Assuming $g = 0$ hardly changes the ranking, but it makes the predicted size
+# and sign of the change wrong.
 
 # %% [markdown]
 # #### Experiment: fifty thousand weights, all at once
 #
-# Rank all weights by their forecast, lowest first, and remove half of them: first those
-# whose removal *lowers* the loss.
+# Rank all weights by their forecast, lowest first, and remove half of them, beginning
+# with those whose removal *lowers* the loss.
 #
-# *Before you run it:* which criterion will be best at 80 %? And worst? (Two names.)
+# *Before you run it:* which criterion will be best at 80 %, and which worst? (Two
+# names.)
 
 # %%
 ### BEGIN SOLUTION
@@ -438,17 +448,18 @@ words.say(words.you_wrote(prediction_2_4))
 tables.compare(at_once[at_once.sparsity == 0.8], {"accuracy": "at 80 % (points)"})
 
 # %% [markdown]
-# The almost perfect forecast destroys the network at 50 %, where even a random choice
-# leaves much of it. Simple magnitude is among the best. The forecast is not wrong: it holds
-# for **one** weight.
+# At 50 % the order of the almost perfect forecast destroys the network, while a random
+# choice keeps much of the accuracy. Simple magnitude is among the best. The forecast is
+# not wrong: it holds for **one** weight.
 #
-# A derivative is local: each forecast holds while all other weights are kept. Thousands of
-# removals that each lower the loss a little change the logits in the same direction.
-# Together they go far past the point where the change was an improvement. Unsigned scores
-# (OBD, Fisher, Taylor) at least choose weights that matter little in either direction, so
-# the sum stays small for longer. (Taylor only up to about 50 %: where $g$ happens to be
-# near 0, it prunes a weight however strongly the loss curves there.) And removing small
-# weights makes a small *step*, for which all forecasts are still good.
+# A derivative is local: each forecast holds while all other weights are kept. Thousands
+# of removals, each of which lowers the loss a little, change the logits in the same
+# direction. Together they go far past the point where the change was an improvement.
+# Unsigned scores (OBD, Fisher, Taylor) at least choose weights that change the loss
+# little in either direction, so the sum stays small for longer. (Taylor only up to
+# about 50 %: if $g$ happens to be near 0, Taylor prunes the weight however strongly the
+# loss curves there.) Removing small weights makes a small *step*, for which all
+# forecasts are still good.
 
 # %% [markdown]
 # ## Part B · Fifty thousand weights
@@ -461,8 +472,9 @@ tables.compare(at_once[at_once.sparsity == 0.8], {"accuracy": "at 80 % (points)"
 # were *trained* between two steps; here nothing is trained.
 #
 # **What is tested**: all weights in one ranking; one call of `score` per target, on the
-# model as already pruned; ties; kept weights that are 0; NaN scores of pruned weights; a
-# target of 1, no targets; `ValueError` before anything happens; nothing else changes.
+# model as already pruned; ties; kept weights that are 0; NaN scores of pruned weights;
+# a target of 1, no targets; `ValueError` before anything is changed; nothing else
+# changes.
 
 
 # %%
@@ -528,19 +540,19 @@ check("2.4")
 # %% [markdown]
 # <details><summary>Hint 1: one list</summary>Flatten all scores into one vector;
 # <code>split</code> brings it back to the layers.</details>
-# <details><summary>Hint 2: how many?</summary>Rank only the kept weights. Prune as many as
-# are missing to <code>round(t · n)</code>; those pruned before are counted
-# already.</details>
-# <details><summary>Hint 3: a pruned weight scores high now</summary>It may (its
-# gradient is not 0). Set pruned scores to −inf, or take them out of the list, before you
-# sort.</details>
+# <details><summary>Hint 2: how many?</summary>Rank only the kept weights. Weights
+# pruned before count towards <code>round(t · n)</code>, so prune only as many as are
+# still missing.</details>
+# <details><summary>Hint 3: a pruned weight scores high now</summary>This is possible:
+# its gradient is not 0. Set the scores of pruned weights to −inf, or remove them from
+# the list, before you sort.</details>
 
 # %% [markdown]
 # #### Experiment: twelve rounds
 #
-# To 90 % in twelve steps, each of which prunes the same share of the kept weights; the
-# scores come from 256 images. *Your* function makes the steps; the criteria are the
-# library's, which are faster.
+# We prune to 90 % in twelve rounds. Each round prunes the same share of the kept
+# weights, with scores from 256 images. *Your* function runs the rounds. The criteria
+# are the library's, which are faster.
 #
 # *Before you run it:* which criterion gains most, and which gains nothing at all? (Two
 # names.)
@@ -585,19 +597,19 @@ words.say(
 )
 
 # %% [markdown]
-# Taylor, which kept least when scored once, gains most; Fisher and OBD gain about 50
-# points. OBD and Fisher were far behind magnitude and are now far ahead of it; Taylor has
-# caught up. (Magnitude differs much between seeds. With three seeds we could not detect
-# the lead; with six we can.) Magnitude gains nothing: without training its scores are the
-# same in each round.
+# Taylor, the worst of these three when scored once, gains most; Fisher and OBD gain
+# about 50 points. OBD and Fisher were far behind magnitude and are now far ahead of it;
+# Taylor has caught up with it. (Magnitude differs much between seeds. With three seeds
+# we could not detect the lead of OBD and Fisher; with six we can.) Magnitude gains
+# nothing: without training its scores are the same in each round.
 #
 # The signed forecast fails in the very first round. The weights with the largest predicted
 # gains are removed all at once. Their predicted gains add up to many times the current
 # loss, which is impossible because the loss cannot fall below 0. Twelve rounds do not help
 # after that.
 #
-# Does rescoring help with training in between, as in practice? Six targets, five epochs
-# after each, from the result file (six seeds).
+# Does rescoring also help with training in between, as in practice? The result file
+# contains six targets, with five epochs after each (six seeds).
 
 # %%
 trained = pruned[pruned.procedure.isin(["dense", "with training"])]
@@ -611,7 +623,7 @@ plots.curves(
 
 # %% [markdown]
 # How far is each criterion ahead of magnitude? Differences are paired by seed. If an
-# interval excludes 0, the two criteria are distinguishable.
+# interval excludes 0, the two criteria are statistically distinguishable.
 
 # %%
 shown = trained[~trained.method.isin(["dense", "random"])]
@@ -629,13 +641,13 @@ plots.curves(
 
 # %% [markdown]
 # With training in between, magnitude is a point or two *ahead* at 80 and 90 %: training
-# repairs most of the damage, and least of all the loss of large weights. At 95 % the order
-# begins to turn (OBD is ahead), and at 98 %, with a thousand weights kept, the criteria
-# that use the loss are about 20 points ahead.
+# repairs most of the damage, but it repairs the removal of large weights least. At 95 %
+# the order begins to change (OBD is ahead). At 98 %, with a thousand weights kept, the
+# criteria that use the loss are about 20 points ahead.
 #
-# **What the papers found.** LeCun, Denker and Solla (1990) reduced a network that reads
-# digits to a quarter of its parameters by ½hw², a part at a time with training in between;
-# without it the error rose soon. Hassibi and Stork
+# **What the papers found.** LeCun, Denker and Solla (1990) pruned a network for
+# handwritten digits to a quarter of its parameters by ½hw², a part at a time with
+# training in between. Without this training the error rose soon. Hassibi and Stork
 # ([1993](https://proceedings.neurips.cc/paper_files/paper/1992/hash/303ed4c69846ab36c2904d3ba8573050-Abstract.html))
 # use the whole Hessian (*Optimal Brain Surgeon*). Molchanov et al. (2017) prune feature
 # maps one at a time by |gradient · activation|, with training in between. None of them
@@ -647,15 +659,15 @@ plots.curves(
 # ### 2.5 An input-aware mask
 # **20 minutes · 3 points**
 #
-# Magnitude ignores the input. A layer computes $\sum_j w_{ij} x_j$, and a weight of 0.01
-# on an input of 1,000 does more than a weight of 1 on one of 0.1.
+# Magnitude ignores the input. A layer computes $\sum_j w_{ij} x_j$, and a weight of
+# 0.01 on an input of 1,000 contributes more than a weight of 1 on an input of 0.1.
 # [Sun et al. (2023)](https://arxiv.org/abs/2306.11695), *Wanda*, score each weight by
 #
 # $$|w_{ij}| \cdot \lVert x_j \rVert_2, \qquad \lVert x_j \rVert_2 = \sqrt{\textstyle\sum_b x_{bj}^2}\,,$$
 #
-# with the norm of its input over all samples (for texts: and positions), and compare
-# **within each row**, that is, among the weights of one output. This needs one forward
-# pass and no gradients, which is affordable for large language models.
+# where the norm is over all samples (for texts, also over all positions). They compare
+# scores **within each row**, that is, among the weights of one output. This needs one
+# forward pass and no gradients, which is affordable for large language models.
 #
 # **What is tested**: the exact number per row; ties; inputs with any leading dimensions or
 # none; sparsity 0 and 1; and your example below.
@@ -691,9 +703,9 @@ def input_aware_mask(weight: Tensor, x: Tensor, sparsity: float) -> Tensor:
 
 
 # %% [markdown]
-# Then write an example in which magnitude prunes the wrong one of two weights. The smaller
-# $|w|$ must contribute at least **ten times** as much as the larger one, in
-# $\sum_b |w_j\,x_{bj}|$.
+# Then write an example in which magnitude prunes the wrong one of two weights. The
+# weight with the smaller $|w|$ must contribute at least **ten times** as much as the
+# other, in $\sum_b |w_j\,x_{bj}|$.
 
 
 # %%
@@ -712,8 +724,8 @@ check("2.5")
 
 # %% [markdown]
 # <details><summary>Hint 1: the norm</summary>Bring x to two dimensions with
-# <code>reshape(-1, in)</code>; square, sum over the first, root. One number per
-# input.</details>
+# <code>reshape(-1, in)</code>; square, sum over the first dimension, take the root. You
+# get one number per input.</details>
 # <details><summary>Hint 2: each row separately</summary><code>argsort(dim=1,
 # stable=True)</code>; its first columns are the places to prune.</details>
 
@@ -730,12 +742,13 @@ pair = pair[pair.sparsity.isin([0.8, 0.9])]
 tables.compare(pair, {"accuracy": "points"}, against="magnitude", columns="sparsity")
 
 # %% [markdown]
-# On this small network, whose inputs are all of one kind, the input-aware score is behind
-# magnitude where much is removed at once without training. (With rescoring and training in
-# between it was far ahead at 98 %, in Part B.) Wanda was made for large language models,
-# where a few features are a hundred times larger than the rest, as in your example. There
-# magnitude triples the perplexity at 50 %, and Wanda raises it by about a quarter (Sun et
-# al., LLaMA-7B: 17.29 for magnitude, 7.26 for Wanda, 5.68 dense).
+# On this small network, whose inputs are all of one kind, the input-aware score is
+# behind magnitude if much is removed at once without training. (With rescoring and
+# training in between it was far ahead at 98 %, in Part B.) Wanda was made for large
+# language models, where a few features are a hundred times larger than the rest, as in
+# your example. For them magnitude triples the perplexity at 50 %, and Wanda raises it
+# by about a quarter (Sun et al., LLaMA-7B: 17.29 for magnitude, 7.26 for Wanda, 5.68
+# dense).
 
 # %% [markdown]
 # ## Part D · Zeros by training
@@ -743,26 +756,26 @@ tables.compare(pair, {"accuracy": "points"}, against="magnitude", columns="spars
 # ### 2.6 The proximal step
 # **15 minutes · 2 points**
 #
-# Another method puts a penalty on weights *into* the loss, $L + \lambda \sum |w|$, and
-# lets training choose. SGD can use the subgradient $\lambda \operatorname{sign}(w)$, which
-# pushes every weight towards zero.
+# Another method adds a penalty on the weights to the loss, $L + \lambda \sum |w|$
+# (*L1*), and training chooses the zeros. SGD can use the subgradient
+# $\lambda \operatorname{sign}(w)$, which pushes every weight towards zero.
 #
 # The proximal step solves another problem: which $v$ minimises
-# $\frac12 (v - w)^2 + t\,|v|$? Set the derivative to zero for $v > 0$: $v = w - t$, which
-# is allowed only for $w > t$. The case $v < 0$ is symmetric. In between, the minimum is at
-# the kink, $v = 0$:
+# $\frac12 (v - w)^2 + t\,|v|$? For $v > 0$ the derivative is zero at $v = w - t$, which
+# is allowed only for $w > t$. The case $v < 0$ is symmetric. In between, the minimum is
+# at the kink, $v = 0$:
 #
 # $$\operatorname{prox}_t(w) = \operatorname{sign}(w)\,\max(|w| - t,\, 0),$$
 #
-# an *exact* zero for every $|w| \le t$. One training step is an ordinary gradient step
-# with rate $\eta$, followed by the proximal operator with $t = \eta\lambda$
-# ([Parikh and Boyd 2014](https://doi.org/10.1561/2400000003)).
+# which is *exactly* zero for every $|w| \le t$. One training step is an ordinary
+# gradient step with rate $\eta$, followed by the proximal operator with
+# $t = \eta\lambda$ ([Parikh and Boyd 2014](https://doi.org/10.1561/2400000003)).
 #
 # **What is tested**: exact zeros, also at $|w| = t$; a number or a tensor of thresholds;
 # the order of the two steps; biases are not penalised; shapes and dtypes.
 #
-# *Before you write anything:* with λ = 3·10⁻⁴, 40 epochs, what share of the weights, in %,
-# will be exactly 0 by the subgradient?
+# *Before you write anything:* after 40 epochs with the subgradient and λ = 3·10⁻⁴, what
+# share of the weights, in %, will be exactly 0?
 
 # %%
 ### BEGIN SOLUTION
@@ -829,10 +842,10 @@ check("2.6")
 # ### 2.7 Reweighted
 # **15 minutes · 2 points · optional**
 #
-# L1 takes the same amount from every weight, also from large weights that the network
-# needs. We would prefer to count *how many* weights there are, not how large they are.
+# The L1 penalty shrinks every weight by the same amount, also large weights that the
+# network needs. We would prefer to penalise the *number* of weights, not their size.
 # [Candès, Wakin and Boyd (2008)](https://doi.org/10.1007/s00041-008-9045-x) give each
-# weight its own penalty, by its current size,
+# weight its own penalty, which depends on its current size,
 #
 # $$\lambda_j = \frac{\lambda}{|w_j| + \varepsilon}\,.$$
 #
@@ -840,7 +853,7 @@ check("2.6")
 # such weights cost the same. Reweighted proximal pruning ([Guo et al.
 # 2019](https://arxiv.org/abs/1909.12486); lab 06) uses this formula.
 #
-# **What is tested**: each threshold comes from the weight *before* the step.
+# **What is tested**: each threshold is computed from the weight *before* the step.
 
 
 # %%
@@ -883,10 +896,10 @@ check("2.7")
 # %% [markdown]
 # #### Experiment: which method makes zeros?
 #
-# The same network from the same start, SGD (η = 0.1), 40 epochs. Live: the subgradient,
+# The same network and initial weights, SGD (η = 0.1), 40 epochs. Live: the subgradient,
 # the proximal step (both λ = 0.0003) and L2 (λ = 0.001). From the result file: the
-# proximal step for five λ, plain and with penalties reweighted every five epochs
-# (ε = 0.01).
+# proximal step for five λ, with plain penalties and with penalties reweighted every
+# five epochs (ε = 0.01).
 
 # %%
 strengths = {"proximal": 3e-4, "subgradient": 3e-4, "L2": 1e-3}
@@ -919,22 +932,23 @@ tables.compare(
 )
 
 # %% [markdown]
-# With the subgradient as many weights end *near* zero, but none *at* zero: each oscillates
-# around zero in steps of ηλ. You would need a threshold afterwards. The zeros of the
-# proximal step exist during training, so the other weights can adapt to them.
+# With the subgradient as many weights end *near* zero, but none is *exactly* zero: each
+# oscillates around zero in steps of ηλ. You would need a threshold afterwards. The
+# zeros of the proximal step exist during training, so the other weights can adapt to
+# them.
 #
-# The table compares plain and reweighted at equal numbers of zeros (interpolated between
-# two values of λ). Reweighting shrinks the kept weights little: in the middle it is about a
-# point ahead, and more where nearly all weights are zero. At few zeros we could not detect
-# a difference.
+# The table compares plain and reweighted penalties at equal numbers of zeros
+# (interpolated between two values of λ). Reweighting shrinks the kept weights little.
+# It is about a point ahead at medium numbers of zeros, and more where nearly all
+# weights are zero. At few zeros we could not detect a difference.
 
 # %% [markdown]
 # #### Real data: MNIST
 #
-# The same on MNIST's 28×28 pixels: 266,200 weights, 6,000 training images, three seeds
-# (`course remake lab02_criteria_mnist`). The first table is validation accuracy (%) at
-# 90 %. Before you look: most weights are on pixels that are hardly ever inked. Which of
-# your conclusions will change?
+# The same experiments with MNIST's 28×28 pixels: 266,200 weights, 6,000 training
+# images, three seeds (`course remake lab02_criteria_mnist`). The first table is
+# validation accuracy (%) at 90 %. Before you look: most weights belong to pixels that
+# are blank in nearly all images. Which of your conclusions will change?
 
 # %%
 mnist = experiments.read("lab02_criteria_mnist/pruned")
@@ -942,21 +956,22 @@ tables.show(tables.means(mnist[mnist.sparsity == 0.9], "accuracy", columns="proc
 words.say(real_data.table("02"))
 
 # %% [markdown]
-# With five times as many weights, too, the forecast is good for one weight and bad as an
-# order for many. With training in between the result is the same, but smaller: at 98 % the
-# loss-based scores gain three points instead of twenty, since 5,000 weights are kept and
-# not a thousand. One conclusion is not confirmed: that twelve rescoring rounds beat
-# magnitude without training. At 90 % magnitude still reads five digits of six here, and
-# three networks cannot tell the criteria apart. So the value of a criterion depends on how
-# much can be lost.
+# With five times as many weights, too, the forecast is good for one weight and bad as
+# an order for many. With training in between the result is the same, but smaller: at
+# 98 % the loss-based scores gain three points instead of twenty, since 5,000 weights
+# are kept and not a thousand. One conclusion is not confirmed: that twelve rescoring
+# rounds beat magnitude without training. At 90 % magnitude still classifies five digits
+# of six correctly, and with three networks the criteria are not statistically
+# distinguishable. So the value of a criterion depends on how much accuracy can be lost.
 #
 # ## Part E · What was it worth?
 #
 # ### Experiment: the costs
 #
 # We prune 95 % of the weights by Fisher and by magnitude, rescored at four targets with
-# training after each. Now the **test images, once**. The size is that of the whole model
-# with biases, each tensor in the cheapest format of lab 00; milliseconds are for 64 images.
+# training after each. Now use the **test images, once**. The size is that of the whole
+# model with biases, each tensor in the cheapest format of lab 00; milliseconds are for
+# 64 images.
 
 # %%
 TARGETS = (0.5, 0.8, 0.9, 0.95)
@@ -983,20 +998,20 @@ words.say(
 ledger.table()
 
 # %% [markdown]
-# At 95 % Fisher's mean is above that of magnitude on the test images. Whether three seeds
-# can tell the two apart differs from machine to machine (one run found +3.3 ± 1.8 points,
-# another one +5.2 ± 9.3); on the validation images of Part B six seeds could not. Zeros
-# save bits, and no milliseconds: the kernels are dense, as in lab 01. The table leaves out
-# the cost of *scoring*: Fisher takes one backward pass per sample, the curvature ten,
-# magnitude none.
+# At 95 % the mean test accuracy of Fisher is above that of magnitude. Whether the two
+# are statistically distinguishable with three seeds differs from machine to machine
+# (one run found +3.3 ± 1.8 points, another one +5.2 ± 9.3). On the validation images of
+# Part B they were not, with six seeds. Zeros save bits, but no milliseconds: the
+# kernels are dense, as in lab 01. The table does not contain the cost of *scoring*:
+# Fisher takes one backward pass per sample, the curvature ten, magnitude none.
 #
 # ### 2.8 Two short answers
 # **5 minutes · 1 point**
 #
 # **What is tested**: the letter of **a**; the number of **b**, within 0.04.
 #
-# **a.** The signed forecast predicts the removal of single weights almost exactly. Removed
-# in its order at 50 %, the network is at chance. Why?
+# **a.** The signed forecast predicts the removal of single weights almost exactly.
+# Pruned in its order at 50 %, the network is no better than random guessing. Why?
 
 # %%
 choose(
@@ -1010,9 +1025,9 @@ choose(
 )
 
 # %% [markdown]
-# **b.** Read off the experiment of part A, on the digits: Spearman's ρ between the
-# *input-aware* score and the size of the measured change, the mean of the three seeds,
-# with two decimals. (Training differs a little between machines.)
+# **b.** Find this number in the experiment of part A, on the digits: Spearman's ρ
+# between the *input-aware* score and the size of the measured change, the mean of the
+# three seeds, with two decimals. (Training differs a little between machines.)
 
 # %%
 ### BEGIN SOLUTION
@@ -1057,10 +1072,10 @@ print("suspicious_soft_threshold passes the naive test.")
 # - elsewhere |w| − t with the sign of w.
 #
 # **What is tested**: versions with two plain mistakes (half a point) and with six other
-# ones (the other half). For either half all right versions, written in other ways than
-# yours, must pass. All versions accept finite float tensors of any shape and t ≥ 0, a
-# number or a tensor like w. Use small inputs: a call with more than eight million numbers
-# is refused, and `find_bug` has ten seconds per version.
+# mistakes (the other half). For each half, all correct versions must pass, however they
+# are written. All versions accept finite float tensors of any shape and t ≥ 0, a number
+# or a tensor like w. Use small inputs: a call with more than eight million numbers is
+# refused, and `find_bug` has ten seconds per version.
 
 
 # %%
@@ -1106,10 +1121,10 @@ check("2.9")
 #
 # ### One forecast, many removals
 #
-# Choose a criterion and how many weights are removed at once. Left: the measured change of
-# single weights. Right: the accuracy, with the scores computed once, and in twelve rounds
-# (six seeds, from the result file). Which criterion changes place most? (Tab goes to a
-# control, the space bar presses a button.)
+# Choose a criterion and how many weights are removed at once. Left: the measured change
+# of single weights. Right: the accuracy, with the scores computed once, and in twelve
+# rounds (six seeds, from the result file). Which criterion changes its rank most? (Tab
+# goes to a control, the space bar presses a button.)
 
 # %%
 widgets.explorer(
@@ -1123,21 +1138,21 @@ widgets.explorer(
 # %% [markdown]
 # ## What you take with you
 #
-# - The loss predicts the removal of *one* weight almost exactly, with its sign.
-# - As an order for many weights the signed forecast destroys the network. Unsigned scores
-#   are better, and magnitude is good because it makes small steps.
-# - Compute scores again after each step: twelve rounds turn OBD and Fisher from far worse
-#   than magnitude to far better. They do not save the signed forecast.
-# - With training in between, magnitude is a little ahead up to 90 %; where few weights are
-#   kept, scores from the loss pay.
-# - A proximal step produces exact zeros, a subgradient does not. With reweighting, every
-#   non-zero weight pays roughly the same penalty, whatever its size.
+# - The forecast predicts the removal of *one* weight almost exactly, with its sign.
+# - As an order for many weights the signed forecast destroys the network. Unsigned
+#   scores are better, and magnitude is good because it makes small steps.
+# - Compute scores again after each step: scored once, OBD and Fisher are far worse than
+#   magnitude; in twelve rounds, far better. Rounds do not save the signed forecast.
+# - With training in between, magnitude is a little ahead up to 90 %; where few weights
+#   are kept, scores computed from the loss are better.
+# - A proximal step produces exact zeros, a subgradient does not. With reweighting,
+#   every non-zero weight has roughly the same penalty, whatever its size.
 #
 # ### Five questions to recap
 #
 # 1. Why is the first-order term $-g\,w$ and not $+g\,w$?
 #    <details><summary>Answer</summary>The step goes from w to 0, so it is −w.</details>
-# 2. Why must the empirical Fisher square before it averages?
+# 2. Why must you square before you average in the empirical Fisher?
 #    <details><summary>Answer</summary>After training the mean gradient is nearly 0; the
 #    Fisher measures the spread.</details>
 # 3. When is the curvature of 2.3 the exact second derivative?
@@ -1160,4 +1175,4 @@ widgets.explorer(
 #   should move; [OBC](https://arxiv.org/abs/2208.11580) and
 #   [SparseGPT](https://arxiv.org/abs/2301.00774) do so layer by layer.
 # - **Read** the papers linked above.
-# - **Next.** Lab 03 asks whether the small network existed from the beginning.
+# - **Next.** In lab 03 you ask whether the small network existed from the beginning.

@@ -14,22 +14,23 @@
 # %% [markdown]
 # # Lab 03 · Lottery tickets, and pruning during training
 #
-# **A trained network can spare nine weights out of ten. So why train all ten? Did a small
-# network exist inside the large one from the beginning, and could you have trained that
-# one alone?**
+# **You can prune nine of ten weights of a trained network. So why train all ten? Did a
+# small network exist inside the large one from the beginning, and could you have
+# trained the small network alone?**
 #
-# [Frankle and Carbin (2019)](https://arxiv.org/abs/1803.03635) answered with a hypothesis:
-# *a randomly initialised, dense network contains a subnetwork that is initialised such
-# that, trained in isolation, it can match the accuracy of the whole after at most as many
-# steps.* They called it a **winning ticket**: its initial weights have won the lottery.
-# You will search for tickets, and compare them with controls that did not win.
+# [Frankle and Carbin (2019)](https://arxiv.org/abs/1803.03635) answered with a
+# hypothesis: *a randomly initialised, dense network contains a subnetwork that is
+# initialised such that, trained in isolation, it can match the accuracy of the dense
+# network after at most as many steps.* They called it a **winning ticket**: its initial
+# weights have won the lottery. You will search for tickets, and compare them with
+# controls, which differ from the ticket in one thing.
 #
 # | part | you write | you find out |
 # |---|---|---|
-# | A · The search | 3.1 shrink, 3.2 rewind, 3.3 find a ticket | how small a network still learns as well |
-# | B · Is it a ticket? | 3.4 two controls, 3.5 early stopping | what wins: the places, the first weights, or both? |
-# | C · Sparse from the first step | 3.6 drop and grow | can a sparse network find its places while it trains? |
-# | D · What was it worth? | 3.7 two short answers, 3.8 a bug hunt (optional) | bits, products, and the cost of the search |
+# | A · The search | 3.1 shrink, 3.2 rewind, 3.3 find a ticket | how small a network can be and still learn as well |
+# | B · Is it a ticket? | 3.4 two controls, 3.5 early stopping | what matters: the places, the initial weights, or both |
+# | C · Sparse from the first step | 3.6 drop and grow | whether a sparse network can find its places while it trains |
+# | D · What was it worth? | 3.7 two short answers, 3.8 a bug hunt (optional) | bits, MACs, and the cost of the search |
 #
 # 19 points; about 3 hours without the optional exercise 3.8. Its 1 bonus point can
 # replace points that you lose elsewhere in the lab. To leave it out, write
@@ -44,12 +45,12 @@
 #
 # - search for a ticket by iterative magnitude pruning with rewinding;
 # - build controls that differ from the ticket in one thing only;
-# - tell "learns faster" from "ends better", and say at which budget;
+# - distinguish "learns faster" from "ends better", and say at which budget;
 # - train a network that is sparse from the first step.
 #
-# `check("3.1")` and `skip("3.1")` work as in lab 01, and its three rules hold: **guess
-# first**; **choose on validation data**; **no claim without a random baseline and three
-# seeds**.
+# `check("3.1")` and `skip("3.1")` work as in lab 01, and the three rules of lab 01
+# hold: **guess first**; **choose on validation data**; **no claim without a random
+# baseline and three seeds**.
 
 # %%
 from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours to use)
@@ -72,9 +73,9 @@ from course_lib.show.words import say, you_wrote
 STUDENT = ""  # your name or student number: it sets the order of your multiple-choice options
 
 # %% [markdown]
-# The whole lab in one picture, drawn from a real search in a small layer. From left to
-# right: train, prune the smallest weights, put the others back to their first values
-# (**rewind**), and train again.
+# The picture shows the whole lab, drawn from a real search in a small layer. From left
+# to right: train, prune the smallest weights, set the kept weights back to their
+# initial values (**rewind**), and train again.
 
 # %%
 plots.show(drawings.pruning_rounds(3, 0.2))
@@ -82,15 +83,15 @@ plots.show(drawings.pruning_rounds(3, 0.2))
 # %% [markdown]
 # ## Settings
 #
-# The default data are scikit-learn's handwritten digits: 1,797 *real* 8×8 images. Network
-# and training are the paper's: LeNet-300-100 (two hidden layers of 300 and 100 units),
-# Adam with learning rate 1.2e-3, batches of 60. Each round prunes a fifth of the weights,
-# a tenth in the output layer.
+# The default data are scikit-learn's handwritten digits: 1,797 *real* 8×8 images. The
+# network and the training are those of the paper: LeNet-300-100 (two hidden layers of
+# 300 and 100 units), Adam with learning rate 1.2e-3, batches of 60. Each round prunes a
+# fifth of the kept weights, a tenth in the output layer.
 #
-# Change one word for MNIST. The paper trains for 50,000 iterations there. We stop at
-# **8,000**: 16 rounds of three arms with three seeds (147 trainings) then take half an
-# hour on two cores. Finished trainings are stored, and an interrupted run continues where
-# it was.
+# For MNIST change one word. The paper trains for 50,000 iterations on MNIST. We stop at
+# **8,000**: 16 rounds of three arms (the ticket and two controls) with three seeds, 147
+# trainings, then take half an hour on two cores. Finished trainings are stored, and an
+# interrupted run continues where it stopped.
 
 # %%
 DATA = "digits"  # or "mnist"
@@ -115,11 +116,11 @@ def lenet(seed: int) -> nn.Module:
 #
 # 1. Start from random weights $w_0$. Train.
 # 2. Prune $p$ % of the kept weights, the smallest $|w|$ first.
-# 3. Put the kept weights back to their values in $w_0$: **rewind**. Train again. Repeat
+# 3. Set the kept weights back to their values in $w_0$: **rewind**. Train again. Repeat
 #    from 2.
 #
-# Pruning chooses by the *trained* values, and then discards the trained values. All that
-# remains of the training is one bit per weight: is it kept?
+# The search chooses weights by their *trained* values, and then discards these values.
+# All that remains of the training is one bit per weight: is the weight kept?
 
 # %% [markdown]
 # ### 3.1 Prune a share of the kept weights
@@ -134,12 +135,12 @@ def lenet(seed: int) -> nn.Module:
 #
 # Write it yourself: not `torch.nn.utils.prune`, and nothing of `course_lib.pruning`.
 #
-# **What is tested**: exact numbers per layer; the output layer's rate, given (also 0) or by
-# default; only survivors are ranked, whatever pruned weights hold; ties; rates 0 and 1; a
-# layer without survivors; arguments are not changed.
+# **What is tested**: exact numbers per layer; the output layer's rate, given (also 0)
+# or by default; only survivors are ranked, whatever values pruned weights have; ties;
+# rates 0 and 1; a layer without survivors; arguments are not changed.
 #
 # *Before you write anything:* our network has 64·300 + 300·100 + 100·10 weights (on the
-# digits). What percentage is left after 13 rounds with $r$ = 20 %?
+# digits). What percentage is kept after 13 rounds with $r$ = 20 %?
 
 # %%
 ### BEGIN SOLUTION
@@ -201,7 +202,7 @@ check("3.1")
 # %% [markdown]
 # <details><summary>Hint 1: which weights are ranked?</summary>Only the survivors: the
 # value of a pruned weight does not matter. How do you get a 1-D list of the survivors
-# alone? Lab 01's 1.1 has ranked such a list.</details>
+# alone? You ranked such a list in 1.1 of lab 01.</details>
 # <details><summary>Hint 2: back to the layer</summary>Indexing with a bool tensor selects
 # elements, and can also write them: it may stand on the left of
 # <code>=</code>.</details>
@@ -229,17 +230,17 @@ say(f"Of all weights **{100 * left:.1f} %** are left. {you_wrote(prediction_3_1)
 #
 # Two mistakes are hard to find, because nothing crashes:
 #
-# - `state = model.state_dict()` is not a copy. It refers to the tensors that are trained
-#   next.
-# - A model that gets *new* tensors (`load_state_dict(…, assign=True)`, or
-#   `p.data = state[name]`) then trains the saved state itself, and the next round
-#   "rewinds" to trained weights.
+# - `state = model.state_dict()` is not a copy. It refers to the same tensors, and the
+#   next training changes them.
+# - If the model gets *new* tensors (`load_state_dict(…, assign=True)`, or
+#   `p.data = state[name]`), training then changes the saved state itself, and the next
+#   round "rewinds" to trained weights.
 #
 # Write it yourself: not `torch.nn.utils.prune`, and nothing of `course_lib.pruning`.
 #
 # **What is tested**: all parameters and buffers; zeros where a mask is False, whatever
-# `state` holds; parameters without a mask; `state` keeps its values when the model is
-# trained afterwards; tensors stay the same objects.
+# `state` contains; parameters without a mask; `state` keeps its values when the model
+# is trained afterwards; tensors stay the same objects.
 #
 # *Before you write anything:* with the second mistake, would the tickets of later rounds
 # look `"better"` or `"worse"` than they are?
@@ -277,9 +278,9 @@ def rewind(model: nn.Module, state: dict[str, Tensor], masks: dict[str, Tensor])
 check("3.2")
 
 # %% [markdown]
-# <details><summary>Hint 1: is there a method for it?</summary>Modules can load the result
-# of <code>state_dict</code>. Does the method copy? See its documentation, in the
-# line on <code>assign</code>.</details>
+# <details><summary>Hint 1: is there a method for it?</summary>Modules can load the
+# result of <code>state_dict</code>. Does this method copy the values? See the line on
+# <code>assign</code> in its documentation.</details>
 # <details><summary>Hint 2: then the zeros</summary>Parameters are changed in place,
 # under <code>torch.no_grad()</code>; methods that do so end in
 # <code>_</code>.</details>
@@ -296,21 +297,23 @@ say(f"Each is back at $w_0$, bit for bit, or 0: **{back}**. {you_wrote(predictio
 
 # %% [markdown]
 # With the second mistake, tickets would look *better* than they are: each round would
-# start from trained weights and add its training to that of all rounds before.
+# start from trained weights, so the trainings of all rounds would add up.
 
 # %% [markdown]
 # ### 3.3 The search
 # **25 minutes · 5 points · needs 3.1, 3.2**
 #
-# Now the whole search. You are given a function `train(model, masks, start, stop)`, which
-# trains from step `start` to step `stop` and **makes its own optimizer**. This matters:
-# Adam's moments from the last round would push the rewound weights in their old direction.
+# Now write the whole search. You are given a function
+# `train(model, masks, start, stop)`, which trains from step `start` to step `stop` and
+# **makes its own optimizer**. This matters because Adam's moments from the last round
+# would push the rewound weights in their old direction.
 #
 # A new parameter is `rewind_step` = $k$. For deep networks with the usual learning rate
-# and no warm-up, no ticket is found at $w_0$, but one is found at $w_k$, after a small part
-# of the dense training ([Frankle et al. 2020](https://arxiv.org/abs/1912.05671)). So train
-# the dense network for $k$ steps, *once*, and keep $w_k$. Then $w_k$ replaces $w_0$, and
-# every round trains from step $k$ to the end.
+# and no warm-up, the search finds no ticket at $w_0$. It finds one at $w_k$, the
+# weights after a small part of the dense training ([Frankle et al.
+# 2020](https://arxiv.org/abs/1912.05671)). So train the dense network for $k$ steps,
+# *once*, and keep $w_k$. Then $w_k$ replaces $w_0$, and every round trains from step
+# $k$ to the end.
 #
 # Write it yourself: not `torch.nn.utils.prune`, and nothing of `course_lib.pruning`.
 #
@@ -386,17 +389,17 @@ check("3.3")
 
 # %% [markdown]
 # <details><summary>Hint 1: write the recipe as comments first</summary>Before the loop:
-# build, masks of all True, perhaps <code>train(model, masks, 0, k)</code>, keep a copy
-# of the state. In the loop: (not in round 0) shrink and rewind; train; append a
+# build, masks that are all True, perhaps <code>train(model, masks, 0, k)</code>, keep a
+# copy of the state. In the loop: shrink and rewind (not in round 0); train; append a
 # record.</details>
 # <details><summary>Hint 2: in which order?</summary><code>shrink</code> needs the
-# trained values of the last round. So it has to come before <code>rewind</code>, which
-# overwrites them.</details>
+# trained values of the last round. So call <code>shrink</code> before
+# <code>rewind</code>, which overwrites these values.</details>
 # <details><summary>Hint 3: a
 # copy</summary><code>copy.deepcopy(model.state_dict())</code>: see 3.2.</details>
 # <details><summary>Hint 4: remaining</summary>The number of True in all masks over the
-# number of entries in all masks. It is not the mean over layers: they differ in
-# size.</details>
+# number of entries in all masks. It is not the mean over layers, because layers differ
+# in size.</details>
 
 # %%
 mine = find_ticket(lambda: lenet(0), lab03.trainer(data, 0, SETTINGS), rounds=3, rate=0.2)
@@ -406,15 +409,15 @@ say(f"Test accuracy by round, from dense to half: {reached} %. {you_wrote(predic
 # %% [markdown]
 # ## Part B · Is it a ticket?
 #
-# That half of the weights learn as well as all of them proves little: perhaps *any* half
-# would do. A ticket consists of a mask and the initial weights under it. So there are two
-# controls, and each changes one of them.
+# Half of the weights learn as well as all of them. This proves little: perhaps *any*
+# half would. A ticket consists of a mask and the initial weights under it. So there are
+# two controls, and each changes one of these two parts.
 #
 # | | mask | initial weights |
 # |---|---|---|
 # | **ticket** | found by the search | $w_0$ |
 # | **reinit** | found by the search | drawn again |
-# | **random mask** | as many in each layer, at random places | $w_0$ |
+# | **random mask** | as many kept weights per layer, at random places | $w_0$ |
 
 # %% [markdown]
 # ### 3.4 Two controls
@@ -422,17 +425,19 @@ say(f"Test accuracy by round, from dense to half: {reached} %. {you_wrote(predic
 #
 # A control must differ in *one* thing only.
 #
-# - `random_ticket` must keep the number of weights **in each layer**. The search keeps a
-#   larger share of the output layer; a control that shuffled all layers together would
-#   also change the shape of the network.
-# - `reinitialise` must draw from **the distributions of the layers**. `torch.randn` for all
-#   layers would give another network: PyTorch draws the weights of a linear layer
-#   between $\pm 1/\sqrt{d_{in}}$. Every layer can do it itself: `reset_parameters()`.
-# - Neither may change the state of the global generator. That would also change, for
-#   example, the order of the images in the next training.
+# - `random_ticket` must keep the number of weights **in each layer**. The search keeps
+#   a larger share of the output layer. A control that shuffled all layers together
+#   would also change the number per layer.
+# - `reinitialise` must draw from **the distributions of the layers**. `torch.randn` for
+#   all layers would give another network: PyTorch draws the weights of a linear layer
+#   between $\pm 1/\sqrt{d_{in}}$. Every layer can draw them itself:
+#   `reset_parameters()`.
+# - Neither function may change the state of the global generator. This would also
+#   change, for example, the order of the images in the next training.
 #
-# One mistake no test can find: **with the seed from which $w_0$ was drawn, `reinitialise`
-# gives $w_0$ again**, and your "control" is the ticket. Use another seed.
+# One mistake cannot be found by any test: **with the seed from which $w_0$ was drawn,
+# `reinitialise` gives $w_0$ again**, and your "control" is the ticket. Use another
+# seed.
 #
 # Write it yourself: not `torch.nn.utils.prune`, and nothing of `course_lib.pruning`.
 #
@@ -440,8 +445,8 @@ say(f"Test accuracy by round, from dense to half: {reached} %. {you_wrote(predic
 # per layer and from the generator only; `reset_parameters` in order, with one seed; the
 # global generator's state; parameters stay the same tensors; masks are not changed.
 #
-# *Before you write anything:* at 10 % of the weights, put the three arms in order of
-# their test accuracy, best first. (A list.)
+# *Before you write anything:* with 10 % of the weights kept, put the three arms in
+# order of their test accuracy, best first. (A list.)
 
 # %%
 ### BEGIN SOLUTION
@@ -508,10 +513,10 @@ check("3.4")
 # <details><summary>Hint 2: restore the generator</summary><code>with
 # torch.random.fork_rng():</code> restores the generator's state at the end of the
 # block. Seed inside it.</details>
-# <details><summary>Hint 3: which modules?</summary><code>for module in
-# model.modules()</code>: test
-# <code>hasattr(module, "reset_parameters")</code>. Seed once before the loop, not in
-# it, or layers of one shape would be equal.</details>
+# <details><summary>Hint 3: which
+# modules?</summary><code>for module in model.modules()</code>: test
+# <code>hasattr(module, "reset_parameters")</code>. Seed once before the loop. If you
+# seed inside it, layers of the same shape get equal weights.</details>
 
 # %%
 model, masks = lenet(0), mine[3]["masks"]
@@ -532,8 +537,8 @@ print(
 #
 # The hypothesis is about accuracy *and* speed: "after training for at most the same
 # number of iterations". Frankle and Carbin measure speed by the step at which the
-# **validation loss** is lowest. After it the network only overfits; a network that gets
-# there earlier has learned faster.
+# **validation loss** is lowest. After this step the network only overfits; a network
+# that reaches it earlier has learned faster.
 #
 # Use the *first* minimum of the measured values. Smoothing the curve would move the
 # minimum, by different amounts for steep and flat curves.
@@ -575,7 +580,7 @@ check("3.5")
 
 # %% [markdown]
 # <details><summary>Hint 1: counting</summary>The first loss was measured after
-# <code>every</code> steps, not after 0: so one is added to its index.</details>
+# <code>every</code> steps, not after 0: so add 1 to its index.</details>
 # <details><summary>Hint 2: NaN</summary>Every comparison with NaN is False, so
 # <code>min(losses)</code> depends on the place of the NaN. Remove NaN first, but
 # keep the index of each loss.</details>
@@ -583,20 +588,21 @@ check("3.5")
 # %% [markdown]
 # #### Experiment: ticket, reinit, random
 #
-# Now the experiment of the paper: all rounds, three arms, three seeds. `lab03.search` is
-# your search, with both controls trained in every round. (It comes from the library, since
-# other processes must be able to import it: [code](../course_lib/experiments/lab03.py).)
-# For each seed all arms share $w_0$ or the mask, and the order of the images, so they can
+# Now the experiment of the paper: all rounds, three arms, three seeds. `lab03.search`
+# is the same search as yours, and trains both controls in every round. (It is in the
+# library, since other processes must import it:
+# [code](../course_lib/experiments/lab03.py).) For each seed each control shares $w_0$
+# or the mask with the ticket, and all arms share the order of the images. So they can
 # be compared **in pairs**.
 #
-# On the digits the validation loss mostly falls until training ends: its minimum depends
-# on where we stopped. So here we measure speed as **steps to 95 % validation accuracy**;
-# the early-stopping step is for MNIST, below. (Choose your measure before you know which
-# is best for the ticket.)
+# On the digits the validation loss mostly falls until training ends, so its minimum
+# depends on where we stopped. So here we measure speed as **steps to 95 % validation
+# accuracy**; the early-stopping step is for MNIST, below. (Choose your measure before
+# you know which measure is best for the ticket.)
 #
-# *Before you run it* (it takes about a minute): the dense network needs about 140 steps to
-# 95 %. At 21.5 % of the weights, how many will the ticket need, and how many the
-# reinitialised network? (Two numbers.)
+# *Before you run it* (it takes about a minute): the dense network needs about 140 steps
+# to 95 %. At 21.5 % of the weights, how many steps will the ticket need, and how many
+# the reinitialised network? (Two numbers.)
 
 # %%
 ### BEGIN SOLUTION
@@ -636,11 +642,11 @@ say(f"Runs that never got to 95 %: {never}. At 21.5 % of the weights: {you_wrote
 tables.means(lab03.near(speed, [0.215]), lab03.MEASURES, digits=0)
 
 # %% [markdown]
-# Some tickets need ten or twenty steps: less than one pass over the data. Put the ticket
-# on $w_0$, **train nothing**, and measure.
+# Some tickets need ten or twenty steps: less than one pass over the data. Apply the
+# ticket's mask to $w_0$, **train nothing**, and measure the accuracy.
 #
 # *Before you run it:* ten classes, random initial weights, not one step of training.
-# What validation accuracy, in %?
+# What will the validation accuracy be, in %?
 
 # %%
 ### BEGIN SOLUTION
@@ -657,21 +663,22 @@ say(f"Untrained, with {100 * best:.0f} % of the weights. {you_wrote(prediction_3
 tables.means(before[before["remaining"] == best], "accuracy", digits=0)
 
 # %% [markdown]
-# **Choosing which weights are kept is a way of training.** A weight that training made
-# smaller has been set to zero, which is a step in the same direction; the others have
-# their initial values. Zhou et al.
-# ([2019, "Deconstructing lottery tickets"](https://arxiv.org/abs/1905.01067)) found this
-# on MNIST and called such masks *supermasks*. So a part of the ticket's speed is a head
-# start from the dense trainings of all rounds before.
+# **Choosing which weights are kept is a way of training.** The search sets weights to
+# zero that training made smaller, which is a step in the same direction. The other
+# weights have their initial values. Zhou et al. ([2019, "Deconstructing lottery
+# tickets"](https://arxiv.org/abs/1905.01067)) found this on MNIST and called such masks
+# *supermasks*. So a part of the ticket's speed comes from the trainings of all rounds
+# before.
 #
-# **Neither half of a ticket is enough.** The same places with other weights (reinit), and
-# the same weights in other places (random mask), both learn more slowly, and end lower
-# where few weights are kept. (At which sizes can your three seeds detect it?) Training has
-# chosen places *for these initial weights*.
+# **Neither half of a ticket is enough.** The same places with other weights (reinit),
+# and the same weights in other places (random mask), both learn more slowly, and end at
+# a lower accuracy where few weights are kept. (At which sizes can your three seeds
+# detect this?) Training has chosen places *for these initial weights*.
 #
 # **The mask contains information, too**, if reinit stays above the random mask where
-# weights are few: see the second table. Then the places depend on the data, not only on
-# $w_0$. Look at the first layer: how many of its connections does each pixel keep?
+# few weights are kept (see the second table). Then the places depend on the data, not
+# only on $w_0$. Look at the first layer: how many of its connections does each pixel
+# keep?
 
 # %%
 nine = next(record for record in found[0] if record["remaining"] < 0.1)  # 9 %
@@ -680,19 +687,20 @@ masks = {name: record["masks"]["fc1.weight"] for name, record in masks.items()}
 lab03.pixels(masks, data, "Where are the connections at 9 % of the weights?", ink=True)
 
 # %% [markdown]
-# A pixel is *blank* here if the training images have less than 1 % of black there on
-# average. (The numbers below the pictures are means over pixels.)
+# Here a pixel is *blank* if its average over the training images is less than 1 % of
+# black. (The numbers below the pictures are means over pixels.)
 
 # %% [markdown]
 # #### Experiment: longer training
 #
-# All arms had the same budget, so the comparison was fair. But it was *one* budget. Now
-# all arms get more epochs: five seeds, and the whole search again for each budget. That is
-# too long for a lab, so the results are stored. (`course remake lab03_tickets_digits`
-# repeats it in about twenty minutes on two cores.)
+# All arms had the same budget (training steps), so the comparison was fair. But it was
+# *one* budget. Now all arms get more epochs, with five seeds, and the search is
+# repeated for each budget. This takes too long for a lab, so the results are stored.
+# (`course remake lab03_tickets_digits` repeats them in about twenty minutes on two
+# cores.)
 #
-# *Before you look:* with five times as many epochs, what is left of the ticket's
-# advantage over reinit at 9 % of the weights, in points?
+# *Before you look:* with five times as many epochs, how many points remain of the
+# ticket's advantage over reinit at 9 % of the weights?
 
 # %%
 ### BEGIN SOLUTION
@@ -710,29 +718,30 @@ say(you_wrote(prediction_3_5b))
 tables.compare(nine_per_cent, "test", against="ticket", columns="epochs", digits=2)
 
 # %% [markdown]
-# **Longer training closes most of the gap. On the digits most of the ticket's advantage in
-# accuracy is an advantage in time.** With 30 epochs the controls have not finished
-# learning. With more, reinit comes close to the ticket. Between the random mask and the
-# ticket we can no longer detect a difference. The advantage in *steps* remains. Reporting only the shortest training budget would be
-# accurate but misleading.
+# **Longer training closes most of the gap. On the digits most of the ticket's advantage
+# in accuracy is an advantage in time.** With 30 epochs the controls have not finished
+# learning. With more epochs, reinit comes close to the ticket. Between the random mask
+# and the ticket we can no longer detect a difference. The advantage in *steps* remains.
+# Reporting only the shortest training budget would be accurate but misleading.
 #
 # Liu et al. ([2019, "Rethinking the value of network
-# pruning"](https://arxiv.org/abs/1810.05270)) made the point on large networks: with a full
-# training schedule and a large learning rate, a pruned architecture trained from fresh
-# weights did as well as the winning ticket. They conclude that the *architecture* matters.
-# (For single weights on ImageNet they, too, found fresh weights worse than fine-tuning.)
-# The answer depends on budget, learning rate and size.
+# pruning"](https://arxiv.org/abs/1810.05270)) made this point for large networks: with
+# a full training schedule and a large learning rate, a pruned architecture trained from
+# new random weights did as well as the winning ticket. They conclude that the
+# *architecture* matters. (For unstructured pruning on ImageNet they, too, found new
+# random weights worse than fine-tuning.) The answer depends on budget, learning rate
+# and size.
 
 # %% [markdown]
 # #### The paper's own experiment: MNIST
 #
 # The setting is that of Frankle and Carbin (16 rounds), but they train for 50,000
-# iterations, we for **8,000**. Their findings: at 21.1 % of the weights the reinitialised
-# network needs 2.51 times the ticket's steps to its early stop; at 13.5 % the ticket is
-# more than 0.3 points *above* the dense network; at 3.6 % it is back at the dense accuracy;
-# it falls below at 2.9 %, and the reinitialised network already at 21.1 %. (Their
-# accuracies are those at the early-stopping step, ours those at the end of training: with
-# 8,000 iterations there is little time to overfit.)
+# iterations, and we for **8,000**. Their findings: at 21.1 % of the weights the
+# reinitialised network needs 2.51 times the ticket's steps to its early stop. At 13.5 %
+# the ticket is more than 0.3 points *above* the dense network; at 3.6 % it is back at
+# the dense accuracy; at 2.9 % it is below. The reinitialised network is below already
+# at 21.1 %. (Their accuracies are those at the early-stopping step, ours those at the
+# end of training: with 8,000 iterations there is little time to overfit.)
 #
 # Our three seeds are stored results. (`course remake lab03_tickets_mnist` repeats them in
 # half an hour; so does `DATA = "mnist"` above, with your own functions.)
@@ -756,38 +765,38 @@ lab03.draw_rounds(lab03.times_the_ticket(on_mnist), title, y=lab03.TIMES, paper=
 tables.plain(lab03.beside_the_paper(on_mnist))
 
 # %% [markdown]
-# **The order and the shape are those of Frankle and Carbin**: the ticket rises above the
-# dense network before it comes back to it, reinit falls early and the random mask deeper.
-# Three things differ. All may come from the shorter training:
+# **The order and the shape are those of Frankle and Carbin**: the ticket first rises
+# above the dense network and then falls back to it, reinit falls early, and the random
+# mask falls further. Three things differ. All may come from the shorter training:
 #
-# - At 2.9 % of the weights their ticket has fallen below the dense network; here we could
-#   not detect this. Our dense network had a sixth of the training, so it is easier to
-#   match.
-# - Our reinit falls below it earlier, at 41.1 % instead of 21.1 %: a network that learns
-#   more slowly loses more if training ends early.
-# - Our early-stopping ratio is smaller than their 2.51. With few weights the controls still
-#   improve when training ends, and count as 8,000, so the true ratio is larger than the one
-#   drawn.
+# - At 2.9 % of the weights their ticket has fallen below the dense network; here we
+#   could not detect this. Our dense network had a sixth of the training, so it is
+#   easier to match.
+# - Our reinit falls below the dense network earlier, at 41.1 % instead of 21.1 %: a
+#   network that learns more slowly loses more if training ends early.
+# - Our early-stopping ratio is smaller than their 2.51. With few weights the controls
+#   still improve when training ends, and count as 8,000 steps. So the true ratio is
+#   larger than the ratio in the figure.
 #
-# With three seeds the ticket's lead of 0.4 points over the dense network is not
-# statistically distinguishable; the gap to reinit is.
+# With three seeds the ticket (0.4 points ahead) and the dense network are not
+# statistically distinguishable; the ticket and reinit are.
 
 # %% [markdown]
 # ## Part C · Sparse from the first step
 #
-# A ticket is found by training a dense network many times. If even one dense training is
-# too large for your machine, you must train a sparse network from the start, and choose
-# the places *before* you have any information. In the experiment above, that was the
-# random mask, and it was the worst of the three.
+# A ticket is found by training a dense network many times. If even one dense training
+# is too large for your machine, you must train a sparse network from the start, and
+# choose the places *before* you have any information. The random mask above was chosen
+# in this way, and it was the worst of the three arms.
 #
-# **Dynamic sparse training** moves the places. Every $\Delta T$ steps a share of the
-# connections is dropped and as many are grown elsewhere. The number never changes, so each
-# step costs as much as a sparse step.
+# **Dynamic sparse training** moves the connections (the kept weights). Every $\Delta T$
+# steps a share of them is dropped, and as many are grown elsewhere. Their number never
+# changes, so each step costs as much as a sparse step.
 #
 # - **SET** ([Mocanu et al. 2018](https://arxiv.org/abs/1707.04780)): drop the smallest,
-#   grow *anywhere*.
-# - **RigL** ([Evci et al. 2020](https://arxiv.org/abs/1911.11134)): drop the smallest, grow
-#   where the **gradient** is largest.
+#   grow at *random* places.
+# - **RigL** ([Evci et al. 2020](https://arxiv.org/abs/1911.11134)): drop the smallest,
+#   grow where the **gradient** is largest.
 #
 # Why the gradient? A missing connection has weight 0, but the loss still has a derivative
 # with respect to it, $g_i = \partial L/\partial w_i$. A first small step of gradient
@@ -798,17 +807,18 @@ tables.plain(lab03.beside_the_paper(on_mnist))
 # ### 3.6 Drop and grow
 # **15 minutes · 3 points**
 #
-# The gradient must be the **dense** one. A masked gradient is 0 at exactly the places among
-# which you choose. (So RigL needs the dense gradient once every $\Delta T$ steps.)
+# Use the **dense** gradient. A masked gradient is 0 at exactly the places where
+# connections can grow. (So RigL needs the dense gradient once every $\Delta T$ steps.)
 #
 # Write it yourself: not `torch.nn.utils.prune`, and nothing of `course_lib.pruning`.
 #
 # **What is tested**: which connections are dropped and grown, and how many; ties; new
-# weights are 0, the others keep their values; fractions 0 and 1; arguments are not changed.
+# weights are 0, all other kept weights keep their values; fractions 0 and 1; arguments
+# are not changed.
 #
 # *Before you write anything:* the pixels along the left and right edge are blank in
-# nearly every image. A random mask has connections there all the same. At the end, will
-# RigL have `"more"`, `"fewer"` or `"as many"` of them? And SET?
+# nearly every image. A random mask has connections there, too. At the end, will RigL
+# have `"more"`, `"fewer"` or `"as many"` connections there? And SET?
 
 # %%
 ### BEGIN SOLUTION
@@ -873,19 +883,19 @@ check("3.6")
 # <details><summary>Hint 2: ties</summary><code>argsort(stable=True)</code> for the
 # smallest; <code>argsort(stable=True, descending=True)</code> for the largest.
 # <code>topk</code> is not stable.</details>
-# <details><summary>Hint 3: the new weight</summary>It keeps its value where a
-# connection was before <i>and</i> is after; it is 0 everywhere else. A new connection
-# starts from 0, so that the network's output does not jump.</details>
+# <details><summary>Hint 3: the new weight</summary>It keeps its value where there is a
+# connection before <i>and</i> after; it is 0 everywhere else. A new connection starts
+# from 0, so that the network's output does not jump.</details>
 
 # %% [markdown]
 # #### Your own RigL, on one layer
 #
-# The library's version works with every optimizer and is long. Here is the idea with your
-# function: the first layer of LeNet gets 5 % of its connections at random. Every 10 steps
-# a share of them may move, half at first and then fewer (a cosine, `share_to_move`); after
-# three quarters of the training the places are final. For SET, random numbers replace the
-# gradient. (`batch_loss` and `share_to_move`:
-# [a few lines each](../course_lib/experiments/lab03.py).)
+# The library's version works with every optimizer and is long. Here is the idea with
+# your function. The first layer of LeNet gets 5 % of its connections at random. Every
+# 10 steps a share of them may move: half at first, then fewer (a cosine,
+# `share_to_move`). After three quarters of the training the places are final. For SET,
+# random numbers replace the gradient. (`batch_loss` and `share_to_move`: [a few lines
+# each](../course_lib/experiments/lab03.py).)
 
 
 # %%
@@ -912,20 +922,20 @@ say(you_wrote(prediction_3_6))
 lab03.pixels(masks, data, "Which pixels have connections?")
 
 # %% [markdown]
-# RigL moves connections from blank pixels to others; the numbers below the pictures show
-# how far. SET loses a few of the useless connections, too: a weight without a gradient does
-# not grow, so it is among the smallest and is dropped sooner or later. But new ones are
-# drawn in the same places.
+# RigL moves connections from blank pixels to others; the numbers below the pictures
+# show how far this goes. SET loses a few of the useless connections, too: a weight
+# without a gradient does not become larger, so it is among the smallest and is dropped
+# sooner or later. But SET draws new connections at blank pixels again.
 #
-# These lines have a flaw that no test finds: Adam's moments at a dropped or new place come
-# from a connection that no longer exists. The library sets them to zero.
+# This code has a flaw that no test finds: Adam's moments at a dropped or new place come
+# from a connection that no longer exists. The library sets these moments to zero.
 #
 # #### Experiment: does it pay?
 #
-# We compare static, SET and RigL at **equal steps**: an exchange replaces a step. All three
-# start from the same weights and the same random mask; the control keeps this mask. Four
-# seeds, since such sparse networks differ more. There are two ways to divide the weights
-# among the layers:
+# We compare a fixed random mask (the control), SET and RigL at **equal steps**: an
+# exchange of connections replaces a step. All three start from the same weights and the
+# same random mask. We use four seeds, since such sparse networks differ more. There are
+# two ways to divide the weights among the layers:
 #
 # - **uniform**: the same density in each layer;
 # - **Erdős–Rényi**: a density in proportion to $(d_{in} + d_{out})/(d_{in}\,d_{out})$,
@@ -954,26 +964,28 @@ for method in ("random mask", "SET"):
 # %% [markdown]
 # Read all rows of these tables before you conclude:
 #
-# - **Where the places are bad, moving them can pay.** With uniform densities the output
-#   layer gets 50 of its 1,000 weights, and most units of the second hidden layer have no
-#   outgoing connection. At 2 % of the weights any layout has too few. Are your gains
-#   largest in these two columns, and which of them can four seeds detect?
-# - **Where they are good enough, it hardly does.** At 5 % of the weights with Erdős–Rényi
-#   densities, a fixed random mask is within a point or two of a moving one. A paper with
-#   uniform densities alone shows the gain of moving *and* of repairing a bad layout, in one
-#   number.
-# - **RigL against SET**: does the gradient choose better than chance? See what four seeds
-#   can detect. Most of the difference comes from moving connections at all.
+# - **Where the places are bad, moving them can help.** With uniform densities the
+#   output layer gets 50 of its 1,000 weights, and most units of the second hidden layer
+#   have no outgoing connection. At 2 % of the weights any layout has too few
+#   connections. Are your gains largest in these two columns, and which of these gains
+#   can four seeds detect?
+# - **Where the places are good enough, moving them hardly helps.** At 5 % of the
+#   weights with Erdős–Rényi densities, a fixed random mask is within a point or two of
+#   a moving one. A paper with uniform densities alone reports one number for two gains:
+#   moving connections *and* repairing a bad layout.
+# - **RigL against SET**: are places chosen by the gradient better than random places?
+#   See what four seeds can detect. Most of the difference comes from moving connections
+#   at all.
 #
-# **What the paper found.** Evci et al. (2020), ResNet-50 on ImageNet, dense 76.8 %:
-# RigL at 80 % sparsity with Erdős–Rényi-kernel densities 75.1 % in the same number of
-# steps, 77.2 % with five times as many
-# ([authors' repository](https://github.com/google-research/rigl)). So the budget matters
-# there as well.
+# **What the paper found.** Evci et al. (2020), ResNet-50 on ImageNet, dense 76.8 %: at
+# 80 % sparsity RigL reached with Erdős–Rényi-kernel densities 75.1 % in the same number
+# of steps, and 77.2 % with five times as many ([authors'
+# repository](https://github.com/google-research/rigl)). So the budget matters there as
+# well.
 #
-# At about the same density (the last points of part B's first figure) the ticket is better
-# than all of these. But its search trained a dense network and one more in every round
-# before; at equal *steps* you compare the masks of this part.
+# At about the same density (the last points of part B's first figure) the ticket is
+# better than all three. But its search trained a dense network and then one network per
+# round. At equal *steps* you compare only the masks of this part.
 
 # %% [markdown]
 # ## Part D · What was it worth?
@@ -985,15 +997,16 @@ for method in ("random mask", "SET"):
 #
 # #### Experiment: the ledger's network
 #
-# The course's ledger follows the small conv net with batch norm. So we run your
-# `find_ticket` on it; here rewinding the *buffers* matters. Each round prunes half of the
-# weights (a quarter in the output layer) and rewinds to the end of the first epoch, $w_k$.
-# The control has as many weights in each layer, at random places, and starts from the same
-# $w_k$. ([Code](../course_lib/experiments/lab03.py), for three seeds.)
+# The course's ledger records the small conv net with batch norm. So we run your
+# `find_ticket` on this network, where rewinding the *buffers* matters. Each round
+# prunes half of the weights (a quarter in the output layer) and rewinds to the end of
+# the first epoch, $w_k$. The control has as many weights in each layer, at random
+# places, and starts from the same $w_k$. ([Code](../course_lib/experiments/lab03.py),
+# for three seeds.)
 #
-# We choose the sparsest round whose *mean validation accuracy* is within one point of the
-# dense networks'; then the chosen networks see the **test images, once**. The size in the
-# ledger is that of the whole model, with biases and batch norm.
+# We choose the sparsest round whose *mean validation accuracy* is within one point of
+# that of the dense networks. Then we evaluate the chosen networks on the **test images,
+# once**. The size in the ledger is that of the whole model, with biases and batch norm.
 
 # %%
 conv = lab03.conv_tickets(find_ticket, random_ticket, rewind, data, range(SEEDS))
@@ -1010,21 +1023,22 @@ tables.show(tables.compare(chosen, "test", against="random mask"))
 ledger.table()
 
 # %% [markdown]
-# As in lab 01, zeros save bits at once and no milliseconds. Compare with the control, too:
-# with batch norm and a network this much larger than its task, a random mask from the same
-# $w_k$ is not far off.
+# As in lab 01, zeros save bits, but no milliseconds. Compare the ticket with the
+# control, too: with batch norm and a network this much larger than its task requires, a
+# random mask from the same $w_k$ is not far below the ticket.
 #
-# The table leaves out **the cost of the search**. The ticket took as many trainings as
-# there were rounds, one after the other; the random mask took one. A ticket pays if it is
-# used again: on other data, with other optimizers, or to learn what a network needs. It
-# does not save training time, since the search has spent it. (Cheaper searches are
+# The table does not contain **the cost of the search**. The ticket took as many
+# trainings as there were rounds, one after the other; the random mask took one. A
+# ticket is worth its cost if it is used again: on other data, with other optimizers, or
+# to learn what a network needs. It does not save training time, since the search has
+# used it. (Cheaper searches are
 # ["early-bird tickets"](https://arxiv.org/abs/1909.11957), pruning at initialisation and
 # part C.)
 #
 # #### The two answers
 #
-# **a.** In the main experiment the ticket beat both controls at less than 10 % of the
-# weights. What follows from that, at this budget?
+# **a.** In the main experiment the ticket was better than both controls at less than
+# 10 % of the weights. What follows from this result, at this budget?
 
 # %%
 choose(
@@ -1038,9 +1052,10 @@ choose(
 )
 
 # %% [markdown]
-# **b.** Look again at the untrained networks in the experiment after 3.5, on the digits:
-# which validation accuracy, in %, does the best **untrained ticket** reach, in the mean
-# over your seeds? (Within 4 of the value that these networks give counts.)
+# **b.** Look again at the untrained networks in the experiment after 3.5, on the
+# digits. Which validation accuracy, in %, does the best **untrained ticket** reach, in
+# the mean over your seeds? (Answers within 4 of the value that these networks give are
+# correct.)
 
 # %%
 # a: "A", "B", "C" or "D"; b: a number, in %
@@ -1056,9 +1071,10 @@ check("3.7")
 # ### 3.8 Bug hunt
 # **20 minutes · 1 point · optional**
 #
-# Here is a version of `shrink` that reads well. It sets pruned weights to zero, so that
-# they are the smallest, and ranks the whole layer. It prunes as many weights as are pruned
-# already, and the share of the survivors. The test runs it through three rounds.
+# Here is a version of `shrink` that looks correct. It sets pruned weights to zero, so
+# that they are the smallest, and ranks the whole layer. It prunes as many weights as
+# are pruned already, plus the share of the survivors. The test runs this version
+# through three rounds.
 
 
 # %%
@@ -1089,8 +1105,9 @@ def suspicious_shrink(weights: dict, masks: dict, rate: float, output_rate=None)
 naive_test(suspicious_shrink)  # raises nothing
 
 # %% [markdown]
-# It passes: right counts, nested masks, three rounds. Now take a layer after training with
-# an L1 penalty, or after quantisation: some of its *kept* weights are exactly 0.
+# It passes: the counts are right and the masks nested in all three rounds. Now take a
+# layer after training with an L1 penalty, or after quantisation: some of its *kept*
+# weights are exactly 0.
 
 # %%
 w = (2 * example["fc1.weight"] / example["fc1.weight"].std()).round()
@@ -1112,18 +1129,19 @@ for f in (shrink, suspicious_shrink):
 #
 # - the same keys in the same order; bool masks with the weights' shapes;
 # - pruned weights stay pruned;
-# - of a layer's n survivors exactly `round(rate * n)` are pruned; in the last layer
-#   `output_rate` holds, by default `rate / 2`;
+# - of a layer's n survivors exactly `round(rate * n)` are pruned; the last layer has
+#   the rate `output_rate`, by default `rate / 2`;
 # - the smallest $|w|$ are pruned; among equal $|w|$ the first in row-major order first.
 #
-# **What is tested**: versions of `shrink` with two plain mistakes (half a point) and with
-# six subtle ones (the other half). For either half all right versions, written in other
-# ways than yours, must pass. All versions accept finite weights of any shapes, any masks
-# and rates in [0, 1]; other arguments do not count. Use small inputs: a call with more than
-# eight million numbers is refused, and `find_bug` has ten seconds per version.
+# **What is tested**: versions of `shrink` with two plain mistakes (half a point) and
+# with six subtle mistakes (the other half). For each half, all correct versions must
+# pass, however they are written. All versions accept finite weights of any shapes, any
+# masks and rates in [0, 1]; other arguments do not count. Use small inputs: a call with
+# more than eight million numbers is refused, and `find_bug` has ten seconds per
+# version.
 #
-# Try not to compare with your own `shrink`: write down what must be *true* of the new
-# masks.
+# Try not to compare with your own `shrink`. Instead, write down which properties the
+# new masks must have.
 
 
 # %%
@@ -1204,8 +1222,9 @@ check("3.8")
 # different scales (is each pruned separately?), masks that are not all True, pruned
 # weights that are <i>large</i>, many equal weights, odd counts, an output rate that is
 # given and one that is not, a rate of 0.</details>
-# <details><summary>Hint 2: the order among equals</summary>Among the survivors of the
-# borderline size, everything pruned must come before everything kept.</details>
+# <details><summary>Hint 2: the order among equals</summary>Among the survivors that are
+# as large as the largest pruned one, everything pruned must come before everything
+# kept.</details>
 
 # %% [markdown]
 # ## Play
@@ -1226,8 +1245,8 @@ widgets.explorer(
 # %% [markdown]
 # ### The budget
 #
-# The same three curves, for every budget from 30 to 150 epochs (digits, five seeds, stored
-# results). Watch the gap.
+# The same three curves, for every budget from 30 to 150 epochs (digits, five seeds,
+# stored results). How does the gap change?
 
 # %%
 widgets.explorer(
@@ -1241,31 +1260,32 @@ widgets.explorer(
 #
 # - A ticket is a mask *and* the initial weights under it. Each control changes one of the
 #   two; you need both controls to know which part matters.
-# - "Faster" and "better" are two claims. Here the first holds; the second mostly disappears
-#   with longer training. Check the budget of every paper.
+# - "Faster" and "better" are two claims. Here the first holds; the second mostly
+#   disappears with longer training. Check the training budget of every paper.
 # - Rewind *everything*: weights and buffers, and use a new optimizer. `state_dict()` is
 #   not a copy.
 # - A control needs the same counts per layer, the same distributions, another seed, and
 #   must not change the global generator.
 # - The search is expensive: it trains the large network again and again. Dynamic sparse
-#   training searches while it trains; its gain depends on how bad the first places were.
+#   training searches while it trains; its gain depends on how bad the initial places
+#   were.
 #
 # ### Five questions to recap
 #
 # 1. Why does each round make a new optimizer?
 #    <details><summary>Answer</summary>Old moments would push the rewound weights in their
 #    old direction.</details>
-# 2. In what do reinit and the random mask each differ from the ticket?
+# 2. In what part do reinit and the random mask each differ from the ticket?
 #    <details><summary>Answer</summary>Reinit in the initial weights, the random mask in the
 #    places.</details>
-# 3. How can an untrained ticket be far above chance?
+# 3. Why can an untrained ticket be far better than random guessing?
 #    <details><summary>Answer</summary>Its mask was chosen by trained values.</details>
 # 4. Why rewind to $w_k$ in deep networks?
-#    <details><summary>Answer</summary>With the usual learning rate and no warm-up, no
-#    ticket is found at w_0.</details>
+#    <details><summary>Answer</summary>With the usual learning rate and no warm-up, the
+#    search finds no ticket at w_0.</details>
 # 5. Why does RigL need the dense gradient?
-#    <details><summary>Answer</summary>A masked gradient is 0 where it must
-#    choose.</details>
+#    <details><summary>Answer</summary>A masked gradient is 0 at all places where a
+#    connection can grow.</details>
 #
 # ## Going further
 #
@@ -1275,8 +1295,8 @@ widgets.explorer(
 #   When do tickets become worse, and why?
 # - **Only signs.** Keep the ticket's mask and only the *signs* of $w_0$ (all weights of the
 #   same size). Zhou et al. (2019) found that signs matter most.
-# - **On a cluster.** `find_tickets` takes any `concurrent.futures` executor, a Dask
-#   client's as well.
+# - **On a cluster.** `find_tickets` takes any `concurrent.futures` executor, also that
+#   of a Dask client.
 # - **Read** the papers linked above.
-# - **Next.** These zeros are at scattered places and make no machine faster. Lab 04 removes
-#   whole filters.
+# - **Next.** These zeros are at scattered places and make no machine faster. In lab 04
+#   you remove whole filters.

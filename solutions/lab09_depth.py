@@ -18,11 +18,11 @@
 # a feed-forward part. Can we remove whole layers? And is the part that can be removed
 # the same for every task, and every seed?**
 #
-# Lab 07 removed heads. This lab removes whole layers and feed-forward parts, and asks
-# two questions. Can *one* training give networks of *any* depth? And after fine-tuning,
-# a good subnetwork of heads and feed-forward parts can be found: is it special?
-# Prasanna, Rogers and Rumshisky (2020) ask this with a pun on the lottery ticket
-# hypothesis (lab 03): what happens *when BERT plays the lottery*?
+# Lab 07 removed heads. In this lab we remove whole layers and feed-forward parts, and
+# ask two questions. Can *one* training give networks of *any* depth? After fine-tuning,
+# we can find a good subnetwork of heads and feed-forward parts. Is it special?
+# Prasanna, Rogers and Rumshisky (2020) ask this in a paper whose title refers to the
+# lottery ticket hypothesis (lab 03): *When BERT Plays the Lottery*.
 #
 # **Prerequisites.** Lab 03 (tickets, rewinding), lab 07 (gates on heads, $I_h$),
 # forward hooks and context managers in PyTorch.
@@ -31,28 +31,28 @@
 #
 # **After this lab you can**
 #
-# - train with LayerDrop, cut a network to any depth, and name the right comparison,
+# - train with LayerDrop, cut a network to any depth, and choose the right comparison,
 # - score heads and feed-forward parts with one backward pass,
-# - test with random and bad subnetworks whether a good one is special,
+# - test with random and bad subnetworks whether a good subnetwork is special,
 # - measure agreement between masks beyond chance.
 #
 # | part | you write | question |
 # |---|---|---|
-# | A · Any depth from one training | 9.1 LayerDrop, 9.2 which layers to keep | what does training with missing layers buy? |
+# | A · Any depth from one training | 9.1 LayerDrop, 9.2 which layers to keep | what is gained by training with missing layers? |
 # | B · Heads and feed-forward parts | 9.3 one backward pass for both | which parts does a task need? |
 # | C · Good, random, bad | 9.4 the search, 9.5 three subnetworks, retrained | is the good one special? |
-# | D · The same every time? | 9.6 survival (optional), 9.7 agreement beyond chance | do tasks or seeds decide? |
+# | D · The same every time? | 9.6 survival (optional), 9.7 agreement beyond chance | does the task or the seed decide what survives? |
 # | E · What was it worth? | 9.8 two short answers, 9.9 a bug hunt (optional) | what is saved? |
 #
 # 17 points; about 4½ hours without the optional exercises 9.6 and 9.9. Their
 # 3 bonus points can replace points that you lose elsewhere in the lab. `check("9.1")`
-# after each exercise shows what is right. If you are stuck, write `skip("9.1")` in a
-# cell: that question scores 0, and the lab continues with the course's version. Write
-# every function yourself, without `course_lib.pruning`.
+# after each exercise shows which parts are right. If you are stuck, write `skip("9.1")`
+# in a cell: that question scores 0, and the lab continues with the course's version.
+# Write every function yourself, without `course_lib.pruning`.
 #
-# The rules are those of lab 01: guess first; choose on validation data and use the test
-# data once; no claim without a random baseline and three seeds. A difference in bold is
-# *statistically distinguishable*: its 95 % paired t-interval excludes 0.
+# The rules of lab 01 apply. Guess first. Choose on validation data, and use the test
+# data once. Make no claim without a random baseline and three seeds. A difference in
+# bold is *statistically distinguishable*: its 95 % paired t-interval excludes 0.
 
 # %%
 from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours to use)
@@ -78,8 +78,8 @@ STUDENT = ""  # your name or student number: it sets the order of your options i
 # %% [markdown]
 # ## Settings
 #
-# The models are three small BERTs that come with the course: four layers of eight
-# heads, trained to tell the sentiment of reviews from our grammar. Results that take
+# The three models (*checkpoints*) are small BERTs with four layers of eight heads,
+# trained on the sentiment of reviews that our grammar generated. Results that take
 # minutes are stored (`course remake lab09_depth`, `course remake lab09_subnetworks`);
 # shorter versions run live. The functions `lab09.…` run and summarise the experiments:
 # [their code](../course_lib/experiments/lab09.py).
@@ -93,7 +93,7 @@ words.say(f"{LAYERS} layers of {HEADS} heads and one MLP; tasks: {', '.join(TASK
 # %% [markdown]
 # ## Part A · Any depth from one training
 #
-# The picture shows the idea: a layer that is left out passes its input on.
+# The picture shows the idea: a skipped layer passes its input on.
 
 # %%
 plots.show(drawings.layers_skipped())
@@ -102,26 +102,26 @@ plots.show(drawings.layers_skipped())
 # ### 9.1 LayerDrop
 # **30 minutes · 4 points**
 #
-# Each block of a transformer adds something to its input: $x + f(x)$. (In BERT a layer
-# norm follows the sum.) If a layer is left out, $x$ is passed on unchanged: the shapes
-# still fit, only the learned function is lost. Fan, Grave and Joulin (2020) train that
-# way. In each step, every layer is skipped with probability $p$, so the remaining
-# layers learn to work without it.
+# Each layer of a transformer adds something to its input: $x + f(x)$. (In BERT a layer
+# norm follows the sum.) If a layer is skipped, $x$ is passed on unchanged. The shapes
+# still fit, and only the learned function is lost. Fan, Grave and Joulin (2020) train
+# with skipped layers. In every step, each layer is skipped with probability $p$, so the
+# remaining layers learn to work without the skipped ones.
 #
-# Dropout divides the values it keeps by $1-p$, so that their expectation is unchanged.
+# Dropout divides the kept values by $1-p$, so that their expectation is unchanged.
 # Stochastic depth (Huang et al. 2016) skips layers, too, and scales $f(x)$ at test time
 # by the probability that the layer runs. LayerDrop rescales nothing.
 #
-# To skip a call, replace `layer.forward` on the object for the length of the block. A
-# hook cannot do it (the layer would still run), and a wrapper module would change the
+# To skip a call, replace `layer.forward` on the object inside the `with` block. A hook
+# cannot skip a call (the layer would still run), and a wrapper module would change the
 # names in the state dict.
 #
 # **What is tested**: the skipped calls and their results; that skipped layers do not
 # run; draws only from `generator`; p = 0 and 1; single layers in evaluation mode;
-# further arguments; no trace left, also after an exception.
+# further arguments; layers restored, also after an exception.
 #
 # *Before you write anything:* with $p = \frac12$ and four layers, in how many of a
-# hundred steps do all four run? Write a number.
+# hundred steps do all four layers run? Write a number.
 
 # %%
 ### BEGIN SOLUTION
@@ -174,12 +174,12 @@ check("9.1")
 
 # %% [markdown]
 # <details><summary>Hint 1: where?</summary>A call of a module runs
-# <code>layer.forward</code>. An attribute of that name on the object is found before
-# the class's method.</details>
+# <code>layer.forward</code>. Python finds an attribute of that name on the object
+# before the class's method.</details>
 # <details><summary>Hint 2: one at a time</summary>A function defined in a loop uses the
-# loop's last layer. Define it inside a function of its own.</details>
-# <details><summary>Hint 3: afterwards</summary><code>try … finally</code> around the
-# <code>yield</code>; <code>del layer.forward</code> restores the class's
+# loop's last layer. Define it inside another function that gets the layer.</details>
+# <details><summary>Hint 3: afterwards</summary>Put <code>try … finally</code> around
+# the <code>yield</code>; <code>del layer.forward</code> restores the class's
 # method.</details>
 
 # %%
@@ -194,12 +194,12 @@ words.say(
 # ### 9.2 Which layers stay
 # **15 minutes · 2 points**
 #
-# To use half of the depth, take every other layer. The paper's rule ("drop layer $d$
-# where $d \equiv 0 \bmod \lfloor 1/p \rfloor$") is not defined for every depth. Ours
-# is: keep layer $\lfloor i \cdot n / \text{depth} \rfloor$ for
+# To use half of the depth, keep every second layer. The paper's rule ("drop layer $d$
+# where $d \equiv 0 \bmod \lfloor 1/p \rfloor$") is not defined for every depth. Our
+# rule is: keep layer $\lfloor i \cdot n / \text{depth} \rfloor$ for
 # $i = 0 \dots \text{depth}-1$.
 #
-# **What is tested**: every depth; paths of one part and of many; models with and
+# **What is tested**: every depth; paths with one name and with several; models with and
 # without `config`; that copy and model share no weights and the model is unchanged.
 
 
@@ -249,10 +249,11 @@ check("9.2")
 # %% [markdown]
 # #### Experiment: any depth?
 #
-# The three checkpoints are trained for 300 more steps, plainly or with LayerDrop ($p$ =
-# 0.2 and 0.5), then cut to every depth, without training after the cut. One more line
-# shows a network *trained at that depth*. The task is sentiment on short reviews; a
-# constant answer is right in 50 %.
+# The three checkpoints are trained for 300 more steps without LayerDrop (*plain*) or
+# with it ($p$ = 0.2 and 0.5). Then they are cut to every depth, without training after
+# the cut. One more line shows networks that were cut first and then *trained at that
+# depth*. The task is sentiment on short reviews; the accuracy of a constant answer is
+# 50 %.
 #
 # *Before you look:* at half the depth, which will be best: plain, LayerDrop, or trained
 # at that depth? Write one of the three.
@@ -269,7 +270,7 @@ title = "Any depth from one training?"
 plots.curves(evenly, x="depth", y="test", control=None, title=title, xlabel="layers left")
 
 # %% [markdown]
-# The same at half the depth, in numbers, compared with keeping the *first* two layers:
+# The numbers at half the depth, also for networks that keep the *first* two layers:
 
 # %%
 half = depths[depths["depth"] == LAYERS // 2]
@@ -297,19 +298,20 @@ words.say(
 )
 
 # %% [markdown]
-# At half the depth the plain network loses 25 points, half of its lead over chance.
-# LayerDrop loses less for both values of $p$; the difference is distinguishable only
-# for $p = \frac12$. At full depth (right end of the figure) LayerDrop costs next to
-# nothing. This is the paper's claim, and it holds here.
+# At half the depth the plain network loses 25 points, half of its lead over a constant
+# answer. LayerDrop loses less for both values of $p$, but the difference is
+# distinguishable only for $p = \frac12$. At full depth (right end of the figure)
+# LayerDrop costs almost nothing. This is the paper's claim, and the claim holds here.
 #
-# Two other claims do not carry over. A network *trained* at half the depth is far
-# better than one cut to it; in the paper, with 12 to 16 layers, cut networks are about
-# as good or better. Here half of the depth is two layers, and each does something that
-# the other cannot do without training. And "every other layer" is not distinguishably
-# better than "the first ones": with four layers there is little to choose.
+# Two other claims do not hold here. In our models, a network *trained* at half the
+# depth is far better than a network cut to it. In the paper, with 12 to 16 layers, cut
+# networks are about as good or better. Here half of the depth is two layers, and each
+# does something that the other cannot do without training. Also, keeping every second
+# layer is not distinguishably better than keeping the first two: with four layers there
+# are few choices.
 #
-# So LayerDrop buys *one* training with a depth for each device. Its price is the
-# distance to the line *trained at that depth*.
+# So with LayerDrop, *one* training gives a suitable depth for each device. The cost is
+# the distance to the line *trained at that depth*.
 #
 # ## Part B · Heads and feed-forward parts
 #
@@ -317,16 +319,17 @@ words.say(
 # **30 minutes · 3 points**
 #
 # Lab 07 put a gate $\xi$ on every head and computed $|\partial L/\partial \xi|$. Now
-# the feed-forward part of a layer gets a gate, too: $\nu \cdot \text{MLP}(x)$. It
-# multiplies what the part *adds* to the residual stream, including its last bias. A
-# gate before the last linear layer would miss the bias. A gate after the sum, or after
-# the layer norm, would also scale the input $x$.
+# the feed-forward part of a layer gets a gate, too: $\nu \cdot \text{MLP}(x)$. The gate
+# multiplies the term that the part *adds* to the residual stream, including the last
+# bias. A gate before the last linear layer would not scale this bias. A gate after the
+# sum, or after the layer norm, would also scale the input $x$.
 #
-# `mlp_outputs(model)` lists for each layer the linear layer whose output is MLP(x).
-# `gated(model, xi)`, for heads, is given.
+# `mlp_outputs(model)` lists for each layer the linear layer whose output is MLP(x). The
+# function for heads, `gated(model, xi)`, is given.
 #
 # **What is tested**: gates per layer and per sample, gradients; no hook left after an
-# exception; any batch size, streams; evaluation mode; unchanged mode and `.grad`.
+# exception; any batch size, a stream of batches; evaluation mode; unchanged mode and
+# `.grad`.
 
 
 # %%
@@ -421,12 +424,12 @@ def joint_importance(
 check("9.3")
 
 # %% [markdown]
-# <details><summary>Hint 1: hooks</summary><code>out.register_forward_hook(f)</code>
-# with <code>f(module, inputs, output)</code>; its result replaces the output. An
-# <code>ExitStack</code> removes all hooks.</details>
+# <details><summary>Hint 1: hooks</summary>Use <code>out.register_forward_hook(f)</code>
+# with <code>f(module, inputs, output)</code>; the result of <code>f</code> replaces the
+# output. An <code>ExitStack</code> removes all hooks.</details>
 # <details><summary>Hint 2: per sample</summary>With gates of shape (layers, B), the
-# gradient of the summed loss with respect to a sample's gate is that sample's own. Take
-# absolute values first, then the sum.</details>
+# gradient of the summed loss with respect to a sample's gate depends on that sample
+# alone. Take absolute values first, then the sum.</details>
 # <details><summary>Hint 3: unchanged
 # gradients</summary><code>torch.autograd.grad</code> does not touch any
 # <code>.grad</code>.</details>
@@ -439,11 +442,11 @@ check("9.3")
 #
 # In each round Prasanna et al. remove the least important 10 % of the heads and one
 # feed-forward part, recompute the importance, and continue while the score is at least
-# 90 % of the full model's. We have only four layers, so we remove the same *share* of
-# the feed-forward parts as of the heads.
+# 90 % of the full model's score. We have only four layers, so we remove the same
+# *share* of the feed-forward parts as of the heads.
 #
 # Example: two layers of three heads, `step=0.3`. Then n = 6 and k = round(1.8) = 2.
-# After rounds 1, 2 and 3, in all 2, 4 and 6 heads and 1, 1 and 2 parts are pruned.
+# After rounds 1, 2 and 3, in total 2, 4 and 6 heads and 1, 1 and 2 parts are pruned.
 # Nothing is left, so the search ends.
 #
 # **What is tested**: masks and scores of all rounds; ties; scores that are tensors;
@@ -511,20 +514,21 @@ check("9.4")
 
 # %% [markdown]
 # <details><summary>Hint 1: pruned elements stay pruned</summary>Give them the score −∞
-# before you sort, and count the pruned elements in all.</details>
-# <details><summary>Hint 2: in all</summary>round(r · step · layers) parts after round
-# r, not one per round.</details>
+# before you sort, and count the pruned elements of all rounds.</details>
+# <details><summary>Hint 2: in all</summary>After round r, round(r · step · layers)
+# parts are pruned, not one per round.</details>
 
 # %% [markdown]
 # ### 9.5 Three subnetworks, and another try
 # **30 minutes · 3 points**
 #
-# Is the surviving subnetwork special? Compare it with a *random* one of the same size,
-# and with a *bad* one, made of what did not survive. (If that is too little, we add the
-# least important survivors; the paper adds random ones.) Then retrain all three: back
-# to the pre-trained weights, and fine-tune with only the subnetwork switched on.
+# Is the surviving subnetwork (the *good* one) special? Compare it with a *random*
+# subnetwork of the same size, and with a *bad* one, made of pruned elements. (If there
+# are too few, we add the least important survivors; the paper adds random survivors.)
+# Then retrain all three: reset the weights to the pre-trained ones, and fine-tune with
+# only the subnetwork switched on.
 #
-# **What is tested**: members of all three, also with more survivors than not; unchanged
+# **What is tested**: elements of all three, also if more than half survive; unchanged
 # arguments; one call of `train`, from the pre-trained weights and with the gates on; no
 # hook left after an exception; the `ValueError`.
 
@@ -603,18 +607,19 @@ def retrain(
 check("9.5")
 
 # %% [markdown]
-# <details><summary>Hint</summary>Sort once by score, stably; then move the elements
-# that did not survive to the front, keeping the order.</details>
+# <details><summary>Hint</summary>Sort once by score, with a stable sort; then move the
+# pruned elements to the front, keeping the order.</details>
 
 # %% [markdown]
 # #### Experiment: is the good subnetwork special?
 #
-# One start (the first checkpoint), fine-tuned to each task with three seeds, pruned
-# while 90 % of the score are left on validation texts. Then the three subnetworks are
+# The first checkpoint is fine-tuned to each task with three seeds. (*Negated*: is the
+# main clause negated? *Contrast*: is there a second clause?) Each model is pruned while
+# at least 90 % of its score on validation texts is left. Then the three subnetworks are
 # measured on test texts, as they are and after retraining (stored).
 #
-# *Before you look:* after retraining, how many points will the random subnetwork be
-# behind the good one? And the bad one? Write two numbers, as a text.
+# *Before you look:* after retraining, how many points worse than the good subnetwork
+# will the random one be? And the bad one? Write two numbers, as text.
 
 # %%
 ### BEGIN SOLUTION
@@ -640,8 +645,8 @@ tables.show(tables.compare(pruned, "score", **by))
 tables.compare(retrained, "score", **by)
 
 # %% [markdown]
-# One short run with *your* `prune_while`, `joint_importance`, `gated_mlps`,
-# `subnetworks` and `retrain`, on sentiment, measured on validation texts:
+# One short run uses *your* `prune_while`, `joint_importance`, `gated_mlps`,
+# `subnetworks` and `retrain` on sentiment. The scores are from validation texts:
 
 # %%
 tools = lab09.Tools(gated, gated_mlps, joint_importance, prune_while, subnetworks, retrain)
@@ -650,21 +655,23 @@ tables.show(tables.plain(mine["rounds"]))
 tables.plain(mine["scores"])
 
 # %% [markdown]
-# As they are, the good subnetworks are far ahead of the random ones: see the row
-# *random* of the first differences. (On *contrast* the random ones vary so much that
-# three seeds cannot show it.) *Retrained*, no difference between good and random can be
-# detected on any task, and on two of the four tasks even the bad one reaches the full
-# model. The paper reports the same on GLUE: most subnetworks can be fine-tuned to
-# nearly the full model's score, hence "all tickets are winning". In its abstract,
-# subnetworks from the rest of the model "perform worse", but even the worst "remain
-# highly trainable". Ours are distinguishably worse on sentiment and *negated*. Note
-# that "no difference detected" does not mean "equal": the intervals are wide.
+# Before retraining, the good subnetworks are far better than the random ones (row
+# *random* of the first differences). (On *contrast* the random ones vary so much that
+# we could not detect the difference with three seeds.) *After* retraining, we could not
+# detect a difference between good and random on any task, and on two of the four tasks
+# even the bad one reaches the full model. The paper reports the same on GLUE: most
+# subnetworks can be fine-tuned to nearly the full model's score, hence "all tickets are
+# winning". According to its abstract, subnetworks from the rest of the model "perform
+# worse", but even the worst "remain highly trainable". Our bad subnetworks are
+# distinguishably worse on sentiment and *negated*. Note that "no difference detected"
+# does not mean "equal": the intervals are wide.
 #
-# "The surviving subnetwork reaches the full model after retraining" is true and sounds
-# like a winning ticket. But random ones of its size could not be distinguished from it,
-# so the sentence is no evidence for *this* subnetwork.
+# "The surviving subnetwork reaches the full model after retraining" is true, and it
+# sounds as if we had found a winning ticket. But we could not distinguish random
+# subnetworks of the same size from the surviving one. So the sentence is no evidence
+# for *this* subnetwork.
 #
-# (The classifier is not reset, for any of the three. *Domain* was hard to fine-tune and
+# (The classifier is not reset in any of the three. *Domain* was hard to fine-tune and
 # needed more than three times the steps.)
 #
 # ## Part D · The same every time?
@@ -675,8 +682,8 @@ tables.plain(mine["scores"])
 # Prasanna et al. count for each head in how many *tasks* it survives, and how this
 # count varies from seed to seed.
 #
-# **What is tested**: one seed, one task, masks of any shape; the errors; elements with
-# exactly `tasks` survivals are not below it.
+# **What is tested**: one seed, one task, masks of any shape; the errors; an element
+# whose mean count is exactly `tasks` is not below it.
 
 
 # %%
@@ -716,20 +723,21 @@ def survivors_below(masks: list[list[Tensor]], tasks: float) -> float:
 check("9.6")
 
 # %% [markdown]
-# <details><summary>Hint</summary>First one count per seed (a sum over tasks), then mean
-# and deviation over seeds.</details>
+# <details><summary>Hint</summary>First compute one count per seed (a sum over tasks),
+# then the mean and the standard deviation over seeds.</details>
 
 # %% [markdown]
 # ### 9.7 Agreement beyond chance
 # **20 minutes · 2 points**
 #
-# Two random masks $a$ and $b$ of $n$ elements share $|a|\,|b|/n$ on average. For more
-# than two masks there is Fleiss' $\kappa$. Let $R$ masks be raters of $n$ elements, and
-# let $k_i$ of them keep element $i$. The share of pairs of masks that agree about $i$
-# is $P_i = \frac{k_i(k_i-1) + (R-k_i)(R-k_i-1)}{R(R-1)}$. By chance it would be
+# Two random masks of $n$ elements that keep $|a|$ and $|b|$ elements share $|a|\,|b|/n$
+# kept elements on average. For more than two masks, use Fleiss' $\kappa$. Let $R$ masks
+# be raters of $n$ elements, and let $k_i$ masks keep element $i$. The share of pairs of
+# masks that agree about $i$ is $P_i = \frac{k_i(k_i-1) + (R-k_i)(R-k_i-1)}{R(R-1)}$.
+# Its mean over all elements is $\bar P$. By chance it would be
 # $\bar P_e = q^2 + (1-q)^2$, where $q$ is the share of all entries that are kept. Then
 # $\kappa = \frac{\bar P - \bar P_e}{1 - \bar P_e}$: 1 is perfect agreement, 0 is
-# chance.
+# agreement by chance.
 #
 # **What is tested**: masks that keep nothing or everything; Python numbers as results;
 # two masks, equal masks, less agreement than chance, chance agreement of 1.
@@ -764,14 +772,14 @@ def fleiss_kappa(masks: Tensor) -> float:
 check("9.7")
 
 # %% [markdown]
-# <details><summary>Hint</summary>The formulas line by line. A mask's agreement with
-# itself does not count: k(k − 1), not k².</details>
+# <details><summary>Hint</summary>Write the formulas line by line. A mask's agreement
+# with itself does not count: k(k − 1), not k².</details>
 
 # %% [markdown]
 # #### Experiment: task or seed?
 #
-# *Before you look:* which two masks of heads share more: one task with two seeds, or
-# one seed with two tasks? Write one of the two.
+# *Before you look:* which two masks share more heads: one task with two seeds, or one
+# seed with two tasks? Write one of the two.
 
 # %%
 ### BEGIN SOLUTION
@@ -794,30 +802,31 @@ lab09.say_agreement(shared, of_heads, fleiss_kappa, survivors_below)
 words.say(words.you_wrote(prediction_9_7))
 
 # %% [markdown]
-# Both numbers are above chance. One task with two seeds shares more beyond chance than
-# one seed with two tasks, but this *difference* is not distinguishable over the four
-# tasks (last row of the table below; pairs of the same three seeds are not independent,
-# either). Whether the task decides more than the seed remains open.
+# Both numbers are above chance. One task with two seeds shares more heads beyond chance
+# than one seed with two tasks, but this *difference* is not distinguishable over the
+# four tasks (last row of the table at the end of this part). Also, pairs of the same
+# three seeds are not independent. Whether the task matters more than the seed remains
+# open.
 #
-# Even with one task, two seeds share clearly fewer heads than survive, and κ differs
-# much between tasks: fine-tunings that differ only in the order of texts and in a fresh
-# classifier keep different heads. Prasanna et al. report for BERT-base that 86 % of the
-# heads and 57 % of the feed-forward parts survive in fewer than seven of nine tasks.
-# Few heads, there or here, are needed for everything. So do not claim that a head
-# matters for negation before you have checked that independent fine-tunings agree (high
-# κ).
+# Even with one task, two seeds share clearly fewer heads than survive per seed, and κ
+# differs much between tasks. Fine-tunings that differ only in the order of texts and in
+# the initial weights of the classifier keep different heads. Prasanna et al. report for
+# BERT-base that 86 % of the heads and 57 % of the feed-forward parts survive in fewer
+# than seven of nine tasks. There and here, few heads are needed in every task. So do
+# not claim that a head matters for negation before you have checked that independent
+# fine-tunings agree (high κ).
 #
 # #### Real sentences
 #
-# The same questions for a real encoder (MiniLM: 6 layers of 12 heads) on GLUE, whose
-# development sets serve as test: depth on SST-2, three fine-tunings
-# (`course remake lab09_depth_sst2`); subnetworks on three tasks, two seeds each
-# (`course remake lab09_subnetworks_glue`). Scores of subnetworks are Matthews
-# correlations times 100; a constant answer has 0. We turn STS-B's similarity scores
-# into two classes, above and below the midpoint.
+# We ask the same questions for a real encoder (MiniLM: 6 layers of 12 heads) on GLUE.
+# The development sets of GLUE are our test data. Depth is measured on SST-2 with three
+# fine-tunings (`course remake lab09_depth_sst2`), subnetworks on three tasks with two
+# seeds each (`course remake lab09_subnetworks_glue`). Scores of subnetworks are
+# Matthews correlations times 100; a constant answer has 0. We turn STS-B's similarity
+# scores into two classes, above and below the midpoint.
 #
-# *Before you look:* will every other of six pre-trained layers do better than the first
-# three? Write "yes" or "no".
+# *Before you look:* will every second of six pre-trained layers do better than the
+# first three? Write "yes" or "no".
 
 # %%
 real = experiments.read("lab09_depth_sst2/depths")
@@ -838,31 +847,31 @@ plots.heat_map(one_by_one, title=title, colour_label="Matthews × 100", fmt="{:.
 words.say(real_data.table("09"))
 
 # %% [markdown]
-# **Depth.** Plainly fine-tuned, this encoder cannot lose a single layer: with five of
-# six it gives every sentence the same label. With LayerDrop it can, as in the paper,
-# but at a price: four to eight points at full depth, where the reviews lost next to
-# nothing. *Training* at half the depth is better still, as on the reviews. And here the
-# choice of layers matters: the first three of six give every sentence the same label,
-# every other layer does not.
+# **Depth.** After plain fine-tuning, this encoder cannot lose a single layer: with five
+# of six layers it gives every sentence the same label. With LayerDrop it can lose
+# layers, as in the paper, but this costs four to eight points at full depth. On the
+# reviews, the cost was almost nothing. *Training* at half the depth is better still, as
+# on the reviews. With LayerDrop, the choice of layers matters here: the first three of
+# six give every sentence the same label, but keeping every second layer does not.
 #
 # **Subnetworks.** (*Again* means retrained.) Over three tasks, all intervals include 0.
-# Look at single seeds. On STS-B the retrained good part is as good as the whole model,
-# and a random part is far behind, with both seeds: there it matters *which* heads are
-# kept. On QNLI the good part is also ahead, but two fine-tunings differ by more than
-# their parts. On SST-2 a random part does nearly as well, as on the reviews. Every task
-# needs its own random baseline.
+# Look at single seeds. On STS-B, with both seeds, the retrained good subnetwork is as
+# good as the full model, and a random one is far worse: on this task it matters *which*
+# heads are kept. On QNLI the good subnetwork is also better, but two fine-tunings
+# differ by more than their subnetworks. On SST-2 a random one is nearly as good, as on
+# the reviews. Every task needs its own random baseline.
 #
 # ## Part E · What was it worth?
 #
 # ### 9.8 Costs, and two short answers
 # **10 minutes · 1 point**
 #
-# Half of the depth, in three versions, and the good subnetwork of the first fine-tuning
-# (sentiment), for 64 reviews of 37 pieces. Pruned elements are really removed:
-# `take_layers`, `remove_heads`, `remove_mlps`.
+# We measure half of the depth, in three versions, and the good subnetwork of the first
+# fine-tuning (sentiment), for 64 reviews of 37 tokens. Pruned elements are really
+# removed: `take_layers`, `remove_heads`, `remove_mlps`.
 #
-# *Before you look:* what will half of the depth do to the milliseconds? And 14 of 32
-# heads with two of four feed-forward parts? Write a text.
+# *Before you look:* how will latency change with half of the depth? And with 14 of 32
+# heads and two of four feed-forward parts? Write your guess as text.
 
 # %%
 ### BEGIN SOLUTION
@@ -881,13 +890,14 @@ lab09.add_to_ledger(evenly, costs)
 ledger.table()
 
 # %% [markdown]
-# Every machine is faster without whole layers: there is no index and no stored zero.
+# Every machine is faster with fewer layers, because no index and no zero is stored.
 # Engineers who deploy models therefore remove layers first. The comparison that matters
 # is a smaller network *trained at that depth*.
 #
 # #### The two answers
 #
-# **a.** Cut to half its depth, the LayerDrop model keeps more than the plain one. Why?
+# **a.** After the cut to half its depth, the LayerDrop model keeps more accuracy than
+# the plain model. Why?
 
 # %%
 choose(
@@ -917,8 +927,8 @@ check("9.8")
 # ### 9.9 Bug hunt
 # **20 minutes · 1 point · optional**
 #
-# Here is a version of `subnetworks` (it gets the seed of a fresh generator instead of
-# the generator), and a test that it passes:
+# Here is a version of `subnetworks` (its last argument is the seed of a new generator,
+# not a generator), and a test that it passes:
 
 
 # %%
@@ -948,15 +958,16 @@ naive_test(suspicious_subnetworks)
 print("suspicious_subnetworks passes the naive test.")
 
 # %% [markdown]
-# It takes the lowest scores, wherever they are. This is right only if the survivors
-# have the highest scores. They need not: importance may change from round to round.
-# Write `find_bug(f)`. It gets a function `f(xi, nu, I_h, I_mlp, seed)`, called by
-# position. It raises `AssertionError` if `f` breaks the contract of `subnetworks`
-# (**9.5**, with `torch.Generator().manual_seed(seed)`), and returns otherwise.
+# For "bad", this version keeps the lowest scores, also those of survivors. This is
+# right only if the survivors have the highest scores. They need not, because importance
+# may change from round to round. Write `find_bug(f)`, which calls
+# `f(xi, nu, I_h, I_mlp, seed)` by position. It raises `AssertionError` if `f` breaks
+# the contract of `subnetworks` (**9.5**, with `torch.Generator().manual_seed(seed)`),
+# and returns otherwise.
 #
-# **What is tested**: right versions must pass *and* five wrong ones be found. Call `f`
-# with masks that have at least one True and one False each, and with finite scores.
-# Keep inputs small: more than eight million numbers, or a long run, is refused.
+# **What is tested**: right versions must pass, *and* five wrong versions must be found.
+# Call `f` with masks that have at least one True and one False each, and with finite
+# scores. Keep inputs small: more than eight million numbers, or a long run, is refused.
 
 
 # %%
@@ -1013,10 +1024,10 @@ for f in (
 check("9.9")
 
 # %% [markdown]
-# <details><summary>Hint 1: scores</summary>Use scores that disagree with what
-# survived.</details>
-# <details><summary>Hint 2: sizes</summary>Let more elements survive than not, so that
-# the bad subnetwork needs some survivors; use different sizes for heads and
+# <details><summary>Hint 1: scores</summary>Do not give the survivors the highest
+# scores.</details>
+# <details><summary>Hint 2: sizes</summary>Let more than half of the elements survive,
+# so that the bad subnetwork requires some survivors; use different sizes for heads and
 # parts.</details>
 
 # %% [markdown]
@@ -1024,8 +1035,8 @@ check("9.9")
 #
 # ### Which heads survive?
 #
-# A task and a seed: the surviving heads, and how the score fell while the others were
-# pruned. (Tab moves to a control, arrow keys move a slider.)
+# Choose a task and a seed. You see the surviving heads, and how the score fell while
+# the other heads were pruned. (Tab moves to a control, arrow keys move a slider.)
 
 
 # %%
@@ -1038,39 +1049,42 @@ widgets.explorer(
 # %% [markdown]
 # ## What you take with you
 #
-# - A residual layer can be left out, and after training with missing layers this costs
-#   less. A network trained at that depth is better still, but it has only one depth.
-# - One backward pass scores heads and feed-forward parts. A gate belongs on what a part
-#   adds.
-# - A good subnetwork is far better than a random one *as it is*. Retrained, we could
-#   not detect a difference.
+# - A residual layer can be removed, and this costs less after training with missing
+#   layers. A network trained at that depth is better still, but it has only one depth.
+# - One backward pass scores heads and feed-forward parts. A gate must scale the term
+#   that a part adds.
+# - *Before* retraining, a good subnetwork is far better than a random one. *After*
+#   retraining, we could not detect a difference.
 # - Two fine-tunings keep different heads, even for the same task. Compare with chance
-#   before you say "these heads".
+#   before you claim that certain heads matter.
 #
 # ## Recap
 #
-# **1.** What does stochastic depth rescale, and LayerDrop not?
+# **1.** What does stochastic depth rescale that LayerDrop does not?
 # <details><summary>Answer</summary>The function f(x) of a layer, at test time, by the
 # probability that the layer runs.</details>
 #
-# **2.** Cut to half depth, LayerDrop beats plain training. Which comparison is missing?
-# <details><summary>Answer</summary>With a network trained at half depth.</details>
+# **2.** Cut to half depth, a LayerDrop model is better than a plain one. Which
+# comparison is missing?
+# <details><summary>Answer</summary>The comparison with a network trained at half
+# depth.</details>
 #
 # **3.** Why is the gate ν not placed before the last linear layer of the part?
-# <details><summary>Answer</summary>Its bias would still be added at ν = 0.</details>
+# <details><summary>Answer</summary>The bias of this layer would still be added at
+# ν = 0.</details>
 #
 # **4.** The good subnetwork reaches the full model after retraining. Is it special?
-# <details><summary>Answer</summary>Only if a random one of its size, retrained as long,
-# does not.</details>
+# <details><summary>Answer</summary>Only if a random one of the same size, retrained as
+# long, does not reach it.</details>
 #
 # **5.** "Random minus good: −4.1 ± 8.1 points." Are they equal?
-# <details><summary>Answer</summary>Nobody knows: no difference is detected, but the
-# interval allows a large one.</details>
+# <details><summary>Answer</summary>We do not know. We could not detect a difference,
+# but the interval allows a large one.</details>
 #
 # ## Going further
 #
-# - **A model of your own.** `course_lib.pruning.layers` works on any transformer that
-#   the registries know.
+# - **A model of your own.** `course_lib.pruning.layers` works on any transformer in the
+#   registries.
 # - **Read.** A. Fan, E. Grave, A. Joulin, [*Reducing Transformer Depth on Demand with
 #   Structured Dropout*](https://arxiv.org/abs/1909.11556), 2020. G. Huang et al.,
 #   [*Deep Networks with Stochastic Depth*](https://arxiv.org/abs/1603.09382), 2016. S.

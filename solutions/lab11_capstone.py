@@ -15,12 +15,12 @@
 # # Lab 11 · Capstone: your compression table
 #
 # **You get two trained models. How small and how fast can they become before they lose
-# accuracy? And how do you convince a reader who was not there?**
+# accuracy? And how do you convince a reader who did not see your experiments?**
 #
-# The models are a convolutional net for digits that are turned, shifted and scaled a
-# little, and a small BERT for the sentiment of reviews. Compress each with any method
-# of this course. You hand in **this notebook and two files** beside it:
-# `capstone-cnn.safetensors` and `capstone-bert.safetensors`.
+# The models are a convolutional net for digits that are rotated, shifted and scaled a
+# little, and a small BERT for the sentiment of reviews. Compress each model with any
+# method of this course. You hand in **this notebook and two files** from the same
+# folder: `capstone-cnn.safetensors` and `capstone-bert.safetensors`.
 #
 # **Prerequisites.** Labs 00 (formats, MACs), 01 (magnitude, masks), 04 (slimming, batch
 # norm) and 07 (heads); 09 and 10 help with the BERT.
@@ -79,23 +79,24 @@ STUDENT = ""
 # %% [markdown]
 # ## Settings
 #
-# There are three trainings of each model; your name decides which you get. So do not
-# compare your row with another student's.
+# Each model was trained three times; your name determines which of the three you get.
+# So do not compare your row with another student's row.
 #
 # **A model is its file.** None of your code runs during grading: the shapes of the
-# tensors determine the model. The convolutional net may have fewer filters than given;
-# the BERT fewer layers, fewer heads per layer, narrower feed-forward parts, and a
-# schedule of tokens to drop. Everything is float32; quantisation is another axis (see
-# 11.6).
+# tensors determine the model. The convolutional net may have fewer filters than the
+# given net. The BERT may have fewer layers, fewer heads per layer, narrower
+# feed-forward parts, and a schedule of tokens to drop. All tensors are float32;
+# quantisation is another axis (see 11.6).
 #
-# **It is measured in the same way for everyone**, against the model you were given:
+# **Every model is measured in the same way**, against the model you were given. Each
+# *level* in the table below limits all four measures:
 #
-# - *storage*: 11.1, every tensor in its cheapest format;
+# - *storage*: the bits of 11.1, with every tensor in its cheapest format;
 # - *products*: those with a non-zero weight, for one image, or for one text without
 #   padding (after dropping tokens, if you drop any);
-# - *speed*: processor time of one thread, the two models in turns;
+# - *speed*: processor time of one thread, your model and the given model in turns;
 # - *accuracy on hidden data*: the 400 test images, five times each, distorted with a
-#   seed that nobody knows yet; 1,500 reviews drawn with it.
+#   seed that nobody knows yet; 1,500 reviews generated with this seed.
 
 # %%
 LIVE = {
@@ -112,9 +113,9 @@ say(f"Yours are the models number {NUMBER}.")
 tables.plain(lab11.levels())
 
 # %% [markdown]
-# **Where you start from**: everything that the earlier labs measured, on one machine in
-# one run (`course ledger` prints the table, with the papers' figures). Filled points
-# are also faster than their dense model.
+# **Where you start from.** The figure shows everything that the earlier labs measured,
+# on one machine in one run (`course ledger` prints the table, with the papers'
+# figures). Filled points are also faster than their dense model.
 
 # %%
 plots.show(course_table.picture([row for row in course_table.rows() if row["lab"] != "11"]))
@@ -125,24 +126,25 @@ plots.show(course_table.picture([row for row in course_table.rows() if row["lab"
 # ### 11.1 The bits of a whole model
 # **30 minutes · 2 points**
 #
-# In lab 00 you stored a matrix. A model also has biases, scales and statistics of
-# norms, and embeddings, and all of them must be stored. Each tensor is stored in the
-# format that is cheapest for it; two more bits say which of the four it is.
+# In lab 00 you stored a matrix. A model also has biases, embeddings, and the scales and
+# statistics of its norms. All of them must be stored. Each tensor is stored in its
+# cheapest format; two more bits encode which of the four formats it is.
 #
-# With $L$ entries, $z$ of them not zero, `bits` per value, and
+# For a tensor with $L$ entries, $z$ of them not zero, `bits` bits per value, and
 # $w(k) = \lceil\log_2 k\rceil$ (0 for $k \le 1$):
 #
 # - **dense**: $L\cdot\text{bits}$;
 # - **bitmap**: $z\cdot\text{bits} + L$;
 # - **COO**: $z\,(\text{bits} + w(L))$;
-# - **CSR**, for a tensor with two or more dimensions, as a matrix of its first
-#   dimension $R$ by all others $C$: $z\,(\text{bits} + w(C)) + (R+1)\,w(z+1)$.
+# - **CSR**, only for a tensor with two or more dimensions, read as a matrix with $R$
+#   rows (first dimension) and $C$ columns (all others):
+#   $z\,(\text{bits} + w(C)) + (R+1)\,w(z+1)$.
 #
 # **What is tested**: −0.0, NaN, ±inf; no tensors, scalars, all zeros, half precision;
 # other `bits`; wrong `tied`.
 #
-# *Before you write anything:* which share of the given BERT's numbers lies outside its
-# weight matrices and embeddings, in biases and norms? Write a share in %.
+# *Before you write anything:* which share of the given BERT's numbers are biases and
+# norms, outside its weight matrices and embeddings? Write a share in %.
 
 # %%
 ### BEGIN SOLUTION
@@ -207,7 +209,7 @@ check("11.1")
 # <details><summary>Hint 2: zeros</summary><code>x.is_floating_point()</code>; and
 # <code>x != 0</code> is False for −0.0 and True for NaN.</details>
 # <details><summary>Hint 3: one tensor at a time</summary>Take the minimum for each
-# tensor, not for the sum.</details>
+# tensor, not the minimum of the sums.</details>
 
 # %%
 print(f"All of the given BERT: {model_bits(bert.state_dict()) / 8e6:.2f} MB.")
@@ -215,18 +217,19 @@ say(you_wrote(prediction_11_1))
 tables.plain(lab11.parts_of_bert(bert.state_dict(), model_bits))
 
 # %% [markdown]
-# Biases and norms weigh next to nothing *while the rest is large*. If the matrices are
-# pruned to a tenth, the unpruned tensors are a tenth of the remaining model. Therefore
-# the levels count the whole model. Papers that count only "encoder weights" report
-# smaller numbers.
+# Biases and norms need almost no storage *while the other tensors are large*. If the
+# matrices are pruned to a tenth, the unpruned tensors are a tenth of the remaining
+# model. Therefore the levels count the whole model. Papers that count only "encoder
+# weights" report smaller numbers.
 #
 # ## Part B · A table without a best row
 #
 # ### 11.2 The frontier
 # **20 minutes · 2 points**
 #
-# One method is smaller, another faster, a third more accurate. None is best, but some
-# rows are worse than another in *everything*. The remaining rows are the **frontier**.
+# One method gives a smaller model, another a faster one, a third a more accurate one.
+# No row is best in everything. But some rows are *dominated*: another is no worse in
+# all measures and better in at least one. The remaining rows are the **frontier**.
 #
 # **What is tested**: one row, no rows, equal rows; ints and floats; any order.
 
@@ -266,12 +269,12 @@ check("11.2")
 # ### 11.3 The choice
 # **20 minutes · 2 points**
 #
-# For a given budget there is a best row: of those that fit, the most accurate *on the
-# validation data, over all seeds*. Test data are used afterwards to measure it. If you
-# choose by them, they are no longer a test.
+# For a given budget there is a best row: of the rows that fit, the most accurate *on
+# the validation data, over all seeds*. The test data are used afterwards, to measure
+# this row. If you choose by the test data, they are no longer a test.
 #
-# **What is tested**: limits that are missing or None, values exactly at a limit,
-# nothing that fits, candidates without test accuracies, other numbers of seeds, ties.
+# **What is tested**: limits that are missing or None, values exactly at a limit, no
+# candidate that fits, candidates without test accuracies, other numbers of seeds, ties.
 
 
 # %%
@@ -317,14 +320,16 @@ check("11.3")
 # %% [markdown]
 # #### Experiment: everything that the course tried, in one picture
 #
-# The course's own pipelines for both models, three trainings of each, measured as yours
-# will be, on two draws of hidden data (stored; `course remake lab11_capstone`, a
-# quarter of an hour; [their code](../course_lib/experiments/lab11.py)). Circles: chosen
-# by what you have learned. Crosses: as many heads, neurons or channels *at random*,
-# with the same training.
+# The figure shows the course's own *pipelines* (sequences of steps) for both models,
+# three trainings of each. They were measured as yours will be, on two draws of hidden
+# data (stored; `course remake lab11_capstone` takes a quarter of an hour; [their
+# code](../course_lib/experiments/lab11.py)). Circles mark choices by the methods of
+# this course. Crosses mark random baselines: as many heads, neurons or channels, drawn
+# *at random*, with the same training.
 #
-# *Before you look:* prune 60 % of the BERT's heads and neurons, then train. How many
-# points are between the important ones and random ones? Write a number.
+# *Before you look:* 60 % of the BERT's heads and neurons are pruned, then the model is
+# trained. How many more points are lost if they are drawn at random than if the least
+# important are pruned? Write a number.
 
 # %%
 ### BEGIN SOLUTION
@@ -342,7 +347,7 @@ plots.show(lab11.picture(rows, frontier))
 # Bars reach from the best to the worst of the three given models. Filled points are on
 # the frontier of all four measures. Grey lines are the levels' storage and accuracy.
 # The tables have the same numbers. "Levels met" counts the levels that are met for all
-# three given models, on both draws.
+# three given models, on both draws of hidden data.
 
 # %%
 SHOWN = ["number", "method", "storage", "products", "faster", "lost", "lost_least", "lost_most"]
@@ -365,23 +370,25 @@ say(you_wrote(prediction_11_3))
 
 # %% [markdown]
 # **What combines.** Structured pruning makes both models fast, zeros make both small,
-# and neither replaces the other. Magnitude alone saves no time. Narrowing alone stops
-# at a tenth of the net, or 40 % of the BERT. Together they reach 3 % and 18 % with less
-# than a point lost. A teacher helps, distinguishably: with the given model's answers
-# and states besides the labels, pruning 60 % of the heads and neurons costs about half
-# as much. Whole layers are the worst bargain: the first and third keep 59 % and lose up
-# to 15 points. (Lab 09: half the depth costs little *in a model that was trained at
-# that depth*.)
+# and neither replaces the other. Magnitude pruning alone saves no time. Narrowing
+# (fewer channels, heads or neurons) alone stops at a tenth of the net's storage, or
+# 40 % of the BERT's. Together they reach 3 % and 18 % with less than a point lost. A
+# teacher helps (statistically distinguishable): with the given model's answers and
+# hidden states besides the labels, pruning 60 % of the heads and neurons costs about
+# half as much. Removing whole layers is the worst choice: the BERT with only its first
+# and third layer keeps 59 % of the storage and loses up to 15 points. (Lab 09: half the
+# depth costs little *in a model that was trained at that depth*.)
 #
-# **The random baseline.** On the convolutional net, chosen and random channels cannot
-# be distinguished, neither at 60 % nor at 3 % of the bits, if both are trained equally.
-# Liu et al. (2019) found the same. So meeting a *level* does not prove a good *choice*.
-# On the BERT the choice is worth a point at the smallest size (distinguishable); at
-# 60 % random was worse on each of three trainings, but not distinguishably. Therefore
-# 11.7 asks for your baseline, with the *same* training.
+# **The random baseline.** On the convolutional net we could not detect a difference
+# between chosen and random channels, neither with 60 % of the channels removed nor at
+# 3 % of the bits, if both are trained equally. Liu et al. (2019) found the same. So
+# meeting a *level* does not prove a good *choice*. On the BERT the choice is worth a
+# point at the smallest size (distinguishable). With 60 % removed, random was worse on
+# each of three trainings, but the difference is not distinguishable. Therefore 11.7
+# asks for your baseline, with the *same* training.
 #
-# The levels were set near pipelines like these and tested on new hidden data: each is
-# met by one of them for all three trainings.
+# The levels were set near the results of such pipelines and tested on new hidden data.
+# Each level is met by one of these pipelines for all three trainings.
 #
 # ## Part C · Compress
 #
@@ -393,21 +400,21 @@ say(you_wrote(prediction_11_3))
 #
 # | function | what it does |
 # |---|---|
-# | `lab11.tuned(model, seed, epochs, masks=None)` | trains on distorted digits, *in place* (ten epochs: a second); keeps pruned weights at 0 |
-# | `lab11.slimmed(model, shares, seed, epochs=24)` | L1 on the scales, removes this share of the channels of each of four layers, trains |
-# | `lab11.thinned(model, targets, epochs, seed)` | global magnitude pruning to each target in turn, with training after each |
+# | `lab11.tuned(model, seed, epochs, masks=None)` | trains on distorted digits, *in place* (ten epochs take a second); keeps pruned weights at 0 |
+# | `lab11.slimmed(model, shares, seed, epochs=24)` | trains with L1 on the scales, removes this share of the channels in each of four layers, trains again |
+# | `lab11.thinned(model, targets, epochs, seed)` | prunes globally by magnitude to each target in turn, with training after each |
 #
 # The smallest complete pipeline prunes nothing and meets no level:
 # `return lab11.tuned(copy.deepcopy(model), seed=0, epochs=1)` (with `import copy`).
 # Then `submit(model, kind, component, STUDENT)` writes the file, reads it back,
-# measures it on *validation* images and shows the levels. `component` is the text for
-# your row, such as "filters, weights". Call it as often as you like; the last file
-# counts.
+# measures the model on *validation* images and shows the levels. `component` is the
+# text for your row, such as "filters, weights". Call `submit` as often as you like; the
+# last file counts.
 #
-# Train with the distortions: a net trained on plain digits keeps 98 % of the plain test
-# images and fails on the distorted ones. Train on training images only. A network
-# trained on the test images can be recognised by its losses, and your instructor will
-# ask you about it.
+# Train with the distortions: a net trained on plain digits is right on 98 % of the
+# plain test images and fails on the distorted ones. Train on training images only. A
+# network trained on the test images can be recognised by its losses, and your
+# instructor will ask you about it.
 #
 # **What is tested**: the file, on hidden images. Level 1 has 1 point, levels 2 and 3
 # have 1.5 points each; every level needs all four measures at once (table in
@@ -440,27 +447,28 @@ check("11.4")
 # %% [markdown]
 # <details><summary>Hint 1: zeros save no time</summary>Zeros make a file smaller and
 # save products; only fewer filters make it faster.</details>
-# <details><summary>Hint 2: an order</summary>First narrow, then sparse: magnitude
-# pruning of a wide net prunes weights in filters that are removed later.</details>
-# <details><summary>Hint 3: level 3</summary>Small steps, with training after each, and
-# the most training at the end.</details>
+# <details><summary>Hint 2: an order</summary>First narrow the net, then make it sparse.
+# In a wide net, magnitude pruning prunes weights in filters that are removed
+# later.</details>
+# <details><summary>Hint 3: level 3</summary>Prune in small steps, with training after
+# each, and the most training at the end.</details>
 
 # %% [markdown]
 # ### 11.5 The BERT
 # **120 minutes · 4 points · optional**
 #
-# The same with `reviews-bert`. The hidden reviews do not exist yet. You may draw as
-# many training texts as you like (`lab11.texts()` has 8,000).
+# Do the same with `reviews-bert`. The hidden reviews are not generated yet. You may
+# draw as many training texts as you like (`lab11.texts()` has 8,000).
 #
 # | function | what it does |
 # |---|---|
-# | `lab11.trained(model, steps, seed, loss=None)` | fine-tunes *in place* (100 steps of 32 texts: some ten seconds) |
+# | `lab11.trained(model, steps, seed, loss=None)` | fine-tunes *in place* (100 steps of 32 texts take some ten seconds) |
 # | `lab11.narrowed(model, heads, neurons)` | removes these shares of the heads and feed-forward neurons, the least important first |
-# | `lab11.faded(model, target, steps, seed, loss=None)` | magnitude pruning on a slow schedule while a copy is trained |
-# | `lab11.taught(teacher)` | a loss: match the teacher's answers and states, and the labels |
+# | `lab11.faded(model, target, steps, seed, loss=None)` | prunes by magnitude on a slow schedule while a copy is trained |
+# | `lab11.taught(teacher)` | returns a loss: match the teacher's answers and hidden states, and the labels |
 #
 # A schedule of dropped tokens (lab 10) is an argument of `submit`:
-# `submit(model, "bert", …, tokens={1: 0.5})`, layer → share kept.
+# `submit(model, "bert", …, tokens={1: 0.5})`, from layer to share kept.
 #
 # **What is tested**: the file, on other texts; points as in 11.4.
 
@@ -491,12 +499,12 @@ check("11.5")
 # %% [markdown]
 # <details><summary>Hint 1: level 1</summary>Remove heads by lab 07's score, and
 # feed-forward neurons by the same idea (a gate on each:
-# <code>course_lib.pruning.layers.ffn_importance</code>); then some hundred steps.
-# <code>lab11.losses</code> is the loss of each text, <code>lab11.stream(seed)</code>
-# yields batches without end.</details>
+# <code>course_lib.pruning.layers.ffn_importance</code>). Then train for a few hundred
+# steps. <code>lab11.losses</code> is the loss of each text,
+# <code>lab11.stream(seed)</code> yields batches without end.</details>
 # <details><summary>Hint 2: a teacher</summary>The given model's answers contain more
-# than the labels: use <code>lab11.taught</code>.</details>
-# <details><summary>Hint 3: level 3</summary>More heads and neurons, then
+# information than the labels: use <code>lab11.taught</code>.</details>
+# <details><summary>Hint 3: level 3</summary>Remove more heads and neurons, then use
 # <code>lab11.faded</code>, both with the teacher.</details>
 
 # %% [markdown]
@@ -511,11 +519,11 @@ check("11.5")
 # With the BERT, `submit` showed the table of Yichu Zhou's blog post [*BERT Compression:
 # Weight
 # Pruning*](https://github.com/flyaway1217/ResearchBlog/blob/faa0fdab919780b0df577390ac7cf1f0da7ca869/content/Bert-Compression-Weight-Pruning.md)
-# (3 September 2020), here called *the survey*. Two rows are corrected after the papers:
-# Gordon et al. keep 60 to 70 % of the memory (30 to 40 % is what they remove), and Sanh
-# et al. remove single weights of the encoder, not layers and heads. In Guo's row
-# "worse" can be meant for smaller sizes only: at 41 % (59.3 % removed) the post's own
-# text reports no loss. No row has a time; you measured yours.
+# (3 September 2020), here called *the survey*. We corrected two rows by the papers.
+# Gordon et al. keep 60 to 70 % of the memory (they remove 30 to 40 %). Sanh et al.
+# remove single weights of the encoder, not layers and heads. In Guo's row, "worse" can
+# refer to smaller sizes only: at 41 % (59.3 % removed) the post's own text reports no
+# loss. No row has a time; you measured yours.
 #
 # **a.** Q8BERT, Quant-Noise and Q-BERT have N/A in every column. Why?
 
@@ -530,9 +538,9 @@ choose(
 )
 
 # %% [markdown]
-# **b.** Your row says "memory x %", the survey's rows say "BERT: 100 %". Which share of
-# the given BERT's own numbers are its embeddings (words, positions, types), which
-# hardly any row of the survey touches? (A number between 0 and 1, within 0.01.)
+# **b.** Your row has "memory x %", the survey's rows have "BERT: 100 %". Hardly any row
+# of the survey prunes the embeddings (words, positions, types). Which share of the
+# given BERT's own numbers are its embeddings? (A number between 0 and 1, within 0.01.)
 
 # %%
 ### BEGIN SOLUTION
@@ -549,20 +557,20 @@ check("11.6")
 # ### 11.7 One page
 # **120 minutes · 5 points**
 #
-# (From your instructor, who reads it.)
+# (Your instructor reads this page and gives the points.)
 #
-# Write a page that a reader who has not taken this course can check (Markdown, returned
-# by the function below; figures in your own cells after it):
+# Write a page that can be checked by a reader who has not taken this course. The
+# function below returns it as Markdown; figures go into your own cells after it.
 #
 # 1. **The frontier**: your candidates in one table or figure, and the choice made on
 #    validation data. *1 point*
 # 2. **Evidence**: a random baseline with the same training, at least three seeds, an
 #    interval. *1 point*
 # 3. **What broke**: the largest loss on the way, and its cause, *shown* by an
-#    experiment that separates it from others. *1 point*
+#    experiment that separates this cause from others. *1 point*
 # 4. **The order**: why these steps in this order, argued from a measurement. *1 point*
-# 5. **The row**: your line in the survey's table, which of its rows it can be compared
-#    with, and which not. *1 point*
+# 5. **The row**: your line in the survey's table; which of the survey's rows it can be
+#    compared with, and which not. *1 point*
 
 
 # %%
@@ -638,10 +646,10 @@ widgets.explorer(
 # ## What you take with you
 #
 # - A model is its file; its size includes all tensors and the places of the zeros.
-# - Four measures give a frontier, no best row. A budget gives a choice, made before
-#   test data are used.
+# - Four measures define a frontier, not a best row. For a budget you choose one row,
+#   before test data are used.
 # - Structured pruning makes a model fast, zeros make it small, training makes it good.
-#   A random baseline shows which of the three you owe your result to.
+#   A random baseline shows which of the three your result is due to.
 # - Claim only what you measured: with a baseline, an interval, and a cause.
 #
 # ## Recap
@@ -659,8 +667,8 @@ widgets.explorer(
 # multiplied like other numbers.</details>
 #
 # **4.** Random channels lose as little as chosen ones. What does your result show?
-# <details><summary>Answer</summary>What this width and training achieve, not that the
-# choice is good.</details>
+# <details><summary>Answer</summary>It shows what this width and training achieve. It
+# does not show that the choice is good.</details>
 #
 # **5.** You choose the best of twenty pipelines by test accuracy. What is wrong?
 # <details><summary>Answer</summary>The best of twenty is lucky on these data. Choose on
@@ -670,7 +678,7 @@ widgets.explorer(
 #
 # - **A model of your own.** Everything here is in `course_lib`; `docs/own_models.md`
 #   explains each method.
-# - **The other axis.** Quantise what you have pruned, and multiply.
+# - **The other axis.** Quantise your pruned model, and multiply the two savings.
 # - **Read.** G. Hinton, O. Vinyals, J. Dean, [*Distilling the Knowledge in a Neural
 #   Network*](https://arxiv.org/abs/1503.02531), 2015. X. Jiao et al., [*TinyBERT:
 #   Distilling BERT for Natural Language
