@@ -500,8 +500,8 @@ check("11.5")
 # <details><summary>Hint 1: level 1</summary>Remove heads by lab 07's score, and
 # feed-forward neurons by the same idea (a gate on each:
 # <code>course_lib.pruning.layers.ffn_importance</code>). Then train for a few hundred
-# steps. <code>lab11.losses</code> is the loss of each text,
-# <code>lab11.stream(seed)</code> yields batches without end.</details>
+# steps with <code>lab11.trained</code>. <code>lab11.losses</code> is the loss of each
+# text.</details>
 # <details><summary>Hint 2: a teacher</summary>The given model's answers contain more
 # information than the labels: use <code>lab11.taught</code>.</details>
 # <details><summary>Hint 3: level 3</summary>Remove more heads and neurons, then use

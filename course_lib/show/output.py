@@ -60,7 +60,7 @@ def alt_of(fig: Figure, text: str | None = None) -> str:
     return " ".join(text.split())
 
 
-class CourseFigure(Figure):
+class _CourseFigure(Figure):
     """A figure that IPython displays with its text alternative where it is the last line
     of a cell.
     """
@@ -74,7 +74,7 @@ def new_figure(height: float) -> Figure:
     pyplot does not know about.
     """
     height = min(height, SLIDE_HEIGHT) if for_slides() else height
-    fig = CourseFigure(figsize=(INCHES, height), layout="constrained", facecolor="white")
+    fig = _CourseFigure(figsize=(INCHES, height), layout="constrained", facecolor="white")
     fig.course_style = True  # type: ignore[attr-defined]
     return fig
 
