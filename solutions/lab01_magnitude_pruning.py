@@ -29,7 +29,7 @@
 # | D · A little at a time | 1.7 schedule and iterative pruning | whether fine-tuning and iterating pay |
 # | E · What was it worth? | 1.8 two short answers, 1.9 a bug hunt | bits, MACs and milliseconds |
 #
-# 20 points; about 4 hours.
+# 20 points; about 4½ hours.
 #
 # **Prerequisites.** Lab 00 (bits, MACs, latency); training a network in PyTorch.
 #

@@ -589,7 +589,7 @@ plots.curves(lab10.gates(SoftThreshold), x="n·s", y="goes on", control=None, ti
 # #### Experiment: learned thresholds, with and without a hard phase
 #
 # The stored runs trained all weights together with the thresholds of the first three
-# layers, while the temperature fell from 0.3 to 0.1. In the last 60 % of the steps, the
+# layers, while the temperature sank from 0.3 to 0.1. In the last 60 % of the steps, the
 # *hard phase*, gates are steps at fixed thresholds, rows are really dropped, and only
 # the weights learn. The gates of the control are soft to the end. Both versions are
 # then measured as they would be used, with **hard** gates. (Stored;
