@@ -21,9 +21,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor
 
 Shape = tuple[int, ...]
@@ -228,8 +230,7 @@ def csr_decode(v: Tensor, COL_INDEX: Tensor, ROW_INDEX: Tensor, shape: Sequence[
     """
     rows, columns = _matrix_shape(shape)
     column, pointer = _compressed("column", v, COL_INDEX, ROW_INDEX, major=rows, minor=columns)
-    begins = np.repeat(np.arange(rows) * columns, np.diff(pointer))
-    return _place(_tensor(begins + column), v, (rows, columns))
+    return _dense(sparse.csr_array, v, column, pointer, (rows, columns))
 
 
 def csr_bits(x2d: Tensor, n: int = 32) -> int:
@@ -267,8 +268,7 @@ def csc_decode(v: Tensor, ROW_INDEX: Tensor, COL_POINTER: Tensor, shape: Sequenc
     """
     rows, columns = _matrix_shape(shape)
     row, pointer = _compressed("row", v, ROW_INDEX, COL_POINTER, major=columns, minor=rows)
-    column = np.repeat(np.arange(columns), np.diff(pointer))
-    return _place(_tensor(column + row.astype(np.int64) * columns), v, (rows, columns))
+    return _dense(sparse.csc_array, v, row, pointer, (rows, columns))
 
 
 def csc_bits(x2d: Tensor, n: int = 32) -> int:
@@ -436,6 +436,22 @@ def _place(index: Tensor, values: Tensor, shape: Shape) -> Tensor:
     except (IndexError, RuntimeError) as error:
         raise ValueError(f"an index does not fit the shape {shape}: {error}") from None
     return out.view(values.dtype).view(shape)
+
+
+def _dense(
+    kind: Any, values: Tensor, index: np.ndarray, pointer: np.ndarray, shape: Shape
+) -> Tensor:
+    """The matrix of these rows, or columns, whose index and pointer have been checked."""
+    flat = _flat(values)
+    raw = _raw(flat).numpy()
+    if raw.dtype.kind == "c":  # no integers: SciPy adds to 0, which would turn -0.0 into 0.0
+        place = _dense(kind, torch.arange(1, len(flat) + 1), index, pointer, shape)
+        return torch.cat([flat.new_zeros(1), flat])[place]
+    matrix = kind(shape, dtype=raw.dtype)
+    # set like this they are not checked again
+    matrix.data = raw
+    matrix.indices, matrix.indptr = (a.astype(np.int64, copy=False) for a in (index, pointer))
+    return _tensor(matrix.toarray(order="C")).view(values.dtype).view(shape)
 
 
 def _longest_run(run_bits: int) -> int:
