@@ -22,7 +22,7 @@ PROJECT = '[project]\nname = "pruning-course-labs"  # the labs alone: the packag
 
 def write_labs(folder: Path) -> tuple[list[Path], list[Path]]:
     """Write the labs, with what ``check`` needs, into ``folder``; it is made if it is not
-    there. A file that is there stays as it is: it may hold somebody's answers.
+    there. A file that is there stays as it is: it may hold a student's answers.
 
     Returns:
         The files written, and those that were there and differ.

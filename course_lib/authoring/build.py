@@ -335,26 +335,24 @@ def _announced(lab: Lab) -> Problems:
     problems = Problems()
     total = sum(question.points for question in lab.questions if not question.optional)
     bonus = sum(question.points for question in lab.questions if question.optional)
+    announced = (
+        (_POINTS, "points", "questions", total),
+        (_BONUS, "bonus points", "optional questions", bonus),
+    )
     for cell in lab.cells:
         for number, line in enumerate(
             cell.source.split("\n") if cell.kind == "markdown" else (), start=1
         ):
             if any(question.line <= cell.line(number) for question in lab.questions):
                 return problems
-            for said in _POINTS.findall(line):
-                if abs(float(said) - total) > 1e-9:
-                    message = (
-                        f"the lab announces {said} points, its questions {total:g} together: make"
-                        " them agree"
-                    )
-                    problems.add(lab.shown, cell.line(number), message)
-            for said in _BONUS.findall(line):
-                if abs(float(said) - bonus) > 1e-9:
-                    message = (
-                        f"the lab announces {said} bonus points, its optional questions {bonus:g}"
-                        " together: make them agree"
-                    )
-                    problems.add(lab.shown, cell.line(number), message)
+            for pattern, kind, questions, points in announced:
+                for said in pattern.findall(line):
+                    if abs(float(said) - points) > 1e-9:
+                        message = (
+                            f"the lab announces {said} {kind}, its {questions} {points:g}"
+                            " together: make them agree"
+                        )
+                        problems.add(lab.shown, cell.line(number), message)
             for said in _HOURS.findall(line):
                 if abs(float(said.replace("½", ".5")) - hours(lab)) > 0.5:
                     message = (

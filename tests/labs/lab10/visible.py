@@ -358,7 +358,7 @@ REAL_FIRST: Wrong = {
     for number in (0, -1)
 }
 PLACES: Wrong = {  # what index is by mistake, from the right one and token_mask
-    "the places were counted anew, 0 to k' - 1: index says where each row stood before": (
+    "the places were counted again, from 0 to k' - 1: index must say where each row was before": (
         lambda index, mask: torch.arange(index.shape[1]).expand_as(index)
     ),
     "index counts real tokens only: it says which column of hidden each row was": (
