@@ -28,7 +28,7 @@ from course_lib.grading.batch.names import printable
 from course_lib.grading.batch.result import PENDING, Entry, Result
 from course_lib.grading.batch.submission import Submission
 from course_lib.grading.marking.lab import GradingResult, GradingSpec
-from course_lib.grading.marking.marker import total
+from course_lib.grading.marking.marker import earned, total
 
 pages = Environment(
     loader=PackageLoader("course_lib.grading.batch", "pages"),
@@ -118,9 +118,11 @@ def best_of(graded: Sequence[GradingResult]) -> tuple[int, list[float]]:
     likeliest of equals. One on which the grader itself failed comes first, for it is
     graded again.
     """
-    points = [total(each.outcomes) for each in graded]
+    # not capped: a bonus can still make up for what a person takes off
+    gained = [earned(each.outcomes) for each in graded]
     failed = [each.status == "grader failed" for each in graded]
-    return max(range(len(graded)), key=lambda i: (failed[i], points[i], -i)), points
+    best = max(range(len(graded)), key=lambda i: (failed[i], gained[i], -i))
+    return best, [total(each.outcomes) for each in graded]
 
 
 def add_manual_marks(
