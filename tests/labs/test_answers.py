@@ -4,6 +4,7 @@ why, right ones in other styles do not.
 All are marked in this process, on the questions that their code can reach; two of each
 question once more as ``course grade`` marks them, in a warm worker and on everything.
 ``ANSWERS=sample`` takes the same few of each question, ``ANSWERS=rest`` all others.
+``SEEDS=20`` marks each with twenty seeds, and the points must be the same with all.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from course_lib.student_code.watch import unwatched
 from solutions import ROOT, solved
 
 WHICH = os.environ.get("ANSWERS", "all")
+SEEDS = int(os.environ.get("SEEDS", "1"))
 
 
 def chosen(
@@ -82,8 +84,10 @@ def reached(answer: Answer) -> set[str]:
     return touched | {q for q, needs in solved(answer.lab).needs.items() if touched & needs}
 
 
-def marked(answer: Answer) -> list[Outcome]:
-    """Marked in this process."""
+def marked(answer: Answer, more: int = 0) -> list[Outcome]:
+    """Marked in this process, with the seed that the lab's tests name, or a number of seeds
+    after it.
+    """
     lab = solved(answer.lab).lab
     sources = [*solved(answer.lab).cells, *([answer.code] if answer.code else [])]
     names: dict[str, Any] = cells.run(sources, lab.known.graded).namespace
@@ -91,7 +95,9 @@ def marked(answer: Answer) -> list[Outcome]:
     questions = reached(answer)
     with InProcess(names) as transport:
         marker = Marker(
-            lambda: Submission(transport, solved(answer.lab).files), lab.known, lab.spec.seed
+            lambda: Submission(transport, solved(answer.lab).files),
+            lab.known,
+            lab.spec.seed + more,
         )
         return marker.mark([t for t in lab.tests if t.question in questions])
 
@@ -118,8 +124,13 @@ def expect(answer: Answer, outcomes: list[Outcome]) -> None:
 def test_an_answer(answer: Answer, request: pytest.FixtureRequest) -> None:
     if answer.worker:
         test_an_answer_in_a_worker(answer, request.getfixturevalue("worker"))
-    else:
-        expect(answer, marked(answer))
+        return
+    points = {}
+    for more in range(SEEDS):
+        outcomes = marked(answer, more)
+        expect(answer, outcomes)
+        points[more] = {o.claim: o.earned for o in outcomes}
+    assert all(earned == points[0] for earned in points.values()), points
 
 
 @pytest.fixture(scope="session")
