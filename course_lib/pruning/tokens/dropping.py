@@ -27,14 +27,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from types import TracebackType
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal
 from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 
 from course_lib.checks import check_names
 from course_lib.pruning.tokens.attention_masks import mask_form, slice_mask, visible, weigh_mask
@@ -179,39 +177,79 @@ class _ForwardState:
 _busy: WeakSet[nn.Module] = WeakSet()  # first layers of the models inside a block
 
 
+@dataclass(eq=False)
 class Dropping:
-    """``with dropping(model, ...) as drop``; see :func:`dropping`.
+    """Inside the ``with`` block, tokens are dropped as ``model`` runs: in evaluation
+    and in training.
+
+    Works with the encoders of transformers that ``course families`` lists for tokens
+    (BERT, RoBERTa, DistilBERT, ViT, DINOv2, CLIP's images, ...) under eager and SDPA
+    attention, bare or with a head that reads [CLS]. (A head that answers
+    for every token gets the rows that are left; ``last.kept[-1]`` says which those
+    are.) Each text keeps what it would keep alone: lengths may differ in a batch,
+    padding changes nothing. Where all real tokens stay, the model runs as it is.
+
+    Args:
+        model: it is not changed, but for hooks inside the block.
+        keep: what stays after which layer, counted from 0:
+
+            - a dict layer -> share. A float is a share of the text's length *at the
+              start*, in (0, 1], rounded as ``kept_count`` does; an int or an int64
+              tensor (B,) is a number of tokens, [CLS] included. Those with the largest
+              scores stay. (``progressive_shares`` makes such a dict.)
+            - :class:`Thresholds`: n·s ≥ θ, with n the tokens that are left.
+            - a :class:`~course_lib.pruning.tokens.SoftThreshold`: learned. In training
+              mode nothing is dropped: a token that is 0.2 there counts 0.2 times among
+              the keys of the layers behind, so 0 is the same as dropped. In eval mode
+              rows go.
+            - a function (scores (B, l), layer, token_mask (B, l)) -> bool (B, l), with
+              ``at``.
+        score: "cls", attention of [CLS]: one row computed beside the model's attention,
+            which may be a fused kernel; "received", attention received from all
+            queries: taken from eager attention's weights, else computed, at the price
+            of a second Q·Kᵀ; "random", the control, uniform, from ``generator``; or a
+            function of a :class:`ScoreContext` that gives (B, l).
+        where: "attention": between attention and FFN; "layer": between this layer and
+            the next.
+        at: after which layers, where ``keep`` does not say so itself.
+        heads: bool, (layers, M), (layers, B, M) or one tensor for each layer,
+            True = the head votes. With gated heads the mask that gates them, so that
+            the tokens chosen are those of the model whose heads are removed:
+            ``with gated(model, keep), dropping(model, shares, heads=keep)``. Or a
+            function of the layer.
+        accumulate: score = mean over this layer and all before it.
+        generator: for "random".
 
     Attributes:
         last: the :class:`ForwardRecord` of the last complete forward pass, None before the
-            first.
+            first. ``drop.lengths()`` has what all passes cost.
+        layers: the encoder's layers; ``at``: those after which tokens are dropped.
+
+    Raises:
+        ValueError: on a model that is not known (see ``register_encoder_layer``), a
+            decoder, an argument that does not fit; in the block, on masks of other
+            attention implementations, texts padded on the left, or gradient
+            checkpointing.
+        RuntimeError: if a block for this model is open already.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        keep: Mapping[int, Share] | SoftThreshold | Thresholds | Policy,
-        *,
-        score: Score = "cls",
-        where: Literal["attention", "layer"] = "attention",
-        at: Iterable[int] | None = None,
-        heads: Tensor | Sequence[Tensor] | Callable[[int], Tensor] | None = None,
-        accumulate: bool = False,
-        generator: torch.Generator | None = None,
-    ) -> None:
-        self.model = model
-        self.layers = encoder_layers(model)
-        self.keep = keep
-        self.score = score
-        self.where = where
-        self.at = self._layers_at(at)
-        self.heads = heads
-        self.accumulate = accumulate
-        self.generator = generator
-        self.last: ForwardRecord | None = None
-        self._now: _ForwardState | None = None
+    model: nn.Module
+    keep: Mapping[int, Share] | SoftThreshold | Thresholds | Policy
+    _: KW_ONLY
+    score: Score = "cls"
+    where: Literal["attention", "layer"] = "attention"
+    at: Iterable[int] | None = None
+    heads: Tensor | Sequence[Tensor] | Callable[[int], Tensor] | None = None
+    accumulate: bool = False
+    generator: torch.Generator | None = None
+    last: ForwardRecord | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self.layers = encoder_layers(self.model)
+        self._at = self.check_layers(self._layers_said() if self.at is None else self.at)
         self.hooks = ExitStack()
-        self._counts: list[list[tuple[Tensor, Tensor]]] = []  # of each pass
+        self._now: _ForwardState | None = None
+        self._counts: list[tuple[Tensor, Tensor]] = []  # (layers, B) each, of each pass
         self._check()
 
     def lengths(self) -> tuple[Tensor, Tensor]:
@@ -225,12 +263,7 @@ class Dropping:
         """
         if not self._counts:
             raise RuntimeError("no forward pass was completed inside this block yet")
-        attention, ffn = (
-            torch.cat(
-                [torch.stack([layer[part] for layer in counts]).cpu() for counts in self._counts], 1
-            )
-            for part in (0, 1)
-        )
+        attention, ffn = (torch.cat(part, 1).cpu() for part in zip(*self._counts, strict=True))
         return attention, ffn
 
     @property
@@ -257,54 +290,36 @@ class Dropping:
             self.hooks = block.pop_all()  # no longer removed here, but by __exit__
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.hooks.close()
         self._now = None
 
     def _hook(self, hooks: ExitStack, i: int, layer: EncoderLayer) -> None:
-        module = layer.module
-
-        def add(handle: RemovableHandle) -> None:
-            hooks.callback(handle.remove)
+        def add(path: str, before: bool, hook: Callable[..., Any], **options: bool) -> None:
+            module = layer.module.get_submodule(path)
+            register = module.register_forward_pre_hook if before else module.register_forward_hook
+            hooks.callback(register(hook, **options).remove)
 
         # hooks take time: only where there is something to do
-        if i == 0 or i > min(self.at, default=len(self.layers)):
-            start = module.register_forward_pre_hook(
-                lambda m, args, kw: self._start_layer(i, args, kw), with_kwargs=True
-            )
-            add(start)
-        if i in self.at or i == len(self.layers) - 1:
+        if i == 0 or i > min(self._at, default=len(self.layers)):
+            add("", True, lambda m, args, kw: self._start_layer(i, args, kw), with_kwargs=True)
+        if i in self._at or i == len(self.layers) - 1:
             # first in line, so that hidden states which transformers records are the
             # rows that go on
-            add(
-                module.register_forward_hook(
-                    lambda m, args, out: self._end_layer(i, out), prepend=True
-                )
-            )
+            add("", False, lambda m, args, out: self._end_layer(i, out), prepend=True)
         if self.score in ("cls", "received") and (
-            i in self.at or (self.accumulate and i <= max(self.at, default=-1))
+            i in self._at or (self.accumulate and i <= max(self._at, default=-1))
         ):
-            for name, path in (("query", layer.attention.q), ("key", layer.attention.k)):
-                projection = module.get_submodule(path)
-                add(
-                    projection.register_forward_hook(
-                        lambda m, args, out, name=name: self._capture(name, out)
-                    )
-                )
-            attention = module.get_submodule(layer.attention.name)
-            add(attention.register_forward_hook(lambda m, args, out: self._attended(i, m, out)))
-        if i in self.at and self.where == "attention":
-            cut = module.get_submodule(layer.layout.cut)
+            add(layer.attention.q, False, lambda m, args, out: self._capture("query", out))
+            add(layer.attention.k, False, lambda m, args, out: self._capture("key", out))
+            add(layer.attention.name, False, lambda m, args, out: self._attended(i, m, out))
+        if i in self._at and self.where == "attention":
+            cut = layer.layout.cut
             if layer.layout.prenorm:
-                add(cut.register_forward_pre_hook(lambda m, args: self._before_ffn(i, args)))
-                add(cut.register_forward_hook(lambda m, args, out: self._after_ffn(out)))
+                add(cut, True, lambda m, args: self._before_ffn(i, args))
+                add(cut, False, lambda m, args, out: self._after_ffn(out))
             else:
-                add(cut.register_forward_hook(lambda m, args, out: self._after_attention(i, out)))
+                add(cut, False, lambda m, args, out: self._after_attention(i, out))
 
     # ------------------------------------------------------------------------ the hooks
     def _start_layer(
@@ -398,19 +413,13 @@ class Dropping:
         return of_columns(weights_of(query, key, bias, scale, votes), weights)
 
     def _after_attention(self, i: int, out: Any) -> Any:
-        rows = out[0] if isinstance(out, tuple) else out
-        index = self._decide(i, rows)
-        if index is None:
-            return out
-        rows = gather_rows(rows, index)
-        return (rows, *out[1:]) if isinstance(out, tuple) else rows
+        return _gathered(out, self._decide(i, _rows_of(out)))
 
     def _before_ffn(self, i: int, args: tuple[Any, ...]) -> tuple[Any, ...]:
         index = self._decide(i, args[0])
-        if index is None:
-            return args
-        self._at_work().undo = (index, args[0].shape[1])
-        return (gather_rows(args[0], index), *args[1:])
+        if index is not None:
+            self._at_work().undo = (index, args[0].shape[1])
+        return _gathered(args, index)
 
     def _after_ffn(self, out: Tensor) -> Tensor:
         now = self._at_work()
@@ -423,17 +432,13 @@ class Dropping:
 
     def _end_layer(self, i: int, out: Any) -> Any:
         now = self._at_work()
-        rows = out[0] if isinstance(out, tuple) else out
         index, now.undo = (None if now.undo is None else now.undo[0]), None
-        if i in self.at and self.where == "layer":
-            index = self._decide(i, rows)
+        if i in self._at and self.where == "layer":
+            index = self._decide(i, _rows_of(out))
         now.score = None
         if i == len(self.layers) - 1:
             self._finish(now)
-        if index is None:
-            return out
-        rows = gather_rows(rows, index)
-        return (rows, *out[1:]) if isinstance(out, tuple) else rows
+        return _gathered(out, index)
 
     def _finish(self, now: _ForwardState) -> None:
         record = now.record
@@ -446,7 +451,7 @@ class Dropping:
             record.rows.append((before[1], ffn[1]))
             record.kept.append(left[2])
         self.last, self._now = record, None
-        self._counts += [record.counts]
+        self._counts += [(record.attention, record.ffn)]
 
     # ----------------------------------------------------------------------- what stays
     def _decide(self, i: int, hidden: Tensor) -> Tensor | None:
@@ -555,18 +560,17 @@ class Dropping:
         # attention that is not transformers' own: a mask that is added to the scores
         return mask_form(getattr(config, "_attn_implementation", "eager"))
 
-    def _layers_at(self, at: Iterable[int] | None) -> frozenset[int]:
-        if at is None and isinstance(self.keep, Mapping):
-            at = self.keep
-        elif at is None and isinstance(self.keep, Thresholds):
-            at = self.keep.theta
-        elif at is None and isinstance(self.keep, SoftThreshold):
-            at = range(len(self.keep.theta))
-        elif at is None:
-            raise ValueError(
-                "at says after which layers to drop: with a policy of your own it must be given"
-            )
-        return self.check_layers(at)
+    def _layers_said(self) -> Iterable[int]:
+        match self.keep:
+            case Mapping():
+                return self.keep
+            case Thresholds(theta):
+                return theta
+            case SoftThreshold():
+                return range(len(self.keep.theta))
+        raise ValueError(
+            "at says after which layers to drop: with a policy of your own it must be given"
+        )
 
     def check_layers(self, at: Iterable[int]) -> frozenset[int]:
         """These layers; raises ValueError if the encoder has not one of them."""
@@ -591,15 +595,6 @@ class Dropping:
                 'accumulate sums the scores "cls" or "received" over the layers; sum your own'
                 " yourself"
             )
-        if self.accumulate and isinstance(self.keep, SoftThreshold):
-            raise ValueError(
-                "a SoftThreshold learns on each layer's own scores: leave accumulate out"
-            )
-        if isinstance(self.keep, SoftThreshold) and self.score == "random":
-            raise ValueError(
-                "there is nothing to learn about random scores: for a control, drop as many at"
-                " random"
-            )
         if isinstance(self.keep, Mapping):
             for share in self.keep.values():
                 if isinstance(share, float):
@@ -615,76 +610,17 @@ class Dropping:
             )
 
 
-def dropping(
-    model: nn.Module,
-    keep: Mapping[int, Share] | SoftThreshold | Thresholds | Policy,
-    *,
-    score: Score = "cls",
-    where: Literal["attention", "layer"] = "attention",
-    at: Iterable[int] | None = None,
-    heads: Tensor | Sequence[Tensor] | Callable[[int], Tensor] | None = None,
-    accumulate: bool = False,
-    generator: torch.Generator | None = None,
-) -> Dropping:
-    """Inside the ``with`` block, tokens are dropped as ``model`` runs: in evaluation
-    and in training.
+def _rows_of(out: Any) -> Tensor:
+    """The rows (B, l, E) of what a module gives: a tensor, or a tuple that begins with it."""
+    return out[0] if isinstance(out, tuple) else out
 
-    Works with the encoders of transformers that ``course families`` lists for tokens
-    (BERT, RoBERTa, DistilBERT, ViT, DINOv2, CLIP's images, ...) under eager and SDPA
-    attention, bare or with a head that reads [CLS]. (A head that answers
-    for every token gets the rows that are left; ``last.kept[-1]`` says which those
-    are.) Each text keeps what it would keep alone: lengths may differ in a batch,
-    padding changes nothing. Where all real tokens stay, the model runs as it is.
 
-    Args:
-        model: it is not changed, but for hooks inside the block.
-        keep: what stays after which layer, counted from 0:
+def _gathered(out: Any, index: Tensor | None) -> Any:
+    """The same with the rows at ``index`` (B, k) alone; None: with all of them."""
+    if index is None:
+        return out
+    rows = gather_rows(_rows_of(out), index)
+    return (rows, *out[1:]) if isinstance(out, tuple) else rows
 
-            - a dict layer -> share. A float is a share of the text's length *at the
-              start*, in (0, 1], rounded as ``kept_count`` does; an int or an int64
-              tensor (B,) is a number of tokens, [CLS] included. Those with the largest
-              scores stay. (``progressive_shares`` makes such a dict.)
-            - :class:`Thresholds`: n·s ≥ θ, with n the tokens that are left.
-            - a :class:`~course_lib.pruning.tokens.SoftThreshold`: learned. In training
-              mode nothing is dropped: a token that is 0.2 there counts 0.2 times among
-              the keys of the layers behind, so 0 is the same as dropped. In eval mode
-              rows go.
-            - a function (scores (B, l), layer, token_mask (B, l)) -> bool (B, l), with
-              ``at``.
-        score: "cls", attention of [CLS]: one row computed beside the model's attention,
-            which may be a fused kernel; "received", attention received from all
-            queries: taken from eager attention's weights, else computed, at the price
-            of a second Q·Kᵀ; "random", the control, uniform, from ``generator``; or a
-            function of a :class:`ScoreContext` that gives (B, l).
-        where: "attention": between attention and FFN; "layer": between this layer and
-            the next.
-        at: after which layers, where ``keep`` does not say so itself.
-        heads: bool, (layers, M), (layers, B, M) or one tensor for each layer,
-            True = the head votes. With gated heads the mask that gates them, so that
-            the tokens chosen are those of the model whose heads are removed:
-            ``with gated(model, keep), dropping(model, shares, heads=keep)``. Or a
-            function of the layer.
-        accumulate: score = mean over this layer and all before it.
-        generator: for "random".
 
-    Returns:
-        A context manager; ``as drop`` gives ``drop.last``, a :class:`ForwardRecord`, and
-        ``drop.lengths()`` for the cost.
-
-    Raises:
-        ValueError: on a model that is not known (see ``register_encoder_layer``), a
-            decoder, an argument that does not fit; in the block, on masks of other
-            attention implementations, texts padded on the left, or gradient
-            checkpointing.
-        RuntimeError: if a block for this model is open already.
-    """
-    return Dropping(
-        model,
-        keep,
-        score=score,
-        where=where,
-        at=at,
-        heads=heads,
-        accumulate=accumulate,
-        generator=generator,
-    )
+dropping = Dropping
