@@ -441,8 +441,6 @@ def fit_batches(
     clip: float = 1.0,
     rate: Rate | Sequence[Rate] | None = None,
     seed: int = 0,
-    validate: Callable[[], float] | None = None,
-    every: int | None = None,
     post_step: Callable[[], None] | None = None,
     progress: bool = True,
 ) -> History:
@@ -461,7 +459,6 @@ def fit_batches(
             their own (``lr``, ``weight_decay``); None: all parameters of the model, in
             one.
         clip, rate, seed, post_step, progress: as in :func:`optimise`.
-        validate: returns an accuracy in %; called after every ``every`` steps.
 
     Raises:
         ValueError: if no parameter is to be trained, or the loss is no longer a number.
@@ -490,11 +487,6 @@ def fit_batches(
         history.done += 1
         if len(losses) == 100:
             record_mean_loss()
-        if validate is not None and every and step % every == 0:
-            history.validation.append(validate())
-            history.steps.append(step)
-        if history.validation:
-            return f"validation {history.validation[-1]:.1f} %"
         return f"loss {history.loss[-1]:.3f}" if history.loss else None
 
     with _timed(history):

@@ -5,8 +5,7 @@ that removed channels leave.
 
     from course_lib.pruning import channels
 
-    # bool by layer, True = kept; channels that are added together are kept together
-    keep = channels.select_channels(model, 0.3, example=images)
+    keep = channels.select_channels(model, 0.3)  # bool by batch norm, True = kept
     smaller, report = channels.remove_filters(model, keep, images)  # and all that belongs to them
     channels.recalibrate(smaller, images)                           # batch norms measure again
 

@@ -11,8 +11,7 @@ sections 3.1 and 3.2.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from os import PathLike
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -179,22 +178,6 @@ def compact_components(model: nn.Module) -> nn.Module:
             plain = linear_of(p @ q, layer.bias)
         put_in_place(model, path, plain)
     return model
-
-
-def save_low_rank(model: nn.Module, folder: str | PathLike[str]) -> None:
-    """The same as :func:`course_lib.pruning.heads.save_pruned`."""
-    from course_lib.pruning.heads.files import save_pruned  # heads use gates of this room
-
-    save_pruned(model, folder)
-
-
-def load_low_rank(
-    folder: str | PathLike[str], build: Callable[[], nn.Module] | None = None
-) -> nn.Module:
-    """The same as :func:`course_lib.pruning.heads.load_pruned`."""
-    from course_lib.pruning.heads.files import load_pruned
-
-    return load_pruned(folder, build)
 
 
 def _linear(model: nn.Module, name: str) -> nn.Linear:

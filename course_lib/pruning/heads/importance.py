@@ -33,7 +33,6 @@ def head_importance(
     batches: Iterable[Batch],
     loss_fn: Callable[[nn.Module, Batch], Tensor],
     attention: Sequence[Attention] | None = None,
-    normalise: bool = False,
 ) -> Tensor:
     """I_h = E_x |∂L(x)/∂ξ_h|: how much the loss of a sample would change with the gate
     of a head, on average.
@@ -54,11 +53,10 @@ def head_importance(
             reduction="none". A sample is what has one row in the attention's input, and
             its loss must not depend on the other samples.
         attention: which modules; all of them unless given.
-        normalise: divide each layer's importance by its ℓ2 norm
-            (:func:`normalise_by_layer`), as the paper does.
 
     Returns:
-        (layers, heads), float64, on the CPU.
+        (layers, heads), float64, on the CPU. The paper divides each layer's by its ℓ2 norm
+        (:func:`normalise_by_layer`).
 
     Raises:
         ValueError: without batches, or samples in one; if ``loss_fn`` does not return
@@ -67,8 +65,7 @@ def head_importance(
 
     Source: Michel et al. 2019, section 4.1, equation 3 and footnote 6.
     """
-    importance = sample_importance(model, batches, loss_fn, attention).mean(0)
-    return normalise_by_layer(importance) if normalise else importance
+    return sample_importance(model, batches, loss_fn, attention).mean(0)
 
 
 def sample_importance(
@@ -238,7 +235,6 @@ def prune_heads_iteratively(
     counts: Iterable[int],
     finetune: Callable[[nn.Module], object] | None = None,
     min_per_layer: int = 0,
-    attention: Sequence[Attention] | None = None,
 ) -> list[Tensor]:
     """Remove heads step by step, and score those that are left anew before each step.
 
@@ -256,7 +252,6 @@ def prune_heads_iteratively(
             count is one-shot pruning.
         finetune: trains the model after each step, with the removed heads off.
         min_per_layer: heads that each layer keeps at least.
-        attention: which modules; all of them unless given.
 
     Returns:
         For each count, the heads kept then: bool (layers, heads). They only shrink.
@@ -269,7 +264,7 @@ def prune_heads_iteratively(
     counts = list(counts)
     if any(a > b for a, b in zip(counts, counts[1:], strict=False)):
         raise ValueError(f"counts are the heads removed in all, and cannot fall; got {counts}")
-    found = list(find_attention(model) if attention is None else attention)
+    found = find_attention(model)
     full = [torch.ones(1, a.heads) for a in found if a.heads]
     keep = heads_grid(found, full)[0] == 1  # (layers, heads)
     kept = []
