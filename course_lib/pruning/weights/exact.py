@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from course_lib.checks import check_fraction
@@ -87,3 +88,14 @@ def prune_smallest(parts: Sequence[Vector], count: int) -> list[Vector]:
         k[equal] = True
         spared -= len(equal)
     return kept
+
+
+def keep_largest(score: Tensor, count: int, name: str = "") -> Tensor:
+    """The bool mask (True = kept) of the shape and on the device of ``score`` that prunes its
+    ``count`` smallest numbers, among equal ones the first in row-major order.
+
+    Raises:
+        ValueError: as :func:`flat`.
+    """
+    (kept,) = prune_smallest([flat(score, name)], count)
+    return torch.from_numpy(kept).view(score.shape).to(score.device)

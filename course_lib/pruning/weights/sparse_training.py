@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from course_lib.checks import check_count, check_fraction, check_mask
 from course_lib.pruning.weights import masks as held
-from course_lib.pruning.weights.exact import flat, prune_smallest
+from course_lib.pruning.weights.exact import keep_largest
 from course_lib.pruning.weights.masks import Masked
 
 METHODS = ("rigl", "set")
@@ -66,14 +66,13 @@ def drop_and_grow(
             f" {tuple(dense_grad.shape)}"
         )
     check_fraction(fraction, "fraction", "the share of the active weights to exchange")
-    sizes = flat(weight[mask].abs(), "an active weight")
+    sizes = weight[mask].abs()
     # from the back, so that among equals the first is left over
-    gains = flat(dense_grad.detach().to(mask.device)[~mask].abs(), "dense_grad")[::-1]
+    gains = dense_grad.detach().to(mask.device)[~mask].abs().flip(0)
     k = min(round(fraction * len(sizes)), len(gains))
-    (kept,), (grown,) = prune_smallest([sizes], k), prune_smallest([gains], len(gains) - k)
     after = mask.clone()
-    after[mask] = torch.from_numpy(kept).to(mask.device)
-    after[~mask] = torch.from_numpy(grown[::-1].copy()).to(mask.device)
+    after[mask] = keep_largest(sizes, k, "an active weight")
+    after[~mask] = keep_largest(gains, len(gains) - k, "dense_grad").flip(0)
     return weight.masked_fill(~(mask & after), 0), after
 
 

@@ -26,7 +26,6 @@ from course_lib.pruning.tokens import (
     progressive_shares,
     register_encoder_layer,
 )
-from course_lib.pruning.tokens.attention_masks import slice_mask, visible
 
 TEXT = ("bert", "roberta", "electra", "distilbert")
 IMAGE = ("vit", "deit", "deit_with_teacher")
@@ -592,48 +591,6 @@ def test_custom_masks_are_sliced_on_both_axes(attention):
     with Banded(model, [drop.last.alive(i) for i in range(LAYERS)]):
         expected = run(model, {"input_ids": ids, "attention_mask": mask})
     torch.testing.assert_close(got.logits, expected.logits, atol=1e-5, rtol=0)
-
-
-def test_every_form_of_mask():
-    hidden = torch.zeros(2, 3, 4)
-    index, valid = (
-        torch.tensor([[0, 2, 3], [0, 4, 1]]),
-        torch.tensor([[True] * 3, [True, True, False]]),
-    )
-    real = torch.tensor([[True] * 5, [True, False, True, True, True]])
-    least = torch.finfo(torch.float32).min
-    rows = slice_mask(real, index, valid, hidden, "rows")
-    assert rows.tolist() == [[True] * 3, [True, True, False]]
-    whole = torch.rand(2, 4, 5, 5, generator=torch.Generator().manual_seed(0)) < 0.7
-    got = slice_mask(whole, index, valid, hidden, "bool")
-    for b in range(2):
-        for h in range(4):
-            expected = [
-                [bool(whole[b, h, q, k] & v) for k, v in zip(index[b], valid[b], strict=True)]
-                for q in index[b]
-            ]
-            assert got[b, h].tolist() == expected
-    floats = torch.zeros(whole.shape).masked_fill(~whole, least)
-    assert torch.equal(slice_mask(floats, index, valid, hidden, "float") == 0, got)
-    expanded = real[:, None, None, :].expand(2, 1, 5, 5)
-    sliced = slice_mask(expanded, index, valid, hidden, "bool")
-    assert (
-        sliced.expand(2, 1, 3, 3).tolist()
-        == real.gather(1, index).logical_and(valid)[:, None, None].expand(2, 1, 3, 3).tolist()
-    )
-    all_true = torch.ones_like(valid)
-    for mask in (None, torch.ones(2, 1, 5, 5).bool(), torch.zeros(2, 1, 5, 5)):
-        assert (
-            slice_mask(mask, index, all_true, hidden, "bool") is None
-        )  # nothing to hide: no mask, as transformers does
-    assert torch.equal(slice_mask(None, index, valid, hidden, "bool")[:, 0, 0], valid)
-    assert torch.equal(slice_mask(None, index, valid, hidden, "float")[:, 0, 0] == 0, valid)
-    assert torch.equal(slice_mask(None, index, valid, hidden, "rows"), valid)
-    long = torch.zeros(2, 5, 4)
-    assert torch.equal(visible(expanded, long), real) and torch.equal(visible(real, long), real)
-    assert visible(None, long).all()
-    with pytest.raises(ValueError, match=r"\(B, 1, L, L\)"):
-        visible(torch.ones(2, 1, 3), hidden)
 
 
 def test_other_implementations_are_refused():

@@ -3,7 +3,6 @@ and large, of every kind.
 """
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -45,25 +44,6 @@ def vectors(draw):
 @settings(max_examples=300, deadline=None)
 def test_small_vectors_of_any_numbers(parts, data):
     agree(parts, data.draw(st.integers(0, sum(map(len, parts)))))
-
-
-@pytest.mark.parametrize("count", [0, 1, 70_000, 299_999, 300_000])
-@pytest.mark.parametrize(
-    "kind", ["normal", "sorted", "falling", "periodic", "mostly_zero", "mostly_dead", "constant"]
-)
-def test_shapes_of_distribution(kind, count):
-    n = 300_000
-    x = torch.randn(n, generator=torch.Generator().manual_seed(1)).abs()
-    x = {
-        "normal": lambda: x,
-        "sorted": lambda: x.sort().values,
-        "falling": lambda: x.sort(descending=True).values,
-        "periodic": lambda: torch.arange(n).remainder(7).float(),
-        "mostly_zero": lambda: x * (torch.arange(n) % 5 == 0),
-        "mostly_dead": lambda: x.masked_fill(torch.arange(n) % 5 > 0, -torch.inf),
-        "constant": lambda: torch.full((n,), 0.5),
-    }[kind]()
-    agree(list(x.split([100_000, 1, 0, 199_999])), count)
 
 
 def test_results_do_not_share_memory():
