@@ -86,19 +86,17 @@ def scales(model: nn.Module) -> Scores:
     }
 
 
-def filter_norms(model: nn.Module, mean: bool = False) -> Scores:
+def filter_norms(model: nn.Module) -> Scores:
     """The L1 norm of the filter that makes each channel, (C,) in float64, by the name
     of the batch norm behind it.
 
     The alternative to :func:`scales` that needs no special training; but what a batch
     norm does to the channel afterwards it does not see. Batch norms that no single
-    layer feeds (see the report of ``fold_model``) have no score.
+    layer feeds (see the report of ``fold_model``) have no score. Norms of large filters are
+    large, so when layers compete the channels behind small filters go first.
 
     Args:
         model: any module that torch.fx can trace.
-        mean: divide by the number of weights in the filter. Norms of large filters are
-            large, so with plain norms the channels behind small filters go first when
-            layers compete; within a layer it makes no difference.
 
     Raises:
         ValueError: if the model cannot be traced.
@@ -110,8 +108,7 @@ def filter_norms(model: nn.Module, mean: bool = False) -> Scores:
     for name in batch_norms(model):
         layer, why = wired.layer_before(name)
         if not why:
-            sizes = filter_sizes(model.get_submodule(layer))
-            scores[name] = sizes.mean(1) if mean else sizes.sum(1)
+            scores[name] = filter_sizes(model.get_submodule(layer)).sum(1)
     return scores
 
 

@@ -78,13 +78,13 @@ class GatedLinear(nn.Module):
     """A linear layer as P·diag(z)·Q with hard concrete gates z.
 
     Args:
-        linear: whose weight is factorised, and whose bias is kept. rank: how many
-            components; None: all, min(out, in).
+        linear: whose weight is factorised into min(out, in) components, and whose bias is
+            kept.
     """
 
-    def __init__(self, linear: nn.Linear, rank: int | None = None) -> None:
+    def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
-        p, q = factorise(linear.weight, min(linear.weight.shape) if rank is None else rank)
+        p, q = factorise(linear.weight, min(linear.weight.shape))
         self.p, self.q = nn.Parameter(p), nn.Parameter(q)
         self.gates = HardConcrete(p.shape[1])
         self.bias = None if linear.bias is None else nn.Parameter(linear.bias.detach().clone())
@@ -112,7 +112,7 @@ class GatedLinear(nn.Module):
         return F.linear(F.linear(x, self.q) * self.gates(), self.p, self.bias)  # (…, r) between
 
 
-def gate_components(model: nn.Module, names: Iterable[str], rank: int | None = None) -> nn.Module:
+def gate_components(model: nn.Module, names: Iterable[str]) -> nn.Module:
     """A copy of the model in which every linear layer whose weight is named is a
     :class:`GatedLinear`.
 
@@ -121,7 +121,7 @@ def gate_components(model: nn.Module, names: Iterable[str], rank: int | None = N
     """
     model = copy.deepcopy(model)
     for name in names:
-        put_in_place(model, name.removesuffix(".weight"), GatedLinear(_linear(model, name), rank))
+        put_in_place(model, name.removesuffix(".weight"), GatedLinear(_linear(model, name)))
     return model
 
 

@@ -63,28 +63,6 @@ def test_linear_on_any_leading_dimensions(lead, bias):
     assert row.name == "Linear" and row.kind == "linear"
 
 
-def test_lenet_by_hand():
-    model = nn.Sequential(
-        nn.Flatten(),
-        nn.Linear(64, 300),
-        nn.ReLU(),
-        nn.Linear(300, 100),
-        nn.ReLU(),
-        nn.Linear(100, 10),
-    )
-    rows = model_cost(model, torch.rand(2, 1, 8, 8))
-    assert [row.name for row in rows] == ["1", "3", "5"]
-    assert [row.macs for row in rows] == [2 * 64 * 300, 2 * 300 * 100, 2 * 100 * 10]
-    total = totals(rows)
-    assert (
-        total["macs"]
-        == total["nonzero_macs"]
-        == 2 * total["weights"]
-        == 2 * (64 * 300 + 300 * 100 + 100 * 10)
-    )
-    assert total["uncounted"] == []
-
-
 def torch_counts(model, *args, **kwargs):
     """torch's own count, on the paths that it can see."""
     model.eval()

@@ -358,23 +358,6 @@ def test_gradients_are_those_of_masking(family, attention, where):
         torch.testing.assert_close(got[name], gradient, atol=2e-5, rtol=1e-3, msg=name)
 
 
-def test_fine_tuning_with_dropping_on():
-    model, batch = build("bert", dropout=0.1), inputs("bert", lengths=(9, 12, 5, 7))
-    labels = torch.tensor([0, 1, 1, 0])
-    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
-    model.train()
-    losses = []
-    with dropping(model, {0: 0.6, 1: 0.3}) as drop:
-        for _ in range(100):
-            loss = nn.functional.cross_entropy(model(**batch).logits, labels)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.item())
-    assert losses[-1] < 0.1 < losses[0]
-    assert drop.lengths()[0].shape == (LAYERS, 400)
-
-
 def test_gradient_checkpointing_is_refused():
     model = build("bert").train()
     model.gradient_checkpointing_enable()
@@ -405,51 +388,6 @@ def test_soft_becomes_hard_as_the_temperature_falls(family, attention):
     assert torch.equal(one.attention, other.attention) and torch.equal(one.ffn, other.ffn)
     for i in range(LAYERS):
         assert torch.equal(one.alive(i), other.alive(i))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("attention", ["eager", "sdpa"])
-def test_thresholds_are_learned_and_end_hard(attention):
-    """Every third word tells the class, the others are noise: thresholds rise until
-    noise goes, and the model still works.
-    """
-    g = torch.Generator().manual_seed(0)
-
-    def batch(n=32):
-        labels = torch.randint(0, 2, (n,), generator=g)
-        ids = torch.randint(10, 60, (n, 13), generator=g)
-        ids[:, 0] = 3
-        ids[:, 3::3] = 5 + labels[:, None]
-        return {"input_ids": ids}, labels
-
-    model = build("bert", attention).train()
-    for p in model.parameters():
-        if p.ndim == 2:
-            p.data *= 0.3
-    threshold = SoftThreshold(LAYERS, temperature=0.3)
-    optimizer = torch.optim.AdamW(
-        [{"params": model.parameters(), "lr": 1e-3}, {"params": [threshold.theta], "lr": 2e-2}],
-        weight_decay=0,
-    )
-    with dropping(model, threshold) as drop:
-        for step in range(120):
-            if step == 80:
-                threshold.eval()  # the hard phase
-            x, y = batch()
-            loss = nn.functional.cross_entropy(model(**x).logits, y)
-            if threshold.training:
-                loss = loss + 0.5 * drop.last.soft_share()
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-    assert (threshold.theta > 0.2).all()
-    with dropping(model.eval(), threshold) as drop, torch.no_grad():
-        x, y = batch(200)
-        right = (model(**x).logits.argmax(1) == y).double().mean()
-    assert right > 0.95
-    assert drop.last.ffn[-1].double().mean() < 6
-    with pytest.raises(RuntimeError, match="no threshold was soft"):
-        drop.last.soft_share()
 
 
 def test_scores_carry_gradients_only_where_thresholds_are_soft():
@@ -764,6 +702,10 @@ def test_what_is_checked_in_the_block():
         run(model, batch)
     with pytest.raises(ValueError, match="policy"), dropping(model, lambda s, i, m: m[:1], at=[0]):
         run(model, batch)
+    with dropping(model, {0: 0.5}) as drop:
+        run(model, batch)
+    with pytest.raises(RuntimeError, match="no threshold was soft"):
+        drop.last.soft_share()
     with pytest.raises(ValueError, match="heads"), cascading(model, {0: 0.5}, {0: 0}):
         pass
     with pytest.raises(ValueError, match="no layer 9"), cascading(model, {0: 0.5}, {9: 2}):
