@@ -214,8 +214,9 @@ def fit(
         split: the training images and labels, for example ``data.train``.
         epochs: passes over the data; 0 trains nothing.
         lr: learning rate at the start.
-        optimizer: "sgd" (momentum 0.9), "adam", "adamw" (both fused), or a function that makes one from the parameters; then ``lr`` and
-            ``weight_decay`` are its own affair.
+        optimizer: "sgd" (momentum 0.9), "adam", "adamw" (both fused), or a function that
+            makes one from the parameters; then ``lr`` and ``weight_decay`` are its own
+            affair.
         batch_size: images per step; the last batch of an epoch may be smaller.
         weight_decay: for "sgd" and "adam" an L2 term in the gradient, for "adamw"
             decoupled from it.

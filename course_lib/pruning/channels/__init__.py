@@ -35,22 +35,3 @@ from course_lib.pruning.channels.slimming import (
     filter_norms,
     select_channels,
 )
-
-__all__ = [
-    "FoldReport",
-    "Group",
-    "Report",
-    "absorb_removed",
-    "cascade",
-    "channel_groups",
-    "filter_masks",
-    "filter_norms",
-    "fold_bn",
-    "fold_model",
-    "l1_filters",
-    "recalibrate",
-    "remove_filters",
-    "scale_shift",
-    "select_channels",
-    "slice_pair",
-]

@@ -33,22 +33,3 @@ from course_lib.pruning.components.low_rank import (
     truncate,
 )
 from course_lib.pruning.components.target import Lagrangian, dual_step, lagrangian
-
-__all__ = [
-    "GatedLinear",
-    "HardConcrete",
-    "Lagrangian",
-    "LowRank",
-    "compact",
-    "compact_components",
-    "dual_step",
-    "expected_size",
-    "factorise",
-    "gate_components",
-    "gated_layers",
-    "hard_concrete",
-    "lagrangian",
-    "open_probability",
-    "size_left",
-    "truncate",
-]

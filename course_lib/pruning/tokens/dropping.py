@@ -91,8 +91,6 @@ class ForwardRecord:
     - ``lengths``: int64 (B,), real tokens of each text.
     - ``attention``, ``ffn``: int64 (layers, B), how many of them each layer's attention
       and FFN worked on.
-    - ``rows``: for each layer how long the tensors of its attention and FFN were,
-      padding included.
     - ``kept``: for each layer int64 (B, k), the columns that went on from it,
       ascending; -1 = padding.
     - ``scores``: layer -> (B, L), the scores there (0: padding, or gone before).
@@ -106,20 +104,11 @@ class ForwardRecord:
     lengths: Tensor
     columns: int
     token_mask: Tensor
-    # (B,) for attention and FFN of each layer
-    counts: list[tuple[Tensor, Tensor]] = field(default_factory=list)
-    rows: list[tuple[int, int]] = field(default_factory=list)
+    attention: Tensor = field(init=False)
+    ffn: Tensor = field(init=False)
     kept: list[Tensor] = field(default_factory=list)
     scores: dict[int, Tensor] = field(default_factory=dict)
     weights: dict[int, Tensor] = field(default_factory=dict)
-
-    @property
-    def attention(self) -> Tensor:
-        return torch.stack([attention for attention, _ in self.counts])
-
-    @property
-    def ffn(self) -> Tensor:
-        return torch.stack([ffn for _, ffn in self.counts])
 
     def alive(self, layer: int) -> Tensor:
         """Which tokens went on from this layer: bool (B, L), in the columns of the
@@ -163,15 +152,8 @@ class _ForwardState:
     summed: int = 0  # over how many
     # pre-norm: the FFN's rows, and how many the layer still holds
     undo: tuple[Tensor, int] | None = None
-    # layer that dropped -> see look()
-    left: dict[int, tuple[Tensor, int, Tensor]] = field(default_factory=dict)
-
-    def look(self) -> tuple[Tensor, int, Tensor]:
-        """How many tokens are left (B,), how many rows l, and where they stood (B, l),
-        -1 for padding.
-        """
-        there = self.token_mask if self.hard is None else self.hard
-        return there.sum(1), there.shape[1], self.places.masked_fill(~there, -1)
+    # layer that dropped -> where those that are left stood, (B, l), -1 for padding
+    left: dict[int, Tensor] = field(default_factory=dict)
 
 
 _busy: WeakSet[nn.Module] = WeakSet()  # first layers of the models inside a block
@@ -443,13 +425,13 @@ class Dropping:
     def _finish(self, now: _ForwardState) -> None:
         record = now.record
         places = torch.arange(record.columns, device=record.token_mask.device)
-        left = record.lengths, record.columns, places.masked_fill(~record.token_mask, -1)
+        left = [places.masked_fill(~record.token_mask, -1)]
         for i in range(len(self.layers)):
-            before, left = left, now.left.get(i, left)
-            ffn = left if self.where == "attention" else before
-            record.counts.append((before[0], ffn[0]))
-            record.rows.append((before[1], ffn[1]))
-            record.kept.append(left[2])
+            left.append(now.left.get(i, left[-1]))
+        record.kept = left[1:]
+        counts = torch.stack([(places >= 0).sum(1) for places in left])  # (layers + 1, B)
+        record.attention = counts[:-1]
+        record.ffn = counts[1:] if self.where == "attention" else counts[:-1]
         self.last, self._now = record, None
         self._counts += [(record.attention, record.ffn)]
 
@@ -466,8 +448,7 @@ class Dropping:
             1, now.places, detached.masked_fill(~now.token_mask, 0)
         )
         if self._soft:
-            self._weigh(i, score)
-            now.left[i] = now.look()
+            now.left[i] = now.places.masked_fill(~self._weigh(i, score), -1)
             return None
         with torch.no_grad():
             keep = self._kept(i, detached, protected)
@@ -480,7 +461,7 @@ class Dropping:
             now.token_mask, now.places = valid, now.places.gather(1, index)
             if now.total is not None:
                 now.total = now.total.gather(1, index).masked_fill(~valid, 0)
-            now.left[i] = now.look()
+            now.left[i] = now.places.masked_fill(~valid, -1)
         return index
 
     def _scored(self, i: int, hidden: Tensor) -> Tensor:
@@ -519,9 +500,9 @@ class Dropping:
             )
         return kept.bool()
 
-    def _weigh(self, i: int, score: Tensor) -> None:
+    def _weigh(self, i: int, score: Tensor) -> Tensor:
         """A soft threshold: nothing goes, but keys count less, in the limit not at all,
-        which is what dropping does.
+        which is what dropping does. Returns what would be left were it hard, bool (B, L).
         """
         now, protected = self._at_work(), self.layers[i].layout.protected
         assert isinstance(self.keep, SoftThreshold)
@@ -534,6 +515,7 @@ class Dropping:
         now.log_weights = log_gate if now.log_weights is None else now.log_weights + log_gate
         now.hard = (now.token_mask if now.hard is None else now.hard) & (gate.detach() >= 0.5)
         now.record.weights[i] = now.log_weights.exp().masked_fill(~now.token_mask, 0)
+        return now.hard
 
     @property
     def _soft(self) -> bool:
