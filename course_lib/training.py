@@ -214,9 +214,9 @@ def fit(
         split: the training images and labels, for example ``data.train``.
         epochs: passes over the data; 0 trains nothing.
         lr: learning rate at the start.
-        optimizer: "sgd" (momentum 0.9), "adam", "adamw" (both fused where the device
-            has it), or a function that makes one from the parameters; then ``lr`` and
-            ``weight_decay`` are its own affair.
+        optimizer: "sgd" (momentum 0.9), "adam", "adamw" (both fused), or a function that
+            makes one from the parameters; then ``lr`` and ``weight_decay`` are its own
+            affair.
         batch_size: images per step; the last batch of an epoch may be smaller.
         weight_decay: for "sgd" and "adam" an L2 term in the gradient, for "adamw"
             decoupled from it.
@@ -441,8 +441,6 @@ def fit_batches(
     clip: float = 1.0,
     rate: Rate | Sequence[Rate] | None = None,
     seed: int = 0,
-    validate: Callable[[], float] | None = None,
-    every: int | None = None,
     post_step: Callable[[], None] | None = None,
     progress: bool = True,
 ) -> History:
@@ -461,7 +459,6 @@ def fit_batches(
             their own (``lr``, ``weight_decay``); None: all parameters of the model, in
             one.
         clip, rate, seed, post_step, progress: as in :func:`optimise`.
-        validate: returns an accuracy in %; called after every ``every`` steps.
 
     Raises:
         ValueError: if no parameter is to be trained, or the loss is no longer a number.
@@ -490,11 +487,6 @@ def fit_batches(
         history.done += 1
         if len(losses) == 100:
             record_mean_loss()
-        if validate is not None and every and step % every == 0:
-            history.validation.append(validate())
-            history.steps.append(step)
-        if history.validation:
-            return f"validation {history.validation[-1]:.1f} %"
         return f"loss {history.loss[-1]:.3f}" if history.loss else None
 
     with _timed(history):
@@ -566,13 +558,9 @@ def _optimizer(
         raise ValueError(
             f'optimizer is "sgd", "adam", "adamw" or a function of the parameters, got {kind!r}'
         )
-    # half the time of a step on a CPU; torch says whether it can only at the first
-    # step, so we ask here
-    fused = all(
-        p.is_floating_point() and p.device.type in ("cpu", "cuda", "mps") for p in parameters
-    )
     maker = torch.optim.Adam if kind == "adam" else torch.optim.AdamW
-    return maker(parameters, lr=lr, weight_decay=weight_decay, fused=fused)
+    # fused: half the time of a step on a CPU
+    return maker(parameters, lr=lr, weight_decay=weight_decay, fused=True)
 
 
 def _scalar(penalty: Tensor) -> Tensor:

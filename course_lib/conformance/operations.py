@@ -135,9 +135,9 @@ def heads(family: str) -> None:
         xi = [torch.rand(3, a.heads, generator=g) for a in found]
         with gated(model, xi):
             together = outputs(model, inputs)
-        with gated(model, [gates[1] for gates in xi]):
-            alone = outputs(model, {name: x[1:2] for name, x in inputs.items()})
-        same(together[1:2], alone, "gates per sample")
+        with gated(model, [gates[2] for gates in xi]):
+            alone = outputs(model, {name: x[2:] for name, x in inputs.items()})
+        same(together[2:], alone, "gates per sample")
 
 
 def importance(family: str) -> None:

@@ -29,16 +29,3 @@ from course_lib.cost.formulas import (
     transformer_macs,
 )
 from course_lib.cost.tokens import texts_macs, token_macs
-
-__all__ = [
-    "LayerCost",
-    "conv_cost",
-    "linear_cost",
-    "model_cost",
-    "nonzero_macs",
-    "pruned_transformer_macs",
-    "texts_macs",
-    "token_macs",
-    "totals",
-    "transformer_macs",
-]

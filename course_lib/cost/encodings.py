@@ -287,21 +287,20 @@ def index_width(count: int) -> int:
     return max(count - 1, 0).bit_length()
 
 
-def storage_bits(x: Tensor, n: int | None = None, run_bits: int = 2) -> dict[str, int]:
+def storage_bits(x: Tensor, n: int | None = None) -> dict[str, int]:
     """Measured bits of one tensor in every format of ``FORMATS``.
 
     Args:
         x: any shape; CSR and CSC see it as a matrix with one row per entry of the first
             axis (one filter a row).
         n: bits a value (the dtype's own width if None).
-        run_bits: width of the run field of RLE.
     """
     n = 8 * x.element_size() if n is None else n
     matrix = x.reshape(1, -1) if x.ndim < 2 else x.reshape(x.shape[0], math.prod(x.shape[1:]))
     return {
         "dense": x.numel() * n,
         "bitmap": bitmap_bits(x, n),
-        "rle": rle_bits(x, n, run_bits),
+        "rle": rle_bits(x, n),
         "coo": coo_bits(x, n),
         "csr": csr_bits(matrix, n),
         "csc": csc_bits(matrix, n),

@@ -166,17 +166,16 @@ def measure(
     generator = torch.Generator().manual_seed(seed)
     keep = {} if keep is None else keep
     opened = block or dropping(model, keep, score=score, generator=generator, **options)
-    drop = opened.tokens if isinstance(opened, Cascading) else opened
     config: Any = model.config
     right = texts = polar_kept = polar = expected = 0.0
     heads: list[Tensor] = []  # that work in a cascade, (layers, B)
-    with evaluating(model), torch.inference_mode(), opened:
+    with evaluating(model), torch.inference_mode(), opened as drop:
         for batch in batches:
             logits = model(**model_inputs(batch)).logits
             right += (logits.argmax(1) == batch["labels"]).sum().item()
             texts += len(batch["labels"])
-            if isinstance(opened, Cascading):
-                heads.append(torch.stack([alive.sum(1) for alive in opened.heads]))
+            if isinstance(drop, Cascading):
+                heads.append(torch.stack([alive.sum(1) for alive in drop.working]))
             if EVIDENCE in batch:
                 assert drop.last is not None
                 words = batch[EVIDENCE] == POLAR  # (B, L)

@@ -8,32 +8,24 @@ makes its own, and its time is counted. The two results are compared, weight by 
 before any time is looked at. Then their latency is measured beside that of the dense
 model, all three taking turns.
 
-Both get one thread unless told otherwise: on a machine with other work, it would be
-measured how long several threads wait for each other.
+Both get one thread.
 """
 
-import argparse
 import copy
 import statistics
 import time
 
 import torch
 import torch_pruning as tp
+from contest import WHERE, resnet50
 from torch import Tensor, nn
 
-import course_lib  # noqa: F401  before torchvision, which may need its operators declared
 from course_lib.cost import latency, model_cost, totals
 from course_lib.pruning.channels.groups import Group, channel_groups
 from course_lib.pruning.channels.removal import l1_filters, remove_filters
 from course_lib.pruning.weights import local_masks
 
-
-def resnet50() -> nn.Module:
-    """Randomly initialised: removal does not care, and nothing is downloaded."""
-    from torchvision.models import resnet50 as build
-
-    torch.manual_seed(0)
-    return build(weights=None).eval()
+SPARSITY, SIZE, RUNS = 0.5, 224, 5
 
 
 def ours(model: nn.Module, keep: dict[str, Tensor], images: Tensor, absorb: bool) -> nn.Module:
@@ -91,41 +83,32 @@ def check_equal(a: nn.Module, b: nn.Module) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sparsity", type=float, nargs="+", default=[0.5])
-    parser.add_argument("--size", type=int, default=224, help="of the images")
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=1, help="of torch, for both")
-    arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
-    model, images = resnet50(), torch.randn(1, 3, arguments.size, arguments.size)
-    versions = f"Torch-Pruning {tp.__version__}, torch {torch.__version__}, {torch.get_num_threads()} threads"
-    for sparsity in arguments.sparsity:
-        seconds, mine, other = compare(model, sparsity, images, arguments.runs)
-        middle = {who: statistics.median(times) for who, times in seconds.items()}
-        ratios = sorted(t / o for o, t in zip(seconds["ours"], seconds["theirs"], strict=True))
-        print(
-            f"remove {sparsity:.0%} of the filters of each group, ResNet-50, {arguments.runs} runs, median   "
-            f"course_lib {middle['ours']:.3f} s ({middle['ours, absorbing']:.3f} s with the constants absorbed)   "
-            f"Torch-Pruning {middle['theirs']:.3f} s   {statistics.median(ratios):.1f}x faster "
-            f"({ratios[0]:.1f} to {ratios[-1]:.1f}; {versions})"
+    model, images = resnet50(), torch.randn(1, 3, SIZE, SIZE)
+    seconds, mine, other = compare(model, SPARSITY, images, RUNS)
+    middle = {who: statistics.median(times) for who, times in seconds.items()}
+    ratios = sorted(t / o for o, t in zip(seconds["ours"], seconds["theirs"], strict=True))
+    print(
+        f"remove {SPARSITY:.0%} of the filters of each group, ResNet-50, {RUNS} runs, median   "
+        f"course_lib {middle['ours']:.3f} s ({middle['ours, absorbing']:.3f} s with the constants absorbed)   "
+        f"Torch-Pruning {middle['theirs']:.3f} s   {statistics.median(ratios):.1f}x faster "
+        f"({ratios[0]:.1f} to {ratios[-1]:.1f}; Torch-Pruning {tp.__version__}, {WHERE})"
+    )
+    with torch.inference_mode():
+        times = latency.compare(
+            {
+                "dense": lambda: model(images),
+                "ours": lambda: mine(images),
+                "theirs": lambda: other(images),
+            },
+            repeats=2 * RUNS,
+            wall=True,
         )
-        with torch.inference_mode():
-            times = latency.compare(
-                {
-                    "dense": lambda: model(images),
-                    "ours": lambda m=mine: m(images),
-                    "theirs": lambda m=other: m(images),
-                },
-                repeats=max(3, 2 * arguments.runs),
-                wall=True,
-            )
-        macs = [totals(model_cost(m, images))["macs"] for m in (model, mine)]
-        print(
-            f"latency, {arguments.size}x{arguments.size}: dense {times['dense']}   course_lib {times['ours']}   Torch-Pruning "
-            f"{times['theirs']}   {times['dense'].times_slower_than(times['ours']):.2f}x and "
-            f"{times['dense'].times_slower_than(times['theirs']):.2f}x faster than dense, at {macs[0] / macs[1]:.2f}x fewer MACs"
-        )
+    macs = [totals(model_cost(m, images))["macs"] for m in (model, mine)]
+    print(
+        f"latency, {SIZE}x{SIZE}: dense {times['dense']}   course_lib {times['ours']}   Torch-Pruning "
+        f"{times['theirs']}   {times['dense'].times_slower_than(times['ours']):.2f}x and "
+        f"{times['dense'].times_slower_than(times['theirs']):.2f}x faster than dense, at {macs[0] / macs[1]:.2f}x fewer MACs"
+    )
 
 
 if __name__ == "__main__":

@@ -13,29 +13,24 @@ Then the folded and the unfolded model run a batch of images: what folding saves
 end.
 """
 
-import argparse
 import copy
-import statistics
 from collections.abc import Callable
 
 import torch
+from contest import WHERE, ratio, resnet50
 from torch import Tensor, nn
 from torch.fx.experimental.optimization import fuse
 from torch.nn.utils import fuse_conv_bn_eval
 
-import course_lib  # noqa: F401  before torchvision, which may need its operators declared
-from course_lib.cost.latency import Latency, compare
+from course_lib.cost.latency import compare
 from course_lib.pruning.channels.folding import TOLERANCE, fold_model
 
+RUNS, SIZE = 7, 128
 
-def resnet50() -> nn.Module:
-    """Random weights, and statistics and scales as if it had been trained: nothing is
-    downloaded.
-    """
-    from torchvision.models import resnet50 as build
 
-    torch.manual_seed(0)
-    model = build(weights=None).eval()
+def trained() -> nn.Module:
+    """Statistics and scales as if it had been trained."""
+    model = resnet50()
     with torch.no_grad():
         for bn in model.modules():
             if isinstance(bn, nn.BatchNorm2d):
@@ -74,15 +69,8 @@ def check(ways: dict[str, Callable[[], nn.Module]], model: nn.Module, x: Tensor)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=7)
-    parser.add_argument("--size", type=int, default=128, help="height and width of the images")
-    parser.add_argument("--batch", type=int, default=1)
-    parser.add_argument("--threads", type=int, default=1, help="of torch, for all")
-    arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
-    model = resnet50()
-    x = torch.randn(arguments.batch, 3, arguments.size, arguments.size)
+    model = trained()
+    x = torch.randn(1, 3, SIZE, SIZE)
     folded, report = fold_model(model)
     assert len(report.folded) == 53 and not report.left
     ways: dict[str, Callable[[], nn.Module]] = {
@@ -92,12 +80,11 @@ def main() -> None:
     }
     check(ways, model, x)
 
-    where = f"torch {torch.__version__}, {torch.get_num_threads()} threads"
-    seconds = compare(ways, warmup=1, repeats=arguments.runs, wall=True)
+    seconds = compare(ways, warmup=1, repeats=RUNS, wall=True)
     medians = "   ".join(f"{name} {taken.median:.3f} s" for name, taken in seconds.items())
-    print(f"folding ResNet-50 (53 batch norms), {arguments.runs} runs, median   {medians}")
+    print(f"folding ResNet-50 (53 batch norms), {RUNS} runs, median   {medians}")
     for name in list(ways)[1:]:
-        print(f"    {ratio(seconds[name], seconds['course_lib'])} faster than {name} ({where})")
+        print(f"    {ratio(seconds[name], seconds['course_lib'])} faster than {name} ({WHERE})")
 
     fused = fuse(model)
     with torch.no_grad():
@@ -108,24 +95,14 @@ def main() -> None:
                 "torch.fx fuse": lambda: fused(x),
             },
             warmup=2,
-            repeats=2 * arguments.runs,
+            repeats=2 * RUNS,
             wall=True,
         )
     medians = "   ".join(f"{name} {1000 * taken.median:.0f} ms" for name, taken in seconds.items())
+    print(f"running it, an image of {SIZE}x{SIZE}, median   {medians}")
     print(
-        f"running it, {arguments.batch} images of {arguments.size}x{arguments.size}, median   {medians}"
+        f"    folded is {ratio(seconds['unfolded'], seconds['folded'])} faster than unfolded ({WHERE})"
     )
-    print(
-        f"    folded is {ratio(seconds['unfolded'], seconds['folded'])} faster than unfolded ({where})"
-    )
-
-
-def ratio(slow: Latency, fast: Latency) -> str:
-    """The median of the ratios round by round, and between which quartiles they lie."""
-    low, middle, high = statistics.quantiles(
-        [s / f for s, f in zip(slow.samples, fast.samples, strict=True)], n=4
-    )
-    return f"{middle:.2f}x ({low:.2f} to {high:.2f})"
 
 
 if __name__ == "__main__":

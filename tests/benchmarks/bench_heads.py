@@ -13,18 +13,16 @@ Three figures, each beside what it is to be measured by, in one run and taking t
   768 x 768.) A heads' worth of gates at zero is checked to give the same outputs before
   any time is looked at.
 
-Everything gets one thread unless told otherwise: on a machine with other work, it would
-be measured how long several threads wait for each other.
+Everything gets one thread.
 """
 
-import argparse
 import copy
 
 import torch
 import torch.nn.functional as F
+from contest import WHERE
 from torch import Tensor, nn
 
-import course_lib  # noqa: F401  before transformers
 from course_lib.cost import latency, model_cost, totals
 from course_lib.cost.latency import Latency
 from course_lib.pruning.heads import (
@@ -38,6 +36,7 @@ from course_lib.pruning.heads import (
 from course_lib.pruning.heads.removal import remove_heads
 
 Batch = dict[str, Tensor]
+RUNS, LENGTH, LAYERS = 5, 128, 4
 
 
 def bert_base(layers: int) -> nn.Module:
@@ -190,28 +189,20 @@ def bench_removal(model: nn.Module, batches: list[Batch], runs: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--batches", type=int, nargs="+", default=[1, 8])
-    parser.add_argument("--length", type=int, default=128, help="tokens of a text")
-    parser.add_argument("--layers", type=int, default=4)
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=1, help="of torch")
-    arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
     check_ablation()
-    model = bert_base(arguments.layers)
-    batches = [batch_of(size, arguments.length) for size in arguments.batches]
+    model = bert_base(LAYERS)
+    batches = [batch_of(size, LENGTH) for size in (1, 8)]
     print(
-        f"BERT-base, {arguments.layers} layers of 12 heads, {arguments.length} tokens, {arguments.runs} runs, median and "
-        f"quartiles; torch {torch.__version__}, {torch.get_num_threads()} threads"
+        f"BERT-base, {LAYERS} layers of 12 heads, {LENGTH} tokens, {RUNS} runs, median and "
+        f"quartiles; {WHERE}"
     )
     middle = batches[len(batches) // 2]
     print(f"gates, batch {len(middle['labels'])}")
-    bench_gates(model, middle, 3 * arguments.runs)
+    bench_gates(model, middle, 3 * RUNS)
     print(f"importance, batch {len(middle['labels'])}")
-    bench_importance(model, middle, arguments.runs)
+    bench_importance(model, middle, RUNS)
     print("removal")
-    bench_removal(model, batches, arguments.runs)
+    bench_removal(model, batches, RUNS)
 
 
 if __name__ == "__main__":

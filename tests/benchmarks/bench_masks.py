@@ -7,31 +7,21 @@ whose pruned weights are zero. Ours is scores, masks and apply; torch's is one c
 ``prune.global_unstructured``. In every round both start from the same dense weights and
 take turns in going first. Their masks are compared before any time is looked at.
 
-Both get one thread unless told otherwise: on a machine with other work, it would be
-measured how long several threads wait for each other (and the faster of the two
-contestants suffers most from that).
+Both get one thread.
 """
 
-import argparse
 import statistics
 import time
 
 import torch
+from contest import WHERE, resnet50
 from torch import nn
 from torch.nn.utils import prune
 
-import course_lib  # noqa: F401  before torchvision, which may need its operators declared
 from course_lib.pruning.weights import Masks, apply, global_masks, magnitude, prunable
 
+SPARSITY, RUNS = 0.9, 5
 Layers = list[tuple[nn.Module, str]]
-
-
-def resnet50() -> nn.Module:
-    """Randomly initialised: selection does not care, and nothing is downloaded."""
-    from torchvision.models import resnet50 as build
-
-    torch.manual_seed(0)
-    return build(weights=None).eval()
 
 
 def ours(model: nn.Module, sparsity: float) -> Masks:
@@ -99,23 +89,16 @@ def check_equal(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sparsity", type=float, nargs="+", default=[0.9])
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=1, help="of torch, for both")
-    arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
     model = resnet50()
     millions = sum(p.numel() for p in prunable(model).values()) / 1e6
-    for sparsity in arguments.sparsity:
-        seconds = compare(model, sparsity, arguments.runs)
-        one, other = (statistics.median(seconds[who]) for who in ("ours", "theirs"))
-        ratios = sorted(t / o for o, t in zip(seconds["ours"], seconds["theirs"], strict=True))
-        print(
-            f"global {sparsity:.0%} mask, ResNet-50 ({millions:.1f} M weights), {arguments.runs} runs, median   "
-            f"course_lib {one:.3f} s   torch.nn.utils.prune {other:.2f} s   {statistics.median(ratios):.0f}x faster "
-            f"({ratios[0]:.0f} to {ratios[-1]:.0f}; torch {torch.__version__}, {torch.get_num_threads()} threads)"
-        )
+    seconds = compare(model, SPARSITY, RUNS)
+    one, other = (statistics.median(seconds[who]) for who in ("ours", "theirs"))
+    ratios = sorted(t / o for o, t in zip(seconds["ours"], seconds["theirs"], strict=True))
+    print(
+        f"global {SPARSITY:.0%} mask, ResNet-50 ({millions:.1f} M weights), {RUNS} runs, median   "
+        f"course_lib {one:.3f} s   torch.nn.utils.prune {other:.2f} s   {statistics.median(ratios):.0f}x faster "
+        f"({ratios[0]:.0f} to {ratios[-1]:.0f}; {WHERE})"
+    )
 
 
 if __name__ == "__main__":

@@ -12,9 +12,9 @@ from __future__ import annotations
 import warnings
 
 import torch
+from contest import resnet50
 from torch import Tensor, nn
 
-import course_lib  # noqa: F401  before torchvision, which may need its operators declared
 from course_lib.cost.block_formats import nm_compress, nm_decompress, nm_linear
 from course_lib.cost.latency import compare
 from course_lib.pruning.weights import nm_mask
@@ -32,13 +32,7 @@ def theirs(weight: Tensor) -> Tensor:
 
 
 def main() -> None:
-    from torchvision.models import resnet50
-
-    torch.manual_seed(0)
-    torch.set_num_threads(1)
-    layers = [
-        m.weight.detach() for m in resnet50(weights=None).modules() if isinstance(m, nn.Conv2d)
-    ]
+    layers = [m.weight.detach() for m in resnet50().modules() if isinstance(m, nn.Conv2d)]
     matrices = [w.flatten(1) for w in layers if w[0].numel() % 4 == 0]
     for w in matrices:  # equal sizes may go either way: torch promises no order
         left = [

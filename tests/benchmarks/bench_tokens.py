@@ -12,23 +12,22 @@ All take turns in one run. Before any time is looked at, the outputs are compare
 those of the slow way, in which the same tokens are masked and stay.
 """
 
-import argparse
 import copy
-import statistics
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from itertools import product
 
 import torch
+from contest import WHERE, ratio
 from torch import Tensor, nn
 
-import course_lib  # noqa: F401  before transformers, which may need torchvision's operators declared
 from course_lib.cost import texts_macs, token_macs
-from course_lib.cost.latency import Latency, compare
+from course_lib.cost.latency import compare
 from course_lib.pruning.tokens import dropping
 
 LAYER, SHARES = 1, (0.5, 0.15)
+RUNS, LENGTH, LAYERS, WIDTH = 7, 128, 6, 256
 WAYS = [
     ("sdpa", "cls"),
     ("sdpa", "received"),
@@ -117,34 +116,13 @@ def at_batch(batch: int, models: dict[str, nn.Module], length: int, runs: int) -
 
 @torch.no_grad()
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=7)
-    parser.add_argument("--length", type=int, default=128, help="tokens of a text")
-    parser.add_argument("--layers", type=int, default=6)
-    parser.add_argument("--width", type=int, default=256)
-    parser.add_argument("--batches", type=int, nargs="+", default=[1, 32])
-    parser.add_argument("--threads", type=int, default=1, help="of torch, for all")
-    arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
-    models = {
-        attention: bert(arguments.layers, arguments.width, attention)
-        for attention in ("sdpa", "eager")
-    }
+    models = {attention: bert(LAYERS, WIDTH, attention) for attention in ("sdpa", "eager")}
     print(
-        f"BERT, {arguments.layers} layers x {arguments.width}, texts of {arguments.length} tokens, dropped after the second "
-        f"layer's attention; {arguments.runs} turns, median (quartiles); torch {torch.__version__}, "
-        f"{torch.get_num_threads()} threads"
+        f"BERT, {LAYERS} layers x {WIDTH}, texts of {LENGTH} tokens, dropped after the second "
+        f"layer's attention; {RUNS} turns, median (quartiles); {WHERE}"
     )
-    for batch in arguments.batches:
-        at_batch(batch, models, arguments.length, arguments.runs)
-
-
-def ratio(slow: Latency, fast: Latency) -> str:
-    """The median of the ratios round by round, and between which quartiles they lie."""
-    low, middle, high = statistics.quantiles(
-        [s / f for s, f in zip(slow.samples, fast.samples, strict=True)], n=4
-    )
-    return f"{middle:.2f}x ({low:.2f} to {high:.2f})"
+    for batch in (1, 32):
+        at_batch(batch, models, LENGTH, RUNS)
 
 
 if __name__ == "__main__":

@@ -21,14 +21,3 @@ from course_lib.pruning.activations.selection import (
     random_activation,
     topk_activation,
 )
-
-__all__ = [
-    "ChannelGate",
-    "gated_macs",
-    "gating",
-    "nm_activation",
-    "pruned_inputs",
-    "random_activation",
-    "target_penalty",
-    "topk_activation",
-]

@@ -5,8 +5,7 @@ that removed channels leave.
 
     from course_lib.pruning import channels
 
-    # bool by layer, True = kept; channels that are added together are kept together
-    keep = channels.select_channels(model, 0.3, example=images)
+    keep = channels.select_channels(model, 0.3)  # bool by batch norm, True = kept
     smaller, report = channels.remove_filters(model, keep, images)  # and all that belongs to them
     channels.recalibrate(smaller, images)                           # batch norms measure again
 
@@ -36,22 +35,3 @@ from course_lib.pruning.channels.slimming import (
     filter_norms,
     select_channels,
 )
-
-__all__ = [
-    "FoldReport",
-    "Group",
-    "Report",
-    "absorb_removed",
-    "cascade",
-    "channel_groups",
-    "filter_masks",
-    "filter_norms",
-    "fold_bn",
-    "fold_model",
-    "l1_filters",
-    "recalibrate",
-    "remove_filters",
-    "scale_shift",
-    "select_channels",
-    "slice_pair",
-]

@@ -58,10 +58,9 @@ def scale_shift(bn: _BatchNorm) -> tuple[Tensor, Tensor]:
     Source: the lecture's slide "Batch Normalization: During Inference", where σ stands
     for √(σ² + ε).
     """
-    if (error := _no_statistics(bn)) is not None:
-        raise error
+    _check_statistics(bn)
     p, q = _scale_shift(bn)
-    return p.to(_present(bn.running_mean)), q.to(_present(bn.running_mean))
+    return p.to(bn.running_mean), q.to(bn.running_mean)
 
 
 @torch.no_grad()
@@ -88,8 +87,7 @@ def fold_bn(layer: AnyModule, bn: _BatchNorm) -> AnyModule:
             statistics, a module is lazy, or hooks or parametrizations have a say in
             what either computes.
     """
-    if (error := _obstacle(layer, bn)) is not None:
-        raise error
+    _check_pair(layer, bn)
     return _fold(layer, bn)
 
 
@@ -150,15 +148,18 @@ def fold_model(model: AnyModule) -> tuple[AnyModule, FoldReport]:
     instead = copies_of_computed(model)
     for name, bn in batch_norms(model).items():
         layer_name, why = wired.layer_before(name)
-        if not why:
-            layer = model.get_submodule(layer_name)
-            if (error := _obstacle(layer, bn)) is None:
-                instead[id(layer)] = _fold(layer, bn)
-                instead[id(bn)] = nn.Identity().eval()
-                report.folded[name] = layer_name
-                continue
-            why = str(error)
-        report.left[name] = why
+        if why:
+            report.left[name] = why
+            continue
+        layer = model.get_submodule(layer_name)
+        try:
+            _check_pair(layer, bn)
+        except (TypeError, ValueError, RuntimeError) as error:
+            report.left[name] = str(error)
+            continue
+        instead[id(layer)] = _fold(layer, bn)
+        instead[id(bn)] = nn.Identity().eval()
+        report.folded[name] = layer_name
     return copy.deepcopy(model, instead), report
 
 
@@ -190,10 +191,11 @@ def _fold(layer: AnyModule, bn: _BatchNorm) -> AnyModule:
 
 def _scale_shift(bn: _BatchNorm) -> tuple[Tensor, Tensor]:
     """p and q in float64 (on the CPU, where the device knows no float64)."""
-    p = _double(_present(bn.running_var)).add(bn.eps).rsqrt()  # (C,)
+    assert bn.running_mean is not None and bn.running_var is not None
+    p = _double(bn.running_var).add(bn.eps).rsqrt()  # (C,)
     if bn.weight is not None:
         p = p * _double(bn.weight)
-    q = -p * _double(_present(bn.running_mean))
+    q = -p * _double(bn.running_mean)
     return p, q if bn.bias is None else q + _double(bn.bias)
 
 
@@ -201,53 +203,44 @@ def _double(x: Tensor) -> Tensor:
     return (x.cpu() if x.device.type == "mps" else x).double()
 
 
-def _present(x: Tensor | None) -> Tensor:
-    assert x is not None  # _no_statistics was asked before
-    return x
-
-
-def _no_statistics(bn: nn.Module) -> Exception | None:
-    """Why there are no fixed p and q, if there are none."""
+def _check_statistics(bn: nn.Module) -> None:
+    """Raises the exception of :func:`scale_shift` if there are no fixed p and q."""
     if not isinstance(bn, _BatchNorm):
-        return TypeError(
+        raise TypeError(
             "expected a batch norm (nn.BatchNorm1d/2d/3d, nn.SyncBatchNorm), got"
             f" {type(bn).__name__}"
         )
     if bn.running_mean is None or bn.running_var is None:
-        return ValueError(
+        raise ValueError(
             "this batch norm has no running statistics (track_running_stats=False): even in"
             " evaluation mode it uses those of each batch. Build it with running statistics, and"
             " train it or use recalibrate(model, images)"
         )
     if nn.parameter.is_lazy(bn.running_mean):
-        return ValueError(
+        raise ValueError(
             "this batch norm is lazy and has no channels yet: run one batch through the model first"
         )
-    return None
 
 
-def _obstacle(layer: nn.Module, bn: nn.Module) -> Exception | None:
-    """What speaks against folding ``bn`` into ``layer``, as an exception that may be
-    raised or only told.
-    """
+def _check_pair(layer: nn.Module, bn: nn.Module) -> None:
+    """Raises the exception of :func:`fold_bn` if ``bn`` cannot be folded into ``layer``."""
     if not isinstance(layer, LAYERS):
         kinds = ", ".join(kind.__name__ for kind in LAYERS)
-        return TypeError(f"a batch norm can be folded into {kinds}; got {type(layer).__name__}")
-    if (error := _no_statistics(bn)) is not None:
-        return error
+        raise TypeError(f"a batch norm can be folded into {kinds}; got {type(layer).__name__}")
+    _check_statistics(bn)
     assert isinstance(bn, _BatchNorm)
     if nn.parameter.is_lazy(layer.weight):
-        return ValueError(
+        raise ValueError(
             "the layer is lazy and has no weights yet: run one batch through the model first"
         )
     for module, what in ((layer, "layer"), (bn, "batch norm")):
         if _has_own_forward(module):
-            return TypeError(
+            raise TypeError(
                 f"the {what}, a {type(module).__name__}, has a forward of its own, so what it"
                 " computes is not known: fold it by hand, with scale_shift(bn)"
             )
         if module._forward_hooks or module._forward_pre_hooks or is_parametrized(module):
-            return ValueError(
+            raise ValueError(
                 f"the {what} has forward hooks or a parametrization (as pruning, weight norm and"
                 " taps leave them), which would work on something else after folding: remove them"
                 " first, e.g. with prune.remove or parametrize.remove_parametrizations"
@@ -258,17 +251,16 @@ def _obstacle(layer: nn.Module, bn: nn.Module) -> Exception | None:
             if layer.training and bn.training
             else "one of the two is"
         )
-        return RuntimeError(
+        raise RuntimeError(
             f"{who} in training mode, where a batch norm uses the statistics of each batch, and no"
             " fixed weight can stand for them: call model.eval() first"
         )
     channels = layer.out_features if isinstance(layer, nn.Linear) else layer.out_channels
     if channels != bn.num_features:
-        return ValueError(
+        raise ValueError(
             f"the layer has {channels} output channels and the batch norm {bn.num_features}: give"
             " the batch norm that the layer's outputs go to"
         )
-    return None
 
 
 def _has_own_forward(module: nn.Module) -> bool:

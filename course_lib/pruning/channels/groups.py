@@ -93,79 +93,30 @@ def channel_groups(model: nn.Module, example: Tensor) -> list[Group]:
 
 
 # --------------------------------------------------------------- what an operation does
-def _words(names: str) -> frozenset[str]:
-    return frozenset(names.split())
-
-
 MAKERS = ("conv", "grouped", "linear")  # kinds of layers that make new channels
-_IDENTITY_MODULES = (
-    nn.Identity,
-    nn.Dropout,
-    nn.Dropout1d,
-    nn.Dropout2d,
-    nn.Dropout3d,
-    nn.AlphaDropout,
-)
-_POINTWISE_MODULES = (
-    *(
-        nn.ReLU,
-        nn.ReLU6,
-        nn.LeakyReLU,
-        nn.RReLU,
-        nn.ELU,
-        nn.SELU,
-        nn.CELU,
-        nn.GELU,
-        nn.SiLU,
-        nn.Mish,
-        nn.Softplus,
-    ),
-    *(
-        nn.Hardtanh,
-        nn.Hardswish,
-        nn.Hardsigmoid,
-        nn.Sigmoid,
-        nn.LogSigmoid,
-        nn.Tanh,
-        nn.Softsign,
-        nn.Tanhshrink,
-    ),
-    *(nn.Softshrink, nn.Hardshrink, nn.Threshold),
-)
-_SPATIAL_MODULES = (
-    *(nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d),
-    *(nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d, nn.AdaptiveMaxPool3d),
-    *(nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d),
-    *(nn.Upsample, nn.UpsamplingNearest2d, nn.UpsamplingBilinear2d),
-)
-_PAD_MODULES = tuple(
-    getattr(nn, f"{mode}Pad{d}d")
-    for mode in ("Zero", "Constant", "Reflection", "Replication", "Circular")
-    for d in (1, 2, 3)
-)
-_MOVING_MODULES = (nn.Flatten, nn.Unflatten, nn.PixelShuffle, nn.PixelUnshuffle, nn.ChannelShuffle)
-_IDENTITY = _words(
-    "dropout dropout1d dropout2d dropout3d feature_dropout alpha_dropout stochastic_depth"
-    " contiguous clone detach to float double half bfloat16 type_as"
-)
-_POINTWISE = _words(
-    "relu relu6 leaky_relu elu selu celu gelu silu mish hardtanh hardswish hardsigmoid sigmoid"
-    " logsigmoid tanh softplus softsign tanhshrink softshrink hardshrink threshold clamp clip"
-    " clamp_min clamp_max abs neg exp log log1p sqrt rsqrt square sin cos erf pow sign reciprocal"
-    " add sub mul div truediv true_divide multiply subtract divide maximum minimum iadd isub imul"
-    " itruediv"
-)
-_SPATIAL = _words(
-    "max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d"
-    " adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d"
-    " adaptive_max_pool3d interpolate upsample"
-)
-_MOVING = _words(
-    "view reshape flatten unflatten permute transpose swapaxes swapdims movedim moveaxis t squeeze"
-    " unsqueeze expand repeat tile roll flip narrow select chunk split tensor_split unbind getitem"
-    " cat concat concatenate stack pixel_shuffle pixel_unshuffle channel_shuffle expand_as"
-)
-_REDUCING = _words("mean sum amax amin")
+# for each rule of Channels the functions, methods and modules that it is for, in lower case
+# and without underscores: max_pool2d, F.max_pool2d and nn.MaxPool2d are one name
+_OPERATIONS = {
+    "identity": "identity dropout dropout1d dropout2d dropout3d featuredropout alphadropout"
+    " stochasticdepth contiguous clone detach to float double half bfloat16 typeas",
+    "pointwise": "relu relu6 leakyrelu rrelu elu selu celu gelu silu mish hardtanh hardswish"
+    " hardsigmoid sigmoid logsigmoid tanh softplus softsign tanhshrink softshrink hardshrink"
+    " threshold clamp clip clampmin clampmax abs neg exp log log1p sqrt rsqrt square sin cos erf"
+    " pow sign reciprocal add sub mul div truediv truedivide multiply subtract divide maximum"
+    " minimum iadd isub imul itruediv",
+    "spatial": "maxpool1d maxpool2d maxpool3d avgpool1d avgpool2d avgpool3d adaptiveavgpool1d"
+    " adaptiveavgpool2d adaptiveavgpool3d adaptivemaxpool1d adaptivemaxpool2d adaptivemaxpool3d"
+    " interpolate upsample upsamplingnearest2d upsamplingbilinear2d",
+    "moving": "view reshape flatten unflatten permute transpose swapaxes swapdims movedim moveaxis"
+    " t squeeze unsqueeze expand repeat tile roll flip narrow select chunk split tensorsplit"
+    " unbind getitem cat concat concatenate stack pixelshuffle pixelunshuffle channelshuffle"
+    " expandas",
+    "reducing": "mean sum amax amin",
+    "pad": "pad zeropad1d zeropad2d zeropad3d constantpad1d constantpad2d constantpad3d"
+    " reflectionpad1d reflectionpad2d reflectionpad3d replicationpad1d replicationpad2d"
+    " replicationpad3d circularpad1d circularpad2d circularpad3d",
+}
+_RULES = {name: rule for rule, names in _OPERATIONS.items() for name in names.split()}
 # packages whose functions are known by name
 _PACKAGES = frozenset(("torch", "_operator", "builtins", "torchvision"))
 
@@ -178,35 +129,23 @@ def layer_kind(module: nn.Module) -> str | None:
     A subclass counts as the layer it is derived from as long as it computes the same
     way.
     """
-    if isinstance(module, _ConvNd) and type(module).forward is _base(module, "Conv").forward:
+    if not type(module).forward.__module__.startswith("torch.nn.modules."):
+        return None
+    if isinstance(module, _ConvNd):
         if module.groups == 1:
             return "conv"
-        if module.groups == module.in_channels and not isinstance(module, _ConvTransposeNd):
-            return "depthwise"
-        if module.groups == module.in_channels == module.out_channels:
-            return "depthwise"
-        return "grouped"
-    if isinstance(module, nn.Linear) and type(module).forward is nn.Linear.forward:
+        transposed = isinstance(module, _ConvTransposeNd)
+        each = module.groups == module.in_channels
+        return (
+            "depthwise"
+            if each and (not transposed or module.groups == module.out_channels)
+            else "grouped"
+        )
+    if isinstance(module, nn.Linear):
         return "linear"
-    if isinstance(module, _BatchNorm) and type(module).forward in (
-        _BatchNorm.forward,
-        nn.SyncBatchNorm.forward,
-    ):
+    if isinstance(module, _BatchNorm | _InstanceNorm):
         return "norm"
-    if isinstance(module, _InstanceNorm) and type(module).forward is _InstanceNorm.forward:
-        return "norm"
-    if isinstance(module, nn.PReLU) and module.num_parameters > 1:
-        return "prelu"
-    return None
-
-
-def _base(module: nn.Module, prefix: str) -> Any:
-    """The class of torch.nn that ``module`` is or is derived from."""
-    return next(
-        c
-        for c in type(module).__mro__
-        if c.__module__.startswith("torch.nn.modules") and prefix in c.__name__
-    )
+    return "prelu" if isinstance(module, nn.PReLU) and module.num_parameters > 1 else None
 
 
 def operation(node: fx.Node, module: nn.Module | None) -> str:
@@ -215,35 +154,20 @@ def operation(node: fx.Node, module: nn.Module | None) -> str:
     """
     if node.op in ("placeholder", "get_attr", "output"):
         return node.op
+    if node.target is _item:
+        return "item"
     if module is not None:
         if layer_kind(module):
             return "layer"
-        families = (
-            ("identity", _IDENTITY_MODULES),
-            ("pointwise", (*_POINTWISE_MODULES, nn.PReLU)),
-            ("spatial", _SPATIAL_MODULES),
-            ("pad", _PAD_MODULES),
-            ("moving", _MOVING_MODULES),
-        )
-        if not type(module).__module__.startswith("torch.nn"):
-            return "unknown"
-        return next((word for word, classes in families if isinstance(module, classes)), "unknown")
-    if node.target is _item:
-        return "item"
-    if node.op == "call_function":
-        package = (getattr(node.target, "__module__", None) or "torch").split(".")[0]
-        if package not in _PACKAGES:
-            return "unknown"
-    name = function_name(node)
-    words = (
-        ("identity", _IDENTITY),
-        ("pointwise", _POINTWISE),
-        ("spatial", _SPATIAL),
-        ("moving", _MOVING),
-        ("reducing", _REDUCING),
-        ("pad", _words("pad")),
-    )
-    return next((word for word, names in words if name in names), "unknown")
+        if isinstance(module, nn.PReLU):  # one slope for all channels; F.prelu may have many
+            return "pointwise"
+        package, name = type(module).__module__, type(module).__name__
+        known = package.startswith("torch.nn")
+    else:
+        package = getattr(node.target, "__module__", None) or "torch"
+        name = function_name(node)
+        known = node.op != "call_function" or package.split(".")[0] in _PACKAGES
+    return _RULES.get(name.lower().replace("_", ""), "unknown") if known else "unknown"
 
 
 def function_name(node: fx.Node) -> str:
@@ -436,10 +360,7 @@ class Channels:
         assert kind is not None
         ndim = node.all_input_nodes[0].meta["value"].ndim
         dim = ndim - 1 if kind == "linear" else 1
-        rank = {"Conv": 2, "1d": 1, "2d": 2, "3d": 3}
-        batched = 2
-        if isinstance(module, _ConvNd):
-            batched += rank[_base(module, "Conv").__name__[-2:]]
+        batched = 2 + (len(module.kernel_size) if isinstance(module, _ConvNd) else 0)
         if ndim < batched or isinstance(module, _ConvNd) and ndim > batched:
             self.unread[name] = f"it reads a tensor of {ndim} dimensions, without a batch"
             return None

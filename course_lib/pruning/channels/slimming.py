@@ -23,7 +23,7 @@ Slimming".
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,11 +33,10 @@ from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
-from course_lib.checks import check_mask
+from course_lib.checks import check_mask, check_names
 from course_lib.pruning.channels.constants import shift_of
-from course_lib.pruning.channels.groups import MAKERS, Channels
-from course_lib.pruning.channels.trace import batch_norms, skeleton, wiring
-from course_lib.pruning.weights.exact import Vector, count_pruned, flat, prune_smallest
+from course_lib.pruning.channels.trace import batch_norms, wiring
+from course_lib.pruning.weights.exact import count_pruned, flat, prune_smallest
 from course_lib.pruning.weights.scores import Scores
 
 
@@ -87,19 +86,17 @@ def scales(model: nn.Module) -> Scores:
     }
 
 
-def filter_norms(model: nn.Module, mean: bool = False) -> Scores:
+def filter_norms(model: nn.Module) -> Scores:
     """The L1 norm of the filter that makes each channel, (C,) in float64, by the name
     of the batch norm behind it.
 
     The alternative to :func:`scales` that needs no special training; but what a batch
     norm does to the channel afterwards it does not see. Batch norms that no single
-    layer feeds (see the report of ``fold_model``) have no score.
+    layer feeds (see the report of ``fold_model``) have no score. Norms of large filters are
+    large, so when layers compete the channels behind small filters go first.
 
     Args:
         model: any module that torch.fx can trace.
-        mean: divide by the number of weights in the filter. Norms of large filters are
-            large, so with plain norms the channels behind small filters go first when
-            layers compete; within a layer it makes no difference.
 
     Raises:
         ValueError: if the model cannot be traced.
@@ -111,8 +108,7 @@ def filter_norms(model: nn.Module, mean: bool = False) -> Scores:
     for name in batch_norms(model):
         layer, why = wired.layer_before(name)
         if not why:
-            sizes = filter_sizes(model.get_submodule(layer))
-            scores[name] = sizes.mean(1) if mean else sizes.sum(1)
+            scores[name] = filter_sizes(model.get_submodule(layer)).sum(1)
     return scores
 
 
@@ -121,7 +117,6 @@ def select_channels(
     fraction: float,
     score: Callable[[nn.Module], Scores] = scales,
     names: Iterable[str] | None = None,
-    example: Tensor | None = None,
 ) -> dict[str, Tensor]:
     """Which channels to keep, when those of all layers compete: one threshold for the
     whole network.
@@ -131,12 +126,9 @@ def select_channels(
     that the network is not cut in two; so fewer may be removed. A larger fraction keeps
     a subset of what a smaller one keeps.
 
-    With an ``example``, channels that can only be removed together count as one (see
-    :func:`~course_lib.pruning.channels.channel_groups`). Its score is the sum over the
-    batch norms that it runs through, as in Fang et al. 2023, section 3.4; channels that
-    cannot be removed do not take part. ``remove_filters`` takes the result as it is.
-    Without an example every batch norm decides by itself, which fits chains of layers
-    alone.
+    Every batch norm decides by itself, which fits chains of layers: for residual networks
+    score the groups of :func:`~course_lib.pruning.channels.channel_groups`, with
+    :func:`~course_lib.pruning.channels.l1_filters` for example.
 
     Args:
         model: a module with batch norms; in evaluation or training mode, and not
@@ -144,45 +136,27 @@ def select_channels(
         fraction: of the channels to remove, in [0, 1].
         score: makes one score per channel, by batch norm: :func:`scales` or
             :func:`filter_norms`.
-        names: the batch norms that take part. None: all that have a score. With an
-            example, only channels that run through no other batch norm with a score.
-        example: a batch as the model takes it; only its shape and dtype matter.
+        names: the batch norms that take part. None: all that have a score.
 
     Returns:
-        Batch norm name -> bool (C,), True = kept, on the device of the score. With an
-        example also the layers without a batch norm that lose channels with the others.
+        Batch norm name -> bool (C,), True = kept, on the device of the score.
 
     Raises:
         ValueError: if the fraction is outside [0, 1], a score is NaN, a name has no
-            score, or none has; with an example, if the model cannot be followed or no
-            channel with a score can be removed.
+            score, or none has.
 
     Source: Liu et al. 2017, section 3, "a global threshold across all layers".
     """
-    everything = scored = score(model)
+    scored = score(model)
     if names is not None:
         names = [names] if isinstance(names, str) else list(names)
-        if unknown := [name for name in names if name not in scored]:
-            raise ValueError(
-                f"no score for {', '.join(map(repr, unknown))}: there are scores for"
-                f" {', '.join(scored) or 'none'}"
-            )
+        check_names(names, scored, "names")
         scored = {name: s for name, s in scored.items() if name in names}
     if not scored:
         raise ValueError(
             "no batch norm of this model has a score: is there one with a scale (affine=True)?"
         )
     parts = [flat(s, name) for name, s in scored.items()]
-    if example is not None:
-        channels = Channels(skeleton(model), example)
-        sums = dict(zip(scored, parts, strict=True))
-        gone = _weakest(channels, fraction, sums, everything.keys() - scored.keys())
-        return {
-            name: torch.from_numpy(~gone[labels]).to(
-                everything[name].device if name in scored else "cpu"
-            )
-            for name, labels in _voters(channels, gone, scored)
-        }
     kept = prune_smallest(parts, count_pruned(fraction, sum(len(part) for part in parts)))
     for part, k in zip(parts, kept, strict=True):
         if not k.any():
@@ -192,61 +166,6 @@ def select_channels(
         name: torch.from_numpy(k).to(s.device)
         for (name, s), k in zip(scored.items(), kept, strict=True)
     }
-
-
-def _weakest(
-    channels: Channels, fraction: float, scores: Mapping[str, Vector], others: Iterable[str]
-) -> np.ndarray[Any, Any]:
-    """Label -> whether its channel is removed: the smallest sums of scores go, and of
-    every layer the largest is kept.
-    """
-    roots = channels.roots(shares=True)
-    calls = {call.name: call for call in channels.calls}
-    sums, free = np.zeros(channels.count), np.zeros(channels.count, bool)
-    for name, part in scores.items():
-        if name in calls:
-            np.add.at(sums, roots[calls[name].outputs.numpy()], part)
-            free[roots[calls[name].outputs.numpy()]] = True
-    for name in others:
-        if name in calls:
-            free[roots[calls[name].outputs.numpy()]] = False
-    reasons = channels.pinned(roots)
-    free[[0, *reasons]] = False
-    units = np.flatnonzero(free)
-    if not len(units):
-        why = next(
-            (reasons[root] for root in np.flatnonzero(sums).tolist() if root in reasons),
-            "the forward pass calls none of the batch norms, or their channels run through"
-            " others that do not take part",
-        )
-        raise ValueError(f"no channel with a score can be removed: {why}")
-    (kept,) = prune_smallest([sums[units]], count_pruned(fraction, len(units)))
-    gone = np.zeros(channels.count, bool)
-    gone[units[~kept]] = True
-    for call in channels.calls:
-        for labels in (call.inputs, call.outputs):
-            made = roots[labels.numpy()]
-            if gone[made].all():  # of equal ones the last, which was the last to go
-                gone[max(made.tolist(), key=lambda root: (sums[root], root))] = False
-    return gone[roots]
-
-
-def _voters(
-    channels: Channels, gone: np.ndarray[Any, Any], scored: Iterable[str]
-) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
-    """The batch norms with a score, and the layers that lose channels which none of
-    these has: their names and labels.
-    """
-    calls = {call.name: call for call in channels.calls}
-    told = np.zeros(channels.count, bool)
-    for name in scored:
-        if name in calls:
-            told[calls[name].outputs.numpy()] = True
-            yield name, calls[name].outputs.numpy()
-    for name, call in calls.items():
-        labels = call.outputs.numpy()
-        if call.kind in MAKERS and (gone & ~told)[labels].any():
-            yield name, labels
 
 
 # ---- what a removed channel leaves behind

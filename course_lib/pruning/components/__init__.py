@@ -11,7 +11,7 @@ each layer needs.
     train(gated, lambda: to_target(components.expected_size(gated)))
     smaller = components.compact_components(gated)    # two plain linear layers each
 
-- :mod:`.low_rank`: factorise, gate, compact, save and load; :mod:`.hard_concrete`:
+- :mod:`.low_rank`: factorise, gate, compact; :mod:`.hard_concrete`:
   gates that are 0 or 1 and have a gradient; :mod:`.target`: a target size that is met.
 """
 
@@ -29,30 +29,7 @@ from course_lib.pruning.components.low_rank import (
     factorise,
     gate_components,
     gated_layers,
-    load_low_rank,
-    save_low_rank,
     size_left,
     truncate,
 )
 from course_lib.pruning.components.target import Lagrangian, dual_step, lagrangian
-
-__all__ = [
-    "GatedLinear",
-    "HardConcrete",
-    "Lagrangian",
-    "LowRank",
-    "compact",
-    "compact_components",
-    "dual_step",
-    "expected_size",
-    "factorise",
-    "gate_components",
-    "gated_layers",
-    "hard_concrete",
-    "lagrangian",
-    "load_low_rank",
-    "open_probability",
-    "save_low_rank",
-    "size_left",
-    "truncate",
-]

@@ -11,8 +11,7 @@ sections 3.1 and 3.2.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from os import PathLike
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -79,13 +78,13 @@ class GatedLinear(nn.Module):
     """A linear layer as P·diag(z)·Q with hard concrete gates z.
 
     Args:
-        linear: whose weight is factorised, and whose bias is kept. rank: how many
-            components; None: all, min(out, in).
+        linear: whose weight is factorised into min(out, in) components, and whose bias is
+            kept.
     """
 
-    def __init__(self, linear: nn.Linear, rank: int | None = None) -> None:
+    def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
-        p, q = factorise(linear.weight, min(linear.weight.shape) if rank is None else rank)
+        p, q = factorise(linear.weight, min(linear.weight.shape))
         self.p, self.q = nn.Parameter(p), nn.Parameter(q)
         self.gates = HardConcrete(p.shape[1])
         self.bias = None if linear.bias is None else nn.Parameter(linear.bias.detach().clone())
@@ -113,7 +112,7 @@ class GatedLinear(nn.Module):
         return F.linear(F.linear(x, self.q) * self.gates(), self.p, self.bias)  # (…, r) between
 
 
-def gate_components(model: nn.Module, names: Iterable[str], rank: int | None = None) -> nn.Module:
+def gate_components(model: nn.Module, names: Iterable[str]) -> nn.Module:
     """A copy of the model in which every linear layer whose weight is named is a
     :class:`GatedLinear`.
 
@@ -122,7 +121,7 @@ def gate_components(model: nn.Module, names: Iterable[str], rank: int | None = N
     """
     model = copy.deepcopy(model)
     for name in names:
-        put_in_place(model, name.removesuffix(".weight"), GatedLinear(_linear(model, name), rank))
+        put_in_place(model, name.removesuffix(".weight"), GatedLinear(_linear(model, name)))
     return model
 
 
@@ -179,22 +178,6 @@ def compact_components(model: nn.Module) -> nn.Module:
             plain = linear_of(p @ q, layer.bias)
         put_in_place(model, path, plain)
     return model
-
-
-def save_low_rank(model: nn.Module, folder: str | PathLike[str]) -> None:
-    """The same as :func:`course_lib.pruning.heads.save_pruned`."""
-    from course_lib.pruning.heads.files import save_pruned  # heads use gates of this room
-
-    save_pruned(model, folder)
-
-
-def load_low_rank(
-    folder: str | PathLike[str], build: Callable[[], nn.Module] | None = None
-) -> nn.Module:
-    """The same as :func:`course_lib.pruning.heads.load_pruned`."""
-    from course_lib.pruning.heads.files import load_pruned
-
-    return load_pruned(folder, build)
 
 
 def _linear(model: nn.Module, name: str) -> nn.Linear:

@@ -5,12 +5,12 @@ Source: Michel et al. 2019, "Are Sixteen Heads Really Better than One?", section
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
-from course_lib.models.attention import Attention, find_attention
+from course_lib.models.attention import find_attention
 from course_lib.pruning.heads.gates import gated
 
 
@@ -82,14 +82,12 @@ def all_but_one(
 
 
 def gate_evaluator(
-    model: nn.Module,
-    evaluate: Callable[[nn.Module], float],
-    attention: Sequence[Attention] | None = None,
+    model: nn.Module, evaluate: Callable[[nn.Module], float]
 ) -> Callable[[Tensor], float]:
     """``evaluate(model)`` as a function of gates, for :func:`ablate_each` and
     :func:`all_but_one`.
     """
-    found = find_attention(model) if attention is None else attention
+    found = find_attention(model)
 
     def with_gates(xi: Tensor) -> float:
         with gated(model, xi, found):

@@ -57,7 +57,7 @@ def gated(
     Source: Michel et al. 2019, section 2.1, equation 2.
     """
     found = list(find_attention(model) if attention is None else attention)
-    gates = _per_layer(xi, found)
+    gates = split_by_layer(xi, found, "xi")
     with hold_hooks() as hooks:
         hooks.enter_context(refuse_head_mask(model))
         for a, gate in zip(found, gates, strict=True):
@@ -163,26 +163,30 @@ class Gate:
         return self.gate.to(device=x.device, dtype=x.dtype)
 
 
-def _per_layer(xi: Tensor | Sequence[Tensor], attention: Sequence[Attention]) -> list[Tensor]:
-    """One tensor (heads,) or (B, heads) for each layer."""
-    layers, most = len(attention), max(a.heads for a in attention)
-    if isinstance(xi, Tensor):
-        if xi.ndim not in (2, 3) or xi.shape[0] != layers or xi.shape[-1] != most:
+def split_by_layer(
+    values: Tensor | Sequence[Tensor], attention: Sequence[Attention], name: str
+) -> list[Tensor]:
+    """One tensor (heads,) or (B, heads) for each of these modules, from a grid that is as wide
+    as the largest, or from a list.
+
+    Raises:
+        ValueError: naming the argument ``name``, if it does not fit the modules.
+    """
+    if len(values) != len(attention):
+        raise ValueError(
+            f"{name} has {len(values)} rows, and there are {len(attention)} layers with attention"
+        )
+    most = max(a.heads for a in attention)
+    rows = list(values)
+    if isinstance(values, Tensor) and values.ndim > 1 and values.shape[-1] == most:
+        rows = [row[..., : a.heads] for row, a in zip(rows, attention, strict=True)]
+    for row, a in zip(rows, attention, strict=True):
+        if row.ndim not in (1, 2) or row.shape[-1] != a.heads:
             raise ValueError(
-                f"xi should be (layers, heads) = ({layers}, {most}), or ({layers}, B, {most}) with"
-                f" gates for each sample; got {tuple(xi.shape)}"
+                f"{name} should have the shape ({a.heads},), or (B, {a.heads}) with one gate per"
+                f" sample, for {a.name!r}; got {tuple(row.shape)}"
             )
-        return [gate[..., : a.heads] for gate, a in zip(xi, attention, strict=True)]
-    gates = list(xi)
-    if len(gates) != layers:
-        raise ValueError(f"xi has gates for {len(gates)} layers, the model has {layers}")
-    for gate, a in zip(gates, attention, strict=True):
-        if gate.ndim not in (1, 2) or gate.shape[-1] != a.heads:
-            raise ValueError(
-                f"xi: the gates of {a.name!r} should be ({a.heads},) or (B, {a.heads}), got"
-                f" {tuple(gate.shape)}"
-            )
-    return gates
+    return rows
 
 
 def refuse_head_mask(model: nn.Module) -> ExitStack:

@@ -10,13 +10,16 @@ Source: Michel et al. 2019, "Are Sixteen Heads Really Better than One?", section
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from course_lib.models.attention import Attention, find_attention
+from course_lib.models.mlps import padded
 from course_lib.modes import evaluating
 from course_lib.pruning.heads.gates import Gate, attach, gated, refuse_head_mask
 from course_lib.pruning.heads.placement import lowest_heads
@@ -30,7 +33,6 @@ def head_importance(
     batches: Iterable[Batch],
     loss_fn: Callable[[nn.Module, Batch], Tensor],
     attention: Sequence[Attention] | None = None,
-    normalise: bool = False,
 ) -> Tensor:
     """I_h = E_x |∂L(x)/∂ξ_h|: how much the loss of a sample would change with the gate
     of a head, on average.
@@ -51,11 +53,10 @@ def head_importance(
             reduction="none". A sample is what has one row in the attention's input, and
             its loss must not depend on the other samples.
         attention: which modules; all of them unless given.
-        normalise: divide each layer's importance by its ℓ2 norm
-            (:func:`normalise_by_layer`), as the paper does.
 
     Returns:
-        (layers, heads), float64, on the CPU.
+        (layers, heads), float64, on the CPU. The paper divides each layer's by its ℓ2 norm
+        (:func:`normalise_by_layer`).
 
     Raises:
         ValueError: without batches, or samples in one; if ``loss_fn`` does not return
@@ -64,8 +65,7 @@ def head_importance(
 
     Source: Michel et al. 2019, section 4.1, equation 3 and footnote 6.
     """
-    importance = sample_importance(model, batches, loss_fn, attention).mean(0)
-    return normalise_by_layer(importance) if normalise else importance
+    return sample_importance(model, batches, loss_fn, attention).mean(0)
 
 
 def sample_importance(
@@ -83,37 +83,71 @@ def sample_importance(
     Args and raises as in :func:`head_importance`.
     """
     found = list(find_attention(model) if attention is None else attention)
-    living = [a for a in found if a.heads]
-    rows = []
+
+    def put(hooks: ExitStack) -> list[SampleGate]:
+        return gate_heads(model, found, hooks)
+
+    rows = [heads_grid(found, sizes) for sizes in sample_gradients(model, batches, loss_fn, put)]
+    return torch.cat(rows)
+
+
+def gate_heads(model: nn.Module, found: Sequence[Attention], hooks: ExitStack) -> list[SampleGate]:
+    """Put gates of 1 on the heads of every attention module that has some."""
+    gates = [SampleGate(a) for a in found if a.heads]
+    for gate in gates:
+        hooks.callback(attach(model, gate.attention, gate))
+    return gates
+
+
+def heads_grid(found: Sequence[Attention], sizes: Sequence[Tensor]) -> Tensor:
+    """(B, heads) of every module of :func:`gate_heads` -> (B, layers, most heads), NaN where a
+    layer has no such head.
+    """
+    left, most = iter(sizes), max(a.heads for a in found)
+    rows = [next(left) if a.heads else sizes[0][:, :0] for a in found]
+    return torch.stack([pad(row, (0, most - row.shape[1]), value=torch.nan) for row in rows], 1)
+
+
+class OnesGate(Protocol):
+    """Gates of 1 for each sample, which a forward pass makes and multiplies with."""
+
+    place: str  # the module that it is for
+    flat: bool  # whether a sample may be several rows there
+    gate: Tensor | None  # (rows, …)
+
+
+def sample_gradients(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    loss_fn: Callable[[nn.Module, Batch], Tensor],
+    put: Callable[[ExitStack], Sequence[OnesGate]],
+) -> Iterator[list[Tensor]]:
+    """For each batch |∂L(x)/∂gate| of every sample x by all gates that ``put`` hangs into
+    the model: (B, …) for each of them, float64, on the CPU.
+
+    Args and raises: as :func:`head_importance`.
+    """
+    batch: Any = None
     with evaluating(model), torch.inference_mode(False), torch.enable_grad():
         for batch in batches:
             refuse_empty(batch)
-            gates = [SampleGate(a) for a in living]
             with hold_hooks() as hooks:
                 hooks.enter_context(refuse_head_mask(model))
-                for a, gate in zip(living, gates, strict=True):
-                    hooks.callback(attach(model, a, gate))
+                hooks.enter_context(padded(model))
+                gates = put(hooks)
                 losses = loss_fn(model, batch)
-            check_losses(losses, gates)
-            xi = [gate.gate for gate in gates if gate.gate is not None]
-            # (B, heads) of each layer
-            of_living = torch.autograd.grad(losses.sum(), xi, materialize_grads=True)
-            if any(g.isnan().any() for g in of_living):
+            made = _made(gates, losses)
+            found = torch.autograd.grad(losses.sum(), made, materialize_grads=True)
+            if any(bool(gradient.isnan().any()) for gradient in found):
                 raise ValueError(
                     "the gradient of a gate is NaN: look at the losses, and at the weights with"
                     " torch.isnan"
                 )
-            size = {
-                a.name: by_sample(g, len(losses)).abs().double().cpu()
-                for a, g in zip(living, of_living, strict=True)
-            }
-            # (B, layers, heads)
-            rows.append(_grid([size.get(a.name, torch.zeros(len(losses), 0)) for a in found]))
-    if not rows:
-        raise ValueError(
-            "head_importance needs at least one batch, got none: is the iterator used up?"
-        )
-    return torch.cat(rows)
+            # a sample has one row, or several (windows, tokens)
+            by_sample = [g.unflatten(0, (len(losses), -1)).sum(1) for g in found]
+            yield [gradient.abs().double().cpu() for gradient in by_sample]
+    if batch is None:
+        raise ValueError("batches holds no batch, at least one is needed: is the iterator used up?")
 
 
 def refuse_empty(batch: Any) -> None:
@@ -135,6 +169,7 @@ class SampleGate(Gate):
 
     def __init__(self, attention: Attention) -> None:
         super().__init__(attention, None)
+        self.place, self.flat = attention.name, attention.layout.windows
 
     def for_batch(self, x: Tensor) -> Tensor:
         if self.gate is None:
@@ -144,32 +179,32 @@ class SampleGate(Gate):
         return self.gate
 
 
-def by_sample(gradient: Tensor, samples: int) -> Tensor:
-    """The gradient of one gate per row, (rows, …), as that of one gate per sample, (B,
-    …): a sample has one row, or several in a row (windows, tokens).
+def _made(gates: Sequence[OnesGate], losses: Tensor) -> list[Tensor]:
+    """The gates that the forward pass has made.
+
+    Raises:
+        ValueError: if one was not made, or the losses are not one for each sample, do not
+            depend on the gates, or are NaN.
     """
-    return gradient.unflatten(0, (samples, -1)).sum(1)
-
-
-def check_losses(losses: Tensor, gates: Sequence[SampleGate]) -> None:
-    for gate in gates:
-        if gate.gate is None:
+    made = []
+    for g in gates:
+        if g.gate is None:
             raise ValueError(
-                f"{gate.attention.name!r} was not called: did loss_fn call the model it was given?"
+                f"{g.place!r} was not called: did loss_fn call the model it was given?"
                 " If only a part of the model runs, pass attention=find_attention(model, kind=...)"
             )
-        windows = gate.attention.layout.windows
+        rows = len(g.gate)
         if (
             not isinstance(losses, Tensor)
             or losses.ndim != 1
-            or (len(gate.gate) % max(len(losses), 1) if windows else len(losses) != len(gate.gate))
+            or (rows % max(len(losses), 1) if g.flat else rows != len(losses))
         ):
             got = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
             raise ValueError(
-                f"loss_fn should return one loss for each of the {len(gate.gate)} samples, shape"
-                f" ({len(gate.gate)},), got "
-                f'{got}: is the loss averaged over the batch? Use reduction="none"'
+                f"loss_fn should return one loss for each of the {rows} samples, shape ({rows},),"
+                f' got {got}: is the loss averaged over the batch? Use reduction="none"'
             )
+        made.append(g.gate)
     if not losses.requires_grad:
         raise ValueError(
             "the losses do not depend on the heads: does loss_fn detach them, or run under"
@@ -179,6 +214,7 @@ def check_losses(losses: Tensor, gates: Sequence[SampleGate]) -> None:
         raise ValueError(
             "a loss is NaN: look at the sample, or at the model's weights with torch.isnan"
         )
+    return made
 
 
 def normalise_by_layer(importance: Tensor) -> Tensor:
@@ -193,23 +229,12 @@ def normalise_by_layer(importance: Tensor) -> Tensor:
     return importance / torch.where(norm > 0, norm, 1)
 
 
-def _grid(rows: Sequence[Tensor]) -> Tensor:
-    """(B, heads of the layer) of every layer -> (B, layers, most heads), NaN where a
-    layer has no such head.
-    """
-    most = max(row.shape[1] for row in rows)
-    return torch.stack(
-        [nn.functional.pad(row, (0, most - row.shape[1]), value=torch.nan) for row in rows], 1
-    )
-
-
 def prune_heads_iteratively(
     model: nn.Module,
     score: Callable[[nn.Module], Tensor],
     counts: Iterable[int],
     finetune: Callable[[nn.Module], object] | None = None,
     min_per_layer: int = 0,
-    attention: Sequence[Attention] | None = None,
 ) -> list[Tensor]:
     """Remove heads step by step, and score those that are left anew before each step.
 
@@ -227,7 +252,6 @@ def prune_heads_iteratively(
             count is one-shot pruning.
         finetune: trains the model after each step, with the removed heads off.
         min_per_layer: heads that each layer keeps at least.
-        attention: which modules; all of them unless given.
 
     Returns:
         For each count, the heads kept then: bool (layers, heads). They only shrink.
@@ -240,8 +264,9 @@ def prune_heads_iteratively(
     counts = list(counts)
     if any(a > b for a, b in zip(counts, counts[1:], strict=False)):
         raise ValueError(f"counts are the heads removed in all, and cannot fall; got {counts}")
-    found = list(find_attention(model) if attention is None else attention)
-    keep = _grid([torch.ones(1, a.heads) for a in found])[0] == 1  # (layers, heads)
+    found = find_attention(model)
+    full = [torch.ones(1, a.heads) for a in found if a.heads]
+    keep = heads_grid(found, full)[0] == 1  # (layers, heads)
     kept = []
     for count in counts:
         with gated(model, keep, found):

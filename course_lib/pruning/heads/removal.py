@@ -41,7 +41,7 @@ from course_lib.checks import check_mask, check_names
 from course_lib.models.attention import Attention, find_attention, refuse_unlocated
 from course_lib.models.conv1d import cut, sizes, taken
 from course_lib.pruning.heads.explicit import explicit_attention
-from course_lib.pruning.heads.gates import Gate, OwnConfig
+from course_lib.pruning.heads.gates import Gate, OwnConfig, split_by_layer
 from course_lib.pruning.heads.placement import refuse_uneven
 
 Keep = Tensor | Sequence[Tensor] | Mapping[str, Tensor]
@@ -167,22 +167,12 @@ def _refuse_gates(model: nn.Module) -> None:
 def _masks(keep: Keep, attention: Sequence[Attention]) -> dict[str, Tensor]:
     """Bool (heads,) on the CPU by the module's name."""
     heads = {a.name: a.heads for a in attention}
-    if isinstance(keep, Mapping):
-        masks = dict(keep)
-        check_names(masks, heads, "keep")
-    else:
-        if len(keep) != len(heads):
-            raise ValueError(
-                f"keep has {len(keep)} rows, the model has {len(heads)} layers with attention"
-            )
-        rows = list(keep)
-        if isinstance(keep, Tensor) and keep.ndim == 2 and keep.shape[1] == max(heads.values()):
-            # a grid is as wide as the largest
-            rows = [row[:n] for row, n in zip(rows, heads.values(), strict=True)]
-        masks = dict(zip(heads, rows, strict=True))
+    if not isinstance(keep, Mapping):
+        keep = dict(zip(heads, split_by_layer(keep, attention, "keep"), strict=True))
+    check_names(keep, heads, "keep")
     masks = {
         name: check_mask(mask, f"keep[{name!r}]", (heads[name],)).cpu()
-        for name, mask in masks.items()
+        for name, mask in keep.items()
     }
     for a in attention:
         if a.name in masks:

@@ -29,21 +29,3 @@ from course_lib.pruning.layers.subnetworks import (
     survival,
     survivors_below,
 )
-
-__all__ = [
-    "ffn_importance",
-    "fleiss_kappa",
-    "gated_mlps",
-    "joint_importance",
-    "layerdrop",
-    "layers_to_keep",
-    "overlap",
-    "prune_while",
-    "remove_mlps",
-    "retrain",
-    "slice_ffn",
-    "subnetworks",
-    "survival",
-    "survivors_below",
-    "take_layers",
-]

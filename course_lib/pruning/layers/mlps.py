@@ -10,17 +10,15 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from course_lib.checks import check_mask
 from course_lib.models.attention import find_attention
-from course_lib.models.mlps import find_mlps, mlp_outputs, padded, remove_parts_
-from course_lib.modes import evaluating
-from course_lib.pruning.heads.gates import attach
-from course_lib.pruning.heads.importance import SampleGate, by_sample, check_losses, refuse_empty
+from course_lib.models.mlps import MLP, find_mlps, padded, remove_parts_
+from course_lib.pruning.heads.importance import OnesGate, gate_heads, heads_grid, sample_gradients
 from course_lib.wrapped import hold_hooks, refuse_wrapped
 
 Batch = TypeVar("Batch")
@@ -82,46 +80,42 @@ def joint_importance(
     Raises:
         ValueError: without batches, or if the losses are not one for each sample.
     """
-    attention, outputs = find_attention(model), mlp_outputs(model)
+    attention, mlps = find_attention(model), find_mlps(model)
 
-    def put(hooks: ExitStack) -> list[SampleGate | GradientGate]:
-        xi, nu = [SampleGate(a) for a in attention], [GradientGate() for _ in outputs]
-        for a, head_gate in zip(attention, xi, strict=True):
-            hooks.callback(attach(model, a, head_gate))
-        for out, gate in zip(outputs, nu, strict=True):
+    def put(hooks: ExitStack) -> list[OnesGate]:
+        nu = [PartGate(mlp) for mlp in mlps]
+        for gate in nu:
+            out = model.get_submodule(gate.place)
             hooks.callback(out.register_forward_hook(gate.scale_output).remove)
-        return [*xi, *nu]
+        return [*gate_heads(model, attention, hooks), *nu]
 
     found = mean_gradients(model, batches, loss_fn, put)
-    return torch.stack(found[: len(attention)]), torch.stack(found[len(attention) :])
+    of_heads = [size[None] for size in found[: -len(mlps)]]
+    return heads_grid(attention, of_heads)[0], torch.stack(found[-len(mlps) :])
 
 
-class GradientGate:
-    """Gates of 1 for each sample, made when a batch shows how many there are.
-
-    Args:
-        flat: whether a sample has several rows where the gate is, its tokens.
+class PartGate:
+    """Gates of 1 for each sample in a feed-forward part, made when a batch shows how many
+    there are.
     """
 
-    def __init__(self, flat: bool = True) -> None:
-        self.flat = flat
+    def __init__(self, mlp: MLP, flat: bool = True) -> None:
+        self.place, self.flat = mlp.out, flat
         self.gate: Tensor | None = None
 
     def scale_output(self, module: nn.Module, inputs: tuple[Any, ...], x: Tensor) -> Tensor:
         """A forward hook: one gate on what the layer puts out."""
-        return x * self._ones(x, ()).view(-1, *[1] * (x.ndim - 1))
+        return x * self._ones(x).view(-1, *[1] * (x.ndim - 1))
 
     def scale_input(self, module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         """A forward pre-hook: one gate for each neuron that the layer reads."""
         x = inputs[0]  # (B, …, width)
-        gate = self._ones(x, x.shape[-1:])
+        gate = self._ones(x, x.shape[-1])
         return (x * gate.view(len(x), *[1] * (x.ndim - 2), -1), *inputs[1:])
 
-    def _ones(self, x: Tensor, shape: Sequence[int]) -> Tensor:
+    def _ones(self, x: Tensor, *width: int) -> Tensor:
         if self.gate is None:
-            self.gate = torch.ones(
-                len(x), *shape, dtype=x.dtype, device=x.device, requires_grad=True
-            )
+            self.gate = x.new_ones(len(x), *width, requires_grad=True)
         return self.gate
 
 
@@ -129,41 +123,17 @@ def mean_gradients(
     model: nn.Module,
     batches: Iterable[Batch],
     loss_fn: Callable[[nn.Module, Batch], Tensor],
-    put: Callable[[ExitStack], Sequence[SampleGate | GradientGate]],
+    put: Callable[[ExitStack], Sequence[OnesGate]],
 ) -> list[Tensor]:
-    """E_x |∂L(x)/∂gate| of all gates that ``put`` hangs into the model, float64, on the CPU.
-
-    Args and raises: as :func:`joint_importance`. ``put`` is called for each batch.
+    """E_x |∂L(x)/∂gate| of all gates that ``put`` hangs into the model: the mean of
+    :func:`course_lib.pruning.heads.importance.sample_gradients`.
     """
-    total: list[Tensor] = []
+    total: list[Tensor | float] = []
     samples = 0
-    with evaluating(model), torch.inference_mode(False), torch.enable_grad():
-        for batch in batches:
-            refuse_empty(batch)
-            with hold_hooks() as hooks:
-                hooks.enter_context(padded(model))
-                gates = put(hooks)
-                losses = loss_fn(model, batch)
-            check_losses(losses, [gate for gate in gates if isinstance(gate, SampleGate)])
-            of_parts = [g for g in gates if isinstance(g, GradientGate) and g.gate is not None]
-            for gate in of_parts:
-                rows = len(cast(Tensor, gate.gate))
-                if losses.ndim != 1 or (rows % len(losses) if gate.flat else rows != len(losses)):
-                    raise ValueError(
-                        "loss_fn must return one loss for each sample, (B,); got"
-                        f" {tuple(losses.shape)}"
-                    )
-            found = torch.autograd.grad(
-                losses.sum(),
-                [gate.gate for gate in gates if gate.gate is not None],
-                materialize_grads=True,
-            )
-            size = [by_sample(g, len(losses)).abs().double().sum(0).cpu() for g in found]
-            total = [a + b for a, b in zip(total, size, strict=True)] if total else size
-            samples += len(losses)
-    if not samples:
-        raise ValueError("batches holds no batch, at least one is needed: is the iterator used up?")
-    return [part / samples for part in total]
+    for sizes in sample_gradients(model, batches, loss_fn, put):
+        total = [a + b.sum(0) for a, b in zip(total or [0.0] * len(sizes), sizes, strict=True)]
+        samples += len(sizes[0])
+    return [torch.as_tensor(part) / samples for part in total]
 
 
 def remove_mlps(model: nn.Module, keep: Tensor) -> nn.Module:

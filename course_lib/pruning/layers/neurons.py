@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from course_lib.checks import check_mask
 from course_lib.models.conv1d import cut, sizes
 from course_lib.models.mlps import MLP, find_mlps
-from course_lib.pruning.layers.mlps import GradientGate, mean_gradients
+from course_lib.pruning.layers.mlps import PartGate, mean_gradients
 from course_lib.wrapped import refuse_wrapped
 
 Batch = TypeVar("Batch")
@@ -43,10 +43,10 @@ def ffn_importance(
     """
     mlps = _with_neurons(model)
 
-    def put(hooks: ExitStack) -> list[GradientGate]:
-        gates = [GradientGate(mlp.flat) for mlp in mlps]
-        for mlp, gate in zip(mlps, gates, strict=True):
-            layer = model.get_submodule(mlp.out)
+    def put(hooks: ExitStack) -> list[PartGate]:
+        gates = [PartGate(mlp, mlp.flat) for mlp in mlps]
+        for gate in gates:
+            layer = model.get_submodule(gate.place)
             hooks.callback(layer.register_forward_pre_hook(gate.scale_input).remove)
         return gates
 

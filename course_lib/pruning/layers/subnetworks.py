@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from course_lib.checks import check_fraction, check_mask, check_numbers
 from course_lib.pruning.heads import gated
 from course_lib.pruning.layers.mlps import gated_mlps
+from course_lib.pruning.weights.exact import keep_largest
 
 Masks = tuple[Tensor, Tensor]  # (layers, heads) and (layers,), bool, True = kept
 Step = tuple[Tensor, Tensor, float]
@@ -70,8 +71,7 @@ def prune_while(
 
 def _without(kept: Tensor, score: Tensor, gone: int) -> Tensor:
     """The mask with so many pruned in all: those that are, and the lowest of the others."""
-    order = torch.as_tensor(score).detach().double().masked_fill(~kept, -torch.inf)
-    return ~_first(order.flatten().argsort(stable=True), gone, kept)
+    return keep_largest(torch.as_tensor(score).double().masked_fill(~kept, -torch.inf), gone)
 
 
 def _first(order: Tensor, count: int, like: Tensor) -> Tensor:

@@ -41,28 +41,3 @@ from course_lib.pruning.tokens.selection import (
 )
 from course_lib.pruning.tokens.significance import attention_received, cls_attention
 from course_lib.pruning.tokens.threshold import SoftThreshold, share_kept
-
-__all__ = [
-    "Cascading",
-    "Dropping",
-    "EncoderLayer",
-    "LayerLayout",
-    "ScoreContext",
-    "ForwardRecord",
-    "SoftThreshold",
-    "Thresholds",
-    "attention_received",
-    "cascade_step",
-    "cascading",
-    "cls_attention",
-    "dropping",
-    "encoder_layers",
-    "keep_tokens",
-    "kept_count",
-    "progressive",
-    "progressive_shares",
-    "register_encoder_layer",
-    "share_kept",
-    "threshold_policy",
-    "top_tokens",
-]

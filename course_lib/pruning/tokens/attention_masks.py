@@ -2,8 +2,8 @@
 uses.
 
 transformers hands a layer one of these: None (nothing is hidden), bool (B, 1, L, L)
-with True = may look (SDPA), the same in floats, 0 = may look and the least float = may
-not (eager), or (B, L) (flash attention).
+with True = may look (SDPA), or the same in floats, 0 = may look and the least float = may
+not (eager).
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-FORMS = {"eager": "float", "sdpa": "bool", "flash_attention_2": "rows", "flash_attention_3": "rows"}
+FORMS = {"eager": "float", "sdpa": "bool"}
 
 
 def mask_form(implementation: str | None) -> str:
-    """Which form a mask must have for an attention implementation: "float", "bool" or
-    "rows".
+    """Which form a mask must have for an attention implementation: "float" or "bool".
 
     Raises:
         ValueError: if its masks are of another kind.
@@ -38,12 +37,8 @@ def visible(mask: Tensor | None, hidden: Tensor) -> Tensor:
     B, L = hidden.shape[:2]
     if mask is None:
         return torch.ones(B, L, dtype=torch.bool, device=hidden.device)
-    if mask.ndim == 2:
-        return mask.bool().expand(B, L)
     if mask.ndim != 4 or mask.shape[3] != L:
-        raise ValueError(
-            f"an attention mask is (B, L) or (B, 1, L, L) with L = {L}, got {tuple(mask.shape)}"
-        )
+        raise ValueError(f"an attention mask is (B, 1, L, L) with L = {L}, got {tuple(mask.shape)}")
     # expanded over the queries: one row says it all
     mask = mask[:, :, :1] if mask.stride(2) == 0 else mask
     return _open(mask).any(2).any(1).expand(B, L)
@@ -62,11 +57,8 @@ def slice_mask(
         form: what to make where there was no mask, see :func:`mask_form`.
 
     Returns:
-        (B, 1 or heads, 1 or k, k), or (B, k).
+        (B, 1 or heads, 1 or k, k).
     """
-    if form == "rows":
-        real = valid if mask is None else mask.bool().gather(1, index) & valid
-        return None if bool(real.all()) else real
     B, k = index.shape
     if mask is not None:
         mask = mask.expand(B, -1, -1, -1)

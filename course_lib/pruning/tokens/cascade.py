@@ -15,7 +15,7 @@ Cascade Token and Head Pruning", section III-A and III-B.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import TracebackType
+from contextlib import ExitStack
 from typing import Any, Literal
 
 import torch
@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from course_lib.checks import check_count, check_mask, check_numbers
 from course_lib.pruning.tokens.dropping import Dropping, Share
+from course_lib.pruning.tokens.layers import EncoderLayer
 from course_lib.pruning.tokens.selection import top_tokens
 
 
@@ -75,14 +76,28 @@ def _best_heads(scores: Tensor, alive: Tensor, n: int) -> Tensor:
     return torch.zeros_like(alive).scatter_(1, order[:, :n], True) & alive
 
 
-class Cascading:
-    """``with cascading(model, tokens, heads) as cascade``; see :func:`cascading`.
+class Cascading(Dropping):
+    """Inside the ``with`` block, tokens and heads go together as ``model`` runs, each
+    text by itself.
+
+    Tokens are dropped, as :class:`~course_lib.pruning.tokens.Dropping` does, by their
+    scores summed over layers. Heads are chosen anew for every text, so their output is
+    set to zero and not removed: that shows what it does to accuracy and counts in MACs
+    (``working``), but takes no time off. For heads that are gone for every text, remove
+    them and use ``dropping`` on the smaller model.
+
+    Args:
+        model, score, where: as in ``dropping``.
+        tokens: layer -> share or number of tokens that go on from it.
+        heads: layer -> number of heads that go on from it, so that work in the layers
+            behind it.
 
     Attributes:
-        tokens: the :class:`~course_lib.pruning.tokens.Dropping` inside, with ``last``
-            and ``lengths()``.
-        heads: after a forward pass, for each layer bool (B, M): the heads that worked
-            in it.
+        working: after a forward pass, for each layer bool (B, M): the heads that worked
+            in it. Else as in ``dropping``.
+
+    Raises:
+        ValueError: as ``dropping`` does, or if ``heads`` does not fit the model.
     """
 
     def __init__(
@@ -94,16 +109,15 @@ class Cascading:
         score: Literal["cls", "received"] = "cls",
         where: Literal["attention", "layer"] = "attention",
     ) -> None:
-        self.tokens = Dropping(
+        super().__init__(
             model, tokens, score=score, where=where, heads=self._alive, accumulate=True
         )
         self.schedule = dict(heads)
-        self.heads: list[Tensor] = []
-        self._layers = self.tokens.layers
+        self.working: list[Tensor] = []
         # layer -> heads that go on, and their scores, (B, M) each
         self._after: dict[int, tuple[Tensor, Tensor]] = {}
-        self._sizes = [(layer.attention.heads, layer.attention.head_size) for layer in self._layers]
-        self.tokens.check_layers(heads)
+        self._sizes = [(layer.attention.heads, layer.attention.head_size) for layer in self.layers]
+        self.check_layers(heads)
         for n in heads.values():
             check_count(n, "heads", 1)
         if len({M for M, _ in self._sizes}) > 1 or self._sizes[0][0] == 0:
@@ -112,36 +126,24 @@ class Cascading:
                 " equally many"
             )
 
-    def __enter__(self) -> Cascading:
-        self.tokens.__enter__()
-        for i, layer in enumerate(self._layers):
-            output = layer.module.get_submodule(layer.attention.out)
-            gate = output.register_forward_pre_hook(lambda m, args, i=i: self._gate(i, args))
-            self.tokens.hooks.callback(gate.remove)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._after.clear()
-        self.tokens.__exit__(kind, error, trace)
+    def _hook(self, hooks: ExitStack, i: int, layer: EncoderLayer) -> None:
+        super()._hook(hooks, i, layer)
+        output = layer.module.get_submodule(layer.attention.out)
+        hooks.callback(output.register_forward_pre_hook(lambda m, args: self._gate(i, args)).remove)
 
     def _alive(self, i: int) -> Tensor:
         """The heads that work in layer i, bool (B, M)."""
         if i > 0:
             return self._after[i - 1][0]
-        mask = self.tokens.token_mask
+        mask = self.token_mask
         return torch.ones(len(mask), self._sizes[0][0], dtype=torch.bool, device=mask.device)
 
     def _gate(self, i: int, args: tuple[Any, ...]) -> tuple[Any, ...]:
         alive = self._alive(i)  # (B, M)
-        self.heads = [*self.heads[:i], alive]
+        self.working = [*self.working[:i], alive]
         out = args[0].unflatten(-1, self._sizes[i]) * alive[:, None, :, None]  # (B, l, M, d)
         with torch.no_grad():
-            real = self.tokens.token_mask  # (B, l)
+            real = self.token_mask  # (B, l)
             size = out.detach().abs().sum(-1, dtype=torch.float32) * real[:, :, None]  # (B, l, M)
             # per token, so that layers with fewer count alike
             score = size.sum(1) / real.sum(1, keepdim=True)
@@ -153,30 +155,4 @@ class Cascading:
         return (out.flatten(-2), *args[1:])
 
 
-def cascading(
-    model: nn.Module,
-    tokens: Mapping[int, Share],
-    heads: Mapping[int, int],
-    *,
-    score: Literal["cls", "received"] = "cls",
-    where: Literal["attention", "layer"] = "attention",
-) -> Cascading:
-    """Inside the ``with`` block, tokens and heads go together as ``model`` runs, each
-    text by itself.
-
-    Tokens are dropped, as :func:`~course_lib.pruning.tokens.dropping` does, by their
-    scores summed over layers. Heads are chosen anew for every text, so their output is
-    set to zero and not removed: that shows what it does to accuracy and counts in MACs
-    (``heads``), but takes no time off. For heads that are gone for every text, remove
-    them and use ``dropping`` on the smaller model.
-
-    Args:
-        model, score, where: as in ``dropping``.
-        tokens: layer -> share or number of tokens that go on from it.
-        heads: layer -> number of heads that go on from it, so that work in the layers
-            behind it.
-
-    Raises:
-        ValueError: as ``dropping`` does, or if ``heads`` does not fit the model.
-    """
-    return Cascading(model, tokens, heads, score=score, where=where)
+cascading = Cascading

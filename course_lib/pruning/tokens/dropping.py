@@ -27,14 +27,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from types import TracebackType
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal
 from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 
 from course_lib.checks import check_names
 from course_lib.pruning.tokens.attention_masks import mask_form, slice_mask, visible, weigh_mask
@@ -93,8 +91,6 @@ class ForwardRecord:
     - ``lengths``: int64 (B,), real tokens of each text.
     - ``attention``, ``ffn``: int64 (layers, B), how many of them each layer's attention
       and FFN worked on.
-    - ``rows``: for each layer how long the tensors of its attention and FFN were,
-      padding included.
     - ``kept``: for each layer int64 (B, k), the columns that went on from it,
       ascending; -1 = padding.
     - ``scores``: layer -> (B, L), the scores there (0: padding, or gone before).
@@ -108,20 +104,11 @@ class ForwardRecord:
     lengths: Tensor
     columns: int
     token_mask: Tensor
-    # (B,) for attention and FFN of each layer
-    counts: list[tuple[Tensor, Tensor]] = field(default_factory=list)
-    rows: list[tuple[int, int]] = field(default_factory=list)
+    attention: Tensor = field(init=False)
+    ffn: Tensor = field(init=False)
     kept: list[Tensor] = field(default_factory=list)
     scores: dict[int, Tensor] = field(default_factory=dict)
     weights: dict[int, Tensor] = field(default_factory=dict)
-
-    @property
-    def attention(self) -> Tensor:
-        return torch.stack([attention for attention, _ in self.counts])
-
-    @property
-    def ffn(self) -> Tensor:
-        return torch.stack([ffn for _, ffn in self.counts])
 
     def alive(self, layer: int) -> Tensor:
         """Which tokens went on from this layer: bool (B, L), in the columns of the
@@ -165,53 +152,86 @@ class _ForwardState:
     summed: int = 0  # over how many
     # pre-norm: the FFN's rows, and how many the layer still holds
     undo: tuple[Tensor, int] | None = None
-    # layer that dropped -> see look()
-    left: dict[int, tuple[Tensor, int, Tensor]] = field(default_factory=dict)
-
-    def look(self) -> tuple[Tensor, int, Tensor]:
-        """How many tokens are left (B,), how many rows l, and where they stood (B, l),
-        -1 for padding.
-        """
-        there = self.token_mask if self.hard is None else self.hard
-        return there.sum(1), there.shape[1], self.places.masked_fill(~there, -1)
+    # layer that dropped -> where those that are left stood, (B, l), -1 for padding
+    left: dict[int, Tensor] = field(default_factory=dict)
 
 
 _busy: WeakSet[nn.Module] = WeakSet()  # first layers of the models inside a block
 
 
+@dataclass(eq=False)
 class Dropping:
-    """``with dropping(model, ...) as drop``; see :func:`dropping`.
+    """Inside the ``with`` block, tokens are dropped as ``model`` runs: in evaluation
+    and in training.
+
+    Works with the encoders of transformers that ``course families`` lists for tokens
+    (BERT, RoBERTa, DistilBERT, ViT, DINOv2, CLIP's images, ...) under eager and SDPA
+    attention, bare or with a head that reads [CLS]. (A head that answers
+    for every token gets the rows that are left; ``last.kept[-1]`` says which those
+    are.) Each text keeps what it would keep alone: lengths may differ in a batch,
+    padding changes nothing. Where all real tokens stay, the model runs as it is.
+
+    Args:
+        model: it is not changed, but for hooks inside the block.
+        keep: what stays after which layer, counted from 0:
+
+            - a dict layer -> share. A float is a share of the text's length *at the
+              start*, in (0, 1], rounded as ``kept_count`` does; an int or an int64
+              tensor (B,) is a number of tokens, [CLS] included. Those with the largest
+              scores stay. (``progressive_shares`` makes such a dict.)
+            - :class:`Thresholds`: n·s ≥ θ, with n the tokens that are left.
+            - a :class:`~course_lib.pruning.tokens.SoftThreshold`: learned. In training
+              mode nothing is dropped: a token that is 0.2 there counts 0.2 times among
+              the keys of the layers behind, so 0 is the same as dropped. In eval mode
+              rows go.
+            - a function (scores (B, l), layer, token_mask (B, l)) -> bool (B, l), with
+              ``at``.
+        score: "cls", attention of [CLS]: one row computed beside the model's attention,
+            which may be a fused kernel; "received", attention received from all
+            queries: taken from eager attention's weights, else computed, at the price
+            of a second Q·Kᵀ; "random", the control, uniform, from ``generator``; or a
+            function of a :class:`ScoreContext` that gives (B, l).
+        where: "attention": between attention and FFN; "layer": between this layer and
+            the next.
+        at: after which layers, where ``keep`` does not say so itself.
+        heads: bool, (layers, M), (layers, B, M) or one tensor for each layer,
+            True = the head votes. With gated heads the mask that gates them, so that
+            the tokens chosen are those of the model whose heads are removed:
+            ``with gated(model, keep), dropping(model, shares, heads=keep)``. Or a
+            function of the layer.
+        accumulate: score = mean over this layer and all before it.
+        generator: for "random".
 
     Attributes:
         last: the :class:`ForwardRecord` of the last complete forward pass, None before the
-            first.
+            first. ``drop.lengths()`` has what all passes cost.
+        layers: the encoder's layers; ``at``: those after which tokens are dropped.
+
+    Raises:
+        ValueError: on a model that is not known (see ``register_encoder_layer``), a
+            decoder, an argument that does not fit; in the block, on masks of other
+            attention implementations, texts padded on the left, or gradient
+            checkpointing.
+        RuntimeError: if a block for this model is open already.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        keep: Mapping[int, Share] | SoftThreshold | Thresholds | Policy,
-        *,
-        score: Score = "cls",
-        where: Literal["attention", "layer"] = "attention",
-        at: Iterable[int] | None = None,
-        heads: Tensor | Sequence[Tensor] | Callable[[int], Tensor] | None = None,
-        accumulate: bool = False,
-        generator: torch.Generator | None = None,
-    ) -> None:
-        self.model = model
-        self.layers = encoder_layers(model)
-        self.keep = keep
-        self.score = score
-        self.where = where
-        self.at = self._layers_at(at)
-        self.heads = heads
-        self.accumulate = accumulate
-        self.generator = generator
-        self.last: ForwardRecord | None = None
-        self._now: _ForwardState | None = None
+    model: nn.Module
+    keep: Mapping[int, Share] | SoftThreshold | Thresholds | Policy
+    _: KW_ONLY
+    score: Score = "cls"
+    where: Literal["attention", "layer"] = "attention"
+    at: Iterable[int] | None = None
+    heads: Tensor | Sequence[Tensor] | Callable[[int], Tensor] | None = None
+    accumulate: bool = False
+    generator: torch.Generator | None = None
+    last: ForwardRecord | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self.layers = encoder_layers(self.model)
+        self._at = self.check_layers(self._layers_said() if self.at is None else self.at)
         self.hooks = ExitStack()
-        self._counts: list[list[tuple[Tensor, Tensor]]] = []  # of each pass
+        self._now: _ForwardState | None = None
+        self._counts: list[tuple[Tensor, Tensor]] = []  # (layers, B) each, of each pass
         self._check()
 
     def lengths(self) -> tuple[Tensor, Tensor]:
@@ -225,12 +245,7 @@ class Dropping:
         """
         if not self._counts:
             raise RuntimeError("no forward pass was completed inside this block yet")
-        attention, ffn = (
-            torch.cat(
-                [torch.stack([layer[part] for layer in counts]).cpu() for counts in self._counts], 1
-            )
-            for part in (0, 1)
-        )
+        attention, ffn = (torch.cat(part, 1).cpu() for part in zip(*self._counts, strict=True))
         return attention, ffn
 
     @property
@@ -257,54 +272,36 @@ class Dropping:
             self.hooks = block.pop_all()  # no longer removed here, but by __exit__
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.hooks.close()
         self._now = None
 
     def _hook(self, hooks: ExitStack, i: int, layer: EncoderLayer) -> None:
-        module = layer.module
-
-        def add(handle: RemovableHandle) -> None:
-            hooks.callback(handle.remove)
+        def add(path: str, before: bool, hook: Callable[..., Any], **options: bool) -> None:
+            module = layer.module.get_submodule(path)
+            register = module.register_forward_pre_hook if before else module.register_forward_hook
+            hooks.callback(register(hook, **options).remove)
 
         # hooks take time: only where there is something to do
-        if i == 0 or i > min(self.at, default=len(self.layers)):
-            start = module.register_forward_pre_hook(
-                lambda m, args, kw: self._start_layer(i, args, kw), with_kwargs=True
-            )
-            add(start)
-        if i in self.at or i == len(self.layers) - 1:
+        if i == 0 or i > min(self._at, default=len(self.layers)):
+            add("", True, lambda m, args, kw: self._start_layer(i, args, kw), with_kwargs=True)
+        if i in self._at or i == len(self.layers) - 1:
             # first in line, so that hidden states which transformers records are the
             # rows that go on
-            add(
-                module.register_forward_hook(
-                    lambda m, args, out: self._end_layer(i, out), prepend=True
-                )
-            )
+            add("", False, lambda m, args, out: self._end_layer(i, out), prepend=True)
         if self.score in ("cls", "received") and (
-            i in self.at or (self.accumulate and i <= max(self.at, default=-1))
+            i in self._at or (self.accumulate and i <= max(self._at, default=-1))
         ):
-            for name, path in (("query", layer.attention.q), ("key", layer.attention.k)):
-                projection = module.get_submodule(path)
-                add(
-                    projection.register_forward_hook(
-                        lambda m, args, out, name=name: self._capture(name, out)
-                    )
-                )
-            attention = module.get_submodule(layer.attention.name)
-            add(attention.register_forward_hook(lambda m, args, out: self._attended(i, m, out)))
-        if i in self.at and self.where == "attention":
-            cut = module.get_submodule(layer.layout.cut)
+            add(layer.attention.q, False, lambda m, args, out: self._capture("query", out))
+            add(layer.attention.k, False, lambda m, args, out: self._capture("key", out))
+            add(layer.attention.name, False, lambda m, args, out: self._attended(i, m, out))
+        if i in self._at and self.where == "attention":
+            cut = layer.layout.cut
             if layer.layout.prenorm:
-                add(cut.register_forward_pre_hook(lambda m, args: self._before_ffn(i, args)))
-                add(cut.register_forward_hook(lambda m, args, out: self._after_ffn(out)))
+                add(cut, True, lambda m, args: self._before_ffn(i, args))
+                add(cut, False, lambda m, args, out: self._after_ffn(out))
             else:
-                add(cut.register_forward_hook(lambda m, args, out: self._after_attention(i, out)))
+                add(cut, False, lambda m, args, out: self._after_attention(i, out))
 
     # ------------------------------------------------------------------------ the hooks
     def _start_layer(
@@ -398,19 +395,13 @@ class Dropping:
         return of_columns(weights_of(query, key, bias, scale, votes), weights)
 
     def _after_attention(self, i: int, out: Any) -> Any:
-        rows = out[0] if isinstance(out, tuple) else out
-        index = self._decide(i, rows)
-        if index is None:
-            return out
-        rows = gather_rows(rows, index)
-        return (rows, *out[1:]) if isinstance(out, tuple) else rows
+        return _gathered(out, self._decide(i, _rows_of(out)))
 
     def _before_ffn(self, i: int, args: tuple[Any, ...]) -> tuple[Any, ...]:
         index = self._decide(i, args[0])
-        if index is None:
-            return args
-        self._at_work().undo = (index, args[0].shape[1])
-        return (gather_rows(args[0], index), *args[1:])
+        if index is not None:
+            self._at_work().undo = (index, args[0].shape[1])
+        return _gathered(args, index)
 
     def _after_ffn(self, out: Tensor) -> Tensor:
         now = self._at_work()
@@ -423,30 +414,26 @@ class Dropping:
 
     def _end_layer(self, i: int, out: Any) -> Any:
         now = self._at_work()
-        rows = out[0] if isinstance(out, tuple) else out
         index, now.undo = (None if now.undo is None else now.undo[0]), None
-        if i in self.at and self.where == "layer":
-            index = self._decide(i, rows)
+        if i in self._at and self.where == "layer":
+            index = self._decide(i, _rows_of(out))
         now.score = None
         if i == len(self.layers) - 1:
             self._finish(now)
-        if index is None:
-            return out
-        rows = gather_rows(rows, index)
-        return (rows, *out[1:]) if isinstance(out, tuple) else rows
+        return _gathered(out, index)
 
     def _finish(self, now: _ForwardState) -> None:
         record = now.record
         places = torch.arange(record.columns, device=record.token_mask.device)
-        left = record.lengths, record.columns, places.masked_fill(~record.token_mask, -1)
+        left = [places.masked_fill(~record.token_mask, -1)]
         for i in range(len(self.layers)):
-            before, left = left, now.left.get(i, left)
-            ffn = left if self.where == "attention" else before
-            record.counts.append((before[0], ffn[0]))
-            record.rows.append((before[1], ffn[1]))
-            record.kept.append(left[2])
+            left.append(now.left.get(i, left[-1]))
+        record.kept = left[1:]
+        counts = torch.stack([(places >= 0).sum(1) for places in left])  # (layers + 1, B)
+        record.attention = counts[:-1]
+        record.ffn = counts[1:] if self.where == "attention" else counts[:-1]
         self.last, self._now = record, None
-        self._counts += [record.counts]
+        self._counts += [(record.attention, record.ffn)]
 
     # ----------------------------------------------------------------------- what stays
     def _decide(self, i: int, hidden: Tensor) -> Tensor | None:
@@ -461,8 +448,7 @@ class Dropping:
             1, now.places, detached.masked_fill(~now.token_mask, 0)
         )
         if self._soft:
-            self._weigh(i, score)
-            now.left[i] = now.look()
+            now.left[i] = now.places.masked_fill(~self._weigh(i, score), -1)
             return None
         with torch.no_grad():
             keep = self._kept(i, detached, protected)
@@ -475,7 +461,7 @@ class Dropping:
             now.token_mask, now.places = valid, now.places.gather(1, index)
             if now.total is not None:
                 now.total = now.total.gather(1, index).masked_fill(~valid, 0)
-            now.left[i] = now.look()
+            now.left[i] = now.places.masked_fill(~valid, -1)
         return index
 
     def _scored(self, i: int, hidden: Tensor) -> Tensor:
@@ -514,9 +500,9 @@ class Dropping:
             )
         return kept.bool()
 
-    def _weigh(self, i: int, score: Tensor) -> None:
+    def _weigh(self, i: int, score: Tensor) -> Tensor:
         """A soft threshold: nothing goes, but keys count less, in the limit not at all,
-        which is what dropping does.
+        which is what dropping does. Returns what would be left were it hard, bool (B, L).
         """
         now, protected = self._at_work(), self.layers[i].layout.protected
         assert isinstance(self.keep, SoftThreshold)
@@ -529,6 +515,7 @@ class Dropping:
         now.log_weights = log_gate if now.log_weights is None else now.log_weights + log_gate
         now.hard = (now.token_mask if now.hard is None else now.hard) & (gate.detach() >= 0.5)
         now.record.weights[i] = now.log_weights.exp().masked_fill(~now.token_mask, 0)
+        return now.hard
 
     @property
     def _soft(self) -> bool:
@@ -555,18 +542,17 @@ class Dropping:
         # attention that is not transformers' own: a mask that is added to the scores
         return mask_form(getattr(config, "_attn_implementation", "eager"))
 
-    def _layers_at(self, at: Iterable[int] | None) -> frozenset[int]:
-        if at is None and isinstance(self.keep, Mapping):
-            at = self.keep
-        elif at is None and isinstance(self.keep, Thresholds):
-            at = self.keep.theta
-        elif at is None and isinstance(self.keep, SoftThreshold):
-            at = range(len(self.keep.theta))
-        elif at is None:
-            raise ValueError(
-                "at says after which layers to drop: with a policy of your own it must be given"
-            )
-        return self.check_layers(at)
+    def _layers_said(self) -> Iterable[int]:
+        match self.keep:
+            case Mapping():
+                return self.keep
+            case Thresholds(theta):
+                return theta
+            case SoftThreshold():
+                return range(len(self.keep.theta))
+        raise ValueError(
+            "at says after which layers to drop: with a policy of your own it must be given"
+        )
 
     def check_layers(self, at: Iterable[int]) -> frozenset[int]:
         """These layers; raises ValueError if the encoder has not one of them."""
@@ -591,15 +577,6 @@ class Dropping:
                 'accumulate sums the scores "cls" or "received" over the layers; sum your own'
                 " yourself"
             )
-        if self.accumulate and isinstance(self.keep, SoftThreshold):
-            raise ValueError(
-                "a SoftThreshold learns on each layer's own scores: leave accumulate out"
-            )
-        if isinstance(self.keep, SoftThreshold) and self.score == "random":
-            raise ValueError(
-                "there is nothing to learn about random scores: for a control, drop as many at"
-                " random"
-            )
         if isinstance(self.keep, Mapping):
             for share in self.keep.values():
                 if isinstance(share, float):
@@ -615,76 +592,17 @@ class Dropping:
             )
 
 
-def dropping(
-    model: nn.Module,
-    keep: Mapping[int, Share] | SoftThreshold | Thresholds | Policy,
-    *,
-    score: Score = "cls",
-    where: Literal["attention", "layer"] = "attention",
-    at: Iterable[int] | None = None,
-    heads: Tensor | Sequence[Tensor] | Callable[[int], Tensor] | None = None,
-    accumulate: bool = False,
-    generator: torch.Generator | None = None,
-) -> Dropping:
-    """Inside the ``with`` block, tokens are dropped as ``model`` runs: in evaluation
-    and in training.
+def _rows_of(out: Any) -> Tensor:
+    """The rows (B, l, E) of what a module gives: a tensor, or a tuple that begins with it."""
+    return out[0] if isinstance(out, tuple) else out
 
-    Works with the encoders of transformers that ``course families`` lists for tokens
-    (BERT, RoBERTa, DistilBERT, ViT, DINOv2, CLIP's images, ...) under eager and SDPA
-    attention, bare or with a head that reads [CLS]. (A head that answers
-    for every token gets the rows that are left; ``last.kept[-1]`` says which those
-    are.) Each text keeps what it would keep alone: lengths may differ in a batch,
-    padding changes nothing. Where all real tokens stay, the model runs as it is.
 
-    Args:
-        model: it is not changed, but for hooks inside the block.
-        keep: what stays after which layer, counted from 0:
+def _gathered(out: Any, index: Tensor | None) -> Any:
+    """The same with the rows at ``index`` (B, k) alone; None: with all of them."""
+    if index is None:
+        return out
+    rows = gather_rows(_rows_of(out), index)
+    return (rows, *out[1:]) if isinstance(out, tuple) else rows
 
-            - a dict layer -> share. A float is a share of the text's length *at the
-              start*, in (0, 1], rounded as ``kept_count`` does; an int or an int64
-              tensor (B,) is a number of tokens, [CLS] included. Those with the largest
-              scores stay. (``progressive_shares`` makes such a dict.)
-            - :class:`Thresholds`: n·s ≥ θ, with n the tokens that are left.
-            - a :class:`~course_lib.pruning.tokens.SoftThreshold`: learned. In training
-              mode nothing is dropped: a token that is 0.2 there counts 0.2 times among
-              the keys of the layers behind, so 0 is the same as dropped. In eval mode
-              rows go.
-            - a function (scores (B, l), layer, token_mask (B, l)) -> bool (B, l), with
-              ``at``.
-        score: "cls", attention of [CLS]: one row computed beside the model's attention,
-            which may be a fused kernel; "received", attention received from all
-            queries: taken from eager attention's weights, else computed, at the price
-            of a second Q·Kᵀ; "random", the control, uniform, from ``generator``; or a
-            function of a :class:`ScoreContext` that gives (B, l).
-        where: "attention": between attention and FFN; "layer": between this layer and
-            the next.
-        at: after which layers, where ``keep`` does not say so itself.
-        heads: bool, (layers, M), (layers, B, M) or one tensor for each layer,
-            True = the head votes. With gated heads the mask that gates them, so that
-            the tokens chosen are those of the model whose heads are removed:
-            ``with gated(model, keep), dropping(model, shares, heads=keep)``. Or a
-            function of the layer.
-        accumulate: score = mean over this layer and all before it.
-        generator: for "random".
 
-    Returns:
-        A context manager; ``as drop`` gives ``drop.last``, a :class:`ForwardRecord`, and
-        ``drop.lengths()`` for the cost.
-
-    Raises:
-        ValueError: on a model that is not known (see ``register_encoder_layer``), a
-            decoder, an argument that does not fit; in the block, on masks of other
-            attention implementations, texts padded on the left, or gradient
-            checkpointing.
-        RuntimeError: if a block for this model is open already.
-    """
-    return Dropping(
-        model,
-        keep,
-        score=score,
-        where=where,
-        at=at,
-        heads=heads,
-        accumulate=accumulate,
-        generator=generator,
-    )
+dropping = Dropping

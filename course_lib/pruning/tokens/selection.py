@@ -120,15 +120,13 @@ def top_tokens(scores: Tensor, token_mask: Tensor, k: int | Tensor, protect: int
     return torch.zeros_like(token_mask).scatter_(1, order, first) & token_mask
 
 
-def threshold_policy(
-    scores: Tensor, theta: float | Tensor, token_mask: Tensor, protect: int = 1
-) -> Tensor:
+def threshold_policy(scores: Tensor, theta: float | Tensor, token_mask: Tensor) -> Tensor:
     """The tokens with n·s ≥ θ, n = real tokens of the text; [CLS] whatever its score.
 
     Args:
         scores: (B, L), summing to 1 over each text, padding 0.
         theta: in units of the average token's score: 1 is average.
-        token_mask, protect: as in :func:`top_tokens`.
+        token_mask: as in :func:`top_tokens`.
 
     Returns:
         bool (B, L), True = kept; real tokens only.
@@ -143,10 +141,10 @@ def threshold_policy(
         raise ValueError(
             "theta is NaN: every comparison with it is false, and only [CLS] would stay"
         )
-    _check(scores, token_mask, protect)
+    _check(scores, token_mask, 1)
     n = token_mask.sum(1, keepdim=True)  # (B, 1)
     keep = n * scores >= theta
-    keep[:, :protect] = True
+    keep[:, 0] = True
     return keep & token_mask
 
 

@@ -21,7 +21,7 @@ from torch import Tensor
 from course_lib.checks import check_mask
 
 
-def attention_received(attn: Tensor, token_mask: Tensor, heads: Tensor | None = None) -> Tensor:
+def attention_received(attn: Tensor, token_mask: Tensor) -> Tensor:
     """The mean of each token's column of ``attn``, over heads and real queries; padding
     0, the rest scaled to sum 1.
 
@@ -29,25 +29,20 @@ def attention_received(attn: Tensor, token_mask: Tensor, heads: Tensor | None = 
         attn: attention weights (B, M, L, L), [b, m, j, i] = how much query j looks at
             key i in head m.
         token_mask: bool (B, L), True = a real token.
-        heads: bool (M,) or (B, M), True = the head counts; all where None. Heads that
-            are pruned do not vote.
 
     Returns:
         (B, L) in the dtype of ``attn``; each row sums to 1.
 
     Raises:
-        ValueError: if the shapes do not fit, a text has no real token, or no head
-            counts.
+        ValueError: if the shapes do not fit, or a text has no real token.
     """
     if attn.ndim != 4 or attn.shape[2] != attn.shape[3]:
         raise ValueError(f"attn holds attention weights (B, M, L, L), got {tuple(attn.shape)}")
     _check_mask(token_mask, attn.shape[0], attn.shape[3])
-    return received(attn, token_mask.to(attn.dtype), head_weights(heads, attn))
+    return received(attn, token_mask.to(attn.dtype), None)
 
 
-def cls_attention(
-    query: Tensor, key: Tensor, token_mask: Tensor, heads: Tensor | None = None
-) -> Tensor:
+def cls_attention(query: Tensor, key: Tensor, token_mask: Tensor) -> Tensor:
     """What [CLS] takes from each token: softmax(q·Kᵀ/√d) for the query of [CLS] alone,
     mean over heads.
 
@@ -56,7 +51,7 @@ def cls_attention(
             for [CLS]; over several (DeiT has a distillation token too) the mean is
             taken.
         key: (B, M, L, d).
-        token_mask, heads: as in :func:`attention_received`.
+        token_mask: as in :func:`attention_received`.
 
     Returns:
         (B, L), float32 at least; padding 0, each row sums to 1.
@@ -76,7 +71,7 @@ def cls_attention(
         )
     _check_mask(token_mask, key.shape[0], key.shape[2])
     bias = key.new_zeros(token_mask.shape).masked_fill(~token_mask, float("-inf"))
-    return weights_of(query, key, bias, query.shape[3] ** -0.5, head_weights(heads, key)).mean(1)
+    return weights_of(query, key, bias, query.shape[3] ** -0.5, None).mean(1)
 
 
 def weights_of(

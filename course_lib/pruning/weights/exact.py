@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from course_lib.checks import check_fraction
@@ -134,3 +135,14 @@ def _keys(parts: Iterable[Vector], dtype: np.dtype[Any]) -> Iterator[Vector]:
                 some += 0  # -0 becomes 0
                 negative = (some.view(signed) >> width - 1).view(unsigned)  # all bits, or none
                 yield some.view(unsigned) ^ (negative | sign)
+
+
+def keep_largest(score: Tensor, count: int, name: str = "") -> Tensor:
+    """The bool mask (True = kept) of the shape and on the device of ``score`` that prunes its
+    ``count`` smallest numbers, among equal ones the first in row-major order.
+
+    Raises:
+        ValueError: as :func:`flat`.
+    """
+    (kept,) = prune_smallest([flat(score, name)], count)
+    return torch.from_numpy(kept).view(score.shape).to(score.device)

@@ -16,7 +16,13 @@ from torch import Tensor
 
 from course_lib.checks import check_numbers, check_same_names
 from course_lib.models.layouts import layout_of
-from course_lib.pruning.weights.exact import Vector, count_pruned, flat, prune_smallest
+from course_lib.pruning.weights.exact import (
+    Vector,
+    count_pruned,
+    flat,
+    keep_largest,
+    prune_smallest,
+)
 from course_lib.pruning.weights.masks import Masks
 from course_lib.pruning.weights.scores import Scores
 
@@ -39,8 +45,7 @@ def smallest(score: Tensor, sparsity: float) -> Tensor:
     Raises:
         ValueError: if ``sparsity`` is outside [0, 1] or a score is NaN.
     """
-    (kept,) = prune_smallest([flat(score)], count_pruned(sparsity, score.numel()))
-    return _spread(kept, score)
+    return keep_largest(score, count_pruned(sparsity, score.numel()))
 
 
 def threshold(score: Tensor, a: float) -> Tensor:

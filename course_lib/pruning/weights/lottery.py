@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.checks import check_count, check_fraction, check_mask, check_same_names
-from course_lib.pruning.weights.exact import count_pruned, flat, prune_smallest
+from course_lib.pruning.weights.exact import count_pruned, keep_largest
 from course_lib.pruning.weights.masks import Masks, apply, check, dense_masks, prunable, remaining
 from course_lib.pruning.weights.scores import magnitude, random
 from course_lib.seeding import seeded
@@ -71,9 +71,9 @@ def shrink(
     for name, size in magnitude(weights).items():
         mask = check_mask(masks[name], f"masks[{name!r}]", size.shape)
         alive = size[mask.to(size.device)]  # (survivors,), in row-major order
-        (kept,) = prune_smallest([flat(alive, name)], count_pruned(rates[name], alive.numel()))
+        kept = keep_largest(alive, count_pruned(rates[name], alive.numel()), name)
         result[name] = mask.clone()
-        result[name][mask] = torch.from_numpy(kept).to(mask.device)
+        result[name][mask] = kept.to(mask.device)
     return result
 
 
@@ -138,13 +138,10 @@ def random_ticket(masks: Mapping[str, Tensor], generator: torch.Generator) -> Ma
     """
     for name, mask in masks.items():
         check_mask(mask, f"masks[{name!r}]")
-    result = {}
-    for name, score in random(masks, generator).items():
-        mask = masks[name]
-        pruned = mask.numel() - int(mask.count_nonzero())
-        (kept,) = prune_smallest([flat(score)], pruned)  # (n,)
-        result[name] = torch.from_numpy(kept).view(mask.shape).to(mask.device)
-    return result
+    return {
+        name: keep_largest(score, int((~masks[name]).sum())).to(masks[name].device)
+        for name, score in random(masks, generator).items()
+    }
 
 
 def reinitialise(model: nn.Module, masks: Mapping[str, Tensor], seed: int) -> None:

@@ -36,7 +36,8 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from course_lib.checks import check_fraction, check_names, check_numbers, check_same_names
+from course_lib.checks import check_fraction, check_names, check_same_names
+from course_lib.pruning.weights.exact import keep_largest
 from course_lib.pruning.weights.masks import Masks, apply
 
 
@@ -48,16 +49,9 @@ def top_mask(scores: Tensor, keep: float) -> Tensor:
         ValueError: if ``keep`` is not in 0 … 1 or a score is NaN.
     """
     check_fraction(keep, "keep", "the share to keep")
-    check_numbers(scores)
-    flat = scores.detach().flatten()
-    count = round(keep * flat.numel())
-    if count == 0:
-        return torch.zeros_like(scores, dtype=torch.bool)
-    least = flat.kthvalue(flat.numel() - count + 1).values  # the count-th largest
-    mask = flat > least
-    equal = (flat == least).nonzero()[:, 0]
-    mask[equal[: count - int(mask.sum())]] = True
-    return mask.view(scores.shape)
+    backwards = scores.flatten().flip(0)  # of equal ones the last goes
+    kept = keep_largest(backwards, scores.numel() - round(keep * scores.numel()))
+    return kept.flip(0).view(scores.shape)
 
 
 class _Straight(torch.autograd.Function):

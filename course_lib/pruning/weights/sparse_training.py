@@ -13,15 +13,15 @@ adaptive sparse connectivity inspired by network science"; RigL: Evci et al. 202
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from course_lib.checks import check_count, check_fraction, check_mask, check_names
+from course_lib.checks import check_count, check_fraction, check_mask
 from course_lib.pruning.weights import masks as held
-from course_lib.pruning.weights.exact import flat, prune_smallest
+from course_lib.pruning.weights.exact import keep_largest
 from course_lib.pruning.weights.masks import Masked
 
 METHODS = ("rigl", "set")
@@ -66,14 +66,13 @@ def drop_and_grow(
             f" {tuple(dense_grad.shape)}"
         )
     check_fraction(fraction, "fraction", "the share of the active weights to exchange")
-    sizes = flat(weight[mask].abs(), "an active weight")
+    sizes = weight[mask].abs()
     # from the back, so that among equals the first is left over
-    gains = flat(dense_grad.detach().to(mask.device)[~mask].abs(), "dense_grad")[::-1]
+    gains = dense_grad.detach().to(mask.device)[~mask].abs().flip(0)
     k = min(round(fraction * len(sizes)), len(gains))
-    (kept,), (grown,) = prune_smallest([sizes], k), prune_smallest([gains], len(gains) - k)
     after = mask.clone()
-    after[mask] = torch.from_numpy(kept).to(mask.device)
-    after[~mask] = torch.from_numpy(grown[::-1].copy()).to(mask.device)
+    after[mask] = keep_largest(sizes, k, "an active weight")
+    after[~mask] = keep_largest(gains, len(gains) - k, "dense_grad").flip(0)
     return weight.masked_fill(~(mask & after), 0), after
 
 
@@ -303,36 +302,27 @@ def sparse_evolution(
 # ---- how dense each layer is
 
 
-def uniform_densities(
-    shapes: Mapping[str, Sequence[int]], density: float, dense: Iterable[str] = ()
-) -> dict[str, float]:
+def uniform_densities(shapes: Mapping[str, Sequence[int]], density: float) -> dict[str, float]:
     """The same density everywhere.
 
     Args:
-        shapes: shape of each weight by name.
+        shapes: shape of each weight by name. (Evci et al. leave out the first layer, which
+            stays dense.)
         density: the fraction of weights to keep, in [0, 1].
-        dense: names that keep everything (Evci et al.: the first layer); the others
-            still have ``density``.
 
     Returns:
         Densities in [0, 1] that are whole numbers of weights: ``density * n`` is one
-        for every layer, and they add up to ``round(density * N)`` over all layers that
-        are not dense.
+        for every layer, and they add up to ``round(density * N)`` over all layers.
 
     Raises:
-        ValueError: if ``density`` is outside [0, 1] or ``dense`` names an unknown
-            layer.
+        ValueError: if ``density`` is outside [0, 1].
 
     Source: Evci et al. 2020, section 3, sparsity distribution ("uniform").
     """
-    dense = set(dense)
-    check_names(dense, shapes, "dense")
     sizes = {name: math.prod(shape) for name, shape in shapes.items()}
-    total = _total(density, sum(n for name, n in sizes.items() if name not in dense))
-    counts = _apportioned(
-        {name: density * n for name, n in sizes.items() if name not in dense}, sizes, total
-    )
-    return {name: 1.0 if name in dense else counts[name] / max(1, n) for name, n in sizes.items()}
+    total = _total(density, sum(sizes.values()))
+    counts = _apportioned({name: density * n for name, n in sizes.items()}, sizes, total)
+    return {name: counts[name] / max(1, n) for name, n in sizes.items()}
 
 
 def erdos_renyi_densities(

@@ -8,7 +8,7 @@ from torch import nn
 
 from course_lib.models.conv1d import is_conv1d, with_linears
 from course_lib.pruning import components, weights
-from course_lib.pruning.heads import load_pruned, remove_heads, save_pruned
+from course_lib.pruning.heads import remove_heads
 from course_lib.pruning.layers import remove_mlps
 from unit.small_transformers import inputs_of, model_of
 
@@ -78,11 +78,3 @@ def test_what_goes_by_rows_and_columns_says_which_form_it_takes(gpt2: nn.Module)
     torch.testing.assert_close(
         logits(components.truncate(upright, whole)), logits(gpt2), rtol=1e-4, atol=1e-4
     )
-
-
-def test_low_rank_comes_back(gpt2: nn.Module, tmp_path) -> None:
-    upright = with_linears(gpt2)
-    small = components.truncate(upright, {"transformer.h.0.attn.c_attn.weight": 3})
-    save_pruned(small, tmp_path)
-    again = load_pruned(tmp_path)
-    torch.testing.assert_close(logits(again), logits(small))

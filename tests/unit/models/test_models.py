@@ -1,4 +1,3 @@
-from copy import deepcopy
 from types import SimpleNamespace
 
 import pytest
@@ -69,41 +68,15 @@ def test_convnet_refuses_empty_layers(widths: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("data", [DIGITS, CIFAR])
 def test_build_fits_the_data_and_follows_the_seed(name: str, data: SimpleNamespace) -> None:
     before = torch.random.get_rng_state()
-    first, again, other = (build(name, data, seed).state_dict() for seed in (3, 3, 4))
+    first = build(name, data, 3).state_dict()
     assert torch.equal(torch.random.get_rng_state(), before)
+    torch.rand(1)  # whatever the global state
+    again, other = (build(name, data, seed).state_dict() for seed in (3, 4))
     assert all(torch.equal(first[key], again[key]) for key in first)
     assert not all(torch.equal(first[key], other[key]) for key in first)
     assert build(name, data)(torch.rand(2, *data.shape)).shape == (2, data.classes)
 
 
-def test_build_does_not_depend_on_the_global_state() -> None:
-    torch.manual_seed(1)
-    first = build("lenet300", DIGITS).state_dict()
-    torch.manual_seed(2)
-    second = build("lenet300", DIGITS).state_dict()
-    assert all(torch.equal(first[key], second[key]) for key in first)
-
-
 def test_build_names_what_there_is() -> None:
     with pytest.raises(ValueError, match='"lenet300" or "convnet"'):
         build("resnet50", DIGITS)
-
-
-@pytest.mark.parametrize("name", ["lenet300", "convnet"])
-def test_models_can_be_copied_and_reloaded(name: str) -> None:
-    model = build(name, DIGITS).eval()
-    other = build(name, DIGITS, seed=1).eval()
-    other.load_state_dict(deepcopy(model).state_dict())
-    x = torch.rand(3, 1, 8, 8)
-    assert torch.equal(model(x), other(x))
-
-
-@pytest.mark.parametrize("data", [DIGITS, CIFAR, SimpleNamespace(shape=(1, 28, 28), classes=10)])
-@pytest.mark.parametrize("name", ["lenet300", "convnet"])
-def test_models_can_be_traced(name: str, data: SimpleNamespace) -> None:
-    """One trace for every size of image: folding and removing filters find their pairs
-    in it.
-    """
-    model = build(name, data).eval()
-    x = torch.rand(2, *data.shape)
-    assert torch.equal(torch.fx.symbolic_trace(model)(x), model(x))

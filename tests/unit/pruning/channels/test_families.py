@@ -1,4 +1,4 @@
-"""The recipe of the package's docstring on every family of torchvision's classifiers:
+"""The recipe of removal's docstring on every family of torchvision's classifiers:
 select, remove, and the outputs are those of the model with zeroed filters.
 """
 
@@ -6,9 +6,9 @@ import pytest
 import torch
 
 import course_lib  # noqa: F401  before torchvision, which may need its operators declared
-from course_lib.pruning.channels import recalibrate, remove_filters, select_channels
-from course_lib.pruning.channels.trace import batch_norms
-from unit.pruning.channels.test_removal import EXACT, images, outputs, random_keep, seeded, silence
+from course_lib.pruning.channels import channel_groups, l1_filters, recalibrate, remove_filters
+from course_lib.pruning.weights import local_masks
+from unit.pruning.channels.test_removal import EXACT, images, outputs, seeded, silence
 
 torchvision = pytest.importorskip("torchvision")
 M = torchvision.models
@@ -69,12 +69,15 @@ def test_the_recipe_gives_the_model_with_zeroed_filters(name):
     model = seeded(SMALL.get(name) or (lambda: getattr(M, name)(weights=None, **options)))
     side = {"inception_v3": 96, "alexnet": 64, "squeezenet1_1": 64}.get(name, 32)
     x = images(2, 3, side, side)
-    norms = [bn for bn in batch_norms(model).values() if bn.weight is not None]
-    keep = select_channels(model, 0.3, example=x) if norms else random_keep(model, x)
+    groups = [group for group in channel_groups(model, x) if group.pinned is None]
+    masks = local_masks(l1_filters(model, groups), 0.3)
+    keep = {}
+    for group in groups:
+        keep |= group.masks(masks[group.producers[0]])
     silent = silence(model, keep, x)
     smaller, report = remove_filters(silent, keep, x)
     assert report.outputs and report.parameters[1] < report.parameters[0]
     torch.testing.assert_close(outputs(smaller, x), outputs(silent, x), **EXACT)
     recalibrate(smaller, x)
     removed = sum(a - b for a, b in report.outputs.values())
-    assert removed > 0.1 * sum(bn.num_features for bn in norms)
+    assert removed > 0.1 * sum(group.channels for group in groups)

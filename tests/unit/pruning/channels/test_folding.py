@@ -448,18 +448,6 @@ def test_a_change_in_place_between_the_two_is_seen():
     assert report.left == {"1": "the output of 0 goes to relu_() too"}
 
 
-class Output(nn.Sequential):
-    def forward(self, x):
-        y = self[0](x)
-        return y, self[1](y)
-
-
-def test_a_layer_whose_output_is_returned_keeps_its_batch_norm():
-    assert fold_model(used(Output(nn.Linear(2, 3), nn.BatchNorm1d(3))))[1].left == {
-        "1": "the output of 0 goes to the model's output too"
-    }
-
-
 class Branches(nn.Module):
     def __init__(self):
         super().__init__()

@@ -218,19 +218,6 @@ def assert_absorbed_exactly(model, x, keep):
     return smaller, report
 
 
-def test_the_constant_is_relu_of_beta_not_of_q():
-    """By hand, as in the lecture: α := 0 leaves relu(β), whatever the running mean
-    is.
-    """
-    model = seq(
-        lambda: nn.Conv2d(1, 2, 1), lambda: nn.BatchNorm2d(2), nn.ReLU, lambda: nn.Conv2d(2, 1, 1)
-    )
-    model[1].bias.data = torch.tensor([0.2, 0.7], dtype=torch.float64)
-    weight, bias = model[3].weight.detach().flatten(), model[3].bias.item()
-    smaller, _ = remove_filters(model, {"1": torch.tensor([True, False])}, images(1, 1, 2, 2))
-    assert smaller[3].bias.item() == pytest.approx(bias + 0.7 * weight[1].item(), abs=1e-12)
-
-
 def test_a_batch_norm_behind_takes_the_shift_into_its_running_mean():
     def build(bias):
         return seq(
@@ -720,18 +707,6 @@ def test_removing_twice_is_removing_once():
     twice, _ = remove_filters(remove_filters(model, {"conv3": first}, x)[0], {"conv3": second}, x)
     once, _ = remove_filters(model, {"conv3": first & (torch.arange(64) < 40)}, x)
     torch.testing.assert_close(dict(twice.state_dict()), dict(once.state_dict()), **EXACT)
-
-
-def test_the_smaller_model_trains():
-    model, x = SmallConvNet(3), torch.randn(4, 3, 16, 16)
-    smaller, _ = remove_filters(
-        model, {"conv1": torch.arange(32) < 9, "conv3": torch.arange(64) < 30}, x
-    )
-    optimizer = torch.optim.SGD(smaller.parameters(), lr=0.1)
-    before = smaller.conv3.weight.clone()
-    smaller(x).sum().backward()
-    optimizer.step()
-    assert not torch.equal(before, smaller.conv3.weight)
 
 
 # ----------------------------------------------------------------------------- l1 norms

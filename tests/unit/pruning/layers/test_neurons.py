@@ -22,9 +22,9 @@ def drawn(model, kept=0.5):
     return masks
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ["bert", "torchvision vit"])
 def test_a_narrower_model_computes_what_the_wide_one_does_with_those_neurons_at_0(family):
-    model, inputs = model_of(family).eval(), inputs_of(family)
+    model, inputs = model_of(family), inputs_of(family)
     before, keep = outputs(model, inputs), drawn(model)
     hooks = [
         model.get_submodule(mlp.out).register_forward_pre_hook(

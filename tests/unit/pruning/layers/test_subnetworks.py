@@ -4,6 +4,7 @@ import pytest
 import torch
 from sklearn.metrics import cohen_kappa_score
 
+from course_lib.models.mlps import mlp_outputs
 from course_lib.pruning.layers import (
     fleiss_kappa,
     overlap,
@@ -13,7 +14,6 @@ from course_lib.pruning.layers import (
     survival,
     survivors_below,
 )
-from course_lib.pruning.layers.mlps import mlp_outputs
 from unit.small_transformers import inputs_of, model_of
 
 

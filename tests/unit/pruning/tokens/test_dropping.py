@@ -26,7 +26,6 @@ from course_lib.pruning.tokens import (
     progressive_shares,
     register_encoder_layer,
 )
-from course_lib.pruning.tokens.attention_masks import slice_mask, visible
 
 TEXT = ("bert", "roberta", "electra", "distilbert")
 IMAGE = ("vit", "deit", "deit_with_teacher")
@@ -259,7 +258,6 @@ def test_lengths_are_those_of_the_schedule_and_of_the_tensors(where):
     assert torch.equal(last.ffn, after if where == "attention" else last.attention)
     assert torch.equal(last.lengths, n)
     assert [k.shape[1] for k in last.kept] == [s.shape[1] for s in states[1:]]
-    assert [r[0] for r in last.rows] == [s.shape[1] for s in states[:-1]]
     assert [a.tolist() for a in drop.lengths()] == [last.attention.tolist(), last.ffn.tolist()]
     with dropping(model, {0: 0.5}) as drop:
         run(model, batch), run(model, inputs("bert", lengths=(3, 4)))
@@ -359,23 +357,6 @@ def test_gradients_are_those_of_masking(family, attention, where):
         torch.testing.assert_close(got[name], gradient, atol=2e-5, rtol=1e-3, msg=name)
 
 
-def test_fine_tuning_with_dropping_on():
-    model, batch = build("bert", dropout=0.1), inputs("bert", lengths=(9, 12, 5, 7))
-    labels = torch.tensor([0, 1, 1, 0])
-    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
-    model.train()
-    losses = []
-    with dropping(model, {0: 0.6, 1: 0.3}) as drop:
-        for _ in range(100):
-            loss = nn.functional.cross_entropy(model(**batch).logits, labels)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.item())
-    assert losses[-1] < 0.1 < losses[0]
-    assert drop.lengths()[0].shape == (LAYERS, 400)
-
-
 def test_gradient_checkpointing_is_refused():
     model = build("bert").train()
     model.gradient_checkpointing_enable()
@@ -406,51 +387,6 @@ def test_soft_becomes_hard_as_the_temperature_falls(family, attention):
     assert torch.equal(one.attention, other.attention) and torch.equal(one.ffn, other.ffn)
     for i in range(LAYERS):
         assert torch.equal(one.alive(i), other.alive(i))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("attention", ["eager", "sdpa"])
-def test_thresholds_are_learned_and_end_hard(attention):
-    """Every third word tells the class, the others are noise: thresholds rise until
-    noise goes, and the model still works.
-    """
-    g = torch.Generator().manual_seed(0)
-
-    def batch(n=32):
-        labels = torch.randint(0, 2, (n,), generator=g)
-        ids = torch.randint(10, 60, (n, 13), generator=g)
-        ids[:, 0] = 3
-        ids[:, 3::3] = 5 + labels[:, None]
-        return {"input_ids": ids}, labels
-
-    model = build("bert", attention).train()
-    for p in model.parameters():
-        if p.ndim == 2:
-            p.data *= 0.3
-    threshold = SoftThreshold(LAYERS, temperature=0.3)
-    optimizer = torch.optim.AdamW(
-        [{"params": model.parameters(), "lr": 1e-3}, {"params": [threshold.theta], "lr": 2e-2}],
-        weight_decay=0,
-    )
-    with dropping(model, threshold) as drop:
-        for step in range(120):
-            if step == 80:
-                threshold.eval()  # the hard phase
-            x, y = batch()
-            loss = nn.functional.cross_entropy(model(**x).logits, y)
-            if threshold.training:
-                loss = loss + 0.5 * drop.last.soft_share()
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-    assert (threshold.theta > 0.2).all()
-    with dropping(model.eval(), threshold) as drop, torch.no_grad():
-        x, y = batch(200)
-        right = (model(**x).logits.argmax(1) == y).double().mean()
-    assert right > 0.95
-    assert drop.last.ffn[-1].double().mean() < 6
-    with pytest.raises(RuntimeError, match="no threshold was soft"):
-        drop.last.soft_share()
 
 
 def test_scores_carry_gradients_only_where_thresholds_are_soft():
@@ -509,7 +445,7 @@ def test_a_cascade_shrinks_both_and_padding_changes_nothing(family, where):
     shrink = {0: 0.8, 1: 0.5, 2: 0.3}, {0: 3, 2: 1}
     with cascading(model, *shrink, where=where) as cascade:
         together = run(model, inputs(family, columns=16)).logits
-        heads = cascade.heads
+        heads = cascade.working
     assert (
         [int(h.sum(1).max()) for h in heads] == [4, 3, 3, 1] == [int(h.sum(1).min()) for h in heads]
     )
@@ -541,7 +477,7 @@ def test_the_cascade_is_the_one_written_out_by_steps():
     with torch.no_grad():
         x = model.bert.embeddings(batch["input_ids"])
         for i, layer in enumerate(model.bert.encoder.layer):
-            assert torch.equal(cascade.heads[i][0], heads)
+            assert torch.equal(cascade.working[i][0], heads)
             mask = torch.zeros(1, 1, 12, 12).masked_fill(~tokens, torch.finfo(torch.float32).min)
             context, attn = layer.attention.self(x, mask)  # (1, 12, E), (1, M, 12, 12)
             context = context.unflatten(2, (HEADS, -1)) * heads[:, None]
@@ -552,7 +488,7 @@ def test_the_cascade_is_the_one_written_out_by_steps():
                 tokens, heads = cascade_step(
                     token_scores, head_scores, tokens, heads, n_tokens[i], n_heads[i]
                 )
-                assert torch.equal(cascade.tokens.last.alive(i)[0], tokens)
+                assert torch.equal(cascade.last.alive(i)[0], tokens)
         assert heads[-1]
         expected = model.classifier(model.bert.pooler(x))
     torch.testing.assert_close(got, expected, atol=1e-5, rtol=0)
@@ -592,48 +528,6 @@ def test_custom_masks_are_sliced_on_both_axes(attention):
     with Banded(model, [drop.last.alive(i) for i in range(LAYERS)]):
         expected = run(model, {"input_ids": ids, "attention_mask": mask})
     torch.testing.assert_close(got.logits, expected.logits, atol=1e-5, rtol=0)
-
-
-def test_every_form_of_mask():
-    hidden = torch.zeros(2, 3, 4)
-    index, valid = (
-        torch.tensor([[0, 2, 3], [0, 4, 1]]),
-        torch.tensor([[True] * 3, [True, True, False]]),
-    )
-    real = torch.tensor([[True] * 5, [True, False, True, True, True]])
-    least = torch.finfo(torch.float32).min
-    rows = slice_mask(real, index, valid, hidden, "rows")
-    assert rows.tolist() == [[True] * 3, [True, True, False]]
-    whole = torch.rand(2, 4, 5, 5, generator=torch.Generator().manual_seed(0)) < 0.7
-    got = slice_mask(whole, index, valid, hidden, "bool")
-    for b in range(2):
-        for h in range(4):
-            expected = [
-                [bool(whole[b, h, q, k] & v) for k, v in zip(index[b], valid[b], strict=True)]
-                for q in index[b]
-            ]
-            assert got[b, h].tolist() == expected
-    floats = torch.zeros(whole.shape).masked_fill(~whole, least)
-    assert torch.equal(slice_mask(floats, index, valid, hidden, "float") == 0, got)
-    expanded = real[:, None, None, :].expand(2, 1, 5, 5)
-    sliced = slice_mask(expanded, index, valid, hidden, "bool")
-    assert (
-        sliced.expand(2, 1, 3, 3).tolist()
-        == real.gather(1, index).logical_and(valid)[:, None, None].expand(2, 1, 3, 3).tolist()
-    )
-    all_true = torch.ones_like(valid)
-    for mask in (None, torch.ones(2, 1, 5, 5).bool(), torch.zeros(2, 1, 5, 5)):
-        assert (
-            slice_mask(mask, index, all_true, hidden, "bool") is None
-        )  # nothing to hide: no mask, as transformers does
-    assert torch.equal(slice_mask(None, index, valid, hidden, "bool")[:, 0, 0], valid)
-    assert torch.equal(slice_mask(None, index, valid, hidden, "float")[:, 0, 0] == 0, valid)
-    assert torch.equal(slice_mask(None, index, valid, hidden, "rows"), valid)
-    long = torch.zeros(2, 5, 4)
-    assert torch.equal(visible(expanded, long), real) and torch.equal(visible(real, long), real)
-    assert visible(None, long).all()
-    with pytest.raises(ValueError, match=r"\(B, 1, L, L\)"):
-        visible(torch.ones(2, 1, 3), hidden)
 
 
 def test_other_implementations_are_refused():
@@ -786,11 +680,6 @@ def test_a_registered_layer_works(monkeypatch):
             },
             "accumulate",
         ),
-        ({"keep": SoftThreshold(4, 0.3), "accumulate": True}, "leave accumulate out"),
-        (
-            {"keep": SoftThreshold(4, 0.3), "score": "random", "generator": torch.Generator()},
-            "nothing to learn",
-        ),
         ({"keep": SoftThreshold(5, 0.3)}, "no layer 4"),
         ({"keep": {0: 0.5}, "heads": torch.ones(3, 4).bool()}, "with 4 layers"),
     ],
@@ -812,6 +701,10 @@ def test_what_is_checked_in_the_block():
         run(model, batch)
     with pytest.raises(ValueError, match="policy"), dropping(model, lambda s, i, m: m[:1], at=[0]):
         run(model, batch)
+    with dropping(model, {0: 0.5}) as drop:
+        run(model, batch)
+    with pytest.raises(RuntimeError, match="no threshold was soft"):
+        drop.last.soft_share()
     with pytest.raises(ValueError, match="heads"), cascading(model, {0: 0.5}, {0: 0}):
         pass
     with pytest.raises(ValueError, match="no layer 9"), cascading(model, {0: 0.5}, {9: 2}):

@@ -62,19 +62,6 @@ def test_padding_changes_no_score(rng):
     )
 
 
-def test_heads_that_do_not_count_do_not_vote(rng):
-    mask = mask_of([4, 2], 4)
-    attn = attention(rng, 2, 3, 4, mask)
-    heads = torch.tensor([True, False, True])
-    torch.testing.assert_close(
-        attention_received(attn, mask, heads), attention_received(attn[:, heads], mask)
-    )
-    each = torch.tensor([[True, False, True], [False, True, False]])
-    got = attention_received(attn, mask, each)
-    torch.testing.assert_close(got[:1], attention_received(attn[:1, [0, 2]], mask[:1]))
-    torch.testing.assert_close(got[1:], attention_received(attn[1:, [1]], mask[1:]))
-
-
 def test_the_cls_row_is_the_first_row_of_the_whole_matrix(rng):
     q, k = torch.randn(2, 2, 3, 6, 8, generator=rng, dtype=torch.float64)
     mask = mask_of([6, 4], 6)
@@ -82,10 +69,6 @@ def test_the_cls_row_is_the_first_row_of_the_whole_matrix(rng):
     whole = (q @ k.mT / math.sqrt(8)).masked_fill(~mask[:, None, None, :], -math.inf).softmax(-1)
     torch.testing.assert_close(cls_attention(q[:, :, :1], k, mask), whole[:, :, 0].mean(1))
     torch.testing.assert_close(cls_attention(q[:, :, :2], k, mask), whole[:, :, :2].mean((1, 2)))
-    heads = torch.tensor([False, True, True])
-    torch.testing.assert_close(
-        cls_attention(q[:, :, :1], k, mask, heads), whole[:, heads, 0].mean(1)
-    )
 
 
 @pytest.mark.parametrize(
@@ -104,9 +87,3 @@ def test_the_cls_row_is_the_first_row_of_the_whole_matrix(rng):
 def test_scores_say_what_is_wrong(attn, mask, message):
     with pytest.raises(ValueError, match=message):
         attention_received(attn, mask)
-
-
-def test_no_head_that_counts_is_refused(rng):
-    mask = mask_of([3], 3)
-    with pytest.raises(ValueError, match="no head"):
-        attention_received(attention(rng, 1, 2, 3, mask), mask, torch.zeros(2, dtype=torch.bool))

@@ -52,27 +52,6 @@ def test_small_vectors_of_any_numbers(at_once, parts, data):
         agree(parts, data.draw(st.integers(0, sum(map(len, parts)))))
 
 
-@pytest.mark.parametrize("count", [0, 1, 70_000, 299_999, 300_000])
-@pytest.mark.parametrize(
-    "kind", ["normal", "sorted", "falling", "periodic", "mostly_zero", "mostly_dead", "constant"]
-)
-@pytest.mark.parametrize("at_once", [10_000, exact._AT_ONCE])
-def test_shapes_of_distribution(kind, count, at_once, monkeypatch):
-    monkeypatch.setattr(exact, "_AT_ONCE", at_once)
-    n = 300_000
-    x = torch.randn(n, generator=torch.Generator().manual_seed(1)).abs()
-    x = {
-        "normal": lambda: x,
-        "sorted": lambda: x.sort().values,
-        "falling": lambda: x.sort(descending=True).values,
-        "periodic": lambda: torch.arange(n).remainder(7).float(),
-        "mostly_zero": lambda: x * (torch.arange(n) % 5 == 0),
-        "mostly_dead": lambda: x.masked_fill(torch.arange(n) % 5 > 0, -torch.inf),
-        "constant": lambda: torch.full((n,), 0.5),
-    }[kind]()
-    agree(list(x.split([100_000, 1, 0, 199_999])), count)
-
-
 def test_results_do_not_share_memory():
     """Views of one long vector would each carry the masks of all layers into a file or
     a copy.

@@ -175,7 +175,6 @@ REFUSED = [
     ("sparsity .*'bb'", lambda: w.local_masks(BOTH, {"a": 0.5, "b": 0.5, "bb": 0.5})),
     ("granularity .*'a'", lambda: w.local_masks(BOTH, 0.5, {"b": "filter"})),
     ("rate .*'b'", lambda: shrink(rate={"a": 0.1})),
-    ("dense .*'x'", lambda: w.uniform_densities({"a": (2, 2)}, 0.1, ["x"])),
     ("method", lambda: sparse(method="prune")),
     ("scope", lambda: iterative(scope="layer")),
     ("granularity 'channel'", lambda: iterative(granularity="channel")),

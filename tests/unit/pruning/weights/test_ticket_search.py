@@ -12,7 +12,6 @@ import torch
 
 from course_lib.models import build
 from course_lib.parallel import processes
-from course_lib.pruning.weights import lottery
 from course_lib.pruning.weights.lottery import (
     find_ticket,
 )
@@ -262,25 +261,3 @@ def test_a_dask_client_is_an_executor_too(one_thread):
     ):
         there = find_tickets([0, 1], **arguments, executor=client.get_executor())
     assert same(there, find_tickets([0, 1], **arguments))
-
-
-# ---- what it is all for
-
-
-@pytest.mark.long
-def test_a_ticket_beats_a_random_mask_where_few_weights_are_left():
-    train = partial(train_and_test, data="digits", epochs=12, lr=2e-3, batch_size=60, every=19)
-    records = search(
-        partial(build, "lenet300", DIGITS), train, 5, 0.45, controls=("random",), output_rate=0.3
-    )
-    last = records[-1]
-    assert 0.04 < last["remaining"] < 0.07
-    assert records[0]["result"]["accuracy"] > 93
-    assert last["result"]["accuracy"] > last["controls"]["random"]["result"]["accuracy"] + 2
-    # and it learns faster
-    assert last["result"]["loss"][0] < last["controls"]["random"]["result"]["loss"][0]
-    assert all(
-        isinstance(value, float | int)
-        for value in last["result"]["steps"] + last["result"]["validation"]
-    )
-    assert lottery.early_stop(last["result"]["validation_loss"], 19) <= 12 * 19
