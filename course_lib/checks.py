@@ -22,7 +22,7 @@ def check_fraction(value: float, name: str, what: str) -> float:
     """
     number = float(value)
     if not 0 <= number <= 1:
-        hint = f" Did you mean {number / 100:g}?" if 1 < number <= 100 else ""
+        hint = f" Did you mean {number / 100:g}?" if 2 <= number <= 100 else ""
         raise ValueError(f"{name} is {what} and must lie between 0 and 1; got {number:g}.{hint}")
     return number
 

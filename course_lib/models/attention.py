@@ -305,7 +305,6 @@ def _inside(inner: str, outer: str) -> bool:
 def _how_to_register(cls: type | None = None) -> str:
     name = full_name(cls) if cls else "package.module.ItsAttention"
     return (
-        f"known are {', '.join(known('attention'))}. For another, say what its parts are called: "
-        f'register_attention("{name}", Layout(q=..., k=..., v=..., out=..., heads=...,'
-        " head_size=...))"
+        f'say what its parts are called: register_attention("{name}", Layout(q=..., k=..., v=...,'
+        f" out=..., heads=..., head_size=...)). Known are {', '.join(known('attention'))}"
     )

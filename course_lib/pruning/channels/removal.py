@@ -207,7 +207,8 @@ def l1_filters(model: nn.Module, groups: Sequence[Group] | None = None) -> Score
     Returns:
         Without groups: layer name -> (M,). With: name of the group's first
         producer -> (channels,). float64, and larger = more important, so
-        ``local_masks(scores, 0.5)`` keeps the larger half of each.
+        ``local_masks(scores, 0.5)`` keeps the larger half of each. Those are masks of
+        groups; ``group.masks(mask)`` makes of one what ``remove_filters`` takes.
 
     Source: Li et al. 2017, "Pruning Filters for Efficient ConvNets", sections 3.1 and,
     for groups, 3.3 (there the first layer of a group alone decides).

@@ -157,7 +157,7 @@ def select_channels(
             "no batch norm of this model has a score: is there one with a scale (affine=True)?"
         )
     parts = [flat(s, name) for name, s in scored.items()]
-    kept = prune_smallest(parts, count_pruned(fraction, sum(len(part) for part in parts)))
+    kept = prune_smallest(parts, count_pruned(fraction, sum(map(len, parts)), "fraction"))
     for part, k in zip(parts, kept, strict=True):
         if not k.any():
             # of equal ones the last, which was the last to go

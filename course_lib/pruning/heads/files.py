@@ -34,6 +34,7 @@ from course_lib.pruning.heads.removal import kept_heads, remove_heads_
 NOTE = "pruned.json"
 WEIGHTS = "model.safetensors"
 OLDER = ("kept_heads.json", "ranks.json")  # what was written before there was one format
+SAVED = "What is saved: heads, feed-forward neurons and parts, layers, low rank"
 Note = dict[str, Any]
 
 
@@ -133,7 +134,12 @@ def load_pruned(
     with safe_open(str(folder / WEIGHTS), "pt") as file:
         for name in tensors.keys() & set(file.keys()):  # load_model says what does not fit
             tensors[name].data = tensors[name].data.to(file.get_tensor(name).dtype)
-    load_model(model, str(folder / WEIGHTS))
+    try:
+        load_model(model, str(folder / WEIGHTS))
+    except RuntimeError as error:
+        raise ValueError(
+            f"{folder} was saved from a model of another form than build makes. {SAVED}. {error}"
+        ) from error
     return model.eval()
 
 
@@ -248,8 +254,8 @@ def _compare(model: nn.Module, full: nn.Module, note: Note) -> None:
         mine, theirs = tuple(state[name].shape) if name in state else None, shapes.get(name)
         if mine != theirs:
             raise ValueError(
-                f"the model {say}: {name!r} has the shape {mine}, and {theirs} is built there. What"
-                " is saved: heads, feed-forward neurons and parts, layers, low rank"
+                f"the model {say}: {name!r} has the shape {mine}, and {theirs} is built there."
+                f" {SAVED}"
             )
 
 

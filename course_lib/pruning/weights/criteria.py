@@ -241,7 +241,7 @@ def _mean(
                 squares.mul_(squares)
                 total[name] += torch.tensordot(weights.flatten(), squares, 1)
     note_layouts(model)
-    return {name: like(model.get_parameter(name), value / len(x)) for name, value in total.items()}
+    return {name: like(model.get_parameter(name), v.div_(len(x))) for name, v in total.items()}
 
 
 def _found(

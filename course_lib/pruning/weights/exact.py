@@ -25,14 +25,14 @@ Vector: TypeAlias = np.ndarray[tuple[int], np.dtype[Any]]
 _AT_ONCE = 1 << 20  # numbers held beside the parts
 
 
-def count_pruned(sparsity: float, n: int) -> int:
+def count_pruned(sparsity: float, n: int, name: str = "sparsity") -> int:
     """How many of ``n`` are pruned: ``round(sparsity * n)``, Python's round (half to
     even).
 
     Raises:
         ValueError: if ``sparsity`` is not a number in [0, 1].
     """
-    return round(check_fraction(sparsity, "sparsity", "the fraction to prune") * n)
+    return round(check_fraction(sparsity, name, "the fraction to prune") * n)
 
 
 def flat(score: Tensor, name: str = "") -> Vector:

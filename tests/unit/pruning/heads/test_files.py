@@ -250,3 +250,10 @@ def test_files_that_do_not_fit_are_refused(tmp_path):
     save_pruned(explicit_attention(model_of("torchvision vit")), tmp_path / "vit")
     with pytest.raises(ValueError, match="holds no transformers model: pass build="):
         load_pruned(tmp_path / "vit")
+
+
+def test_a_network_without_some_channels_is_not_what_build_makes(tmp_path):
+    narrow, wide = nn.Sequential(nn.Linear(3, 2)), nn.Sequential(nn.Linear(3, 4))
+    save_pruned(narrow, tmp_path)
+    with pytest.raises(ValueError, match="What is saved: heads"):
+        load_pruned(tmp_path, build=lambda: wide)

@@ -113,3 +113,10 @@ def test_random_heads_and_layers_without_neighbours_are_drawn_evenly():
 def test_what_cannot_be_removed_is_refused(call, names):
     with pytest.raises(ValueError, match=names):
         call(torch.Generator())
+
+
+@pytest.mark.parametrize("count", [0.25, 7.6, -1, 33])
+def test_a_count_that_is_no_number_of_heads(count):
+    """A share would pass over every head: none of them brings it to 0."""
+    with pytest.raises(ValueError, match="count is"):
+        lowest_heads(torch.rand(4, 8), count=count)
