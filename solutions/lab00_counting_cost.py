@@ -176,14 +176,18 @@ def conv_cost(
     Raises:
         ValueError: if a size, the stride or bits is below 1, padding is negative, or
             the kernel is larger than the padded input.
+
+    >>> conv_cost(M=2, C=1, R=3, S=3, H=4, W=4)["macs"]
+    72
     """
-    require(min(M, C, R, S, H, W, stride, bits) >= 1, "sizes, stride and bits are at least 1")
-    require(padding >= 0, f"padding cannot be negative, got {padding}")
+    require(min(M, C, R, S, H, W, stride, bits) >= 1, "sizes, stride and bits must be at least 1")
+    require(padding >= 0, f"padding must be at least 0, got {padding}")
     ### BEGIN SOLUTION
     E = (H + 2 * padding - R) // stride + 1
     F = (W + 2 * padding - S) // stride + 1
     require(
-        min(E, F) >= 1, f"a {R}x{S} kernel does not fit into a {H}x{W} input with padding {padding}"
+        min(E, F) >= 1,
+        f"R, S: a {R}x{S} kernel must fit into the {H}x{W} input with padding {padding}",
     )
     return {
         "macs": M * C * R * S * E * F,
@@ -202,7 +206,7 @@ def linear_cost(batch: int, d_in: int, d_out: int, bits: int = 32) -> dict[str, 
     Raises:
         ValueError: if an argument is below 1.
     """
-    require(min(batch, d_in, d_out, bits) >= 1, "sizes and bits are at least 1")
+    require(min(batch, d_in, d_out, bits) >= 1, "batch, d_in, d_out, bits must be at least 1")
     ### BEGIN SOLUTION
     return {
         "macs": batch * d_in * d_out,
@@ -306,7 +310,7 @@ def transformer_macs(B: int, L: int, E: int, heads: int = 1) -> dict[str, int]:
 
     Args:
         B, L, E: batch, tokens per sentence, embedding size.
-        heads: attention heads; must divide E.
+        heads: H, the number of attention heads; must divide E.
 
     Returns:
         dict with the keys projections, attention (both products), ffn, total (all in
@@ -315,11 +319,11 @@ def transformer_macs(B: int, L: int, E: int, heads: int = 1) -> dict[str, int]:
     Raises:
         ValueError: if an argument is below 1, or ``heads`` does not divide ``E``.
     """
-    require(min(B, L, E, heads) >= 1, "B, L, E and heads are at least 1")
+    require(min(B, L, E, heads) >= 1, "B, L, E and heads must be at least 1")
     ### BEGIN SOLUTION
-    require(E % heads == 0, f"{heads} heads cannot share an embedding of {E}: heads must divide E")
+    require(E % heads == 0, f"heads must divide E; got {heads} heads and E = {E}")
     projections = 4 * B * L * E**2
-    # every head: QK^T and AV on slices of E / heads
+    # each head computes QK^T and AV on slices of width D = E / H
     attention = 2 * heads * (B * L * L * (E // heads))
     ffn = 2 * (B * L * E * 4 * E)
     return {
@@ -357,7 +361,7 @@ print(f"Attention at 512 tokens: {100 * at_512['attention'] / at_512['total']:.0
 say(you_wrote(prediction_0_2))
 cost = lab00.macs_per_token(transformer_macs, 768, [2**k for k in range(4, 15)])
 LOG = {"control": None, "xaxis": "log2", "log": True}
-TITLE = "Attention overtakes all the matrices at L = 6E = 4608"
+TITLE = "MACs per token of one layer, by number of tokens (E = 768)"
 plots.curves(cost, x="tokens", y="million_macs_per_token", by="part", title=TITLE, **LOG)
 
 # %% [markdown]
@@ -375,7 +379,7 @@ plots.curves(cost, x="tokens", y="million_macs_per_token", by="part", title=TITL
 
 # %%
 cost = lab00.many_heads(transformer_macs, heads=(1, 2, 4, 8, 16, 32), L=256, E=256)
-TITLE = "More heads, as many MACs: how much more time?"
+TITLE = "What grows with the number of heads?"
 plots.curves(cost, x="heads", y="times_one_head", by="what", title=TITLE, **LOG)
 
 # %% [markdown]
@@ -423,8 +427,7 @@ prediction_0_3 = "a little above: training should keep the weights whose inputs 
 
 # %%
 def nonzero_macs(weight: Tensor, x: Tensor, stride: int = 1, padding: int = 0) -> int:
-    """Count the products whose weight and input are both non-zero, exactly, over the
-    whole batch.
+    """Count exactly the products of the whole batch whose weight and input are both non-zero.
 
     Write it yourself: not with ``course_lib.cost``.
 
@@ -444,22 +447,19 @@ def nonzero_macs(weight: Tensor, x: Tensor, stride: int = 1, padding: int = 0) -
     """
     require(
         weight.ndim in (2, 4) and x.ndim == weight.ndim,
-        "a (M, C, R, S) weight goes with a (B, C, H, W) input, (d_out, d_in) with (B, d_in)",
+        "x must be (B, C, H, W) for a weight (M, C, R, S), and (B, d_in) for (d_out, d_in)",
     )
-    require(
-        x.shape[1] == weight.shape[1],
-        f"the weight has {weight.shape[1]} input channels, x has {x.shape[1]}",
-    )
+    require(x.shape[1] == weight.shape[1], f"x must have {weight.shape[1]} input channels")
     ### BEGIN SOLUTION
     if weight.ndim == 2:
-        # (d_in,) in how many samples each weight of a column meets a non-zero
+        # (d_in,) the number of samples in which each input is not zero
         met = (x != 0).sum(0)
     else:
         R, S = weight.shape[2:]
         # (B, C·R·S, E·F)
         patches = nn.functional.unfold((x != 0).double(), (R, S), stride=stride, padding=padding)
         met = patches.sum((0, 2)).long()  # (C·R·S,) float64 is exact up to 2⁵³
-    users = (weight != 0).flatten(1).sum(0)  # how many filters have a non-zero at this place
+    users = (weight != 0).flatten(1).sum(0)  # the number of filters with a non-zero here
     return int((users * met).sum())
     ### END SOLUTION
 
@@ -488,9 +488,9 @@ check("0.3")
 
 # %%
 placed = lab00.placed_zeros(nonzero_macs, [p / 20 for p in range(20)])
-BESIDE = {"marks": "counted", "control": None, "xaxis": "sparsity"}
-TITLE = "(1−p)(1−q) is what to expect of random zeros, not a bound"
-plots.curves(placed, x="both_zero", y="products_left", by="zeros", title=TITLE, **BESIDE)
+POINTS = {"marks": "counted", "control": None, "xaxis": "sparsity"}
+TITLE = "How many products remain, by placement of the zeros?"
+plots.curves(placed, x="both_zero", y="products_left", by="zeros", title=TITLE, **POINTS)
 
 # %% [markdown]
 # Lines are formulas, marks are your function's counts. Now a real layer: `conv4` of the
@@ -568,8 +568,8 @@ def bitmap_encode(x: Tensor) -> tuple[Tensor, Tensor]:
 
     bitmap: bool, x's shape, True where x is not zero. values: 1-D, row-major, x's dtype.
 
-    Write all three yourself: not with the sparse tensors of torch (``to_sparse``,
-    ``torch.sparse_…``) or ``scipy.sparse``, nor with ``course_lib.cost``.
+    Write all three yourself: not with the sparse formats of torch or scipy, nor with
+    ``course_lib.cost``.
     """
     ### BEGIN SOLUTION
     bitmap = x != 0
@@ -583,9 +583,7 @@ def bitmap_decode(bitmap: Tensor, values: Tensor) -> Tensor:
     Raises:
         ValueError: if there are not as many values as True bits.
     """
-    require(
-        int(bitmap.sum()) == len(values), f"{int(bitmap.sum())} places for {len(values)} values"
-    )
+    require(int(bitmap.sum()) == len(values), f"values must have {int(bitmap.sum())} entries")
     ### BEGIN SOLUTION
     x = values.new_zeros(bitmap.shape)
     x[bitmap] = values
@@ -657,8 +655,8 @@ prediction_0_5 = (
 def rle_encode(x: Tensor, run_bits: int = 2) -> tuple[Tensor, Tensor, tuple[int, ...]]:
     """Encode x, read in row-major order, as run lengths.
 
-    Write all three yourself: not with the sparse tensors of torch (``to_sparse``,
-    ``torch.sparse_…``) or ``scipy.sparse``, nor with ``course_lib.cost``.
+    Write all three yourself: not with the sparse formats of torch or scipy, nor with
+    ``course_lib.cost``.
 
     Returns:
         runs (int64, each from 0 to 2**run_bits - 1) and values (x's dtype), 1-D, one
@@ -666,8 +664,11 @@ def rle_encode(x: Tensor, run_bits: int = 2) -> tuple[Tensor, Tensor, tuple[int,
 
     Raises:
         ValueError: if ``run_bits`` is below 1.
+
+    >>> rle_encode(torch.tensor([0, 0, 5, 0, 0, 0, 0, 0, 7]))
+    (tensor([2, 3, 1]), tensor([5, 0, 7]), (9,))
     """
-    require(run_bits >= 1, f"a run needs a field of at least 1 bit, got {run_bits}")
+    require(run_bits >= 1, f"run_bits must be at least 1, got {run_bits}")
     ### BEGIN SOLUTION
     full = 2**run_bits  # zeros in a filler pair
     flat = x.flatten()
@@ -678,7 +679,7 @@ def rle_encode(x: Tensor, run_bits: int = 2) -> tuple[Tensor, Tensor, tuple[int,
         stops = torch.cat([stops, stops.new_tensor([len(flat) - 1])])  # ... and at the end
     gaps = stops.diff(prepend=stops.new_tensor([-1])) - 1  # zeros before each stop
     fillers = gaps // full
-    place = (fillers + 1).cumsum(0) - 1  # of each stop's own pair: its fillers stand before it
+    place = (fillers + 1).cumsum(0) - 1  # of each stop's own pair, after its fillers
     pairs = int((fillers + 1).sum())
     runs = torch.full((pairs,), full - 1)
     values = flat.new_zeros(pairs)
@@ -696,10 +697,7 @@ def rle_decode(runs: Tensor, values: Tensor, shape: tuple[int, ...]) -> Tensor:
     Raises:
         ValueError: if there are not as many runs as values.
     """
-    require(
-        len(runs) == len(values),
-        f"{len(runs)} runs and {len(values)} values: a pair has one of each",
-    )
+    require(len(runs) == len(values), f"values must have {len(runs)} entries, got {len(values)}")
     ### BEGIN SOLUTION
     x = values.new_zeros(math.prod(shape))
     x[(runs + 1).cumsum(0) - 1] = values
@@ -739,8 +737,8 @@ check("0.5")
 
 # %%
 runs = lab00.run_lengths(rle_encode, weights, widths=(1, 2, 3, 5))
-TITLE = "With k-bit runs at least one pair per 2ᵏ elements remains"
-plots.curves(runs, x="sparsity", y="pairs_per_element", by="run", title=TITLE, **BESIDE)
+TITLE = "How many pairs per element are needed, by bits per run?"
+plots.curves(runs, x="sparsity", y="pairs_per_element", by="run", title=TITLE, **POINTS)
 
 # %% [markdown]
 # The marks (trained `conv4`, magnitude pruning, mean over the networks) lie close to
@@ -809,8 +807,8 @@ def coo_encode(x: Tensor) -> tuple[Tensor, Tensor, tuple[int, ...]]:
 
     index: increasing row-major positions of the non-zeros, int64. values: 1-D, x's dtype.
 
-    Write all three yourself: not with the sparse tensors of torch (``to_sparse``,
-    ``torch.sparse_…``) or ``scipy.sparse``, nor with ``course_lib.cost``.
+    Write all three yourself: not with the sparse formats of torch or scipy, nor with
+    ``course_lib.cost``.
     """
     ### BEGIN SOLUTION
     flat = x.flatten()
@@ -827,8 +825,8 @@ def coo_decode(index: Tensor, values: Tensor, shape: tuple[int, ...]) -> Tensor:
             outside the shape.
     """
     length = math.prod(shape)
-    require(len(index) == len(values), f"{len(index)} positions for {len(values)} values")
-    require(bool(((index >= 0) & (index < length)).all()), f"positions go from 0 to {length - 1}")
+    require(len(index) == len(values), f"values must have {len(index)} entries, got {len(values)}")
+    require(bool(((index >= 0) & (index < length)).all()), f"index must lie in 0 … {length - 1}")
     ### BEGIN SOLUTION
     x = values.new_zeros(length)
     x[index] = values
@@ -888,13 +886,16 @@ def csr_encode(x2d: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
     v: values row by row. COL_INDEX: column of each, int64. ROW_INDEX: R + 1 counts, int64.
 
-    Write all five yourself: not with the sparse tensors of torch (``to_sparse``,
-    ``torch.sparse_…``) or ``scipy.sparse``, nor with ``course_lib.cost``.
+    Write all five yourself: not with the sparse formats of torch or scipy, nor with
+    ``course_lib.cost``.
 
     Raises:
         ValueError: if ``x2d`` is not two-dimensional.
+
+    >>> csr_encode(torch.tensor([[0, 5], [7, 0]]))
+    (tensor([5, 7]), tensor([1, 0]), tensor([0, 1, 2]))
     """
-    require(x2d.ndim == 2, f"CSR is for matrices, got {x2d.ndim} dimensions")
+    require(x2d.ndim == 2, f"x2d must have 2 dimensions, got {x2d.ndim}")
     ### BEGIN SOLUTION
     rows, columns = (x2d != 0).nonzero(as_tuple=True)  # in row-major order
     per_row = (x2d != 0).sum(1)  # (R,)
@@ -910,13 +911,14 @@ def csr_decode(v: Tensor, COL_INDEX: Tensor, ROW_INDEX: Tensor, shape: tuple[int
     """
     R, C = shape
     require(
-        len(ROW_INDEX) == R + 1 and ROW_INDEX[0] == 0, f"ROW_INDEX: {R + 1} counts, the first 0"
+        len(ROW_INDEX) == R + 1 and ROW_INDEX[0] == 0,
+        f"ROW_INDEX must have {R + 1} counts, the first 0",
     )
     require(
         ROW_INDEX[-1] == len(v) == len(COL_INDEX),
-        "values, columns and the last entry of ROW_INDEX must agree",
+        "v and COL_INDEX must have as many entries as the last count of ROW_INDEX",
     )
-    require(bool(((COL_INDEX >= 0) & (COL_INDEX < C)).all()), f"columns go from 0 to {C - 1}")
+    require(bool(((COL_INDEX >= 0) & (COL_INDEX < C)).all()), f"COL_INDEX must lie in 0 … {C - 1}")
     ### BEGIN SOLUTION
     x = v.new_zeros(R, C)
     x[torch.arange(R).repeat_interleave(ROW_INDEX.diff()), COL_INDEX] = v
@@ -932,7 +934,7 @@ def csc_encode(x2d: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     Raises:
         ValueError: if ``x2d`` is not two-dimensional.
     """
-    require(x2d.ndim == 2, f"CSC is for matrices, got {x2d.ndim} dimensions")
+    require(x2d.ndim == 2, f"x2d must have 2 dimensions, got {x2d.ndim}")
     ### BEGIN SOLUTION
     return csr_encode(x2d.T)
     ### END SOLUTION
@@ -955,7 +957,7 @@ def csr_bits(x2d: Tensor, n: int = 32) -> int:
     Raises:
         ValueError: if ``x2d`` is not two-dimensional.
     """
-    require(x2d.ndim == 2, f"CSR is for matrices, got {x2d.ndim} dimensions")
+    require(x2d.ndim == 2, f"x2d must have 2 dimensions, got {x2d.ndim}")
     ### BEGIN SOLUTION
     R, C = x2d.shape
     nnz = int((x2d != 0).sum())
@@ -1021,8 +1023,8 @@ formats = {
     "CSR": lambda x: csr_bits(x.flatten(1)),
 }
 sizes = lab00.sizes(formats, weights)
-BITS = {"x": "sparsity", "y": "bits_per_weight", "by": "format", **BESIDE}
-plots.curves(sizes, title="conv4: every format shrinks, and most bits are values", **BITS)
+BITS = {"x": "sparsity", "y": "bits_per_weight", "by": "format", **POINTS}
+plots.curves(sizes, title="conv4: bits per weight, by format", **BITS)
 
 # %% [markdown]
 # From which sparsity on is each format smaller than dense storage?
@@ -1163,7 +1165,7 @@ convolution = lab00.convolution(weights[:3], inputs[:3], csr_encode, levels)
 plots.curves(convolution, title="conv4 on 64 images: which kernel is faster than dense?", **SPEED)
 
 # %%
-say(f"From which sparsity on does a zero pay? {you_wrote(prediction_0_8_kernels)}")
+say(f"From which sparsity on do zeros save memory or time? {you_wrote(prediction_0_8_kernels)}")
 tables.plain(lab00.when_a_zero_pays(in_bits, one_vector, convolution))
 
 # %% [markdown]
@@ -1246,7 +1248,7 @@ check("0.8")
 # **What is tested**: **a** exactly, **b** within 0.05.
 
 # %%
-CAMERA = [  # of each convolution: M, C, R, S, H, W, stride, padding; 16 bits a number
+CAMERA = [  # of each convolution: M, C, R, S, H, W, stride, padding; 16 bits per number
     (16, 3, 3, 3, 96, 128, 2, 1),
     (32, 16, 3, 3, 48, 64, 1, 1),
     (48, 32, 3, 3, 48, 64, 2, 1),
@@ -1259,8 +1261,8 @@ CAMERA = [  # of each convolution: M, C, R, S, H, W, stride, padding; 16 bits a 
 # a: the largest input + output of the five layers, not their sum (and not the largest
 # tensor)
 answer_0_9a = 2359296
-# b: attention has no weights: what is left is a tenth of projections and FFN, and all
-# of attention
+# b: attention has no weights: a tenth of projections and FFN remains, and all of
+# attention
 answer_0_9b = 5.26
 ### END SOLUTION
 

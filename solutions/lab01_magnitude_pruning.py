@@ -168,13 +168,16 @@ def magnitude_mask(weight: Tensor, sparsity: float) -> Tensor:
 
     Raises:
         ValueError: if ``sparsity`` is outside [0, 1], or a weight is NaN.
+
+    >>> magnitude_mask(torch.tensor([3.0, -1.0, 2.0, 0.5]), 0.5)
+    tensor([ True, False,  True, False])
     """
     ### BEGIN SOLUTION
     if not 0 <= sparsity <= 1:
-        raise ValueError(f"sparsity is the fraction to prune, between 0 and 1, got {sparsity}")
+        raise ValueError(f"sparsity is a fraction and must lie in [0, 1], got {sparsity}")
     size = weight.detach().abs().flatten()  # (n,)
     if size.isnan().any():
-        raise ValueError("a weight is NaN: it has no place in an order by size")
+        raise ValueError("weight must not contain NaN: NaN cannot be ranked by size")
     # smallest first; stable, so equal sizes stay in row-major order
     order = size.argsort(stable=True)
     mask = torch.ones_like(size, dtype=torch.bool)
@@ -207,7 +210,7 @@ check("1.1")
 w = weights["conv3.weight"].detach()
 cut = w.masked_fill(~magnitude_mask(w, 0.7), 0)
 plots.show(
-    plots.histogram_before_after(w, cut, title="Pruning 70 % of conv3 cuts out the middle"),
+    plots.histogram_before_after(w, cut, title="Weights of conv3 before and after pruning 70 %"),
     alt="Weights of conv3, dense and pruned: the middle of the bell is missing, the flanks are not.",
 )
 
@@ -227,7 +230,7 @@ def by_layer(weights: dict[str, Tensor], sparsity: float) -> dict[str, Tensor]:
 
 GRID = [0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
 one_shot = lab01.prune_once(dense, data, {"one-shot": by_layer, "random": by_layer}, GRID)
-against_sparsity(one_shot, title="How far does one-shot pruning get?")
+against_sparsity(one_shot, title="One-shot pruning: accuracy by sparsity")
 
 # %%
 good = lab01.within_a_point(one_shot, "one-shot")
@@ -280,7 +283,7 @@ def threshold_mask(weight: Tensor, a: float) -> Tensor:
         ValueError: if ``a`` is negative.
     """
     if not a >= 0:
-        raise ValueError(f"a is a threshold on |w|, so at least 0, got {a}")
+        raise ValueError(f"a is a threshold on |w| and must be at least 0, got {a}")
     ### BEGIN SOLUTION
     return weight.detach().abs() >= a
     ### END SOLUTION
@@ -362,7 +365,7 @@ def grouped_mask(weight: Tensor, sparsity: float, granularity: str) -> Tensor:
         )
     if granularity not in known[weight.ndim]:
         raise ValueError(
-            f"for {weight.ndim} dimensions granularity is one of {known[weight.ndim]}, got"
+            f"granularity must be one of {known[weight.ndim]} for {weight.ndim} dimensions, got"
             f" {granularity!r}"
         )
     ### BEGIN SOLUTION
@@ -372,7 +375,7 @@ def grouped_mask(weight: Tensor, sparsity: float, granularity: str) -> Tensor:
         dims = {"element": (), "filter": (1,)}
     norm = weight.detach().abs().double()
     for dim in dims[granularity]:
-        norm = norm.sum(dim, keepdim=True)  # in the end (M, C, R, S) with 1 where we summed
+        norm = norm.sum(dim, keepdim=True)  # finally (M, C, R, S) with 1 where we summed
     return magnitude_mask(norm, sparsity).expand_as(weight).clone()
     ### END SOLUTION
 
@@ -437,7 +440,7 @@ def layer_masks(weights: dict, sparsity: float, granularity: str = "element") ->
 both = {"recalibrated": layer_masks, "random": layer_masks}
 recalibrated = lab01.prune_once(dense, data, both, GRID, repair=True)
 with_one_shot = pd.concat([recalibrated, one_shot[one_shot.method == "one-shot"]])
-against_sparsity(with_one_shot, title="How much of the collapse is stale batch-norm statistics?")
+against_sparsity(with_one_shot, title="Accuracy by sparsity, with and without recalibration")
 
 # %%
 at_70 = with_one_shot.query("sparsity == 0.7 and method != 'random'")
@@ -454,7 +457,7 @@ tables.means(at_70, "accuracy", columns="sparsity")
 
 # %%
 broken = lab01.find_what_broke(dense, data, layer_masks, sparsity=0.5)
-title = "One-shot at 50 %: what is broken, and what is lost?"
+title = "One-shot at 50 %: accuracy by granularity and repair"
 plots.bars(broken, x="granularity", y="accuracy", by="method", fmt="{:.0f}", title=title)
 
 # %%
@@ -539,12 +542,12 @@ check("1.4")
 
 # %%
 shares = lab01.prune_each_layer(dense, global_masks, 0.9)
-title = "Which layers lose most if all share one threshold, at 90 %?"
+title = "Share of each layer that is pruned, at 90 % in all"
 plots.bars(shares, x="layer", y="pruned (%)", by="method", fmt="{:.0f}", title=title)
 
 # %%
 conv1 = shares.query("layer == 'conv1' and method == 'global'")["pruned (%)"]
-say(f"`conv1` loses **{pm(conv1)} %** of its weights. {you_wrote(prediction_1_4)}")
+say(f"Pruned in `conv1`: **{pm(conv1)} %** of its weights. {you_wrote(prediction_1_4)}")
 
 # %% [markdown]
 # Is the global rule better? We compare both, recalibrated and without training:
@@ -552,7 +555,7 @@ say(f"`conv1` loses **{pm(conv1)} %** of its weights. {you_wrote(prediction_1_4)
 # %%
 scope = {"global": global_masks, "each layer": layer_masks, "random": global_masks}
 scopes = lab01.prune_once(dense, data, scope, [0.6, 0.7, 0.8, 0.9, 0.95], repair=True)
-against_sparsity(scopes, title="One threshold for all layers, or one for each? (recalibrated)")
+against_sparsity(scopes, title="One threshold for all layers, or one per layer? (recalibrated)")
 
 # %%
 tables.compare(scopes.dropna(), "accuracy", against="each layer", columns="sparsity")
@@ -666,13 +669,13 @@ class PrunedLinear(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad_y: Tensor):
-        """``grad_y``: (..., d_out), dL/dy. Returns dL/dx, dL/dw and None (a mask has no
-        gradient).
+        """Return dL/dx, dL/dw and None (a mask has no gradient); ``grad_y``: (..., d_out),
+        dL/dy.
         """
         ### BEGIN SOLUTION
         x, w_pruned, m = ctx.saved_tensors
         grad_x = grad_y @ w_pruned  # (..., d_in)
-        # (rows, d_out): every leading index is one more row
+        # (rows, d_out): one row per combination of leading indices
         rows_y = grad_y.reshape(-1, grad_y.shape[-1])
         rows_x = x.reshape(-1, x.shape[-1])  # (rows, d_in)
         return grad_x, (rows_y.T @ rows_x).masked_fill(~m, 0), None
@@ -737,11 +740,11 @@ prediction_1_6 = "conv1"
 def sensitivity(
     model: nn.Module, evaluate: Callable, sparsities: list[float]
 ) -> dict[str, list[float]]:
-    """Prune one layer at a time by magnitude, and measure.
+    """Prune one layer at a time by magnitude, and evaluate the network each time.
 
     Args:
         model: it is the same after the call as before.
-        evaluate: called as ``evaluate(model, "validation")``, once for each layer and
+        evaluate: called as ``evaluate(model, "validation")``, once per layer and
             sparsity.
         sparsities: fractions to prune, each from the *unpruned* layer.
 
@@ -765,7 +768,7 @@ def sensitivity(
                 with torch.no_grad():
                     parameter.copy_(original.masked_fill(~mask, 0))
                 measured[name].append(evaluate(model, "validation"))
-        finally:  # also if evaluate raises, or the reader interrupts
+        finally:  # also if evaluate raises, or you interrupt the cell
             with torch.no_grad():
                 parameter.copy_(original)
     return measured
@@ -862,13 +865,13 @@ tables.plain(lab01.train_with_masked_gradients(magnitude_mask))
 
 # %%
 def cubic_schedule(final: float, steps: int) -> list[float]:
-    """The ``steps`` cumulative targets final · (1 − (1 − t/steps)³), t = 1 … steps.
+    """Compute the ``steps`` cumulative targets final · (1 − (1 − t/steps)³), t = 1 … steps.
 
     Raises:
         ValueError: if ``final`` is outside [0, 1] or ``steps`` is below 1.
     """
     if not 0 <= final <= 1:
-        raise ValueError(f"final is a sparsity between 0 and 1, got {final}")
+        raise ValueError(f"final is a sparsity and must lie in [0, 1], got {final}")
     if steps < 1:
         raise ValueError(f"steps must be at least 1, got {steps}")
     ### BEGIN SOLUTION
@@ -904,7 +907,7 @@ def iterative_prune(
     for previous, target in zip([0, *targets], targets, strict=False):
         if not previous <= target <= 1:
             raise ValueError(
-                f"targets are cumulative: within [0, 1] and never falling, got {targets}"
+                f"targets are cumulative: they must lie in [0, 1] and never fall, got {targets}"
             )
     layers = {name: p for name, p in model.named_parameters() if p.ndim >= 2}
     masks = {name: torch.ones_like(p, dtype=torch.bool) for name, p in layers.items()}
@@ -917,11 +920,11 @@ def iterative_prune(
     for target in targets:
         for name, p in layers.items():
             alive = masks[name]
-            # (still alive,): only these compete, so nothing comes back
-            survivors = p.detach()[alive]
-            to_go = round(target * p.numel()) - (p.numel() - len(survivors))
+            # (kept,): only these are ranked, so no pruned weight returns
+            kept = p.detach()[alive]
+            more = round(target * p.numel()) - (p.numel() - len(kept))
             shrunk = alive.clone()
-            shrunk[alive] = magnitude_mask(survivors, to_go / max(len(survivors), 1))
+            shrunk[alive] = magnitude_mask(kept, more / max(len(kept), 1))
             masks[name] = shrunk
         post_step()
         finetune(model, post_step)
@@ -972,7 +975,7 @@ prediction_1_7b = "iterative, by 30 points"
 
 # %%
 steps = lab01.list_targets(cubic_schedule, 0.9, 10)
-title = "The cubic schedule prunes early and ends gently"
+title = "Cumulative targets of the cubic schedule"
 plots.curves(steps, x="step", y="pruned (%)", control=None, title=title)
 
 # %%
@@ -986,7 +989,7 @@ repaired = lab01.prune_once(dense, data, {"recalibrated": layer_masks}, SPARSITI
 cut = lab01.prune_once(dense, data, {"one-shot": layer_masks}, SPARSITIES)
 classic = pd.concat([trained, repaired, cut])
 classic["remaining"] = 1 - classic.sparsity
-title = f"Prune and retrain: {BUDGET} epochs each, spent differently"
+title = f"Accuracy by share of weights kept ({BUDGET} epochs where trained)"
 plots.curves(classic, x="remaining", y="accuracy", xaxis="remaining", paper=lab01.HAN, title=title)
 
 # %%
@@ -1012,7 +1015,7 @@ tables.compare(trained.dropna(), "accuracy", against="fine-tuned", columns="spar
 
 # %%
 long_run = experiments.read("lab01_long_run_digits/accuracy")
-plots.curves(long_run, x="epochs", y="accuracy", xaxis="log", title="Does iterating pay at 98 %?")
+plots.curves(long_run, x="epochs", y="accuracy", xaxis="log", title="98 %: one-shot or iterative?")
 
 # %%
 tables.compare(long_run, "accuracy", against="fine-tuned", columns="epochs")
@@ -1039,10 +1042,10 @@ at_90 = classic.query("seed == 0 and sparsity == 0.9").set_index("method").netwo
 cut, tuned = (at_90[how].conv3.weight.detach() for how in ("one-shot", "fine-tuned"))
 cut, tuned = cut[cut != 0], tuned[tuned != 0]
 plots.show(
-    plots.histogram_before_after(cut, tuned, title="Survivors of conv3 at 90 %, then trained"),
+    plots.histogram_before_after(cut, tuned, title="Weights of conv3 kept at 90 %, then trained"),
     alt="Two humps with a gap around zero. After training they are wider, and the gap is filled.",
 )
-say(f"Mean |w| of the survivors: {cut.abs().mean():.3f}, then **{tuned.abs().mean():.3f}**.")
+say(f"Mean |w| of the kept weights: {cut.abs().mean():.3f}, then **{tuned.abs().mean():.3f}**.")
 
 # %% [markdown]
 # Han et al. show the same picture for AlexNet: two humps (peaks) after pruning, and
@@ -1067,7 +1070,7 @@ prediction_1_7c = 90
 pieces = {g: partial(layer_masks, granularity=g) for g in lab01.GRANULARITIES}
 pieces["random"] = pieces["filter"]
 structured = lab01.prune_once(dense, data, pieces, [0.7, 0.9, 0.95], epochs=BUDGET // 2)
-against_sparsity(structured, title="What do larger groups cost, after fine-tuning?")
+against_sparsity(structured, title="Accuracy by granularity, after fine-tuning")
 
 # %%
 say(f"{you_wrote(prediction_1_7c)} Each minus random filters:")
@@ -1094,7 +1097,7 @@ tables.compare(structured.dropna(), "accuracy", columns="sparsity")
 
 # %%
 both = lab01.read_both("trained")
-against_sparsity(both, panels="images", title="Does it hold on MNIST? (5 seeds)")
+against_sparsity(both, panels="images", title="Digits and MNIST: accuracy by sparsity (5 seeds)")
 
 # %%
 say(real_data.table("01"))
@@ -1156,7 +1159,7 @@ for method, rows in costs.groupby("method", sort=False):
 
 # %%
 left = lab01.share_of_dense(costs)
-plots.bars(left, x="method", y="% of dense", by="measure", fmt="{:.0f}", title="What is left?")
+plots.bars(left, x="method", y="% of dense", by="measure", fmt="{:.0f}", title="Relative costs")
 
 # %%
 faster = costs.groupby("method").faster.first()
@@ -1184,9 +1187,8 @@ ledger.table()
 # %%
 choose(
     "1.8a",
-    "The pruned weights held what the network knew; recalibration brought them back.",
-    "The surviving weights had to adapt; the pass over the training images was a short"
-    " fine-tuning.",
+    "The pruned weights stored what the network had learned; recalibration restored them.",
+    "The kept weights had to adapt; the pass over the training images was a short fine-tuning.",
     "Nothing: at 70 % sparsity the seeds differ so much that the two accuracies agree.",
     "Each channel's sums had another mean and size than in the dense network, and batch norm still"
     " shifted and scaled them by the old ones.",
@@ -1231,11 +1233,11 @@ def naive_test(f: Callable) -> None:
 
 
 def suspicious_mask(weight: Tensor, sparsity: float) -> Tensor:
-    goes = round(sparsity * weight.numel())
-    if goes == 0:
+    count = round(sparsity * weight.numel())
+    if count == 0:
         return torch.ones_like(weight, dtype=torch.bool)
     sizes, _ = weight.abs().reshape(-1).sort()
-    threshold = sizes[goes - 1]  # the largest size to prune
+    threshold = sizes[count - 1]  # the largest size to prune
     return weight.abs() > threshold
 
 
@@ -1250,7 +1252,7 @@ print("suspicious_mask passes the naive test.")
 # %%
 layer = weights["conv3.weight"] * magnitude_mask(weights["conv3.weight"], 0.8)
 for f in (magnitude_mask, suspicious_mask):
-    print(f"{f.__name__}, asked for 50 %, prunes {1 - f(layer, 0.5).float().mean():.0%}")
+    print(f"{f.__name__} with sparsity 0.5 prunes {1 - f(layer, 0.5).float().mean():.0%}")
 
 # %% [markdown]
 # Real weights have ties: zeros, quantised values, weights that share an initial value.
@@ -1287,7 +1289,7 @@ def find_bug(f: Callable[[Tensor, float], Tensor]) -> None:
         torch.randn(5, generator=generator),  # half of 5 is 2.5, and round(2.5) is 2
         torch.randn(7, generator=generator),
         torch.randn(4, 3, 3, 2, generator=generator) - 0.5,  # more negative than positive
-        torch.randint(-2, 3, (6, 9), generator=generator).float(),  # nothing but ties
+        torch.randint(-2, 3, (6, 9), generator=generator).float(),  # many ties
         torch.tensor([[0.0, 0.0, 0.0], [0.0, -3.0, 0.0]]),
         torch.ones(100),
     ]
@@ -1296,15 +1298,15 @@ def find_bug(f: Callable[[Tensor, float], Tensor]) -> None:
             mask = f(weight, sparsity)
             case = f"shape {tuple(weight.shape)}, sparsity {sparsity}"
             assert mask.dtype == torch.bool and mask.shape == weight.shape, (
-                f"no mask like the weight: {case}"
+                f"not a bool mask of the weight's shape: {case}"
             )
-            gone, size = ~mask.flatten(), weight.abs().flatten()
-            assert int(gone.sum()) == round(sparsity * len(size)), f"wrong number: {case}"
-            if gone.any() and mask.any():
-                largest_gone = size[gone].max()
-                assert largest_gone <= size[~gone].min(), f"a larger one went: {case}"
-                # in order: all that went must come before all that stayed
-                ties = gone[size == largest_gone]
+            pruned, size = ~mask.flatten(), weight.abs().flatten()
+            assert int(pruned.sum()) == round(sparsity * len(size)), f"wrong number: {case}"
+            if pruned.any() and mask.any():
+                largest = size[pruned].max()
+                assert largest <= size[~pruned].min(), f"a larger weight was pruned: {case}"
+                # ties: all that are pruned must come before all that are kept
+                ties = pruned[size == largest]
                 assert not (ties[1:] & ~ties[:-1]).any(), f"ties out of order: {case}"
     ### END SOLUTION
 

@@ -158,11 +158,15 @@ def loss_change(weight: Tensor, gradient: Tensor, curvature: Tensor | None = Non
 
     Raises:
         ValueError: if shapes differ.
+
+    >>> loss_change(torch.tensor([2.0]), torch.tensor([0.5]), torch.tensor([3.0]))
+    tensor([5.])
     """
     for other in (gradient, curvature):
         if other is not None and other.shape != weight.shape:
             raise ValueError(
-                f"one number per weight: {tuple(other.shape)} does not fit {tuple(weight.shape)}"
+                f"gradient and curvature must have weight's shape {tuple(weight.shape)}, got"
+                f" {tuple(other.shape)}"
             )
     ### BEGIN SOLUTION
     change = -gradient * weight
@@ -222,7 +226,7 @@ words.say(
 
 # %%
 def empirical_fisher(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, Tensor]:
-    """Average over samples the squared gradient of each sample's cross entropy.
+    """Average the squared gradient of each sample's cross entropy over the samples.
 
     Write it yourself: not with ``course_lib.pruning``.
 
@@ -241,7 +245,7 @@ def empirical_fisher(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, Tensor
         ValueError: if there is no sample.
     """
     if len(x) == 0:
-        raise ValueError("a mean over no samples is undefined")
+        raise ValueError("x must have at least one sample")
     ### BEGIN SOLUTION
     parameters = {name: p.detach().clone().requires_grad_() for name, p in model.named_parameters()}
     total = {name: torch.zeros(p.shape, dtype=torch.float64) for name, p in parameters.items()}
@@ -303,7 +307,7 @@ check("2.2")
 
 # %%
 def curvature(model: nn.Module, x: Tensor) -> dict[str, Tensor]:
-    """Average over samples Σ_c p_c(x)·(∂ log p_c(x)/∂w)².
+    """Average Σ_c p_c(x)·(∂ log p_c(x)/∂w)² over the samples x.
 
     p is the softmax of the logits; the factor p_c is not differentiated.
 
@@ -321,7 +325,7 @@ def curvature(model: nn.Module, x: Tensor) -> dict[str, Tensor]:
         ValueError: if there is no sample.
     """
     if len(x) == 0:
-        raise ValueError("a mean over no samples is undefined")
+        raise ValueError("x must have at least one sample")
     ### BEGIN SOLUTION
     parameters = {name: p.detach().clone().requires_grad_() for name, p in model.named_parameters()}
     total = {name: torch.zeros(p.shape, dtype=torch.float64) for name, p in parameters.items()}
@@ -481,7 +485,7 @@ tables.compare(at_once[at_once.sparsity == 0.8], {"accuracy": "at 80 % (points)"
 def prune_rescored(
     model: nn.Module, score: Callable[[nn.Module], dict[str, Tensor]], targets: list[float]
 ) -> dict[str, Tensor]:
-    """Prune to each target in turn; before each, score the model as it is then.
+    """Prune to each target in turn; before each, compute the scores of the current model.
 
     For each target t:
     1. Call ``score(model)`` once.
@@ -497,7 +501,7 @@ def prune_rescored(
         score: gives scores by name, at least for every parameter with two or more
             dimensions (others are ignored); larger = more important. Scores are compared
             in float64; those of pruned weights may be anything, also NaN.
-        targets: cumulative shares of the n weights, rising, each in [0, 1].
+        targets: cumulative shares of the n weights to prune, rising, each in [0, 1].
 
     Returns:
         Bool masks by name (True = kept). For no targets: all True.
@@ -510,7 +514,7 @@ def prune_rescored(
     if any(not 0 <= t <= 1 for t in targets) or any(
         b <= a for a, b in zip(targets, targets[1:], strict=False)
     ):
-        raise ValueError(f"targets rise, each in [0, 1]; got {targets}")
+        raise ValueError(f"targets must rise and lie in [0, 1], got {targets}")
     weights = {name: p for name, p in model.named_parameters() if p.ndim >= 2}
     # (n,), all layers in a row
     alive = torch.ones(sum(p.numel() for p in weights.values()), dtype=torch.bool)
@@ -518,7 +522,7 @@ def prune_rescored(
     for target in targets:
         scores = score(model)
         flat = torch.cat([scores[name].detach().double().flatten() for name in weights])
-        flat = flat.masked_fill(~alive, -torch.inf)  # what is gone goes first: it stays gone
+        flat = flat.masked_fill(~alive, -torch.inf)  # pruned weights come first: they stay pruned
         order = flat.argsort(stable=True)
         gone = torch.cat([order[~alive[order]], order[alive[order]]])[: round(target * len(flat))]
         alive = torch.ones_like(alive)
@@ -618,7 +622,7 @@ plots.curves(
     x="remaining",
     y="accuracy",
     xaxis="remaining",
-    title="Scores computed again, and training in between",
+    title="Accuracy by share of weights kept, trained between rounds",
 )
 
 # %% [markdown]
@@ -636,7 +640,7 @@ plots.curves(
     xaxis="remaining",
     bars=True,
     control=None,
-    title="With training in between: how far ahead of magnitude?",
+    title="Difference from magnitude, trained between rounds",
 )
 
 # %% [markdown]
@@ -680,7 +684,7 @@ def input_aware_mask(weight: Tensor, x: Tensor, sparsity: float) -> Tensor:
     Args:
         weight: (out, in). Not changed.
         x: (…, in), any leading dimensions (samples, positions), also none. Not changed.
-        sparsity: the share to prune in each row, in [0, 1].
+        sparsity: the share to prune per row, in [0, 1].
 
     Returns:
         Bool (out, in), True = kept; in each row exactly ``round(sparsity * in)`` are
@@ -691,13 +695,13 @@ def input_aware_mask(weight: Tensor, x: Tensor, sparsity: float) -> Tensor:
         ValueError: if ``sparsity`` is outside [0, 1].
     """
     if not 0 <= sparsity <= 1:
-        raise ValueError(f"sparsity is a share between 0 and 1, got {sparsity}")
+        raise ValueError(f"sparsity is a share and must lie in [0, 1], got {sparsity}")
     ### BEGIN SOLUTION
     norm = x.double().reshape(-1, weight.shape[1]).square().sum(0).sqrt()  # (in,)
     score = weight.double().abs() * norm  # (out, in)
     mask = torch.ones_like(weight, dtype=torch.bool)
-    goes = score.argsort(dim=1, stable=True)[:, : round(sparsity * weight.shape[1])]
-    mask.scatter_(1, goes, False)
+    lowest = score.argsort(dim=1, stable=True)[:, : round(sparsity * weight.shape[1])]
+    mask.scatter_(1, lowest, False)
     return mask
     ### END SOLUTION
 
@@ -731,7 +735,7 @@ check("2.5")
 
 # %%
 mask = input_aware_mask(dense[0].get_parameter("fc1.weight").detach(), x.flatten(1), 0.5)
-blank = (x.flatten(1) == 0).all(0)  # pixels without ink in any of the sample's images
+blank = (x.flatten(1) == 0).all(0)  # pixels without ink in all of these images
 words.say(
     f"Of the weights on the {int(blank.sum())} pixels that are blank in all these images, your mask"
     f" keeps **{100 * mask[:, blank].float().mean():.0f} %** at a sparsity of 50 %. Magnitude"
@@ -796,9 +800,12 @@ def soft_threshold(w: Tensor, t: float | Tensor) -> Tensor:
 
     Raises:
         ValueError: if a threshold is negative or NaN.
+
+    >>> soft_threshold(torch.tensor([-2.0, 0.25, 1.0]), 0.5)
+    tensor([-1.5000,  0.0000,  0.5000])
     """
     if not bool((torch.as_tensor(t) >= 0).all()):
-        raise ValueError("a threshold is not negative")
+        raise ValueError("t must be at least 0 at each entry, and not NaN")
     ### BEGIN SOLUTION
     t = torch.as_tensor(t).to(w.dtype)
     return w.sign() * (w.abs() - t).clamp(min=0)
@@ -861,9 +868,14 @@ def reweighted(weight: Tensor, lam: float, eps: float) -> Tensor:
     """Compute a penalty per weight: lam / (|w| + eps), like ``weight``.
 
     Raises ValueError if eps ≤ 0.
+
+    >>> reweighted(torch.tensor([0.5, -1.5]), lam=1.0, eps=0.5)
+    tensor([1.0000, 0.5000])
     """
     if not eps > 0:
-        raise ValueError(f"eps keeps the penalty of a weight of 0 finite: it is above 0, got {eps}")
+        raise ValueError(
+            f"eps must be above 0 to keep the penalty of a zero weight finite, got {eps}"
+        )
     ### BEGIN SOLUTION
     return lam / (weight.abs() + eps)
     ### END SOLUTION
@@ -872,9 +884,9 @@ def reweighted(weight: Tensor, lam: float, eps: float) -> Tensor:
 def reweighted_step(
     weights: dict[str, Tensor], gradients: dict[str, Tensor], lr: float, lam: float, eps: float
 ) -> dict[str, Tensor]:
-    """Do ``proximal_step``, but with a penalty per weight, from its value *before* the step.
+    """Make ``proximal_step``, but with one penalty per weight, from its value *before* the step.
 
-    So the threshold of a weight is lr·lam/(|w| + eps), with w as it is in ``weights``.
+    So the threshold of a weight is lr·lam/(|w| + eps), with w from ``weights``.
     """
     ### BEGIN SOLUTION
     new = {}
@@ -987,7 +999,7 @@ finished = parallel.sweep(finish, measure="model", method=arms, seed=range(SEEDS
 models = {f"{method} 95 %": list(of.model) for method, of in finished.groupby("method", sort=False)}
 
 # %%
-costs = lab02.costs({"dense": dense, **models}, data)  # the only look at the test images
+costs = lab02.costs({"dense": dense, **models}, data)  # the only use of the test images
 for method, of in costs.groupby("method", sort=False):
     bits, macs, ms = (of[column].iloc[0] for column in ("bits", "macs", "ms"))
     ledger.add("lenet300", method, lab="02", bits=bits, macs=macs, ms=ms, accuracy=of.test)
@@ -1016,8 +1028,8 @@ ledger.table()
 # %%
 choose(
     "2.8a",
-    "Each forecast holds with all the others in place: thousands that would each help alone do not"
-    " help together.",
+    "Each forecast assumes that all other weights are kept: thousands of removals that would each"
+    " lower the loss alone need not lower it together.",
     "The forecast is wrong for small weights, and most weights are small.",
     "The forecast is made on training images, and the accuracy is measured on others.",
     "Many forecasts are equal, and ties are broken by position, so a layer's first rows are"
@@ -1053,7 +1065,7 @@ def suspicious_soft_threshold(w: Tensor, t: float | Tensor) -> Tensor:
 def naive_test(f: Callable) -> None:
     w = torch.tensor([-2.0, -0.05, 0.0, 0.02, 3.0])
     after = f(w, 0.1)
-    # small ones are zero, large ones are not
+    # small entries are zero, large ones are not
     assert (after[1:4] == 0).all() and (after[[0, 4]] != 0).all()
     assert (after.sign() == torch.tensor([-1.0, 0, 0, 0, 1])).all()
 
@@ -1091,7 +1103,7 @@ def find_bug(f: Callable[[Tensor, float | Tensor], Tensor]) -> None:
             before = w.to(dtype)
             after = f(before.clone(), t.to(dtype) if isinstance(t, Tensor) else t)
             each = torch.as_tensor(t).to(dtype).expand(w.shape)
-            assert after.shape == w.shape and after.dtype == dtype, "not like w"
+            assert after.shape == w.shape and after.dtype == dtype, "not w's shape and dtype"
             small = before.abs() <= each
             assert (after[small] == 0).all(), "not 0 within the threshold"
             shrunk = before.abs() - each

@@ -155,29 +155,33 @@ def shrink(
     rate: float,
     output_rate: float | None = None,
 ) -> dict[str, Tensor]:
-    """Prune a share of the weights that are still kept, layer by layer.
+    """Prune a share of the kept weights, layer by layer.
 
     Args:
         weights: name -> trained weight, any shapes. Not changed. Pruned weights may
             hold any value here, also NaN.
         masks: name -> bool mask of the same shape, True = kept, with the same keys.
             Not changed.
-        rate: the share of each layer's survivors to prune, in [0, 1].
+        rate: the share of each layer's kept weights to prune, in [0, 1].
         output_rate: the share for the last key, the output layer. None: half of
             ``rate``.
 
     Returns:
-        New bool masks with the same keys, in the same order. In a layer with n
-        survivors ``round(rate * n)`` more are pruned: those with the smallest |w| among
-        the survivors. Among equal |w| the first in row-major order is pruned first.
-        Pruned weights stay pruned.
+        New bool masks with the same keys, in the same order. In a layer with n kept
+        weights ``round(rate * n)`` of these are pruned: those with the smallest |w|.
+        Among equal |w| the first in row-major order is pruned first. Pruned weights
+        remain pruned.
 
     Raises:
         ValueError: if ``rate`` or ``output_rate`` is outside [0, 1].
+
+    >>> mask = torch.tensor([True, True, True, False, True])
+    >>> shrink({"out": torch.tensor([4.0, 1.0, -2.0, 0.0, 3.0])}, {"out": mask}, 1.0)
+    {'out': tensor([ True, False, False, False,  True])}
     """
     if not 0 <= rate <= 1 or not (output_rate is None or 0 <= output_rate <= 1):
         raise ValueError(
-            f"a rate is a share of the survivors, between 0 and 1, got {rate} and {output_rate}"
+            f"rate and output_rate are shares and must lie in [0, 1], got {rate}, {output_rate}"
         )
     ### BEGIN SOLUTION
     if output_rate is None:
@@ -186,12 +190,12 @@ def shrink(
     smaller = {}
     for name, w in weights.items():
         alive = masks[name]
-        size = w.detach()[alive].abs()  # (survivors,), in row-major order; the dead do not compete
-        goes = round((output_rate if name == output else rate) * len(size))
-        stays = torch.ones_like(size, dtype=torch.bool)
-        stays[size.argsort(stable=True)[:goes]] = False  # stable: among equals the first goes first
+        size = w.detach()[alive].abs()  # (kept,), in row-major order; pruned weights are not ranked
+        count = round((output_rate if name == output else rate) * len(size))
+        keep = torch.ones_like(size, dtype=torch.bool)
+        keep[size.argsort(stable=True)[:count]] = False  # stable: of equals the first is pruned
         smaller[name] = alive.clone()
-        smaller[name][alive] = stays
+        smaller[name][alive] = keep
     return smaller
     ### END SOLUTION
 
@@ -216,9 +220,9 @@ alive = {name: torch.ones_like(w, dtype=torch.bool) for name, w in example.items
 for _ in range(13):
     alive = shrink(example, alive, 0.2)
 for name, mask in alive.items():
-    print(f"{name}: {int(mask.sum()):,} of {mask.numel():,} left ({mask.float().mean():.1%})")
-left = torch.cat([mask.flatten() for mask in alive.values()]).float().mean()
-say(f"Of all weights **{100 * left:.1f} %** are left. {you_wrote(prediction_3_1)}")
+    print(f"{name}: {int(mask.sum()):,} of {mask.numel():,} kept ({mask.float().mean():.1%})")
+kept = torch.cat([mask.flatten() for mask in alive.values()]).float().mean()
+say(f"Of all weights **{100 * kept:.1f} %** are kept. {you_wrote(prediction_3_1)}")
 
 # %% [markdown]
 # ### 3.2 Back to the beginning
@@ -253,8 +257,7 @@ prediction_3_2 = "better: they would start from trained weights"
 
 # %%
 def rewind(model: nn.Module, state: dict[str, Tensor], masks: dict[str, Tensor]) -> None:
-    """Put a trained model back to an earlier state, in place, with the pruned weights
-    at zero.
+    """Reset a trained model to an earlier state, in place, with the pruned weights at 0.
 
     Args:
         model: its parameters and buffers take the values of ``state``; they stay the
@@ -266,7 +269,7 @@ def rewind(model: nn.Module, state: dict[str, Tensor], masks: dict[str, Tensor])
             is 0 afterwards. Parameters without a mask take all values of ``state``.
     """
     ### BEGIN SOLUTION
-    model.load_state_dict(state)  # copies parameters and buffers into the tensors that are there
+    model.load_state_dict(state)  # copies the values into the model's own parameters and buffers
     with torch.no_grad():
         for name, p in model.named_parameters():
             if name in masks:
@@ -339,7 +342,7 @@ def find_ticket(
     rate: float,
     rewind_step: int = 0,
 ) -> list[dict]:
-    """Iterative magnitude pruning with rewinding to step k = ``rewind_step``.
+    """Prune iteratively by magnitude, with rewinding to step k = ``rewind_step``.
 
     Args:
         build: ``build()`` makes the untrained model.
@@ -349,7 +352,7 @@ def find_ticket(
             ``train(model, masks, 0, k)`` with the dense masks, only if k > 0; and once
             in every round as ``train(model, masks, k, None)``.
         rounds: how often to prune.
-        rate: the share of the survivors to prune in each round; half of it in the
+        rate: the share of the kept weights to prune per round; half of it in the
             output layer, which is the last parameter with two or more dimensions.
         rewind_step: k; every round starts from w_k, the weights of step k. 0: the
             initial weights.
@@ -368,11 +371,11 @@ def find_ticket(
     masks = {name: torch.ones_like(p, dtype=torch.bool) for name, p in weights.items()}
     if rewind_step > 0:
         train(model, masks, 0, rewind_step)
-    w_k = copy.deepcopy(model.state_dict())  # a copy: state_dict() itself would be trained along
+    w_k = copy.deepcopy(model.state_dict())  # a copy: training changes the tensors of state_dict()
     records = []
     for number in range(rounds + 1):
         if number:
-            masks = shrink(weights, masks, rate)  # by the values that the last round has trained
+            masks = shrink(weights, masks, rate)  # by the weights that the last round has trained
             rewind(model, w_k, masks)
         result = train(model, masks, rewind_step, None)
         kept = sum(int(mask.sum()) for mask in masks.values())
@@ -491,7 +494,7 @@ def reinitialise(model: nn.Module, masks: dict[str, Tensor], seed: int) -> None:
         seed: of the new weights.
     """
     ### BEGIN SOLUTION
-    with torch.random.fork_rng():  # puts the generator's state back at the end of the block
+    with torch.random.fork_rng():  # restores the generator's state at the end of the block
         torch.manual_seed(seed)
         for module in model.modules():
             if hasattr(module, "reset_parameters"):
@@ -564,11 +567,12 @@ def early_stop(losses: list[float], every: int = 1) -> int:
 
     Raises:
         ValueError: if there is no loss, or all of them are NaN.
+
+    >>> early_stop([0.9, 0.4, 0.6], every=50)
+    100
     """
     if all(math.isnan(loss) for loss in losses):
-        raise ValueError(
-            f"there is no minimum among {len(losses)} losses: none of them is a number"
-        )
+        raise ValueError(f"losses must have an entry that is not NaN, got {len(losses)} entries")
     ### BEGIN SOLUTION
     usable = [i for i, loss in enumerate(losses) if not math.isnan(loss)]
     return every * (1 + min(usable, key=lambda i: losses[i]))  # min returns the first of equals
@@ -634,11 +638,13 @@ for arm in ("ticket", "random mask"):
 # %%
 speed = results.fillna({"steps": LAST})
 measure, label = lab03.SPEED[DATA]
-lab03.draw_rounds(speed, "Tickets learn faster", y=measure, ylabel=label, ylim=(0, 1.05 * LAST))
+lab03.draw_rounds(
+    speed, "How fast does each arm learn?", y=measure, ylabel=label, ylim=(0, 1.05 * LAST)
+)
 
 # %%
 never = results[results["steps"].isna()].value_counts("method").to_dict()
-say(f"Runs that never got to 95 %: {never}. At 21.5 % of the weights: {you_wrote(prediction_3_5)}")
+say(f"Runs that never reached 95 %: {never}. At 21.5 % of the weights: {you_wrote(prediction_3_5)}")
 tables.means(lab03.near(speed, [0.215]), lab03.MEASURES, digits=0)
 
 # %% [markdown]
@@ -650,7 +656,7 @@ tables.means(lab03.near(speed, [0.215]), lab03.MEASURES, digits=0)
 
 # %%
 ### BEGIN SOLUTION
-prediction_3_5a = 10  # chance
+prediction_3_5a = 10  # one class of ten, guessed
 ### END SOLUTION
 
 # %%
@@ -753,11 +759,11 @@ tables.compare(nine_per_cent, "test", against="ticket", columns="epochs", digits
 on_mnist = results if DATA == "mnist" else experiments.read("lab03_tickets_mnist/rounds")
 dense = on_mnist.loc[on_mnist["method"] == "dense", "test"].mean()
 stars = {"Frankle & Carbin: 0.3 above dense": (0.135, dense + 0.3), "back at dense": (0.036, dense)}
-title = "MNIST: how long does the ticket keep up with the dense network?"
+title = "MNIST: test accuracy by share of weights kept"
 lab03.draw_rounds(on_mnist, title, paper=stars)
 
 # %%
-title = "MNIST: how many times longer do the controls learn?"
+title = "MNIST: training steps, as multiples of the ticket's"
 stars = {"Frankle & Carbin, reinit: 2.51": (0.211, 2.51)}
 lab03.draw_rounds(lab03.times_the_ticket(on_mnist), title, y=lab03.TIMES, paper=stars)
 
@@ -830,8 +836,7 @@ prediction_3_6 = "RigL fewer: blank pixels have no gradient; SET as many"
 def drop_and_grow(
     weight: Tensor, dense_grad: Tensor, mask: Tensor, fraction: float
 ) -> tuple[Tensor, Tensor]:
-    """Exchange a share of a layer's connections: drop where |w| is small, grow where
-    |dense_grad| is large.
+    """Exchange a share of a layer's connections: drop small |w|, grow large |dense_grad|.
 
     Args:
         weight: any shape. Not changed.
@@ -853,8 +858,7 @@ def drop_and_grow(
     """
     if not 0 <= fraction <= 1:
         raise ValueError(
-            "fraction is the share of the active weights to exchange, between 0 and 1, got"
-            f" {fraction}"
+            f"fraction is a share of the active weights and must lie in [0, 1], got {fraction}"
         )
     ### BEGIN SOLUTION
     active = mask.flatten().nonzero().flatten()  # (active,), positions in row-major order
@@ -953,7 +957,7 @@ prediction_3_6b = "uniform"
 cases = [("uniform", 0.05), ("Erdős–Rényi", 0.05), ("Erdős–Rényi", 0.02)]
 with pool:
     moving = lab03.static_and_moving(DATA, cases, executor=pool, **lab03.SPARSE[DATA])
-title = "Does it pay to move connections?"
+title = "Test accuracy with fixed and with moving connections"
 plots.bars(moving, x="case", y="test", by="method", title=title, fmt="{:.0f}")
 
 # %%
@@ -1010,13 +1014,13 @@ for method in ("random mask", "SET"):
 
 # %%
 conv = lab03.conv_tickets(find_ticket, random_ticket, rewind, data, range(SEEDS))
-lab03.draw_rounds(conv, "How few weights cost less than a point?", y="accuracy")
+lab03.draw_rounds(conv, "Convolutional network: accuracy by share of weights kept", y="accuracy")
 
 # %%
 means = conv.groupby(["method", "round"])["accuracy"].mean()
 good = means["ticket"].index[means["ticket"] >= means["dense"][0] - 1]
 chosen = conv[conv["round"].isin([0, max(good, default=1)])].copy()
-# the only look at the test images
+# the only use of the test images
 chosen["test"] = [training.evaluate(network, data.test) for network in chosen["network"]]
 lab03.add_to_ledger(chosen, data)
 tables.show(tables.compare(chosen, "test", against="random mask"))
@@ -1043,8 +1047,8 @@ ledger.table()
 # %%
 choose(
     "3.7a",
-    "A network with so few weights learns faster because there is less to learn; any tenth would"
-    " have done.",
+    "A network with so few weights learns faster because there is less to learn; any tenth of the"
+    " weights does as well.",
     "Places and initial weights belong together: the ticket loses its lead when either of them is"
     " replaced.",
     "The mask is the ticket: with its places, any initial weights do as well.",
@@ -1084,7 +1088,7 @@ def naive_test(f: Callable) -> None:
     for left in ((800, 900), (640, 810), (512, 729)):
         before, masks = masks, f(w, masks, 0.2)
         assert [int(mask.sum()) for mask in masks.values()] == list(left)
-        assert not any((masks[name] & ~before[name]).any() for name in w)  # pruned stays pruned
+        assert not any((masks[name] & ~before[name]).any() for name in w)  # still pruned
 
 
 # %%
@@ -1094,10 +1098,10 @@ def suspicious_shrink(weights: dict, masks: dict, rate: float, output_rate=None)
     left = {}
     for name, w in weights.items():
         alive = int(masks[name].sum())
-        goes = w.numel() - alive + round(rates[name] * alive)  # the pruned ones, and the share
-        size = (w.abs() * masks[name]).flatten()  # pruned: size 0, so they come first
+        count = w.numel() - alive + round(rates[name] * alive)  # pruned before, plus the share
+        size = (w.abs() * masks[name]).flatten()  # pruned weights have size 0 and come first
         mask = torch.ones_like(size, dtype=torch.bool)
-        mask[size.argsort(stable=True)[:goes]] = False
+        mask[size.argsort(stable=True)[:count]] = False
         left[name] = mask.view(w.shape)
     return left
 
@@ -1162,11 +1166,11 @@ def find_bug(f: Callable[..., dict[str, Tensor]]) -> None:
 
     # scales far apart, odd counts
     smooth = {"1": 10 * layer(7, 5), "2": 0.1 * layer(3, 4, 2), "out": layer(5, 6)}
-    # many zeros, alive and dead
+    # many zeros, kept and pruned
     ties = {"1": (2 * layer(9, 7)).round(), "out": (2 * layer(6, 5)).round()}
     cases = [
         (smooth, dense(smooth)),
-        # the dead are as large as the living
+        # pruned weights are as large as kept ones
         (smooth, {name: coin(*w.shape) for name, w in smooth.items()}),
         (ties, {name: coin(*w.shape) for name, w in ties.items()}),
         ({"only": layer(11)}, {"only": coin(11)}),  # the last layer is the first
@@ -1181,27 +1185,25 @@ def find_bug(f: Callable[..., dict[str, Tensor]]) -> None:
             (1.0, 1.0),
         ):
             after = f(weights, masks, rate, output_rate)
-            assert list(after) == list(weights), "other layers came back"
+            assert list(after) == list(weights), "not the layers of weights"
             for name, w in weights.items():
                 share = rate
                 if name == list(weights)[-1]:
                     share = rate / 2 if output_rate is None else output_rate
                 alive, left = masks[name], after[name]
-                case = (
-                    f"layer {name} with {int(alive.sum())} of {alive.numel()} alive, rate {share}"
-                )
+                case = f"layer {name} with {int(alive.sum())} of {alive.numel()} kept, rate {share}"
                 assert left.dtype == torch.bool and left.shape == w.shape, (
-                    f"no mask like the weight: {case}"
+                    f"not a bool mask of the weight's shape: {case}"
                 )
-                assert not (left & ~alive).any(), f"a pruned weight came back: {case}"
-                stays = left[alive]  # (survivors,), in row-major order
-                assert int((~stays).sum()) == round(share * len(stays)), f"wrong number: {case}"
-                if stays.any() and not stays.all():
+                assert not (left & ~alive).any(), f"a pruned weight is kept again: {case}"
+                keep = left[alive]  # (kept,), in row-major order
+                assert int((~keep).sum()) == round(share * len(keep)), f"wrong number: {case}"
+                if keep.any() and not keep.all():
                     size = w[alive].abs()
-                    largest_gone = size[~stays].max()
-                    assert largest_gone <= size[stays].min(), f"a larger one went: {case}"
-                    # in order: all that went stand before all that stayed
-                    tied = stays[size == largest_gone]
+                    largest = size[~keep].max()
+                    assert largest <= size[keep].min(), f"a larger weight was pruned: {case}"
+                    # ties: all that are pruned come before all that are kept
+                    tied = keep[size == largest]
                     assert not (tied[:-1] & ~tied[1:]).any(), f"ties out of order: {case}"
     ### END SOLUTION
 

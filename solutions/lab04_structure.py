@@ -168,8 +168,7 @@ prediction_4_1 = "yes"
 
 # %%
 def bn_scale_shift(bn: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
-    """p and q such that a batch norm in evaluation mode computes p · x + q, channel by
-    channel.
+    """Compute p and q such that a batch norm in evaluation mode gives p · x + q per channel.
 
     Args:
         bn: has running statistics μ (``running_mean``) and σ² (``running_var``), a
@@ -244,7 +243,7 @@ prediction_4_2 = 1.1
 
 # %%
 def fold_bn(conv: nn.Conv2d, bn: nn.BatchNorm2d) -> nn.Conv2d:
-    """One convolution that computes ``bn(conv(x))`` in evaluation mode.
+    """Build one convolution that computes ``bn(conv(x))`` in evaluation mode.
 
     Args:
         conv: (M, C/groups, R, S), with or without a bias, any stride, padding, dilation
@@ -260,9 +259,7 @@ def fold_bn(conv: nn.Conv2d, bn: nn.BatchNorm2d) -> nn.Conv2d:
     """
     ### BEGIN SOLUTION
     if conv.training or bn.training:
-        raise RuntimeError(
-            "in training mode a batch norm uses each batch's own statistics: call .eval() first"
-        )
+        raise RuntimeError("conv and bn must be in evaluation mode: call .eval() first")
     p, q = bn_scale_shift(bn)  # (M,), (M,)
     folded = copy.deepcopy(conv)
     # (M, C/groups, R, S): filter m times p of channel m
@@ -298,7 +295,7 @@ check("4.2")
 
 # %%
 def fold_all(model: nn.Module) -> nn.Module:
-    """A copy of the network without batch norms."""
+    """Copy the network without batch norms."""
     return lab04.fold_all(model, fold_bn)
 
 
@@ -374,7 +371,7 @@ prediction_4_3 = 50
 def remove_filters(
     conv: nn.Conv2d, bn: nn.BatchNorm2d, next_conv: nn.Conv2d, keep: list[int]
 ) -> tuple[nn.Conv2d, nn.BatchNorm2d, nn.Conv2d]:
-    """Keep only some filters of a convolution, and remove what belongs to the others.
+    """Keep some filters of a convolution; remove the others with all their parameters.
 
     Args:
         conv: computes C channels: weight (C, C_in, R, S), with or without a bias,
@@ -400,7 +397,7 @@ def remove_filters(
     rising = all(a < b for a, b in zip(keep, keep[1:], strict=False))
     if len(keep) == 0 or not rising or keep[0] < 0 or keep[-1] >= channels:
         raise ValueError(
-            f"keep: strictly increasing indices from 0 to {channels - 1}, at least one; got {keep}"
+            f"keep must be strictly increasing indices from 0 to {channels - 1}, got {keep}"
         )
     index = torch.tensor(keep)
     conv, bn, next_conv = (copy.deepcopy(layer) for layer in (conv, bn, next_conv))
@@ -440,9 +437,7 @@ check("4.3")
 
 # %%
 def cut(model: nn.Module, keep: dict[str, Tensor], absorb: bool = False) -> nn.Module:
-    """A smaller copy of the network with only these channels of "bn1", "bn2", …
-    (``absorb`` is for 4.4).
-    """
+    """Copy the network with only these channels of "bn1", "bn2", … (``absorb``: for 4.4)."""
     return lab04.cut(model, keep, remove_filters, absorb_removed if absorb else None)
 
 
@@ -450,13 +445,13 @@ half = {f"bn{i}": torch.arange(width) % 2 == 0 for i, width in enumerate((32, 32
 halved = cut(dense[0], half)
 
 # %%
-of_layers = lab04.macs_by_layer({"dense": dense[0], "every second filter out": halved}, images[:1])
+of_layers = lab04.macs_by_layer({"dense": dense[0], "every second filter": halved}, images[:1])
 title, ylabel = "Half of the filters removed", "MACs for one image (thousands)"
 plots.bars(of_layers, x="layer", y="macs", by="network", title=title, ylabel=ylabel, fmt="{:.1f}")
 
 # %%
 left = lab04.share_left(halved, dense[0], images[:1])
-say(f"Half of the filters: {left} are left. {you_wrote(prediction_4_3)}")
+say(f"With half of the filters, {left} remain. {you_wrote(prediction_4_3)}")
 
 # %% [markdown]
 # A convolution's MACs are proportional to its outputs *times* its inputs, and every
@@ -505,8 +500,7 @@ prediction_4_4 = 64
 def absorb_removed(
     conv: nn.Conv2d, bn: nn.BatchNorm2d, next_conv: nn.Conv2d, keep: list[int]
 ) -> Tensor:
-    """The amount to add to the bias of the next convolution in place of the removed
-    channels.
+    """Compute the amount to add to the next convolution's bias for the removed channels.
 
     A removed channel has scale α = 0. Between ``bn`` and ``next_conv`` there is a ReLU.
 
@@ -520,9 +514,9 @@ def absorb_removed(
         border padded with zeros).
     """
     ### BEGIN SOLUTION
-    # (C,): with α = 0 a batch norm gives β, whatever comes in
+    # (C,): with α = 0 a batch norm gives β for any input
     constant = torch.relu(bn.bias.detach())
-    constant[torch.tensor(keep)] = 0  # what is kept is still there, and does not go into a bias
+    constant[torch.tensor(keep)] = 0  # kept channels still compute their output
     return next_conv.weight.detach().sum((2, 3)) @ constant  # (M, C) @ (C,)
     ### END SOLUTION
 
@@ -555,7 +549,7 @@ absorbed = border[border["method"] == "removed, constant absorbed"]["error"]
 beta = dense[0].bn1.bias[~lab04.larger_half(dense[0].bn1)]  # of the removed channels
 say(
     f"Exact at **{(absorbed < 1e-5).sum()} of {len(absorbed)}** positions. Removed channels with"
-    f" β > 0, which leave something behind: {(beta > 0).sum()} of {len(beta)}."
+    f" β > 0, whose constant is not 0: {(beta > 0).sum()} of {len(beta)}."
     f" {you_wrote(prediction_4_4)}"
 )
 
@@ -638,14 +632,16 @@ prediction_4_5 = 4
 
 # %%
 def slimming_penalty(model: nn.Module, lam: float) -> Tensor:
-    """λ · Σ|α| over all scales of all ``nn.BatchNorm2d`` in ``model``: a differentiable
-    scalar.
+    """Compute λ · Σ|α| over all scales of all ``nn.BatchNorm2d``: a differentiable scalar.
 
     Raises:
         ValueError: if ``lam`` is negative.
+
+    >>> slimming_penalty(nn.BatchNorm2d(3), 0.5).item()  # each α is 1 at first
+    1.5
     """
     if not lam >= 0:
-        raise ValueError(f"lam weighs a penalty, so at least 0, got {lam}")
+        raise ValueError(f"lam must be at least 0, got {lam}")
     ### BEGIN SOLUTION
     return lam * sum(
         bn.weight.abs().sum() for bn in model.modules() if isinstance(bn, nn.BatchNorm2d)
@@ -654,7 +650,7 @@ def slimming_penalty(model: nn.Module, lam: float) -> Tensor:
 
 
 def select_channels(model: nn.Module, fraction: float) -> dict[str, Tensor]:
-    """Select channels to keep; the channels of all layers compete by |α|.
+    """Select channels to keep; the channels of all layers are ranked together by |α|.
 
     Args:
         model: with one ``nn.BatchNorm2d`` or more. Not changed.
@@ -672,7 +668,7 @@ def select_channels(model: nn.Module, fraction: float) -> dict[str, Tensor]:
         ValueError: if ``fraction`` is outside [0, 1].
     """
     if not 0 <= fraction <= 1:
-        raise ValueError(f"fraction of the channels to remove, between 0 and 1, got {fraction}")
+        raise ValueError(f"fraction of channels to remove: must lie in [0, 1], got {fraction}")
     ### BEGIN SOLUTION
     sizes = {
         name: m.weight.detach().abs()
@@ -719,7 +715,7 @@ sparse = lab04.trained(data, SEEDS, epochs, lambda model: slimming_penalty(model
 with_l2 = lab04.trained(data, SEEDS, epochs, lambda model: lab04.l2_penalty(model, lam))
 
 # %%
-title = "Which scales reach zero, with L1 or with L2?"
+title = "Scales |α| trained with L1 and with L2"
 plots.show(lab04.draw_scales({"L2: ½λΣα²": with_l2, "L1: λΣ|α|": sparse}, title))
 of_scales = lab04.scale_table({"dense": dense, "L1": sparse, "L2": with_l2}, data)
 tables.means(of_scales, ["near zero (%)", "largest |α|", "accuracy"], digits=2)
@@ -886,7 +882,7 @@ tables.means(tested, "test", rows=["method", "step"], columns="data")
 # %%
 FRACTIONS = [0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
 by_score = lab04.which_score(dense, sparse, select_channels, cut, data, FRACTIONS)
-title = "Is it the score, or the training for it?"
+title = "Accuracy by channels removed, for each score and training"
 label = "channels removed (recalibrated, not fine-tuned)"
 plots.curves(by_score, x="removed", y="accuracy", title=title, xlabel=label, xaxis="sparsity")
 
@@ -940,8 +936,7 @@ prediction_4_6 = 50
 def cascade(
     keep: Tensor, next_weight: Tensor, constant: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Find the weights of the next layer that removed channels make useless, and the
-    shift that those weights leave behind.
+    """Find the next layer's weights that removed channels make useless, and their shift.
 
     Args:
         keep: bool (C,), True = kept.
@@ -957,6 +952,10 @@ def cascade(
 
     Raises:
         ValueError: if ``keep`` is not a bool (C,) or ``constant`` is not (C,).
+
+    >>> weight = torch.tensor([5.0, 7.0]).view(1, 2, 1, 1)
+    >>> cascade(torch.tensor([True, False]), weight, torch.tensor([1.0, 2.0]))[1]
+    tensor([14.])
     """
     ### BEGIN SOLUTION
     channels = next_weight.shape[1]
@@ -969,7 +968,7 @@ def cascade(
     if constant.shape != (channels,):
         raise ValueError(f"constant must have shape ({channels},), got {tuple(constant.shape)}")
     useful = keep[:, None, None].expand_as(next_weight).clone()  # (M, C, R, S)
-    # (C,): only what is gone counts
+    # (C,): only removed channels count
     left_behind = constant.masked_fill(keep, 0).to(next_weight.dtype)
     return useful, next_weight.sum((2, 3)) @ left_behind  # (M, C) @ (C,)
     ### END SOLUTION
@@ -1029,7 +1028,7 @@ equal = lab04.at_equal_macs(
 )
 at_macs = lab04.measured(equal, data)
 lines = lab04.joined(at_macs, dense_accuracy)
-title, label = "Equal MACs, with and without structure", "MACs left (%; random: random channels)"
+title, label = "Accuracy at equal MACs", "MACs (% of dense); random: random channels"
 plots.curves(lines, x="remaining", y="accuracy", title=title, xlabel=label, xaxis="remaining")
 
 # %%
@@ -1061,7 +1060,7 @@ tables.show(tables.plain(costs[["method", "macs", "fewer", "ms", "faster"]], 2))
 say(you_wrote(prediction_4_6b))
 
 # %%
-lab04.draw_times(costs[:-1], "Fewer MACs, and measured latency")
+lab04.draw_times(costs[:-1], "Measured speed-up against MACs")
 
 # %% [markdown]
 # Zeros are multiplied like all other numbers, so they save no time, even if few
@@ -1096,7 +1095,7 @@ groups = [group for group in pruning.channels.channel_groups(resnet, image) if g
 tied = max((group.producers for group in groups), key=len)
 half_resnet, _ = lab04.halved(resnet, groups, image)
 both = lab04.costs({"whole": resnet, "half of each group": half_resnet}, image, repeats=15)
-say(f"{len(groups)} groups can be cut; the largest ties {', '.join(tied)} together.")
+say(f"{len(groups)} groups can be pruned; the largest joins {', '.join(tied)}.")
 tables.plain(both[["method", "kb", "fewer", "faster"]])
 
 # %% [markdown]
@@ -1108,7 +1107,7 @@ tables.plain(both[["method", "kb", "fewer", "faster"]])
 mobile = mobilenet_v2(weights=None).eval()
 of_mobile = pruning.channels.channel_groups(mobile, image)
 group = next(g for g in of_mobile if any(".1.0" in name for name in g.followers))
-print(f"decides: {group.producers}; follows: {group.followers}; reads it: {group.consumers}")
+print(f"computed by {group.producers}, passed by {group.followers}, read by {group.consumers}")
 
 # %% [markdown]
 # ## Part E · What was it worth?
@@ -1124,7 +1123,7 @@ print(f"decides: {group.producers}; follows: {group.followers}; reads it: {group
 # tensor is stored in its cheapest format.
 
 # %%
-bill = {
+finals = {
     "dense": dense,
     f"slimming {FRACTION:.0%}, fine-tuned": tuned,
     f"slimming {FRACTION:.0%}, folded": [fold_all(model) for model in tuned],
@@ -1132,8 +1131,8 @@ bill = {
     "random channels, fine-tuned": lab04.pick(equal, method="random", removed=FRACTION),
     "unstructured, equal MACs": lab04.pick(equal, method="unstructured", removed=FRACTION),
 }
-costs = lab04.costs({name: models[0] for name, models in bill.items()}, images[:64])
-tested = lab04.accuracies(bill, data, "test")  # the only time that the test images are used
+costs = lab04.costs({name: models[0] for name, models in finals.items()}, images[:64])
+tested = lab04.accuracies(finals, data, "test")  # the only use of the test images
 
 # %%
 for row in costs.itertuples():
@@ -1157,8 +1156,8 @@ ledger.table()
 # %%
 choose(
     "4.7a",
-    "The removed channels gave constants. Without them the sums of the next layer are shifted,"
-    " and its batch norm still subtracts the old mean.",
+    "The removed channels had constant outputs. Without them the sums of the next layer are"
+    " shifted, and its batch norm still subtracts the old mean.",
     "The removed channels held features that the network needed; recalibration learned them again.",
     "The kept weights had to adapt to the smaller network, which takes training.",
     "Nothing: three seeds differ so much after pruning that the accuracies agree with those"
@@ -1205,7 +1204,7 @@ def naive_test(f: Callable) -> None:
     constant[keep] = 0
     useful, shift = f(keep, weight, constant)
     assert useful.shape == weight.shape and not useful[:, ~keep].any() and useful[:, keep].all()
-    maps = constant[:, None, None].expand(8, 3, 3)  # what the removed channels give
+    maps = constant[:, None, None].expand(8, 3, 3)  # the output of the removed channels
     assert torch.allclose(shift, nn.functional.conv2d(maps[None], weight)[0, :, 0, 0], atol=1e-5)
 
 
@@ -1231,7 +1230,7 @@ constant = sparse[0].bn3.bias.detach().relu()
 weight = sparse[0].conv4.weight.detach()
 right, wrong = (f(keeps[0]["bn3"], weight, constant)[1] for f in (cascade, suspicious_cascade))
 print(
-    f"The shift is {right.abs().mean():.3f} in the mean; suspicious_cascade is off by"
+    f"The mean |shift| is {right.abs().mean():.3f}; suspicious_cascade is off by"
     f" {(wrong - right).abs().mean():.3f}."
 )
 
@@ -1286,12 +1285,12 @@ def find_bug(f: Callable) -> None:
                 useful, shift = f(keep, weight, constant)
                 case = f"weight {(m, c, r, s)}, keep {keep.tolist()}, constant {constant}"
                 assert useful.dtype == torch.bool and useful.shape == weight.shape, (
-                    f"no mask like the weight: {case}"
+                    f"not a bool mask of the weight's shape: {case}"
                 )
                 for i in range(c):
                     assert (useful[:, i] == keep[i]).all(), f"weights of channel {i}: {case}"
-                # the shift is what one position of the map gets from maps that are
-                # constant, and zero where kept
+                # the shift is the output at one position for constant maps, which are
+                # zero where kept
                 given = torch.zeros(c, dtype=torch.float64) if constant is None else constant
                 maps = given.masked_fill(keep, 0).view(1, c, 1, 1).expand(1, c, r, s)
                 assert shift.shape == (m,), f"one shift for each output: {case}"

@@ -153,15 +153,18 @@ def nm_mask(weight: Tensor, n: int, m: int, dim: int) -> Tensor:
 
     Raises:
         ValueError: if n is not in 1 … m, or m does not divide ``weight.shape[dim]``.
+
+    >>> nm_mask(torch.tensor([0.5, -3.0, 2.0, 1.0]), 2, 4, 0)
+    tensor([False,  True,  True, False])
     """
     ### BEGIN SOLUTION
     if not 1 <= n <= m or weight.shape[dim] % m:
-        raise ValueError(f"{n}:{m} does not fit {weight.shape[dim]} entries")
+        raise ValueError(f"m must divide {weight.shape[dim]} and n lie in 1 … m, got {n}:{m}")
     turned = weight.abs().movedim(dim, -1)  # (…, size)
     blocks = turned.reshape(-1, m)  # (blocks, m)
-    goes = blocks.argsort(dim=1, stable=True)[:, : m - n]
+    lowest = blocks.argsort(dim=1, stable=True)[:, : m - n]
     kept = torch.ones_like(blocks, dtype=torch.bool)
-    kept.scatter_(1, goes, False)
+    kept.scatter_(1, lowest, False)
     return kept.view(turned.shape).movedim(-1, dim)
     ### END SOLUTION
 
@@ -171,8 +174,8 @@ check("5.1")
 
 # %%
 say(
-    f"At 2:4 a block has {math.comb(4, 2)} masks; if any weight could go, four weights would have"
-    f" {2**4}. {you_wrote(prediction_5_1)}"
+    f"At 2:4 a block has {math.comb(4, 2)} masks; without the pattern, four weights have {2**4}."
+    f" {you_wrote(prediction_5_1)}"
 )
 
 # %% [markdown]
@@ -200,8 +203,7 @@ say(
 
 # %%
 def nm_compress(weight: Tensor, n: int, m: int) -> tuple[Tensor, Tensor]:
-    """Values and places of a matrix with at most n non-zeros in every block of m
-    neighbours in a row.
+    """Compress a matrix with at most n non-zeros per block of m neighbours in a row.
 
     Write these three yourself: not with ``to_sparse_semi_structured`` or
     ``course_lib.cost``.
@@ -220,13 +222,13 @@ def nm_compress(weight: Tensor, n: int, m: int) -> tuple[Tensor, Tensor]:
         ValueError: if a block has more than n non-zeros.
     """
     if weight.ndim != 2 or not 1 <= n <= m or weight.shape[1] % m:
-        raise ValueError(f"{n}:{m} does not fit the shape {tuple(weight.shape)}")
+        raise ValueError(f"weight must be (R, C), C a multiple of m, and 1 ≤ n ≤ m; got {n}:{m}")
     ### BEGIN SOLUTION
     rows, columns = weight.shape
     blocks = weight.reshape(rows, columns // m, m)
     there = blocks != 0
     if bool((there.sum(-1) > n).any()):
-        raise ValueError(f"a block has more than {n} non-zeros: they would be lost")
+        raise ValueError(f"weight must have at most {n} non-zeros per block of {m}")
     # non-zeros first, then the lowest
     index = (~there).int().argsort(dim=-1, stable=True)[..., :n].sort(dim=-1).values
     return blocks.gather(-1, index).reshape(rows, -1), index.reshape(rows, -1)
@@ -245,11 +247,14 @@ def nm_decompress(values: Tensor, index: Tensor, n: int, m: int) -> Tensor:
 
 
 def nm_bits(rows: int, columns: int, n: int, m: int, bits: int = 32) -> int:
-    """Bits of a stored matrix: per block n values of ``bits`` bits and n places of
-    ⌈log₂ m⌉ bits (0 for m = 1).
+    """Count the bits of a stored matrix: per block n values of ``bits`` bits and n places
+    of ⌈log₂ m⌉ bits (0 for m = 1).
+
+    >>> nm_bits(rows=2, columns=8, n=2, m=4)
+    272
     """
     if not 1 <= n <= m or columns % m:
-        raise ValueError(f"{n}:{m} does not fit {columns} columns")
+        raise ValueError(f"m must divide {columns} columns and n lie in 1 … m, got {n}:{m}")
     ### BEGIN SOLUTION
     return rows * (columns // m) * n * (bits + math.ceil(math.log2(m)))
     ### END SOLUTION
@@ -266,7 +271,7 @@ check("5.2")
 # (R, blocks, m).</details>
 
 # %%
-# (M, 9·C): a kernel's place after the other
+# (M, 9·C): C weights per place of the kernel, one place after the other
 w = dense[0].conv3.weight.detach().flatten(2).movedim(1, 2).flatten(1)
 
 
@@ -293,7 +298,7 @@ tables.plain(sweep(size_of, pattern=lab05.SIZES), 2)
 
 # %%
 def nm_linear(x: Tensor, values: Tensor, index: Tensor, n: int, m: int) -> Tensor:
-    """x·Wᵀ for the matrix W stored in ``values`` and ``index``, without building W.
+    """Compute x·Wᵀ for the W stored in ``values`` and ``index``, without building W.
 
     Args:
         x: (…, C), any leading dimensions, also none.
@@ -308,7 +313,7 @@ def nm_linear(x: Tensor, values: Tensor, index: Tensor, n: int, m: int) -> Tenso
     """
     if x.shape[-1] * n != values.shape[1] * m:
         raise ValueError(
-            f"x has {x.shape[-1]} entries, the matrix {values.shape[1] * m // n} columns"
+            f"x must have {values.shape[1] * m // n} entries per row, got {x.shape[-1]}"
         )
     ### BEGIN SOLUTION
     block = torch.arange(values.shape[1]) // n  # (K,) of each stored value
@@ -370,10 +375,10 @@ plots.curves(
 
 # %%
 at_1_8 = stored["patterns"].query("sparsity == 0.875")
-steps = {"recalibrated": "not trained (%)", "finetuned": "trained on (%)"}
+steps = {"recalibrated": "not trained (%)", "finetuned": "fine-tuned (%)"}
 long = at_1_8.rename(columns=steps).melt(["seed", "method"], steps.values(), "step", "accuracy")
 plots.show(
-    plots.bars(long, x="method", y="accuracy", by="step", title="87.5 % of the weights removed")
+    plots.bars(long, x="method", y="accuracy", by="step", title="87.5 % of the weights pruned")
 )
 tables.show(tables.compare(at_1_8, steps, against="N:M"))
 say(you_wrote(prediction_5_3))
@@ -409,7 +414,7 @@ say(you_wrote(prediction_5_3))
 
 # %%
 def group_columns(weight: Tensor, size: int, gamma: float) -> list[list[int]]:
-    """Greedy groups of columns, dense columns first.
+    """Group columns greedily, dense columns first.
 
     Write it yourself: not with ``course_lib.pruning``.
 
@@ -432,7 +437,7 @@ def group_columns(weight: Tensor, size: int, gamma: float) -> list[list[int]]:
         ValueError: if size < 1 or gamma < 0.
     """
     if size < 1 or not gamma >= 0:
-        raise ValueError(f"size is at least 1 and gamma not negative, got {size} and {gamma}")
+        raise ValueError(f"size must be at least 1 and gamma at least 0, got {size} and {gamma}")
     ### BEGIN SOLUTION
     there = weight != 0
     counts = there.sum(0).tolist()
@@ -495,7 +500,7 @@ def combine_columns(weight: Tensor, groups: list[list[int]]) -> tuple[Tensor, Te
     """
     listed = [c for group in groups for c in group]
     if len(set(listed)) < len(listed) or any(not 0 <= c < weight.shape[1] for c in listed):
-        raise ValueError(f"each of the columns 0 … {weight.shape[1] - 1} has one place at most")
+        raise ValueError(f"groups must list columns 0 … {weight.shape[1] - 1}, each at most once")
     ### BEGIN SOLUTION
     rows = len(weight)
     packed = torch.zeros(rows, len(groups), dtype=weight.dtype)
@@ -616,13 +621,16 @@ def topk_activation(x: Tensor, k: int) -> Tensor:
 
     Raises:
         ValueError: if k < 0.
+
+    >>> topk_activation(torch.tensor([[3.0, -4.0, 1.0]]), 2)
+    tensor([[ 3., -4.,  0.]])
     """
     if k < 0:
-        raise ValueError(f"k activations stay: k is not negative, got {k}")
+        raise ValueError(f"k is the number of activations to keep and must be at least 0, got {k}")
     ### BEGIN SOLUTION
     size = x.abs().flatten(1)  # (B, entries)
-    goes = size.argsort(dim=1, stable=True)[:, : max(0, size.shape[1] - k)]
-    kept = torch.ones_like(size, dtype=torch.bool).scatter(1, goes, False)
+    lowest = size.argsort(dim=1, stable=True)[:, : max(0, size.shape[1] - k)]
+    kept = torch.ones_like(size, dtype=torch.bool).scatter(1, lowest, False)
     return x.masked_fill(~kept.view(x.shape), 0)
     ### END SOLUTION
 
@@ -703,7 +711,7 @@ plots.bars(lab05.timed(work), x="what", y="time", ylabel="time, conv2 = 1", titl
 
 # %%
 class ChannelGate(nn.Module):
-    """Decide for each image which channels are open.
+    """Decide per image which channels are open.
 
     Write it yourself: not with ``course_lib.pruning``.
 
@@ -736,7 +744,7 @@ class ChannelGate(nn.Module):
 
 
 def gated_macs(gates: list[Tensor], dense: list[float]) -> Tensor:
-    """The MACs of each image (B,): Σ_l dense[l] · open share of layer l · open share of
+    """Compute the MACs of each image (B,): Σ_l dense[l] · open share of layer l · open share of
     layer l − 1 (1 before the first).
 
     Args:
@@ -747,7 +755,9 @@ def gated_macs(gates: list[Tensor], dense: list[float]) -> Tensor:
         ValueError: if there is no layer or the lengths differ.
     """
     if not gates or len(gates) != len(dense):
-        raise ValueError(f"{len(gates)} gates and {len(dense)} layers")
+        raise ValueError(
+            f"gates and dense need one entry per layer, got {len(gates)}, {len(dense)}"
+        )
     ### BEGIN SOLUTION
     total, before = 0.0, 1.0
     for gate, macs in zip(gates, dense, strict=True):
@@ -850,7 +860,7 @@ tables.compare(trained, "accuracy", against="random", columns="share")
 
 # %%
 def joint_nm(x: Tensor, weight: Tensor, n_x: int, n_w: int, m: int) -> tuple[Tensor, int]:
-    """A linear layer with weights n_w:m and inputs n_x:m, both along C.
+    """Compute a linear layer with weights n_w:m and inputs n_x:m, both along C.
 
     Args:
         x: (B, C). weight: (R, C). Not changed.
@@ -903,12 +913,12 @@ def train_jointly(method: str, seed: int) -> dict:
 
 
 live = sweep(train_jointly, method=lab05.CHOOSING, seed=range(SEEDS))
-live["left"] = 100 * live["products"]
-tables.means(live, {"accuracy": "1:4 × 1:4, live (%)", "left": "products left (%)"})
+live["kept"] = 100 * live["products"]
+tables.means(live, {"accuracy": "1:4 × 1:4, live (%)", "kept": "products kept (%)"})
 
 # %%
 joint = stored["joint"]
-title = "Weights and activations N:M, trained on"
+title = "Weights and activations N:M, fine-tuned"
 plots.show(plots.bars(joint, x="pattern", y="accuracy", by="method", title=title, fmt="{:.0f}"))
 tables.show(tables.compare(joint, "accuracy", against="drawn once", columns="pattern"))
 quarter = joint.query("pattern == 'W 1:4 × A 1:4'")
@@ -916,7 +926,7 @@ half = joint.query("pattern == 'W 2:4 × A 2:4' and method == 'by size'")
 say(
     f"1:4 × 1:4, by size minus random: {minus(quarter, 'accuracy', 'by size', 'random')}."
     f" {you_wrote(prediction_5_8)}\n\nW 2:4 × A 2:4, by size: fraction of the products that are"
-    f" left **{half['products'].mean():.3f}** (stored result)."
+    f" kept **{half['products'].mean():.3f}** (stored result)."
 )
 
 # %% [markdown]
@@ -968,7 +978,7 @@ def pruned_to(n: int, m: int) -> list[nn.Module]:
 
 
 models = {"dense": dense, "2:4": pruned_to(2, 4), "1:8": pruned_to(1, 8), "columns, γ 0": sparse}
-# the only look at the test images
+# the only use of the test images
 found = lab05.costs(models, data, nm_bits, group_columns)
 for method, rows in found.groupby("method", sort=False):
     cost = rows.iloc[0][["bits", "macs", "ms"]]
@@ -997,8 +1007,8 @@ choose(
     "1:4 times 1:4 leaves 1/16, which is 6.25 %; 4.5 % must be a mistake.",
     "The accuracy will fall on new images.",
     "Padding has been counted as pruned.",
-    "Products are not time: selecting activations and matching the factors costs more here than"
-    " it saves; only hardware built for N:M gains.",
+    "Fewer products do not mean less time: selecting activations and matching the factors costs"
+    " more here than it saves; only hardware built for N:M gains.",
 )
 
 # %% [markdown]
@@ -1025,8 +1035,8 @@ check("5.9")
 # %%
 def suspicious_nm_mask(weight: Tensor, n: int, m: int, dim: int) -> Tensor:
     sizes = weight.abs().movedim(dim, -1).unflatten(-1, (-1, m))
-    goes = sizes.argsort(dim=-1, stable=True)[..., :n]
-    return torch.ones_like(sizes).bool().scatter(-1, goes, False).flatten(-2).movedim(-1, dim)
+    lowest = sizes.argsort(dim=-1, stable=True)[..., :n]
+    return torch.ones_like(sizes).bool().scatter(-1, lowest, False).flatten(-2).movedim(-1, dim)
 
 
 def naive_test(f: Callable) -> None:
@@ -1071,12 +1081,14 @@ def find_bug(f: Callable[[Tensor, int, int, int], Tensor]) -> None:
     ]
     for weight, n, m, dim in cases:
         kept = f(weight.clone(), n, m, dim)
-        assert kept.shape == weight.shape and kept.dtype == torch.bool, "no mask like the weight"
+        assert kept.shape == weight.shape and kept.dtype == torch.bool, (
+            "not a bool mask of the weight's shape"
+        )
         sizes = weight.abs().movedim(dim, -1).reshape(-1, m).tolist()
-        for block, stays in zip(sizes, kept.movedim(dim, -1).reshape(-1, m).tolist(), strict=True):
-            goes = sorted(range(m), key=lambda i, block=block: (block[i], i))[: m - n]
-            assert [i not in goes for i in range(m)] == stays, (
-                f"{n}:{m} along {dim}: {block} kept {stays}"
+        for block, mask in zip(sizes, kept.movedim(dim, -1).reshape(-1, m).tolist(), strict=True):
+            lowest = sorted(range(m), key=lambda i, block=block: (block[i], i))[: m - n]
+            assert [i not in lowest for i in range(m)] == mask, (
+                f"{n}:{m} along {dim}: {block} has the mask {mask}"
             )
     ### END SOLUTION
 

@@ -106,7 +106,7 @@ plots.show(lab06.draw_two_scores())
 
 # %%
 SEEDS = 3
-QUICK = {"steps": 60, "batch": 32, "lr": 3e-4}  # of what is trained live
+QUICK = {"steps": 60, "batch": 32, "lr": 3e-4}  # of the live training
 TWICE = QUICK | {"steps": 2 * QUICK["steps"]}
 torch.set_num_threads(1)
 
@@ -175,7 +175,7 @@ def prune_then_finetune(
     parameters = dict(model.named_parameters())
     for name, mask in masks.items():
         if name not in parameters or parameters[name].shape != mask.shape:
-            raise ValueError(f"the mask {name!r} does not fit the model")
+            raise ValueError(f"masks: the model has no parameter {name!r} of this shape")
 
     @torch.no_grad()
     def zero() -> None:
@@ -220,12 +220,13 @@ check("6.1")
 
 # %%
 def regime(dense: float, held: list[float], deleted: list[float], tolerance: float) -> list[str]:
-    """For each sparsity "free", "information lost" or "cannot fit"; each entry is
-    judged alone.
+    """Name the regime per sparsity: "free", "information lost" or "cannot fit".
+
+    Each entry is judged alone.
 
     Args:
         dense: accuracy of the model that was not pruned; higher is better.
-        held, deleted: accuracies with zeros held, and let go.
+        held, deleted: accuracies with zeros held at 0, and with zeros let go.
         tolerance: in the same unit; exactly the tolerance below counts as equal.
 
     Raises:
@@ -234,7 +235,7 @@ def regime(dense: float, held: list[float], deleted: list[float], tolerance: flo
     ### BEGIN SOLUTION
     if len(held) != len(deleted) or tolerance < 0:
         raise ValueError(
-            "one held and one deleted accuracy for each sparsity, and no negative tolerance"
+            "held and deleted must have equal lengths, and tolerance must be at least 0"
         )
     found = []
     for h, d in zip(held, deleted, strict=True):
@@ -281,7 +282,7 @@ def old_task(seed: int, sparsity: float) -> float:
 
 old = sweep(old_task, seed=range(SEEDS), sparsity=lab06.SPARSITIES)
 arms = pd.concat([stored["regimes"], old.assign(method="old task, not trained")])
-title = "What was lost: three checkpoints"
+title = "Accuracy on the old and the new task, three checkpoints"
 plots.curves(arms, x="sparsity", y="accuracy", xaxis="sparsity", title=title)
 
 # %%
@@ -310,12 +311,12 @@ def both_arms(hold: bool) -> float:
 
 held, let_go = sweep(both_arms, hold=(True, False))["accuracy"]
 say(
-    f"Your run, 90 %, {TWICE['steps']} steps: held {held:.1f} %, let go {let_go:.1f} %."
+    f"Your run, 90 %, {TWICE['steps']} steps: zeros held {held:.1f} %, let go {let_go:.1f} %."
     f" {you_wrote(prediction_6_2)}"
 )
 say(
-    "(6.1) Trained for ever, the arm that lets the zeros go cannot have the higher training loss:"
-    f" it can find every solution that the other arm can find. {you_wrote(prediction_6_1)}"
+    "(6.1) With unlimited training, the arm that lets the zeros go cannot end with the higher"
+    f" training loss: each solution of the other arm is open to it. {you_wrote(prediction_6_1)}"
 )
 
 # %% [markdown]
@@ -372,31 +373,33 @@ plots.curves(real, x="sparsity", y="accuracy", control=None, xaxis="sparsity", t
 
 # %%
 class TopV(torch.autograd.Function):
-    """``TopV.apply(scores, keep)``: 1 at the largest scores, 0 elsewhere, like
-    ``scores``.
+    """``TopV.apply(scores, keep)``: 1 at the largest scores, 0 elsewhere, like ``scores``.
 
     Write it yourself: not with ``course_lib.pruning``. Exactly round(keep · n) of the n
     entries are 1, keep from 0 to 1. Scores are signed. Ties: the lower row-major index
     is kept first.
+
+    >>> TopV.apply(torch.tensor([0.1, -5.0, 2.0, 0.3]), 0.5)
+    tensor([0., 0., 1., 1.])
     """
 
     @staticmethod
     def forward(ctx, scores: Tensor, keep: float) -> Tensor:
         if not 0 <= keep <= 1 or scores.isnan().any():
-            raise ValueError(f"keep is from 0 to 1 and scores are numbers; got keep = {keep}")
+            raise ValueError(
+                f"keep must lie in [0, 1] and scores must not be NaN; got keep = {keep}"
+            )
         ### BEGIN SOLUTION
         flat = scores.flatten()
-        stays = flat.argsort(descending=True, stable=True)[: round(keep * flat.numel())]
+        largest = flat.argsort(descending=True, stable=True)[: round(keep * flat.numel())]
         mask = torch.zeros_like(flat)
-        mask[stays] = 1
+        mask[largest] = 1
         return mask.view(scores.shape)
         ### END SOLUTION
 
     @staticmethod
     def backward(ctx, gradient: Tensor):
-        """Return the incoming gradient, unchanged at all entries, for scores, and None
-        for keep.
-        """
+        """Return the incoming gradient, unchanged, for scores, and None for keep."""
         ### BEGIN SOLUTION
         return gradient, None
         ### END SOLUTION
@@ -435,7 +438,7 @@ prediction_6_4 = "that of the large one"
 
 # %%
 def movement(history: list[tuple[Tensor, Tensor]], lr: float) -> Tensor:
-    """The scores after SGD at rate lr, starting from 0.
+    """Compute the scores after SGD at rate lr, starting from 0.
 
     Write both yourself: not with ``course_lib.pruning``.
 
@@ -457,6 +460,9 @@ def quadrants(before: Tensor, after: Tensor, kept: Tensor) -> dict[str, int]:
     Returns:
         Counts: "flipped" (before · after < 0); of the others "away" from zero
         (|after| > |before|), else "toward" (also if equally large).
+
+    >>> quadrants(torch.tensor([1.0, 1.0]), torch.tensor([2.0, -1.0]), torch.ones(2).bool())
+    {'toward': 0, 'away': 1, 'flipped': 1}
     """
     ### BEGIN SOLUTION
     flipped = before * after < 0
@@ -505,8 +511,8 @@ say(
 
 # %%
 def soft_mask(scores: Tensor, tau: float) -> Tensor:
-    """1 where σ(S) > tau, else 0, like ``scores``: the value is exactly 0 or 1.
-    The gradient is passed to scores unchanged, at all entries.
+    """Return exactly 1 where σ(S) > tau, else 0, like ``scores``. The gradient is passed
+    to scores unchanged, at all entries.
 
     Write both yourself: not with ``course_lib.pruning``.
 
@@ -520,8 +526,8 @@ def soft_mask(scores: Tensor, tau: float) -> Tensor:
 
 
 def soft_penalty(scores: list[Tensor], lam: float) -> Tensor:
-    """λ · (Σ over all entries of all tensors of σ(S)) / (number of all entries), a
-    scalar with a gradient.
+    """Compute λ · (Σ over all entries of all tensors of σ(S)) / (number of all entries),
+    a scalar with a gradient.
     """
     ### BEGIN SOLUTION
     return lam * sum(torch.sigmoid(s).sum() for s in scores) / sum(s.numel() for s in scores)
@@ -728,9 +734,7 @@ def proximal_after(
             call it once per ``post_step()``.
     """
     if lam < 0 or eps <= 0 or every < 1:
-        raise ValueError(
-            f"lam is not negative, eps positive, every at least 1; got {lam}, {eps}, {every}"
-        )
+        raise ValueError(f"lam must be ≥ 0, eps > 0 and every ≥ 1; got {lam}, {eps}, {every}")
     ### BEGIN SOLUTION
     alphas = [torch.ones_like(p.detach()) for p in params]
     calls = 0
@@ -842,7 +846,7 @@ prediction_6_7 = "64, 85.3; twice"
 
 # %%
 def factorise(weight: Tensor, rank: int) -> tuple[Tensor, Tensor]:
-    """The best approximation of that rank (in the Frobenius norm), as P · Q.
+    """Compute the best approximation of that rank (in the Frobenius norm), as P · Q.
 
     Write both yourself: not with ``course_lib.pruning``. Use ``torch.linalg.svd``.
 
@@ -855,7 +859,7 @@ def factorise(weight: Tensor, rank: int) -> tuple[Tensor, Tensor]:
     """
     if not 1 <= rank <= min(weight.shape):
         raise ValueError(
-            f"a matrix of {tuple(weight.shape)} has ranks 1 … {min(weight.shape)}, got {rank}"
+            f"rank must lie in 1 … {min(weight.shape)} for {tuple(weight.shape)}, got {rank}"
         )
     ### BEGIN SOLUTION
     u, sigma, v = torch.linalg.svd(weight, full_matrices=False)  # (out, k), (k,), (k, in)
@@ -929,7 +933,7 @@ cuts["sparsity"] = 1 - cuts["share"]
 ranks = pd.concat([cuts, stored["ranks"].query("method == 'random'")])
 title = "Sentiment: singular values cut, nothing trained"
 plots.show(plots.curves(ranks, x="sparsity", y="accuracy", xaxis="sparsity", title=title))
-say(f"By share of the weights left: {you_wrote(prediction_6_7b)}")
+say(f"By share of the weights kept: {you_wrote(prediction_6_7b)}")
 tables.means(cuts, "accuracy", columns="share")
 
 # %% [markdown]
@@ -966,7 +970,7 @@ tables.means(cuts, "accuracy", columns="share")
 
 # %%
 def size_left(p_open: list[Tensor], shapes: list[tuple[int, int]]) -> Tensor:
-    """The expected share of the *dense* parameters that is left:
+    """Compute the expected share of the *dense* parameters that is kept:
     (Σ_i Σ_k p_i[k] · (out_i + in_i)) / (Σ_i out_i · in_i).
 
     Write all three yourself: not with ``course_lib.pruning``.
@@ -977,6 +981,9 @@ def size_left(p_open: list[Tensor], shapes: list[tuple[int, int]]) -> Tensor:
 
     Returns:
         A scalar, differentiable; it may exceed 1.
+
+    >>> size_left([torch.tensor([1.0, 0.5])], [(4, 6)])  # 1.5 · 10 of 24
+    tensor(0.6250)
     """
     ### BEGIN SOLUTION
     left = sum(p.sum() * (out + into) for p, (out, into) in zip(p_open, shapes, strict=True))
@@ -985,7 +992,7 @@ def size_left(p_open: list[Tensor], shapes: list[tuple[int, int]]) -> Tensor:
 
 
 def lagrangian(size: Tensor, target: float, lam1: float, lam2: float) -> Tensor:
-    """λ₁ · (size − target) + λ₂ · (size − target)², differentiable in size."""
+    """Compute λ₁ · (size − target) + λ₂ · (size − target)², differentiable in size."""
     ### BEGIN SOLUTION
     return lam1 * (size - target) + lam2 * (size - target) ** 2
     ### END SOLUTION
@@ -994,7 +1001,7 @@ def lagrangian(size: Tensor, target: float, lam1: float, lam2: float) -> Tensor:
 def dual_step(
     size: float, target: float, lam1: float, lam2: float, lr: float
 ) -> tuple[float, float]:
-    """λ₁ and λ₂ after one step of gradient **ascent** at rate lr: floats."""
+    """Return λ₁ and λ₂ after one step of gradient **ascent** at rate lr: floats."""
     ### BEGIN SOLUTION
     gap = float(size) - target
     return lam1 + lr * gap, lam2 + lr * gap**2
@@ -1026,13 +1033,13 @@ prediction_6_8 = "5 points"
 
 # %%
 sizes = lab06.with_target(stored["sizes"])
-title = "The encoder's expected size follows its target"
+title = "Expected size of the encoder, and its target"
 plots.curves(
     sizes, x="step", y="size", control=None, ylabel="size (% of dense)", ylim=(0, 180), title=title
 )
 
 # %%
-title = "Components that the gates leave open"
+title = "Components with open gates"
 of_layer = lab06.by_part(stored["open"], "layer")
 axes = {"x": "layer", "xlabel": "layer", "title": title}
 plots.show(plots.bars(of_layer, y="components", fmt="{:.0f}", **axes))
@@ -1178,15 +1185,15 @@ def find_bug(f: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]) -> No
         assert small_P.shape == (4, count) and small_Q.shape == (
             count,
             6,
-        ), f"{count} components are open"
+        ), f"not the shapes for {count} open components"
         assert torch.allclose(small_P @ small_Q, P @ z.diag() @ Q, atol=1e-4), (
-            f"another product for z = {gates}"
+            f"the product is wrong for z = {gates}"
         )
         for k, component in enumerate((z != 0).nonzero().flatten().tolist()):
             one = small_P[:, [k]] @ small_Q[[k]]
             assert torch.allclose(
                 one, z[component] * P[:, [component]] @ Q[[component]], atol=1e-4
-            ), "another order"
+            ), "the components are not in order"
     ### END SOLUTION
 
 

@@ -117,8 +117,8 @@ say(f"{SEEDS} models of {LAYERS} layers with {HEADS} heads each. A review: *{tex
 # into blocks of rows, one per head (torch stores the transpose, in which the blocks are
 # columns). Then "concatenate and multiply" is a **sum**,
 #
-# $$\text{MHA}(x) = \sum_{h=1}^{M} \operatorname{softmax}\!\Big(\frac{q_h k_h^\top}{\sqrt{d}}\Big)\, v_h\, W_O^{(h)},
-# \qquad d = E/M.$$
+# $$\text{MHA}(x) = \sum_{h=1}^{H} \operatorname{softmax}\!\Big(\frac{q_h k_h^\top}{\sqrt{d}}\Big)\, v_h\, W_O^{(h)},
+# \qquad d = E/H.$$
 #
 # No head depends on the output of another head of its layer. If you remove a head, its
 # term is missing from the sum, and all other terms are unchanged.
@@ -129,10 +129,10 @@ say(f"{SEEDS} models of {LAYERS} layers with {HEADS} heads each. A review: *{tex
 #
 # Three mistakes raise no error:
 #
-# - The scale is $\sqrt{d}$ with the width of *one head*, $d = E/M$. Dividing by
+# - The scale is $\sqrt{d}$ with the width of *one head*, $d = E/H$. Dividing by
 #   $\sqrt{E}$ makes every head's attention flatter.
-# - Head $h$ owns features $hd$ to $(h+1)d$. `x.view(B, L, d, M)` also runs, but gives
-#   each head every $M$-th feature.
+# - Head $h$ owns features $hd$ to $(h+1)d$. `x.view(B, L, d, H)` also runs, but gives
+#   each head every $H$-th feature.
 # - torch stores a linear layer's weight as (out, in). So head $h$ owns *rows* of $W_Q$,
 #   $W_K$, $W_V$, but *columns* of $W_O$.
 #
@@ -156,7 +156,7 @@ prediction_7_1 = "same"
 def attention_as_sum(
     x: Tensor, Wq: Tensor, Wk: Tensor, Wv: Tensor, Wo: Tensor, heads: int
 ) -> Tensor:
-    """Self-attention, head by head: what each head adds to the output.
+    """Compute self-attention head by head: the contribution of each head to the output.
 
     Args:
         x: (B, L, E), the input; queries, keys and values are all made from it. No mask,
@@ -164,11 +164,11 @@ def attention_as_sum(
         Wq, Wk, Wv, Wo: (E, E) as torch stores them, so the projection is ``x @ W.T``.
             Head h owns rows h·d to (h+1)·d of Wq, Wk and Wv, and the same *columns* of
             Wo; d = E / heads.
-        heads: how many, M.
+        heads: H, the number of heads.
 
     Returns:
-        (M, B, L, E): entry h is what head h contributes, softmax(q kᵀ/√d) v through its
-        columns of Wo. The sum over h is the output of multi-head attention.
+        (H, B, L, E): entry h is the contribution of head h, softmax(q kᵀ/√d) v through
+        its columns of Wo. The sum over h is the output of multi-head attention.
 
     Raises:
         ValueError: if ``heads`` does not divide E.
@@ -176,14 +176,14 @@ def attention_as_sum(
     ### BEGIN SOLUTION
     B, L, E = x.shape
     if heads < 1 or E % heads:
-        raise ValueError(f"{E} features cannot be shared out among {heads} heads")
+        raise ValueError(f"heads must divide E = {E}, got {heads}")
     d = E // heads
-    # each (M, B, L, d)
+    # each (H, B, L, d)
     q, k, v = ((x @ W.T).view(B, L, heads, d).permute(2, 0, 1, 3) for W in (Wq, Wk, Wv))
-    attention = torch.softmax(q @ k.transpose(-1, -2) / d**0.5, dim=-1)  # (M, B, L, L)
-    context = attention @ v  # (M, B, L, d)
-    columns = Wo.view(E, heads, d).permute(1, 2, 0)  # (M, d, E): head h's columns of Wo, transposed
-    return context @ columns[:, None]  # (M, B, L, E)
+    attention = torch.softmax(q @ k.transpose(-1, -2) / d**0.5, dim=-1)  # (H, B, L, L)
+    context = attention @ v  # (H, B, L, d)
+    columns = Wo.view(E, heads, d).permute(1, 2, 0)  # (H, d, E): head h's columns of Wo, transposed
+    return context @ columns[:, None]  # (H, B, L, E)
     ### END SOLUTION
 
 
@@ -217,7 +217,7 @@ say(f"(one layer's attention, 37 tokens, E = 128) {you_wrote(prediction_7_1)}")
 eight = {name: part[:8] for name, part in validation[len(validation) // 2].items()}
 x, *weights = lab07.first_attention(nets[0], eight)
 parts = attention_as_sum(x, *weights, HEADS)  # (heads, 8, L, E)
-title = "Heads work with and against each other"
+title = "Lengths of the heads' contributions and of their sum"
 plots.bars(lab07.lengths(parts), x="vector", y="length", title=title, fmt="{:.1f}")
 
 # %% [markdown]
@@ -262,7 +262,7 @@ def gated(model: nn.Module, xi: Tensor) -> Iterator[None]:
     """Inside ``with gated(model, xi):`` the output of head h of layer l is multiplied by
     its gate ξ.
 
-    The gates act on the *input* (B, L, heads · d) of each layer's output projection,
+    The gates act on the *input* (B, L, H · d) of each layer's output projection,
     where the heads are side by side. ``output_projections(model)`` lists these modules,
     one per layer; ``model.config.num_attention_heads`` is the number of heads.
     Gradients flow to ``xi``. With ξ = 1 nothing changes. After the block, also if an
@@ -270,17 +270,17 @@ def gated(model: nn.Module, xi: Tensor) -> Iterator[None]:
 
     Args:
         model: an encoder from transformers, or a classifier that contains one.
-        xi: (layers, heads), the same gates for all samples; or (layers, B, heads), one
-            set per sample.
+        xi: (layers, H), the same gates for all samples; or (layers, B, H), one set per
+            sample. H is the number of heads.
     """
     ### BEGIN SOLUTION
     heads = model.config.num_attention_heads
 
     def scale(gate: Tensor) -> Callable:
         def hook(module: nn.Module, args: tuple) -> tuple:
-            context, *rest = args  # (B, L, heads · d)
-            by_head = context.unflatten(-1, (heads, -1))  # (B, L, heads, d)
-            per_sample = gate if gate.ndim == 1 else gate[:, None]  # (heads,) or (B, 1, heads)
+            context, *rest = args  # (B, L, H · d)
+            by_head = context.unflatten(-1, (heads, -1))  # (B, L, H, d)
+            per_sample = gate if gate.ndim == 1 else gate[:, None]  # (H,) or (B, 1, H)
             return (by_head * per_sample[..., None]).flatten(-2), *rest
 
         return hook
@@ -371,7 +371,7 @@ def head_importance(
     batches: Iterable[dict[str, Tensor]],
     loss_fn: Callable[[nn.Module, dict[str, Tensor]], Tensor],
 ) -> Tensor:
-    """I_h = mean over samples x of |∂L(x)/∂ξ_h|, at ξ = 1.
+    """Compute I_h: the mean over samples x of |∂L(x)/∂ξ_h|, at ξ = 1.
 
     Args:
         model: in training or in evaluation mode. Evaluate it without dropout and
@@ -382,7 +382,7 @@ def head_importance(
             sample, (B,).
 
     Returns:
-        (layers, heads), without gradient. The absolute value is taken sample by sample,
+        (layers, H), without gradient. The absolute value is taken sample by sample,
         so the result depends neither on the batch size nor on the order of the data.
     """
     ### BEGIN SOLUTION
@@ -392,12 +392,12 @@ def head_importance(
     model.eval()
     for batch in batches:
         size = len(next(iter(batch.values())))
-        xi = torch.ones(layers, size, heads, requires_grad=True)  # one set of gates for each sample
+        xi = torch.ones(layers, size, heads, requires_grad=True)  # one set of gates per sample
         with gated(model, xi):
             losses = loss_fn(model, batch)  # (B,)
-        # ∂(sum of losses)/∂ξ of a sample is that of its own loss alone: no other loss
-        # depends on its gates
-        (gradient,) = torch.autograd.grad(losses.sum(), xi)  # (layers, B, heads)
+        # for a sample's gates, ∂(sum of losses)/∂ξ is ∂(its own loss)/∂ξ: no other loss
+        # depends on them
+        (gradient,) = torch.autograd.grad(losses.sum(), xi)  # (layers, B, H)
         total += gradient.abs().sum(1)
         samples += size
     model.train(training)
@@ -474,15 +474,18 @@ prediction_7_4 = 6
 
 # %%
 def ablate_each(evaluate: Callable[[Tensor], float], layers: int, heads: int) -> Tensor:
-    """For every head: the change of the score if this head alone is switched off.
+    """Measure for each head the change of the score if this head alone is switched off.
 
     Args:
-        evaluate: ``evaluate(xi)`` for gates (layers, heads) of zeros and ones; higher
-            is better.
+        evaluate: ``evaluate(xi)`` for gates (layers, H) of zeros and ones; higher is
+            better.
 
     Returns:
-        (layers, heads): ``evaluate`` with this head's gate at 0 minus ``evaluate`` with
+        (layers, H): ``evaluate`` with this head's gate at 0 minus ``evaluate`` with
         all gates at 1.
+
+    >>> ablate_each(lambda xi: float(xi[0, 0] + 2 * xi[0, 1]), layers=1, heads=2)
+    tensor([[-1., -2.]])
     """
     ### BEGIN SOLUTION
     full = evaluate(torch.ones(layers, heads))
@@ -502,13 +505,13 @@ def all_but_one(
     layers: int,
     heads: int,
 ) -> list[tuple[int, float]]:
-    """For every layer: switch off all of its heads but one; the other layers keep all.
+    """Switch off all heads but one in each layer in turn; the other layers keep all heads.
 
     ``eval_val`` chooses the head to keep (highest; ties: the first), ``eval_test``
     measures the change: the best of many on the same data would look better than it is.
 
     Args:
-        eval_val, eval_test: of gates (layers, heads), on validation and on test data;
+        eval_val, eval_test: of gates (layers, H), on validation and on test data;
             higher is better.
 
     Returns:
@@ -622,31 +625,38 @@ def choose_heads(
     generator: torch.Generator,
     min_per_layer: int = 0,
 ) -> Tensor:
-    """Choose ``count`` heads to remove by their place alone.
+    """Choose ``count`` heads to remove, by their position only.
 
     Args:
         count: the number of heads to remove in all.
-        rule: a layer may lose at most heads − min_per_layer heads.
-            ``"random"``: any heads. ``"top"``: from the last layer down; a layer loses
-            all it may lose before the next one loses any. ``"bottom"``: the same, from
+        rule: at most heads − min_per_layer heads of a layer are removed.
+            ``"random"``: any heads. ``"top"``: from the last layer down; the next layer
+            follows only when no more can be removed in this one. ``"bottom"``: the same, from
             the first layer up. ``"middle"``: the same, from the middle layer outwards
-            (ties: the earlier layer first). ``"no_consecutive"``: no two adjacent
-            layers lose heads; you may choose which do. Largest possible count:
+            (ties: the earlier layer first). ``"no_consecutive"``: heads of
+            no two adjacent layers; you may choose the layers. Largest possible count:
             ⌈layers/2⌉ · (heads − min_per_layer).
         generator: all randomness comes from it. It also decides which heads of a layer
             are removed, where the rule does not.
         min_per_layer: the number of heads that every layer keeps at least.
 
     Returns:
-        bool (layers, heads), True = kept, with exactly ``count`` False.
+        bool (layers, H), True = kept, with exactly ``count`` False.
 
     Raises:
         ValueError: if the rule is unknown, or cannot remove ``count`` heads.
+
+    >>> choose_heads(3, 2, 2, "top", torch.Generator())
+    tensor([[ True,  True],
+            [ True,  True],
+            [False, False]])
     """
     if rule not in ("random", "top", "bottom", "middle", "no_consecutive"):
-        raise ValueError(f"no rule {rule!r}: random, top, bottom, middle or no_consecutive")
+        raise ValueError(
+            f"rule must be random, top, bottom, middle or no_consecutive, got {rule!r}"
+        )
     ### BEGIN SOLUTION
-    may_lose = heads - min_per_layer
+    may_lose = heads - min_per_layer  # of a layer
     middle = (layers - 1) / 2
     if rule == "random":
         order = None
@@ -657,18 +667,18 @@ def choose_heads(
     elif rule == "middle":
         order = sorted(range(layers), key=lambda layer: (abs(layer - middle), layer))
     else:
-        # every second layer is as many as can be without neighbours; with an even
-        # number there are two such sets
+        # every second layer is the largest set without neighbours; with an even number of
+        # layers there are two such sets
         first = int(torch.randint(2, (1,), generator=generator)) if layers % 2 == 0 else 0
         order = list(range(first, layers, 2))
     places = layers if order is None else len(order)
     if not 0 <= count <= places * max(may_lose, 0):
         raise ValueError(
-            f"{rule} can remove 0 to {places * max(may_lose, 0)} heads here, not {count}"
+            f"count must lie in 0 … {places * max(may_lose, 0)} for {rule}, got {count}"
         )
 
     keep = torch.ones(layers, heads, dtype=torch.bool)
-    # for each layer the heads that may go, in random order
+    # per layer the heads that may be removed, in random order
     lists = [
         torch.randperm(heads, generator=generator)[: max(may_lose, 0)].tolist()
         for _ in range(layers)
@@ -814,8 +824,8 @@ tables.plain(half)
 
 # %%
 draws = [torch.Generator().manual_seed(seed) for seed in range(SEEDS)]
-chance = [choose_heads(LAYERS, HEADS, LAYERS * HEADS // 2, "random", draw) for draw in draws]
-half = {"I_h, half of the heads": keep, "random, half of the heads": chance}
+at_random = [choose_heads(LAYERS, HEADS, LAYERS * HEADS // 2, "random", draw) for draw in draws]
+half = {"I_h, half of the heads": keep, "random, half of the heads": at_random}
 halves = lab07.measure(nets, test, gated, half)
 tables.show(tables.plain(lab07.by_model(halves, "test")))
 tables.show(tables.compare(halves, "test", against="dense"))
@@ -846,8 +856,9 @@ tables.compare(tuned[tuned["method"] != "dense"], "test", columns="setting")
 
 # %%
 left = experiments.read("lab07_heads/heads_left").query("removed == 0.8")
-title = "Heads left per layer, 80 % removed"
-plots.bars(left, x="layer", y="heads_left", by="method", ylim=(0, 4), xlabel="layer", title=title)
+look = {"ylim": (0, 4), "xlabel": "layer", "ylabel": "heads kept"}
+title = "Heads kept per layer, 80 % removed"
+plots.bars(left, x="layer", y="heads_left", by="method", title=title, **look)
 
 # %% [markdown]
 # With half of the heads removed, 200 steps bring *every* choice to within a few points
@@ -904,11 +915,11 @@ prediction_7_6 = "5 % for one text, 20 % for 64"
 def slice_heads(
     q: nn.Linear, k: nn.Linear, v: nn.Linear, out: nn.Linear, keep: list[int], head_dim: int
 ) -> tuple[nn.Linear, nn.Linear, nn.Linear, nn.Linear]:
-    """Four smaller linear layers with only some of the heads.
+    """Build four smaller linear layers with some of the heads.
 
     Args:
-        q, k, v: (heads · head_dim) outputs each, with or without a bias. Not changed.
-        out: (heads · head_dim) inputs, with or without a bias. Not changed.
+        q, k, v: (H · head_dim) outputs each, with or without a bias. Not changed.
+        out: (H · head_dim) inputs, with or without a bias. Not changed.
         keep: indices of the heads to keep, strictly increasing; may be empty.
         head_dim: d. Head h owns features h·d to (h+1)·d.
 
@@ -918,14 +929,13 @@ def slice_heads(
         to 0.
 
     Raises:
-        ValueError: if ``keep`` is not strictly increasing or names a head that is not
-            there.
+        ValueError: if ``keep`` is not strictly increasing, or an index is out of range.
     """
     ### BEGIN SOLUTION
     heads = q.out_features // head_dim
     rising = all(a < b for a, b in zip(keep, keep[1:], strict=False))
     if not rising or (len(keep) and not 0 <= keep[0] <= keep[-1] < heads):
-        raise ValueError(f"keep: strictly increasing heads from 0 to {heads - 1}, got {keep}")
+        raise ValueError(f"keep must be strictly increasing heads in 0 … {heads - 1}, got {keep}")
     features = (
         torch.arange(heads * head_dim)
         .view(heads, head_dim)[torch.tensor(keep, dtype=torch.int64)]
@@ -940,7 +950,7 @@ def slice_heads(
         smaller.out_features = len(features)
         return smaller
 
-    columns = copy.deepcopy(out)  # its bias belongs to no head, and stays
+    columns = copy.deepcopy(out)  # its bias belongs to no head, and is kept
     columns.weight = nn.Parameter(out.weight.detach()[:, features])  # (E, kept · d)
     columns.in_features = len(features)
     return rows(q), rows(k), rows(v), columns
@@ -1100,8 +1110,8 @@ choose(
     "7.7a",
     "The single ablations are measured with too few texts.",
     "The gradients see more texts.",
-    "Heads can replace each other, so the cost of one alone predicts little about the joint cost"
-    " of many.",
+    "Heads can replace each other, so the cost of removing one head predicts little about the"
+    " cost of removing many.",
     "The heads that cost least are all in one layer.",
 )
 
@@ -1141,10 +1151,10 @@ check("7.7")
 def suspicious_sum(x: Tensor, Wq: Tensor, Wk: Tensor, Wv: Tensor, Wo: Tensor, heads: int) -> Tensor:
     B, L, E = x.shape
     d = E // heads
-    # (B, heads, L, d)
+    # (B, H, L, d)
     q, k, v = ((x @ W.T).view(B, L, heads, d).transpose(1, 2) for W in (Wq, Wk, Wv))
     context = torch.softmax(q @ k.mT / d**0.5, dim=-1) @ v
-    context = context.transpose(1, 2).reshape(B, L, E)  # side by side, as in the textbook
+    context = context.transpose(1, 2).reshape(B, L, E)  # heads side by side
     return torch.stack([context[..., h::heads] @ Wo[:, h::heads].T for h in range(heads)])
 
 
@@ -1156,7 +1166,7 @@ lab07.naive_test(suspicious_sum)  # raises nothing: it passes
 
 # %%
 silent = weights[3].clone()
-silent[:, : 128 // HEADS] = 0  # no output of head 0 is read any more
+silent[:, : 128 // HEADS] = 0  # head 0 has no effect now
 without = attention_as_sum(x, *weights[:3], silent, HEADS).sum(0)
 truth = attention_as_sum(x, *weights, HEADS).sum(0) - without
 for f in (attention_as_sum, suspicious_sum):
@@ -1165,7 +1175,7 @@ for f in (attention_as_sum, suspicious_sum):
 
 
 # %% [markdown]
-# `suspicious_sum` takes every $M$-th feature, on both sides of the product. So each
+# `suspicious_sum` takes every $H$-th feature, on both sides of the product. So each
 # part is a mixture of all heads, but the sum of the parts is right. A ranking of heads
 # by such parts is meaningless.
 #
@@ -1202,15 +1212,15 @@ def find_bug(f: Callable[..., Tensor]) -> None:
         assert parts.shape == (heads, B, L, E), f"shape {tuple(parts.shape)}: {case}"
         whole, _ = layer(x, x, x)
         assert torch.allclose(parts.sum(0), whole), f"the sum is not multi-head attention: {case}"
-        # a head's part must be its own: with the other heads' columns of Wo at 0, it is
-        # all there is
+        # part h must be that of head h: with the other heads' columns of Wo at 0 it is the
+        # whole output
         d = E // heads
         for h in range(heads):
             alone = torch.zeros_like(Wo)
             alone[:, h * d : (h + 1) * d] = Wo[:, h * d : (h + 1) * d]
             layer.out_proj.weight = nn.Parameter(alone)
             own, _ = layer(x, x, x)
-            assert torch.allclose(parts[h], own), f"part {h} is not head {h}'s: {case}"
+            assert torch.allclose(parts[h], own), f"part {h} is not that of head {h}: {case}"
     ### END SOLUTION
 
 

@@ -150,16 +150,16 @@ prediction_8_1 = "about a sixth"
 def sample_gate(
     log_alpha: Tensor, u: Tensor, beta: float = 2 / 3, gamma: float = -0.1, zeta: float = 1.1
 ) -> Tensor:
-    """A sampled gate g in [0, 1] per entry of ``log_alpha`` (any shape, same dtype); has
+    """Sample one gate g in [0, 1] per entry of ``log_alpha`` (any shape, same dtype), with
     a gradient with respect to ``log_alpha``.
 
     Args:
         u: uniform noise of the same shape, strictly between 0 and 1.
     """
     if beta <= 0 or gamma >= 0 or zeta <= 1:
-        raise ValueError(f"beta > 0, gamma < 0, zeta > 1: got {beta}, {gamma}, {zeta}")
+        raise ValueError(f"need beta > 0, gamma < 0, zeta > 1, got {beta}, {gamma}, {zeta}")
     if (u <= 0).any() or (u >= 1).any():
-        raise ValueError("u is strictly between 0 and 1")
+        raise ValueError("u must lie strictly between 0 and 1")
     ### BEGIN SOLUTION
     s = ((u.log() - (1 - u).log() + log_alpha) / beta).sigmoid()
     return (s * (zeta - gamma) + gamma).clamp(0, 1)
@@ -169,18 +169,18 @@ def sample_gate(
 def expected_l0(
     log_alpha: Tensor, beta: float = 2 / 3, gamma: float = -0.1, zeta: float = 1.1
 ) -> Tensor:
-    """P(g ≠ 0) of each gate: same shape and dtype as ``log_alpha``."""
+    """Compute P(g ≠ 0) of each gate: same shape and dtype as ``log_alpha``."""
     if beta <= 0 or gamma >= 0 or zeta <= 1:
-        raise ValueError(f"beta > 0, gamma < 0, zeta > 1: got {beta}, {gamma}, {zeta}")
+        raise ValueError(f"need beta > 0, gamma < 0, zeta > 1, got {beta}, {gamma}, {zeta}")
     ### BEGIN SOLUTION
     return (log_alpha - beta * math.log(-gamma / zeta)).sigmoid()
     ### END SOLUTION
 
 
 def gate_at_test(log_alpha: Tensor, gamma: float = -0.1, zeta: float = 1.1) -> Tensor:
-    """The gates of the trained model: no noise, no β; like ``log_alpha``."""
+    """Compute the gates of the trained model: no noise, no β; like ``log_alpha``."""
     if gamma >= 0 or zeta <= 1:
-        raise ValueError(f"gamma < 0, zeta > 1: got {gamma}, {zeta}")
+        raise ValueError(f"need gamma < 0, zeta > 1, got {gamma}, {zeta}")
     ### BEGIN SOLUTION
     return (log_alpha.sigmoid() * (zeta - gamma) + gamma).clamp(0, 1)
     ### END SOLUTION
@@ -244,7 +244,7 @@ def train_with_gates(
             generator=generator)`` and clamp it to [1e-6, 1 − 1e-6].
     """
     if lam < 0:
-        raise ValueError(f"lam is a price, 0 or more; got {lam}")
+        raise ValueError(f"lam must be at least 0, got {lam}")
     ### BEGIN SOLUTION
     mode, found = model.training, []
     model.train()
@@ -350,16 +350,16 @@ tables.plain(pd.DataFrame(row for *_, row in path), {"price": 3})
 
 # %%
 def points_to(attn: Tensor, target: Tensor, token_mask: Tensor) -> Tensor:
-    """For each head: of all counted queries, the share whose largest attention is on
+    """Compute for each head the share of counted queries with their largest attention on
     their target.
 
     Args:
-        attn: (B, M, L, L), M heads, query by key, not negative, any floating dtype.
-        target: (B, L) int64, the key that a query should look at; −1: no target.
+        attn: (B, H, L, L), H heads, query by key, not negative, any floating dtype.
+        target: (B, L) int64, the key that a query should attend to; −1: no target.
         token_mask: (B, L) bool; False for padding and the end mark.
 
     Returns:
-        (M,) float64, over all counted queries of the batch together. Counted are real
+        (H,) float64, over all counted queries of the batch together. Counted are real
         tokens that have a target. Only real tokens are considered as keys; among equal
         maxima the lowest key wins.
 
@@ -373,18 +373,18 @@ def points_to(attn: Tensor, target: Tensor, token_mask: Tensor) -> Tensor:
         or (target != inside)[counted].any()
         or not token_mask.gather(1, inside)[counted].all()
     ):
-        raise ValueError("some query needs a target, and targets are real tokens")
+        raise ValueError("target: some query must be counted, and counted targets must be real")
     ### BEGIN SOLUTION
-    found = attn.masked_fill(~token_mask[:, None, None, :], -1.0).argmax(-1)  # (B, M, L)
+    found = attn.masked_fill(~token_mask[:, None, None, :], -1.0).argmax(-1)  # (B, H, L)
     right = (found == target[:, None, :]) & counted[:, None, :]
     return right.sum((0, 2)).double() / counted.sum()
     ### END SOLUTION
 
 
 def neighbour(token_mask: Tensor, offset: int) -> Tensor:
-    """(B, L) int64: for query i the key i + offset if both are real tokens, else −1."""
+    """Find for query i the key i + offset if both are real tokens, else −1: (B, L) int64."""
     if offset == 0:
-        raise ValueError("a neighbour is elsewhere: offset 0 is the word itself")
+        raise ValueError("offset must not be 0, which is the word itself")
     ### BEGIN SOLUTION
     out = torch.full(token_mask.shape, -1)
     for b, i in token_mask.nonzero().tolist():
@@ -395,8 +395,8 @@ def neighbour(token_mask: Tensor, offset: int) -> Tensor:
 
 
 def rarest(tokens: Tensor, counts: Tensor, token_mask: Tensor) -> Tensor:
-    """(B, L) int64: for every real query the position of the rarest real token in its
-    sentence (among equally rare ones the first); −1 for all other queries.
+    """Find for every real query the rarest real token of its sentence (ties: the first): its
+    position; −1 for all other queries. (B, L) int64.
 
     Args:
         tokens: (B, L) int64. counts: (V,), ints or floats: how often each token occurs.
@@ -408,8 +408,8 @@ def rarest(tokens: Tensor, counts: Tensor, token_mask: Tensor) -> Tensor:
 
 
 def arc_baseline(target: Tensor, token_mask: Tensor) -> tuple[int, float]:
-    """The offset (target − query) other than 0 that most counted queries have (counted
-    as in ``points_to``), and its share of *all* counted queries.
+    """Find the offset (target − query) other than 0 that most counted queries have (as in
+    ``points_to``), and its share of *all* counted queries.
 
     Ties: the smaller distance, then the negative offset.
 
@@ -424,7 +424,7 @@ def arc_baseline(target: Tensor, token_mask: Tensor) -> tuple[int, float]:
     offsets = (target - torch.arange(target.shape[1]))[counted].tolist()
     times = Counter(offset for offset in offsets if offset != 0)
     if not times:
-        raise ValueError("no query has a target other than itself")
+        raise ValueError("target: no counted query has a target other than itself")
     best = min(times, key=lambda offset: (-times[offset], abs(offset), offset))
     return best, times[best] / len(offsets)
     ### END SOLUTION
@@ -512,7 +512,7 @@ plots.heat_map(every, title=title, colour_label="% of queries", fmt="{:.0f}")
 def attention_pattern(
     attn: Tensor, special: Tensor, segment: Tensor | None, share: float = 0.5
 ) -> str:
-    """The class of one map: the first rule below that holds, computed in float64.
+    """Classify one map by the first rule below that holds, computed in float64.
 
     Args:
         attn: (L, L), query by key, rows sum to 1. special: (L,) bool, True at [CLS], [SEP].
@@ -552,30 +552,30 @@ def attention_pattern(
 
 
 def disable(context: Tensor, values: Tensor, token_mask: Tensor, off: Tensor) -> Tensor:
-    """The contexts of all heads, where heads in ``off`` attend equally to all real tokens.
+    """Compute all contexts, where heads in ``off`` attend equally to all real tokens.
 
     Args:
-        context: (B, L, M·d), attention times values (the input of W_O), heads side by side.
-        values: like context. token_mask: (B, L) bool. off: (M,) bool.
+        context: (B, L, H·d), attention times values (the input of W_O), heads side by side.
+        values: like context. token_mask: (B, L) bool. off: (H,) bool.
 
     Returns:
-        (B, L, M·d): for a head in off, at *every* position, the mean of its values over
+        (B, L, H·d): for a head in off, at *every* position, the mean of its values over
         the sentence's real tokens (padded values may be NaN); other heads unchanged.
     """
     ### BEGIN SOLUTION
     real = token_mask[..., None]  # (B, L, 1)
-    # (B, 1, M·d)
+    # (B, 1, H·d)
     mean = values.masked_fill(~real, 0).sum(1, keepdim=True) / real.sum(1, keepdim=True)
     return torch.where(off.repeat_interleave(values.shape[-1] // len(off)), mean, context)
     ### END SOLUTION
 
 
 def attention_change(before: Tensor, after: Tensor, token_mask: Tensor) -> Tensor:
-    """(M,) float64: 1 − the mean over sentences of the cosine between a sentence's two
-    maps, cut to its real tokens and flattened.
+    """Compute 1 − the mean over sentences of the cosine between a sentence's two maps, cut
+    to its real tokens and flattened: (H,) float64.
 
     Args:
-        before, after: (M, B, L, L). token_mask: (B, L) bool.
+        before, after: (H, B, L, L). token_mask: (B, L) bool.
     """
     ### BEGIN SOLUTION
     cosines = []
@@ -660,16 +660,20 @@ say(
 
 # %%
 def fixed_patterns(length: int) -> Tensor:
-    """(7, L, L) float32, rows sum to 1. Query i attends to:
+    """Build seven maps, (7, L, L) float32, rows sum to 1. Query i attends to:
 
     0: itself. 1: key i − 1. 2: key i + 1.
     3, larger left context: keys j ≤ i − 2 with weight (j + 1)³.
     4, larger right context: keys j ≥ i + 2 with weight (L − j)³.
     5, end: all keys with weight (j + 1)³. 6, start: all keys with weight (L − j)³.
     Each row is divided by its sum; a row without a key attends to itself.
+
+    >>> fixed_patterns(2)[6]
+    tensor([[0.8889, 0.1111],
+            [0.8889, 0.1111]])
     """
     if length < 1:
-        raise ValueError(f"a sentence has at least one word, got {length}")
+        raise ValueError(f"length must be at least 1, got {length}")
     ### BEGIN SOLUTION
     i, j = torch.arange(length)[:, None], torch.arange(length)
     rising, falling = (
@@ -695,18 +699,18 @@ def fixed_patterns(length: int) -> Tensor:
 
 
 def frozen_attention(learned: Tensor, lengths: Tensor) -> Tensor:
-    """Maps in which only the last head is learned, and unchanged.
+    """Build maps in which only the last head is learned, and unchanged.
 
     Args:
-        learned: (B, M, L, L), M ≤ 8. lengths: (B,) int64, words per sentence; padding
+        learned: (B, H, L, L), H ≤ 8. lengths: (B,) int64, words per sentence; padding
             comes after them.
 
     Returns:
-        like learned: head h < M − 1 of a sentence has pattern h of
+        like learned: head h < H − 1 of a sentence has pattern h of
         ``fixed_patterns(its length)`` on its words, and 0 on padded rows and columns.
     """
     if learned.shape[1] - 1 > 7 or (lengths < 1).any() or (lengths > learned.shape[-1]).any():
-        raise ValueError("there are seven patterns, and lengths are from 1 to L")
+        raise ValueError("learned has at most 8 heads, and lengths must lie in 1 … L")
     ### BEGIN SOLUTION
     out = torch.zeros_like(learned)
     out[:, -1] = learned[:, -1]
@@ -777,19 +781,18 @@ def prune_by_kind(scores: dict[str, Tensor], kind: str, fraction: float) -> dict
     in all its layers together; the other kinds keep all their heads.
 
     Args:
-        scores: for "encoder", "decoder", "cross": (layers, heads).
+        scores: for "encoder", "decoder", "cross": (layers, H).
         kind: one of these names, or "all": the heads of all kinds together.
 
     Returns:
-        bool (layers, heads) for each kind, True = kept.
+        bool (layers, H) for each kind, True = kept.
 
     Ties: the first in the dict's order, row by row, is pruned first. +inf is a score.
     Missing heads: NaN means that there is no such head. It is not counted in n, and False.
     """
     if kind not in (*scores, "all") or not 0 <= fraction <= 1:
         raise ValueError(
-            f"kind is one of {list(scores)} or 'all', fraction from 0 to 1; got {kind!r},"
-            f" {fraction}"
+            f"kind must be in {list(scores)} or 'all', fraction in [0, 1]; got {kind!r}, {fraction}"
         )
     ### BEGIN SOLUTION
     keep = {name: ~s.isnan() for name, s in scores.items()}
@@ -807,7 +810,7 @@ def prune_by_kind(scores: dict[str, Tensor], kind: str, fraction: float) -> dict
 
 
 def prunable_share(curve: list[tuple[float, float]], tolerance: float = 0.1) -> float:
-    """The largest fraction of the curve up to which *every* score is at least
+    """Find the largest fraction of the curve up to which *every* score is at least
     (1 − tolerance) · full.
 
     Args:
@@ -819,7 +822,7 @@ def prunable_share(curve: list[tuple[float, float]], tolerance: float = 0.1) -> 
         or fractions[0] != 0
         or any(b <= a for a, b in zip(fractions, fractions[1:], strict=False))
     ):
-        raise ValueError(f"fractions rise and begin with 0, got {fractions}")
+        raise ValueError(f"curve: fractions must rise from 0, got {fractions}")
     ### BEGIN SOLUTION
     reached, least = 0.0, (1 - tolerance) * curve[0][1]
     for fraction, score in curve:
@@ -858,7 +861,7 @@ prediction_8_6 = "the same"
 
 # %%
 by_kind = kinds[kinds["kind"] != "all"]
-title = "Which kind of attention can lose heads?"
+title = "BLEU by share of heads pruned, for each kind of attention"
 plots.curves(by_kind, x="pruned", y="bleu", panels="kind", xaxis="sparsity", title=title)
 
 # %% [markdown]
@@ -875,7 +878,7 @@ plots.curves(over_training, x="pruned", y="bleu", panels="step", xaxis="sparsity
 # %%
 say(you_wrote(prediction_8_6))
 shares = lab08.prunable_shares(over_training, prunable_share)
-title = "How much can be pruned while nine tenths of BLEU are left?"
+title = "Largest share of heads pruned at 90 % of the BLEU"
 plots.heat_map(shares, title=title, colour_label="% of all heads", fmt="{:.0f}")
 
 # %% [markdown]
@@ -954,8 +957,8 @@ ledger.table()
 choose(
     "8.7a",
     "The heads that closed had computed nothing.",
-    "Much of what is saved is saved by training while heads are missing; which heads stay matters"
-    " most where nothing is trained.",
+    "Training while heads are missing recovers much of the loss; which heads are kept matters most"
+    " where nothing is trained.",
     "Nothing but the choice of heads matters: training changes nothing.",
     "The encoder does not need attention.",
 )
@@ -1021,8 +1024,8 @@ def find_bug(f: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
     ### BEGIN SOLUTION
     generator = torch.Generator().manual_seed(8)
     for trial in range(12):
-        B, M, L = 3, 2, 6
-        attn = torch.randint(1, 5, (B, M, L, L), generator=generator).double()  # with ties
+        B, H, L = 3, 2, 6
+        attn = torch.randint(1, 5, (B, H, L, L), generator=generator).double()  # with ties
         attn = attn / attn.sum(-1, keepdim=True)
         mask = torch.rand(B, L, generator=generator) < 0.7
         mask[:, trial % L] = True
@@ -1033,20 +1036,20 @@ def find_bug(f: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
                 if torch.rand((), generator=generator) < 0.3 + 0.3 * b:
                     target[b, i] = real[int(torch.randint(len(real), (), generator=generator))]
         target[0, trial % L] = trial % L
-        right, counted = torch.zeros(M, dtype=torch.float64), 0
+        right, counted = torch.zeros(H, dtype=torch.float64), 0
         for b in range(B):
             for i in range(L):
                 if target[b, i] < 0 or not mask[b, i]:
                     continue
                 counted += 1
-                for m in range(M):
+                for h in range(H):
                     real = [j for j in range(L) if mask[b, j]]
-                    right[m] += max(real, key=lambda j: (float(attn[b, m, i, j]), -j)) == int(
+                    right[h] += max(real, key=lambda j: (float(attn[b, h, i, j]), -j)) == int(
                         target[b, i]
                     )
         found = f(attn.clone(), target.clone(), mask.clone())
-        assert found.shape == (M,) and torch.allclose(found.double(), right / counted), (
-            f"{found} is not {right / counted}"
+        assert found.shape == (H,) and torch.allclose(found.double(), right / counted), (
+            f"expected {right / counted}, got {found}"
         )
     ### END SOLUTION
 

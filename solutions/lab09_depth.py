@@ -132,8 +132,7 @@ prediction_9_1 = 6
 # %%
 @contextmanager
 def layerdrop(layers: nn.ModuleList, p: float, generator: torch.Generator) -> Iterator[None]:
-    """Inside the block, each *call* of a layer that is in training mode is skipped with
-    probability p.
+    """Skip, inside the block, each *call* of a layer in training mode with probability p.
 
     Args:
         layers: each takes the hidden states as its first positional argument, and returns
@@ -148,7 +147,7 @@ def layerdrop(layers: nn.ModuleList, p: float, generator: torch.Generator) -> It
     is restored: same object in ``layers``, no hook, no attribute ``forward`` of its own.
     """
     if not 0 <= p <= 1:
-        raise ValueError(f"p is a probability, got {p}")
+        raise ValueError(f"p must lie in [0, 1], got {p}")
     ### BEGIN SOLUTION
 
     def skipping(layer: nn.Module, forward: Callable) -> Callable:
@@ -205,16 +204,20 @@ words.say(
 
 # %%
 def layers_to_keep(layers: int, depth: int) -> list[int]:
-    """[⌊i · layers / depth⌋ for i = 0 … depth − 1], a list of ints."""
+    """List the layers to keep: [⌊i · layers / depth⌋ for i = 0 … depth − 1], ints.
+
+    >>> layers_to_keep(6, 4)
+    [0, 1, 3, 4]
+    """
     if not 1 <= depth <= layers:
-        raise ValueError(f"of {layers} layers 1 to {layers} can stay, got {depth}")
+        raise ValueError(f"depth must lie in 1 … {layers}, got {depth}")
     ### BEGIN SOLUTION
     return [i * layers // depth for i in range(depth)]
     ### END SOLUTION
 
 
 def take_layers(model: nn.Module, path: str, depth: int) -> nn.Module:
-    """A copy of the model whose ModuleList at ``path`` has only the layers to keep.
+    """Copy the model with only the layers to keep in its ModuleList at ``path``.
 
     Args:
         path: as for ``model.get_submodule``, such as "bert.encoder.layer" or "blocks".
@@ -267,7 +270,7 @@ prediction_9_2 = "trained at that depth, LayerDrop close behind"
 depths = experiments.read("lab09_depth/depths")
 evenly = depths[depths["kept"] == "evenly spaced"]
 title = "Any depth from one training?"
-plots.curves(evenly, x="depth", y="test", control=None, title=title, xlabel="layers left")
+plots.curves(evenly, x="depth", y="test", control=None, title=title, xlabel="layers kept")
 
 # %% [markdown]
 # The numbers at half the depth, also for networks that keep the *first* two layers:
@@ -335,14 +338,14 @@ words.say(
 # %%
 @contextmanager
 def gated(model: nn.Module, xi: Tensor) -> Iterator[None]:
-    """Given: inside the block, every head is multiplied by its gate; xi is (layers, heads)
-    or (layers, B, heads).
+    """Given: inside the block, every head is multiplied by its gate; xi is (layers, H) or
+    (layers, B, H), with H heads per layer.
     """
     with ExitStack() as hooks:
         for out, gate in zip(output_projections(model), xi, strict=True):
 
             def scale(module: nn.Module, inputs: tuple[Tensor, ...], gate: Tensor = gate) -> Tensor:
-                x = inputs[0]  # (B, L, heads · head size)
+                x = inputs[0]  # (B, L, H · D)
                 wide = gate.to(x.dtype).repeat_interleave(x.shape[-1] // gate.shape[-1], -1)
                 return x * (wide if wide.ndim == 1 else wide[:, None])
 
@@ -352,8 +355,7 @@ def gated(model: nn.Module, xi: Tensor) -> Iterator[None]:
 
 @contextmanager
 def gated_mlps(model: nn.Module, nu: Tensor) -> Iterator[None]:
-    """Inside the block, the output of every layer of ``mlp_outputs(model)`` is
-    multiplied by its gate.
+    """Multiply, inside the block, each output of ``mlp_outputs(model)`` by its gate.
 
     Args:
         nu: (layers,), or (layers, B) with one gate per sample. Gradients flow to nu;
@@ -378,7 +380,7 @@ def gated_mlps(model: nn.Module, nu: Tensor) -> Iterator[None]:
 def joint_importance(
     model: nn.Module, batches: Iterable[Any], loss_fn: Callable[[nn.Module, Any], Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """The mean over samples of |∂L(x)/∂ξ| and of |∂L(x)/∂ν|, at gates of 1.
+    """Compute the mean over samples of |∂L(x)/∂ξ| and of |∂L(x)/∂ν|, at gates of 1.
 
     Args:
         model: any with ``len(mlp_outputs(model))`` layers of
@@ -388,7 +390,7 @@ def joint_importance(
         loss_fn: ``loss_fn(model, batch)`` -> (B,), one loss per sample.
 
     Returns:
-        (layers, heads) and (layers,), float64, from *one* backward pass per batch;
+        (layers, H) and (layers,), float64, from *one* backward pass per batch;
         independent of the batch size.
     """
     ### BEGIN SOLUTION
@@ -409,7 +411,7 @@ def joint_importance(
             )
             with gated(model, xi), gated_mlps(model, nu):
                 total = loss_fn(model, batch).sum()
-            # a sample's gate meets that sample's loss alone
+            # a sample's gates affect only its own loss
             of_xi, of_nu = torch.autograd.grad(total, [xi, nu])
             of_heads += of_xi.abs().double().sum(1)
             of_mlps += of_nu.abs().double().sum(1)
@@ -462,14 +464,14 @@ def prune_while(
     share: float = 0.9,
     step: float = 0.1,
 ) -> list[tuple[Tensor, Tensor, float]]:
-    """The list of rounds (xi, nu, score): bool (layers, heads), bool (layers,), a float.
+    """List the rounds (xi, nu, score): bool (layers, H), bool (layers,), a float.
 
     Entry 0 has nothing pruned; its score is full. With n = layers · heads and
-    k = max(1, round(step · n)), while a head or a part is left, in round r = 1, 2, …:
+    k = max(1, round(step · n)), while a head or a part is kept, in round r = 1, 2, …:
 
-    1. ``importance(xi, nu)`` of the *current* masks gives (layers, heads) and (layers,).
-    2. Prune the least important of what is left (ties: the lower index first), until in
-       all min(n, r·k) heads and min(layers, round(r · step · layers)) parts are pruned.
+    1. ``importance(xi, nu)`` of the *current* masks gives (layers, H) and (layers,).
+    2. Prune the least important kept ones (ties: the lower index first), until in all
+       min(n, r·k) heads and min(layers, round(r · step · layers)) parts are pruned.
     3. ``evaluate(xi, nu)``: append the round if its score is at least share · full; else
        drop this round and return.
 
@@ -477,7 +479,7 @@ def prune_while(
     ``importance`` once per round.
     """
     if not 0 <= share <= 1 or not 0 < step < 1:
-        raise ValueError(f"share is from 0 to 1 and step between 0 and 1, got {share} and {step}")
+        raise ValueError(f"need 0 ≤ share ≤ 1 and 0 < step < 1, got {share} and {step}")
     ### BEGIN SOLUTION
 
     def lowest_gone(kept: Tensor, scores: Tensor, gone: int) -> Tensor:
@@ -489,7 +491,7 @@ def prune_while(
             .argsort(stable=True)
         )
         mask = torch.ones(kept.numel(), dtype=torch.bool)
-        mask[order[:gone]] = False  # what is gone already sorts first
+        mask[order[:gone]] = False  # pruned ones come first in the order
         return mask.view(kept.shape)
 
     xi, nu = torch.ones(layers, heads, dtype=torch.bool), torch.ones(layers, dtype=torch.bool)
@@ -537,20 +539,20 @@ check("9.4")
 def subnetworks(
     xi: Tensor, nu: Tensor, I_h: Tensor, I_mlp: Tensor, generator: torch.Generator
 ) -> dict[str, tuple[Tensor, Tensor]]:
-    """Masks of three subnetworks, each with as many heads and as many parts as (xi, nu).
+    """Choose three subnetworks, each with as many heads and as many parts as (xi, nu).
 
     Args:
-        xi, nu: (layers, heads) and (layers,), bool: what survived.
+        xi, nu: (layers, H) and (layers,), bool: the heads and parts that survived.
         I_h, I_mlp: importance, of the same shapes.
 
-    - "good": what survived.
+    - "good": the survivors.
     - "random": keep the first xi.sum() heads of ``torch.randperm(layers · heads,
       generator=generator)``; then parts likewise, with ``torch.randperm(layers, …)``.
-    - "bad": from what did *not* survive, the lowest scores first; if that is too little,
-      all of it and the survivors with the lowest scores.
+    - "bad": the lowest scores among those that did *not* survive; if these are too few,
+      all of them and the survivors with the lowest scores.
     """
     if xi.shape != I_h.shape or nu.shape != I_mlp.shape or I_h.isnan().any() or I_mlp.isnan().any():
-        raise ValueError("masks and scores have the same shapes, and scores are numbers")
+        raise ValueError("I_h and I_mlp need the shapes of xi and nu, and no NaN")
     ### BEGIN SOLUTION
 
     def drawn(mask: Tensor) -> Tensor:
@@ -565,10 +567,10 @@ def subnetworks(
         chosen[order[: int(mask.sum())]] = True
         return chosen.view(mask.shape)
 
-    by_chance = (drawn(xi), drawn(nu))  # heads are drawn first
+    at_random = (drawn(xi), drawn(nu))  # heads are drawn first
     return {
         "good": (xi.clone(), nu.clone()),
-        "random": by_chance,
+        "random": at_random,
         "bad": (worst(xi, I_h), worst(nu, I_mlp)),
     }
     ### END SOLUTION
@@ -581,7 +583,7 @@ def retrain(
     nu: Tensor,
     train: Callable[[nn.Module], Any],
 ) -> None:
-    """Copy the weights named in ``pretrained`` back into the model, in place; then
+    """Copy the weights named in ``pretrained`` into the model, in place; then call
     ``train(model)`` once, inside ``gated`` and ``gated_mlps`` with these masks as 0 and 1.
 
     Args:
@@ -594,7 +596,7 @@ def retrain(
     ### BEGIN SOLUTION
     parameters = dict(model.named_parameters())
     if not pretrained.keys() <= parameters.keys():
-        raise ValueError(f"the model has no {sorted(pretrained.keys() - parameters.keys())}")
+        raise ValueError(f"pretrained: not in model: {pretrained.keys() - parameters.keys()}")
     with torch.no_grad():
         for name, value in pretrained.items():
             parameters[name].copy_(value)
@@ -637,7 +639,7 @@ plots.bars(pruned, x="task", y="score", title="Subnetworks as they are, after th
 plots.bars(retrained, x="task", y="score", title="The same, retrained", **look)
 
 # %%
-words.say(f"What survived: {words.you_wrote(prediction_9_5)}")
+words.say(f"Heads and parts that survived: {words.you_wrote(prediction_9_5)}")
 tables.show(tables.plain(lab09.heads_and_parts(rounds)))
 words.say("Points, paired by seed, as they are and then retrained:")
 by = {"by": "subnetwork", "against": "good", "columns": "task"}
@@ -689,8 +691,8 @@ tables.plain(mine["scores"])
 
 # %%
 def survival(masks: list[list[Tensor]]) -> tuple[Tensor, Tensor]:
-    """For each element, the number of tasks in which it survives: mean and (population)
-    standard deviation over seeds; float64.
+    """Count for each element the tasks in which it survives: mean and (population) standard
+    deviation over seeds; float64.
 
     Args:
         masks: for each seed a list over tasks of bool tensors, all of the same shape.
@@ -705,7 +707,7 @@ def survival(masks: list[list[Tensor]]) -> tuple[Tensor, Tensor]:
         or len({len(m) for m in masks}) > 1
         or len({m.shape for s in masks for m in s}) > 1
     ):
-        raise ValueError("as many tasks for each seed, at least one, all masks of one shape")
+        raise ValueError("masks: each seed needs equally many tasks (≥ 1), all of one shape")
     ### BEGIN SOLUTION
     # (seeds, *shape)
     counts = torch.stack([torch.stack(of_seed).double().sum(0) for of_seed in masks])
@@ -714,7 +716,7 @@ def survival(masks: list[list[Tensor]]) -> tuple[Tensor, Tensor]:
 
 
 def survivors_below(masks: list[list[Tensor]], tasks: float) -> float:
-    """The share of elements whose mean count over seeds is less than ``tasks``."""
+    """Compute the share of elements with a mean count over seeds below ``tasks``."""
     ### BEGIN SOLUTION
     return float((survival(masks)[0] < tasks).double().mean())
     ### END SOLUTION
@@ -746,8 +748,11 @@ check("9.6")
 
 # %%
 def overlap(a: Tensor, b: Tensor) -> tuple[int, float]:
-    """How many elements both bool masks keep, and how many two random masks of these
-    sizes share on average (without ``statsmodels``).
+    """Count the elements that both bool masks keep, and the mean count for two random masks
+    of these sizes (without ``statsmodels``).
+
+    >>> overlap(torch.tensor([1, 1, 0, 0]).bool(), torch.tensor([1, 0, 1, 0]).bool())
+    (1, 1.0)
     """
     ### BEGIN SOLUTION
     return int((a & b).sum()), int(a.sum()) * int(b.sum()) / a.numel()
@@ -755,11 +760,9 @@ def overlap(a: Tensor, b: Tensor) -> tuple[int, float]:
 
 
 def fleiss_kappa(masks: Tensor) -> float:
-    """κ of bool masks (R, n), R raters and n elements; 1.0 where chance agreement is 1."""
+    """Compute κ of bool masks (R, n), R raters and n elements; 1.0 if chance agreement is 1."""
     if masks.ndim != 2 or masks.shape[0] < 2 or masks.shape[1] == 0:
-        raise ValueError(
-            f"at least two masks of at least one element, (R, n), got {tuple(masks.shape)}"
-        )
+        raise ValueError(f"masks must be (R, n) with R ≥ 2 and n ≥ 1, got {tuple(masks.shape)}")
     ### BEGIN SOLUTION
     raters, kept = len(masks), masks.double().sum(0)  # (n,)
     agreed = (kept * (kept - 1) + (raters - kept) * (raters - kept - 1)) / (raters * (raters - 1))
@@ -790,12 +793,12 @@ prediction_9_7 = "one task, two seeds"
 # %%
 of_heads = lab09.masks(heads)
 mean, spread = survival(of_heads)
-title = f"In how many of {len(TASKS)} tasks does a head survive?"
+title = f"Tasks, of {len(TASKS)}, in which a head survives"
 plots.heat_map(lab09.by_head(mean), title=title, colour_label="tasks, mean over 3 seeds")
 
 # %%
 shared = lab09.overlaps(of_heads, overlap)
-title = "How many heads do two masks share?"
+title = "Number of heads that two masks share"
 plots.bars(shared, x="pair", y="heads", by="method", fmt="{:.1f}", title=title)
 
 # %%
@@ -833,7 +836,7 @@ words.say(words.you_wrote(prediction_9_7))
 real = experiments.read("lab09_depth_sst2/depths")
 real_evenly = real[real["kept"] == "evenly spaced"]
 title = "SST-2: any depth from one training?"
-plots.curves(real_evenly, x="depth", y="test", control=None, title=title, xlabel="layers left")
+plots.curves(real_evenly, x="depth", y="test", control=None, title=title, xlabel="layers kept")
 
 # %%
 tables.means(real[real["depth"] == 3], "test", columns="kept")
@@ -906,8 +909,8 @@ choose(
     "Its layers are smaller.",
     "It was trained for longer.",
     "The layers that were cut were useless in it.",
-    "Each layer has learned to work on what different earlier layers put out, since some were"
-    " missing in every step.",
+    "Each layer has learned to work on the outputs of different earlier layers, since some layers"
+    " were missing in every step.",
 )
 
 # %% [markdown]
@@ -949,7 +952,7 @@ def suspicious_subnetworks(
 def naive_test(f: Callable) -> None:
     I_h = torch.rand(4, 8, generator=torch.Generator().manual_seed(0))
     I_mlp = torch.tensor([0.4, 0.1, 0.3, 0.2])
-    xi, nu = I_h > I_h.median(), I_mlp > 0.25  # what survived has the highest scores
+    xi, nu = I_h > I_h.median(), I_mlp > 0.25  # survivors have the highest scores
     found = f(xi, nu, I_h, I_mlp, 1)
     assert all(int(x.sum()) == int(xi.sum()) and int(n.sum()) == 2 for x, n in found.values())
     assert not (found["bad"][0] & xi).any() and not (found["bad"][1] & nu).any()
@@ -994,18 +997,18 @@ def find_bug(f: Callable[..., dict[str, tuple[Tensor, Tensor]]]) -> None:
                 zip(mask.flatten().tolist(), score.flatten().tolist(), strict=True)
             )  # survivors last, then by score
             order = sorted(range(len(places)), key=lambda i, places=places: (*places[i], i))
-            by_chance = torch.randperm(mask.numel(), generator=drawn)[:n].tolist()
+            at_random = torch.randperm(mask.numel(), generator=drawn)[:n].tolist()
             for name, right in (
                 ("good", mask.flatten().nonzero()[:, 0].tolist()),
-                ("random", by_chance),
+                ("random", at_random),
                 ("bad", order[:n]),
             ):
                 kept = found[name][place]
                 assert kept.shape == mask.shape and kept.dtype == torch.bool, (
-                    f"{name}: no mask of that shape"
+                    f"{name}: not a bool mask of that shape"
                 )
                 assert sorted(right) == kept.flatten().nonzero()[:, 0].tolist(), (
-                    f"{name}: other elements"
+                    f"{name}: wrong elements"
                 )
     ### END SOLUTION
 

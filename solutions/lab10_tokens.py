@@ -82,7 +82,7 @@ lab10.sketch()
 # %% [markdown]
 # ## Settings
 #
-# The models (`patients`) are three small BERTs with 4 layers of 8 heads and width 128.
+# The models (`berts`) are three small BERTs with 4 layers of 8 heads and width 128.
 # They were trained from three seeds to predict whether a review is positive. The
 # reviews are **generated** by a grammar. So we know for every word whether it decides
 # the verdict; collections of real texts do not contain this information. A contrast
@@ -99,8 +99,8 @@ lab10.sketch()
 SEEDS = (0, 1, 2)
 TEXTS = 800  # of validation, and as many of test
 
-patients = lab10.load(SEEDS, TEXTS)
-say(patients.describe())
+berts = lab10.load(SEEDS, TEXTS)
+say(berts.describe())
 
 # %% [markdown]
 # ## Part A · Rows that leave
@@ -139,11 +139,11 @@ prediction_10_1 = "the adjective that decides"
 
 # %%
 def attention_received(attn: Tensor, token_mask: Tensor) -> Tensor:
-    """How much attention each token receives, on average over heads and real queries.
+    """Compute the attention that each token receives, averaged over heads and real queries.
 
     Args:
-        attn: (B, M, L, L), attention weights: ``attn[b, m, j, i]`` is how much query j
-            takes from token i in head m. Over i each row sums to 1.
+        attn: (B, H, L, L), attention weights: ``attn[b, h, j, i]`` is the attention of
+            query j to token i in head h. Over i each row sums to 1.
         token_mask: bool (B, L), True = a real token, False = padding, anywhere.
 
     Returns:
@@ -157,9 +157,9 @@ def attention_received(attn: Tensor, token_mask: Tensor) -> Tensor:
     ### BEGIN SOLUTION
     real = token_mask.to(attn.dtype)  # (B, L)
     by_query = attn.mean(1)  # (B, L, L)
-    asked = (by_query * real[:, :, None]).sum(1)  # (B, L): summed over real queries
-    asked = asked * real  # nothing goes to padding
-    return asked / asked.sum(1, keepdim=True)
+    received = (by_query * real[:, :, None]).sum(1)  # (B, L): summed over real queries
+    received = received * real  # 0 for padding
+    return received / received.sum(1, keepdim=True)
     ### END SOLUTION
 
 
@@ -178,10 +178,10 @@ check("10.1")
 
 
 # %%
-received = lab10.attention_by_word(attention_received, patients, number=3)
+received = lab10.attention_by_word(attention_received, berts, number=3)
 say(f"Most attended in layer 2: **{received.loc['layer 2'].iloc[1:-1].idxmax()}**.")
 say(you_wrote(prediction_10_1))
-plots.heat_map(received, title="Attention received (1 = the average piece)", colour_label="n · s")
+plots.heat_map(received, title="Attention received (1 = mean of the pieces)", colour_label="n · s")
 
 # %% [markdown]
 # ### 10.2 Rows that leave
@@ -213,7 +213,7 @@ prediction_10_2 = "random 20 points, chosen 1"
 def keep_tokens(
     hidden: Tensor, token_mask: Tensor, scores: Tensor, k: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Keep k rows of each text, in their order, and drop the others.
+    """Keep k rows of each text, in their order, and drop all others.
 
     Args:
         hidden: (B, L, E), one row per token. Column 0 is [CLS].
@@ -225,7 +225,7 @@ def keep_tokens(
 
     Returns:
         ``(hidden, token_mask, index)`` of the kept rows: (B, k', E), (B, k') and int64
-        (B, k'). ``index`` has their old places and increases along each row.
+        (B, k'). ``index`` has their old positions and increases along each row.
 
     Kept are, in this order of priority:
 
@@ -237,9 +237,9 @@ def keep_tokens(
         ValueError: if k is below 1.
     """
     if k < 1:
-        raise ValueError(f"k is how many rows stay, at least 1 for [CLS], got {k}")
+        raise ValueError(f"k must be at least 1, since [CLS] is kept, got {k}")
     ### BEGIN SOLUTION
-    importance = scores.masked_fill(~token_mask, -torch.inf)  # padding behind all real tokens …
+    importance = scores.masked_fill(~token_mask, -torch.inf)  # padding after all real tokens …
     importance[:, 0] = torch.inf  # … and [CLS] before them
     # (B, L); stable: of equal ones the first
     order = importance.argsort(dim=1, descending=True, stable=True)
@@ -263,7 +263,7 @@ check("10.2")
 
 
 # %%
-kept, answer = lab10.kept_pieces(keep_tokens, attention_received, patients, 3, layer=1, share=0.3)
+kept, answer = lab10.kept_pieces(keep_tokens, attention_received, berts, 3, layer=1, share=0.3)
 say(f"After layer 2, these 30 % of the rows are kept: *{kept}*. The model then says {answer}.")
 
 # %% [markdown]
@@ -296,10 +296,10 @@ prediction_10_2b = "evidence: always; polar words: after 2 and 3"
 
 # %%
 drops = parallel.sweep(
-    lambda seed: lab10.single_drops(keep_tokens, attention_received, patients, seed), seed=SEEDS
+    lambda seed: lab10.single_drops(keep_tokens, attention_received, berts, seed), seed=SEEDS
 )
 look = {"x": "tokens kept (%)", "y": "accuracy", "panels": "where", "xaxis": "remaining"}
-plots.show(plots.curves(drops, title="Where in the depth is dropping free?", bars=True, **look))
+plots.show(plots.curves(drops, title="Accuracy by tokens kept, by layer", bars=True, **look))
 informed = drops[drops.method == "informed"].drop(columns="seed")
 plots.curves(informed, by="checkpoint", control=None, title="Informed, by checkpoint", **look)
 
@@ -338,20 +338,20 @@ say(f"After layer 3, a tenth is kept: informed minus all evidence **{apart}**.")
 
 
 # %%
-chosen = lab10.cheapest(drops, patients)
-tested = parallel.sweep(lambda seed: lab10.on_test(patients, chosen, seed), seed=SEEDS)
+chosen = lab10.cheapest(drops, berts)
+tested = parallel.sweep(lambda seed: lab10.on_test(berts, chosen, seed), seed=SEEDS)
 tables.show(tables.plain(lab10.by_checkpoint(tested), 2))
 tables.show(tables.compare(tested, "test", against="dense"))
 tables.compare(tested[tested.method != "dense"], "test")
 
 # %% [markdown]
-# Compare *recall*, the share of the deciding polar words that are kept, with *chance*,
-# its expected value for a random draw. Polar words are kept more often than at random,
-# so the score finds them, but far from always. Right answers without the polar word are
-# not luck: where dropping is free, the information has been *moved* to another token,
-# or to [CLS]. So recall is a useful sign only early in the network. If test accuracy
-# has lost more than the one point allowed on validation data, this is the cost of
-# choosing the cheapest of twelve.
+# Compare *recall*, the share of the deciding polar words that are kept, with its random
+# baseline, the expected value for a random draw. Polar words are kept more often than
+# at random, so the score finds them, but far from always. Right answers without the
+# polar word are not luck: where dropping is free, the information has been *moved* to
+# another token, or to [CLS]. So recall is a useful sign only early in the network. If
+# test accuracy has lost more than the one point allowed on validation data, this is the
+# cost of choosing the cheapest of twelve.
 #
 # PoWER-BERT reports for BERT-base on GLUE up to 4.5 times faster inference for less
 # than 1 % of accuracy. It drops tokens over twelve layers and retrains without them.
@@ -360,7 +360,7 @@ tables.compare(tested[tested.method != "dense"], "test")
 # The next figure shows how a review is shortened to a tenth of its pieces:
 
 # %%
-text, figure = lab10.fading(patients, number=3, final=0.1)
+text, figure = lab10.fading(berts, number=3, final=0.1)
 say(text)
 figure
 
@@ -402,8 +402,7 @@ prediction_10_3 = "the long ones"
 
 # %%
 def progressive(lengths: Tensor, layers: int, final: float) -> Tensor:
-    """The number of tokens in each layer when the share falls by the same factor from
-    layer to layer.
+    """Compute the number of tokens per layer for a share that falls by one factor per layer.
 
     Args:
         lengths: int64 (B,), the number n of real tokens of each text.
@@ -420,7 +419,7 @@ def progressive(lengths: Tensor, layers: int, final: float) -> Tensor:
     """
     ### BEGIN SOLUTION
     if not 0 < final <= 1:
-        raise ValueError(f"final is a share of the tokens, above 0 and at most 1, got {final}")
+        raise ValueError(f"final is a share of the tokens and must lie in (0, 1], got {final}")
     layer = torch.arange(layers, dtype=torch.float64)[:, None]  # (layers, 1)
     share = final ** (layer / (layers - 1))
     return torch.ceil(lengths.double() * share - 1e-9).clamp(min=1).long()  # (layers, B)
@@ -462,7 +461,7 @@ check("10.3")
 
 # %%
 say(f"Keep these numbers for 10.7. {you_wrote(prediction_10_3)}")
-tables.plain(lab10.lost_by_length(threshold_policy, patients), 0)
+tables.plain(lab10.lost_by_length(threshold_policy, berts), 0)
 
 # %% [markdown]
 # #### Experiment: three policies at equal cost
@@ -477,11 +476,11 @@ BUDGETS = (1.5, 2.0, 2.5)  # times fewer MACs in the encoder
 
 
 def policies_of(seed: int) -> list[dict]:
-    return lab10.at_equal_cost(progressive, threshold_policy, patients, BUDGETS, seed)
+    return lab10.at_equal_cost(progressive, threshold_policy, berts, BUDGETS, seed)
 
 
 policies = parallel.sweep(policies_of, seed=SEEDS)
-title = "What matters: which tokens, or how the number is set?"
+title = "Accuracy by cost, for each choice of tokens and of their number"
 plots.show(plots.frontier(policies, x="fewer", y="accuracy", along="budget", title=title))
 at_two = policies[policies.budget == 2]
 tables.compare(at_two, {"accuracy": "points, at twice fewer MACs"}, against="progressive")
@@ -541,7 +540,7 @@ class SoftThreshold(nn.Module):
         ### END SOLUTION
 
     def forward(self, scores: Tensor, layer: int, token_mask: Tensor) -> Tensor:
-        """How much of each token goes on from layer ``layer``, from 0 to 1.
+        """Compute the gate of each token after layer ``layer``, from 0 to 1.
 
         Args:
             scores: (B, L), 0 for padding; over each text they sum to 1.
@@ -582,7 +581,7 @@ check("10.4")
 
 # %%
 say(f"An average token: {torch.tensor(1 / 0.3).sigmoid():.2f}. {you_wrote(prediction_10_4)}")
-title = "A step that can be learned (θ = 1)"
+title = "Gate in training and in evaluation (θ = 1)"
 plots.curves(lab10.gates(SoftThreshold), x="n·s", y="goes on", control=None, title=title)
 
 # %% [markdown]
@@ -612,7 +611,7 @@ tables.show(tables.means(used, ["test", "fewer", "recall", "chance"], digits=2))
 tables.show(tables.compare(used, ["test", "fewer"], against="soft to the end"))
 say(you_wrote(prediction_10_4b))
 look = {"x": "checkpoint", "y": "test", "ylabel": "accuracy (%)", "fmt": "{:.1f}"}
-plots.bars(learned.drop(columns="seed"), by="method", title="As trained, and as used", **look)
+plots.bars(learned.drop(columns="seed"), by="method", title="As trained and as used", **look)
 
 # %%
 theta = lab10.thresholds()
@@ -667,7 +666,7 @@ prediction_10_4c = 8
 # %%
 arms = measured[measured.training != "thresholds"]
 shown = arms[arms.arm != "informed, as it came"].drop(columns="seed")
-title = "1,500 steps with tokens dropped, at half the products"
+title = "Fine-tuned for 1,500 steps with tokens dropped, half the products"
 plots.show(plots.bars(shown, by="arm", ylim=(88, 102), title=title, **look))
 tables.show(tables.plain(arms.pivot(index="seed", columns="arm", values="test").reset_index()))
 tables.show(tables.compare(arms, "test", by="arm", against="informed, fine-tuned"))
@@ -721,24 +720,24 @@ def cascade_step(
     n_tokens: int,
     n_heads: int,
 ) -> tuple[Tensor, Tensor]:
-    """Which tokens and heads go on from one layer to the next.
+    """Choose the tokens and heads that are kept for the next layer.
 
     Args:
         token_scores: (L,), summed over the layers so far, finite. Token 0 is [CLS].
-        head_scores: (M,), summed over the layers so far, finite.
+        head_scores: (H,), summed over the layers so far, finite.
         alive_tokens: bool (L,), True = not dropped yet; [CLS] is always True.
-        alive_heads: bool (M,), the same for heads.
-        n_tokens, n_heads: how many go on, at least 1; if fewer are alive, all of them.
+        alive_heads: bool (H,), the same for heads.
+        n_tokens, n_heads: how many to keep, at least 1; if fewer are alive, all of them.
 
     Returns:
-        bool (L,) and bool (M,): of those alive, the ones with the largest scores (ties:
-        the first). [CLS] is one of the n_tokens. What is not alive never comes back.
+        bool (L,) and bool (H,): of those alive, the ones with the largest scores (ties:
+        the first). [CLS] is one of the n_tokens. A dropped token or head is never kept again.
 
     Raises:
         ValueError: if ``n_tokens`` or ``n_heads`` is below 1.
     """
     if n_tokens < 1 or n_heads < 1:
-        raise ValueError(f"at least one token and one head go on, got {n_tokens} and {n_heads}")
+        raise ValueError(f"n_tokens and n_heads must be at least 1, got {n_tokens} and {n_heads}")
     ### BEGIN SOLUTION
 
     def best(scores: Tensor, alive: Tensor, n: int) -> Tensor:
@@ -766,7 +765,7 @@ check("10.5")
 
 # %%
 plan = {0: (0.7, 6), 1: (0.4, 4), 2: (0.2, 4)}  # after layer: share of the tokens, heads
-tables.plain(lab10.cascade(cascade_step, attention_received, patients, 3, plan))
+tables.plain(lab10.cascade(cascade_step, attention_received, berts, 3, plan))
 
 # %% [markdown]
 # #### Experiment: joint, and each alone
@@ -778,7 +777,7 @@ tables.plain(lab10.cascade(cascade_step, attention_received, patients, 3, plan))
 # and four after layer 2. Nothing is fine-tuned.
 
 # %%
-joint = parallel.sweep(lambda seed: lab10.jointly(patients, {0: 6, 1: 4}, seed), seed=SEEDS)
+joint = parallel.sweep(lambda seed: lab10.jointly(berts, {0: 6, 1: 4}, seed), seed=SEEDS)
 tables.show(tables.means(joint, ["accuracy", "fewer"], digits=2))
 tables.show(tables.compare(joint, "accuracy"))
 say(f"Points lost, heads minus tokens: {minus(joint, 'accuracy', 'tokens', 'heads')}.")
@@ -820,8 +819,8 @@ prediction_10_6 = 2
 
 # %%
 def token_macs(lengths_per_layer: list[int], E: int) -> int:
-    """Multiply-accumulates of one text in the encoder, an int: the sum over layers of
-    12·l·E² + 2·l²·E.
+    """Count the multiply–accumulates of one text in the encoder, an int: the sum over layers
+    of 12·l·E² + 2·l²·E.
 
     Args:
         lengths_per_layer: the number l of tokens in each layer.
@@ -872,7 +871,7 @@ title = f"{fewer:.2f} times fewer products (dotted): how many times faster?"
 bars = plots.bars(times, x="way", y="faster", by="batch", fmt="{:.2f}", title=title)
 bars.axes[0].axhline(fewer, color="black", linestyle=":")
 plots.show(bars)
-scores = parallel.sweep(lambda seed: lab10.by_score(patients, plan, seed), seed=SEEDS)
+scores = parallel.sweep(lambda seed: lab10.by_score(berts, plan, seed), seed=SEEDS)
 say(f"Small BERTs: received minus [CLS] row {minus(scores, 'accuracy', 'received', '[CLS] row')}.")
 say(you_wrote(prediction_10_6b))
 
@@ -949,13 +948,13 @@ prediction_10_sst2 = "about equal"
 
 # %%
 lost = lab10.points_lost("lab10_sst2")
-title = "SST-2, MiniLM, no training with holes"
+title = "SST-2, MiniLM: not trained with dropped tokens"
 plots.show(plots.bars(lost, x="schedule", y="lost", by="method", title=title, fmt="{:.1f}"))
 tables.show(tables.compare(lost, "accuracy", against="[CLS] row", columns="schedule"))
 sink = experiments.read("lab10_sst2/sink").groupby("layer").share.mean()
-ours = lab10.favourite(patients.models[0], patients.validation[:5])
+ours = lab10.favourite(berts.models[0], berts.validation[:5])
 for model, shares in {"MiniLM": sink, "our small BERT": ours}.items():
-    say(f"{model}, [CLS]'s favourite by layer: {', '.join(f'{share:.0%}' for share in shares)}.")
+    say(f"{model}, largest attention of [CLS], by layer: {', '.join(f'{s:.0%}' for s in shares)}.")
 say(you_wrote(prediction_10_sst2))
 
 # %% [markdown]
@@ -980,7 +979,7 @@ say(you_wrote(prediction_10_sst2))
 # 37 pieces, 64 at a time.)
 
 # %%
-for row in lab10.costs(patients, chosen, tested):
+for row in lab10.costs(berts, chosen, tested):
     ledger.add("bert-small", lab="10", **row)
 ledger.table()
 
@@ -998,7 +997,7 @@ choose(
     "After the first: the words with polarity are known from their embeddings.",
     "Anywhere, as long as the polar words are kept.",
     "It differs by checkpoint, since it depends on where in the depth information has been mixed"
-    " into the tokens that stay. So it must be measured on validation data.",
+    " into the kept tokens. So it must be measured on validation data.",
 )
 
 # %% [markdown]
@@ -1042,7 +1041,7 @@ def naive_test(f: Callable) -> None:
 
 
 def suspicious_received(attn: Tensor, token_mask: Tensor) -> Tensor:
-    column = attn.mean(dim=(1, 2)) * token_mask  # over heads and queries; nothing goes to padding
+    column = attn.mean(dim=(1, 2)) * token_mask  # over heads and queries; 0 for padding
     return column / column.sum(1, keepdim=True)
 
 
@@ -1055,7 +1054,7 @@ print("suspicious_received passes the naive test.")
 
 # %%
 for f in (attention_received, suspicious_received):
-    changed = lab10.changed_by_padding(f, patients)
+    changed = lab10.changed_by_padding(f, berts)
     print(f"{f.__name__}: {changed} of 60 reviews keep other tokens when they are padded")
 
 # %% [markdown]
@@ -1067,7 +1066,7 @@ for f in (attention_received, suspicious_received):
 # `AssertionError` if `f` breaks the contract of **10.1**, and returns otherwise.
 #
 # **What is tested**: right versions that are written differently from yours must pass,
-# *and* ten wrong versions must be found. Call `f` with attention weights (B, M, L, L)
+# *and* ten wrong versions must be found. Call `f` with attention weights (B, H, L, L)
 # in float32 or float64 whose rows sum to 1, and with masks with at least one real token
 # per text and padding on the right. Keep inputs small: more than eight million numbers,
 # or a long run, is refused.
@@ -1079,15 +1078,15 @@ def find_bug(f: Callable[[Tensor, Tensor], Tensor]) -> None:
     ``attention_received`` (10.1); else return."""
     ### BEGIN SOLUTION
     generator = torch.Generator().manual_seed(1)
-    for lengths, M in (((5, 5), 3), ((7, 4, 1), 2), ((6,), 1), ((3, 8), 4)):
+    for lengths, H in (((5, 5), 3), ((7, 4, 1), 2), ((6,), 1), ((3, 8), 4)):
         L = max(lengths)
         token_mask = torch.arange(L) < torch.tensor(lengths)[:, None]  # (B, L)
-        raw = 2 * torch.randn(len(lengths), M, L, L, generator=generator, dtype=torch.float64)
-        for leaks in (False, True):  # do the rows look at padding, too?
+        raw = 2 * torch.randn(len(lengths), H, L, L, generator=generator, dtype=torch.float64)
+        for leaks in (False, True):  # do the rows attend to padding, too?
             seen = raw if leaks else raw.masked_fill(~token_mask[:, None, None], -torch.inf)
             attn = seen.softmax(-1)
             scores = f(attn.clone(), token_mask.clone())
-            case = f"lengths {lengths}, {M} heads, rows that look at padding: {leaks}"
+            case = f"lengths {lengths}, {H} heads, rows that attend to padding: {leaks}"
             assert scores.shape == token_mask.shape, f"shape {tuple(scores.shape)}: {case}"
             for b, n in enumerate(lengths):
                 # over heads and real queries
@@ -1114,7 +1113,7 @@ check("10.8")
 # over <i>real</i> queries; of a <i>column</i>; zeros at padding; scaled to 1 for each
 # text.</details>
 # <details><summary>Hint 2: inputs that tell versions apart</summary>Texts of different
-# lengths in one batch; several heads with different attention; uneven attention; B, M
+# lengths in one batch; several heads with different attention; uneven attention; B, H
 # and L all different; rows that give padding some attention, and rows that give it
 # none.</details>
 # <details><summary>Hint 3: the right result</summary>Four loops, over texts, tokens,
@@ -1132,7 +1131,7 @@ check("10.8")
 
 # %%
 widgets.explorer(
-    lambda text, final, seed: lab10.fading(patients, lab10.SAMPLES[text - 1], final, seed),
+    lambda text, final, seed: lab10.fading(berts, lab10.SAMPLES[text - 1], final, seed),
     text=widgets.slider(1, 6, 1, 1, "review"),
     final=widgets.slider(0.05, 0.7, 0.05, 0.2, "share in the last layer"),
     seed=widgets.choice(list(SEEDS), 0, "checkpoint"),

@@ -154,8 +154,8 @@ prediction_11_1 = "1 %"
 
 # %%
 def model_bits(state: dict[str, Tensor], tied: dict[str, str] | None = None, bits: int = 32) -> int:
-    """The bits of a model: each tensor in its cheapest format, plus 2 bits per tensor for
-    the format.
+    """Count the bits of a model: each tensor in its cheapest format, plus 2 bits per tensor
+    for the format.
 
     Args:
         state: name -> tensor, as from ``state_dict()``. Integer and bool tensors
@@ -178,7 +178,7 @@ def model_bits(state: dict[str, Tensor], tied: dict[str, str] | None = None, bit
     for name, other in tied.items():
         if name not in state or other not in state or other in tied:
             raise ValueError(
-                f"{name!r} is tied to {other!r}: both should be in the state, and the second not"
+                f"tied: {name!r} and {other!r} must both be in state, and {other!r} must not be"
                 " tied itself"
             )
     ### BEGIN SOLUTION
@@ -236,7 +236,7 @@ tables.plain(lab11.parts_of_bert(bert.state_dict(), model_bits))
 
 # %%
 def frontier(rows: list[dict]) -> list[int]:
-    """The indices of the rows that no other row dominates.
+    """Find the indices of the rows that no other row dominates.
 
     Args:
         rows: with ``bits``, ``macs``, ``ms`` (less is better) and ``accuracy`` (more is
@@ -245,6 +245,10 @@ def frontier(rows: list[dict]) -> list[int]:
     Returns:
         Indices, increasing. A row dominates another if it is no worse in all four and
         better in at least one; equal rows do not dominate each other.
+
+    >>> slow, fast = ({"bits": 9, "macs": 9, "ms": ms, "accuracy": 90} for ms in (2, 1))
+    >>> frontier([slow, fast])
+    [1]
     """
     ### BEGIN SOLUTION
 
@@ -279,7 +283,7 @@ check("11.2")
 
 # %%
 def pick(candidates: list[dict], budget: dict) -> int | None:
-    """The index of the candidate to take for a budget.
+    """Find the index of the candidate to choose for a budget.
 
     Args:
         candidates: dicts with ``bits``, ``macs``, ``faster`` and ``validation``, a list of
@@ -290,6 +294,11 @@ def pick(candidates: list[dict], budget: dict) -> int | None:
     Returns:
         Of the candidates that fit, the index of the one with the largest mean validation
         accuracy; ties: fewer macs, then the first. None if nothing fits.
+
+    >>> small = {"bits": 1, "macs": 1, "faster": 2.0, "validation": [80.0, 82.0]}
+    >>> large = {"bits": 5, "macs": 5, "faster": 1.0, "validation": [95.0, 95.0]}
+    >>> pick([small, large], {"bits": 5}), pick([small, large], {"faster": 1.5})
+    (1, 0)
     """
     ### BEGIN SOLUTION
 
@@ -365,7 +374,7 @@ tables.show(tables.compare(pairs, "lost", against="chosen", columns="pipeline"))
 teacher = minus(
     pipelines["bert"], "lost", "heads and neurons 60 %", "heads and neurons 60 %, taught"
 )
-say(f"Without a teacher 60 % of BERT's heads and neurons cost {teacher} more than with one.")
+say(f"Pruning 60 % of BERT's heads and neurons without a teacher costs {teacher} more.")
 say(you_wrote(prediction_11_3))
 
 # %% [markdown]
@@ -423,7 +432,7 @@ say(you_wrote(prediction_11_3))
 
 # %%
 def compress_convnet(model: nn.Module) -> nn.Module:
-    """Your pipeline: from the given net to the one that you hand in.
+    """Compress the given net to the one that you hand in: your pipeline.
 
     Args:
         model: the given net, in evaluation mode; do not change it (``copy.deepcopy``).
@@ -475,7 +484,7 @@ check("11.4")
 
 # %%
 def compress_bert(model: nn.Module) -> nn.Module:
-    """Your pipeline: from the given BERT to the one that you hand in.
+    """Compress the given BERT to the one that you hand in: your pipeline.
 
     Args:
         model: the given BERT, in evaluation mode; do not change it.
@@ -575,18 +584,18 @@ check("11.6")
 
 # %%
 def argument() -> str:
-    """Your page, as Markdown. Figures go into your own cells after it; compute numbers
-    here, or above.
+    """Return your page, as Markdown. Put figures into your own cells after it; compute
+    numbers here, or above.
     """
     ### BEGIN SOLUTION
     narrow = lab11.slimmed(convnet, (0.6, 0.7, 0.7, 0.7), seed=0, epochs=LIVE["narrow"])
     images = lab11.digits()
     steps = {"narrow": evaluate(narrow, images.validation)}
     weights.apply(narrow, weights.global_masks(weights.magnitude(weights.prunable(narrow)), 0.78))
-    steps["78 % of the weights gone"] = evaluate(narrow, images.validation)
+    steps["78 % of the weights pruned"] = evaluate(narrow, images.validation)
     recalibrate(narrow, images.train.images)
-    steps["batch norm's statistics taken anew"] = evaluate(narrow, images.validation)
-    steps["trained on"] = evaluate(my_convnet, images.validation)
+    steps["batch norm recalibrated"] = evaluate(narrow, images.validation)
+    steps["fine-tuned"] = evaluate(my_convnet, images.validation)
     cnn, candidates = pipelines["cnn"], rows["cnn"].to_dict("records")
     best = frontier(candidates)
     dense, level = candidates[0], LEVELS["cnn"][2]
@@ -599,22 +608,22 @@ def argument() -> str:
         },
     )
     thin = "slimming 70 % + magnitude 78 %"
-    chance = minus(cnn, "lost", "random channels 70 % + magnitude 78 %", thin)
+    at_random = minus(cnn, "lost", "random channels 70 % + magnitude 78 %", thin)
     one_step = minus(cnn, "lost", f"{thin}, in one step", thin)
     return f"""
-**What was done.** The net was narrowed by network slimming (60 to 70 % of the channels of each layer), then thinned by magnitude in five steps to 78 %, with training on distorted digits behind each. It keeps
+**What was done.** The net was narrowed by network slimming (60 to 70 % of the channels of each layer), then pruned by magnitude in five steps to 78 %, with training on distorted digits after each. It keeps
 {of_convnet.storage:.1%} of the bits and {of_convnet.macs_share:.1%} of the products, is {of_convnet.faster:.1f} times as fast, and has {of_convnet.accuracy:.1f} % on distorted validation images against {of_convnet.given_accuracy:.1f} %.
 
 **The frontier.** Of the pipelines in the table of part B, numbers {", ".join(map(str, best))} are on it. For level 3's budget `pick` takes number {chosen}, {"" if chosen is None else candidates[chosen]["method"]}, by the *validation* images of three trainings. (Several fit, and lie within their intervals.)
 
-**Evidence.** Random channels, trained as long, lose {chance} more than slimming's. I cannot claim that slimming's choice is what made it work: the training did.
+**Evidence.** Random channels, trained as long, lose {at_random} more than slimming's. So I cannot claim that it works because of slimming's choice of channels; the training may be enough.
 
-**What broke.** Accuracy on plain validation images: {", ".join(f"{what} {value:.1f} %" for what, value in steps.items())}. What the statistics alone bring back was not lost with the weights; the rest was, and training brought it back.
+**What broke.** Accuracy on plain validation images: {", ".join(f"{what} {value:.1f} %" for what, value in steps.items())}. Recalibration alone repairs a part, which the pruned weights had not caused; training repairs the rest.
 
-**The order.** Narrow first: magnitude 90 % alone is no faster ({candidates[1]["faster"]:.2f} times), since zeros save no time here. That the five steps matter I believed, and it is not so: 78 % in one step with as many epochs loses
+**The order.** Narrow first: magnitude 90 % alone is no faster ({candidates[1]["faster"]:.2f} times), since zeros save no time here. I expected the five steps to matter, but 78 % in one step with as many epochs loses only
 {one_step} more.
 
-**The row.** Comparable with the survey's rows that count *all* weights (Gordon, Guo); not with Sanh's, who counts the encoder alone, nor with Q8BERT, which is another axis. And none of them measured time.
+**The row.** Comparable with the survey's rows that count *all* weights (Gordon, Guo); not with Sanh's, who counts the encoder alone, nor with Q8BERT, which shortens numbers instead. None of them measured time.
 """
     ### END SOLUTION
 

@@ -328,14 +328,14 @@ def roles_beside_baselines(
     roles: pd.DataFrame, offsets: pd.DataFrame, rules: Sequence[str]
 ) -> pd.DataFrame:
     """A row per rule, in % of the queries: the best head of each checkpoint, the best
-    fixed offset (which stands behind the rule's name), and chance: for a heat map.
+    fixed offset (which stands behind the rule's name), and a random word: for a heat map.
     """
     best = roles.groupby(["rule", "seed"])["share"].max().unstack("seed")
     best.columns = [f"best head,\nno. {seed}" for seed in best.columns]
     by_rule = offsets.set_index("rule")
     other = ~by_rule.index.isin(["previous", "next"])  # there the offset is the rule itself
-    best["best offset"] = by_rule["at_offset"].where(other)
-    best["chance"] = by_rule["chance"]
+    best["best\noffset"] = by_rule["at_offset"].where(other)
+    best["random\nword"] = by_rule["chance"]
     names = {r: f"{r} ({by_rule['offset'][r]:+d})" for r in by_rule.index[other]}
     return 100 * best.loc[list(rules)].rename(index=names).rename_axis(
         columns="checkpoint no. 0 to 2, and two baselines"

@@ -286,7 +286,7 @@ def say_agreement(
         kappa, survivors_below: the answers of 9.7.
     """
     for pair, part in shared.groupby("pair", sort=False):
-        say(f"More than chance, {pair}: {minus(part, 'heads', 'measured', 'by chance', unit='')}.")
+        say(f"More than random, {pair}: {minus(part, 'heads', 'measured', 'random', unit='')}.")
     for t, task in enumerate(TASKS):
         seeds = torch.stack([of_seed[t].flatten() for of_seed in masks])
         say(f"κ over seeds, {task}: {kappa(seeds):.2f}")
@@ -366,7 +366,7 @@ def overlaps(
 
     Returns:
         Columns ``pair`` ("one task, two seeds" or "one seed, two tasks"), ``seed`` (the
-        number of the pair of seeds, or the seed), ``method`` ("measured", "by chance")
+        number of the pair of seeds, or the seed), ``method`` ("measured", "random")
         and ``heads``.
     """
     seeds, tasks = range(len(of_heads)), range(len(of_heads[0]))
@@ -384,7 +384,7 @@ def overlaps(
     rows = [
         {"pair": pair, "seed": seed, "method": method, "heads": count}
         for pair, seed, both in found
-        for method, count in zip(("measured", "by chance"), both, strict=True)
+        for method, count in zip(("measured", "random"), both, strict=True)
     ]
     return pd.DataFrame(rows)
 

@@ -541,8 +541,8 @@ def cascade(
                 {
                     "after layer": layer + 1,
                     "tokens": f"{int(tokens.sum())} of {len(tokens)}",
-                    "heads that go on": ", ".join(map(str, heads.nonzero().flatten().tolist())),
-                    "left of the text": " ".join(itertools.compress(named, tokens)),
+                    "heads kept": ", ".join(map(str, heads.nonzero().flatten().tolist())),
+                    "kept text": " ".join(itertools.compress(named, tokens)),
                 }
             )
     return pd.DataFrame(rows)
@@ -881,10 +881,10 @@ def fading(patients: Patients, number: int, final: float, seed: int = 0) -> tupl
     ax.set(xlim=(-17, width + 6), ylim=(tall * len(stages) - 0.6, -0.8))
     ax.axis("off")
     truth = "positive" if patients.texts["validation"][number]["sentiment"] else "negative"
-    sentence = f"The model says positive with {positive:.0%}; the truth is {truth}."
+    sentence = f"The model says positive with {positive:.0%}; the label is {truth}."
     words = [" ".join(itertools.compress(named, there)) for there in stages[1:]]
     left = "; ".join(f"after layer {k}: {text}" for k, text in enumerate(words, start=1))
-    return sentence, plots.alt(fig, f"A review of {len(named)} pieces. Left {left}. {sentence}")
+    return sentence, plots.alt(fig, f"A review of {len(named)} pieces. Kept {left}. {sentence}")
 
 
 def explore_patches(
@@ -908,13 +908,13 @@ def explore_patches(
         ]
         kept.append(f"{kind}: {', '.join(places)}")
     rows[0, 0].set_title("attention received", fontsize=11.5)
-    rows[0, 1].set_title("patches that go on", fontsize=11.5)
+    rows[0, 1].set_title("patches kept", fontsize=11.5)
     sentence = (
         f"Digit {int(test.labels[digit])}, {patches} of {SIDE**2} patches: ink kept"
-        f" {' and '.join(f'{value:.2f}' for value in ink)}, chance {patches / SIDE**2:.2f}"
+        f" {' and '.join(f'{value:.2f}' for value in ink)}; random baseline {patches / SIDE**2:.2f}"
     )
     return sentence, plots.alt(
         fig,
-        "Maps of attention received and patches that go on, for two kinds of training."
+        "Maps of attention received and patches kept, for two kinds of training."
         f" {sentence}. Patches (row, column) that are kept, {'; '.join(kept)}.",
     )

@@ -194,6 +194,8 @@ AXES: dict[str, str] = {
     # lab 10
     "fewer": "MACs, times fewer",
     "theta": "threshold θ on n · score",
+    "chance": "recall, random baseline",
+    "goes on": "gate",
 }
 
 

@@ -1,5 +1,5 @@
-"""Every code example there is: of README and the pages, and of docstrings; and the few
-names that they may use without defining them.
+"""Every code example there is: of README and the pages, of docstrings, and of the
+exercises of the labs; and the few names that they may use without defining them.
 
 A block of a page says what it is: ``python`` runs, ``sh`` is typed in a terminal,
 ``toml`` and ``csv`` are read, ``text`` is no code. In a docstring, a block behind
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jupytext
 import torch
 from sybil import Document
 from sybil.document import PythonDocStringDocument
@@ -36,6 +37,7 @@ PAGES = sorted(
     for pattern in ("*.md", ".github/*.md", "data/*.md", "docs/*.md", "solutions/*.md")
     for path in ROOT.glob(pattern)
 )
+LABS = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("solutions/lab*.py"))
 # a paragraph that ends with ::, with a block behind it
 PARAGRAPH = re.compile(r"^(?P<prefix>[ \t]*)(?!\.\. )(?:\S[^\n]*)?::\n[ \t]*\n", re.MULTILINE)
 LEXERS = (BlockLexer(PARAGRAPH, END_PATTERN_TEMPLATE), DirectiveLexer("code-block"))
@@ -77,6 +79,19 @@ def of_docstrings() -> dict[str, list[Block]]:
             if blocks:
                 found[_described(source, module)[line + 1]] = blocks
     return found
+
+
+def of_exercises(name: str) -> tuple[list[Block], dict[str, Any]]:
+    """The examples in the docstrings of a lab's exercises, and the names of the solution
+    that they use: imports, functions and classes.
+    """
+    cells = [c.source for c in jupytext.read(ROOT / name).cells if c.cell_type == "code"]
+    kinds = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
+    found = [node for cell in cells for node in ast.parse(cell).body if isinstance(node, kinds)]
+    names: dict[str, Any] = {}
+    exec(compile(ast.Module(found, []), ROOT / name, "exec"), names)
+    texts = [ast.get_docstring(node) or "" for node in found if isinstance(node, kinds[2:])]
+    return [Block(name, 1, "doctest", text) for text in texts if ">>>" in text], names
 
 
 def _blocks(document: Document, file: str) -> Iterator[Block]:

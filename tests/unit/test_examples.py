@@ -1,5 +1,5 @@
-"""Every example of README, of the pages and of docstrings runs as it stands there, and
-leaves what it says.
+"""Every example of README, of the pages, of docstrings and of the labs' exercises runs as
+it stands there, and leaves what it says.
 """
 
 from __future__ import annotations
@@ -120,6 +120,13 @@ def test_of_a_page(page: str, capsys: pytest.CaptureFixture[str]) -> None:
     names = run(blocks, {"__name__": "page", **examples.OF_PAGES.get(page, {})})
     if page in LEAVES:
         LEAVES[page](names, capsys.readouterr().out.splitlines())
+
+
+@pytest.mark.parametrize("lab", examples.LABS)
+def test_of_the_exercises(lab: str) -> None:
+    blocks, names = examples.of_exercises(lab)
+    assert blocks, f"{lab}: no exercise has an example"
+    run(blocks, names)
 
 
 def test_every_block_is_found() -> None:

@@ -105,8 +105,8 @@ def test_the_views_of_roles():
     assert rules[:4] == ["previous", "next", "rarest", "mark: from its head"] and len(rules) == 12
     assert lab08.roles_by_head(first, rules).shape == (12, 18)
     wide = lab08.roles_beside_baselines(roles, offsets, rules)
-    assert wide.shape == (12, 5) and wide.loc["aux: from its head (-1)", "best offset"] == 100
-    assert wide["best offset"].isna().sum() == 2, "of neighbours the offset is the rule itself"
+    assert wide.shape == (12, 5) and wide.loc["aux: from its head (-1)", "best\noffset"] == 100
+    assert wide["best\noffset"].isna().sum() == 2, "of neighbours the offset is the rule itself"
 
 
 def test_the_tables_that_end_the_experiments():
