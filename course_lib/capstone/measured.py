@@ -241,7 +241,7 @@ def _distorted(seed: int, split: str) -> _Hidden:
 def _reviews(seed: int) -> _Hidden:
     tokenizer = checkpoints.load("reviews-bert-0").tokenizer
     drawn = reviews.load(train=0, validation=0, test=TEXTS, seed=seed)
-    data = pieces.encode(drawn, tokenizer, aligned=())["test"]
+    data = pieces.encode(drawn, tokenizer)["test"]
 
     def pairs(some: Any, size: int) -> list[tuple[Batch, Tensor]]:
         return [(batch, batch.pop("labels")) for batch in pieces.batches(some, "sentiment", size)]

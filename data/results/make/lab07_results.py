@@ -166,7 +166,7 @@ def fine_tuning(
     """
     steps, batch = TUNED["steps"], TUNED["batch"]
     texts = reviews.load(train=steps * batch, validation=0, test=0)["train"]
-    training = pieces.encode(texts, tokenizer, aligned=())
+    training = pieces.encode(texts, tokenizer)
     layers, heads = importance.shape
     stored = torch.tensor(importance.tolist())  # float32, as normalise_by_layer got it
     masks = [("dense", 0.0, 0, torch.ones(importance.shape, dtype=torch.bool))]
@@ -207,7 +207,7 @@ def domains(model: nn.Module, tokenizer: Any) -> Rows:
     rows = []
     for domain, data in reviews.by_domain(fresh).items():
         texts = data["train"].select(range(2 * DOMAIN_TEXTS))
-        encoded = pieces.encode(texts, tokenizer, aligned=())
+        encoded = pieces.encode(texts, tokenizer)
         for sample in range(2):
             half = encoded.select(range(sample * DOMAIN_TEXTS, (sample + 1) * DOMAIN_TEXTS))
             importance = head_importance(model, pieces.batches(half, "sentiment", 50), losses)
