@@ -6,9 +6,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from matplotlib.colors import to_hex
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 from torch import nn
 
 from course_lib.cost import model_cost, totals
@@ -16,15 +13,7 @@ from course_lib.pruning.channels import slice_pair
 from course_lib.show.drawings.filters import filter_cascade, residual_agreement
 from course_lib.show.output import alt_of
 from course_lib.show.style import ORANGE, SKY
-from unit.show.drawings.figure_texts import written
-
-
-def cells(fig: Figure, colour: str) -> int:
-    return sum(
-        to_hex(patch.get_facecolor()).upper() == colour
-        for patch in fig.axes[0].patches
-        if type(patch) is Rectangle
-    )
+from unit.show.drawings.figure_texts import cells, written
 
 
 @pytest.mark.parametrize(
