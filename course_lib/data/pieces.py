@@ -26,9 +26,6 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int = 600) -> Any:
     The training is not deterministic: the same texts give other pieces, and other
     numbers for the same pieces. A model belongs to the tokenizer it was trained with,
     so save the two together (``course_lib.models.checkpoints`` does).
-
-    Raises:
-        ValueError: if ``vocabulary`` is too small for the letters of the texts.
     """
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast
@@ -40,11 +37,6 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int = 600) -> Any:
         vocab_size=vocabulary, special_tokens=list(SPECIAL.values()), show_progress=False
     )
     core.train_from_iterator(texts, trainer)
-    if core.get_vocab_size() > vocabulary:
-        raise ValueError(
-            f"the letters of these texts alone make {core.get_vocab_size()} pieces: vocabulary must"
-            f" be at least that, got {vocabulary}"
-        )
     first, second = (SPECIAL[name] for name in ("cls_token", "sep_token"))
     core.post_processor = processors.TemplateProcessing(
         single=f"{first} $A {second}",
@@ -126,15 +118,7 @@ def batches(
 
     Yields:
         ``input_ids``, ``attention_mask`` (B, L) and ``labels`` (B,).
-
-    Raises:
-        ValueError: if there is no column ``label``.
     """
-    if label not in encoded.column_names:
-        raise ValueError(
-            f"there is no label {label!r}: the texts have the columns"
-            f" {', '.join(encoded.column_names)}"
-        )
     pieces, labels = list(encoded["input_ids"]), torch.tensor(list(encoded[label]))
     lengths = [len(row) for row in pieces]
     kinds = list(encoded["token_type_ids"]) if "token_type_ids" in encoded.column_names else None

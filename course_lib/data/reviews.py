@@ -98,22 +98,6 @@ def batches(
         }
 
 
-def by_domain(data: DatasetDict) -> dict[str, DatasetDict]:
-    """One DatasetDict for each domain, with the reviews of that domain in each
-    split.
-    """
-    index = {split: list(part["domain"]) for split, part in data.items()}
-    return {
-        domain: type(data)(
-            {
-                split: part.select([i for i, of in enumerate(index[split]) if of == d])
-                for split, part in data.items()
-            }
-        )
-        for d, domain in enumerate(DOMAINS)
-    }
-
-
 def _new(kind: str, split: str, seed: int, seen: set[str]) -> Iterator[Review]:
     rng = random.Random(f"reviews {kind} {split} {seed}")
 

@@ -172,14 +172,6 @@ def test_training_texts_of_any_kind_are_none_of_those_held_back(
     assert len(texts) == 3000 and not held_back & texts
 
 
-def test_domains_part_the_texts(data: Any) -> None:
-    parts = reviews.by_domain(data)
-    assert list(parts) == ["restaurant", "film", "phone"]
-    for d, part in enumerate(parts.values()):
-        assert set(part["test"]["domain"]) == {d} and len(part["test"]) > 250
-    assert sum(len(part["test"]) for part in parts.values()) == 1000
-
-
 def test_a_bag_of_words_solves_the_domain(data: Any) -> None:
     parts = [
         (list(data[split]["text"]), list(data[split]["domain"]))
