@@ -6,20 +6,21 @@ from __future__ import annotations
 
 import json
 import math
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors import SafetensorError
+from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from course_lib import files
 
 MOST_BYTES = 8_000_000
 MOST_TENSORS = 400
+# counters and tables of places, which no model stores
+COUNTERS = ("num_batches_tracked", "position_ids", "token_type_ids")
 
 
 class Refused(ValueError):
@@ -61,63 +62,25 @@ def to_bytes(model: nn.Module, tokens: Mapping[int, float] | None = None) -> byt
 
 
 def read(path: Path) -> Saved:
-    """What the file holds.
+    """What a file holds, as :func:`of_bytes`."""
+    return of_bytes(path.read_bytes(), path.name)
+
+
+def of_bytes(data: bytes, name: str) -> Saved:
+    """What a file of that name holds, from its bytes.
 
     Raises:
         Refused: if it is no safetensors file, is larger than 8 MB, or holds what no
             model of ours does.
     """
-    try:
-        size = path.stat().st_size
-    except OSError as error:
-        raise Refused(f"{path.name} cannot be read: {error.strerror or error}") from None
-    if not path.is_file():
-        raise Refused(f"{path.name} is no file")
-    _refuse_size(size, path.name)
-    return _read(path, path.name)
-
-
-def of_bytes(data: bytes, name: str) -> Saved:
-    """What a file of that name holds, from its bytes. Raises as :func:`read`."""
-    _refuse_size(len(data), name)
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        path = Path(folder, "model.safetensors")
-        path.write_bytes(data)
-        return _read(path, name)
-
-
-def _refuse_size(size: int, name: str) -> None:
-    if size > MOST_BYTES:
+    if len(data) > MOST_BYTES:
         raise Refused(
-            f"{name} has {size:,} bytes, and {MOST_BYTES:,} are enough for the model as it was"
+            f"{name} has {len(data):,} bytes, and {MOST_BYTES:,} are enough for the model as it was"
             " given"
         )
-
-
-def _read(path: Path, shown: str) -> Saved:
     try:
-        with safe_open(path, framework="pt") as file:
-            names = list(file.keys())
-            if len(names) > MOST_TENSORS:
-                raise Refused(
-                    f"{shown} has {len(names)} tensors, and {MOST_TENSORS} are more than enough"
-                )
-            state = {}
-            for name in names:
-                kind = file.get_slice(name).get_dtype()
-                if kind in ("I64", "I32") and name.endswith(
-                    ("num_batches_tracked", "position_ids", "token_type_ids")
-                ):
-                    continue  # counters and tables of places, which no model stores
-                if kind != "F32":
-                    raise Refused(
-                        f"{name!r} is {kind}, and numbers are float32 here (F32): model.float()"
-                        " before it is written"
-                    )
-                state[name] = file.get_tensor(name).clone()
-            metadata = file.metadata() or {}
-    except Refused:
-        raise
+        tensors = load(data)
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
     except (
         SafetensorError,
         OSError,
@@ -128,12 +91,24 @@ def _read(path: Path, shown: str) -> Saved:
         KeyError,
     ) as error:
         raise Refused(
-            f"{shown} is no safetensors file that can be read ({_other(path) or _short(error)})"
+            f"{name} is no safetensors file that can be read ({_other(data) or _short(error)})"
         ) from None
-    for name, value in state.items():
+    if len(tensors) > MOST_TENSORS:
+        raise Refused(f"{name} has {len(tensors)} tensors, and {MOST_TENSORS} are more than enough")
+    state = {}
+    for key, value in tensors.items():
+        kind = header[key]["dtype"]
+        if kind in ("I64", "I32") and key.endswith(COUNTERS):
+            continue
+        if kind != "F32":
+            raise Refused(
+                f"{key!r} is {kind}, and numbers are float32 here (F32): model.float() before it is"
+                " written"
+            )
         if not bool(torch.isfinite(value).all()):
-            raise Refused(f"{name!r} holds numbers that are not finite")
-    return Saved(state, _tokens(metadata.get("tokens", "{}")))
+            raise Refused(f"{key!r} holds numbers that are not finite")
+        state[key] = value.clone()
+    return Saved(state, _tokens(header.get("__metadata__", {}).get("tokens", "{}")))
 
 
 def _tokens(text: str) -> dict[int, float]:
@@ -155,15 +130,13 @@ def _tokens(text: str) -> dict[int, float]:
     return found
 
 
-def _other(path: Path) -> str:
+def _other(data: bytes) -> str:
     """What a file seems to be that is no safetensors file; "" if that is not known."""
-    with path.open("rb") as file:
-        begin = file.read(4)
-    if not begin:
+    if not data:
         return "it is empty"
     kinds = {b"PK\x03\x04": "a zip archive, as torch.save writes them", b"\x80": "a pickle"}
     for signature, kind in kinds.items():
-        if begin.startswith(signature):
+        if data.startswith(signature):
             return f"it is {kind}: the file is what submit(…) writes, whatever its name"
     return ""
 

@@ -231,8 +231,6 @@ def digits() -> images.ImageData:
 
 
 def _distorted(seed: int, split: str) -> _Hidden:
-    if split not in ("validation", "test"):
-        raise ValueError(f'split is "validation" or "test", got {split!r}')
     drawn = images.distorted(getattr(digits(), split), torch.Generator().manual_seed(seed), COPIES)
     batches = list(zip(drawn.images.split(500), drawn.labels.split(500), strict=True))
     return _Hidden(batches, [drawn.images[:1]], drawn.images[:64], lambda model, x: model(x))
@@ -241,7 +239,7 @@ def _distorted(seed: int, split: str) -> _Hidden:
 def _reviews(seed: int) -> _Hidden:
     tokenizer = checkpoints.load("reviews-bert-0").tokenizer
     drawn = reviews.load(train=0, validation=0, test=TEXTS, seed=seed)
-    data = pieces.encode(drawn, tokenizer, aligned=())["test"]
+    data = pieces.encode(drawn, tokenizer)["test"]
 
     def pairs(some: Any, size: int) -> list[tuple[Batch, Tensor]]:
         return [(batch, batch.pop("labels")) for batch in pieces.batches(some, "sentiment", size)]

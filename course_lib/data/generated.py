@@ -1,10 +1,8 @@
-"""What the generated texts share: no text twice, parts that are held back, rare words."""
+"""What the generated texts share: no text twice, parts that are held back."""
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from course_lib.checks import check_count
@@ -21,15 +19,6 @@ def new_ones(write: Callable[[], _T], text: Callable[[_T], str], seen: set[str])
         if text(found) not in seen:
             seen.add(text(found))
             yield found
-
-
-def measure_rarity(texts: Iterable[Iterable[str]]) -> dict[str, float]:
-    """Word -> bits: -log2 of its share in these texts. Under "" that of a word which does
-    not occur, counted as if it occurred once.
-    """
-    counts = Counter(word for text in texts for word in text)
-    total = sum(counts.values()) + 1
-    return {"": math.log2(total), **{word: -math.log2(n / total) for word, n in counts.items()}}
 
 
 def check_sizes(train: int, validation: int, test: int, held_back: tuple[int, int]) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,7 +41,6 @@ class Task:
     label: str = "label"
     words: bool = False  # the files hold the label as a word
     header: tuple[str, ...] = ()  # of files without a header line
-    metric: str = "accuracy"
     development: tuple[str, str] = ("dev.tsv", "validation")  # its file, its downloaded split
     trains: bool = True  # the training part is read, too
 
@@ -61,7 +60,6 @@ TASKS = {
         ("unacceptable", "acceptable"),
         ("sentence",),
         header=("source", "label", "mark", "sentence"),
-        metric="matthews",
     ),
     # do two sentences say the same?
     "mrpc": Task(
@@ -69,12 +67,11 @@ TASKS = {
         ("different", "equivalent"),
         texts=("#1 String", "#2 String"),
         label="Quality",
-        metric="f1",
     ),
     # does the second text follow from the first?
     "rte": Task("RTE", _ENTAILS, words=True),
     # how similar are two sentences, from 0 to 5?
-    "stsb": Task("STS-B", (), label="score", metric="pearson"),
+    "stsb": Task("STS-B", (), label="score"),
     # does the pronoun mean that?
     "wnli": Task("WNLI", ("not_entailment", "entailment")),
     # does the second text follow from the first?
@@ -120,28 +117,6 @@ def load(name: str, *, download: bool = True) -> DatasetDict:
         why = "It was not downloaded, because download=False was asked for."
         raise DataMissing(_message(key, looked, why))
     return _split(key, _download(key, looked))
-
-
-def score(name: str, predictions: Sequence[float], labels: Sequence[float]) -> float:
-    """The task's own measure, times 100: accuracy, Matthews correlation (CoLA), F1
-    (MRPC), Pearson's r (STS-B).
-
-    Raises:
-        ValueError: if there is no such task, or the lengths differ.
-    """
-    from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
-
-    check_names([name], TASKS, "the GLUE benchmark")
-    if len(predictions) != len(labels):
-        raise ValueError(
-            f"{len(predictions)} predictions for {len(labels)} labels, expected one for each"
-        )
-    if TASKS[name].metric == "pearson":
-        return 100 * float(np.corrcoef(np.asarray(predictions), np.asarray(labels))[0, 1])
-    measure = {"accuracy": accuracy_score, "f1": f1_score, "matthews": matthews_corrcoef}[
-        TASKS[name].metric
-    ]
-    return 100 * float(measure(labels, predictions))
 
 
 def _files(key: str) -> dict[str, str]:

@@ -4,7 +4,6 @@ carried over to its pieces.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -27,9 +26,6 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int = 600) -> Any:
     The training is not deterministic: the same texts give other pieces, and other
     numbers for the same pieces. A model belongs to the tokenizer it was trained with,
     so save the two together (``course_lib.models.checkpoints`` does).
-
-    Raises:
-        ValueError: if ``vocabulary`` is too small for the letters of the texts.
     """
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast
@@ -41,11 +37,6 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int = 600) -> Any:
         vocab_size=vocabulary, special_tokens=list(SPECIAL.values()), show_progress=False
     )
     core.train_from_iterator(texts, trainer)
-    if core.get_vocab_size() > vocabulary:
-        raise ValueError(
-            f"the letters of these texts alone make {core.get_vocab_size()} pieces: vocabulary must"
-            f" be at least that, got {vocabulary}"
-        )
     first, second = (SPECIAL[name] for name in ("cls_token", "sep_token"))
     core.post_processor = processors.TemplateProcessing(
         single=f"{first} $A {second}",
@@ -55,85 +46,32 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int = 600) -> Any:
     return PreTrainedTokenizerFast(tokenizer_object=core, **SPECIAL)
 
 
-def fingerprint(tokenizer: Any) -> str:
-    """SHA-256 of all that a fast tokenizer does with a text; two with the same one give
-    the same numbers.
-    """
-    core = tokenizer.backend_tokenizer
-    state = core.to_str()
-    if core.padding or core.truncation:  # left behind by a call, no part of what it is
-        clean = type(core).from_str(state)
-        clean.no_padding()
-        clean.no_truncation()
-        state = clean.to_str()
-    return hashlib.sha256(state.encode()).hexdigest()
-
-
-def encode(
-    dataset: Any, tokenizer: Any, aligned: Sequence[str] = ("evidence", "head", "rarity")
-) -> Any:
+def encode(dataset: Any, tokenizer: Any, aligned: Sequence[str] = ()) -> Any:
     """The pieces of a ``datasets.Dataset`` (or DatasetDict) with the column ``words``.
 
-    Adds ``input_ids`` (with [CLS] in front and [SEP] at the end), ``word`` (the number
-    of the word that each piece belongs to, -1 for [CLS] and [SEP]), and for each column
-    in ``aligned`` its value for each piece as ``piece_<column>``: 0 at [CLS] and [SEP];
-    ``piece_head`` is the first piece of the head word, -1 where there is none.
-
-    Raises:
-        ValueError: if the tokenizer is a slow one, which does not know which piece is
-            of which word.
+    Adds ``input_ids`` (with [CLS] in front and [SEP] at the end), and for each column in
+    ``aligned`` its value for each piece as ``piece_<column>``: 0 at [CLS] and [SEP].
     """
-    if not getattr(tokenizer, "is_fast", False):
-        raise ValueError(
-            "pieces can be traced back to words by a fast tokenizer only (tokenizer.is_fast)"
-        )
 
     def batch(rows: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        seconds = rows.get("second")  # where the second text of a pair starts
-        if seconds is None:
-            encoded = tokenizer(rows["words"], is_split_into_words=True)
-        else:
-            pairs = list(zip(rows["words"], seconds, strict=True))
-            firsts, others = [w[:n] for w, n in pairs], [w[n:] for w, n in pairs]
-            encoded = tokenizer(
-                firsts, others, is_split_into_words=True, return_token_type_ids=True
-            )
-        out: dict[str, list[Any]] = {"input_ids": encoded["input_ids"], "word": []}
-        if seconds is not None:
-            out["token_type_ids"] = encoded["token_type_ids"]
-        out.update({f"piece_{name}": [] for name in aligned})
-        for row in range(len(rows["words"])):
-            of_word = [-1 if word is None else word for word in encoded.word_ids(row)]
-            if seconds is not None:  # words are counted from 0 in each text
-                texts = encoded.sequence_ids(row)
-                of_word = [
-                    word + seconds[row] if text == 1 else word
-                    for word, text in zip(of_word, texts, strict=True)
-                ]
-            out["word"].append(of_word)
-            first = {word: piece for piece, word in reversed(list(enumerate(of_word)))}
-            for name in aligned:
-                values = rows[name][row]
-                if name == "head":
-                    heads = [-1 if word < 0 else values[word] for word in of_word]
-                    out["piece_head"].append([-1 if head < 0 else first[head] for head in heads])
-                else:
-                    out[f"piece_{name}"].append(
-                        [0 if word < 0 else values[word] for word in of_word]
-                    )
+        encoded = tokenizer(rows["words"], is_split_into_words=True)
+        out = {"input_ids": encoded["input_ids"]}
+        for name in aligned:
+            out[f"piece_{name}"] = [
+                [0 if word is None else values[word] for word in encoded.word_ids(i)]
+                for i, values in enumerate(rows[name])
+            ]
         return out
 
     return dataset.map(batch, batched=True, desc=None, load_from_cache_file=False)
 
 
-def pad(
-    rows: Sequence[Sequence[float]], value: float = 0, dtype: torch.dtype = torch.int64
-) -> Tensor:
-    """Lists of different lengths as one tensor (B, L), short ones filled up at the
+def pad(rows: Sequence[Sequence[int]], value: int = 0) -> Tensor:
+    """Lists of different lengths as one int64 tensor (B, L), short ones filled up at the
     end.
     """
     longest = max(map(len, rows))
-    return torch.tensor([[*row, *[value] * (longest - len(row))] for row in rows], dtype=dtype)
+    return torch.tensor([[*row, *[value] * (longest - len(row))] for row in rows])
 
 
 def by_length(
@@ -180,15 +118,7 @@ def batches(
 
     Yields:
         ``input_ids``, ``attention_mask`` (B, L) and ``labels`` (B,).
-
-    Raises:
-        ValueError: if there is no column ``label``.
     """
-    if label not in encoded.column_names:
-        raise ValueError(
-            f"there is no label {label!r}: the texts have the columns"
-            f" {', '.join(encoded.column_names)}"
-        )
     pieces, labels = list(encoded["input_ids"]), torch.tensor(list(encoded[label]))
     lengths = [len(row) for row in pieces]
     kinds = list(encoded["token_type_ids"]) if "token_type_ids" in encoded.column_names else None
@@ -202,8 +132,5 @@ def batches(
         if kinds is not None:
             batch["token_type_ids"] = pad([kinds[i] for i in index])
         for name, rows in others.items():
-            real = isinstance(next((x for row in rows for x in row), 0), float)
-            batch[name] = pad(
-                [rows[i] for i in index], dtype=torch.float32 if real else torch.int64
-            )
+            batch[name] = pad([rows[i] for i in index])
         yield batch

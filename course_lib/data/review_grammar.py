@@ -1,5 +1,4 @@
-"""A grammar that writes reviews and knows, for each word, what a reader would have to
-find out.
+"""A grammar that writes reviews and knows, for each word, whether it decides the verdict.
 
 A review is one deciding sentence among sentences that decide nothing (fillers). The
 deciding sentence judges an aspect of a restaurant, a film or a phone: "the food was
@@ -17,7 +16,6 @@ import re
 from bisect import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import accumulate
 from typing import NamedTuple, TypeVar
 
@@ -27,7 +25,6 @@ _T = TypeVar("_T")
 # what a word contributes to the verdict
 EVIDENCE = ("none", "polar word", "negator", "contrast word")
 NONE, POLAR, NEGATOR, CONTRAST = range(4)
-ROOT = -1  # the head of a sentence's main word
 
 
 @dataclass(frozen=True)
@@ -62,8 +59,6 @@ class Review:
     negated: bool  # whether the main clause is
     contrast: bool  # whether there is a second clause
     words: list[str] = field(default_factory=list)
-    # index of the word that this one depends on, ROOT for a main word
-    head: list[int] = field(default_factory=list)
     evidence: list[int] = field(default_factory=list)  # index into EVIDENCE
 
     @property
@@ -71,23 +66,12 @@ class Review:
         return re.sub(r" ([.,])", r"\1", " ".join(self.words))
 
 
-class _Phrase(NamedTuple):
-    """A head word, or the name of a slot where ``slot``, with the phrases that depend
-    on it, in order.
-    """
-
-    head: str
-    slot: bool
-    before: tuple[_Phrase, ...]
-    after: tuple[_Phrase, ...]
-
-
 class _Bound(NamedTuple):
-    """What a slot becomes: a phrase, the meaning of the slots inside it, and what its
-    own words are evidence of.
+    """What a slot becomes: a pattern of ``review_words``, the meaning of the slots inside
+    it, and what its own words are evidence of.
     """
 
-    phrase: _Phrase
+    phrase: str
     slots: dict[str, _Bound | None]
     evidence: int = NONE
 
@@ -107,7 +91,7 @@ def write(recipe: Recipe, domain: int, rng: random.Random) -> Review:
         slots: dict[str, _Bound | None] = {"MAIN": deciding, "OTHER": other}
         for name in ("ALTHOUGH", "BUT"):
             slots[name] = _Bound(_weighted(name, rng), {}, CONTRAST)
-        deciding = _Bound(_parse(_any(words.CONTRASTS, rng)), slots)
+        deciding = _Bound(_any(words.CONTRASTS, rng), slots)
 
     fewest, most = recipe.fillers
     sentences = [
@@ -116,10 +100,8 @@ def write(recipe: Recipe, domain: int, rng: random.Random) -> Review:
     ]
     sentences.insert(int(rng.random() * (len(sentences) + 1)), deciding)
     for sentence in sentences:
-        root = _emit(sentence.phrase, sentence.slots, NONE, review, rng)
-        review.head[root] = ROOT
-        _word(".", NONE, review)
-        review.head[-1] = root
+        _emit(sentence, review, rng)
+        _emit(_Bound(".", {}), review, rng)
     return review
 
 
@@ -128,18 +110,17 @@ def _clause(
 ) -> _Bound:
     """A verdict on an aspect that comes out as ``sentiment``, its negator included."""
     pattern = _any(words.CLAUSES, rng)[negated]
-    return _Bound(_parse(pattern), _slots(sentiment ^ negated, domain, rng, deciding))
+    return _Bound(pattern, _slots(sentiment ^ negated, domain, rng, deciding))
 
 
 def _filler(recipe: Recipe, domain: int, rng: random.Random) -> _Bound:
     if rng.random() < recipe.misleading:
         pattern = _any(words.MISLEADING, rng)
         of_domain = "{SUBJECT}" in pattern  # a coat is neither juicy nor laggy
-        return _Bound(
-            _parse(pattern), _slots(int(rng.random() < 0.5), domain, rng, of_domain=of_domain)
-        )
+        slots = _slots(int(rng.random() < 0.5), domain, rng, of_domain=of_domain)
+        return _Bound(pattern, slots)
     kind = "any" if rng.random() < 0.7 else words.DOMAINS[domain]
-    return _Bound(_parse(_any(words.FILLERS[kind], rng)), {})
+    return _Bound(_any(words.FILLERS[kind], rng), {})
 
 
 def _slots(
@@ -156,7 +137,7 @@ def _slots(
     aspect = _Bound(_zipf(words.ASPECTS[name], rng), {})
     slots: dict[str, _Bound | None] = {
         "ASPECT": aspect,
-        "SUBJECT": _Bound(_parse(_any(words.SUBJECTS, rng)), {"ASPECT": aspect}),
+        "SUBJECT": _Bound(_any(words.SUBJECTS, rng), {"ASPECT": aspect}),
         "POLAR": _Bound(_zipf(adjectives, rng), {}, polar),
         "HOW": _Bound(_zipf(words.DEGREES, rng), {}) if rng.random() < 0.3 else None,
     }
@@ -165,99 +146,36 @@ def _slots(
     return slots
 
 
-def _emit(
-    phrase: _Phrase,
-    slots: dict[str, _Bound | None],
-    evidence: int,
-    review: Review,
-    rng: random.Random,
-) -> int:
-    """Append a phrase's words to the review, left to right; returns the place of its
-    head, or ROOT if it is empty.
-    """
-    dependants = [_emit(part, slots, evidence, review, rng) for part in phrase.before]
-    if not phrase.slot:
-        place = _word(phrase.head, evidence, review)
-    elif phrase.head.isupper():
-        bound = slots[phrase.head]
-        if bound is None:
-            return ROOT
-        place = _emit(bound.phrase, bound.slots, bound.evidence, review, rng)
-    else:
-        place = _emit(_zipf(words.PHRASES[phrase.head], rng), slots, evidence, review, rng)
-    dependants += [_emit(part, slots, evidence, review, rng) for part in phrase.after]
-    for dependant in dependants:
-        if dependant != ROOT:
-            review.head[dependant] = place
-    return place
-
-
-def _word(word: str, evidence: int, review: Review) -> int:
-    review.words.append(word)
-    review.head.append(ROOT)
-    review.evidence.append(evidence)
-    return len(review.words) - 1
+def _emit(bound: _Bound, review: Review, rng: random.Random) -> None:
+    """Append the words of a pattern to the review, its slots filled."""
+    for token in bound.phrase.split():
+        name = token.strip("{}")
+        if name == token:
+            review.words.append(token)
+            review.evidence.append(bound.evidence)
+        elif not name.isupper():
+            _emit(bound._replace(phrase=_zipf(words.PHRASES[name], rng)), review, rng)
+        elif (inside := bound.slots[name]) is not None:
+            _emit(inside, review, rng)
 
 
 def _any(options: Sequence[_T], rng: random.Random) -> _T:
     return options[int(rng.random() * len(options))]
 
 
-def _zipf(options: str, rng: random.Random) -> _Phrase:
+def _zipf(options: str, rng: random.Random) -> str:
     """A phrase of a list (words, or phrases between bars), with a probability that
     falls as 1 over its rank.
     """
-    phrases, cumulative = _ranked(options)
-    return phrases[bisect(cumulative, rng.random() * cumulative[-1], hi=len(phrases) - 1)]
+    phrases = [part.strip() for part in options.split("|" if "|" in options else None)]
+    return _draw(phrases, [1 / rank for rank in range(1, len(phrases) + 1)], rng)
 
 
-def _weighted(name: str, rng: random.Random) -> _Phrase:
-    phrases, cumulative = _weights(name)
-    return phrases[bisect(cumulative, rng.random() * cumulative[-1], hi=len(phrases) - 1)]
+def _weighted(name: str, rng: random.Random) -> str:
+    phrases, weights = zip(*words.WORDS[name], strict=True)
+    return _draw(phrases, weights, rng)
 
 
-@cache
-def _ranked(options: str) -> tuple[list[_Phrase], list[float]]:
-    phrases = [
-        _parse(option) for option in (options.split("|") if "|" in options else options.split())
-    ]
-    return phrases, list(accumulate(1 / rank for rank in range(1, len(phrases) + 1)))
-
-
-@cache
-def _weights(name: str) -> tuple[list[_Phrase], list[float]]:
-    options = words.WORDS[name]
-    return [_parse(option) for option, _ in options], list(
-        accumulate(float(weight) for _, weight in options)
-    )
-
-
-@cache
-def _parse(pattern: str) -> _Phrase:
-    """A pattern as ``review_words`` explains it.
-
-    Raises:
-        ValueError: if brackets do not match, or a phrase has no head or more than one.
-    """
-    tokens = re.findall(r"[\[\]]|[^\s\[\]]+", pattern)
-
-    def phrase(position: int, inside: bool) -> tuple[_Phrase, int]:
-        heads: list[str] = []
-        before: list[_Phrase] = []
-        after: list[_Phrase] = []
-        while position < len(tokens) and tokens[position] != "]":
-            if tokens[position] == "[":
-                part, position = phrase(position + 1, True)
-                (after if heads else before).append(part)
-            else:
-                heads.append(tokens[position])
-                position += 1
-        if len(heads) != 1 or (position < len(tokens)) != inside:
-            raise ValueError(
-                f"a phrase has one word outside its brackets, found {heads} in the pattern"
-                f" {pattern!r}"
-            )
-        head = heads[0].strip("{}")
-        return _Phrase(head, head != heads[0], tuple(before), tuple(after)), position + inside
-
-    return phrase(0, False)[0]
+def _draw(options: Sequence[str], weights: Sequence[float], rng: random.Random) -> str:
+    cumulative = list(accumulate(weights))
+    return options[bisect(cumulative, rng.random() * cumulative[-1], hi=len(options) - 1)]

@@ -1,13 +1,10 @@
 """The words and sentence patterns of the generated reviews: data only, read by
 ``review_grammar``.
 
-A pattern writes a dependency tree as brackets: a phrase holds exactly one bare word,
-its head, and each ``[...]`` beside it is a phrase that depends on that head. In
-``[we] drove [there] [[on] [a] monday]`` the words *we*, *there* and *monday* depend on
-*drove*, and *on* and *a* on *monday*. ``{day}`` stands for a phrase drawn from a list
-of ``PHRASES``, and a name in capitals for what the grammar puts there: ``{POLAR}`` a
-polar adjective, ``{NOT}`` a negator, ``{SUBJECT}`` an aspect of the thing reviewed with
-its article, ``{ASPECT}`` the bare noun, ``{HOW}`` an adverb of degree or nothing.
+In a pattern ``{day}`` stands for a phrase drawn from a list of ``PHRASES``, and a name in
+capitals for what the grammar puts there: ``{POLAR}`` a polar adjective, ``{NOT}`` a
+negator, ``{SUBJECT}`` an aspect of the thing reviewed with its article, ``{ASPECT}`` the
+bare noun, ``{HOW}`` an adverb of degree or nothing.
 
 Lists of words run from common to rare: a word is drawn with a probability that falls as
 one over its rank (Zipf's law).
@@ -73,66 +70,66 @@ DEGREES = "really very quite rather simply truly absolutely altogether"
 
 # Clauses of the writer's own verdict: (plain, negated).
 CLAUSES = (
-    *[("[{SUBJECT}] [was] [{HOW}] {POLAR}", "[{SUBJECT}] [was] [{NOT}] [{HOW}] {POLAR}")] * 3,
+    *[("{SUBJECT} was {HOW} {POLAR}", "{SUBJECT} was {NOT} {HOW} {POLAR}")] * 3,
     (
-        "[{SUBJECT}] [was] [{HOW}] {POLAR} [{when}]",
-        "[{SUBJECT}] [was] [{NOT}] [{HOW}] {POLAR} [{when}]",
+        "{SUBJECT} was {HOW} {POLAR} {when}",
+        "{SUBJECT} was {NOT} {HOW} {POLAR} {when}",
     ),
     (
-        "[{SUBJECT}] seemed [[{HOW}] {POLAR}] [[to] me]",
-        "[{SUBJECT}] [{NEVER}] seemed [[{HOW}] {POLAR}] [[to] me]",
+        "{SUBJECT} seemed {HOW} {POLAR} to me",
+        "{SUBJECT} {NEVER} seemed {HOW} {POLAR} to me",
     ),
     (
-        "[we] found [[{SUBJECT}] [{HOW}] {POLAR}]",
-        "[we] [{NEVER}] found [[{SUBJECT}] [{HOW}] {POLAR}]",
+        "we found {SUBJECT} {HOW} {POLAR}",
+        "we {NEVER} found {SUBJECT} {HOW} {POLAR}",
     ),
     (
-        "[i] [would] call [[{SUBJECT}] [{HOW}] {POLAR}]",
-        "[i] [would] [{NOT}] call [[{SUBJECT}] [{HOW}] {POLAR}]",
+        "i would call {SUBJECT} {HOW} {POLAR}",
+        "i would {NOT} call {SUBJECT} {HOW} {POLAR}",
     ),
     (
-        "[anyone] [would] call [[{SUBJECT}] [{HOW}] {POLAR}]",
-        "[{NOBODY}] [would] call [[{SUBJECT}] [{HOW}] {POLAR}]",
+        "anyone would call {SUBJECT} {HOW} {POLAR}",
+        "{NOBODY} would call {SUBJECT} {HOW} {POLAR}",
     ),
     (
-        "[i] think [[that] [{SUBJECT}] [was] [{HOW}] {POLAR}]",
-        "[i] [{NEVER}] thought [[that] [{SUBJECT}] [was] [{HOW}] {POLAR}]",
+        "i think that {SUBJECT} was {HOW} {POLAR}",
+        "i {NEVER} thought that {SUBJECT} was {HOW} {POLAR}",
     ),
     (
-        "[it] had [[some] [[{HOW}] {POLAR}] {ASPECT}]",
-        "[it] [{NEVER}] had [[any] [[{HOW}] {POLAR}] {ASPECT}]",
+        "it had some {HOW} {POLAR} {ASPECT}",
+        "it {NEVER} had any {HOW} {POLAR} {ASPECT}",
     ),
 )
 
 # How an aspect is named. Some of the relative clauses hold a negator whose scope ends
 # with them.
 SUBJECTS = (
-    *["[the] {ASPECT}"] * 6,
-    "[their] {ASPECT}",
-    "[the] {ASPECT} [[this] time]",
-    "[the] {ASPECT} [{relative}]",
+    *["the {ASPECT}"] * 6,
+    "their {ASPECT}",
+    "the {ASPECT} this time",
+    "the {ASPECT} {relative}",
 )
 
 # Contrast: {MAIN} decides, {OTHER} does not. The comma leads no classifier astray: it
 # stands in all of them.
 CONTRASTS = (
-    "[[{ALTHOUGH}] {OTHER} [,]] {MAIN}",
-    "{MAIN} [[,] [{ALTHOUGH}] {OTHER}]",
-    "{OTHER} [[,] [{BUT}] {MAIN}]",
+    "{ALTHOUGH} {OTHER} , {MAIN}",
+    "{MAIN} , {ALTHOUGH} {OTHER}",
+    "{OTHER} , {BUT} {MAIN}",
 )
 
 WORDS = {  # what the grammar's own slots may become, by weight
     "NOT": (("not", 6), ("never", 2), ("hardly", 2)),
     "NEVER": (("never", 6), ("hardly", 4)),
     "NOBODY": (("nobody", 6), ("few", 4)),
-    "ALTHOUGH": (("although", 4), ("though", 3), ("[even] though", 2), ("while", 2)),
+    "ALTHOUGH": (("although", 4), ("though", 3), ("even though", 2), ("while", 2)),
     "BUT": (("but", 7), ("yet", 3)),
 }
 
 PHRASES = {
     "who": (
-        """[my] sister|[a] friend|[my] father|[our] neighbour|[a] colleague|[my] cousin|[an] [old] classmate
-        |[my] [younger] brother|[a] student|[my] landlord|[my] grandmother|[a] journalist|[my] dentist|[the] plumber"""  # noqa: E501
+        """my sister|a friend|my father|our neighbour|a colleague|my cousin|an old classmate
+        |my younger brother|a student|my landlord|my grandmother|a journalist|my dentist|the plumber"""  # noqa: E501
     ),
     "day": "monday|friday|saturday|sunday|thursday|tuesday|wednesday",
     "place": (
@@ -145,19 +142,16 @@ PHRASES = {
     ),
     "month": "june|march|may|october|january|april|december|september|february",
     "number": "two|three|four|five|six|ten|twelve|twenty|forty",
-    "when": (
-        "[in] [the] end|[that] day|[on] [that] evening|[from] [the] start|[by] [any] standard|[on]"
-        " [the] whole"
-    ),
+    "when": ("in the end|that day|on that evening|from the start|by any standard|on the whole"),
     "relative": (
-        """[that] [everyone] mentions|[which] [we] saw [first]|[that] [they] advertise|[that] [nobody] mentions
-        |[which] [we] [did] [not] expect|[which] changed [yesterday]|[that] [is] [never] advertised
-        |[which] [hardly] changes"""  # noqa: E501
+        """that everyone mentions|which we saw first|that they advertise|that nobody mentions
+        |which we did not expect|which changed yesterday|that is never advertised
+        |which hardly changes"""  # noqa: E501
     ),
     # what people have opinions on though no review is about it
     "elsewhere": (
-        """[the] weather|[the] traffic|[our] view|[the] street [outside]|[our] morning
-        |[the] concert|[the] parade|[the] bus"""
+        """the weather|the traffic|our view|the street outside|our morning
+        |the concert|the parade|the bus"""
     ),
 }
 
@@ -165,64 +159,64 @@ PHRASES = {
 # adjective: on something else, or in another person's mouth.
 FILLERS = {
     "any": (
-        "[we] came [[with] {who}]",
-        "[{who}] lives [[near] [the] {place}]",
-        "[i] wrote [this] [[in] [the] {place}]",
-        "[{who}] [had] told [us] [[about] it]",
-        "[it] [was] [our] [first] time",
-        "[it] rained [[until] {day}]",
-        "[i] left [[my] {thing}] [[at] [the] {place}]",
-        "[we] [had] been [[to] [the] {place}] [before]",
-        "[{who}] bought [[a] {thing}]",
-        "[we] met [{who}] [[at] [the] {place}]",
-        "[that] [was] [in] {month}",
-        "[there] were [{number} [[of] us]]",
-        "[we] [did] [not] see [{who}]",
-        "[{who}] [never] goes [[to] [the] {place}]",
-        "[nobody] asked [us] [[about] [the] {thing}]",
-        "[i] [hardly] know [{who}]",
-        "[{who}] [did] [not] bring [[a] {thing}]",
-        "[[my] {thing}] [is] [still] [at] [the] {place}",
+        "we came with {who}",
+        "{who} lives near the {place}",
+        "i wrote this in the {place}",
+        "{who} had told us about it",
+        "it was our first time",
+        "it rained until {day}",
+        "i left my {thing} at the {place}",
+        "we had been to the {place} before",
+        "{who} bought a {thing}",
+        "we met {who} at the {place}",
+        "that was in {month}",
+        "there were {number} of us",
+        "we did not see {who}",
+        "{who} never goes to the {place}",
+        "nobody asked us about the {thing}",
+        "i hardly know {who}",
+        "{who} did not bring a {thing}",
+        "my {thing} is still at the {place}",
     ),
     "restaurant": (
-        "[we] sat [[near] [the] window]",
-        "[they] seated [us] [[after] [{number}] minutes]",
-        "[i] ordered [[a] glass [[of] water]]",
-        "[we] [had] booked [[for] {number}]",
-        "[they] open [[at] {number}]",
-        "[we] [did] [not] order [[a] starter]",
-        "[{who}] [never] eats [fish]",
-        "[we] split [[the] bill]",
+        "we sat near the window",
+        "they seated us after {number} minutes",
+        "i ordered a glass of water",
+        "we had booked for {number}",
+        "they open at {number}",
+        "we did not order a starter",
+        "{who} never eats fish",
+        "we split the bill",
     ),
     "film": (
-        "[we] sat [[in] row [{number}]]",
-        "[i] saw [it] [[at] [the] cinema]",
-        "[it] lasts [[{number}] hours]",
-        "[i] bought [popcorn] [[for] {who}]",
-        "[it] [is] based [[on] [a] novel]",
-        "[{who}] [never] watches [trailers]",
-        "[we] [did] [not] stay [[for] [the] credits]",
-        "[it] [was] filmed [[in] {month}]",
+        "we sat in row {number}",
+        "i saw it at the cinema",
+        "it lasts {number} hours",
+        "i bought popcorn for {who}",
+        "it is based on a novel",
+        "{who} never watches trailers",
+        "we did not stay for the credits",
+        "it was filmed in {month}",
     ),
     "phone": (
-        "[i] ordered [it] [online]",
-        "[[the] parcel] came [[on] [a] {day}]",
-        "[i] [have] used [it] [[for] [{number}] weeks]",
-        "[i] had [[the] [same] brand] [before]",
-        "[it] replaced [[my] [old] handset]",
-        "[i] [did] [not] install [[the] update]",
-        "[{who}] [never] reads [manuals]",
-        "[[the] shop] gave [me] [[a] receipt]",
+        "i ordered it online",
+        "the parcel came on a {day}",
+        "i have used it for {number} weeks",
+        "i had the same brand before",
+        "it replaced my old handset",
+        "i did not install the update",
+        "{who} never reads manuals",
+        "the shop gave me a receipt",
     ),
 }
 MISLEADING = (
-    "[{elsewhere}] [was] [{HOW}] {POLAR}",
-    "[{elsewhere}] [was] [{NOT}] [{HOW}] {POLAR}",
-    "[{elsewhere}] seemed [[{HOW}] {POLAR}] [[to] me]",
-    "[we] found [[{elsewhere}] [{HOW}] {POLAR}]",
-    "[we] passed [[a] [{POLAR}] {place}]",
-    "[{who}] wore [[a] [{POLAR}] {thing}]",
-    "[i] had [[a] [{POLAR}] {thing}]",
-    "[{who}] called [[{SUBJECT}] {POLAR}]",
-    "[{who}] [{NEVER}] found [[{SUBJECT}] {POLAR}]",
+    "{elsewhere} was {HOW} {POLAR}",
+    "{elsewhere} was {NOT} {HOW} {POLAR}",
+    "{elsewhere} seemed {HOW} {POLAR} to me",
+    "we found {elsewhere} {HOW} {POLAR}",
+    "we passed a {POLAR} {place}",
+    "{who} wore a {POLAR} {thing}",
+    "i had a {POLAR} {thing}",
+    "{who} called {SUBJECT} {POLAR}",
+    "{who} {NEVER} found {SUBJECT} {POLAR}",
 )

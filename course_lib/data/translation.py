@@ -2,8 +2,8 @@
 translation task for which it is known what each word needs.
 
 They are generated, not collected, and say so wherever they are used. What that buys:
-for every word of the source it is known which word it depends on and how rare it is,
-and for every sentence which word decides how the ambiguous ones are translated.
+for every word of the source it is known which word it depends on, and for every sentence
+which word decides how the ambiguous ones are translated.
 :mod:`.translation_grammar` tells how a pair is made. Both languages share one
 vocabulary of whole words, taken from the grammar's lists: nothing is trained, and
 nothing is unknown.
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from course_lib.data import pieces
 from course_lib.data import translation_grammar as grammar
-from course_lib.data.generated import check_sizes, measure_rarity, new_ones
+from course_lib.data.generated import check_sizes, new_ones
 from course_lib.data.translation_grammar import RELATIONS, Pair
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 VALIDATION, TEST = 1000, 1000  # pairs held back from every training set
 MOST = 45  # words of a translation
-COUNTED = 4000  # the first training pairs, on which the rarity of words is measured
 #: The number of [SEP], which ends a sentence.
 END = 3
 
@@ -46,9 +45,8 @@ def load(
     The columns of a row: ``source`` and ``target``, words with blanks between;
     ``words``, those of the source (commas, full stops and the plural ``-s`` are words);
     for each of them ``head`` (the index of the word it depends on, -1 for the main
-    verb), ``relation`` (index into ``RELATIONS``), ``rarity`` (in bits: -log2 of the
-    word's share in training sentences) and ``ambiguous`` (1 where a noun has two
-    translations); and ``rarest``, the index of the noun that decides which.
+    verb), ``relation`` (index into ``RELATIONS``) and ``ambiguous`` (1 where a noun has
+    two translations); and ``rarest``, the index of the noun that decides which.
 
     Args:
         train, validation, test: how many pairs. Fewer are the first of more: the same
@@ -64,14 +62,12 @@ def load(
     check_sizes(train, validation, test, (VALIDATION, TEST))
     held_back = _held_back(seed)
     seen = {" ".join(pair.words) for part in held_back.values() for pair in part}
-    training = list(itertools.islice(_new("train", seed, seen), max(train, COUNTED)))
-    rarity = measure_rarity(pair.words for pair in training[:COUNTED])
     parts = {
-        "train": training[:train],
+        "train": list(itertools.islice(_new("train", seed, seen), train)),
         "validation": held_back["validation"][:validation],
         "test": held_back["test"][:test],
     }
-    return DatasetDict({name: _dataset(part, rarity) for name, part in parts.items()})
+    return DatasetDict({name: _dataset(part) for name, part in parts.items()})
 
 
 @lru_cache(maxsize=1)
@@ -162,18 +158,9 @@ def translate(model: nn.Module, data: Any, size: int = 100) -> list[str]:
 
 
 def bleu(found: list[str], right: list[str]) -> float:
-    """Corpus BLEU, 0 to 100, of words that are split already (sacrebleu, Post 2018).
-
-    Raises:
-        ValueError: without a sentence, or if the numbers differ.
-    """
+    """Corpus BLEU, 0 to 100, of words that are split already (sacrebleu, Post 2018)."""
     import sacrebleu
 
-    if not found or len(found) != len(right):
-        raise ValueError(
-            f"BLEU needs as many translations as references, at least one; got {len(found)} and"
-            f" {len(right)}"
-        )
     return float(sacrebleu.corpus_bleu(found, [right], tokenize="none", force=True).score)
 
 
@@ -192,7 +179,7 @@ def _held_back(seed: int) -> dict[str, list[Pair]]:
     }
 
 
-def _dataset(pairs: Sequence[Pair], rarity: dict[str, float]) -> Dataset:
+def _dataset(pairs: Sequence[Pair]) -> Dataset:
     from datasets import ClassLabel, Dataset, Features, List, Value
 
     features = Features(
@@ -201,7 +188,6 @@ def _dataset(pairs: Sequence[Pair], rarity: dict[str, float]) -> Dataset:
         words=List(Value("string")),
         head=List(Value("int16")),
         relation=List(ClassLabel(names=list(RELATIONS))),
-        rarity=List(Value("float32")),
         ambiguous=List(Value("int8")),
         rarest=Value("int16"),
     )
@@ -212,5 +198,4 @@ def _dataset(pairs: Sequence[Pair], rarity: dict[str, float]) -> Dataset:
     columns["source"] = [" ".join(pair.words) for pair in pairs]
     columns["target"] = [" ".join(pair.target) for pair in pairs]
     columns["relation"] = [[RELATIONS.index(name) for name in pair.relation] for pair in pairs]
-    columns["rarity"] = [[rarity.get(word, rarity[""]) for word in pair.words] for pair in pairs]
     return Dataset.from_dict({name: columns[name] for name in features}, features=features)

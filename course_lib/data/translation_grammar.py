@@ -25,26 +25,7 @@ from course_lib.data import translation_words as words
 
 _T = TypeVar("_T")
 ROOT = -1
-RELATIONS = (
-    *(
-        "root",
-        "nsubj",
-        "obj",
-        "det",
-        "amod",
-        "compound",
-        "plural",
-        "case",
-        "nmod",
-        "acl",
-        "aux",
-        "mark",
-        "advcl",
-        "advmod",
-        "year",
-        "punct",
-    ),
-)
+RELATIONS = tuple(words.RELATIONS.split())
 NOMINATIVE, ACCUSATIVE, DATIVE = range(3)
 GENDERS = "mfn"
 LONGEST = 30  # words of a source sentence
@@ -202,15 +183,11 @@ def _phrase(recipe: Recipe, rng: random.Random, inside: bool = False) -> Phrase:
     )
     if not inside:
         if rng.random() < recipe.phrase:
-            phrase.near = (
-                _zipf(_split(words.PREPOSITIONS), rng),
-                _phrase(recipe, rng, inside=True),
-            )
+            preposition = _zipf(_split(words.PREPOSITIONS), rng)
+            phrase.near = preposition, _phrase(recipe, rng, inside=True)
         elif rng.random() < recipe.relative:
-            phrase.relative = (
-                _any(_verbs(words.TRANSITIVE), rng),
-                _phrase(recipe, rng, inside=True),
-            )
+            verb = _any(_verbs(words.TRANSITIVE), rng)
+            phrase.relative = verb, _phrase(recipe, rng, inside=True)
     return phrase
 
 
@@ -229,16 +206,16 @@ def _phrases(clause: Clause) -> list[Phrase]:
 def _source(
     pair: Pair, main: Clause, other: Clause | None, conjunction: str, first: bool, rarest: Noun
 ) -> None:
-    if other is not None and first:
+    if other is None:
+        root = _clause_source(pair, main, rarest)
+    elif first:
         verb = _clause_source(pair, other, rarest, conjunction)
         _word(pair, ",", verb, "punct")
         root = _clause_source(pair, main, rarest)
+        _attach(pair, verb, root, "advcl")
     else:
         root = _clause_source(pair, main, rarest)
-        verb = _clause_source(pair, other, rarest, conjunction) if other is not None else root
-    if other is not None:
-        pair.head[verb], pair.relation[verb] = root, "advcl"
-    pair.head[root], pair.relation[root] = ROOT, "root"
+        _attach(pair, _clause_source(pair, other, rarest, conjunction), root, "advcl")
     _word(pair, ".", root, "punct")
 
 
@@ -256,7 +233,7 @@ def _clause_source(pair: Pair, clause: Clause, rarest: Noun, conjunction: str = 
         form = 2 if clause.perfect else 0
     verb = _word(pair, clause.verb.english[form])
     for place, relation in waiting:
-        pair.head[place], pair.relation[place] = verb, relation
+        _attach(pair, place, verb, relation)
     if clause.object is not None:
         _attach(pair, _phrase_source(pair, clause.object, rarest), verb, "obj")
     if clause.year:
@@ -273,12 +250,7 @@ def _phrase_source(pair: Pair, phrase: Phrase, rarest: Noun) -> int:
     if phrase.pronoun:
         return _word(pair, "it")
     waiting = []
-    if (
-        phrase.determiner == "this"
-        or phrase.determiner == "the"
-        or phrase.determiner == "my"
-        or not phrase.plural
-    ):
+    if phrase.determiner != "a" or not phrase.plural:
         waiting.append((_word(pair, phrase.determiner), "det"))
     waiting += [(_word(pair, adjective), "amod") for adjective, _ in phrase.adjectives]
     *before, last = phrase.noun.english
@@ -322,18 +294,16 @@ def _attach(pair: Pair, place: int, head: int, relation: str) -> None:
 def _target(
     out: list[str], main: Clause, other: Clause | None, conjunction: str, first: bool, topic: int
 ) -> None:
-    if other is not None and first:
-        out += [
-            conjunction,
-            *_clause_target(other, topic, "last"),
-            ",",
-            *_clause_target(main, topic, "first"),
-        ]
+    subordinate = [conjunction, *_clause_target(other, topic, "last")] if other else []
+    if other and first:
+        out += [*subordinate, ",", *_clause_target(main, topic, "first"), "."]
     else:
-        out += _clause_target(main, topic, "second")
-        if other is not None:
-            out += [",", conjunction, *_clause_target(other, topic, "last")]
-    out.append(".")
+        out += [
+            *_clause_target(main, topic, "second"),
+            *([","] if other else []),
+            *subordinate,
+            ".",
+        ]
 
 
 def _clause_target(clause: Clause, topic: int, place: str) -> list[str]:
@@ -355,11 +325,7 @@ def _clause_target(clause: Clause, topic: int, place: str) -> list[str]:
     if clause.year:
         middle = [*middle, "im", "Jahr", *clause.year]
     if place == "last":
-        return (
-            [*adverb, *subject, *middle, *rest, finite]
-            if clause.fronted
-            else [*subject, *middle, *rest, finite]
-        )
+        return [*subject, *middle, *rest, finite]
     if place == "first":
         return [finite, *subject, *middle, *rest]
     if clause.fronted:
@@ -373,13 +339,8 @@ def _phrase_target(phrase: Phrase, case: int, topic: int) -> list[str]:
         return [words.PERSONAL[case].split()[GENDERS.index(gender)]]
     column = 3 if phrase.plural else GENDERS.index(gender)
     article = words.DETERMINERS[phrase.determiner][case].split()[column]
-    kind = (
-        "definite"
-        if phrase.determiner in ("the", "this")
-        else "none"
-        if article == "-"
-        else "indefinite"
-    )
+    definite = phrase.determiner in ("the", "this")
+    kind = "definite" if definite else "none" if article == "-" else "indefinite"
     ending = words.ENDINGS[kind][case].split()[column]
     out = [] if article == "-" else [article]
     out += [adjective + ending for _, adjective in phrase.adjectives]
@@ -391,14 +352,8 @@ def _phrase_target(phrase: Phrase, case: int, topic: int) -> list[str]:
         out += [phrase.near[0][1], *_phrase_target(phrase.near[1], DATIVE, topic)]
     if phrase.relative:
         verb, thing = phrase.relative
-        relative = words.RELATIVE.split()[column]
-        out += [
-            ",",
-            relative,
-            *_phrase_target(thing, ACCUSATIVE, topic),
-            verb.german[1 + phrase.plural],
-            ",",
-        ]
+        seen = _phrase_target(thing, ACCUSATIVE, topic)
+        out += [",", words.RELATIVE.split()[column], *seen, verb.german[1 + phrase.plural], ","]
     return out
 
 

@@ -8,6 +8,9 @@ piece ``-s`` of their own; German ones are words of their own.
 
 from __future__ import annotations
 
+# of a word to the word that it depends on
+RELATIONS = "root nsubj obj det amod compound plural case nmod acl aux mark advcl advmod year punct"
+
 # two translations: the rarest noun of the sentence decides which
 AMBIGUOUS = """
 bank f Bank Banken | n Ufer Ufer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -12,10 +12,21 @@ from torch import Tensor, nn
 
 from course_lib.cost import latency, model_cost, totals
 from course_lib.cost.storage import model_bits
+from course_lib.data import pieces
 from course_lib.data.images import ImageData
+from course_lib.experiments import read
 from course_lib.models import build
 from course_lib.parallel import side_by_side
 from course_lib.pruning.channels import recalibrate
+from course_lib.training import endless, evaluate, fit_batches, warm_up_then_decay
+
+
+def read_all(results: Mapping[str, str], table: str, column: str) -> pd.DataFrame:
+    """The rows of one table of several stored results, {entry: name of the result}; the
+    entry is in ``column``.
+    """
+    tables = [read(f"{name}/{table}").assign(**{column: e}) for e, name in results.items()]
+    return pd.concat(tables, ignore_index=True)
 
 
 def trained(
@@ -32,6 +43,24 @@ def recalibrated(model: nn.Module, data: ImageData, images: int = 512) -> nn.Mod
     model = copy.deepcopy(model)
     recalibrate(model, data.train.images[:images])
     return model
+
+
+def fine_tune(
+    model: nn.Module, texts: Any, task: str, seed: int, how: Mapping[str, Any], **options: Any
+) -> list[float]:
+    """Train a model in place on encoded texts, which are shuffled in every epoch; the
+    training loss every 100 steps. The rate warms up for a tenth of the steps and decays.
+
+    Args:
+        how: ``steps``, ``batch`` (texts) and ``lr``.
+        options: of :func:`course_lib.training.fit_batches`.
+    """
+    stream = endless(lambda order: pieces.batches(texts, task, how["batch"], seed=order), seed)
+    options = {"rate": warm_up_then_decay(how["steps"] // 10), **options}
+    found = fit_batches(
+        model, stream, how["steps"], lr=how["lr"], seed=seed, progress=False, **options
+    )
+    return found.loss
 
 
 def new_classifier(model: Any, classes: int, seed: int) -> Any:
@@ -80,3 +109,18 @@ def costs(
         }
         for name, model in models.items()
     )
+
+
+def costs_and_tests(models: Mapping[str, Sequence[nn.Module]], data: ImageData) -> pd.DataFrame:
+    """A row per method and seed: ``seed``, ``method``, ``test`` accuracy of each network, and
+    the :func:`costs` of the method's first one, timed with 64 images.
+    """
+    images = data.validation.images
+    first = {method: nets[0] for method, nets in models.items()}
+    tests = [
+        {"seed": seed, "method": method, "test": evaluate(net, data.test)}
+        for method, nets in models.items()
+        for seed, net in enumerate(nets)
+    ]
+    table = costs(first, images[:1], images[:64], repeats=40)
+    return pd.DataFrame(tests).merge(table, on="method")

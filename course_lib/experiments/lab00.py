@@ -17,9 +17,10 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from course_lib import experiments, models
+from course_lib import models
 from course_lib.cost import encodings, latency
 from course_lib.data.images import ImageData
+from course_lib.experiments import common
 from course_lib.intervals import summarise
 from course_lib.modes import evaluating
 from course_lib.parallel import sweep
@@ -92,11 +93,8 @@ def shares(costs: pd.DataFrame) -> pd.DataFrame:
         Columns ``layer``, ``of`` ("MACs" or "weights"), ``percent``.
     """
     totals = costs.set_index("layer")[["macs", "weight_bits"]].set_axis(["MACs", "weights"], axis=1)
-    return (
-        (100 * totals / totals.sum())
-        .melt(var_name="of", value_name="percent", ignore_index=False)
-        .reset_index()
-    )
+    percent = 100 * totals / totals.sum()
+    return percent.melt(var_name="of", value_name="percent", ignore_index=False).reset_index()
 
 
 # ---------------------------------------------------------------- transformers, heads
@@ -500,12 +498,9 @@ def on_larger_images(table: str) -> pd.DataFrame:
     ``images``; of "layers", which are the same for all seeds, a row per layer, with
     ``kb_alive``.
     """
-    names = {"digits": "digits", "mnist": "MNIST", "cifar10": "CIFAR-10"}
-    tables = [
-        experiments.read(f"lab00_counting_{key}/{table}").assign(images=name)
-        for key, name in names.items()
-    ]
-    found = pd.concat(tables, ignore_index=True)
+    names = {"digits": "digits", "MNIST": "mnist", "CIFAR-10": "cifar10"}
+    results = {name: f"lab00_counting_{key}" for name, key in names.items()}
+    found = common.read_all(results, table, "images")
     if table != "layers":
         return found
     return found[found["seed"] == 0].assign(kb_alive=found["alive"] / 8e3).drop(columns="seed")

@@ -22,10 +22,8 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from course_lib.cost import latency, model_cost, totals
-from course_lib.cost.storage import model_bits
 from course_lib.data.images import ImageData
-from course_lib.experiments import common, read
+from course_lib.experiments import common
 from course_lib.models import build
 from course_lib.parallel import sweep
 from course_lib.pruning.weights import (
@@ -83,6 +81,11 @@ def finetune_for(data: ImageData, epochs: int, seed: int) -> Callable[..., None]
     return finetune
 
 
+def by_seed(dense: pd.DataFrame) -> dict[int, Any]:
+    """Seed -> network, of a table as :func:`train_dense` returns it."""
+    return dict(zip(dense.seed, dense.network, strict=True))
+
+
 # ------------------------------------------------------------------------------ experiments
 def example_masks(sparsity: float = 0.5) -> Masks:
     """One small convolution (6, 6, 3, 3) of random weights, pruned in pieces of each
@@ -108,18 +111,10 @@ def train_dense(data: ImageData, seeds: Iterable[int], epochs: int) -> pd.DataFr
 
 def count_weights(weights: Mapping[str, Tensor]) -> pd.DataFrame:
     """How many weights each layer has, and what share (%) that is of all."""
-    total = sum(w.numel() for w in weights.values())
-    rows = [
-        {
-            "layer": name,
-            "shape": str(tuple(w.shape)),
-            "weights": w.numel(),
-            "% of all": 100 * w.numel() / total,
-        }
-        for name, w in weights.items()
-    ]
-    everything = {"layer": "all", "shape": "", "weights": total, "% of all": 100.0}
-    return pd.DataFrame([*rows, everything])
+    rows = [(name, str(tuple(w.shape)), w.numel()) for name, w in weights.items()]
+    rows.append(("all", "", sum(w.numel() for w in weights.values())))
+    table = pd.DataFrame(rows, columns=["layer", "shape", "weights"])
+    return table.assign(**{"% of all": 100 * table.weights / table.weights.iloc[-1]})
 
 
 def scale_layer(dense: pd.DataFrame, data: ImageData, name: str, factor: float) -> pd.DataFrame:
@@ -144,19 +139,15 @@ def list_targets(
     equal = [final * step / steps for step in range(1, steps + 1)]
     lines = {"cubic": schedule(final, steps), "equal steps": equal}
     return pd.DataFrame(
-        [
-            {"method": method, "step": step, "pruned (%)": 100 * target}
-            for method, targets in lines.items()
-            for step, target in enumerate([0.0, *targets])
-        ]
+        {"method": method, "step": step, "pruned (%)": 100 * target}
+        for method, targets in lines.items()
+        for step, target in enumerate([0.0, *targets])
     )
 
 
 def read_both(table: str) -> pd.DataFrame:
     """A stored table of the experiments on the digits and on MNIST: column ``images``."""
-    return pd.concat(
-        [read(f"lab01_pruning_{name}/{table}").assign(images=name) for name in SETTINGS]
-    )
+    return common.read_all({name: f"lab01_pruning_{name}" for name in SETTINGS}, table, "images")
 
 
 def prune_once(
@@ -180,7 +171,7 @@ def prune_once(
     Returns:
         The rows of ``dense``, then one per seed, method and sparsity.
     """
-    networks = dict(zip(dense.seed, dense.network, strict=True))
+    networks = by_seed(dense)
 
     def run(seed: int, method: str, sparsity: float) -> dict[str, Any]:
         model = copy.deepcopy(networks[seed])
@@ -217,7 +208,7 @@ def prune_in_steps(
     Returns:
         The rows of ``dense``, then one per seed, method and sparsity.
     """
-    networks = dict(zip(dense.seed, dense.network, strict=True))
+    networks = by_seed(dense)
 
     def run(seed: int, method: str, sparsity: float) -> dict[str, Any]:
         model, count = copy.deepcopy(networks[seed]), steps[method]
@@ -248,19 +239,12 @@ def prune_each_layer(dense: pd.DataFrame, choose: Choose, sparsity: float) -> pd
     each layer loses the same share: ``layer``, ``pruned (%)``.
     """
     rows = []
-    for seed, model in zip(dense.seed, dense.network, strict=True):
+    for seed, model in by_seed(dense).items():
         for name, mask in choose(dict(model.named_parameters()), sparsity).items():
             share = {"each layer": sparsity, "global": 1 - mask.float().mean().item()}
-            rows += [
-                {
-                    "seed": seed,
-                    "method": method,
-                    "layer": name.removesuffix(".weight"),
-                    "pruned (%)": 100 * pruned,
-                }
-                for method, pruned in share.items()
-            ]
-    return pd.DataFrame(rows)
+            layer = name.removesuffix(".weight")
+            rows += [(seed, method, layer, 100 * pruned) for method, pruned in share.items()]
+    return pd.DataFrame(rows, columns=["seed", "method", "layer", "pruned (%)"])
 
 
 def compare_gradients(
@@ -272,25 +256,19 @@ def compare_gradients(
     """Cosine between ∂L/∂a through the pruned W, by ``layer``, and through the dense W:
     conv4 as a matrix (64, 576), pruned by magnitude and at random, 256 random ∂L/∂y.
     """
-    weights = {
-        seed: model.conv4.weight.detach().flatten(1)
-        for seed, model in zip(dense.seed, dense.network, strict=True)
-    }
-    chance = {
-        seed: noise(prunable(model), seed)["conv4.weight"].flatten(1)
-        for seed, model in zip(dense.seed, dense.network, strict=True)
-    }
+    networks = by_seed(dense)
 
     def cosine(seed: int, method: str, sparsity: float) -> float:
-        w = weights[seed]
+        w = networks[seed].conv4.weight.detach().flatten(1)
+        chance = noise(prunable(networks[seed]), seed)["conv4.weight"].flatten(1)
         grad_y = torch.randn(256, len(w), generator=torch.Generator().manual_seed(seed))
         x = torch.zeros(256, w.shape[1], requires_grad=True)
-        mask = magnitude_mask(chance[seed] if method == "random pruned" else w, sparsity)
+        mask = magnitude_mask(chance if method == "random pruned" else w, sparsity)
         (grad_x,) = torch.autograd.grad(layer.apply(x, w, mask), x, grad_y)
         return torch.cosine_similarity(grad_x.flatten(), (grad_y @ w).flatten(), dim=0).item()
 
     methods = ["smallest pruned", "random pruned"]
-    return sweep(cosine, measure="cosine", seed=weights, method=methods, sparsity=sparsities)
+    return sweep(cosine, measure="cosine", seed=networks, method=methods, sparsity=sparsities)
 
 
 def map_sensitivity(
@@ -302,7 +280,7 @@ def map_sensitivity(
     """Prune one layer alone, as ``sensitivity`` (question 1.6) does, and measure the
     network "as pruned" and "recalibrated": columns ``batch_norm`` and ``layer``.
     """
-    networks = dict(zip(dense.seed, dense.network, strict=True))
+    networks = by_seed(dense)
     measures: dict[str, Callable[[nn.Module, str], float]] = {
         "as pruned": partial(accuracy, data),
         "recalibrated": lambda model, split: accuracy(
@@ -388,25 +366,12 @@ def add_up(chosen: pd.DataFrame, data: ImageData) -> pd.DataFrame:
     Returns:
         ``test`` (accuracy in %); of the first network of each method ``bits`` (the whole
         model as stored), ``macs`` (products with a weight that is not 0, one image),
-        ``ms`` (64 images, one thread, median) and ``faster`` (than "dense", median of
-        the ratios round by round).
+        ``ms`` (64 images, one thread, median) and ``faster`` (than the first method, median
+        of the ratios round by round).
     """
-    networks = dict(chosen.drop_duplicates("method")[["method", "network"]].to_numpy())
-    batch = data.validation.images[:64]
-    calls = {name: latency.forward(model, batch) for name, model in networks.items()}
-    times = latency.compare(calls, repeats=40, threads=1)
-    costs = [
-        {
-            "method": name,
-            "bits": model_bits(model.state_dict()),
-            "macs": totals(model_cost(model, data.test.images[:1]))["nonzero_macs"],
-            "ms": 1e3 * times[name].median,
-            "faster": times["dense"].times_slower_than(times[name]),
-        }
-        for name, model in networks.items()
-    ]
-    test = [accuracy(data, model, "test") for model in chosen.network]
-    return chosen[["method", "seed"]].assign(test=test).merge(pd.DataFrame(costs))
+    models = dict(chosen.groupby("method", sort=False).network.agg(list))
+    table = common.costs_and_tests(models, data)
+    return table[["method", "seed", "test", "bits", "macs", "ms", "faster"]]
 
 
 def share_of_dense(costs: pd.DataFrame) -> pd.DataFrame:

@@ -93,7 +93,6 @@ CRITERIA: dict[str, Criterion] = {
         prunable(model), torch.Generator().manual_seed(seed)
     ),
 }
-# that one has lost the net by then
 
 
 def scorer(criterion: str, x: Tensor, y: Tensor, seed: int) -> Callable[[nn.Module], Scores]:
@@ -168,16 +167,14 @@ def rank_correlations(single: pd.DataFrame) -> pd.DataFrame:
     """Spearman's ρ between score and true change, by seed and method: ``signed``, as they
     are, and ``size``, of their absolute values.
     """
-    rows = [
-        {
-            "seed": seed,
-            "method": method,
-            "signed": float(spearmanr(part.score, part.change).statistic),
-            "size": float(spearmanr(part.score.abs(), part.change.abs()).statistic),
-        }
-        for (seed, method), part in single.groupby(["seed", "method"], sort=False)
-    ]
-    return pd.DataFrame(rows)
+
+    def correlate(part: pd.DataFrame) -> pd.Series:
+        signed = spearmanr(part.score, part.change).statistic
+        size = spearmanr(part.score.abs(), part.change.abs()).statistic
+        return pd.Series({"signed": signed, "size": size})
+
+    parts = single.groupby(["seed", "method"], sort=False)[["score", "change"]]
+    return parts.apply(correlate).reset_index()
 
 
 def forecast_and_truth(single: pd.DataFrame) -> Figure:
@@ -188,25 +185,13 @@ def forecast_and_truth(single: pd.DataFrame) -> Figure:
     single = single.assign(change=1e3 * single.change)
     limit = float(single.change.abs().quantile(0.98))
     words = []
-    for ax, method, xlabel in zip(
-        axes,
-        ("signed forecast", "magnitude"),
-        ("−gw + ½hw² (10⁻³ nat)", "|w|"),
-        strict=True,
-    ):
+    scores = {"signed forecast": "−gw + ½hw² (10⁻³ nat)", "magnitude": "|w|"}
+    for ax, (method, xlabel) in zip(axes, scores.items(), strict=True):
         signed = method == "signed forecast"
         part = single[single.method == method]
         part = part.assign(score=part.score * (1e3 if signed else 1))
-        plots.scatter(
-            part,
-            x="score",
-            y="change",
-            title=method,
-            diagonal=signed,
-            xlabel=xlabel,
-            ylabel="true change (10⁻³ nat)",
-            ax=ax,
-        )
+        labels: dict[str, Any] = {"xlabel": xlabel, "ylabel": "true change (10⁻³ nat)"}
+        plots.scatter(part, x="score", y="change", title=method, diagonal=signed, ax=ax, **labels)
         ax.set(ylim=(-limit, limit), **({"xlim": (-limit, limit)} if signed else {}))
         words.append(output.alt_of(fig))
         ax.set_title(method, fontsize=pt(13), fontweight="bold", loc="left")
@@ -318,15 +303,7 @@ def costs(models: Mapping[str, Sequence[nn.Module]], data: ImageData) -> pd.Data
         in ``bits``, ``macs`` without those by zero weights, and ``ms`` of the processor
         for 64 images. Of each: ``test`` accuracy.
     """
-    first = {method: nets[0] for method, nets in models.items()}
-    images = data.validation.images
-    table = common.costs(first, images[:1], images[:64], repeats=40)
-    tests = [
-        {"seed": seed, "method": method, "test": evaluate(net, data.test)}
-        for method, nets in models.items()
-        for seed, net in enumerate(nets)
-    ]
-    return pd.DataFrame(tests).merge(table[["method", "bits", "macs", "ms"]], on="method")
+    return common.costs_and_tests(models, data)[["seed", "method", "test", "bits", "macs", "ms"]]
 
 
 # ---------------------------------------------------------------------- zeros by training

@@ -317,7 +317,6 @@ def train_sparse(
     epochs: int,
     steps: int,
     every: int = 20,
-    fraction: float = 0.3,
     iterations: int | None = None,
 ) -> dict[str, Any]:
     """Train LeNet-300-100 with ``density`` of its weights. For equal seeds all methods
@@ -335,20 +334,11 @@ def train_sparse(
             Adam, 1.2e-3, batches of 60.
         steps: how many steps that makes; the last exchange is at three quarters.
         every: steps from one exchange to the next.
-        fraction: the share exchanged at the start.
 
     Returns:
         What ``train_and_test`` returns, and ``exchanged``, the connections moved in
         all.
-
-    Raises:
-        ValueError: if there is no such method or sharing.
     """
-    if method not in METHODS or layers not in DENSITIES:
-        raise ValueError(
-            f"choose a method of {tuple(METHODS)} and layers of {tuple(DENSITIES)}, got {method!r},"
-            f" {layers!r}"
-        )
     model = build("lenet300", IMAGES[data], seed=seed)
     weights = prunable(model)
     generator = torch.Generator().manual_seed(seed)
@@ -357,9 +347,8 @@ def train_sparse(
     train = trainer(data, seed, {"epochs": epochs, "iterations": iterations})
     if method == "random mask":
         return {**train(model, masks, 0, None), "exchanged": 0}
-    how = METHODS[method]
     moving = DynamicSparse(
-        model, masks, how, steps=steps, every=every, fraction=fraction, generator=generator
+        model, masks, METHODS[method], steps=steps, every=every, generator=generator
     )
     with moving:
         result = train(model, None, 0, None)
@@ -395,14 +384,13 @@ def batch_loss(model: nn.Module, split: Split, generator: torch.Generator) -> Te
     return F.cross_entropy(model(split.images[index]), split.labels[index])
 
 
-def share_to_move(step: int, steps: int, every: int = 10, start: float = 0.5) -> float:
-    """The share of the connections that a step exchanges: none but every ``every`` steps;
-    ``start`` at first and then less (a cosine); from three quarters of ``steps`` on none.
+def share_to_move(step: int, steps: int) -> float:
+    """The share of the connections that a step exchanges: half of them at first and then
+    less (a cosine), every tenth step; none from three quarters of ``steps`` on.
     """
     last = 0.75 * steps
-    if not step or step % every or step >= last:
-        return 0.0
-    return start / 2 * (1 + math.cos(math.pi * step / last))
+    moves = step and step % 10 == 0 and step < last
+    return (1 + math.cos(math.pi * step / last)) / 4 if moves else 0.0
 
 
 # --------------------------------------------------------- part D: the ledger's network
@@ -490,15 +478,10 @@ def add_to_ledger(table: pd.DataFrame, data: ImageData) -> None:
     networks, images = first["network"].to_dict(), data.validation.images[:64]
     costs = common.costs(networks, data.test.images[:1], images, repeats=40).set_index("method")
     for method, cost in costs[["bits", "macs", "ms"]].to_dict("index").items():
-        ledger.add(
-            "convnet",
-            f"dense, {CONV[data.name]['epochs']} epochs"
-            if method == "dense"
-            else f"{method} {percent(first.loc[method, 'remaining'], 0)}",
-            lab="03",
-            **cost,
-            accuracy=table.loc[table["method"] == method, "test"],
-        )
+        kept, epochs = first.loc[method, "remaining"], CONV[data.name]["epochs"]
+        name = f"dense, {epochs} epochs" if method == "dense" else f"{method} {percent(kept, 0)}"
+        tests = table.loc[table["method"] == method, "test"]
+        ledger.add("convnet", name, lab="03", **cost, accuracy=tests)
 
 
 # ----------------------------------------------------------------- pictures of the masks

@@ -25,7 +25,6 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from course_lib import experiments
 from course_lib.cost import latency, model_cost, totals
 from course_lib.data.images import ImageData
 from course_lib.experiments import common
@@ -149,11 +148,9 @@ def share_left(smaller: nn.Module, model: nn.Module, image: Tensor) -> str:
 def macs_by_layer(models: Mapping[str, nn.Module], image: Tensor) -> pd.DataFrame:
     """Columns ``network``, ``layer``, ``macs``: thousands for one image."""
     return pd.DataFrame(
-        [
-            {"network": name, "layer": cost.name, "macs": cost.macs / 1e3}
-            for name, model in models.items()
-            for cost in model_cost(model, image)
-        ]
+        {"network": name, "layer": cost.name, "macs": cost.macs / 1e3}
+        for name, model in models.items()
+        for cost in model_cost(model, image)
     )
 
 
@@ -469,12 +466,15 @@ def l2_penalty(model: nn.Module, lam: float) -> Tensor:
 def kept_by_layer(keeps: Sequence[Keep]) -> pd.DataFrame:
     """Columns ``seed``, ``layer``, ``filters`` and ``kept`` (% of the layer's channels)."""
     return pd.DataFrame(
-        [
-            {"seed": seed, "layer": f"layer {name.removeprefix('bn')}",
-             "filters": int(kept.sum()), "kept": 100 * float(kept.float().mean())}
-            for seed, keep in enumerate(keeps) for name, kept in keep.items()
-        ]
-    )  # fmt: skip
+        {
+            "seed": seed,
+            "layer": f"layer {name.removeprefix('bn')}",
+            "filters": int(kept.sum()),
+            "kept": 100 * float(kept.float().mean()),
+        }
+        for seed, keep in enumerate(keeps)
+        for name, kept in keep.items()
+    )
 
 
 def widths(keep: Keep) -> list[int]:
@@ -641,10 +641,8 @@ def stored(table: str = "accuracy") -> pd.DataFrame:
     """A table of the stored runs on the digits (six seeds) and on MNIST (three), with a
     column ``data``.
     """
-    read = experiments.read
-    names = ("digits", "MNIST")
-    tables = [read(f"lab04_slimming_{name.lower()}/{table}").assign(data=name) for name in names]
-    return joined(*tables)
+    results = {name: f"lab04_slimming_{name.lower()}" for name in ("digits", "MNIST")}
+    return common.read_all(results, table, "data")
 
 
 # ------------------------------------------------------------------------ the next layer

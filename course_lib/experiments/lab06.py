@@ -36,7 +36,7 @@ from course_lib.pruning import components
 from course_lib.pruning.weights import Masks, encoder_weights, local_masks, magnitude, random
 from course_lib.show import plots
 from course_lib.show.style import BLUE, GREY, style
-from course_lib.training import Batch, accuracy, endless, fit_batches, warm_up_then_decay
+from course_lib.training import Batch, accuracy
 
 Row = dict[str, Any]  # of a long table
 
@@ -66,7 +66,7 @@ def texts(tokenizer_of: str = "reviews-bert-0") -> dict[str, Any]:
     tokenizer.
     """
     tokenizer = checkpoints.load(tokenizer_of).tokenizer
-    return dict(pieces.encode(reviews.load(**TEXTS), tokenizer, aligned=()))
+    return dict(pieces.encode(reviews.load(**TEXTS), tokenizer))
 
 
 def batches(split: str, task: str = TASK, size: int = 100) -> list[Batch]:
@@ -86,7 +86,6 @@ def finetune(
     *,
     seed: int,
     how: Mapping[str, Any] = FULL,
-    task: str = TASK,
     groups: Callable[[nn.Module], list[dict[str, Any]]] | None = None,
     penalty: Callable[[], Tensor] | None = None,
 ) -> list[float]:
@@ -98,21 +97,8 @@ def finetune(
         value: Tensor = net(**batch).loss
         return value if penalty is None else value + penalty()
 
-    history = fit_batches(
-        model,
-        endless(
-            lambda order: pieces.batches(texts()["train"], task, how["batch"], seed=order), seed
-        ),
-        how["steps"],
-        loss=loss,
-        lr=how["lr"],
-        groups=None if groups is None else groups(model),
-        rate=warm_up_then_decay(how["steps"] // 10),
-        seed=seed,
-        post_step=post_step,
-        progress=False,
-    )
-    return history.loss
+    options = {"loss": loss, "groups": groups and groups(model), "post_step": post_step}
+    return common.fine_tune(model, texts()["train"], TASK, seed, how, **options)
 
 
 def measured(model: nn.Module, task: str = TASK, test: bool = False) -> float:
@@ -181,14 +167,14 @@ def by_mask(
     left = {name: float(mask.mean()) for name, mask in masks.items()}
     every = torch.cat([mask.flatten() for mask in masks.values()])
 
-    def told(name: str) -> str:
-        return f"{100 * left[name]:.0f} % of {name.removeprefix('bert.encoder.')}"
-
+    ends = {"least": min(left, key=left.__getitem__), "most": max(left, key=left.__getitem__)}
     return {
         "accuracy": measured(model),
         "kept": 100 * float(every.double().mean()),
-        "least": told(min(left, key=left.__getitem__)),
-        "most": told(max(left, key=left.__getitem__)),
+        **{
+            end: f"{100 * left[name]:.0f} % of {name.removeprefix('bert.encoder.')}"
+            for end, name in ends.items()
+        },
     }
 
 

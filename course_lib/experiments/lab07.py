@@ -69,7 +69,7 @@ def load(seeds: int, validation: int, test: int) -> tuple[list[nn.Module], Revie
 def read_reviews(tokenizer: Any, validation: int, test: int) -> Reviews:
     """Generated reviews, in batches of texts of similar length."""
     data = reviews.load(0, validation, test)
-    encoded = pieces.encode(data, tokenizer, aligned=())
+    encoded = pieces.encode(data, tokenizer)
     parts = ("validation", "test")
     batches = {part: list(pieces.batches(encoded[part], "sentiment", 50)) for part in parts}
     return Reviews(data, encoded, batches)

@@ -30,7 +30,7 @@ from course_lib.models import checkpoints
 from course_lib.pruning import heads, layers
 from course_lib.show import plots
 from course_lib.show.words import minus, say
-from course_lib.training import Batch, accuracy, endless, fit_batches, warm_up_then_decay
+from course_lib.training import Batch, accuracy, fit_batches, warm_up_then_decay
 
 LAYERS, HEADS = 4, 8
 PATH = "bert.encoder.layer"
@@ -51,7 +51,7 @@ def texts() -> dict[str, Any]:
     """The encoded full reviews, "train", "validation" and "test"."""
     tokenizer = checkpoints.load("reviews-bert-0").tokenizer
     data = reviews.load(TUNE["texts"], MEASURED["validation"], MEASURED["test"])
-    return dict(pieces.encode(data, tokenizer, aligned=()))
+    return dict(pieces.encode(data, tokenizer))
 
 
 @cache
@@ -109,15 +109,8 @@ def trained_on(
     blocks: Any = model.get_submodule(PATH)
     generator = torch.Generator().manual_seed(seed)
     with layers.layerdrop(blocks, p, generator) if p else nullcontext():
-        fit_batches(
-            model,
-            stream,
-            how["steps"],
-            lr=how["lr"],
-            rate=warm_up_then_decay(how["steps"] // 10),
-            seed=seed,
-            progress=False,
-        )
+        rate = warm_up_then_decay(how["steps"] // 10)
+        fit_batches(model, stream, how["steps"], lr=how["lr"], rate=rate, seed=seed, progress=False)
     return model.eval()
 
 
@@ -153,19 +146,8 @@ def start(task: str, seed: int) -> nn.Module:
 
 def tune(model: nn.Module, task: str, seed: int, how: Mapping[str, Any] | None = None) -> None:
     """Fine-tune in place, as chosen for the task by validation texts."""
-    how = how or LONGER.get(task, TUNE)
-    fit_batches(
-        model,
-        endless(
-            lambda order: pieces.batches(texts()["train"], task, TUNE["batch"], seed=order), seed
-        ),
-        how["steps"],
-        loss=lambda net, batch: losses(net, batch).mean(),
-        lr=how["lr"],
-        rate=warm_up_then_decay(how["steps"] // 10),
-        seed=seed,
-        progress=False,
-    )
+    mean = lambda net, batch: losses(net, batch).mean()  # noqa: E731
+    common.fine_tune(model, texts()["train"], task, seed, how or LONGER.get(task, TUNE), loss=mean)
     model.eval()
 
 

@@ -19,6 +19,7 @@ from torch.nn import functional as F
 from course_lib import experiments
 from course_lib.capstone.measured import LEVELS, digits
 from course_lib.data import images, pieces, reviews
+from course_lib.experiments import common
 from course_lib.experiments.lab07 import losses
 from course_lib.models import checkpoints
 from course_lib.pruning import weights
@@ -27,7 +28,7 @@ from course_lib.pruning.channels.slimming import penalty
 from course_lib.pruning.heads import head_importance, lowest_heads, remove_heads
 from course_lib.pruning.layers import ffn_importance, slice_ffn
 from course_lib.show import plots
-from course_lib.training import Batch, endless, fit, fit_batches, warm_up_then_decay
+from course_lib.training import Batch, fit, warm_up_then_decay
 
 NORMS = ("bn1", "bn2", "bn3", "bn4")
 CNN: dict[str, Any] = {"lr": 2e-3, "batch_size": 64, "lam": 1e-2}
@@ -114,7 +115,7 @@ def texts(seed: int = 50) -> Any:
     be drawn.
     """
     tokenizer = checkpoints.load("reviews-bert-0").tokenizer
-    return pieces.encode(reviews.load(BERT["texts"], 500, 10, seed=seed), tokenizer, aligned=())
+    return pieces.encode(reviews.load(BERT["texts"], 500, 10, seed=seed), tokenizer)
 
 
 def taught(teacher: nn.Module, temperature: float = 2.0) -> Callable[[nn.Module, Batch], Tensor]:
@@ -155,20 +156,9 @@ def trained(
 ) -> nn.Module:
     """Fine-tune in place; in evaluation mode."""
     rate = warm_up_then_decay(20, decay_from=steps // 3)
-    fit_batches(
-        model,
-        endless(
-            lambda order: pieces.batches(texts()["train"], "sentiment", BERT["batch"], seed=order),
-            seed,
-        ),
-        steps,
-        loss=loss,
-        lr=BERT["lr"],
-        rate=rate,
-        seed=seed,
-        post_step=post_step,
-        progress=False,
-    )
+    options: dict[str, Any] = {"loss": loss, "post_step": post_step, "rate": rate}
+    how = {**BERT, "steps": steps}
+    common.fine_tune(model, texts()["train"], "sentiment", seed, how, **options)
     return model.eval()
 
 

@@ -102,8 +102,7 @@ def joint_blocks(x: Tensor, weight: Tensor, n_x: int, n_w: int, m: int) -> Figur
         write(ax, first + _start(block * m, m) + m / 2, 4.0, f"{count} left")
     least, most = max(0, n_x + n_w - m), min(n_x, n_w)
     bound = f"whatever the input, at most min({n_x}, {n_w}) = {most} a block"
-    if least:
-        bound += f", at least {least}"
+    bound += f", at least {least}" if least else ""
     write(ax, first - 0.4, 4.0, f"{sum(left)} of {len(x)}", ha="right", fontweight="bold")
     write(ax, width - 0.3, 5.1, bound, ha="right")
     return alt(

@@ -22,22 +22,19 @@ def filter_cascade(
     channels: int,
     next_filters: int,
     removed: Sequence[int],
-    maps: tuple[int, int] = (8, 8),
 ) -> Figure:
     """All that is removed with a filter: its row, its entries of batch norm, its map, and
-    the next layer's column. A cell of a weight is one 3 × 3 kernel.
+    the next layer's column. A cell of a weight is one 3 × 3 kernel, a map is 8 × 8.
 
     Args:
         filters: M of layer i; channels: C that it reads; next_filters: of layer i + 1,
             which reads M. At most 8 each.
         removed: filters of layer i, from 0, ascending.
-        maps: E × F, both layers' outputs. The counts below the drawing follow from
-            these numbers.
     """
     own = 9 * len(removed) * channels
     follow = 9 * len(removed) * next_filters
     weights = 9 * filters * (channels + next_filters)
-    places = maps[0] * maps[1]
+    places = 8 * 8
     tall = max(filters, next_filters)
     norm = channels + 2.6  # the left ends of the four pictures' parts; layer i is at 1
     stack = norm + 5.6
@@ -72,8 +69,7 @@ def filter_cascade(
     parameters, macs = own + follow + 2 * len(removed), (own + follow) * places
     total = (
         f"Together {parameters:,} parameters of {weights + 2 * filters:,} and {macs:,} MACs of"
-        f" {weights * places:,} ({100 * macs / (weights * places):.0f} %), on"
-        f" {maps[0]} × {maps[1]} maps"
+        f" {weights * places:,} ({100 * macs / (weights * places):.0f} %), on 8 × 8 maps"
     )
     write(ax, width / 2, end + 1.6, textwrap.fill(total, 56))
     return alt(
@@ -86,7 +82,7 @@ def filter_cascade(
 
 
 def residual_agreement(
-    stream: int, inner: int, removed: Sequence[int] = (), inner_removed: Sequence[int] = ()
+    stream: int, inner: int, removed: Sequence[int], inner_removed: Sequence[int]
 ) -> Figure:
     """Two convolutions that add into one stream: a channel of it is a row of both, and
     a column of all that read it. Conv 0 reads two channels, conv 3 has three filters.
@@ -106,7 +102,7 @@ def residual_agreement(
     # of conv 0, stream, conv 1, conv 2, +, stream, conv 3
     lefts = 1.0 + np.cumsum([0, *(widths[:-1] + gap)])
     right = lefts[6] + stream + 1
-    fig, ax = canvas(right, tall + 2.7 + bool(removed) + bool(inner_removed))
+    fig, ax = canvas(right, tall + 4.7)
     top = middle - stream / 2
     outer, inside = dict.fromkeys(removed, ORANGE), dict.fromkeys(inner_removed, SKY)
     _weight(ax, lefts[0], top, stream, channels, rows=outer)
@@ -125,20 +121,17 @@ def residual_agreement(
     names = ("conv 0", "stream", "conv 1", "conv 2", "", "stream", "conv 3")
     for left, width, name in zip(lefts, widths, names, strict=True):
         write(ax, left + width / 2, below, name)
-    lines = []
-    if removed:
-        name = _named(removed, "stream channel")
-        lines.append(f"{name}: rows of conv 0 and 2, columns of conv 1 and 3")
-    if inner_removed:
-        name = _named(inner_removed, "inner channel")
-        lines.append(f"{name}: row of conv 1, column of conv 2, nothing else")
+    lines = (
+        f"{_named(removed, 'stream channel')}: rows of conv 0 and 2, columns of conv 1 and 3",
+        f"{_named(inner_removed, 'inner channel')}: row of conv 1, column of conv 2, nothing else",
+    )
     for line, text in enumerate(lines):
         write(ax, right / 2, below + 1.2 + line, text)
     return alt(
         fig,
         f"A residual block: conv 0 makes a stream of {stream} channels, conv 1 and conv 2 compute"
         f" something from it through {inner} inner channels, their result is added to the stream,"
-        f" and conv 3 reads the sum. Removed: {'; '.join(lines) or 'nothing'}.",
+        f" and conv 3 reads the sum. Removed: {'; '.join(lines)}.",
     )
 
 

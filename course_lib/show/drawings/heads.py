@@ -79,8 +79,7 @@ def heads_as_a_sum(heads: int = 4, gated: Sequence[int] = ()) -> Figure:
     arrow(ax, (21.0, middle), (21.9, middle))
     write(ax, 23.0, middle, "+ $b_O$")
     closed = ", ".join(str(h + 1) for h in gated)
-    several = "The gates of heads {} are 0." if len(gated) > 1 else "The gate of head {} is 0."
-    off_text = f" {several.format(closed)}" if gated else ""
+    off_text = f" The gate of head {closed} is 0." if gated else ""
     return alt(
         fig,
         f"Multi-head attention as a sum: {heads} heads compute side by side, each goes through a"

@@ -21,8 +21,8 @@ def tokens_leaving(
     words: Sequence[str],
     kept: Sequence[Sequence[int]],
     *,
-    marked: Sequence[int] = (),
-    answer: str = "",
+    marked: Sequence[int],
+    answer: str,
 ) -> Figure:
     """A text, layer by layer: who is still there, who gets off here, how many are left.
 
@@ -35,8 +35,7 @@ def tokens_leaving(
         kept: for each layer the positions in ``words``, from 0, that are left after it.
             What has left never comes back.
         marked: positions of the words that decide.
-        answer: what the model reads from [CLS] in the end, such as "positive"; "":
-            nothing is drawn.
+        answer: what the model reads from [CLS] in the end, such as "positive".
 
     Raises:
         ValueError: if there are more words than fit into two lines.
@@ -62,17 +61,16 @@ def tokens_leaving(
         y = 0.1 + step * stage
         write(ax, _UNITS - 0.1, y + 0.53, f"{len(there)} left", ha="right", fontweight="bold")
     first = end - step + 1  # below [CLS] of the last row
-    if answer:
-        arrow(ax, (_LEFT + widths[0] / 2, first), (_LEFT + widths[0] / 2, end + 0.4))
-    _footer(ax, end + 0.45, answer, bool(marked))
+    arrow(ax, (_LEFT + widths[0] / 2, first), (_LEFT + widths[0] / 2, end + 0.4))
+    _footer(ax, end + 0.45, answer)
     left = "; ".join(
         f"after layer {layer} {len(there)}: {' '.join(words[i] for i in there)}"
         for layer, there in enumerate(stages[1:], start=1)
     )
-    read = f" Read from [CLS]: {answer}." if answer else ""
     return alt(
         fig,
-        f"A text of {len(words)} tokens that leave layer by layer, [CLS] never. Left {left}.{read}",
+        f"A text of {len(words)} tokens that leave layer by layer, [CLS] never. Left {left}. Read"
+        f" from [CLS]: {answer}.",
     )
 
 
@@ -83,12 +81,11 @@ def _token(ax: Axes, x: float, y: float, width: float, word: str, fill: str | No
     box(ax, x, y, word, size=(width, 1), fill=fill or "none", edge=edge, ink=ink, **look)
 
 
-def _footer(ax: Axes, y: float, answer: str, marked: bool) -> None:
+def _footer(ax: Axes, y: float, answer: str) -> None:
     """The answer, and what the colours mean."""
     write(ax, _LEFT, y + 0.53, answer, ha="left", fontweight="bold")
-    keys = [(ORANGE, "stays"), *([(SKY, "decides")] if marked else []), (None, "gets off")]
-    x = _UNITS - 5.0 * len(keys)
-    for fill, text in keys:
+    x = _UNITS - 15.0
+    for fill, text in ((ORANGE, "stays"), (SKY, "decides"), (None, "gets off")):
         _token(ax, x, y, 1.0, "", fill)
         write(ax, x + 1.3, y + 0.53, text, ha="left")
         x += 5.0

@@ -101,7 +101,7 @@ def remake(seed: int, progress: bool = True) -> dict[str, Any]:
     model, history = train(seed, ours, texts, progress)
     measured = {}
     for kind, suffix in (("full", ""), ("long", " on long texts")):
-        data = pieces.encode(reviews.load(train=0, kind=kind), ours, aligned=())
+        data = pieces.encode(reviews.load(train=0, kind=kind), ours)
         for split in ("validation", "test"):
             measured[split + suffix] = accuracy(
                 model, pieces.batches(data[split], "sentiment", 100)

@@ -166,7 +166,7 @@ def fine_tuning(
     """
     steps, batch = TUNED["steps"], TUNED["batch"]
     texts = reviews.load(train=steps * batch, validation=0, test=0)["train"]
-    training = pieces.encode(texts, tokenizer, aligned=())
+    training = pieces.encode(texts, tokenizer)
     layers, heads = importance.shape
     stored = torch.tensor(importance.tolist())  # float32, as normalise_by_layer got it
     masks = [("dense", 0.0, 0, torch.ones(importance.shape, dtype=torch.bool))]
@@ -203,11 +203,11 @@ def fine_tuning(
 def domains(model: nn.Module, tokenizer: Any) -> Rows:
     """I_h of all heads by domain, on two samples of fresh texts each."""
     # no text of seed 0: the models were trained on some of them
-    fresh = reviews.load(train=7 * DOMAIN_TEXTS, validation=0, test=0, seed=1)
+    fresh = reviews.load(train=7 * DOMAIN_TEXTS, validation=0, test=0, seed=1)["train"]
     rows = []
-    for domain, data in reviews.by_domain(fresh).items():
-        texts = data["train"].select(range(2 * DOMAIN_TEXTS))
-        encoded = pieces.encode(texts, tokenizer, aligned=())
+    for d, domain in enumerate(reviews.DOMAINS):
+        mine = [i for i, of_text in enumerate(fresh["domain"]) if of_text == d]
+        encoded = pieces.encode(fresh.select(mine[: 2 * DOMAIN_TEXTS]), tokenizer)
         for sample in range(2):
             half = encoded.select(range(sample * DOMAIN_TEXTS, (sample + 1) * DOMAIN_TEXTS))
             importance = head_importance(model, pieces.batches(half, "sentiment", 50), losses)

@@ -273,19 +273,44 @@ def test_no_download_when_none_is_wanted(places: Path, monkeypatch: pytest.Monke
     assert "COURSE_DATA is not set" in failure("mnist", download=False)
 
 
-def test_a_mistyped_course_data_is_told_and_not_created(
-    places: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wrong = places / "tyop"
-    monkeypatch.setenv("COURSE_DATA", str(wrong))
-    assert f"{wrong}: there is no such folder" in failure("mnist")
-    assert not wrong.exists()
+def mistyped(places: Path, patch: pytest.MonkeyPatch) -> str:
+    patch.setenv("COURSE_DATA", str(places / "tyop"))
+    return f"{places / 'tyop'}: there is no such folder"
 
 
-def test_an_incomplete_set_names_the_file(places: Path) -> None:
-    folder = write_mnist_like(places)
-    (folder / "t10k-labels-idx1-ubyte").unlink()
-    assert "MNIST/raw/t10k-labels-idx1-ubyte is missing" in failure("mnist")
+def incomplete(places: Path, patch: pytest.MonkeyPatch) -> str:
+    (write_mnist_like(places) / "t10k-labels-idx1-ubyte").unlink()
+    return "MNIST/raw/t10k-labels-idx1-ubyte is missing"
+
+
+def out_of_range(places: Path, patch: pytest.MonkeyPatch) -> str:
+    (write_mnist_like(places) / "train-labels-idx1-ubyte").write_bytes(idx(np.full(40, 11)))
+    return "labels from 11 to 11, expected 0 to 9"
+
+
+def unreadable(places: Path, patch: pytest.MonkeyPatch) -> str:
+    write_mnist_like(places)
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise PermissionError(13, "Permission denied", "train-images-idx3-ubyte")
+
+    patch.setattr(torchvision_datasets, "MNIST", refuse)
+    return "train-images-idx3-ubyte may not be read"
+
+
+def without_torchvision(places: Path, patch: pytest.MonkeyPatch) -> str:
+    write_mnist_like(places)
+    patch.setitem(sys.modules, "torchvision", None)
+    return "pip install torchvision"
+
+
+@pytest.mark.parametrize(
+    "prepare", [mistyped, incomplete, out_of_range, unreadable, without_torchvision]
+)
+def test_what_is_wrong_is_said(prepare, places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = prepare(places, monkeypatch)
+    assert words in failure("mnist")
+    assert not (places / "tyop").exists()
 
 
 @pytest.mark.parametrize(
@@ -307,30 +332,12 @@ def test_a_damaged_file_is_told_in_plain_words(places: Path, damaged: Any) -> No
     assert "damaged" in message and "delete that folder" in message
 
 
-def test_labels_out_of_range_are_damage(places: Path) -> None:
-    folder = write_mnist_like(places)
-    (folder / "train-labels-idx1-ubyte").write_bytes(idx(np.full(40, 11)))
-    assert "labels from 11 to 11, expected 0 to 9" in failure("mnist")
-
-
 def test_a_cifar_file_with_another_checksum_is_not_unpickled(
     places: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = write_cifar(places, monkeypatch)
     (folder / "data_batch_2").write_bytes(b"cos\nsystem\n(S'exit 1'\ntR.")
     assert "its checksum is another" in failure("cifar10")
-
-
-def test_a_file_that_may_not_be_read_is_named(
-    places: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_mnist_like(places)
-
-    def refuse(*_: Any, **__: Any) -> None:
-        raise PermissionError(13, "Permission denied", "train-images-idx3-ubyte")
-
-    monkeypatch.setattr(torchvision_datasets, "MNIST", refuse)
-    assert "train-images-idx3-ubyte may not be read" in failure("mnist")
 
 
 @pytest.mark.parametrize(
@@ -365,14 +372,6 @@ def test_no_folder_to_download_into(
     for folder in (places, cache):
         folder.chmod(0o755)
         assert f"{folder} cannot be written" in message
-
-
-def test_without_torchvision_the_message_says_so(
-    monkeypatch: pytest.MonkeyPatch, places: Path
-) -> None:
-    write_mnist_like(places)
-    monkeypatch.setitem(sys.modules, "torchvision", None)
-    assert "pip install torchvision" in failure("mnist")
 
 
 # ---- downloading

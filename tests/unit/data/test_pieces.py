@@ -1,5 +1,6 @@
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from datasets import Dataset
@@ -32,69 +33,29 @@ def test_words_and_text_give_the_same_pieces_and_none_is_unknown(data: Any, toke
 
 def test_pieces_know_their_word(data: Any, tokenizer: Any) -> None:
     split = 0
-    for row in pieces.encode(data["test"], tokenizer):
-        assert row["word"][0] == row["word"][-1] == -1
-        assert sorted(set(row["word"][1:-1])) == list(range(len(row["words"])))
-        for place in range(1, len(row["word"]) - 1):
-            word = row["word"][place]
-            assert row["piece_evidence"][place] == row["evidence"][word]
-            assert row["piece_rarity"][place] == row["rarity"][word]
-            head = row["head"][word]
-            assert row["piece_head"][place] == (-1 if head == -1 else row["word"].index(head))
-        for name in ("piece_evidence", "piece_rarity"):
-            assert row[name][0] == row[name][-1] == 0
+    for row in pieces.encode(data["test"], tokenizer, aligned=("evidence",)):
         spelt = tokenizer.convert_ids_to_tokens(row["input_ids"])
-        for word, text in enumerate(row["words"]):
-            parts = [spelt[i] for i, of in enumerate(row["word"]) if of == word]
-            assert "".join(part.removeprefix("##") for part in parts) == text
-            split += len(parts) > 1
+        starts = [i for i, piece in enumerate(spelt) if not piece.startswith("##")]
+        of_word = row["piece_evidence"][1:-1]
+        wanted = np.repeat(row["evidence"], np.diff(starts)[1:]).tolist()
+        assert of_word == wanted and row["piece_evidence"][0] == row["piece_evidence"][-1] == 0
+        split += len(of_word) - len(row["words"])
     assert split > 100
-
-
-def test_pairs_run_on(data: Any, tokenizer: Any) -> None:
-    for row in pieces.encode(reviews.task(data, "agreement")["test"], tokenizer):
-        assert sorted(set(row["word"]) - {-1}) == list(range(len(row["words"])))
-        seps = [i for i, piece in enumerate(row["input_ids"]) if piece == tokenizer.sep_token_id]
-        assert len(seps) == 2 and row["word"][seps[0] + 1] == row["second"]
-        assert row["token_type_ids"] == [int(i > seps[0]) for i in range(len(row["word"]))]
-        for place, word in enumerate(row["word"]):
-            if word >= 0 and row["head"][word] >= 0:
-                assert row["word"][row["piece_head"][place]] == row["head"][word]
-
-
-def test_the_fingerprint_changes_with_the_pieces_only(data: Any, tokenizer: Any) -> None:
-    before = pieces.fingerprint(tokenizer)
-    tokenizer(["a film.", "the food was good."], padding=True, truncation=True, max_length=5)
-    assert pieces.fingerprint(tokenizer) == before
-    assert (
-        pieces.fingerprint(pieces.train_tokenizer(data["train"]["text"], vocabulary=301)) != before
-    )
 
 
 def test_batches_hold_every_text_once_padded_as_little_as_possible(
     data: Any, tokenizer: Any
 ) -> None:
-    rows = pieces.encode(data["validation"], tokenizer)
+    rows = pieces.encode(data["validation"], tokenizer, aligned=("evidence",))
     wanted = sorted(
         (tuple(ids), label) for ids, label in zip(rows["input_ids"], rows["sentiment"], strict=True)
     )
     for seed in (None, 3):
         got = []
-        for batch in pieces.batches(
-            rows, "sentiment", 16, seed=seed, extra=("piece_evidence", "piece_rarity")
-        ):
+        for batch in pieces.batches(rows, "sentiment", 16, seed=seed, extra=("piece_evidence",)):
             ids, mask = batch["input_ids"], batch["attention_mask"]
-            assert (
-                ids.shape
-                == mask.shape
-                == batch["piece_evidence"].shape
-                == batch["piece_rarity"].shape
-            )
+            assert ids.shape == mask.shape == batch["piece_evidence"].shape
             assert torch.equal(mask.bool(), ids != 0) and mask[:, -1].any()
-            assert (
-                batch["piece_evidence"].dtype == torch.int64
-                and batch["piece_rarity"].dtype == torch.float32
-            )
             got += [
                 (tuple(i[m.bool()].tolist()), y)
                 for i, m, y in zip(ids, mask, batch["labels"].tolist(), strict=True)

@@ -3,7 +3,6 @@ intervals allow.
 """
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from course_lib import experiments
@@ -50,37 +49,3 @@ def test_what_the_default_data_show_is_what_the_lab_says():
     for claim in CLAIMS:
         found = claims.difference(claim.default)
         assert verdict(found, claim.level) != "does not hold", claim
-
-
-# ------------------------------------------------------------------- finding differences
-def test_doublings_by_seed():
-    table = pd.DataFrame(
-        {"seed": [0, 0, 1, 1], "method": 2 * ["ticket", "reinit"], "steps": [8, 32, 8, np.nan]}
-    )
-    found = claims._longer("steps")(table)
-    assert found[0] == 2 and np.isnan(found[1]), "twice doubled; it never came"
-
-
-def test_heads_that_two_masks_share():
-    def table(*runs):
-        """Of each seed, the heads that tasks a and b keep, of eight."""
-        return pd.DataFrame(
-            {"seed": seed, "task": task, "layer": 0, "head": h, "kept": int(h in kept)}
-            for seed, run in enumerate(runs)
-            for task, kept in zip("ab", run, strict=True)
-            for h in range(8)
-        )
-
-    same = table(*3 * [[(0, 1, 2, 3), (4, 5, 6, 7)]])
-    assert claims._of_two_seeds(same).tolist() == [2, 2]
-    assert claims._task_first(same).tolist() == [4, 4]
-    mixed = table([(0, 1), (0, 1)], [(6, 7), (6, 7)])
-    assert claims._of_two_seeds(mixed).tolist() == [-0.5, -0.5]
-    assert claims._task_first(mixed).tolist() == [-2, -2], "here the seed decides"
-
-
-def test_differences_by_task():
-    table = pd.DataFrame(
-        {"seed": [0, 0, 1, 1], "task": "a", "subnetwork": 2 * ["good", "bad"], "x": [9, 1, 7, 3]}
-    )
-    assert claims._by_task(claims.gap("good", "bad", "x", by="subnetwork"))(table) == [6]

@@ -1,7 +1,5 @@
 """Lab 01's experiments, on one network that is trained for a short time."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import lab01_results as make
 import pandas as pd
 import pytest
@@ -11,9 +9,11 @@ from course_lib import experiments
 from course_lib.data.images import load
 from course_lib.experiments import lab01
 from course_lib.pruning import weights
+from unit.experiments.stored import assert_like_stored, remade
 
 remake = experiments.registered()
 
+LABELS = ("method", "sparsity", "batch_norm", "granularity", "steps")
 RESULTS = [f"lab01_pruning_{name}" for name in lab01.SETTINGS] + ["lab01_long_run_digits"]
 
 
@@ -112,21 +112,5 @@ def test_a_remake_has_the_stored_columns(name, tmp_path, monkeypatch):
     monkeypatch.setattr(make, "LONG", make.LONG | small | {"epochs": [6]})
     monkeypatch.setattr(make, "SEEDS", 1)
     monkeypatch.setattr(make, "load", lambda _: load("digits"))
-    with ThreadPoolExecutor(1) as pool:
-        made = remake[name](pool, tmp_path)
-    for table, frame in made.tables.items():
-        stored = experiments.read(f"{name}/{table}")
-        assert list(frame) == list(stored)
-        names = [c for c in stored if c not in ("seed", "accuracy", "epochs")]
-        of_both = [t[names].drop_duplicates().sort_values(names) for t in (frame, stored)]
-        assert (
-            of_both[0].to_numpy().astype(str).tolist() == of_both[1].to_numpy().astype(str).tolist()
-        )
-
-
-@pytest.mark.parametrize("name", lab01.SETTINGS)
-def test_the_stored_results_are_of_these_settings(name):
-    assert experiments.settings(f"lab01_pruning_{name}") == lab01.SETTINGS[name]
-    assert experiments.took(f"lab01_pruning_{name}") is not None
-    trained = experiments.read(f"lab01_pruning_{name}/trained")
-    assert set(trained.seed) == set(range(make.SEEDS))
+    made = remade(remake[name], tmp_path)
+    assert_like_stored(name, made.tables, labels=LABELS)

@@ -2,7 +2,6 @@
 
 import copy
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
@@ -15,8 +14,9 @@ from course_lib.experiments import lab02
 from course_lib.models import build
 from course_lib.pruning.weights import prunable, prune_rescored
 from course_lib.show.output import alt_of
+from unit.experiments.stored import assert_like_stored, remade
 
-RESULTS = ("lab02_criteria_digits", "lab02_criteria_mnist")
+RESULT = "lab02_criteria_digits"
 
 
 @pytest.fixture(scope="module")
@@ -113,31 +113,24 @@ def test_figures_say_what_they_show(single):
     single = single.assign(seed=0)
     figure = lab02.forecast_and_truth(single)
     assert "signed forecast. 45 points" in alt_of(figure) and "magnitude" in alt_of(figure)
-    pruned = experiments.read(f"{RESULTS[0]}/pruned")
+    pruned = experiments.read(f"{RESULT}/pruned")
     text, figure = lab02.explore(single, pruned, "OBD", 0.9)
     of_one = pruned.query("method == 'OBD' and sparsity == 0.9").groupby("procedure").accuracy
     assert f"at once {of_one.mean()['at once']:.0f} %" in text and text in alt_of(figure)
 
 
 def test_a_remake_has_the_stored_tables(tmp_path):
-    script = sys.modules[experiments.registered()[RESULTS[0]].__module__]
+    script = sys.modules[experiments.registered()[RESULT].__module__]
     tiny = {"images": 60, "epochs": 1, "samples": 4, "retrain": 1, "l1_epochs": 1}
-    with ThreadPoolExecutor(1) as pool:
-        found = script.remake(pool, tmp_path, 1, "digits", tiny)
+    found = remade(script.remake, tmp_path, 1, "digits", tiny)
     assert found.settings == tiny
-    for table, frame in found.tables.items():
-        stored = experiments.read(f"{RESULTS[0]}/{table}").query("seed == 0")
-        assert frame.columns.tolist() == stored.columns.tolist()
-        settings = [n for n in ("procedure", "method", "sparsity", "strength") if n in frame]
-        keys = [[tuple(row) for row in t[settings].fillna(-1).to_numpy()] for t in (frame, stored)]
-        assert sorted(keys[0]) == sorted(keys[1])
+    labels = ("procedure", "method", "sparsity", "strength")
+    assert_like_stored(RESULT, found.tables, labels=labels)
 
 
-@pytest.mark.parametrize(("name", "seeds"), zip(RESULTS, (6, 3), strict=True))
-def test_stored_results_are_whole(name, seeds):
-    assert experiments.settings(name) == {"digits": lab02.DIGITS, "mnist": lab02.MNIST}[name[15:]]
-    pruned = experiments.read(f"{name}/pruned")
+@pytest.mark.parametrize("name", ["digits", "mnist"])
+def test_stored_results_are_whole(name):
+    pruned = experiments.read(f"lab02_criteria_{name}/pruned")
     assert (pruned.groupby("seed").size() == 1 + 2 * 7 * 4 + 6 * 6).all()
-    assert pruned.seed.nunique() == seeds and not pruned.accuracy.isna().any()
-    assert np.isfinite(experiments.read(f"{name}/penalties").accuracy).all()
-    assert name == RESULTS[0] or experiments.took(name)
+    assert not pruned.accuracy.isna().any()
+    assert np.isfinite(experiments.read(f"lab02_criteria_{name}/penalties").accuracy).all()

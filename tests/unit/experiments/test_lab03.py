@@ -3,9 +3,9 @@
 import copy
 import math
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any
 
+import lab03_results
 import pytest
 import torch
 
@@ -16,6 +16,7 @@ from course_lib.models import build
 from course_lib.pruning.weights import find_ticket, random_ticket, rewind
 from course_lib.show.output import alt_of
 from course_lib.training import train_and_test
+from unit.experiments.stored import assert_like_stored, remade
 
 STORED = {"digits": (4, 5, 13), "mnist": (1, 3, 16)}  # budgets, seeds, rounds
 
@@ -52,31 +53,23 @@ def test_a_remake_writes_the_stored_columns(data, tmp_path, monkeypatch) -> None
     """With few seeds, rounds and steps."""
     if not images.available()[data]:
         pytest.skip(f"{data} is in none of the places where data are looked for")
-    remake = experiments.registered()[f"lab03_tickets_{data}"]
-    import lab03_results
-
+    name = f"lab03_tickets_{data}"
     monkeypatch.setattr(lab03_results, "SEEDS", {data: 2})
     monkeypatch.setattr(lab03_results, "BUDGETS", (1, 2))
     few = {"rounds": 1, "epochs": 1, "iterations": 12, "every": 6}
     monkeypatch.setattr(lab03_results, "SETTINGS", {data: few})
-    with ThreadPoolExecutor(1) as pool:
-        made = remake(pool, tmp_path)
-    stored = experiments.read(f"lab03_tickets_{data}/rounds")
-    assert list(made.tables) == ["rounds"]
-    assert list(made.tables["rounds"].columns) == list(stored.columns)
+    made = remade(experiments.registered()[name], tmp_path)
+    assert_like_stored(name, made.tables, labels=("method",))
     assert len(made.tables["rounds"]) == (2 if data == "digits" else 1) * 2 * 4
-    assert set(experiments.settings(f"lab03_tickets_{data}")) <= set(made.settings)
+    assert set(experiments.settings(name)) <= set(made.settings)
 
 
 @pytest.mark.parametrize("data", STORED)
-def test_the_stored_results_are_of_these_settings(data) -> None:
+def test_the_stored_rounds_are_whole(data) -> None:
     budgets, seeds, rounds = STORED[data]
-    table = experiments.read(f"lab03_tickets_{data}/rounds")
-    settings = experiments.settings(f"lab03_tickets_{data}")
-    assert settings["rounds"] == lab03.SETTINGS[data]["rounds"] == rounds
-    assert settings["seeds"] == table["seed"].nunique() == seeds
-    counts = table.groupby(["method", "round"]).size()
+    counts = experiments.read(f"lab03_tickets_{data}/rounds").groupby(["method", "round"]).size()
     assert (counts == budgets * seeds).all() and len(counts) == 1 + 3 * rounds
+    assert lab03.SETTINGS[data]["rounds"] == rounds
 
 
 def test_a_stored_number_comes_out_again() -> None:
@@ -142,18 +135,20 @@ def test_the_trainer_is_that_of_the_search() -> None:
     assert mine == found
 
 
-def test_iterations_end_a_training_and_stop_still_cuts_it() -> None:
-    train = partial(train_and_test, data="digits", epochs=2, every=6, batch_size=100)
-
-    def steps(start: int, stop: int | None, iterations: int | None) -> list[int]:
-        model = build("lenet300", lab03.IMAGES["digits"], seed=0)
-        return train(model, None, start, stop, iterations=iterations)["steps"]
-
-    assert steps(0, None, 12) == [6, 12]
-    assert steps(6, None, 12) == [12]
-    assert steps(0, 6, 12) == [6]
-    assert steps(0, None, None)[-1] == 18
-    assert steps(0, None, 1000)[-1] == 18, "an end after the last epoch changes nothing"
+@pytest.mark.parametrize(
+    ("start", "stop", "iterations", "steps"),
+    [
+        (0, None, 12, [6, 12]),
+        (6, None, 12, [12]),
+        (0, 6, 12, [6]),
+        (0, None, 1000, [6, 12, 18]),  # an end after the last epoch changes nothing
+    ],
+)
+def test_iterations_end_a_training_and_stop_still_cuts_it(start, stop, iterations, steps) -> None:
+    model = build("lenet300", lab03.IMAGES["digits"], seed=0)
+    how = {"data": "digits", "epochs": 2, "every": 6, "batch_size": 100}
+    found = train_and_test(model, None, start, stop, iterations=iterations, **how)
+    assert found["steps"] == steps
 
 
 @pytest.mark.parametrize("layers", list(lab03.DENSITIES))
@@ -188,12 +183,6 @@ def test_static_and_moving_is_a_row_per_training() -> None:
     assert table.columns.tolist() == ["seed", "case", "method", "test"]
     assert table["method"].tolist() == [name for name in lab03.METHODS for _ in range(2)]
     assert set(table["case"]) == {"uniform, 5 %"}
-
-
-def test_sparse_training_refuses_methods_and_layers_that_do_not_exist() -> None:
-    for method, layers in (("lottery", "uniform"), ("RigL", "dense")):
-        with pytest.raises(ValueError, match="choose a method"):
-            lab03.train_sparse(method, layers, 0.05, 0, data="digits", epochs=1, steps=1, every=1)
 
 
 def test_connections_move_less_and_less_until_three_quarters() -> None:

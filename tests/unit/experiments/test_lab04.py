@@ -1,7 +1,6 @@
 """Lab 04's runs: filters taken out, slimming step by step, and the stored tables."""
 
 import copy
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -13,6 +12,7 @@ from course_lib.experiments import lab04
 from course_lib.pruning import channels
 from course_lib.pruning.channels import slimming
 from course_lib.training import evaluate
+from unit.experiments.stored import assert_like_stored, remade
 
 SETTINGS = {"epochs": 6, "finetune": 1}
 
@@ -128,17 +128,11 @@ def test_a_remake_has_the_stored_columns(tmp_path, monkeypatch):
     remake = experiments.registered()["lab04_slimming_digits"]
     tiny = {"images": 60, "epochs": 1, "finetune": 1, "lam": 2e-2, "fraction": 0.5}
     monkeypatch.setitem(remake.__globals__, "DIGITS", tiny)
-    with ThreadPoolExecutor(1) as pool:
-        result = remake(pool, tmp_path)
+    result = remade(remake, tmp_path)
     assert result.settings == tiny
     assert tiny.keys() == experiments.settings("lab04_slimming_digits").keys()
-    for name, table in result.tables.items():
-        stored = experiments.read(f"lab04_slimming_digits/{name}")
-        assert list(table.columns) == list(stored.columns) and len(table) == len(stored)
-        words = stored.select_dtypes(exclude="float").columns.difference(["macs", "parameters"])
-        if name == "accuracy":
-            assert table[words].equals(stored[words])
-            assert table["test"].notna().equals(stored["test"].notna())
+    labels = ("seed", "method", "step", "network", "layer")
+    assert_like_stored("lab04_slimming_digits", result.tables, labels=labels)
 
 
 def test_the_stored_runs_give_back_what_the_lab_says():

@@ -2,7 +2,6 @@
 
 import copy
 import math
-from concurrent.futures import ThreadPoolExecutor
 
 import lab05_results
 import pandas as pd
@@ -17,6 +16,7 @@ from course_lib.models import build
 from course_lib.parallel import side_by_side
 from course_lib.pruning.weights import group_columns
 from course_lib.training import evaluate
+from unit.experiments.stored import assert_like_stored, remade
 
 
 @pytest.fixture(scope="module")
@@ -159,24 +159,7 @@ def test_a_remake_has_the_stored_columns(which, tmp_path, monkeypatch):
     tiny = {"images": 200, "epochs": 1, "finetune": 1, "gates": 1}
     remake = experiments.registered()["lab05_between_digits"]
     monkeypatch.setattr(lab05, "DIGITS", tiny)
-    with ThreadPoolExecutor(1) as executor:
-        result = remake(executor, tmp_path)
+    result = remade(remake, tmp_path)
     assert result.settings == tiny
-    for name, table in result.tables.items():
-        stored = experiments.read(f"lab05_between_{which}/{name}")
-        assert list(table.columns) == list(stored.columns)
-        named = [
-            c
-            for c in ("method", "packing", "pattern", "network", "share", "sparsity")
-            if c in table
-        ]
-        seed = stored[stored["seed"] == 0]
-        assert table[table["seed"] == 0][named].reset_index(drop=True).equals(seed[named])
-
-
-def test_the_stored_results_are_of_these_settings():
-    for which, settings, seeds in (("digits", lab05.DIGITS, 5), ("mnist", lab05.MNIST, 3)):
-        name = f"lab05_between_{which}"
-        assert experiments.settings(name) == settings
-        assert experiments.read(f"{name}/dense")["seed"].tolist() == list(range(seeds))
-    assert experiments.took("lab05_between_mnist")
+    labels = ("method", "packing", "pattern", "network", "share", "sparsity")
+    assert_like_stored(f"lab05_between_{which}", result.tables, labels=labels)

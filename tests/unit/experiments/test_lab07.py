@@ -1,7 +1,5 @@
 """Lab 07's tables: what is measured, and that the stored ones are of these settings."""
 
-import json
-
 import lab07_results as make
 import pandas as pd
 import pytest
@@ -10,6 +8,7 @@ import torch
 from course_lib import experiments
 from course_lib.experiments import lab07
 from course_lib.experiments.once import tables
+from unit.experiments.stored import assert_like_stored
 
 
 def test_importance_across_domains_has_its_ceiling_beside_it() -> None:
@@ -50,26 +49,10 @@ def test_a_remake_at_tiny_settings_has_the_stored_columns(monkeypatch, tmp_path)
     assert len(found["ablations"]) == 32 and len(found["all_but_one"]) == 4
     nothing = found["removal"].query("method == 'no consecutive' and removed == 0.9")
     assert nothing.empty, "half of the layers have not so many heads"
-    for name, table in found.items():
-        stored = experiments.read(f"lab07_heads/{name}")
-        assert list(table.columns) == list(stored.columns), name
-        assert (table.dtypes == stored.dtypes).all(), name
-        if "method" in table:
-            assert list(table["method"].unique()) == list(stored["method"].unique()), name
+    assert_like_stored("lab07_heads", found, labels=("method",))
 
 
 @pytest.mark.parametrize("name", ["lab07_heads", "lab07_sst2"])
-def test_the_stored_results_are_of_these_settings(name: str) -> None:
-    settings = {
-        "lab07_heads": {
-            "fractions": make.FRACTIONS,
-            "texts": make.TEXTS,
-            "tuned": make.TUNED,
-            "domain texts": make.DOMAIN_TEXTS,
-        },
-        "lab07_sst2": make.SST2,
-    }
-    assert experiments.settings(name) == json.loads(json.dumps(settings[name]))
+def test_the_stored_draws(name: str) -> None:
     draws = experiments.read(f"{name}/removal").groupby("method")["draw"].nunique()
     assert draws["random"] == make.DRAWS and draws["I_h"] == 1
-    assert experiments.read(f"{name}/removal")["seed"].nunique() == 3

@@ -10,6 +10,7 @@ from course_lib import experiments
 from course_lib.experiments import lab08
 from course_lib.pruning.components import hard_concrete
 from course_lib.pruning.heads import arc_baseline, points_to, prunable_share, train_with_gates
+from unit.experiments.stored import assert_like_stored
 
 PARTS = {
     "kinds": ("importance", "kinds"),
@@ -55,10 +56,8 @@ def test_losses():
 def test_a_remake_has_the_tables_that_are_stored(name):
     found = make.tables({0: [make.part(name, 0)]})
     assert tuple(found) == PARTS[name]
-    for table, rows in found.items():
-        stored = experiments.read(f"lab08_heads/{table}")
-        assert list(rows.columns) == list(stored.columns)
-        assert rows.dtypes.to_dict() == stored.dtypes.to_dict() and rows.notna().all(axis=None)
+    assert_like_stored("lab08_heads", found)
+    assert all(rows.notna().all(axis=None) for rows in found.values())
     if name == "kinds":
         left = found["kinds"].pivot_table("bleu", ["kind", "pruned"], "method")["I_h"]
         assert left["encoder–decoder", 1] < left["encoder", 1] < left["encoder", 0]

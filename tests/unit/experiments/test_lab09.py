@@ -15,6 +15,7 @@ from course_lib.experiments import lab09
 from course_lib.models import pretrained
 from course_lib.models.bert import small_bert
 from course_lib.pruning.layers import layerdrop, overlap, remove_mlps, take_layers
+from unit.experiments.stored import assert_like_stored
 
 SHORT = {"steps": 4, "lr": 3e-4}
 
@@ -77,14 +78,6 @@ def test_the_control_keeps_the_first_layers():
             )
 
 
-def like(rows, stored):
-    """Tables of one result have the columns and types of another's."""
-    assert rows.keys() == stored.keys()
-    for name, table in rows.items():
-        assert table.dtypes.to_dict() == stored[name].dtypes.to_dict(), name
-        assert list(table.columns) == list(stored[name].columns) and table.notna().all(axis=None)
-
-
 def stored(name):
     tables = sorted(path.stem for path in experiments.path(name).glob("*.csv"))
     return {table: experiments.read(f"{name}/{table}") for table in tables}
@@ -93,7 +86,7 @@ def stored(name):
 @pytest.mark.long
 def test_one_task():
     found = make.tables([({"seed": 0, "task": "contrast"}, make.one_task("contrast", 0))])
-    like(found, stored("lab09_subnetworks"))
+    assert_like_stored("lab09_subnetworks", found)
     last = found["rounds"].iloc[-1]
     assert found["heads"]["kept"].sum() == last["heads"]
     assert found["parts"]["kept"].sum() == last["parts"]
@@ -107,12 +100,12 @@ def test_depths(monkeypatch):
     lab09.short_reviews.cache_clear()
     found = make.tables([({"seed": 0}, make.depths(0))])
     lab09.short_reviews.cache_clear()
-    like(found, stored("lab09_depth"))
+    assert_like_stored("lab09_depth", found)
     sizes = found["depths"].groupby(["method", "kept"]).size()
     assert (sizes == lab09.LAYERS).all() and len(sizes) == 7
 
 
-def test_the_shipped_results_are_those_of_these_settings():
+def test_the_shipped_results_are_whole():
     depths, full, rounds, heads = (
         experiments.read(name)
         for name in (
@@ -189,7 +182,7 @@ def small_encoder(monkeypatch):
 
 def test_real_depths_are_all_there(small_encoder):
     found = make.tables([({"seed": 0}, make.real_depths(0))])
-    like(found, stored("lab09_depth_sst2"))
+    assert_like_stored("lab09_depth_sst2", found)
     sizes = found["depths"].groupby(["kept", "method"]).size()
     assert sizes["first"].tolist() == [1, 1, 1] and found["depths"]["test"].between(0, 100).all()
     assert sizes["evenly spaced"].to_dict() == {
@@ -201,7 +194,7 @@ def test_real_depths_are_all_there(small_encoder):
 def test_real_tickets(small_encoder, monkeypatch):
     monkeypatch.setitem(make.GLUE, "tasks", {"sst2": [160, 4]})
     found = make.tables([({"seed": 1, "task": "sst2"}, make.real_tickets("sst2", 1))])
-    like(found, stored("lab09_subnetworks_glue"))
+    assert_like_stored("lab09_subnetworks_glue", found)
     (full,) = found["full"].to_dict("records")
     assert full["score"] > 60 and full["accuracy"] > 80 and full["majority"] == 50
     assert found["rounds"].iloc[0][["heads", "parts"]].tolist() == [72, 6]
@@ -247,14 +240,10 @@ def test_the_real_encoder_reads_the_real_task(task):
     )
 
 
-def test_the_shipped_real_results_are_of_these_settings():
-    about = experiments.settings("lab09_depth_sst2")
-    assert about == {"drops": list(make.DROPS), **make.SST2}
-    assert experiments.settings("lab09_subnetworks_glue") == make.GLUE
+def test_the_shipped_real_results_are_whole():
     tables = stored("lab09_subnetworks_glue")
     full, runs = tables["full"], tables["rounds"].groupby(["seed", "task"])["validation"]
     assert list(full["task"].unique()) == list(make.GLUE["tasks"])
     assert len(full) == make.GLUE["seeds"] * len(make.GLUE["tasks"])
     assert (full["accuracy"] > full["majority"] + 2).all(), "it was not learned"
     assert (runs.last() >= 0.9 * runs.first()).all()
-    assert experiments.took("lab09_depth_sst2") and experiments.took("lab09_subnetworks_glue")

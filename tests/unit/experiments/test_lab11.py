@@ -6,7 +6,6 @@ import lab11_results as make
 import pytest
 import torch
 
-from course_lib import experiments
 from course_lib.capstone import given, read, write
 from course_lib.capstone.rebuilt import KINDS
 from course_lib.cost.decisions import frontier, pick
@@ -16,6 +15,7 @@ from course_lib.experiments import lab11
 from course_lib.experiments.once import tables
 from course_lib.models.attention import find_attention
 from course_lib.pruning.weights import prunable
+from unit.experiments.stored import assert_like_stored
 
 
 @pytest.fixture(autouse=True)
@@ -123,10 +123,7 @@ def test_a_remake_of_the_pipelines_makes_the_columns_that_are_shipped(tmp_path, 
         make.PIPELINES, "cnn", lambda number: itertools.islice(make.cnn_pipelines(number), 1)
     )
     made = tables([({}, make.proved("cnn", 0, tmp_path))])
-    for table, frame in made.items():
-        shipped = experiments.read(f"lab11_capstone/{table}")
-        assert frame.columns.tolist() == shipped.columns.tolist()
-        assert frame.dtypes.equals(shipped.dtypes)
+    assert_like_stored("lab11_capstone", made)
     row, measured = made["pipelines"].loc[0], made["measured"].loc[0]
     assert row["method"] == "as given" and not row[["level_1", "level_2", "level_3"]].any()
     assert measured["bits"] == measured["given_bits"] and 90 < row["validation"] <= 100
@@ -145,10 +142,7 @@ def test_a_net_with_zeros_gets_narrow_and_keeps_its_zeros(quick):
 @pytest.mark.long
 def test_both_orders_end_at_the_same_widths_and_are_measured_alike(quick):
     made = tables([({}, quick.both(0, 0))])
-    for table, frame in made.items():
-        shipped = experiments.read(f"lab11_order/{table}")
-        assert frame.columns.tolist() == shipped.columns.tolist()
-        assert frame.dtypes.equals(shipped.dtypes)
+    assert_like_stored("lab11_order", made)
     thin, one, other = made["weights"].to_dict("records")
     assert one["weights"] == other["weights"] < thin["weights"]
     assert thin["nonzero"] == round(0.22 * thin["weights"])

@@ -69,37 +69,20 @@ def test_a_lab_loads_the_real_images(lab, variant, train):
     assert torch.isfinite(build("convnet", data, seed=0)(data.train.images[:2])).all()
 
 
-@pytest.mark.parametrize("lab", ["lab02"])
+@pytest.mark.parametrize("lab", ["lab02", "lab05"])
 def test_what_is_read_in_place_of_long_runs_is_of_these_images(lab):
     """The same lines, whatever ``DATA`` says."""
-    read = [
+    lines = [
         node.value
         for node in ast.walk(source(lab))
         if isinstance(node, ast.Assign) and "experiments.read(f" in ast.unparse(node.value)
     ]
-    assert read
-    for line in read:
+    assert lines
+    for line in lines:
         code = compile(ast.Expression(line), lab, "eval")
-        digits, mnist = (
-            eval(code, {"experiments": experiments, "DATA": variant})
-            for variant in ("digits", "mnist")
-        )
-        assert len(digits) > len(mnist) >= 3
-        assert digits.columns.equals(mnist.columns)
-
-
-def test_lab05_reads_results_of_these_images():
-    (line,) = [
-        node
-        for node in source("lab05").body
-        if isinstance(node, ast.Assign) and "experiments.read(f" in ast.unparse(node.value)
-    ]
-    found = {}
-    for variant in ("digits", "mnist"):
-        names = {"experiments": experiments, "DATA": variant, "names": ("patterns", "gates")}
-        exec(compile(ast.Module([line], []), "lab05", "exec"), names)
-        found[variant] = names["stored"]
-    for table in ("patterns", "gates"):
-        digits, mnist = found["digits"][table], found["mnist"][table]
-        assert digits["seed"].nunique() > mnist["seed"].nunique() >= 3
-        assert list(digits.columns) == list(mnist.columns)
+        names = {"experiments": experiments, "names": ("patterns", "gates")}
+        found = [eval(code, names | {"DATA": variant}) for variant in ("digits", "mnist")]
+        both = zip(*(t.values() if isinstance(t, dict) else [t] for t in found), strict=True)
+        for digits, mnist in both:
+            assert len(digits) > len(mnist) >= 3
+            assert digits.columns.equals(mnist.columns)

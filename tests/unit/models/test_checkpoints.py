@@ -48,7 +48,7 @@ def test_a_text_model_reaches_its_recorded_accuracy(name: str, sample: Any) -> N
     """
     found = checkpoints.load(name)
     recorded = found.record["accuracy"]["validation"]
-    rows = pieces.encode(sample, found.tokenizer, aligned=())
+    rows = pieces.encode(sample, found.tokenizer)
     measured = accuracy(found.model, pieces.batches(rows, "sentiment", 100))
     assert measured == pytest.approx(
         recorded, abs=max(0.5, 300 * math.sqrt(recorded / 100 * (1 - recorded / 100) / 1000))
@@ -76,7 +76,8 @@ def test_the_text_models_share_one_tokenizer() -> None:
 def test_texts_are_as_long_as_promised_and_the_evidence_is_a_small_part() -> None:
     tokenizer = checkpoints.load(REVIEWS[0]).tokenizer
     assert len(tokenizer) == recipe.VOCABULARY
-    rows = pieces.encode(reviews.load(train=0, validation=1000, test=0)["validation"], tokenizer)
+    texts = reviews.load(train=0, validation=1000, test=0)["validation"]
+    rows = pieces.encode(texts, tokenizer, aligned=("evidence",))
     lengths = torch.tensor([len(row) for row in rows["input_ids"]], dtype=torch.float)
     evidence = torch.tensor([sum(e > 0 for e in row) for row in rows["piece_evidence"]])
     assert 35 < lengths.mean() < 40

@@ -31,3 +31,25 @@ def lines(x, series, **options):
         ]
     )
     return plots.curves(table, x="x", y="y", control=None, **options)
+
+
+def three_methods():
+    """Three seeds of three methods and of a dense model; random has two draws of each seed."""
+    rows = [
+        {
+            "seed": seed,
+            "method": method,
+            "sparsity": share,
+            "accuracy": 90 - cost * share + seed + draw,
+            "ms": 10 - 5 * share,
+        }
+        for seed in range(3)
+        for method, cost in (("magnitude", 5), ("Fisher", 4), ("random", 40))
+        for share in (0.5, 0.9)
+        for draw in range(2 if method == "random" else 1)
+    ]
+    dense = [
+        {"seed": seed, "method": "dense", "sparsity": np.nan, "accuracy": 95.0 + seed}
+        for seed in range(3)
+    ]
+    return pd.DataFrame(rows + dense)

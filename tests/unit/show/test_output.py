@@ -83,11 +83,9 @@ def test_even_a_noisy_picture_stays_below_300_kb():
 
 @pytest.mark.parametrize("missing", [None, "", "  ", "figure", "a plot", 3])
 def test_without_a_sentence_the_error_says_what_to_write(missing, shown, tmp_path):
-    with pytest.raises(
-        ValueError, match="pass alt= a sentence that says what is plotted and what is to be seen"
-    ):
+    with pytest.raises(ValueError, match="alt="):
         show(figure(), alt=missing)
-    with pytest.raises(ValueError, match="such as alt='Accuracy against sparsity"):
+    with pytest.raises(ValueError, match="alt="):
         save(figure(), tmp_path / "f.png", missing)
     if missing is not None:
         with pytest.raises(ValueError, match="text alternative"):
@@ -130,10 +128,7 @@ def test_a_saved_figure_carries_its_description(tmp_path):
     assert save(figure(), path, words).read_bytes() == first  # the same figure is the same file
     vector = output.svg(figure(), words)
     assert words.encode() in vector and output.svg(figure(), words) == vector
-
-
-def test_saving_as_something_else_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"ends in \.png, got 'f\.jpg'"):
+    with pytest.raises(ValueError, match="path"):
         save(figure(), tmp_path / "f.jpg", SENTENCE)
 
 
@@ -160,47 +155,41 @@ def on_a_slide(monkeypatch, tmp_path):
     monkeypatch.setenv("COURSE_SLIDES", str(tmp_path))
 
 
+def a_line() -> Figure:
+    return lines(range(9), {"a": range(9)}, xlabel="x", ylabel="a long name", title="A title")
+
+
 @pytest.mark.usefixtures("on_a_slide")
 def test_on_a_slide_a_figure_is_as_large_as_it_was_drawn_and_its_letters_as_large_as_the_text(
     shown,
 ):
-    fig = lines(
-        range(9), {"a": range(9)}, xlabel="x", ylabel="a long name of an axis", title="A title"
-    )
+    fig = a_line()
     show(fig, alt=SENTENCE, inches=(8, 3))
-    ((data, metadata),) = shown
+    show(a_line(), alt=SENTENCE, inches=(5, 4))
+    (data, metadata), (_, narrow) = shown
     (width,) = re.findall(r'width="(\d+)"', data["text/html"])
     assert int(width) == 8 * SLIDE_INCH and metadata == {"beside": False}
+    assert narrow == {"beside": True}, "it stands beside the text"
     letters = {text.get_fontsize() for text in fig.findobj(Text) if text.get_text()}
     assert min(letters) * SLIDE_INCH / 72 >= 720 / 22, "pt, at so many CSS pixels an inch"
-    assert (
-        fig.axes[0].get_ylabel() == ""
-        and fig.axes[0].get_title(loc="left") == "a long name of an axis"
-    )
+    (axes,) = fig.axes
+    assert axes.get_ylabel() == "" and axes.get_title(loc="left") == "a long name"
 
 
-@pytest.mark.usefixtures("on_a_slide")
-def test_what_is_drawn_narrow_stands_beside_the_text(shown):
-    show(
-        lines(range(9), {"a": range(9)}, xlabel="x", ylabel="y", title="t"),
-        alt=SENTENCE,
-        inches=(5, 4),
-    )
-    assert shown[0][1] == {"beside": True}
+def test_elsewhere_a_figure_is_drawn_as_before(shown):
+    fig = a_line()
+    show(fig, alt=SENTENCE)
+    assert fig.axes[0].get_ylabel() == "a long name" and "image/png" in shown[0][0]
 
 
 @pytest.mark.usefixtures("on_a_slide")
 def test_letters_that_the_last_row_cannot_read_are_refused_on_a_slide(shown):
-    fig = lines(range(9), {"a": range(9)}, xlabel="x", ylabel="y", title="t")
+    fig = a_line()
     fig.axes[0].text(3, 3, "a remark", fontsize=12)
-    with pytest.raises(ValueError, match="'a remark' is written in 12 pt"):
+    with pytest.raises(ValueError, match="'a remark'"):
         show(fig, alt=SENTENCE)
-    with pytest.raises(ValueError, match="a slide is 8 inches wide, this figure 9"):
-        show(
-            lines(range(9), {"a": range(9)}, xlabel="x", ylabel="y", title="t"),
-            alt=SENTENCE,
-            inches=(9, 4),
-        )
+    with pytest.raises(ValueError, match="inches"):
+        show(a_line(), alt=SENTENCE, inches=(9, 4))
     assert not shown
 
 
@@ -224,9 +213,3 @@ def test_letters_that_the_last_row_cannot_read_are_refused_on_a_slide(shown):
 def test_every_kind_of_figure_can_be_read_on_a_slide(draw, shown):
     show(draw(), alt=SENTENCE)
     assert len(shown) == 1
-
-
-def test_elsewhere_a_figure_is_drawn_as_before(shown):
-    fig = lines(range(9), {"a": range(9)}, xlabel="x", ylabel="y", title="t")
-    show(fig, alt=SENTENCE)
-    assert fig.axes[0].get_ylabel() == "y" and "image/png" in shown[0][0]

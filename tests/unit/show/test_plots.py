@@ -1,4 +1,6 @@
-"""What the figures refuse, what they draw, and that their words can be told apart."""
+"""Figures of long tables: what they draw, what they refuse, what they say; and that their
+words can be told apart.
+"""
 
 import itertools
 import math
@@ -12,22 +14,45 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from scipy import stats
 
 from course_lib.experiments import lab02, lab05
 from course_lib.intervals import interval
 from course_lib.show import plots
 from course_lib.show.labels import EndLabels, remaining_axis, spread
 from course_lib.show.style import LOOKS, contrast, looks, readable
-from unit.show.long import contest, lines
+from unit.show.long import contest, lines, three_methods
 
+SHARES = (0.5, 0.9)
 X = np.array([0.0, 0.5, 0.8, 0.9])
 WORDS = {"xlabel": "sparsity", "ylabel": "accuracy (%)", "title": "Which is better?"}
+CURVES = {"x": "sparsity", "y": "accuracy", "title": "Which order?"}
+HALF = 4.302652729911275 / np.sqrt(3)  # of the 95 % t-interval of three seeds, 1 apart
 
 
-def runs(end: float, seeds: int = 3) -> np.ndarray:
+@pytest.fixture
+def results() -> pd.DataFrame:
+    return three_methods()
+
+
+@pytest.fixture
+def on_a_slide(monkeypatch, tmp_path) -> None:
+    monkeypatch.setenv("COURSE_SLIDES", str(tmp_path))
+
+
+def runs(end: float) -> np.ndarray:
     rng = np.random.default_rng(round(end))
-    return 98 - (98 - end) * (X / 0.9) ** 3 + rng.normal(0, 0.5, (seeds, len(X)))
+    return 98 - (98 - end) * (X / 0.9) ** 3 + rng.normal(0, 0.5, (3, len(X)))
+
+
+def line(axes, name):
+    (found,) = [drawn for drawn in axes.lines if drawn.get_label() == name]
+    return found
+
+
+def end_names(fig: Figure) -> list:
+    """(text, end of the line, colour) of each name beside the lines."""
+    artists = [artist for ax in fig.axes for artist in ax.artists]
+    return [item for artist in artists if isinstance(artist, EndLabels) for item in artist.items]
 
 
 def placed(fig: Figure) -> dict:
@@ -35,37 +60,138 @@ def placed(fig: Figure) -> dict:
     canvas = FigureCanvasAgg(fig)
     canvas.draw()
     renderer = canvas.get_renderer()
-    return {
-        text.get_text(): text.get_window_extent(renderer)
-        for ax in fig.axes
-        for artist in ax.artists
-        if isinstance(artist, EndLabels)
-        for text, *_ in artist.items
-    }
+    return {text.get_text(): text.get_window_extent(renderer) for text, *_ in end_names(fig)}
 
 
-def test_the_line_is_the_mean_and_the_band_the_t_interval():
-    values = torch.tensor(runs(60, 4))  # tensors do as well as arrays
-    fig = contest(X, {"random": values}, **WORDS)
-    ax = fig.axes[0]
-    np.testing.assert_allclose(ax.lines[0].get_ydata(), values.numpy().mean(0))
-    band = ax.collections[0].get_paths()[0].vertices
-    for k, x in enumerate(X):
-        low, high = stats.t.interval(0.95, 3, values[:, k].mean(), stats.sem(values[:, k]))
-        column = band[np.isclose(band[:, 0], x), 1]
-        assert math.isclose(column.min(), low) and math.isclose(column.max(), high)
+# ------------------------------------------------------------------------------- curves
+def test_a_line_is_the_mean_over_seeds_of_the_mean_over_draws(results):
+    (axes,) = plots.curves(results, **CURVES).axes
+    magnitude, random = line(axes, "magnitude"), line(axes, "random")
+    assert magnitude.get_xdata().tolist() == list(SHARES)
+    assert np.allclose(magnitude.get_ydata(), [91 - 2.5, 91 - 4.5])
+    assert np.allclose(random.get_ydata(), [91.5 - 20, 91.5 - 36])
+    bands = [band.get_paths()[0].vertices for band in axes.collections]
+    heights = [np.ptp(band[band[:, 0] == 0.5][:, 1]) for band in bands]
+    assert np.allclose(heights, 2 * HALF), "a band counts seeds and not draws"
+
+
+def test_bars_of_one_place_stand_beside_each_other(results):
+    (axes,) = plots.curves(results, **CURVES, bars=True).axes
+    axes.figure.canvas.draw()
+    first = []
+    for bars in axes.collections:
+        low, high = bars.get_paths()[0].vertices
+        assert low[0] == 0.5 and np.isclose(high[1] - low[1], 2 * HALF)
+        first.append(bars.get_transform().transform(low)[0])
+    assert np.allclose(np.diff(first), 3 * axes.figure.dpi / 72)
 
 
 def test_interval_leaves_missing_runs_out():
-    values = np.array(
-        [[1.0, 5.0, np.nan], [2.0, np.nan, np.nan], [4.0, 7.0, np.nan], [5.0, np.nan, 3.0]]
-    )
+    values = np.array([[1.0, 5.0, np.nan], [2, np.nan, np.nan], [4, 7, np.nan], [5, np.nan, 3]])
     mean, half = interval(values)
     np.testing.assert_allclose(mean, [3, 6, 3])
-    assert math.isclose(half[1], stats.t.ppf(0.975, 1) * math.sqrt(2) / math.sqrt(2))
-    assert math.isnan(half[2])  # one run has no spread
+    assert math.isclose(half[1], 12.706204736432095) and math.isnan(half[2])
 
 
+def test_the_dense_model_and_the_papers_points(results):
+    paper = {"Han et al. 2015": (0.85, 90.0), "a table": ([0.5, 0.8], [95.0, 93.0])}
+    fig = plots.curves(results, **CURVES, paper=paper)
+    (axes,) = fig.axes
+    assert "#000000" in [
+        drawn.get_color() for drawn in axes.lines if set(drawn.get_ydata()) == {96}
+    ]
+    assert "dense" in placed(fig)
+    stars = [drawn for drawn in axes.lines if drawn.get_marker() == "*"]
+    assert [len(star.get_xdata()) for star in stars] == [1, 2]
+    assert len({star.get_markerfacecolor() for star in stars}) == 2
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == list(paper)
+
+
+def test_marks_are_a_second_column_beside_the_lines():
+    table = pd.DataFrame(
+        {"p": [0.0, 0.5, 0.9], "k": "k = 2", "formula": [1, 0.6, 0.3], "counted": [1, np.nan, 0.4]}
+    )
+    fig = plots.curves(
+        table, x="p", y="formula", marks="counted", by="k", control=None, title="Is it right?"
+    )
+    (axes,) = fig.axes
+    assert line(axes, "k = 2").get_ydata().tolist() == [1, 0.6, 0.3]
+    (marks,) = [drawn for drawn in axes.lines if drawn.get_linestyle() == "None"]
+    assert marks.get_xdata().tolist() == [0, 0.9] and marks.get_ydata().tolist() == [1, 0.4]
+    assert [text.get_text() for text in axes.get_legend().texts] == ["formula", "counted"]
+
+
+@pytest.mark.parametrize("order", [("A", "B"), ("B", "A")])
+@pytest.mark.parametrize("bars", [False, True])
+def test_panels_share_limits_that_hold_all_of_them(results, order, bars):
+    results = results.dropna()
+    parts = {"A": results.assign(part="A"), "B": results.assign(part="B")}
+    parts["B"]["accuracy"] /= 4
+    both = pd.concat([parts[name] for name in order])
+    figure = plots.curves(both, **CURVES, panels="part", bars=bars)
+    left, right = figure.axes
+    low, high = left.get_ylim()
+    assert right.get_ylim() == (low, high) and low < both.accuracy.min() and high > 90
+    assert left.get_title(loc="left") == order[0] and left.get_ylabel() and not right.get_ylabel()
+    assert len(end_names(figure)) == 3, "lines are named once"
+    assert "A, magnitude: 88.5 at 0.5" in figure.course_alt
+    assert "B, Fisher: 22.2 at 0.5" in figure.course_alt
+
+
+def test_it_draws_into_given_axes(results):
+    fig = Figure(layout="constrained")
+    left, right = fig.subplots(1, 2)
+    assert plots.curves(results, **CURVES, ax=right) is fig
+    assert not left.lines and right.lines
+
+
+# ------------------------------------------------------------------------- axes, ticks
+@pytest.mark.parametrize("ylabel", ["accuracy (%)", "BLEU"])
+def test_no_axis_of_accuracy_or_bleu_goes_beyond_100(results, ylabel):
+    high = results.assign(accuracy=results["accuracy"] + 2)  # intervals reach beyond 100
+    (axes,) = plots.curves(high, **CURVES, ylabel=ylabel).axes
+    assert axes.get_ylim()[1] <= 102
+    (axes,) = plots.bars(high, x="method", y="accuracy", ylabel=ylabel, title="t").axes
+    assert max(axes.get_yticks()) <= 100
+    off = pd.DataFrame({"x": [0, 1], "method": "magnitude", "off": [0.0, -8.0]})
+    (axes,) = plots.curves(off, x="x", y="off", control=None, ylabel="off (%)", title="t").axes
+    assert axes.get_ylim()[0] < -8, "differences may be negative"
+
+
+def test_a_tick_says_where_it_stands(results):
+    near = results.assign(sparsity=results["sparsity"] / 4 + 0.4)
+    (axes,) = plots.curves(near, **CURVES, xaxis="sparsity").axes
+    assert [axes.xaxis.get_major_formatter()(x, 0) for x in (0.425, 0.45)] == ["42.5 %", "45 %"]
+    assert axes.get_xlabel() == "weights removed (%)"
+
+
+def test_ticks_are_measured_values_powers_of_two_or_whole_numbers():
+    words = {"xlabel": "x", "ylabel": "y", "title": "t"}
+    (axes,) = lines([20.0, 36], {"a": [1, 2]}, **words, xaxis="log").axes
+    assert axes.get_xscale() == "log" and not len(axes.get_xticks(minor=True))
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["20", "36"]
+    (axes,) = lines([1, 2, 4, 8], {"a": [1, 2, 4, 80]}, **words, xaxis="log2", log=True).axes
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["1", "2", "4", "8"]
+    assert axes.yaxis.get_major_formatter()(10) == "10"
+    assert {1, 2, 5, 10, 20, 50} <= set(axes.get_yticks().tolist())
+    (axes,) = lines([0, 1, 2], {"a": [0.1, 0.2, 0.3]}, **words).axes
+    assert all(tick == round(tick) for tick in axes.get_xticks())
+
+
+def test_weights_remaining_run_from_all_to_few_on_a_log_scale():
+    left = 0.8 ** np.arange(16)
+    fig = contest(left, {"random": np.ones((3, 16))}, xaxis="remaining", **WORDS)
+    fig.draw_without_rendering()
+    ax = fig.axes[0]
+    start, end = ax.get_xlim()
+    assert ax.get_xscale() == "log" and start > 1 and end < left[-1]
+    ticks = [tick.get_text() for tick in ax.get_xticklabels()]
+    assert ticks[0] == "100" and "64" in ticks and len(ticks) <= 14
+    ((_, end_of_line, _),) = end_names(fig)
+    assert end_of_line[0] == left[-1]  # the end on the right of the page
+
+
+# ------------------------------------------------------------------------ looks, names
 def test_methods_keep_their_looks_whatever_else_is_in_the_figure():
     one = contest(X, {"magnitude": runs(90), "random": runs(60)}, **WORDS)
     other = contest(X, {"new": runs(70), "random": runs(60), "magnitude": runs(90)}, **WORDS)
@@ -98,97 +224,20 @@ def test_no_two_names_of_one_figure_look_alike(lab):
     chosen = looks(lab)
     assert list(chosen) == lab
     assert len({(look.colour, look.dash) for look in chosen.values()}) == len(lab)
+    assert all(contrast(readable(look.colour)) >= 4.5 for look in chosen.values())
 
 
-def test_names_at_the_ends_never_overlap_and_stay_in_the_picture():
+def test_names_at_the_ends_never_overlap_stay_in_the_picture_and_follow_the_limits():
     results = {f"method {i}": runs(80 + i / 10) for i in range(9)} | {"random": runs(80)}
     fig = contest(X, results, dense=98, **WORDS)
     boxes = placed(fig)
     assert len(boxes) == 11
-    for a, b in itertools.combinations(boxes.values(), 2):
-        assert not a.overlaps(b)
+    assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes.values(), 2))
     for box in boxes.values():
-        assert (
-            fig.bbox.x0 <= box.x0
-            and box.x1 <= fig.bbox.x1 + 1
-            and fig.bbox.y0 <= box.y0
-            and box.y1 <= fig.bbox.y1
-        )
-        assert box.x0 > fig.axes[0].bbox.x1
-
-
-def test_names_follow_when_the_limits_change_after():
-    fig = contest(X, {"magnitude": runs(90), "random": runs(60)}, **WORDS)
-    before = placed(fig)["random"].y0
+        assert fig.axes[0].bbox.x1 < box.x0 and box.x1 <= fig.bbox.x1 + 1
+        assert fig.bbox.y0 <= box.y0 and box.y1 <= fig.bbox.y1
     fig.axes[0].set_ylim(-100, 100)
-    assert placed(fig)["random"].y0 > before + 50
-
-
-def test_names_can_be_read_on_white():
-    for look in LOOKS.values():
-        assert contrast(readable(look.colour)) >= 4.5
-
-
-def test_the_dense_model_is_a_black_line_with_its_interval():
-    fig = contest(X, {"random": runs(60)}, dense=[98.0, 97.0, 99.0], **WORDS)
-    assert [line.get_color() for line in fig.axes[0].lines if set(line.get_ydata()) == {98.0}] == [
-        "#000000"
-    ]
-    assert "dense" in placed(fig)
-
-
-def test_the_papers_points_are_marked_and_can_be_told_apart():
-    paper = {"Han et al. 2015": (0.85, 90.0), "a table": ([0.5, 0.8], [95.0, 93.0])}
-    fig = contest(X, {"magnitude": runs(90), "random": runs(60)}, paper=paper, **WORDS)
-    stars = [line for line in fig.axes[0].lines if line.get_marker() == "*"]
-    assert [len(line.get_xdata()) for line in stars] == [1, 2]
-    assert len({star.get_markerfacecolor() for star in stars}) == 2
-    assert [text.get_text() for text in fig.axes[0].get_legend().get_texts()] == list(paper)
-
-
-def test_a_percentage_stays_between_0_and_100():
-    wild = np.array([[0.0] * 4, [100.0] * 4, [100.0] * 4])
-    low, high = contest(X, {"random": wild}, **WORDS).axes[0].get_ylim()
-    assert low >= -2 and high <= 102
-
-
-def test_it_draws_into_given_axes():
-    fig = Figure(layout="constrained")
-    left, right = fig.subplots(1, 2)
-    assert contest(X, {"random": runs(60)}, ax=right, **WORDS) is fig
-    assert not left.lines and right.lines
-
-
-# Axes and labels
-
-
-def test_sparsity_reads_in_per_cent():
-    fig = contest(X, {"random": runs(60)}, xaxis="sparsity", **WORDS)
-    fig.draw_without_rendering()
-    assert "80 %" in [tick.get_text() for tick in fig.axes[0].get_xticklabels()]
-
-
-def test_weights_remaining_run_from_all_to_few_on_a_log_scale():
-    left = 0.8 ** np.arange(16)
-    fig = contest(left, {"random": np.ones((3, 16))}, xaxis="remaining", **WORDS)
-    fig.draw_without_rendering()
-    ax = fig.axes[0]
-    start, end = ax.get_xlim()
-    assert ax.get_xscale() == "log" and start > 1 and end < left[-1]
-    ticks = [tick.get_text() for tick in ax.get_xticklabels()]
-    assert ticks[0] == "100" and "64" in ticks and len(ticks) <= 14
-    (end_of_line,) = [
-        end for artist in ax.artists if isinstance(artist, EndLabels) for _, end, _ in artist.items
-    ]
-    assert end_of_line[0] == left[-1]  # the end on the right of the page
-
-
-def test_nothing_left_has_no_place_on_a_log_scale():
-    ax = Figure().add_subplot()
-    with pytest.raises(ValueError, match=r"fractions in \(0, 1\]"):
-        remaining_axis(ax, [1, 0.5, 0])
-    with pytest.raises(ValueError, match=r"fractions in \(0, 1\]"):
-        remaining_axis(ax, [100, 50])
+    assert placed(fig)["random"].y0 > boxes["random"].y0 + 50
 
 
 @settings(max_examples=200, deadline=None)
@@ -204,16 +253,19 @@ def test_spread_labels_are_apart_in_order_and_inside(labels):
     assert all(h / 2 - 1e-6 <= centre <= 200 - h / 2 + 1e-6 for centre, h, _ in placed)
 
 
-def test_spread_moves_no_label_that_is_free():
-    assert spread([10, 100, 50], [10] * 3, 0, 200) == pytest.approx([10, 100, 50])
-    # both give way, by the same
-    assert spread([50, 50], [10] * 2, 0, 200) == pytest.approx([45, 55])
-    assert spread([50, 50], [30, 10], 0, 200) == pytest.approx([40, 60])  # half of each apart
-    assert spread([0, 0], [10] * 2, 0, 200) == pytest.approx([5, 15])  # pushed back inside
-    even = spread([5, 5, 5, 5], [10] * 4, 0, 20)  # no room for four
-    assert np.diff(even) == pytest.approx([10 / 3] * 3)
-    assert spread([], [], 0, 200) == []
-    assert spread([5], [30], 0, 20) == [5], "a label higher than its room"
+@pytest.mark.parametrize(
+    ("wanted", "heights", "high", "centres"),
+    [
+        ([10, 100, 50], [10] * 3, 200, [10, 100, 50]),  # free: no label moves
+        ([50, 50], [10] * 2, 200, [45, 55]),  # both give way, by the same
+        ([50, 50], [30, 10], 200, [40, 60]),  # half of each apart
+        ([0, 0], [10] * 2, 200, [5, 15]),  # pushed back inside
+        ([5, 5, 5, 5], [10] * 4, 20, [5, 5 + 10 / 3, 5 + 20 / 3, 15]),  # no room for four
+        ([5], [30], 20, [5]),  # a label higher than its room
+    ],
+)
+def test_spread_moves_labels_as_little_as_can_be(wanted, heights, high, centres):
+    assert spread(wanted, heights, 0, high) == pytest.approx(centres)
 
 
 def test_a_long_title_is_broken_into_lines():
@@ -221,6 +273,38 @@ def test_a_long_title_is_broken_into_lines():
     fig.draw_without_rendering()
     assert "\n" in fig.axes[0].get_title(loc="left")
     assert fig.get_tightbbox().x1 <= fig.get_size_inches()[0]
+
+
+# -------------------------------------------------------------------------- other kinds
+def test_bars_have_their_number_and_an_interval(results):
+    at_90 = results.query("sparsity == 0.9").assign(how="once")
+    both = pd.concat([at_90, at_90.assign(how="in rounds", accuracy=at_90.accuracy - 3)])
+    (axes,) = plots.bars(both, x="method", y="accuracy", by="how", title="t", fmt="{:.1f}").axes
+    written = [text.get_text() for text in axes.texts]
+    assert written == ["86.5", "87.4", "55.5", "83.5", "84.4", "52.5"]
+    wide = pd.DataFrame({"seed": range(3), "how": "once", "accuracy": [5.0, 95.0, 98.0]})
+    (axes,) = plots.bars(wide, x="how", y="accuracy", title="t").axes
+    assert sorted(axes.lines[0].get_ydata()) == [0, 100], "an interval of percentages"
+    (axes,) = plots.bars(wide, x="how", y="accuracy", ylabel="points", title="t").axes
+    assert max(axes.lines[0].get_ydata()) > 100
+
+
+def test_a_frontier_has_a_point_for_each_setting(results):
+    figure = plots.frontier(
+        results.dropna(), x="ms", y="accuracy", along="sparsity", title="What does speed cost?"
+    )
+    points = figure.axes[0].containers[0].lines[0]
+    assert np.allclose(points.get_xdata(), [7.5, 5.5])
+    assert np.allclose(points.get_ydata(), [88.5, 86.5])
+
+
+def test_each_panel_of_a_scatter_has_its_own_rank_correlation():
+    points = pd.DataFrame({"panel": 3 * ["up"] + 3 * ["down"], "x": range(6), "y": [1, 2, 3] * 2})
+    points.loc[3:, "y"] = [3, 2, 1]
+    text = plots.scatter(points, x="x", y="y", panels="panel", title="Which way?").course_alt
+    assert "rank correlation 1.00 (up); rank correlation -1.00 (down)." in text
+    figure = plots.scatter(points[1:5], x="x", y="y", title="t", diagonal=True)
+    assert "4 points" in figure.course_alt and len(figure.axes[0].lines) == 1
 
 
 def test_histograms_share_their_axes_and_count_zeros_in_words():
@@ -236,8 +320,6 @@ def test_histograms_share_their_axes_and_count_zeros_in_words():
     assert lower.texts[0].get_text() == f"pruned\n{zeros:.3g} % are exactly 0"
     assert sum(bar.get_height() for bar in lower.patches) == int((after != 0).sum())
     plots.histogram_before_after([1.0, np.nan], [0.0, 0.0], title="all pruned")
-    with pytest.raises(ValueError, match="at least one finite weight"):
-        plots.histogram_before_after([np.nan], [1.0], title="t")
 
 
 def test_the_grid_lays_kernels_out_by_filter_and_channel():
@@ -262,15 +344,6 @@ def test_the_grid_keeps_the_density_of_masks_of_any_size(shape):
     assert abs(float(picture.mean()) - float(mask.float().mean())) < 0.01
 
 
-def test_the_grid_refuses_what_is_no_mask():
-    with pytest.raises(ValueError, match="boolean, True = kept"):
-        plots.grid({"w": torch.ones(2, 2)}, title="t")
-    with pytest.raises(ValueError, match="no masks"):
-        plots.grid({}, title="t")
-    with pytest.raises(ValueError, match="empty"):
-        plots.grid({"w": torch.ones(0, 2, dtype=torch.bool)}, title="t")
-
-
 def test_the_heat_map_writes_each_number_so_that_it_can_be_read():
     table = np.array([[-0.04, 2.0, np.nan], [-3.0, 0.5, 1.0]])
     wide = pd.DataFrame(table, ["a", "b"], [1, 2, 3])
@@ -285,12 +358,73 @@ def test_the_heat_map_writes_each_number_so_that_it_can_be_read():
         assert contrast(text.get_color(), image.cmap(image.norm(table[y, x]))[:3]) >= 3
 
 
-def test_no_figure_is_known_to_pyplot_and_no_setting_changes():
+def test_the_names_of_a_heat_map(results):
+    wide = results.dropna().pivot_table(index="method", columns="sparsity", values="accuracy")
+    figure = plots.heat_map(wide, title="t", colour_label="accuracy (%)")
+    assert "from 55.5 at random, 90 %" in figure.course_alt
+    assert [text.get_text() for text in figure.axes[0].get_xticklabels()] == ["50 %", "90 %"]
+    two_alike = pd.DataFrame([[1.0, 2, 0.5]], columns=["the", "film", "the"], index=["layer 1"])
+    figure = plots.heat_map(two_alike, title="Which word?", colour_label="score")
+    assert "from 0.5 at layer 1, the to 2.0 at layer 1, film." in figure.course_alt
+    assert figure.axes[0].get_xticklabels()[0].get_rotation() == 0
+    long = pd.DataFrame([range(18)], columns=[f"yesterday {i}" for i in range(18)], index=["a"])
+    turned = plots.heat_map(long, title="Which word?").axes[0].get_xticklabels()
+    assert turned[0].get_rotation() == 65
+
+
+# ------------------------------------------------------------------------ all figures
+def test_the_alternative_says_the_numbers_of_the_table(results):
+    text = plots.curves(results, **CURVES, note="A step.").course_alt
+    assert "magnitude: 88.5 at 0.5, 86.5 at 0.9." in text and "dense: 96." in text
+    assert "means of 3 seeds" in text and text.endswith("A step.")
+    figure = plots.bars(results.query("sparsity == 0.9"), x="method", y="accuracy", title="At 90 %")
+    assert "55.5 at random" in figure.course_alt
+
+
+@pytest.mark.usefixtures("on_a_slide")
+def test_on_a_slide_the_name_of_the_vertical_axis_stands_above_it(results):
+    for draw, x in ((plots.curves, "sparsity"), (plots.bars, "method")):
+        (axes,) = draw(results, x=x, y="accuracy", title="Which order?").axes
+        assert (axes.get_ylabel(), axes.get_title("left")) == ("", "validation accuracy (%)")
+    (axes,) = plots.bars(results.dropna(), x="sparsity", y="accuracy", by="method", title="t").axes
+    assert axes.get_legend().get_bbox_to_anchor().y0 >= axes.bbox.y1 - 1
+
+
+def test_no_figure_is_known_to_pyplot_and_no_setting_changes(results):
     import matplotlib.pyplot as plt
 
     known, settings_ = plt.get_fignums(), dict(matplotlib.rcParams)
-    fig = contest(X, {"random": runs(60)}, **WORDS)
+    fig = plots.curves(results, **CURVES)
     plots.grid({"m": np.ones((2, 2), bool)}, title="t")
     fig.draw_without_rendering()
     assert plt.get_fignums() == known
     assert dict(matplotlib.rcParams) == settings_
+
+
+ALL = three_methods()
+REFUSED = [
+    ("random", lambda: plots.curves(ALL.query("method != 'random'"), **CURVES)),
+    ("'magnitude'", lambda: plots.curves(ALL.query("seed < 2"), **CURVES)),
+    ("'loss'", lambda: plots.curves(ALL, x="method", y="loss", title="t")),
+    ("'loss'", lambda: plots.bars(ALL, x="method", y="loss", title="t")),
+    ("'loss'", lambda: plots.scatter(ALL, x="method", y="loss", title="t")),
+    ("'loss'", lambda: plots.curves(ALL, **CURVES, marks="loss", control=None)),
+    ("by", lambda: plots.bars(ALL, x="method", y="ms", by="accuracy", title="t")),
+    ("remaining", lambda: remaining_axis(Figure().add_subplot(), [1, 0.5, 0])),
+    ("remaining", lambda: remaining_axis(Figure().add_subplot(), [100, 50])),
+    ("finite", lambda: plots.histogram_before_after([np.nan], [1.0], title="t")),
+    ("'w'", lambda: plots.grid({"w": torch.ones(2, 2)}, title="t")),
+    ("'w'", lambda: plots.grid({"w": torch.ones(0, 2, dtype=torch.bool)}, title="t")),
+    ("masks", lambda: plots.grid({}, title="t")),
+]
+
+
+@pytest.mark.parametrize(("at_fault", "call"), REFUSED, ids=range(len(REFUSED)))
+def test_it_is_refused_by_name(at_fault, call):
+    with pytest.raises(ValueError, match=at_fault):
+        call()
+
+
+def test_lines_that_do_not_compete_need_no_baseline(results):
+    alone = results.query("seed < 2 and method == 'magnitude'")
+    assert plots.curves(alone, **CURVES, control=None)

@@ -6,14 +6,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from matplotlib.colors import to_rgba
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
-from matplotlib.text import Text
 
 from course_lib.show.drawings.masks import mask_flow
 from course_lib.show.output import alt_of
 from course_lib.show.style import ORANGE
+from unit.show.drawings.figure_texts import cells, strokes, written
 
 
 def drawn(d_out: int, d_in: int, seed: int) -> tuple[torch.Tensor, ...]:
@@ -34,10 +31,6 @@ def listed(matrix: torch.Tensor) -> str:
     return "[" + "; ".join(lines) + "]"
 
 
-def marked(fig: Figure) -> int:
-    return sum(cell.get_facecolor() == to_rgba(ORANGE) for cell in fig.findobj(Rectangle))
-
-
 @pytest.mark.parametrize(("d_out", "d_in", "seed"), [(3, 3, 0), (2, 4, 1), (4, 1, 2), (1, 3, 3)])
 def test_gradients_are_those_of_the_chain_rule(d_out: int, d_in: int, seed: int) -> None:
     weight, mask, activation, target = drawn(d_out, d_in, seed)
@@ -49,7 +42,7 @@ def test_gradients_are_those_of_the_chain_rule(d_out: int, d_in: int, seed: int)
     assert f"∂L/∂W′ = {listed(outer)}" in alt_of(fig)
     assert alt_of(fig).endswith(f"∂L/∂W = {listed(outer * mask)}.")
     loss = (y.relu() - target).square().sum() / 2
-    assert f"L = {loss:g}" in [text.get_text() for text in fig.findobj(Text)]
+    assert f"L = {loss:g}" in written(fig)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -57,11 +50,11 @@ def test_pruned_positions_are_marked_in_both_directions(seed: int) -> None:
     weight, mask, activation, target = drawn(3, 4, seed)
     fig = mask_flow(weight, mask, activation, target)
     gone = int((~mask).sum())
-    assert marked(fig) == 6 * gone, "W, M, W′ forward; ∂L/∂W, M, ∂L/∂W′ backward"
-    strokes = [line for line in fig.axes[0].lines if line.get_color() == "white"]
-    assert len(strokes) == 2 * gone, "crossed out in W and in ∂L/∂W′"
+    assert cells(fig, ORANGE) == 6 * gone, "W, M, W′ forward; ∂L/∂W, M, ∂L/∂W′ backward"
+    assert strokes(fig) == 2 * gone, "crossed out in W and in ∂L/∂W′"
     assert f"at the {gone} pruned positions" in alt_of(fig)
-    assert marked(mask_flow(weight, torch.ones_like(mask), activation, target)) == 0
+    whole = mask_flow(weight, torch.ones_like(mask), activation, target)
+    assert cells(whole, ORANGE) == 0
 
 
 def test_its_arguments_stay_as_they_are() -> None:
