@@ -219,9 +219,13 @@ def _isolation() -> list[Finding]:
         return found
     remedy = (
         ""
-        if layer.wall
+        if layer.is_sandbox
         else "fine for your own work; to grade a class, mend one of the lines above"
     )
-    wall = "a sandbox for files, network and processes" if layer.wall else "limits only, no sandbox"
-    found.append(("grading here", f"{layer.name}: {wall}", remedy))
+    kind = (
+        "a sandbox for files, network and processes"
+        if layer.is_sandbox
+        else "limits only, no sandbox"
+    )
+    found.append(("grading here", f"{layer.name}: {kind}", remedy))
     return found

@@ -84,10 +84,13 @@ def chosen(lab: str, layer: str) -> list[hostile.Attack]:
     """The attacks of a lab that are graded behind a layer: all behind the best,
     elsewhere what the layer makes a difference for.
     """
-    wall = sandbox.Layer(layer).name != "plain"
-    of_lab = [a for a in hostile.attacks() if a.lab == lab and (wall or not a.wall)]
+    of_lab = [
+        a
+        for a in hostile.attacks()
+        if a.lab == lab and (sandbox.Layer(layer).is_sandbox or not a.needs_sandbox)
+    ]
     if layer != BEST:
-        return [a for a in of_lab if a.wall or a.everywhere]
+        return [a for a in of_lab if a.needs_sandbox or a.everywhere]
     return [a for a in of_lab if WHICH == "all" or (a.path.stem in SAMPLE) == (WHICH == "sample")]
 
 

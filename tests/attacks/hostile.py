@@ -11,10 +11,10 @@ first lines say what must come of it:
     points of 1.1, and those of every other question; a failure of 1.1 has the words in
     it. ``nothing`` stands for 0 of every question, ``all`` for full marks: an attack on
     others, whose own answers are right.
-``# needs a wall · on every layer · handed in 4 times`` left out where only a wall could
+``# needs a sandbox · on every layer · handed in 4 times`` left out where only a sandbox could
     stop it and there is none; graded behind the weaker layers, too; so many copies.
 
-An attack on a wall gives the right answer where it got through: points tell.
+An attack on a sandbox gives the right answer where it got through: points tell.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Attack:
     Attributes:
         question: the one it attacks; "" where it attacks all or none.
         points: what it may earn of that; None for full marks.
-        wall: can only a wall stop it? everywhere: is it graded behind every layer?
+        needs_sandbox: can only a sandbox stop it? everywhere: is it graded behind every layer?
     """
 
     path: Path
@@ -56,7 +56,7 @@ class Attack:
     points: float | None
     status: str
     message: str
-    wall: bool
+    needs_sandbox: bool
     everywhere: bool
     times: int
 
@@ -92,7 +92,7 @@ def _read(path: Path) -> Attack:
             f"{path.name} begins with {first!r}: it should say what it earns, its status and message"
         )
     flags = lines[0].removeprefix("# ").split(" · ")
-    known = {"needs a wall", "on every layer"}
+    known = {"needs a sandbox", "on every layer"}
     said = [f for f in flags if f in known or re.fullmatch(r"handed in \d+ times", f)]
     if said and said != flags:
         raise ValueError(
@@ -104,7 +104,7 @@ def _read(path: Path) -> Attack:
     times = next((int(f.split()[2]) for f in said if f.startswith("handed in")), 1)
     return Attack(
         path, match["question"] or "", points, match["status"] or "graded", match["message"] or "",
-        "needs a wall" in said, "on every layer" in said, times,
+        "needs a sandbox" in said, "on every layer" in said, times,
     )  # fmt: skip
 
 

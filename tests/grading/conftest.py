@@ -1,4 +1,4 @@
-"""Warm workers, which take seconds to start: one behind every wall of this machine, and
+"""Warm workers, which take seconds to start: one in every sandbox of this machine, and
 judges that batches take over from each other.
 """
 
@@ -19,7 +19,7 @@ LAYERS = [name for name in sandbox.LAYERS if not sandbox.works(sandbox.Layer(nam
 
 @pytest.fixture(scope="session", params=LAYERS)
 def worker(request: pytest.FixtureRequest) -> Iterator[Worker]:
-    """A warm worker, once behind each wall that works here."""
+    """A warm worker, once in each sandbox that works here."""
     worker = Worker(sandbox.Layer(request.param))
     worker.start()
     yield worker

@@ -1,4 +1,4 @@
-"""Every wall that this machine has, attacked from inside by a submission; and what is
+"""Every sandbox that this machine has, attacked from inside by a submission; and what is
 left of it afterwards.
 """
 
@@ -49,9 +49,9 @@ def patient(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def walled(worker: Worker) -> Iterator[None]:
-    """The test is about a wall, and the warm process is unharmed behind it."""
-    if not worker.layer.wall:
+def sandboxed(worker: Worker) -> Iterator[None]:
+    """The test is about a sandbox, and the warm process is unharmed outside it."""
+    if not worker.layer.is_sandbox:
         pytest.skip("plain limits are no sandbox: the report says so")
     if worker.process is None or worker.process.poll() is not None:
         worker.start()
@@ -60,14 +60,14 @@ def walled(worker: Worker) -> Iterator[None]:
     assert worker.warm_pid == before and psutil.pid_exists(before), "the warm process was harmed"
 
 
-behind_a_wall = pytest.mark.usefixtures("walled")
+in_a_sandbox = pytest.mark.usefixtures("sandboxed")
 
 
 # -- files
 # -------------------------------------------------------------------------------------------------------------
 
 
-@behind_a_wall
+@in_a_sandbox
 def test_the_course_cannot_be_read(run: Run) -> None:
     hidden = ["tests/labs/lab01/hidden.py", "course_lib/grading/claims/question.py", "course_lib/pruning/weights/masks.py", "pyproject.toml",
               "course_lib/cost/encodings.py", *(str(p.relative_to(COURSE)) for p in (COURSE / "solutions").glob("*.py"))]  # fmt: skip
@@ -86,7 +86,7 @@ def test_the_course_cannot_be_read(run: Run) -> None:
     )
 
 
-@behind_a_wall
+@in_a_sandbox
 def test_what_else_lies_on_the_machine_can_be_neither_read_nor_changed(
     run: Run, tmp_path: Path
 ) -> None:
@@ -112,7 +112,7 @@ def test_what_else_lies_on_the_machine_can_be_neither_read_nor_changed(
     assert os.listdir(tmp_path) == ["report.json"]
 
 
-@behind_a_wall
+@in_a_sandbox
 def test_the_interpreter_and_its_packages_cannot_be_changed(run: Run) -> None:
     import numpy
 
@@ -131,7 +131,7 @@ def test_the_interpreter_and_its_packages_cannot_be_changed(run: Run) -> None:
     assert s.f(files, places) == []
 
 
-@behind_a_wall
+@in_a_sandbox
 def test_nothing_can_be_written_but_its_own_folder(run: Run) -> None:
     source = (
         "import os\ndef f():\n    done = []\n    for top, dirs, files in os.walk('/'):\n        if top.count('/') > 2: dirs.clear()\n"
@@ -178,7 +178,7 @@ def test_a_disk_cannot_be_filled(run: Run, worker: Worker) -> None:
 # ---------------------------------------------------------------------------------------------------------
 
 
-@behind_a_wall
+@in_a_sandbox
 def test_the_grader_cannot_be_seen(run: Run) -> None:
     source = (
         "def f(grader):\n"
@@ -204,7 +204,7 @@ def test_the_environment_and_the_descriptors_tell_nothing(run: Run) -> None:
     )
 
 
-@behind_a_wall
+@in_a_sandbox
 def test_no_other_process_can_be_signalled_or_changed(run: Run, worker: Worker) -> None:
     sibling = worker.open(["def g(): return 7"], ["g"])
     with subprocess.Popen(["sleep", "60"]) as victim:
@@ -245,7 +245,7 @@ def _pid_inside(session: object) -> int:
     return session.pid  # type: ignore[attr-defined]
 
 
-@behind_a_wall
+@in_a_sandbox
 def test_no_other_process_can_be_traced(run: Run, worker: Worker) -> None:
     sibling = worker.open(["secret = 'the right answer'\ndef g(): return 7"], ["g"])
     source = (
@@ -275,7 +275,7 @@ def test_no_other_process_can_be_traced(run: Run, worker: Worker) -> None:
     sibling.close()
 
 
-@behind_a_wall
+@in_a_sandbox
 def test_no_right_is_left_and_none_can_be_had(run: Run) -> None:
     source = (
         "import ctypes\n"
@@ -327,7 +327,7 @@ def test_nothing_that_was_started_survives(run: Run, worker: Worker) -> None:
 # ------------------------------------------------------------------------------
 
 
-@behind_a_wall
+@in_a_sandbox
 def test_there_is_no_network(run: Run, tmp_path: Path) -> None:
     path, name = str(tmp_path / "socket"), f"\0course-test-{os.getpid()}"
     with (
@@ -381,7 +381,7 @@ def found():
 """.replace("ADD_KEY", "248" if os.uname().machine == "x86_64" else "217")
 
 
-@behind_a_wall
+@in_a_sandbox
 def test_nothing_of_the_systems_objects_is_left_for_the_next(run: Run, worker: Worker) -> None:
     first = worker.open([_OBJECTS], ["leave_something", "found"])
     assert Submission(first).leave_something() == 1
@@ -389,13 +389,13 @@ def test_nothing_of_the_systems_objects_is_left_for_the_next(run: Run, worker: W
         assert {"shm", "msg", "sem"} <= set(Submission(first).found()), "its own namespace has them"
     libc = ctypes.CDLL(None)
     assert libc.shmget(0x6C656674, 0, 0) < 0 and libc.msgget(0x6C656674, 0) < 0, (
-        "made outside the wall"
+        "made outside the sandbox"
     )
     first.close()
     assert run(_OBJECTS, graded=["found"]).found() == []
 
 
-@behind_a_wall
+@in_a_sandbox
 def test_no_sign_is_left_on_a_file_that_others_read_too(run: Run) -> None:
     source = (
         TRY + "import ctypes, fcntl, struct, json\n"
@@ -413,7 +413,7 @@ def test_no_sign_is_left_on_a_file_that_others_read_too(run: Run) -> None:
     assert run(source).f(json.__file__) == []
 
 
-@behind_a_wall
+@in_a_sandbox
 def test_the_conversation_gives_no_handle_on_the_process_at_its_other_end(run: Run) -> None:
     source = (
         TRY + "import socket\n"
@@ -425,7 +425,7 @@ def test_the_conversation_gives_no_handle_on_the_process_at_its_other_end(run: R
     assert run(source).f() == []
 
 
-@behind_a_wall
+@in_a_sandbox
 def test_the_host_is_not_named_where_namespaces_are_had(run: Run, worker: Worker) -> None:
     if worker.layer.name != "jail":
         pytest.skip("Landlock has no host name of its own")
@@ -711,7 +711,7 @@ def test_where_no_wall_stands_the_best_is_plain_and_asking_for_more_is_refused(
         isolation.required()
     problems["landlock"] = ""
     assert isolation.required() == isolation.best() == isolation.Layer("landlock")
-    assert [isolation.Layer(name).wall for name in isolation.LAYERS] == [True, True, False]
+    assert [isolation.Layer(name).is_sandbox for name in isolation.LAYERS] == [True, True, False]
 
 
 def test_doctor_shows_every_layer_with_reason_and_remedy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -169,9 +169,7 @@ def test_the_time_for_a_submission_ends_inside_a_test(
 def test_a_full_core_is_not_the_codes_fault(
     worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Six busy processes beside it: a second of work takes four or more by the wall's
-    clock.
-    """
+    """Three busy processes per core: one second of work takes four seconds or more."""
     if not os.path.exists(f"/proc/{os.getpid()}/schedstat"):
         pytest.skip("this system does not tell how long a process waited for a core")
     monkeypatch.setattr(worker, "seconds", Seconds(reply=2.0))
@@ -230,7 +228,7 @@ def test_ctrl_c_ends_a_judge_that_computes(tests: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("lab", labs.available())
 def test_a_perfect_submission_is_told_nothing(lab: str, perfect: Worker) -> None:
-    """Its first cells import what they need, plots and experiments too, behind the wall
+    """Its first cells import what they need, plots and experiments too, in the sandbox
     as in the notebook.
     """
     tests = ROOT / "tests" / "labs" / lab

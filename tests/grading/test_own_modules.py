@@ -207,7 +207,7 @@ def test_a_file_that_raises_or_ends_costs_only_its_own_answers(open_with) -> Non
 
 
 def test_a_file_gets_no_further_than_a_cell_when_it_is_imported(open_with, worker: Worker) -> None:
-    if not worker.layer.wall:
+    if not worker.layer.is_sandbox:
         pytest.skip("there is no sandbox here")
     tries = f"""
 import os, socket
@@ -255,8 +255,8 @@ def test_temporary_files_have_a_place_that_is_the_submissions_own(open_with, wor
 
 
 def test_a_full_temporary_folder_is_the_submissions_own_problem(open_with, worker) -> None:
-    if not worker.layer.wall:
-        pytest.skip("without a wall the limit is one of time")
+    if not worker.layer.is_sandbox:
+        pytest.skip("without a sandbox the limit is one of time")
     fill = (
         "import tempfile\n"
         "def f():\n"

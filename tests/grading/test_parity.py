@@ -280,7 +280,7 @@ def checked(course: Path) -> Iterator[Callable[[Way, Path], float]]:
 
 @pytest.fixture(scope="module")
 def graded(course: Path) -> Iterator[Callable[[Way], float]]:
-    """From a way to the points that grading gives, behind the best wall that is here."""
+    """From a way to the points that grading gives, in the best sandbox that is here."""
     worker = Worker(sandbox.best())
     tests = course / "tests" / "labs" / "lab01"
     lab = Lab(GradingSpec("lab01", texts_in(tests), str(tests), SEED))

@@ -1,4 +1,4 @@
-"""What a submission may see of the course must import without the rest: behind a wall
+"""What a submission may see of the course must import without the rest: in a sandbox
 the rest is not there.
 """
 

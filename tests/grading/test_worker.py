@@ -1,4 +1,4 @@
-"""Code behind a wall: it computes, and can do nothing else."""
+"""Code in a sandbox: it computes, and can do nothing else."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 marking, with what went in, what came back and what the library answers. For appeals:
 nothing in the report changes.
 
-The student's code runs behind the wall, as in grading; what comes back is read and
+The student's code runs in the sandbox, as in grading; what comes back is read and
 compared in this process.
 """
 

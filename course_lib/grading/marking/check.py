@@ -12,14 +12,14 @@ import os
 import re
 import sys
 from contextlib import nullcontext, redirect_stderr
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from course_lib import labs
-from course_lib.grading.claims.question import Test, tests_in, texts_in
+from course_lib.grading.claims.question import Test, texts_in
 from course_lib.grading.claims.student import InProcess, Submission
 from course_lib.grading.claims.typed import LETTERS, STUDENT, order_for
+from course_lib.grading.marking.lab import GradingSpec, Lab
 from course_lib.grading.marking.marker import Marker, Outcome, by_question, earned, maximum, total
 from course_lib.labs.contract import order
 from course_lib.paths import course_root
@@ -243,13 +243,8 @@ def _visible(lab: str) -> list[Test]:
             "check needs the course's folder: start the notebook inside it, or set COURSE_ROOT"
             " to it"
         )
-    known = labs.load(lab)
     folder = root / "tests" / "labs" / lab
-    return [
-        replace(t, optional=known.is_optional(t.question))
-        for t in tests_in(texts_in(folder)[:1], str(folder))
-        if t.visible
-    ]
+    return Lab(GradingSpec(lab, texts_in(folder)[:1], str(folder), seed=0)).tests
 
 
 def _skipped(lab: str, namespace: dict[str, Any]) -> set[str]:

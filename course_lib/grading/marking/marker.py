@@ -101,7 +101,7 @@ class Marker:
         if (
             self.lost
             and (known := self._earlier(id))
-            and any(self._question_of(name) in self.lost for name in known)
+            and any(self.contract.question_of(name) in self.lost for name in known)
         ):
             # it would only wait again for a function that is known to hang: the grader
             # answers for that one at once
@@ -131,11 +131,6 @@ class Marker:
         """
         message = f"passes with a right {', '.join(given)} in place of yours: mend that one first"
         return [replace(o, message=message) if o.passed else o for o in self._run(id, tests, given)]
-
-    def _question_of(self, name: str) -> str:
-        return next(
-            (id for id, asked in self.contract.questions.items() if name in asked.names), ""
-        )
 
     def _run(self, id: str, tests: list[Test], given: Given) -> list[Outcome]:
         asked = self.contract.exercise(id)
@@ -219,7 +214,7 @@ class Marker:
         plain |= {
             name: helper
             for name, helper in self.contract.helpers.items()
-            if order(self._question_of(name)) < order(id)
+            if order(self.contract.question_of(name)) < order(id)
         }
         changing = {
             name

@@ -101,7 +101,7 @@ class Layer:
         return SENTENCES[self.name]
 
     @property
-    def wall(self) -> bool:
+    def is_sandbox(self) -> bool:
         """Is there a boundary round files, network and other processes, or only
         limits?
         """
@@ -535,11 +535,11 @@ def required() -> Layer:
         RuntimeError: where there is none; says what was tried, why each failed, and the
             remedy.
     """
-    walled = [layer for layer in map(Layer, LAYERS) if layer.wall]
-    for layer in walled:
+    sandboxes = [layer for layer in map(Layer, LAYERS) if layer.is_sandbox]
+    for layer in sandboxes:
         if not works(layer):
             return layer
-    why = "".join(f"\n- {layer.name}: {works(layer)}" for layer in walled)
+    why = "".join(f"\n- {layer.name}: {works(layer)}" for layer in sandboxes)
     raise RuntimeError(
         "there is no sandbox here for files, network and processes, and one was required."
         f" Tried:{why}"
