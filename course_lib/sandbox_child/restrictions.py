@@ -111,7 +111,6 @@ class Restrictions:
         self.layer = layer
         self.folder = folder
         self.weaker: list[str] = []
-        self.own_namespaces = False
         self._folders: dict[int, str] = {}
         self._filter: SystemCalls | None = None
         if layer == "plain":
@@ -133,23 +132,6 @@ class Restrictions:
             self._rules = [*((path, READ) for path in roots), *DEVICES]
         else:
             self._home = os.pidfd_open(os.getpid())
-            self._try_namespaces()
-
-    def _try_namespaces(self) -> None:
-        """Have one child go all the way: what the kernel refuses is known before a
-        submission comes.
-        """
-        self.own_namespaces = True
-        try:
-            pid = self.fork()
-            if pid == 0:
-                os._exit(0)
-            os.waitpid(pid, 0)
-            self.pop_folder(pid)
-        except OSError as error:
-            self.own_namespaces = False
-            self.weaker.append(f"submissions share one jail, emptied in between: {error.strerror}")
-            drop_capabilities()  # of no use now
 
     def fork(self) -> int:
         """As ``os.fork``, but the child returns restricted, in an empty folder of its own.
@@ -187,7 +169,7 @@ class Restrictions:
         return pid
 
     def _fork(self) -> int:
-        if not self.own_namespaces:
+        if self.layer != "jail":
             return os.fork()
         # for the next child only: it is process 1 there, and all it starts ends with it
         _call("unshare", NEWPID)
@@ -204,7 +186,7 @@ class Restrictions:
         """In the child: apply every restriction."""
         os.setsid()
         end_with_parent()  # should the warm process be killed
-        if self.own_namespaces:
+        if self.layer == "jail":
             _call("unshare", NEWNS | NEWIPC | NEWNET | NEWUTS)
             _call("mount", b"none", b"/", None, MS_REC | MS_PRIVATE, None)
             options = f"size={FOLDER_BYTES},nr_inodes=4096,mode=0700".encode()
@@ -242,11 +224,11 @@ class Restrictions:
             self._filter.load(only_own=self.layer == "landlock")
 
     def pop_folder(self, pid: int) -> str:
-        """The folder of a child that has ended, for the caller to remove or empty; ""
-        where it went with the child.
+        """The folder of a child that has ended, for the caller to remove; "" where it
+        went with the child.
         """
         folder = self._folders.pop(pid, "")
-        return "" if self.own_namespaces else folder
+        return "" if self.layer == "jail" else folder
 
 
 # -- namespaces and capabilities
@@ -290,20 +272,6 @@ DEVICES = [
 _ON_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE
 
 
-def landlock_version(needed: bool = False) -> int:
-    """Of the kernel's Landlock; 0 where there is none, or an OSError where it is
-    needed.
-    """
-    try:
-        return _call("syscall", 444, None, 0, 1) if LINUX else 0
-    except OSError:
-        if needed:
-            raise OSError(
-                ENOSYS, "this kernel has no Landlock (Linux 5.13 and later), or has it switched off"
-            ) from None
-        return 0
-
-
 def landlock_rules(rules: Iterable[tuple[str, int]]) -> int:
     """A descriptor for :func:`landlock`, which leaves only those rights to files that a
     rule (path, rights) gives.
@@ -311,7 +279,12 @@ def landlock_rules(rules: Iterable[tuple[str, int]]) -> int:
     From version 4 on TCP goes too; from version 6 on signals and abstract unix sockets
     to processes outside.
     """
-    version = landlock_version(needed=True)
+    try:
+        version = _call("syscall", 444, None, 0, 1)
+    except OSError:
+        raise OSError(
+            ENOSYS, "this kernel has no Landlock (Linux 5.13 and later), or has it switched off"
+        ) from None
     handled = (READ | WRITE) & (1 << _RIGHTS.get(version, 16)) - 1
     attributes = struct.pack("QQQ", handled, 3, 3)[
         : 8 if version < 4 else 16 if version < 6 else 24

@@ -41,7 +41,6 @@ from course_lib.grading.sandbox.layers import (
     best,
     required,
     tried,
-    works,
 )
 from course_lib.grading.sandbox.workers import Seconds, Session, TimeBudget, Worker, WorkerLost
 from course_lib.sandbox_child.restrictions import end_with_parent, limit
@@ -62,5 +61,4 @@ __all__ = [
     "limited",
     "required",
     "tried",
-    "works",
 ]

@@ -173,7 +173,7 @@ def command(layer: Layer, control: int, group: Path | None = None) -> list[str]:
     """
     run = [sys.executable, "-P", "-s", "-m", "course_lib.sandbox_child.zygote", str(control)]
     if layer.name == "jail":
-        run = [*jail_command(namespaces=not tried("jail").refused), *run]
+        run = [*jail_command(), *run]
     if sys.platform.startswith("linux"):  # if memory runs out, these processes go before any other
         # the limits of the process that judges are its own
         first = "ulimit -S -v unlimited; ulimit -S -t unlimited; "
@@ -258,9 +258,9 @@ def paths_without(folder: Path, hidden: list[Path]) -> Iterator[Path]:
             yield from paths_without(entry, inside)
 
 
-def jail_command(namespaces: bool) -> list[str]:
-    """The jail. With ``namespaces`` the warm process keeps the right to make more of
-    them for its children.
+def jail_command() -> list[str]:
+    """The jail, in which the warm process keeps the right to make more namespaces for its
+    children.
     """
     package = _PACKAGE
     args = [
@@ -282,8 +282,8 @@ def jail_command(namespaces: bool) -> list[str]:
         "--die-with-parent",
     ]
     args += ["--new-session", "--cap-drop", "ALL"]
-    if namespaces:  # rights inside the jail's own user namespace only; its children give them up
-        args += ["--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP"]
+    # rights inside the jail's own user namespace only; its children give them up
+    args += ["--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP"]
     # not --dev: bubblewrap would put a second user namespace round it, from which no
     # child could be given namespaces
     args += [
@@ -362,19 +362,11 @@ class Tried:
 
     problem: str = ""
     weaker: tuple[str, ...] = ()  # what this machine refused although the layer stands
-    refused: bool = False  # jail only: the right to make namespaces inside
-
-
-def works(layer: Layer) -> str:
-    """Try the layer in a child that tries to get out; "" where it works, else the
-    reason why not and the remedy.
-    """
-    return tried(layer.name).problem
 
 
 @functools.cache
 def tried(name: str) -> Tried:
-    """Try a layer, once in the life of this process."""
+    """Try a layer in a child that tries to get out, once in the life of this process."""
     if name == "plain":
         if hasattr(os, "fork"):
             return Tried()
@@ -392,11 +384,7 @@ def tried(name: str) -> Tried:
             "bubblewrap is not installed (Debian, Ubuntu: apt install bubblewrap; Fedora: dnf"
             " install bubblewrap)"
         )
-    full = run_probe(jail_command(namespaces=True), name)
-    if not full.problem:
-        return full
-    lesser = run_probe(jail_command(namespaces=False), name)
-    return Tried(lesser.problem, lesser.weaker, refused=True)
+    return run_probe(jail_command(), name)
 
 
 def run_probe(prefix: list[str], name: str) -> Tried:
@@ -537,9 +525,9 @@ def required() -> Layer:
     """
     sandboxes = [layer for layer in map(Layer, LAYERS) if layer.is_sandbox]
     for layer in sandboxes:
-        if not works(layer):
+        if not tried(layer.name).problem:
             return layer
-    why = "".join(f"\n- {layer.name}: {works(layer)}" for layer in sandboxes)
+    why = "".join(f"\n- {layer.name}: {tried(layer.name).problem}" for layer in sandboxes)
     raise RuntimeError(
         "there is no sandbox here for files, network and processes, and one was required."
         f" Tried:{why}"

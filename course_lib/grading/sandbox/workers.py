@@ -195,7 +195,7 @@ class Worker:
         try:
             frames.send(self.control, {"op": "end", "pid": pid})
             reply, _ = frames.receive(self.control, frames.until(10))
-            if reply.get("ended") is True and reply.get("clean") is True:
+            if reply.get("ended") is True:
                 return
         except plain_data.WireError:
             pass
