@@ -335,13 +335,6 @@ def _lab_of(namespace: dict[str, Any]) -> str:
 
 
 def _show(card: Card | Choice) -> None:
-    try:
-        from IPython import get_ipython
-        from IPython.display import display
-    except ImportError:
-        print(card)
-        return
-    if get_ipython() is None:
-        print(card)
-    else:
-        display(card)
+    from IPython.display import display
+
+    display(card)  # prints it where there is no IPython

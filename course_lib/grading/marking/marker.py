@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from course_lib.grading.claims.draw import Draw
@@ -40,9 +40,6 @@ class Outcome:
     @property
     def earned(self) -> float:
         return self.points if self.passed else 0.0
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 class Borrowed(Exception):
@@ -137,21 +134,8 @@ class Marker:
         outcomes: list[Outcome] = []
         losses = 0
         for test in tests:
-            if losses >= MAX_LOSSES:
-                outcomes.append(
-                    outcome(
-                        test, False, "not tried: the tests before ended or hung your code's process"
-                    )
-                )
-                continue
-            if self.startup_error:
-                outcomes.append(outcome(test, False, self.startup_error))
-                continue
-            if self.budget is not None and self.budget.left <= 0:
-                outcomes.append(outcome(test, False, f"not tried: {self.budget.exhausted}"))
-                continue
             try:
-                message = self._one(test, asked, given)
+                message = self._not_tried(losses) or self._one(test, asked, given)
             except WorkerLost as lost:
                 losses += 1
                 self.lost.add(id)
@@ -161,6 +145,14 @@ class Marker:
                 return [outcome(t, False, str(error), borrowed=True) for t in tests]
             outcomes.append(outcome(test, not message, message))
         return outcomes
+
+    def _not_tried(self, losses: int) -> str:
+        """Why the next test is not tried after so many losses; "" where it is."""
+        if losses >= MAX_LOSSES:
+            return "not tried: the tests before ended or hung your code's process"
+        if self.budget is not None and self.budget.left <= 0 and not self.startup_error:
+            return f"not tried: {self.budget.exhausted}"
+        return self.startup_error
 
     def _one(self, test: Test, asked: Exercise, given: Given) -> str:
         """Run one test; "" where it passes, else the message for the student."""
@@ -299,6 +291,3 @@ def by_question(outcomes: Iterable[Outcome]) -> dict[str, list[Outcome]]:
     for o in outcomes:
         groups.setdefault(o.question, []).append(o)
     return groups
-
-
-__all__ = ["Marker", "Outcome", "by_question", "earned", "explain", "maximum", "total"]

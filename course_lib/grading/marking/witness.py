@@ -24,7 +24,7 @@ from course_lib.student_code.plain_data import Ref
 VALUES = 64  # numbers of a tensor that are shown; of larger ones the corners
 MAX_SHOWN = 4000  # characters of one value
 # what the student's code can be wrong in
-_ASKED = ("call", "value", "get", "grad", "enter", "exit", "backward")
+_ASKED = ("call", "value", "get", "exit")
 
 
 @dataclass
@@ -215,6 +215,3 @@ def _value(what: Any) -> str:
     if isinstance(what, nn.Module):
         return f"a module ({type(what).__name__})"
     return describe(what)
-
-
-__all__ = ["Call", "Run", "Witness", "value", "watched"]
