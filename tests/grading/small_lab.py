@@ -13,6 +13,9 @@ from pathlib import Path
 
 import nbformat
 
+from course_lib.grading.claims.question import texts_in
+from course_lib.grading.marking.lab import GradingSpec, Lab
+
 TESTS = """
 import torch
 from course_lib.grading import expect_equal, fail, question
@@ -48,6 +51,11 @@ def claim(folder: Path, text: str = TESTS) -> Path:
     (folder / "lab01").mkdir(parents=True, exist_ok=True)
     (folder / "lab01" / "visible.py").write_text(text)
     return folder / "lab01"
+
+
+def load_lab(folder: Path, seed: int = 1) -> Lab:
+    """The lab whose claims are in ``tests/labs/labNN``, or as :func:`claim` wrote them."""
+    return Lab(GradingSpec(folder.name, texts_in(folder), str(folder), seed))
 
 
 def notebook(*cells: str) -> str:

@@ -98,68 +98,41 @@ def test_a_class_with_parameters() -> None:
     assert list(s.get(scale).state) == ["theta"]
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "from course_lib.pruning.weights.schedules import cubic\ndef f(): return cubic(0.5, 3)",
-        "from course_lib.pruning.weights import schedules as hidden\ndef f(): return [hidden.cubic][0](0.5, 3)",
-        "def f():\n    from course_lib.pruning.weights.schedules import cubic\n    try:\n        return cubic(0.5, 3)\n    except Exception:\n        return None",
-    ],
-)
-def test_calling_the_library_is_noticed(source: str) -> None:
-    with pytest.raises(StudentError) as caught:
-        submission(source).f()
-    assert caught.value.kind == "library"
-    assert "cubic" in caught.value.message
-    assert sys.getprofile() is None
+SPARSE = "torch.Tensor.to_sparse_csr"
+MAKE = "torch.eye(2).to_sparse_csr()"
+# code that calls what it should write, and by another name than its own -> what is forbidden
+BORROWING = {
+    "from course_lib.pruning.weights.schedules import cubic\ndef f(): return cubic(0.5, 3)": "",
+    "from course_lib.pruning.weights import schedules as hidden\ndef f(): return [hidden.cubic][0](0.5, 3)": "",
+    "def f():\n    from course_lib.pruning.weights.schedules import cubic\n    try:\n        return cubic(0.5, 3)\n    except Exception:\n        return None": "",
+    "import scipy.sparse as sp\ndef f(): return sp.csr_array([[1, 0]]).nnz": "scipy.sparse",
+    f"def f(): return {MAKE}.values()": SPARSE,
+    "def f(): return getattr(torch.eye(2), 'to_sparse_' + 'csr')().values()": SPARSE,
+    "def f(): return next(map(torch.Tensor.to_sparse_csr, [torch.eye(2)])).values()": SPARSE,
+    "import operator\ndef f(): return operator.methodcaller('to_sparse_csr')(torch.eye(2)).values()": SPARSE,
+    "import functools\ndef f(): return functools.reduce(lambda x, g: g(x), [torch.Tensor.to_sparse_csr], torch.eye(2)).values()": SPARSE,
+    "def f(): return torch.ops.aten._to_sparse_csr(torch.eye(2)).values()": SPARSE,
+    "def f(): return torch.ops.aten._to_sparse_csr.default(torch.eye(2)).values()": SPARSE,
+    "def f(): return dict(zip('a', map(torch.Tensor.to_sparse_csr, [torch.eye(2)])))['a'].values()": SPARSE,
+    # behind the watch
+    f"def f():\n    try:\n        {MAKE}\n    except BaseException:\n        {MAKE}": SPARSE,
+    f"import threading\ndef f():\n    t = threading.Thread(target=lambda: {MAKE})\n    t.start()\n    t.join()": SPARSE,
+    f"import sys\ndef f():\n    sys.setprofile(None)\n    {MAKE}": SPARSE,
+    f"import sys\ndef f():\n    sys.setprofile(lambda *a: None)\n    {MAKE}\n    raise ValueError": SPARSE,
+}
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "def f(): return torch.eye(2).to_sparse_csr().values()",
-        "def f(): return getattr(torch.eye(2), 'to_sparse_' + 'csr')().values()",
-        "def f(): return next(map(torch.Tensor.to_sparse_csr, [torch.eye(2)])).values()",
-        "import operator\ndef f(): return operator.methodcaller('to_sparse_csr')(torch.eye(2)).values()",
-        "import functools\ndef f(): return functools.reduce(lambda x, g: g(x), [torch.Tensor.to_sparse_csr], torch.eye(2)).values()",
-        "def f(): return torch.ops.aten._to_sparse_csr(torch.eye(2)).values()",
-        "def f(): return torch.ops.aten._to_sparse_csr.default(torch.eye(2)).values()",
-        "def f(): return dict(zip('a', map(torch.Tensor.to_sparse_csr, [torch.eye(2)])))['a'].values()",
-    ],
-)
-def test_calling_a_listed_torch_function_is_noticed(source: str) -> None:
-    with pytest.raises(StudentError) as caught:
-        submission(source, ("torch.Tensor.to_sparse_csr",)).f()
-    assert caught.value.kind == "library"
-    assert submission(source).f().tolist() == [1, 1]
-
-
-def test_a_listed_module_is_noticed_whatever_is_called_in_it() -> None:
-    source = "import scipy.sparse as sp\ndef f(): return sp.csr_array([[1, 0]]).nnz"
-    with pytest.raises(StudentError) as caught:
-        submission(source, ("scipy.sparse",)).f()
-    assert caught.value.kind == "library"
-
-
-SPARSE = "torch.eye(2).to_sparse_csr()"
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        f"def f():\n    try:\n        {SPARSE}\n    except BaseException:\n        {SPARSE}\n    return 1",
-        f"import threading\ndef f():\n    t = threading.Thread(target=lambda: {SPARSE})\n    t.start()\n    t.join()\n    return 1",
-        f"import sys\ndef f():\n    sys.setprofile(None)\n    {SPARSE}\n    return 1",
-        f"import sys\ndef f():\n    sys.setprofile(lambda *a: None)\n    {SPARSE}\n    raise ValueError",
-    ],
-    ids=["swallowed", "in a thread", "unhooked", "hooked anew"],
-)
+@pytest.mark.parametrize("source", BORROWING)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_listed_function_is_noticed_behind_the_watch(source: str) -> None:
+def test_calling_what_the_question_asks_for_is_noticed(source: str) -> None:
+    forbidden = tuple(filter(None, [BORROWING[source]]))
     with pytest.raises(StudentError) as caught:
-        submission(source, ("torch.Tensor.to_sparse_csr",)).f()
+        submission(source, forbidden).f()
     assert caught.value.kind == "library"
+    assert forbidden or "cubic" in caught.value.message
     assert sys.getprofile() is None
+    if "values()" in source:  # where nothing forbids it, it is right
+        assert submission(source).f().tolist() == [1, 1]
 
 
 def test_a_function_of_the_graders_refuses_too_much() -> None:
