@@ -207,11 +207,9 @@ def _isolation() -> list[Finding]:
 
     found: list[Finding] = []
     for name in sandbox.LAYERS:
-        tried = sandbox.tried(name)
-        state = (
-            "does not work" if tried.problem else "works, with less: " if tried.weaker else "works"
-        )
-        found.append((f"grading: {name}", state + "; ".join(tried.weaker), tried.problem))
+        problem = sandbox.try_layer(name)
+        state = "does not work" if problem else "works"
+        found.append((f"grading: {name}", state, problem))
     try:
         layer = sandbox.best()
     except RuntimeError:

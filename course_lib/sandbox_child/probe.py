@@ -4,8 +4,7 @@ Standard library only.
 Started as ``import probe, restrictions as r; probe.main(r)`` from this folder, so that no
 package of the course is loaded: a try takes a tenth of a second. Reads one JSON object
 from standard input, writes one to standard output: what it could reach that it should
-not (``breaches``), and what the sandbox itself reports as weaker than it could be
-(``weaker``).
+not (``breaches``), and why the sandbox cannot be had (``problem``).
 """
 
 from __future__ import annotations
@@ -28,12 +27,11 @@ def main(restrictions: ModuleType) -> None:
     everything else.
     """
     asked = json.load(sys.stdin)
-    said: dict[str, Any] = {"problem": "", "breaches": [], "weaker": []}
+    said: dict[str, Any] = {"problem": "", "breaches": []}
     try:
         sandbox = restrictions.Restrictions(
             asked["layer"], asked["folder"], asked["readable"], asked["roots"]
         )
-        said["weaker"] = sandbox.weaker
         if asked["layer"] != "plain":
             said["breaches"] = _behind(sandbox, asked)
     except OSError as error:

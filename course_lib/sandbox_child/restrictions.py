@@ -98,9 +98,6 @@ class Restrictions:
         roots: for "landlock", a few folders that hold all of ``readable``, and no
             folder of a child.
 
-    ``weaker`` lists in words what this machine refused although the layer as a whole
-    stands.
-
     Raises:
         OSError: if the layer cannot be had here at all.
     """
@@ -110,19 +107,12 @@ class Restrictions:
     ) -> None:
         self.layer = layer
         self.folder = folder
-        self.weaker: list[str] = []
         self._folders: dict[int, str] = {}
-        self._filter: SystemCalls | None = None
         if layer == "plain":
             return
-        try:
-            self._filter = SystemCalls(
-                REFUSED + (REFUSED_WITHOUT_NAMESPACES if layer == "landlock" else ())
-            )
-        except OSError as error:
-            if layer == "landlock":  # alone it covers files only
-                raise
-            self.weaker.append(f"no system call is refused inside: {error.strerror}")
+        self._filter = SystemCalls(
+            REFUSED + (REFUSED_WITHOUT_NAMESPACES if layer == "landlock" else ())
+        )
         if layer == "landlock":
             # two sets of rules, of which both must allow: a long one made once, and a
             # short one with each child's folder
@@ -220,8 +210,7 @@ class Restrictions:
         if self.layer == "landlock":
             landlock(self._shared)
             landlock(landlock_rules([*self._rules, (folder, (READ | WRITE) & ~EXECUTE)]))
-        if self._filter is not None:
-            self._filter.load(only_own=self.layer == "landlock")
+        self._filter.load(only_own=self.layer == "landlock")
 
     def pop_folder(self, pid: int) -> str:
         """The folder of a child that has ended, for the caller to remove; "" where it

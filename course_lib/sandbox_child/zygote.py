@@ -77,7 +77,7 @@ def main() -> None:
     sandbox = Restrictions(**start)
     del start
     _settle()
-    frames.send(control, {"ready": True, "weaker": sandbox.weaker})
+    frames.send(control, {"ready": True})
     while True:
         try:
             order, _ = frames.receive(control)

@@ -14,7 +14,7 @@ from course_lib.grading import Submission, sandbox
 from course_lib.grading.marking.judge import Judge, Limits
 from course_lib.grading.sandbox import Worker
 
-LAYERS = [name for name in sandbox.LAYERS if not sandbox.tried(name).problem]
+LAYERS = [name for name in sandbox.LAYERS if not sandbox.try_layer(name)]
 
 
 @pytest.fixture(scope="session", params=LAYERS)

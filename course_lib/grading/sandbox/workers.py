@@ -63,7 +63,6 @@ class Worker:
         self.control: socket.socket | None = None
         self.folder = ""
         self.group: Path | None = None
-        self.weaker: list[str] = []  # what of the layer this machine refused
         self.warm_pid = 0  # the process number of the one that forks
 
     def start(self) -> None:
@@ -87,12 +86,11 @@ class Worker:
         remaining = frames.until(START_SECONDS)
         try:
             frames.send(ours, layers.orders(self.layer, self.folder), remaining=remaining)
-            ready, _ = frames.receive(ours, remaining)
+            frames.receive(ours, remaining)
         except plain_data.WireError as error:
             said = self._read_stderr()
             self.stop()
             raise RuntimeError(f"the grading worker did not start ({error}). {said}") from None
-        self.weaker = ready["weaker"]
         # the jail's own processes stand between us and the warm one, which has no
         # children yet
         self.warm_pid = [self.process.pid, *(p.pid for p in usage.descendants(self.process.pid))][
