@@ -130,13 +130,24 @@ class Statement:
         """Is it a definition, or does it give a question up? Then it is run whether or
         not something needs it.
         """
-        gives_up = not self.defines and "skip" in _names(self.node) and "skip" in self.reads
-        return _always(self.node) or self.sets or gives_up
+        node = self.node
+        if self.defines or self.sets or isinstance(node, ast.Import | ast.ImportFrom):
+            return True
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if all(isinstance(t, ast.Name | ast.Tuple) for t in targets) and _literal(node.value):
+                return True
+        return "skip" in _names(node) and "skip" in self.reads
 
     @cached_property
     def sets(self) -> bool:
         """Does it change how later code runs: a setting, ``%env``, ``%%writefile``?"""
-        return _sets(self.node)
+        if not (isinstance(self.node, ast.Expr) and isinstance(self.node.value, ast.Call)):
+            return False
+        if (magic := _magic(self.node.value)) is not None:
+            return magic.name in (*_WRITES, *_ENVIRONMENT)
+        name = ast.unparse(self.node.value.func).replace("np.", "numpy.")
+        return bool(_SETTINGS.fullmatch(name))
 
     @cached_property
     def binds_unseen(self) -> bool:
@@ -460,25 +471,6 @@ def _called(node: ast.AST) -> str:
     """The last name of what a node calls; "" where it calls nothing."""
     function = node.func if isinstance(node, ast.Call) else None
     return getattr(function, "id", "") or getattr(function, "attr", "")
-
-
-def _sets(node: ast.stmt) -> bool:
-    if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)):
-        return False
-    if (magic := _magic(node.value)) is not None:
-        return magic.name in (*_WRITES, *_ENVIRONMENT)
-    return bool(_SETTINGS.fullmatch(ast.unparse(node.value.func).replace("np.", "numpy.")))
-
-
-def _always(node: ast.stmt) -> bool:
-    if isinstance(
-        node, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-    ):
-        return True
-    if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        return all(isinstance(t, ast.Name | ast.Tuple) for t in targets) and _literal(node.value)
-    return False
 
 
 def _literal(node: ast.expr) -> bool:

@@ -222,14 +222,6 @@ attempt("the course", lambda: open({str(Path(check.__file__).parent / "x.py")!r}
     assert submission.f() == [] and not said
 
 
-def test_own_files_are_gone_for_the_next(open_with) -> None:
-    first, _ = open_with("import helpers\ndef f(): return 1", helpers="x = 1")
-    second, said = open_with("def f():\n    import os\n    return os.listdir('.')")
-    assert first.f() == 1 and "helpers.py" not in second.f() and not said
-    third, said = open_with("import helpers\ndef f(): return 1")
-    assert "helpers.py was not handed in" in said[0]
-
-
 def test_temporary_files_have_a_place_that_is_the_submissions_own(open_with, worker) -> None:
     use = (
         "import os, tempfile\n"

@@ -196,41 +196,29 @@ class Marker:
         """The functions of earlier questions that this one's code uses, as the library
         has them.
         """
-        plain: Given = {
-            name: function
-            for other, asked in self.contract.questions.items()
-            if order(other) < order(id) and (asked.plain or asked.in_place)
-            for name in asked.names
-            if (function := self.contract.function(name)) is not None
-        }
-        plain |= {
-            name: helper
-            for name, helper in self.contract.helpers.items()
-            if order(self.contract.question_of(name)) < order(id)
-        }
-        changing = {
-            name
-            for asked in self.contract.questions.values()
-            if asked.in_place
-            for name in asked.names
-        }
+        known: Given = {}
+        for other, asked in self.contract.questions.items():
+            for name in asked.names if order(other) < order(id) else ():
+                function = self.contract.function(name)
+                if name in self.contract.helpers:
+                    known[name] = self.contract.helpers[name]
+                elif function is not None and asked.in_place:
+                    known[name] = InPlace(function)
+                elif function is not None and asked.plain:
+                    known[name] = function
         try:
             submission = self._opened()
             used = [
                 n
                 for name in self.contract.exercise(id).names
-                for n in submission.uses(name, list(plain))
+                for n in submission.uses(name, list(known))
             ]
         except StudentError:
             return {}
         except WorkerLost:
             self._submission = None
             return {}
-        return {
-            name: InPlace(f) if name in changing and callable(f) else f
-            for name, f in plain.items()
-            if name in used
-        }
+        return {name: known[name] for name in known if name in used}
 
 
 def explain(error: StudentError, question: str) -> str:
