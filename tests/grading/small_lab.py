@@ -30,6 +30,12 @@ def test_equal(submission, draw):
     if submission.threshold_mask(torch.tensor([1.0]), 1.0).tolist() != [True]:
         fail("a weight of exactly a should stay")
 """
+# a question whose answer uses that of 1.1
+USES = """
+@question("1.4", points=2, claim="uses 1.1")
+def test_uses(submission, draw):
+    expect_equal(int(submission.global_masks({"a": draw.normal(4, 6)}, 0.5)["a"].sum()), 12)
+"""
 RIGHT = """
 def magnitude_mask(weight, sparsity):
     kept = torch.ones(weight.numel(), dtype=torch.bool)

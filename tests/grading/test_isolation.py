@@ -450,44 +450,45 @@ def test_one_that_is_closed_leaves_its_neighbour_watched(worker: Worker) -> None
     assert watch.running == []
 
 
-@pytest.mark.usefixtures("patient")
-def test_memory_is_counted_over_all_processes(
-    run: Run, worker: Worker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(isolation, "WORK_BYTES", 400 << 20)
-    source = (
+# what is limited -> the setting of the layers and its value, the code, how it ends
+LIMITS: dict[str, tuple[str, object, str, str]] = {
+    "memory of all processes": (
+        "WORK_BYTES",
+        400 << 20,
         "import os, time\n"
         "def f():\n"
         "    for n in range(6):\n"
         "        if os.fork() == 0:\n"
         "            held = b'x' * (150 << 20)\n"  # each well below the limit
         "            time.sleep(60)\n"
-        "    time.sleep(50)"
-    )
-    with pytest.raises(WorkerLost, match="0.4 GB of memory over all its processes"):
-        run(source).f()
+        "    time.sleep(50)",
+        "0.4 GB of memory over all its processes",
+    ),
+    "processor time of all processes": (
+        "CPU_SECONDS",
+        1,
+        "import os\ndef f():\n    os.fork(); os.fork()\n    while True: pass",
+        "1 seconds of processor time",
+    ),
+    # by the kernel: process 1 of a namespace ignores the polite signal
+    "processor time of one process": (
+        "LIMITS",
+        {**isolation.LIMITS, "CPU": 1},
+        "import signal\ndef f():\n    signal.signal(signal.SIGXCPU, signal.SIG_IGN)\n    while True: pass",
+        "ended its process",
+    ),
+}
 
 
 @pytest.mark.usefixtures("patient")
-def test_processor_time_is_counted_over_all_processes(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("limited", LIMITS)
+def test_what_takes_too_much_is_ended(
+    run: Run, limited: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(isolation, "CPU_SECONDS", 1)
-    source = "import os\ndef f():\n    os.fork(); os.fork()\n    while True: pass"
-    with pytest.raises(WorkerLost, match="1 seconds of processor time"):
+    name, value, source, said = LIMITS[limited]
+    monkeypatch.setattr(isolation, name, value)
+    with pytest.raises(WorkerLost, match=said):
         run(source).f()
-
-
-@pytest.mark.usefixtures("patient")
-def test_one_process_is_ended_by_the_kernel_when_its_time_is_up(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # process 1 of a namespace ignores the polite signal
-    monkeypatch.setitem(isolation.LIMITS, "CPU", 1)
-    with pytest.raises(WorkerLost, match="ended its process"):
-        run(
-            "import signal\ndef f():\n    signal.signal(signal.SIGXCPU, signal.SIG_IGN)\n    while True: pass"
-        ).f()
 
 
 # -- the grader

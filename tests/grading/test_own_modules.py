@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_lab import claim, load_lab, notebook, put_code
+from small_lab import RIGHT, TESTS, USES, claim, load_lab, notebook, put_code
 
 from course_lib.grading import Submission
 from course_lib.grading.batch import modules, similarity
@@ -21,13 +21,7 @@ from course_lib.grading.marking import check
 from course_lib.grading.marking.lab import Task
 from course_lib.grading.sandbox import Worker, WorkerLost
 
-ANSWERS = """import torch
-def magnitude_mask(weight, sparsity):
-    kept = torch.ones(weight.numel(), dtype=torch.bool)
-    kept[weight.abs().flatten().argsort()[: round(sparsity * weight.numel())]] = False
-    return kept.view_as(weight)
-def threshold_mask(weight, a): return weight.abs() >= a
-"""
+ANSWERS = f"import torch{RIGHT}"
 TAKE = "from helpers import magnitude_mask, threshold_mask"
 
 
@@ -147,32 +141,17 @@ def test_an_earlier_answer_in_an_own_file_is_answered_by_the_library(
     worker: Worker, tmp_path: Path
 ) -> None:
     """A question is not lost for the fault of another one, in cells or in own files."""
-    tests = claim(
-        tmp_path,
-        """
-import torch
-from course_lib.grading import expect_equal, question
-
-@question("1.1", points=2, claim="the smaller half goes")
-def test_half(submission, draw):
-    expect_equal(int(submission.magnitude_mask(draw.normal(4, 6), 0.5).sum()), 12)
-
-@question("1.4", points=2, claim="uses 1.1")
-def test_uses(submission, draw):
-    expect_equal(int(submission.global_masks({"a": draw.normal(4, 6)}, 0.5)["a"].sum()), 12)
-""",
-    )
+    lab = load_lab(claim(tmp_path, TESTS + USES))
     wrong = (
         "def magnitude_mask(w, s): return w.abs() > 100\n"
         "def global_masks(weights, s): return {k: magnitude_mask(w, s) for k, w in weights.items()}\n"
     )
-    lab = load_lab(tests)
     for cells, files in (
         ((wrong,), ()),
         (("from helpers import *",), (("helpers.py", wrong.encode()),)),
     ):
         marked = lab.mark(Task("x", cells, files=files), worker)
-        assert [o.earned for o in marked.outcomes] == [0, 2], files
+        assert [o.earned for o in marked.outcomes] == [0, 0, 2], files
 
 
 # --- hostile files --------------------------------------------------------------------

@@ -15,17 +15,13 @@ from pathlib import Path
 
 import pytest
 from jupyter_client.manager import start_new_kernel
-from small_lab import claim, load_lab
+from small_lab import RIGHT, claim, load_lab
 
 from course_lib.grading import sandbox
 from course_lib.grading.marking.lab import Task
 from course_lib.grading.sandbox import Worker
 
-THRESHOLD = "def threshold_mask(weight, a): return weight.abs() >= a"
-MAGNITUDE = """def magnitude_mask(weight, sparsity):
-    kept = torch.ones(weight.numel(), dtype=torch.bool)
-    kept[weight.abs().flatten().argsort()[: round(sparsity * weight.numel())]] = False
-    return kept.view_as(weight)"""
+MAGNITUDE, THRESHOLD = RIGHT.strip().rsplit("\n", 1)
 SEED = 11
 
 

@@ -77,6 +77,8 @@ class Marker:
         self.budget = budget
         self.lost: set[str] = set()  # questions whose code ended or hung its process
         self.startup_error = ""  # why the definitions could not be run; then no test is tried
+        # called before each test, with what the grader answers for: for who looks on
+        self.observe: Callable[[Test, Given], None] = lambda test, given: None
         self._submission: Submission | None = None
 
     def mark(self, tests: list[Test]) -> list[Outcome]:
@@ -166,6 +168,7 @@ class Marker:
                 Draw("the worker's", self.seed, test.question, test.name).seed, asked.forbidden
             )
             submission.replace(given)
+            self.observe(test, given)
             test.run(submission, draw)
             return ""
         except Mistake as mistake:
