@@ -313,6 +313,13 @@ def _refuse(names: str, errno: int = EPERM, *conditions: Condition) -> tuple[Ref
     return tuple((name, errno, conditions) for name in names.split())
 
 
+def _refuse_values(
+    name: str, argument: int, values: Iterable[int], mask: int = _LOW
+) -> tuple[Refusal, ...]:
+    """Refuse a call where this argument, as far as the mask shows it, has one of the values."""
+    return tuple((name, EPERM, ((argument, "masked", mask, value),)) for value in values)
+
+
 # to no process that only computes: other processes' memory, namespaces and mounts, the
 # kernel itself, keys, the network
 REFUSED = (
@@ -351,22 +358,17 @@ REFUSED = (
     # a connected pair is all that is left of sockets; a datagram pair could still send
     # to any address
     *_refuse("socketpair", EPERM, (0, "differs", 0, 1)),
-    *(_refuse("socketpair", EPERM, (1, "masked", 0xF, kind))[0] for kind in range(16) if kind != 1),
-    *_refuse("ioctl", EPERM, (1, "masked", _LOW, 0x5412)),  # typing into a terminal
-    *_refuse("ioctl", EPERM, (1, "masked", _LOW, 0x541C)),
-    # what the watch from outside needs
-    *_refuse("prctl", EPERM, (0, "masked", _LOW, PR_SET_DUMPABLE)),
+    *_refuse_values("socketpair", 1, (0, *range(2, 16)), mask=0xF),
+    *_refuse_values("ioctl", 1, (0x5412, 0x541C)),  # typing into a terminal
+    *_refuse_values("prctl", 0, (PR_SET_DUMPABLE,)),  # what the watch from outside needs
     # locks, leases and notes on a file that another submission may read, too, would
     # carry bits between them
     *_refuse("flock inotify_init inotify_init1 inotify_add_watch"),
-    *(
-        _refuse("fcntl", EPERM, (1, "masked", _LOW, command))[0]
-        for command in (5, 6, 7, 36, 37, 38, 1024, 1025, 1026)
-    ),
+    *_refuse_values("fcntl", 1, (5, 6, 7, 36, 37, 38, 1024, 1025, 1026)),
     # a handle on the process at the other end of a socket
     *_refuse("getsockopt", EPERM, (1, "masked", _LOW, 1), (2, "masked", _LOW, 77)),
     *_refuse("setsockopt", EPERM, (1, "masked", _LOW, 1), (2, "masked", _LOW, 76)),
-    *_refuse("ioctl", EPERM, (1, "masked", _LOW, 0x894C)),
+    *_refuse_values("ioctl", 1, (0x894C,)),
 )
 
 # what a namespace of its own would have kept apart
@@ -397,8 +399,8 @@ REFUSED_WITHOUT_NAMESPACES = (
     ),
     *_refuse("setpriority", EPERM, (1, "differs", 0, 0)),
     # whom a descriptor signals
-    *(_refuse("fcntl", EPERM, (1, "masked", _LOW, command))[0] for command in (8, 15)),
-    *(_refuse("ioctl", EPERM, (1, "masked", _LOW, request))[0] for request in (0x8901, 0x8902)),
+    *_refuse_values("fcntl", 1, (8, 15)),
+    *_refuse_values("ioctl", 1, (0x8901, 0x8902)),
 )
 
 # numbers of calls younger than some libseccomp in use; from 424 on they are the same on
