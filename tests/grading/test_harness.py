@@ -180,37 +180,6 @@ def net_and_batches() -> tuple[nn.Module, dict]:
     }
 
 
-def test_training_is_noted_and_begins_anew_in_every_call() -> None:
-    s = submission(
-        "def f(build, train, masks):\n"
-        "    results = [train(build(), masks, 1, stop) for stop in (None, None, 3)]\n"
-        "    masks['0.weight'][:] = False\n    return results"
-    )
-    net, batches = net_and_batches()
-    mask = torch.arange(30).view(5, 6) % 3 > 0
-    build, train = s.helper("build", model=net), s.helper("train", **batches)
-    results = s.f(build, train, {"0.weight": mask})
-    first, second, third = s.get(train, "log")
-    assert s.get(build, "calls") == 3
-    assert results == [e["result"] for e in (first, second, third)]
-    assert [(e["start"], e["stop"], e["result"]["steps"]) for e in (first, second, third)] == [
-        (1, None, 3),
-        (1, None, 3),
-        (1, 3, 2),
-    ]
-    start = net.state_dict()
-    for entry in (first, second, third):
-        assert torch.equal(entry["masks"]["0.weight"], mask)  # as it was then
-        assert all(torch.equal(entry["before"][name], value) for name, value in start.items())
-        assert not entry["after"]["0.weight"][~mask].any()
-        assert all(
-            bool((entry["after"][name] != start[name]).any())
-            for name in ("0.bias", "3.weight", "1.running_mean")
-        )
-    assert all(torch.equal(first["after"][name], second["after"][name]) for name in start)
-    assert not torch.equal(first["after"]["3.weight"], third["after"]["3.weight"])
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -226,62 +195,6 @@ def test_training_refuses_what_it_cannot_do(arguments: str, message: str) -> Non
     net, batches = net_and_batches()
     with pytest.raises(StudentError, match=message):
         s.f(s.helper("build", model=net), s.helper("train", **batches))
-
-
-def test_losses_are_each_samples_own_and_noted() -> None:
-    s = submission(
-        "def f(model, batches, loss_fn, once):\n"
-        "    passed = [len(b['labels']) for b in once] + [len(b['labels']) for b in once]\n"
-        "    model.train()\n    loss_fn(model, batches[1])\n    model.eval()\n"
-        "    return passed, [loss_fn(model, b) for b in batches]"
-    )
-    draw = Draw("losses")
-    model, batches = draw.bert(2, 4), [draw.texts(3, 7), draw.texts(2, 5)]
-    losses = s.helper("losses")
-    passed, (first, second) = s.f(model, batches, losses, s.helper("stream", values=batches))
-    assert passed == [3, 2]
-    assert s.get(losses, "log") == [
-        {"samples": 2, "dropout": True},
-        {"samples": 3, "dropout": False},
-        {"samples": 2, "dropout": False},
-    ]
-    with torch.no_grad():
-        for batch, loss in zip(batches, (first, second), strict=True):
-            for i, one in enumerate(loss):
-                length = int(batch["attention_mask"][i].sum())
-                logits = model(batch["input_ids"][i : i + 1, :length]).logits
-                assert torch.allclose(
-                    one, nn.functional.cross_entropy(logits, batch["labels"][i : i + 1]), atol=1e-5
-                )
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "model.bert.register_forward_pre_hook(print)",
-        "model.classifier.register_forward_hook(print)",
-        "model.classifier.register_full_backward_hook(print)",
-        "model.bert.forward = print",
-    ],
-)
-def test_hooks_of_a_model_are_counted(source: str) -> None:
-    s = submission(f"def f(model): {source}")
-    model = s.put(Draw("hooks").bert(2, 4))
-    hooks = s.helper("hooks", model=model)
-    assert s.get(hooks, "count") == 0
-    s.f(model)
-    assert s.get(hooks, "count") == 1
-
-
-def test_a_generator_and_the_one_for_all() -> None:
-    s = submission("def own(g): return torch.rand(3, generator=g)\ndef all(): return torch.rand(3)")
-    generator, chance = s.helper("generator", seed=5), s.helper("chance")
-    before = s.get(chance, "state")
-    assert torch.equal(s.own(generator), torch.rand(3, generator=torch.Generator().manual_seed(5)))
-    assert not torch.equal(s.own(generator), s.own(s.helper("generator", seed=5)))  # it goes on
-    assert torch.equal(s.get(chance, "state"), before)
-    s.all()
-    assert not torch.equal(s.get(chance, "state"), before)
 
 
 @pytest.mark.parametrize("call", ["fill(model, value)", "fill(model=model, value=value)"])
