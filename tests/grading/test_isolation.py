@@ -411,16 +411,6 @@ def test_nothing_of_the_systems_objects_is_left_for_the_next(run: Run, worker: W
     assert run(_OBJECTS, graded=["found"]).found() == []
 
 
-@in_a_sandbox
-def test_the_host_is_not_named_where_namespaces_are_had(run: Run, worker: Worker) -> None:
-    if worker.layer.name != "jail":
-        pytest.skip("Landlock has no host name of its own")
-    assert (
-        run("import os, socket\ndef f(): return [os.uname().nodename, socket.gethostname()]").f()
-        == ["worker"] * 2
-    )
-
-
 # -- limits
 # ------------------------------------------------------------------------------------------------------------
 

@@ -324,7 +324,6 @@ class Session:
         """
         seconds = self.worker.seconds.reply if seconds is None else seconds
         clock = Clock(min(seconds, self.budget.left), self.main)
-        answers = 2 * seconds  # that the grader's answers may take
         number = secrets.token_hex(8)
         try:
             frames.send(self.sock, {**header, "request": number}, blobs, clock.left)
@@ -335,10 +334,10 @@ class Session:
                     raise plain_data.WireError("a reply to no request")
                 if "ask" not in reply:
                     return reply, blobs
-                begin = time.monotonic()
+                # the grader's answers may take twice as long as the code
+                remaining = 2 * seconds - clock.stopped
                 with clock.paused():
-                    answer, answered = _answer(reply, blobs, functions, answers)
-                answers -= time.monotonic() - begin
+                    answer, answered = _answer(reply, blobs, functions, remaining)
                 frames.send(self.sock, answer, answered, clock.left)
         except plain_data.WireError as error:
             self.close()
