@@ -256,19 +256,21 @@ def expect_gradient(
     given: Ref,
     gradient: Tensor | None,
     lost: str,
+    hints: Mapping[str, str] | None = None,
 ) -> Tensor:
     """The gradient by ``given`` when ``gradient`` flows back from ``out``.
 
     Args:
         gradient: None for 1, of a scalar.
         lost: the message where no gradient comes back.
+        hints: words of an exception -> the message instead.
     """
     try:
         submission.backward(out, gradient)
     except StudentError as error:
         if error.kind != "raised":
             raise
-        fail(lost)
+        fail(next((said for words, said in (hints or {}).items() if words in str(error)), lost))
     found = submission.grad(given)
     if found is None:
         fail(lost)
