@@ -207,11 +207,9 @@ def _isolation() -> list[Finding]:
 
     found: list[Finding] = []
     for name in sandbox.LAYERS:
-        tried = sandbox.tried(name)
-        state = (
-            "does not work" if tried.problem else "works, with less: " if tried.weaker else "works"
-        )
-        found.append((f"grading: {name}", state + "; ".join(tried.weaker), tried.problem))
+        problem = sandbox.try_layer(name)
+        state = "does not work" if problem else "works"
+        found.append((f"grading: {name}", state, problem))
     try:
         layer = sandbox.best()
     except RuntimeError:
@@ -219,9 +217,13 @@ def _isolation() -> list[Finding]:
         return found
     remedy = (
         ""
-        if layer.wall
+        if layer.is_sandbox
         else "fine for your own work; to grade a class, mend one of the lines above"
     )
-    wall = "a sandbox for files, network and processes" if layer.wall else "limits only, no sandbox"
-    found.append(("grading here", f"{layer.name}: {wall}", remedy))
+    kind = (
+        "a sandbox for files, network and processes"
+        if layer.is_sandbox
+        else "limits only, no sandbox"
+    )
+    found.append(("grading here", f"{layer.name}: {kind}", remedy))
     return found

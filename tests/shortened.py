@@ -69,12 +69,14 @@ def shortened(
     """
     left = set(settings)
     for cell in notebook.cells:
-        for statement in parse([cell.source] if cell.cell_type == "code" else [], []):
+        source = cell.source
+        for statement in parse([source] if cell.cell_type == "code" else [], []):
             targets = statement.node.targets if isinstance(statement.node, ast.Assign) else []
             for name in [ast.unparse(target).strip("()") for target in targets]:
                 if name in settings:
                     cell.source = cell.source.replace(
-                        statement.source, f"{name} = {settings[name]!r}"
+                        ast.get_source_segment(source, statement.node) or "",
+                        f"{name} = {settings[name]!r}",
                     )
                     left.discard(name)
     if left:

@@ -121,16 +121,23 @@ class Contract:
     def helps(self, name: str, helper: str, **settings: Any) -> None:
         """Where the student's ``name`` is wrong, later questions that use it are tried
         with a helper in its place: a context manager has to run in the student's process.
+        The question that asks for ``name`` forbids calls of the function that gives the
+        helper its name.
         """
         self.helpers[name] = Helper(helper, settings)
+        question = self.question_of(name)
+        exercise = self._exercises[question]
+        forbidden = (*exercise.forbidden, f"course_lib.student_code.helpers.{helper}")
+        self._exercises[question] = replace(exercise, forbidden=forbidden)
+
+    def question_of(self, name: str) -> str:
+        """The question that asks for ``name``; "" where none does."""
+        return next((q for q, asked in self._exercises.items() if name in asked.names), "")
 
     @property
     def questions(self) -> dict[str, Exercise]:
         """The exercises by question, in order."""
-        return {
-            q: self._exercises[q]
-            for q in sorted(self._exercises, key=lambda q: [int(n) for n in q.split(".")])
-        }
+        return {q: self._exercises[q] for q in sorted(self._exercises, key=order)}
 
     def exercise(self, question: str) -> Exercise:
         """What ``question`` asks.

@@ -4,8 +4,7 @@ Standard library only.
 Started as ``import probe, restrictions as r; probe.main(r)`` from this folder, so that no
 package of the course is loaded: a try takes a tenth of a second. Reads one JSON object
 from standard input, writes one to standard output: what it could reach that it should
-not (``breaches``), and what the sandbox itself reports as weaker than it could be
-(``weaker``).
+not (``breaches``), and why the sandbox cannot be had (``problem``).
 """
 
 from __future__ import annotations
@@ -28,12 +27,11 @@ def main(restrictions: ModuleType) -> None:
     everything else.
     """
     asked = json.load(sys.stdin)
-    said: dict[str, Any] = {"problem": "", "breaches": [], "weaker": []}
+    said: dict[str, Any] = {"problem": "", "breaches": []}
     try:
         sandbox = restrictions.Restrictions(
             asked["layer"], asked["folder"], asked["readable"], asked["roots"]
         )
-        said["weaker"] = sandbox.weaker
         if asked["layer"] != "plain":
             said["breaches"] = _behind(sandbox, asked)
     except OSError as error:
@@ -90,19 +88,13 @@ def _breaches(asked: dict[str, Any], pids: dict[str, int]) -> Iterator[str]:
             file.write("x")
     except OSError as error:
         yield f"its own folder cannot be written ({error})"
-    # a jail without namespaces inside: one submission at a time, so whoever is met in
-    # it is no other submission
-    sibling = pids.get("another submission", 0)
-    alone = asked["layer"] == "jail" and sibling and _allowed(os.kill, sibling, 0)
     for path in asked["hidden"]:
-        if _allowed(_read, path) and not (alone and path.startswith(asked["folder"])):
+        if _allowed(_read, path):
             yield f"could read {path}"
     for folder in asked["locked"]:
         if _allowed(open, os.path.join(folder, "probe-of-sandbox"), "x"):
             yield f"could write into {folder}"
     for name, pid in pids.items():
-        if alone and name != "the grader":
-            continue
         if _allowed(os.kill, pid, 0):
             yield f"could signal {name}"
         if _allowed(_attach, pid):
@@ -114,7 +106,7 @@ def _breaches(asked: dict[str, Any], pids: dict[str, int]) -> Iterator[str]:
         yield "could connect to a port of this machine"
     if _allowed(lambda: socket.socket(socket.AF_UNIX).connect("\0" + asked["unix"])):
         yield "could connect to a unix socket"
-    if _shared_memory(create=False) and not alone:
+    if _shared_memory(create=False):
         yield "found System V shared memory of another submission"
     if asked["layer"] == "jail" and os.uname().nodename == asked["hostname"]:
         yield "sees the name of the machine"

@@ -98,9 +98,6 @@ class Restrictions:
         roots: for "landlock", a few folders that hold all of ``readable``, and no
             folder of a child.
 
-    ``weaker`` lists in words what this machine refused although the layer as a whole
-    stands.
-
     Raises:
         OSError: if the layer cannot be had here at all.
     """
@@ -110,20 +107,12 @@ class Restrictions:
     ) -> None:
         self.layer = layer
         self.folder = folder
-        self.weaker: list[str] = []
-        self.own_namespaces = False
         self._folders: dict[int, str] = {}
-        self._filter: SystemCalls | None = None
         if layer == "plain":
             return
-        try:
-            self._filter = SystemCalls(
-                REFUSED + (REFUSED_WITHOUT_NAMESPACES if layer == "landlock" else ())
-            )
-        except OSError as error:
-            if layer == "landlock":  # alone it covers files only
-                raise
-            self.weaker.append(f"no system call is refused inside: {error.strerror}")
+        self._filter = SystemCalls(
+            REFUSED + (REFUSED_WITHOUT_NAMESPACES if layer == "landlock" else ())
+        )
         if layer == "landlock":
             # two sets of rules, of which both must allow: a long one made once, and a
             # short one with each child's folder
@@ -133,23 +122,6 @@ class Restrictions:
             self._rules = [*((path, READ) for path in roots), *DEVICES]
         else:
             self._home = os.pidfd_open(os.getpid())
-            self._try_namespaces()
-
-    def _try_namespaces(self) -> None:
-        """Have one child go all the way: what the kernel refuses is known before a
-        submission comes.
-        """
-        self.own_namespaces = True
-        try:
-            pid = self.fork()
-            if pid == 0:
-                os._exit(0)
-            os.waitpid(pid, 0)
-            self.pop_folder(pid)
-        except OSError as error:
-            self.own_namespaces = False
-            self.weaker.append(f"submissions share one jail, emptied in between: {error.strerror}")
-            drop_capabilities()  # of no use now
 
     def fork(self) -> int:
         """As ``os.fork``, but the child returns restricted, in an empty folder of its own.
@@ -187,7 +159,7 @@ class Restrictions:
         return pid
 
     def _fork(self) -> int:
-        if not self.own_namespaces:
+        if self.layer != "jail":
             return os.fork()
         # for the next child only: it is process 1 there, and all it starts ends with it
         _call("unshare", NEWPID)
@@ -204,7 +176,7 @@ class Restrictions:
         """In the child: apply every restriction."""
         os.setsid()
         end_with_parent()  # should the warm process be killed
-        if self.own_namespaces:
+        if self.layer == "jail":
             _call("unshare", NEWNS | NEWIPC | NEWNET | NEWUTS)
             _call("mount", b"none", b"/", None, MS_REC | MS_PRIVATE, None)
             options = f"size={FOLDER_BYTES},nr_inodes=4096,mode=0700".encode()
@@ -238,15 +210,14 @@ class Restrictions:
         if self.layer == "landlock":
             landlock(self._shared)
             landlock(landlock_rules([*self._rules, (folder, (READ | WRITE) & ~EXECUTE)]))
-        if self._filter is not None:
-            self._filter.load(only_own=self.layer == "landlock")
+        self._filter.load(only_own=self.layer == "landlock")
 
     def pop_folder(self, pid: int) -> str:
-        """The folder of a child that has ended, for the caller to remove or empty; ""
-        where it went with the child.
+        """The folder of a child that has ended, for the caller to remove; "" where it
+        went with the child.
         """
         folder = self._folders.pop(pid, "")
-        return "" if self.own_namespaces else folder
+        return "" if self.layer == "jail" else folder
 
 
 # -- namespaces and capabilities
@@ -290,20 +261,6 @@ DEVICES = [
 _ON_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE
 
 
-def landlock_version(needed: bool = False) -> int:
-    """Of the kernel's Landlock; 0 where there is none, or an OSError where it is
-    needed.
-    """
-    try:
-        return _call("syscall", 444, None, 0, 1) if LINUX else 0
-    except OSError:
-        if needed:
-            raise OSError(
-                ENOSYS, "this kernel has no Landlock (Linux 5.13 and later), or has it switched off"
-            ) from None
-        return 0
-
-
 def landlock_rules(rules: Iterable[tuple[str, int]]) -> int:
     """A descriptor for :func:`landlock`, which leaves only those rights to files that a
     rule (path, rights) gives.
@@ -311,7 +268,12 @@ def landlock_rules(rules: Iterable[tuple[str, int]]) -> int:
     From version 4 on TCP goes too; from version 6 on signals and abstract unix sockets
     to processes outside.
     """
-    version = landlock_version(needed=True)
+    try:
+        version = _call("syscall", 444, None, 0, 1)
+    except OSError:
+        raise OSError(
+            ENOSYS, "this kernel has no Landlock (Linux 5.13 and later), or has it switched off"
+        ) from None
     handled = (READ | WRITE) & (1 << _RIGHTS.get(version, 16)) - 1
     attributes = struct.pack("QQQ", handled, 3, 3)[
         : 8 if version < 4 else 16 if version < 6 else 24
@@ -349,6 +311,13 @@ _LOW = 0xFFFFFFFF
 
 def _refuse(names: str, errno: int = EPERM, *conditions: Condition) -> tuple[Refusal, ...]:
     return tuple((name, errno, conditions) for name in names.split())
+
+
+def _refuse_values(
+    name: str, argument: int, values: Iterable[int], mask: int = _LOW
+) -> tuple[Refusal, ...]:
+    """Refuse a call where this argument, as far as the mask shows it, has one of the values."""
+    return tuple((name, EPERM, ((argument, "masked", mask, value),)) for value in values)
 
 
 # to no process that only computes: other processes' memory, namespaces and mounts, the
@@ -389,22 +358,17 @@ REFUSED = (
     # a connected pair is all that is left of sockets; a datagram pair could still send
     # to any address
     *_refuse("socketpair", EPERM, (0, "differs", 0, 1)),
-    *(_refuse("socketpair", EPERM, (1, "masked", 0xF, kind))[0] for kind in range(16) if kind != 1),
-    *_refuse("ioctl", EPERM, (1, "masked", _LOW, 0x5412)),  # typing into a terminal
-    *_refuse("ioctl", EPERM, (1, "masked", _LOW, 0x541C)),
-    # what the watch from outside needs
-    *_refuse("prctl", EPERM, (0, "masked", _LOW, PR_SET_DUMPABLE)),
+    *_refuse_values("socketpair", 1, (0, *range(2, 16)), mask=0xF),
+    *_refuse_values("ioctl", 1, (0x5412, 0x541C)),  # typing into a terminal
+    *_refuse_values("prctl", 0, (PR_SET_DUMPABLE,)),  # what the watch from outside needs
     # locks, leases and notes on a file that another submission may read, too, would
     # carry bits between them
     *_refuse("flock inotify_init inotify_init1 inotify_add_watch"),
-    *(
-        _refuse("fcntl", EPERM, (1, "masked", _LOW, command))[0]
-        for command in (5, 6, 7, 36, 37, 38, 1024, 1025, 1026)
-    ),
+    *_refuse_values("fcntl", 1, (5, 6, 7, 36, 37, 38, 1024, 1025, 1026)),
     # a handle on the process at the other end of a socket
     *_refuse("getsockopt", EPERM, (1, "masked", _LOW, 1), (2, "masked", _LOW, 77)),
     *_refuse("setsockopt", EPERM, (1, "masked", _LOW, 1), (2, "masked", _LOW, 76)),
-    *_refuse("ioctl", EPERM, (1, "masked", _LOW, 0x894C)),
+    *_refuse_values("ioctl", 1, (0x894C,)),
 )
 
 # what a namespace of its own would have kept apart
@@ -435,8 +399,8 @@ REFUSED_WITHOUT_NAMESPACES = (
     ),
     *_refuse("setpriority", EPERM, (1, "differs", 0, 0)),
     # whom a descriptor signals
-    *(_refuse("fcntl", EPERM, (1, "masked", _LOW, command))[0] for command in (8, 15)),
-    *(_refuse("ioctl", EPERM, (1, "masked", _LOW, request))[0] for request in (0x8901, 0x8902)),
+    *_refuse_values("fcntl", 1, (8, 15)),
+    *_refuse_values("ioctl", 1, (0x8901, 0x8902)),
 )
 
 # numbers of calls younger than some libseccomp in use; from 424 on they are the same on

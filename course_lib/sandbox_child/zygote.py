@@ -76,8 +76,8 @@ def main() -> None:
     shell.start(start["folder"])
     sandbox = Restrictions(**start)
     del start
-    _settle(sandbox)
-    frames.send(control, {"ready": True, "weaker": sandbox.weaker})
+    _settle()
+    frames.send(control, {"ready": True})
     while True:
         try:
             order, _ = frames.receive(control)
@@ -86,7 +86,7 @@ def main() -> None:
         if order.get("op") == "fork":
             _, fds, _, _ = socket.recv_fds(control, 1, 1)
             try:
-                _import_for(order["imports"], sandbox)
+                _import_for(order["imports"])
                 pid = sandbox.fork()
             except (OSError, ImportError) as error:
                 frames.send(control, {"failed": str(error)})
@@ -101,13 +101,11 @@ def main() -> None:
             os.close(fds[0])
         elif order.get("op") == "end":
             ended = _end(order["pid"], sandbox)
-            frames.send(
-                control,
-                {"ended": ended, "clean": _clean(sandbox.pop_folder(order["pid"]), sandbox)},
-            )
+            folder = sandbox.pop_folder(order["pid"])
+            frames.send(control, {"ended": ended and (not folder or _remove(folder))})
     if sandbox.layer != "jail":  # a jail ends with this process, all of it
-        _end_all(sandbox)
-        _clean(sandbox.folder, sandbox)
+        _end_all()
+        _remove(sandbox.folder)
     os._exit(0)
 
 
@@ -117,7 +115,7 @@ def import_all() -> None:
         importlib.import_module(name)
 
 
-def _import_for(names: list[str], sandbox: Restrictions) -> None:
+def _import_for(names: list[str]) -> None:
     """What a lab needs beside :data:`WARM`, once: it would take seconds in every
     child.
     """
@@ -125,13 +123,11 @@ def _import_for(names: list[str], sandbox: Restrictions) -> None:
     for name in missing:
         importlib.import_module(name)
     if missing:
-        _settle(sandbox)
+        _settle()
 
 
-def _settle(sandbox: Restrictions) -> None:
+def _settle() -> None:
     """After imports, and before a child is forked."""
-    if sandbox.layer == "jail" and not sandbox.own_namespaces:
-        _clean(sandbox.folder, sandbox)  # of what the imports left there: submissions will share it
     gc.collect()
     gc.enable()
     gc.freeze()  # keep the collector from touching, and so copying, the shared pages
@@ -245,7 +241,7 @@ def _refusal(text: str) -> BaseException:
 def _end(pid: int, sandbox: Restrictions) -> bool:
     """End the child and all it started; True when nothing is left."""
     # it is process 1 of its namespace: the kernel ends the others before it lets it go
-    if sandbox.own_namespaces:
+    if sandbox.layer == "jail":
         try:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
@@ -256,20 +252,14 @@ def _end(pid: int, sandbox: Restrictions) -> bool:
         os.killpg(pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
         pass
-    return _end_all(sandbox)
+    return _end_all()
 
 
-def _end_all(sandbox: Restrictions) -> bool:
+def _end_all() -> bool:
     """End every child, and every child's child as it becomes ours; True when nothing is
     left.
     """
     for _ in range(500):
-        if sandbox.layer == "jail" and not sandbox.own_namespaces:
-            try:
-                # in the jail's process namespace: everyone but us and its init
-                os.kill(-1, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
         for child in processes.children(os.getpid()):
             try:
                 os.kill(child, signal.SIGKILL)
@@ -284,29 +274,19 @@ def _end_all(sandbox: Restrictions) -> bool:
     return False
 
 
-def _clean(folder: str, sandbox: Restrictions) -> bool:
-    """Remove the folder of a submission that has ended; in a shared jail, empty it.
-    True when nothing is left.
-    """
-    if not folder:
-        return True
-    shared = sandbox.layer == "jail"
-    for place in [entry.path for entry in os.scandir(folder)] if shared else [folder]:
-        try:
-            (
-                shutil.rmtree(place)
-                if os.path.isdir(place) and not os.path.islink(place)
-                else os.unlink(place)
+def _remove(folder: str) -> bool:
+    """Remove the folder of a submission that has ended; True when nothing is left."""
+    try:
+        if os.path.isdir(folder) and not os.path.islink(folder):
+            shutil.rmtree(folder)
+        else:  # what the code put in its place, where only limits hold
+            os.unlink(folder)
+    except (OSError, RecursionError):  # locked on purpose, or nested deeper than Python can follow
+        for command in (["chmod", "-R", "u+rwX", folder], ["rm", "-rf", folder]):
+            subprocess.run(
+                command, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
             )
-        # locked on purpose, or nested deeper than Python can follow
-        except (OSError, RecursionError):
-            for command in (["chmod", "-R", "u+rwX", place], ["rm", "-rf", place]):
-                subprocess.run(
-                    command, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-                )
-        if os.path.lexists(place):
-            return False
-    return True
+    return not os.path.lexists(folder)
 
 
 if __name__ == "__main__":

@@ -14,9 +14,9 @@ import __future__
 import ast
 import asyncio
 import builtins
+import copy
 import functools
 import inspect
-import io
 import linecache
 import operator
 import re
@@ -71,13 +71,10 @@ _FUTURE = functools.reduce(
 
 @dataclass
 class Statement:
-    """One top-level statement: its text, what it binds, what it reads, where it
-    stands.
-    """
+    """One top-level statement: what it binds, what it reads, where it stands."""
 
     node: ast.stmt
     file: str
-    source: str
 
     @cached_property
     def binds(self) -> set[str]:
@@ -87,7 +84,7 @@ class Statement:
     @cached_property
     def reads(self) -> set[str]:
         """The global names it reads; a function's own variables are not among them."""
-        return _read(self.source)
+        return _read(self.node)
 
     @cached_property
     def changes(self) -> set[str]:
@@ -133,16 +130,24 @@ class Statement:
         """Is it a definition, or does it give a question up? Then it is run whether or
         not something needs it.
         """
-        return (
-            _always(self.node)
-            or self.sets
-            or ("skip" in self.source and not self.defines and "skip" in self.reads)
-        )
+        node = self.node
+        if self.defines or self.sets or isinstance(node, ast.Import | ast.ImportFrom):
+            return True
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if all(isinstance(t, ast.Name | ast.Tuple) for t in targets) and _literal(node.value):
+                return True
+        return "skip" in _names(node) and "skip" in self.reads
 
     @cached_property
     def sets(self) -> bool:
         """Does it change how later code runs: a setting, ``%env``, ``%%writefile``?"""
-        return _sets(self.node)
+        if not (isinstance(self.node, ast.Expr) and isinstance(self.node.value, ast.Call)):
+            return False
+        if (magic := _magic(self.node.value)) is not None:
+            return magic.name in (*_WRITES, *_ENVIRONMENT)
+        name = ast.unparse(self.node.value.func).replace("np.", "numpy.")
+        return bool(_SETTINGS.fullmatch(name))
 
     @cached_property
     def binds_unseen(self) -> bool:
@@ -215,7 +220,7 @@ def parse(
     for number, source in enumerate(cells, start=1):
         file = f"<cell {number}>"
         try:
-            code, tree = _python(source, file)
+            tree = _python(source, file)
         except (SyntaxError, ValueError, RecursionError, MemoryError, IndentationError) as error:
             line = (
                 f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
@@ -226,10 +231,9 @@ def parse(
             )
             continue
         linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-        lines = _lines(code)
         for node in tree.body:
             try:
-                statements.extend(reader.statements(node, file, lines))
+                statements.extend(reader.statements(node, file))
             except (SyntaxError, RecursionError, ValueError) as error:
                 problems.append(
                     f"cell {number}, line {node.lineno} was left out ({type(error).__name__}:"
@@ -239,17 +243,16 @@ def parse(
     return statements
 
 
-def _python(source: str, file: str) -> tuple[str, ast.Module]:
+def _python(source: str, file: str) -> ast.Module:
     """A cell as Python, its magics turned into calls; what is Python already has none,
     and is not searched for them.
     """
     try:
-        return source, ast.parse(source, file)
+        return ast.parse(source, file)
     except SyntaxError:
         from IPython.core.inputtransformer2 import TransformerManager
 
-        code = TransformerManager().transform_cell(source)
-        return code, ast.parse(code, file)
+        return ast.parse(TransformerManager().transform_cell(source), file)
 
 
 @dataclass
@@ -282,8 +285,8 @@ class _Magic:
         options = re.match(_AROUND[self.name], self.line)
         line = self.line[options.end() :] if options else self.line
         if self.kind == "run_cell_magic":
-            return _python(self.cell, "<magic>")[1]  # what stands on the magic's line is not code
-        return _python(line, "<magic>")[1]
+            return _python(self.cell, "<magic>")  # what stands on the magic's line is not code
+        return _python(line, "<magic>")
 
 
 def _magic(node: ast.AST) -> _Magic | None:
@@ -321,32 +324,30 @@ class _Reader(ast.NodeTransformer):
         self.written: list[tuple[str, ast.Call]] = []  # by name, the calls that write it
         self.reloads = False  # does %autoreload load a module again when its file changes?
 
-    def statements(self, node: ast.stmt, file: str, lines: list[str]) -> list[Statement]:
+    def statements(self, node: ast.stmt, file: str) -> list[Statement]:
         """Those of one top-level node: several, where it is a magic around code."""
-        source = _text(node, lines)
-        if "get_ipython" in source:
+        if magics := list(filter(None, map(_magic, ast.walk(node)))):
             self.commands += [
                 f"`{magic.shown[:60]}` ({file.strip('<>')})"
-                for inner in ast.walk(node)
-                if (magic := _magic(inner)) is not None and magic.starts_programs
+                for magic in magics
+                if magic.starts_programs
             ]
             if isinstance(node, ast.Expr) and (magic := _magic(node.value)) is not None:
                 return self._of_a_magic(magic, node, file)
             node = ast.fix_missing_locations(self.visit(node))
-            source = ast.unparse(node)
         if isinstance(text := _executed(node), str):
-            tree = ast.parse(text, file)
-            return [s for inner in tree.body for s in self.statements(inner, file, _lines(text))]
-        return [Statement(node, file, source)]
+            return self._of_code(ast.parse(text, file), file)
+        return [Statement(node, file)]
+
+    def _of_code(self, tree: ast.Module, file: str) -> list[Statement]:
+        return [statement for node in tree.body for statement in self.statements(node, file)]
 
     def _of_a_magic(self, magic: _Magic, node: ast.Expr, file: str) -> list[Statement]:
         if magic.name == "run" and magic.kind == "run_line_magic":
             return self._run(magic, file)
         tree = None if magic.name == "timeit" else magic.code()  # of which no name stays
         if tree is not None:
-            text = ast.unparse(tree) if magic.kind == "run_line_magic" else magic.cell
-            code, tree = _python(text, file)
-            found = [s for inner in tree.body for s in self.statements(inner, file, _lines(code))]
+            found = self._of_code(tree, file)
             for statement in found:
                 # where it stands in the cell: below the magic's line, or on it
                 ast.increment_lineno(statement.node, node.lineno - (magic.kind == "run_line_magic"))
@@ -356,10 +357,10 @@ class _Reader(ast.NodeTransformer):
             before = self.files.get(name, "") if options else ""
             self.files[name.strip("'\"")] = before + magic.cell
             self.written.append((name.strip("'\""), cast(ast.Call, node.value)))
-            return [Statement(node, file, ast.unparse(node))]
+            return [Statement(node, file)]
         self.reloads |= magic.name == "autoreload" and magic.line.strip() not in ("0", "off")
         environment = magic.kind == "run_line_magic" and magic.name in _ENVIRONMENT and magic.line
-        return [Statement(node, file, ast.unparse(node))] if environment else []
+        return [Statement(node, file)] if environment else []
 
     def _run(self, magic: _Magic, file: str) -> list[Statement]:
         """``%run name.py``: the file's statements, as if a cell held them."""
@@ -371,8 +372,7 @@ class _Reader(ast.NodeTransformer):
             return []
         text = self.files[name]
         linecache.cache[f"<{name}>"] = (len(text), None, text.splitlines(keepends=True), name)
-        tree = ast.parse(text, name)
-        return [s for n in tree.body for s in self.statements(n, f"<{name}>", _lines(text))]
+        return self._of_code(ast.parse(text, name), f"<{name}>")
 
     def close(self) -> None:
         """Say once which commands are not run; where modules are loaded again by themselves,
@@ -447,23 +447,6 @@ def _executed(node: ast.stmt) -> str | None:
     return None
 
 
-def _lines(code: str) -> list[str]:
-    """As Python counts them."""
-    return list(io.StringIO(code, newline=None))
-
-
-def _text(node: ast.stmt, lines: list[str]) -> str:
-    """A statement as it is written: its decorators too, and not what stands beside it
-    on its lines.
-    """
-    first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
-    text = lines[first - 1 : node.end_lineno]
-    text[-1] = text[-1].encode()[: node.end_col_offset].decode()  # Python counts bytes
-    if first == node.lineno:
-        text[0] = text[0].encode()[node.col_offset :].decode()
-    return "".join(text)
-
-
 def _run_at_once(node: ast.AST) -> Iterator[ast.AST]:
     """The nodes of a statement that run when it runs: not what is in functions."""
     waiting = [node]
@@ -490,25 +473,6 @@ def _called(node: ast.AST) -> str:
     return getattr(function, "id", "") or getattr(function, "attr", "")
 
 
-def _sets(node: ast.stmt) -> bool:
-    if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)):
-        return False
-    if (magic := _magic(node.value)) is not None:
-        return magic.name in (*_WRITES, *_ENVIRONMENT)
-    return bool(_SETTINGS.fullmatch(ast.unparse(node.value.func).replace("np.", "numpy.")))
-
-
-def _always(node: ast.stmt) -> bool:
-    if isinstance(
-        node, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-    ):
-        return True
-    if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        return all(isinstance(t, ast.Name | ast.Tuple) for t in targets) and _literal(node.value)
-    return False
-
-
 def _literal(node: ast.expr) -> bool:
     try:
         ast.literal_eval(node)
@@ -521,7 +485,7 @@ def scope(node: ast.stmt) -> tuple[set[str], set[str]]:
     """The global names that a top-level statement binds, and those it reads; a
     function's own variables are neither.
     """
-    return _bound(node), _read(ast.unparse(node))
+    return _bound(node), _read(node)
 
 
 class _Generators(ast.NodeTransformer):
@@ -540,19 +504,19 @@ class _Generators(ast.NodeTransformer):
         return self.generic_visit(ast.GeneratorExp(pair, node.generators))
 
 
-def _read(source: str) -> set[str]:
+def _read(node: ast.stmt) -> set[str]:
     try:
-        return set(_globals_read(symtable.symtable(_plain(source), "<statement>", "exec")))
+        text = ast.unparse(_Generators().visit(copy.deepcopy(node)))
+        return set(_globals_read(symtable.symtable(text, "<statement>", "exec")))
     # running it will say so, and leave it out
-    except (SyntaxError, RecursionError, MemoryError, ValueError):
+    except (SyntaxError, RecursionError, MemoryError):
         return set()
-
-
-def _plain(source: str) -> str:
-    try:
-        return ast.unparse(ast.fix_missing_locations(_Generators().visit(ast.parse(source))))
     except ValueError:  # an f-string that has no other spelling: better too much than nothing
-        return source
+        return _names(node)
+
+
+def _names(node: ast.stmt) -> set[str]:
+    return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
 
 
 def _globals_read(table: symtable.SymbolTable) -> Iterator[str]:

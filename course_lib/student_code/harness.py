@@ -32,7 +32,7 @@ class Missing(Exception):
     """A graded name that the submission does not define."""
 
 
-class Lost(Missing):
+class Lost(Exception):
     """A graded name that is missing for a reason that is known."""
 
 
@@ -73,20 +73,12 @@ class Harness:
             except WireError as error:
                 return {"error": failure("result", error)}, []
         except LibraryUsed as error:
-            return {
-                "error": {
-                    "kind": "library",
-                    "type": "LibraryUsed",
-                    "bases": [],
-                    "message": error.what,
-                    "where": "",
-                }
-            }, []
+            return {"error": failure("library", error) | {"where": "", "text": ""}}, []
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            kind = "missing" if isinstance(error, Missing) else "raised"
-            kind = "lost" if isinstance(error, Lost) else kind
+            missing = "missing" if isinstance(error, Missing) else "raised"
+            kind = "lost" if isinstance(error, Lost) else missing
             failed = failure(kind, error)
             if isinstance(error, NameError) and (why := self._why(error.name)):
                 failed["message"] += f" ({why})"
@@ -98,7 +90,7 @@ class Harness:
         """A new test: everything kept is let go, replaced names come back, chance
         starts anew.
         """
-        self.restore()
+        self._restore()
         self.kept.clear()
         self.forbidden = tuple(forbidden)
         start_chance(seed)
@@ -142,17 +134,6 @@ class Harness:
         value = self.namespace[name]
         return {"unanswered": True} if value is ... else {"answer": value}
 
-    def _backward(self, on: Tensor, gradient: Tensor | None = None) -> None:
-        with watched(self.forbidden):
-            on.backward(gradient)
-
-    def _grad(self, on: Tensor) -> Tensor | None:
-        return on.grad
-
-    def _enter(self, on: Any) -> Any:
-        with watched(self.forbidden):
-            return self._keep(on.__enter__())
-
     def _exit(self, on: Any, raising: bool = False) -> bool:
         """Leave a context, as at its end or as when an exception passes through; is the
         exception swallowed?
@@ -167,9 +148,6 @@ class Harness:
                 if passed is error:
                     return False
                 raise
-
-    def _train(self, on: nn.Module, mode: bool = True) -> None:
-        on.train(mode)
 
     def _uses(self, name: str, among: list[str]) -> list[str]:
         """Which of ``among`` the function reaches through the student's own
@@ -204,9 +182,6 @@ class Harness:
                 space[name] = function
 
     def _restore(self) -> None:
-        self.restore()
-
-    def restore(self) -> None:
         """Give replaced names back what they were."""
         for space, name, value in reversed(self.replaced):
             if value is _MISSING:

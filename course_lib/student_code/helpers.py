@@ -415,7 +415,7 @@ HELPERS: dict[str, Callable[..., Any]] = {
     "finetune": FineTune,
     "formula": Formula,
     "gate_losses": GateLosses,
-    "gates": gates,
+    "gated": gates,
     "generator": generator,
     "hooks": Hooks,
     "losses": Losses,

@@ -78,8 +78,9 @@ def watched(forbidden: tuple[str, ...] = ()) -> Iterator[None]:
                     and (called := f"{module}.{code.co_qualname}") not in NOT_THE_STUDENTS
                 ):
                     stop(called)
-                if code.co_name in names and _same(names[code.co_name], module):
-                    stop(names[code.co_name])
+                called = names.get(code.co_name, "")
+                if called.partition(".")[0] == module.partition(".")[0]:
+                    stop(called)
             harmless[id(code)] = code
         elif names and event == "c_call":
             name = getattr(arg, "__name__", "")
@@ -135,10 +136,6 @@ def _operators(
             return func(*args, **(kwargs or {}))
 
     return Watch()
-
-
-def _same(forbidden: str, module: str) -> bool:
-    return forbidden.split(".")[0] == module.split(".")[0]
 
 
 def unwatched(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,7 +8,6 @@ processes, shared memory, the grader's own process. The tests then only compare.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import hashlib
 import json
@@ -24,6 +23,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import hostile
 import psutil
@@ -36,11 +36,12 @@ from course_lib.grading.batch import summary
 from course_lib.grading.batch import upload as lms
 from course_lib.grading.marking.judge import Limits
 from course_lib.grading.sandbox import Seconds
+from course_lib.sandbox_child import restrictions
 
 # "sample": some of each kind in one class; "rest": all others
 WHICH = os.environ.get("ATTACKS", "all")
 LABS = ("lab00", "lab01", "lab03", "lab07", "lab10") if WHICH != "sample" else ("lab01",)
-LAYERS = [name for name in sandbox.LAYERS if not sandbox.works(sandbox.Layer(name))]
+LAYERS = [name for name in sandbox.LAYERS if not sandbox.try_layer(name)]
 BEST = LAYERS[0]
 LAYERS = LAYERS if WHICH != "sample" else [BEST]
 SEED = 1
@@ -65,10 +66,7 @@ class Battle:
             listener, or sent the grader a signal.
     """
 
-    lab: str
-    layer: str
     report: Path
-    submissions: Path
     mark: str
     results: dict[str, dict[str, Any]]
     copies: dict[str, list[str]]
@@ -76,7 +74,6 @@ class Battle:
     before: dict[str, Any]
     after: dict[str, Any]
     calls: list[str]
-    seconds: float
     megabytes: float
 
 
@@ -84,10 +81,13 @@ def chosen(lab: str, layer: str) -> list[hostile.Attack]:
     """The attacks of a lab that are graded behind a layer: all behind the best,
     elsewhere what the layer makes a difference for.
     """
-    wall = sandbox.Layer(layer).name != "plain"
-    of_lab = [a for a in hostile.attacks() if a.lab == lab and (wall or not a.wall)]
+    of_lab = [
+        a
+        for a in hostile.attacks()
+        if a.lab == lab and (sandbox.Layer(layer).is_sandbox or not a.needs_sandbox)
+    ]
     if layer != BEST:
-        return [a for a in of_lab if a.wall or a.everywhere]
+        return [a for a in of_lab if a.needs_sandbox or a.everywhere]
     return [a for a in of_lab if WHICH == "all" or (a.path.stem in SAMPLE) == (WHICH == "sample")]
 
 
@@ -119,8 +119,8 @@ def fight(lab: str, layer: str, folder: Path) -> Battle:
         port = stack.enter_context(_listening(mark, calls))
         stack.enter_context(_counting_signals(calls))
         stack.enter_context(_adopting_orphans())
-        stack.enter_context(_changed(os.environ, "COURSE_SECRET", "seen by nobody"))
-        stack.enter_context(_changed(vars(tempfile), "tempdir", str(temporary)))
+        stack.enter_context(mock.patch.dict(os.environ, COURSE_SECRET="seen by nobody"))
+        stack.enter_context(mock.patch.object(tempfile, "tempdir", str(temporary)))
         known = {
             "COURSE": str(hostile.ROOT), "SUBMISSIONS": str(submissions), "REPORT": str(report),
             "GRADER": os.getpid(), "PORT": port, "MARK": mark,
@@ -138,21 +138,7 @@ def fight(lab: str, layer: str, folder: Path) -> Battle:
     print(
         f"{lab}, {layer}: {len(results)} submissions in {seconds:.0f} s, the grader grew by {megabytes:.0f} MB at most"
     )
-    return Battle(
-        lab,
-        layer,
-        report,
-        submissions,
-        mark,
-        results,
-        copies,
-        expected,
-        before,
-        after,
-        calls,
-        seconds,
-        megabytes,
-    )
+    return Battle(report, mark, results, copies, expected, before, after, calls, megabytes)
 
 
 def _hand_in(
@@ -327,26 +313,8 @@ def _adopting_orphans() -> Iterator[None]:
     """Linux: whoever loses its parent becomes a child of this process, so that no
     process of the batch can hide.
     """
-    if not sys.platform.startswith("linux"):
-        yield
-        return
-    libc, adopt = ctypes.CDLL(None), 36  # PR_SET_CHILD_SUBREAPER
-    libc.prctl(adopt, 1, 0, 0, 0)
+    restrictions.prctl(restrictions.PR_SET_CHILD_SUBREAPER, 1)
     try:
         yield
     finally:
-        libc.prctl(adopt, 0, 0, 0, 0)
-
-
-@contextlib.contextmanager
-def _changed(where: Any, name: str, value: Any) -> Iterator[None]:
-    missing = object()
-    before = where.get(name, missing)
-    where[name] = value
-    try:
-        yield
-    finally:
-        if before is missing:
-            del where[name]
-        else:
-            where[name] = before
+        restrictions.prctl(restrictions.PR_SET_CHILD_SUBREAPER, 0)

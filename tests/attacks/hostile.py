@@ -11,10 +11,10 @@ first lines say what must come of it:
     points of 1.1, and those of every other question; a failure of 1.1 has the words in
     it. ``nothing`` stands for 0 of every question, ``all`` for full marks: an attack on
     others, whose own answers are right.
-``# needs a wall · on every layer · handed in 4 times`` left out where only a wall could
+``# needs a sandbox · on every layer · handed in 4 times`` left out where only a sandbox could
     stop it and there is none; graded behind the weaker layers, too; so many copies.
 
-An attack on a wall gives the right answer where it got through: points tell.
+An attack on a sandbox gives the right answer where it got through: points tell.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import re
 import stat
 import struct
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,7 @@ class Attack:
     Attributes:
         question: the one it attacks; "" where it attacks all or none.
         points: what it may earn of that; None for full marks.
-        wall: can only a wall stop it? everywhere: is it graded behind every layer?
+        needs_sandbox: can only a sandbox stop it? everywhere: is it graded behind every layer?
     """
 
     path: Path
@@ -56,7 +56,7 @@ class Attack:
     points: float | None
     status: str
     message: str
-    wall: bool
+    needs_sandbox: bool
     everywhere: bool
     times: int
 
@@ -92,7 +92,7 @@ def _read(path: Path) -> Attack:
             f"{path.name} begins with {first!r}: it should say what it earns, its status and message"
         )
     flags = lines[0].removeprefix("# ").split(" · ")
-    known = {"needs a wall", "on every layer"}
+    known = {"needs a sandbox", "on every layer"}
     said = [f for f in flags if f in known or re.fullmatch(r"handed in \d+ times", f)]
     if said and said != flags:
         raise ValueError(
@@ -104,7 +104,7 @@ def _read(path: Path) -> Attack:
     times = next((int(f.split()[2]) for f in said if f.startswith("handed in")), 1)
     return Attack(
         path, match["question"] or "", points, match["status"] or "graded", match["message"] or "",
-        "needs a wall" in said, "on every layer" in said, times,
+        "needs a sandbox" in said, "on every layer" in said, times,
     )  # fmt: skip
 
 
@@ -163,21 +163,12 @@ class Expected:
 
 
 READ = Expected(True)
-MAKERS: list[Callable[[Path, list[str]], dict[str, Expected]]] = []
-
-
-def _maker(
-    function: Callable[[Path, list[str]], dict[str, Expected]],
-) -> Callable[[Path, list[str]], dict[str, Expected]]:
-    MAKERS.append(function)
-    return function
 
 
 def _no(message: str) -> Expected:
     return Expected(False, "pending", message)
 
 
-@_maker
 def paths_in_zips(folder: Path, right: list[str]) -> dict[str, Expected]:
     """Names that lead out of the place where a zip is unpacked."""
     names = {
@@ -193,7 +184,6 @@ def paths_in_zips(folder: Path, right: list[str]) -> dict[str, Expected]:
     return dict.fromkeys(names, READ)
 
 
-@_maker
 def links_in_a_zip(folder: Path, right: list[str]) -> dict[str, Expected]:
     """A link to another student's notebook, packed as a link."""
     with zipfile.ZipFile(folder / "zip-link.zip", "w") as archive:
@@ -203,7 +193,6 @@ def links_in_a_zip(folder: Path, right: list[str]) -> dict[str, Expected]:
     return {"zip-link": _no("link")}
 
 
-@_maker
 def zip_bombs(folder: Path, right: list[str]) -> dict[str, Expected]:
     """Small zips of what is large when unpacked; and one that says it is smaller than
     it is.
@@ -237,7 +226,6 @@ def zip_bombs(folder: Path, right: list[str]) -> dict[str, Expected]:
     }
 
 
-@_maker
 def large_notebooks(folder: Path, right: list[str]) -> dict[str, Expected]:
     """Outputs of fifty megabytes, a file of two hundred and more, a hundred thousand
     cells.
@@ -266,7 +254,6 @@ def large_notebooks(folder: Path, right: list[str]) -> dict[str, Expected]:
     }
 
 
-@_maker
 def hostile_names(folder: Path, right: list[str]) -> dict[str, Expected]:
     """File names for the spreadsheet, the web page, the terminal and the file
     system.
@@ -289,7 +276,6 @@ def hostile_names(folder: Path, right: list[str]) -> dict[str, Expected]:
     return dict.fromkeys(names, READ)
 
 
-@_maker
 def odd_files(folder: Path, right: list[str]) -> dict[str, Expected]:
     """What is no file, or another's: pipes, devices, links. The grader neither waits
     for them nor follows them.
@@ -326,7 +312,6 @@ def odd_files(folder: Path, right: list[str]) -> dict[str, Expected]:
     return {**made, "deep": READ, "too-deep": _no("deep"), "folder.ipynb": _no("no notebook")}
 
 
-@_maker
 def odd_json(folder: Path, right: list[str]) -> dict[str, Expected]:
     """Text that is no JSON, JSON that is no notebook, and notebooks as nobody writes
     them.
@@ -389,3 +374,14 @@ def _version_3(right: list[str]) -> bytes:
     return _with(
         {"nbformat_minor": 0, "metadata": {}, "worksheets": [{"cells": cells}]}, nbformat=3
     )
+
+
+MAKERS = (
+    paths_in_zips,
+    links_in_a_zip,
+    zip_bombs,
+    large_notebooks,
+    hostile_names,
+    odd_files,
+    odd_json,
+)

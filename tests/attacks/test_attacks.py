@@ -23,24 +23,16 @@ from course_lib.grading.batch import entries
 
 Battles = Callable[[str, str], Battle]
 ATTACKS = [(layer, a) for layer in LAYERS for lab in LABS for a in attacks() if a.lab == lab
-           and (a in chosen(lab, layer) or a.wall and not sandbox.Layer(layer).wall)]  # fmt: skip
+           and (a in chosen(lab, layer) or a.needs_sandbox and not sandbox.Layer(layer).is_sandbox)]  # fmt: skip
 BATTLES = [(lab, layer) for layer in LAYERS for lab in LABS if chosen(lab, layer)]
 
 
-def points(result: dict[str, Any]) -> dict[str, float]:
-    """Earned, by question."""
-    earned: dict[str, float] = {}
+def points(result: dict[str, Any], key: str = "score") -> dict[str, float]:
+    """Earned, by question; with ``"max_score"`` what there was to earn."""
+    found: dict[str, float] = {}
     for test in result["tests"]:
-        earned[test["number"]] = earned.get(test["number"], 0) + test["score"]
-    return earned
-
-
-def most(result: dict[str, Any]) -> dict[str, float]:
-    """What there was to earn, by question."""
-    possible: dict[str, float] = {}
-    for test in result["tests"]:
-        possible[test["number"]] = possible.get(test["number"], 0) + test["max_score"]
-    return possible
+        found[test["number"]] = found.get(test["number"], 0) + test[key]
+    return found
 
 
 def core(result: dict[str, Any]) -> float:
@@ -64,14 +56,14 @@ def said(result: dict[str, Any], question: str = "") -> list[str]:
     ids=lambda p: p if isinstance(p, str) else f"{p.lab}-{p.path.stem}",
 )
 def test_what_an_attack_earns(layer: str, attack: Attack, battles: Battles) -> None:
-    if attack.wall and not sandbox.Layer(layer).wall:
+    if attack.needs_sandbox and not sandbox.Layer(layer).is_sandbox:
         pytest.skip(
             f"{layer}: no sandbox separates submissions from this process; the report says so"
         )
     results = battles(attack.lab, layer).results
     for id in attack.ids:
         result = results[id]
-        expected = most(result)
+        expected = points(result, "max_score")
         if attack.points is not None:
             expected |= {q: attack.points for q in expected if attack.question in ("", q)}
         assert points(result) == expected, said(result)
@@ -89,7 +81,11 @@ def test_the_honest_are_marked_as_if_alone(
     lab: str, layer: str, kind: str, battles: Battles, alone: Callable[[str], dict[str, Any]]
 ) -> None:
     expected = alone(lab)[kind]
-    total = {"solution": 20, "handout": 0, "half": sum(list(most(expected).values())[:4])}[kind]
+    total = {
+        "solution": 20,
+        "handout": 0,
+        "half": sum(list(points(expected, "max_score").values())[:4]),
+    }[kind]
     assert expected["score"] == min(total, core(expected))
     battle = battles(lab, layer)
     assert len(battle.copies[kind]) >= 2
@@ -137,28 +133,11 @@ def test_every_submission_has_one_row(lab: str, layer: str, battles: Battles) ->
 
 
 @pytest.mark.parametrize(("lab", "layer"), BATTLES)
-@pytest.mark.parametrize(
-    "what",
-    [
-        "environment", "working folder", "descriptors", "threads", "signal handlers", "limits", "umask", "python", "functions",
-        "torch",
-    ],
-)  # fmt: skip
-def test_the_grader_is_as_it_was(lab: str, layer: str, what: str, battles: Battles) -> None:
+def test_the_grader_is_as_it_was_and_nothing_outlives_the_batch(
+    lab: str, layer: str, battles: Battles
+) -> None:
     battle = battles(lab, layer)
-    assert battle.after[what] == battle.before[what]
-
-
-@pytest.mark.parametrize(("lab", "layer"), BATTLES)
-@pytest.mark.parametrize(
-    "what",
-    [
-        "processes", "written", "temporary files", "submissions", "escaped", "System V", "POSIX shared memory", "sockets by name",
-    ],
-)  # fmt: skip
-def test_nothing_outlives_the_batch(lab: str, layer: str, what: str, battles: Battles) -> None:
-    battle = battles(lab, layer)
-    assert battle.after[what] == battle.before[what]
+    assert battle.after == battle.before
 
 
 @pytest.mark.parametrize(("lab", "layer"), BATTLES)

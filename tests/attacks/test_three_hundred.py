@@ -23,7 +23,7 @@ from course_lib.grading.marking.judge import Limits
 LAB = "lab00"  # its tests take half the time of lab01's
 CLASS = 300
 LIMITS = Limits()  # an instructor's: three processes on two cores are slow, and none may be late
-# no walls to try, nothing to wait for: what those do to others is in test_attacks.py
+# no sandboxes to try, nothing to wait for: what those do to others is in test_attacks.py
 HOSTILE = [a for a in hostile.attacks() if a.lab == LAB]
 
 

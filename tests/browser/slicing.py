@@ -22,7 +22,7 @@ def explorers_alone(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     a thing fails here, and should be given a function that makes it.
     """
     statements = parse([cell.source for cell in notebook.cells if cell.cell_type == "code"], [])
-    cells = [nbformat.v4.new_code_cell(s.source) for s in _needed(statements)]
+    cells = [nbformat.v4.new_code_cell(ast.unparse(s.node)) for s in _needed(statements)]
     return nbformat.v4.new_notebook(cells=cells, metadata=notebook.metadata)
 
 

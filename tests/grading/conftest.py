@@ -1,4 +1,4 @@
-"""Warm workers, which take seconds to start: one behind every wall of this machine, and
+"""Warm workers, which take seconds to start: one in every sandbox of this machine, and
 judges that batches take over from each other.
 """
 
@@ -14,12 +14,12 @@ from course_lib.grading import Submission, sandbox
 from course_lib.grading.marking.judge import Judge, Limits
 from course_lib.grading.sandbox import Worker
 
-LAYERS = [name for name in sandbox.LAYERS if not sandbox.works(sandbox.Layer(name))]
+LAYERS = [name for name in sandbox.LAYERS if not sandbox.try_layer(name)]
 
 
 @pytest.fixture(scope="session", params=LAYERS)
 def worker(request: pytest.FixtureRequest) -> Iterator[Worker]:
-    """A warm worker, once behind each wall that works here."""
+    """A warm worker, once in each sandbox that works here."""
     worker = Worker(sandbox.Layer(request.param))
     worker.start()
     yield worker

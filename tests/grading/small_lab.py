@@ -13,6 +13,9 @@ from pathlib import Path
 
 import nbformat
 
+from course_lib.grading.claims.question import texts_in
+from course_lib.grading.marking.lab import GradingSpec, Lab
+
 TESTS = """
 import torch
 from course_lib.grading import expect_equal, fail, question
@@ -26,6 +29,12 @@ def test_half(submission, draw):
 def test_equal(submission, draw):
     if submission.threshold_mask(torch.tensor([1.0]), 1.0).tolist() != [True]:
         fail("a weight of exactly a should stay")
+"""
+# a question whose answer uses that of 1.1
+USES = """
+@question("1.4", points=2, claim="uses 1.1")
+def test_uses(submission, draw):
+    expect_equal(int(submission.global_masks({"a": draw.normal(4, 6)}, 0.5)["a"].sum()), 12)
 """
 RIGHT = """
 def magnitude_mask(weight, sparsity):
@@ -48,6 +57,11 @@ def claim(folder: Path, text: str = TESTS) -> Path:
     (folder / "lab01").mkdir(parents=True, exist_ok=True)
     (folder / "lab01" / "visible.py").write_text(text)
     return folder / "lab01"
+
+
+def load_lab(folder: Path, seed: int = 1) -> Lab:
+    """The lab whose claims are in ``tests/labs/labNN``, or as :func:`claim` wrote them."""
+    return Lab(GradingSpec(folder.name, texts_in(folder), str(folder), seed))
 
 
 def notebook(*cells: str) -> str:

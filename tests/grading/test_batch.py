@@ -563,7 +563,7 @@ def test_a_fault_of_the_graders_own_is_graded_again(
     assert {row["total"] for row in read_table(again.report).values()} == {"3"}
 
 
-@pytest.mark.skipif(not sandbox.best().wall, reason="this machine has no wall to require")
+@pytest.mark.skipif(not sandbox.best().is_sandbox, reason="this machine has no sandbox to require")
 def test_required_isolation_grades_again_what_had_none(
     folder: Path, tests: Path, tmp_path: Path
 ) -> None:
@@ -576,9 +576,11 @@ def test_required_isolation_grades_again_what_had_none(
     assert kept.remarks == [
         "1 kept from before were graded without a sandbox; --require-isolation grades them again in one"
     ]
-    walled = batch.grade("lab01", folder, tmp_path / "report", tests=tests, require_isolation=True)
-    assert (walled.graded, walled.remarks) == (["a"], [])
+    required = batch.grade(
+        "lab01", folder, tmp_path / "report", tests=tests, require_isolation=True
+    )
+    assert (required.graded, required.remarks) == (["a"], [])
     assert (
         json.loads((first.report / "results" / "a.json").read_text())["extra_data"]["layer"]
-        == walled.layer.name
+        == required.layer.name
     )

@@ -98,68 +98,41 @@ def test_a_class_with_parameters() -> None:
     assert list(s.get(scale).state) == ["theta"]
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "from course_lib.pruning.weights.schedules import cubic\ndef f(): return cubic(0.5, 3)",
-        "from course_lib.pruning.weights import schedules as hidden\ndef f(): return [hidden.cubic][0](0.5, 3)",
-        "def f():\n    from course_lib.pruning.weights.schedules import cubic\n    try:\n        return cubic(0.5, 3)\n    except Exception:\n        return None",
-    ],
-)
-def test_calling_the_library_is_noticed(source: str) -> None:
-    with pytest.raises(StudentError) as caught:
-        submission(source).f()
-    assert caught.value.kind == "library"
-    assert "cubic" in caught.value.message
-    assert sys.getprofile() is None
+SPARSE = "torch.Tensor.to_sparse_csr"
+MAKE = "torch.eye(2).to_sparse_csr()"
+# code that calls what it should write, and by another name than its own -> what is forbidden
+BORROWING = {
+    "from course_lib.pruning.weights.schedules import cubic\ndef f(): return cubic(0.5, 3)": "",
+    "from course_lib.pruning.weights import schedules as hidden\ndef f(): return [hidden.cubic][0](0.5, 3)": "",
+    "def f():\n    from course_lib.pruning.weights.schedules import cubic\n    try:\n        return cubic(0.5, 3)\n    except Exception:\n        return None": "",
+    "import scipy.sparse as sp\ndef f(): return sp.csr_array([[1, 0]]).nnz": "scipy.sparse",
+    f"def f(): return {MAKE}.values()": SPARSE,
+    "def f(): return getattr(torch.eye(2), 'to_sparse_' + 'csr')().values()": SPARSE,
+    "def f(): return next(map(torch.Tensor.to_sparse_csr, [torch.eye(2)])).values()": SPARSE,
+    "import operator\ndef f(): return operator.methodcaller('to_sparse_csr')(torch.eye(2)).values()": SPARSE,
+    "import functools\ndef f(): return functools.reduce(lambda x, g: g(x), [torch.Tensor.to_sparse_csr], torch.eye(2)).values()": SPARSE,
+    "def f(): return torch.ops.aten._to_sparse_csr(torch.eye(2)).values()": SPARSE,
+    "def f(): return torch.ops.aten._to_sparse_csr.default(torch.eye(2)).values()": SPARSE,
+    "def f(): return dict(zip('a', map(torch.Tensor.to_sparse_csr, [torch.eye(2)])))['a'].values()": SPARSE,
+    # behind the watch
+    f"def f():\n    try:\n        {MAKE}\n    except BaseException:\n        {MAKE}": SPARSE,
+    f"import threading\ndef f():\n    t = threading.Thread(target=lambda: {MAKE})\n    t.start()\n    t.join()": SPARSE,
+    f"import sys\ndef f():\n    sys.setprofile(None)\n    {MAKE}": SPARSE,
+    f"import sys\ndef f():\n    sys.setprofile(lambda *a: None)\n    {MAKE}\n    raise ValueError": SPARSE,
+}
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "def f(): return torch.eye(2).to_sparse_csr().values()",
-        "def f(): return getattr(torch.eye(2), 'to_sparse_' + 'csr')().values()",
-        "def f(): return next(map(torch.Tensor.to_sparse_csr, [torch.eye(2)])).values()",
-        "import operator\ndef f(): return operator.methodcaller('to_sparse_csr')(torch.eye(2)).values()",
-        "import functools\ndef f(): return functools.reduce(lambda x, g: g(x), [torch.Tensor.to_sparse_csr], torch.eye(2)).values()",
-        "def f(): return torch.ops.aten._to_sparse_csr(torch.eye(2)).values()",
-        "def f(): return torch.ops.aten._to_sparse_csr.default(torch.eye(2)).values()",
-        "def f(): return dict(zip('a', map(torch.Tensor.to_sparse_csr, [torch.eye(2)])))['a'].values()",
-    ],
-)
-def test_calling_a_listed_torch_function_is_noticed(source: str) -> None:
-    with pytest.raises(StudentError) as caught:
-        submission(source, ("torch.Tensor.to_sparse_csr",)).f()
-    assert caught.value.kind == "library"
-    assert submission(source).f().tolist() == [1, 1]
-
-
-def test_a_listed_module_is_noticed_whatever_is_called_in_it() -> None:
-    source = "import scipy.sparse as sp\ndef f(): return sp.csr_array([[1, 0]]).nnz"
-    with pytest.raises(StudentError) as caught:
-        submission(source, ("scipy.sparse",)).f()
-    assert caught.value.kind == "library"
-
-
-SPARSE = "torch.eye(2).to_sparse_csr()"
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        f"def f():\n    try:\n        {SPARSE}\n    except BaseException:\n        {SPARSE}\n    return 1",
-        f"import threading\ndef f():\n    t = threading.Thread(target=lambda: {SPARSE})\n    t.start()\n    t.join()\n    return 1",
-        f"import sys\ndef f():\n    sys.setprofile(None)\n    {SPARSE}\n    return 1",
-        f"import sys\ndef f():\n    sys.setprofile(lambda *a: None)\n    {SPARSE}\n    raise ValueError",
-    ],
-    ids=["swallowed", "in a thread", "unhooked", "hooked anew"],
-)
+@pytest.mark.parametrize("source", BORROWING)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_listed_function_is_noticed_behind_the_watch(source: str) -> None:
+def test_calling_what_the_question_asks_for_is_noticed(source: str) -> None:
+    forbidden = tuple(filter(None, [BORROWING[source]]))
     with pytest.raises(StudentError) as caught:
-        submission(source, ("torch.Tensor.to_sparse_csr",)).f()
+        submission(source, forbidden).f()
     assert caught.value.kind == "library"
+    assert forbidden or "cubic" in caught.value.message
     assert sys.getprofile() is None
+    if "values()" in source:  # where nothing forbids it, it is right
+        assert submission(source).f().tolist() == [1, 1]
 
 
 def test_a_function_of_the_graders_refuses_too_much() -> None:
@@ -207,37 +180,6 @@ def net_and_batches() -> tuple[nn.Module, dict]:
     }
 
 
-def test_training_is_noted_and_begins_anew_in_every_call() -> None:
-    s = submission(
-        "def f(build, train, masks):\n"
-        "    results = [train(build(), masks, 1, stop) for stop in (None, None, 3)]\n"
-        "    masks['0.weight'][:] = False\n    return results"
-    )
-    net, batches = net_and_batches()
-    mask = torch.arange(30).view(5, 6) % 3 > 0
-    build, train = s.helper("build", model=net), s.helper("train", **batches)
-    results = s.f(build, train, {"0.weight": mask})
-    first, second, third = s.get(train, "log")
-    assert s.get(build, "calls") == 3
-    assert results == [e["result"] for e in (first, second, third)]
-    assert [(e["start"], e["stop"], e["result"]["steps"]) for e in (first, second, third)] == [
-        (1, None, 3),
-        (1, None, 3),
-        (1, 3, 2),
-    ]
-    start = net.state_dict()
-    for entry in (first, second, third):
-        assert torch.equal(entry["masks"]["0.weight"], mask)  # as it was then
-        assert all(torch.equal(entry["before"][name], value) for name, value in start.items())
-        assert not entry["after"]["0.weight"][~mask].any()
-        assert all(
-            bool((entry["after"][name] != start[name]).any())
-            for name in ("0.bias", "3.weight", "1.running_mean")
-        )
-    assert all(torch.equal(first["after"][name], second["after"][name]) for name in start)
-    assert not torch.equal(first["after"]["3.weight"], third["after"]["3.weight"])
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -253,62 +195,6 @@ def test_training_refuses_what_it_cannot_do(arguments: str, message: str) -> Non
     net, batches = net_and_batches()
     with pytest.raises(StudentError, match=message):
         s.f(s.helper("build", model=net), s.helper("train", **batches))
-
-
-def test_losses_are_each_samples_own_and_noted() -> None:
-    s = submission(
-        "def f(model, batches, loss_fn, once):\n"
-        "    passed = [len(b['labels']) for b in once] + [len(b['labels']) for b in once]\n"
-        "    model.train()\n    loss_fn(model, batches[1])\n    model.eval()\n"
-        "    return passed, [loss_fn(model, b) for b in batches]"
-    )
-    draw = Draw("losses")
-    model, batches = draw.bert(2, 4), [draw.texts(3, 7), draw.texts(2, 5)]
-    losses = s.helper("losses")
-    passed, (first, second) = s.f(model, batches, losses, s.helper("stream", values=batches))
-    assert passed == [3, 2]
-    assert s.get(losses, "log") == [
-        {"samples": 2, "dropout": True},
-        {"samples": 3, "dropout": False},
-        {"samples": 2, "dropout": False},
-    ]
-    with torch.no_grad():
-        for batch, loss in zip(batches, (first, second), strict=True):
-            for i, one in enumerate(loss):
-                length = int(batch["attention_mask"][i].sum())
-                logits = model(batch["input_ids"][i : i + 1, :length]).logits
-                assert torch.allclose(
-                    one, nn.functional.cross_entropy(logits, batch["labels"][i : i + 1]), atol=1e-5
-                )
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "model.bert.register_forward_pre_hook(print)",
-        "model.classifier.register_forward_hook(print)",
-        "model.classifier.register_full_backward_hook(print)",
-        "model.bert.forward = print",
-    ],
-)
-def test_hooks_of_a_model_are_counted(source: str) -> None:
-    s = submission(f"def f(model): {source}")
-    model = s.put(Draw("hooks").bert(2, 4))
-    hooks = s.helper("hooks", model=model)
-    assert s.get(hooks, "count") == 0
-    s.f(model)
-    assert s.get(hooks, "count") == 1
-
-
-def test_a_generator_and_the_one_for_all() -> None:
-    s = submission("def own(g): return torch.rand(3, generator=g)\ndef all(): return torch.rand(3)")
-    generator, chance = s.helper("generator", seed=5), s.helper("chance")
-    before = s.get(chance, "state")
-    assert torch.equal(s.own(generator), torch.rand(3, generator=torch.Generator().manual_seed(5)))
-    assert not torch.equal(s.own(generator), s.own(s.helper("generator", seed=5)))  # it goes on
-    assert torch.equal(s.get(chance, "state"), before)
-    s.all()
-    assert not torch.equal(s.get(chance, "state"), before)
 
 
 @pytest.mark.parametrize("call", ["fill(model, value)", "fill(model=model, value=value)"])

@@ -1,4 +1,4 @@
-"""Every wall that this machine has, attacked from inside by a submission; and what is
+"""Every sandbox that this machine has, attacked from inside by a submission; and what is
 left of it afterwards.
 """
 
@@ -15,6 +15,7 @@ import sysconfig
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy
 import psutil
 import pytest
 
@@ -39,6 +40,7 @@ def allowed(action):
     except (OSError, ImportError):
         return False
     return True
+def passed(ways): return [name for name, way in ways.items() if allowed(way)]
 """
 
 
@@ -49,9 +51,9 @@ def patient(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def walled(worker: Worker) -> Iterator[None]:
-    """The test is about a wall, and the warm process is unharmed behind it."""
-    if not worker.layer.wall:
+def sandboxed(worker: Worker) -> Iterator[None]:
+    """The test is about a sandbox, and the warm process is unharmed outside it."""
+    if not worker.layer.is_sandbox:
         pytest.skip("plain limits are no sandbox: the report says so")
     if worker.process is None or worker.process.poll() is not None:
         worker.start()
@@ -60,14 +62,73 @@ def walled(worker: Worker) -> Iterator[None]:
     assert worker.warm_pid == before and psutil.pid_exists(before), "the warm process was harmed"
 
 
-behind_a_wall = pytest.mark.usefixtures("walled")
+in_a_sandbox = pytest.mark.usefixtures("sandboxed")
+
+
+# what is tried -> the code, whose f names the ways that were allowed, and its arguments
+TRIES: dict[str, tuple[str, list[object]]] = {
+    "changing the interpreter and its packages": (
+        "def f(files, folders):\n"
+        "    return [p for p in files if allowed(lambda: open(p, 'ab')) or allowed(lambda: os.unlink(p))] + \\\n"
+        "        [p for p in folders if allowed(lambda: open(p + '/left.pth', 'w'))]",
+        [
+            [numpy.__file__, os.__file__, restrictions.__file__, sys.executable],
+            [
+                sysconfig.get_path("purelib"),
+                sysconfig.get_path("stdlib"),
+                str(COURSE / "course_lib" / "sandbox_child"),
+                "/usr",
+            ],
+        ],
+    ),
+    "writing outside its own folder": (
+        "def f():\n    done = []\n    for top, dirs, files in os.walk('/'):\n        if top.count('/') > 2: dirs.clear()\n"
+        "        if allowed(lambda: open(top + '/probe', 'w').close()): done.append(top)\n"
+        "    open(os.environ['TMPDIR'] + '/probe', 'w').close()\n    return [p for p in done if p != os.environ['TMPDIR']]",
+        [],
+    ),
+    "looking at the grader": (
+        "def f(grader):\n"
+        "    seen = [n for n in ('environ', 'cmdline', 'mem', 'maps', 'cwd') if allowed(lambda: open(f'/proc/{grader}/{n}', 'rb').read(1))]\n"
+        "    seen += [n for n in ('cwd', 'exe', 'fd/0') if allowed(lambda: os.readlink(f'/proc/{grader}/{n}'))]\n"
+        "    return seen + ([n for n in os.listdir('/proc') if n != 'cpuinfo'] if allowed(lambda: os.listdir('/proc')) else [])",
+        [os.getpid()],
+    ),
+    "leaving a sign on a file that others read, too": (
+        "import ctypes, fcntl, struct\n"
+        "def f(path):\n"
+        "    file, libc = open(path), ctypes.CDLL(None, use_errno=True)\n"
+        "    lock = struct.pack('hhqqi', fcntl.F_RDLCK, 0, 0, 0, 0)\n"
+        "    def inotify():\n"
+        "        if libc.inotify_add_watch(libc.inotify_init(), path.encode(), 1) < 0: raise OSError\n"
+        "    return passed(dict(flock=lambda: fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB), lease=lambda: fcntl.fcntl(file, 1024, fcntl.F_RDLCK),\n"
+        "        record=lambda: fcntl.fcntl(file, fcntl.F_SETLK, lock), look=lambda: fcntl.fcntl(file, fcntl.F_GETLK, lock),\n"
+        "        open_file=lambda: fcntl.fcntl(file, 37, lock), leased=lambda: fcntl.fcntl(file, 1025),\n"
+        "        notify=lambda: fcntl.fcntl(os.open(os.path.dirname(path), os.O_RDONLY), 1026, 1), inotify=inotify))",
+        [json.__file__],
+    ),
+    "a handle on the process at the other end of the conversation": (
+        "import socket\n"
+        "def f():\n"
+        "    here = socket.socket(fileno=os.dup(3))\n"
+        "    return passed(dict(pidfd=lambda: here.getsockopt(socket.SOL_SOCKET, 77, 4), passed=lambda: here.setsockopt(socket.SOL_SOCKET, 76, 1)))",
+        [],
+    ),
+}
+
+
+@in_a_sandbox
+@pytest.mark.parametrize("tried", TRIES)
+def test_what_is_tried_is_refused(run: Run, tried: str) -> None:
+    source, arguments = TRIES[tried]
+    assert run(TRY + source).f(*arguments) == []
 
 
 # -- files
 # -------------------------------------------------------------------------------------------------------------
 
 
-@behind_a_wall
+@in_a_sandbox
 def test_the_course_cannot_be_read(run: Run) -> None:
     hidden = ["tests/labs/lab01/hidden.py", "course_lib/grading/claims/question.py", "course_lib/pruning/weights/masks.py", "pyproject.toml",
               "course_lib/cost/encodings.py", *(str(p.relative_to(COURSE)) for p in (COURSE / "solutions").glob("*.py"))]  # fmt: skip
@@ -86,7 +147,7 @@ def test_the_course_cannot_be_read(run: Run) -> None:
     )
 
 
-@behind_a_wall
+@in_a_sandbox
 def test_what_else_lies_on_the_machine_can_be_neither_read_nor_changed(
     run: Run, tmp_path: Path
 ) -> None:
@@ -102,7 +163,7 @@ def test_what_else_lies_on_the_machine_can_be_neither_read_nor_changed(
         "        attribute=lambda: os.setxattr(file, 'user.x', b'1'), replace=lambda: os.replace('own', file),\n"
         "        through_a_link=lambda: (os.symlink(file, 'through'), open('through').read()))\n"
         "    open('own', 'w').close()\n"
-        "    return [name for name, way in ways.items() if allowed(way)]"
+        "    return passed(ways)"
     )
     assert run(TRY + source).f(str(secret), str(tmp_path)) == []
     after = secret.stat()
@@ -110,35 +171,6 @@ def test_what_else_lies_on_the_machine_can_be_neither_read_nor_changed(
         before.st_mode, before.st_uid, before.st_size, before.st_mtime_ns, before.st_ino, before.st_nlink,
     )  # fmt: skip
     assert os.listdir(tmp_path) == ["report.json"]
-
-
-@behind_a_wall
-def test_the_interpreter_and_its_packages_cannot_be_changed(run: Run) -> None:
-    import numpy
-
-    places = [
-        sysconfig.get_path("purelib"),
-        sysconfig.get_path("stdlib"),
-        str(COURSE / "course_lib" / "sandbox_child"),
-        "/usr",
-    ]
-    files = [numpy.__file__, os.__file__, restrictions.__file__, sys.executable]
-    s = run(
-        TRY + "def f(files, folders):\n"
-        "    return [p for p in files if allowed(lambda: open(p, 'ab')) or allowed(lambda: os.unlink(p))] + \\\n"
-        "        [p for p in folders if allowed(lambda: open(p + '/left.pth', 'w'))]"
-    )
-    assert s.f(files, places) == []
-
-
-@behind_a_wall
-def test_nothing_can_be_written_but_its_own_folder(run: Run) -> None:
-    source = (
-        "import os\ndef f():\n    done = []\n    for top, dirs, files in os.walk('/'):\n        if top.count('/') > 2: dirs.clear()\n"
-        "        try:\n            open(top + '/probe', 'w').close()\n            done.append(top)\n        except OSError: pass\n"
-        "    open(os.environ['TMPDIR'] + '/probe', 'w').close()\n    return [p for p in done if p != os.environ['TMPDIR']]"
-    )
-    assert run(source).f() == []
 
 
 def test_the_next_submission_finds_an_empty_folder(run: Run, worker: Worker) -> None:
@@ -178,17 +210,6 @@ def test_a_disk_cannot_be_filled(run: Run, worker: Worker) -> None:
 # ---------------------------------------------------------------------------------------------------------
 
 
-@behind_a_wall
-def test_the_grader_cannot_be_seen(run: Run) -> None:
-    source = (
-        "def f(grader):\n"
-        "    seen = [n for n in ('environ', 'cmdline', 'mem', 'maps', 'cwd') if allowed(lambda: open(f'/proc/{grader}/{n}', 'rb').read(1))]\n"
-        "    seen += [n for n in ('cwd', 'exe', 'fd/0') if allowed(lambda: os.readlink(f'/proc/{grader}/{n}'))]\n"
-        "    return seen + ([n for n in os.listdir('/proc') if n != 'cpuinfo'] if allowed(lambda: os.listdir('/proc')) else [])"
-    )
-    assert run(TRY + source).f(os.getpid()) == []
-
-
 def test_the_environment_and_the_descriptors_tell_nothing(run: Run) -> None:
     source = (
         "import os\ndef f(): return [sorted(os.environ), [n for n in range(4096) if open_(n)]]\n"
@@ -204,7 +225,7 @@ def test_the_environment_and_the_descriptors_tell_nothing(run: Run) -> None:
     )
 
 
-@behind_a_wall
+@in_a_sandbox
 def test_no_other_process_can_be_signalled_or_changed(run: Run, worker: Worker) -> None:
     sibling = worker.open(["def g(): return 7"], ["g"])
     with subprocess.Popen(["sleep", "60"]) as victim:
@@ -227,8 +248,7 @@ def test_no_other_process_can_be_signalled_or_changed(run: Run, worker: Worker) 
         attacker = worker.open([TRY + source], ["f"])
         below = [p.pid for p in watch.descendants(worker.warm_pid)]
         pids = sorted(
-            {victim.pid, worker.warm_pid, *below, *range(2, 30), os.getpid()}
-            - {_pid_inside(attacker)}
+            {victim.pid, worker.warm_pid, *below, *range(2, 30), os.getpid()} - {attacker.pid}
         )
         assert Submission(attacker).f(pids) == 1
         assert victim.poll() is None
@@ -241,11 +261,7 @@ def test_no_other_process_can_be_signalled_or_changed(run: Run, worker: Worker) 
     sibling.close()
 
 
-def _pid_inside(session: object) -> int:
-    return session.pid  # type: ignore[attr-defined]
-
-
-@behind_a_wall
+@in_a_sandbox
 def test_no_other_process_can_be_traced(run: Run, worker: Worker) -> None:
     sibling = worker.open(["secret = 'the right answer'\ndef g(): return 7"], ["g"])
     source = (
@@ -275,7 +291,7 @@ def test_no_other_process_can_be_traced(run: Run, worker: Worker) -> None:
     sibling.close()
 
 
-@behind_a_wall
+@in_a_sandbox
 def test_no_right_is_left_and_none_can_be_had(run: Run) -> None:
     source = (
         "import ctypes\n"
@@ -327,7 +343,7 @@ def test_nothing_that_was_started_survives(run: Run, worker: Worker) -> None:
 # ------------------------------------------------------------------------------
 
 
-@behind_a_wall
+@in_a_sandbox
 def test_there_is_no_network(run: Run, tmp_path: Path) -> None:
     path, name = str(tmp_path / "socket"), f"\0course-test-{os.getpid()}"
     with (
@@ -353,7 +369,7 @@ def test_there_is_no_network(run: Run, tmp_path: Path) -> None:
             "        datagram=lambda: socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)[0].sendto(b'x', name + '-d'),\n"
             "        on=lambda: pair[0].connect(name), raw=lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, 1),\n"
             "        names=lambda: socket.getaddrinfo('example.org', 443), netlink=lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW))\n"
-            "    return [way for way, go in ways.items() if allowed(go)]"
+            "    return passed(ways)"
         )
         assert run(TRY + source).f(tcp.getsockname()[1], udp.getsockname()[1], path, name) == []
         for listening in (tcp, udp, file, abstract, datagram):
@@ -381,7 +397,7 @@ def found():
 """.replace("ADD_KEY", "248" if os.uname().machine == "x86_64" else "217")
 
 
-@behind_a_wall
+@in_a_sandbox
 def test_nothing_of_the_systems_objects_is_left_for_the_next(run: Run, worker: Worker) -> None:
     first = worker.open([_OBJECTS], ["leave_something", "found"])
     assert Submission(first).leave_something() == 1
@@ -389,50 +405,10 @@ def test_nothing_of_the_systems_objects_is_left_for_the_next(run: Run, worker: W
         assert {"shm", "msg", "sem"} <= set(Submission(first).found()), "its own namespace has them"
     libc = ctypes.CDLL(None)
     assert libc.shmget(0x6C656674, 0, 0) < 0 and libc.msgget(0x6C656674, 0) < 0, (
-        "made outside the wall"
+        "made outside the sandbox"
     )
     first.close()
     assert run(_OBJECTS, graded=["found"]).found() == []
-
-
-@behind_a_wall
-def test_no_sign_is_left_on_a_file_that_others_read_too(run: Run) -> None:
-    source = (
-        TRY + "import ctypes, fcntl, struct, json\n"
-        "def f(path):\n"
-        "    file, libc = open(path), ctypes.CDLL(None, use_errno=True)\n"
-        "    lock = struct.pack('hhqqi', fcntl.F_RDLCK, 0, 0, 0, 0)\n"
-        "    def inotify():\n"
-        "        if libc.inotify_add_watch(libc.inotify_init(), path.encode(), 1) < 0: raise OSError\n"
-        "    ways = dict(flock=lambda: fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB), lease=lambda: fcntl.fcntl(file, 1024, fcntl.F_RDLCK),\n"
-        "        record=lambda: fcntl.fcntl(file, fcntl.F_SETLK, lock), look=lambda: fcntl.fcntl(file, fcntl.F_GETLK, lock),\n"
-        "        open_file=lambda: fcntl.fcntl(file, 37, lock), leased=lambda: fcntl.fcntl(file, 1025),\n"
-        "        notify=lambda: fcntl.fcntl(os.open(os.path.dirname(path), os.O_RDONLY), 1026, 1), inotify=inotify)\n"
-        "    return [way for way, go in ways.items() if allowed(go)]"
-    )
-    assert run(source).f(json.__file__) == []
-
-
-@behind_a_wall
-def test_the_conversation_gives_no_handle_on_the_process_at_its_other_end(run: Run) -> None:
-    source = (
-        TRY + "import socket\n"
-        "def f():\n"
-        "    here = socket.socket(fileno=os.dup(3))\n"
-        "    ways = dict(pidfd=lambda: here.getsockopt(socket.SOL_SOCKET, 77, 4), passed=lambda: here.setsockopt(socket.SOL_SOCKET, 76, 1))\n"
-        "    return [way for way, go in ways.items() if allowed(go)]"
-    )
-    assert run(source).f() == []
-
-
-@behind_a_wall
-def test_the_host_is_not_named_where_namespaces_are_had(run: Run, worker: Worker) -> None:
-    if worker.layer.name != "jail":
-        pytest.skip("Landlock has no host name of its own")
-    assert (
-        run("import os, socket\ndef f(): return [os.uname().nodename, socket.gethostname()]").f()
-        == ["worker"] * 2
-    )
 
 
 # -- limits
@@ -464,44 +440,45 @@ def test_one_that_is_closed_leaves_its_neighbour_watched(worker: Worker) -> None
     assert watch.running == []
 
 
-@pytest.mark.usefixtures("patient")
-def test_memory_is_counted_over_all_processes(
-    run: Run, worker: Worker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(isolation, "WORK_BYTES", 400 << 20)
-    source = (
+# what is limited -> the setting of the layers and its value, the code, how it ends
+LIMITS: dict[str, tuple[str, object, str, str]] = {
+    "memory of all processes": (
+        "WORK_BYTES",
+        400 << 20,
         "import os, time\n"
         "def f():\n"
         "    for n in range(6):\n"
         "        if os.fork() == 0:\n"
         "            held = b'x' * (150 << 20)\n"  # each well below the limit
         "            time.sleep(60)\n"
-        "    time.sleep(50)"
-    )
-    with pytest.raises(WorkerLost, match="0.4 GB of memory over all its processes"):
-        run(source).f()
+        "    time.sleep(50)",
+        "0.4 GB of memory over all its processes",
+    ),
+    "processor time of all processes": (
+        "CPU_SECONDS",
+        1,
+        "import os\ndef f():\n    os.fork(); os.fork()\n    while True: pass",
+        "1 seconds of processor time",
+    ),
+    # by the kernel: process 1 of a namespace ignores the polite signal
+    "processor time of one process": (
+        "LIMITS",
+        {**isolation.LIMITS, "CPU": 1},
+        "import signal\ndef f():\n    signal.signal(signal.SIGXCPU, signal.SIG_IGN)\n    while True: pass",
+        "ended its process",
+    ),
+}
 
 
 @pytest.mark.usefixtures("patient")
-def test_processor_time_is_counted_over_all_processes(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("limited", LIMITS)
+def test_what_takes_too_much_is_ended(
+    run: Run, limited: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(isolation, "CPU_SECONDS", 1)
-    source = "import os\ndef f():\n    os.fork(); os.fork()\n    while True: pass"
-    with pytest.raises(WorkerLost, match="1 seconds of processor time"):
+    name, value, source, said = LIMITS[limited]
+    monkeypatch.setattr(isolation, name, value)
+    with pytest.raises(WorkerLost, match=said):
         run(source).f()
-
-
-@pytest.mark.usefixtures("patient")
-def test_one_process_is_ended_by_the_kernel_when_its_time_is_up(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # process 1 of a namespace ignores the polite signal
-    monkeypatch.setitem(isolation.LIMITS, "CPU", 1)
-    with pytest.raises(WorkerLost, match="ended its process"):
-        run(
-            "import signal\ndef f():\n    signal.signal(signal.SIGXCPU, signal.SIG_IGN)\n    while True: pass"
-        ).f()
 
 
 # -- the grader
@@ -544,7 +521,7 @@ def test_a_killed_grader_leaves_nothing_running() -> None:
         "    threading.Thread(target=spin, daemon=True).start()\n"
         "    time.sleep(0.2)\n"
     )
-    layers = [name for name in isolation.LAYERS if not isolation.works(isolation.Layer(name))]
+    layers = [name for name in isolation.LAYERS if not isolation.try_layer(name)]
     grader = subprocess.Popen(
         [sys.executable, "-c", _GRADER, busy, *layers], stdout=subprocess.PIPE, text=True
     )
@@ -606,7 +583,7 @@ def test_a_control_group_goes_with_its_worker_and_after_a_killed_grader_with_the
 
 
 def _here(name: str) -> None:
-    if problem := isolation.works(isolation.Layer(name)):
+    if problem := isolation.try_layer(name):
         pytest.skip(f"no {name} here: {problem}")
 
 
@@ -614,19 +591,8 @@ def test_the_probe_notices_a_jail_that_shows_too_much(monkeypatch: pytest.Monkey
     _here("jail")
     monkeypatch.setattr(isolation, "hidden_places", list)
     monkeypatch.setattr(isolation, "SYSTEM", (*isolation.SYSTEM, str(COURSE / "tests")))
-    found = isolation.run_probe(isolation.jail_command(namespaces=True), "jail")
-    assert "could read" in found.problem and "tests" in found.problem
-
-
-def test_the_probe_notices_a_jail_with_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    _here("jail")
-    jail = [
-        a
-        for a in isolation.jail_command(namespaces=False)
-        if a not in ("--unshare-net", "--unshare-pid", "--unshare-ipc")
-    ]
-    found = isolation.run_probe(jail, "jail")
-    assert "could signal the grader" in found.problem
+    found = isolation.run_probe(isolation.jail_command(), "jail")
+    assert "could read" in found and "tests" in found
 
 
 def test_the_probe_notices_landlock_rules_that_show_too_much(
@@ -636,7 +602,7 @@ def test_the_probe_notices_landlock_rules_that_show_too_much(
     monkeypatch.setattr(isolation, "readable", lambda: ["/"])
     monkeypatch.setattr(isolation, "shown_places", lambda: ["/"])
     found = isolation.run_probe([], "landlock")
-    assert "could read" in found.problem and "/proc" in found.problem
+    assert "could read" in found and "/proc" in found
 
 
 def test_landlock_shows_no_copy_of_the_package_inside_the_interpreters_folder(
@@ -655,46 +621,19 @@ def test_landlock_shows_no_copy_of_the_package_inside_the_interpreters_folder(
     )
 
 
-def test_a_jail_without_namespaces_inside_still_grades_and_says_so(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    _here("jail")
-    real = isolation.tried
-    monkeypatch.setattr(
-        isolation,
-        "tried",
-        lambda name: isolation.Tried(refused=True) if name == "jail" else real(name),
-    )
-    worker = Worker(isolation.Layer("jail"))
-    worker.start()
-    try:
-        assert any("share one jail" in weaker for weaker in worker.weaker)
-        for _ in range(2):
-            session = worker.open(
-                [
-                    "import os\ndef f():\n    n = os.listdir('.')\n    open('left', 'w')\n    return n"
-                ],
-                ["f"],
-            )
-            assert Submission(session).f() == []
-            session.close()
-        assert list(watch.descendants(worker.warm_pid)) == []
-    finally:
-        worker.stop()
-
-
-def test_without_libseccomp_the_jail_says_so_and_landlock_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("layer", ["jail", "landlock"])
+def test_without_libseccomp_there_is_no_sandbox(
+    layer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing(name: str | None, **more: bool) -> ctypes.CDLL:
         raise OSError(name)
 
     monkeypatch.setattr(restrictions.ctypes, "CDLL", missing)
     with pytest.raises(OSError, match="apt install libseccomp2"):
-        restrictions.Restrictions("landlock", "/nowhere")
+        restrictions.Restrictions(layer, "/nowhere")
 
 
-def test_where_no_wall_stands_the_best_is_plain_and_asking_for_more_is_refused(
+def test_where_no_sandbox_works_the_best_is_plain_and_asking_for_more_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     problems = {
@@ -702,7 +641,7 @@ def test_where_no_wall_stands_the_best_is_plain_and_asking_for_more_is_refused(
         "landlock": "this kernel has no Landlock",
         "plain": "",
     }
-    monkeypatch.setattr(isolation, "tried", lambda name: isolation.Tried(problems[name]))
+    monkeypatch.setattr(isolation, "try_layer", problems.__getitem__)
     assert isolation.best() == isolation.Layer("plain")
     with pytest.raises(
         RuntimeError,
@@ -711,33 +650,22 @@ def test_where_no_wall_stands_the_best_is_plain_and_asking_for_more_is_refused(
         isolation.required()
     problems["landlock"] = ""
     assert isolation.required() == isolation.best() == isolation.Layer("landlock")
-    assert [isolation.Layer(name).wall for name in isolation.LAYERS] == [True, True, False]
+    layers = [isolation.Layer(name) for name in isolation.LAYERS]
+    assert [layer.is_sandbox for layer in layers] == [True, True, False]
+    assert all(layer.sentence for layer in layers)
 
 
 def test_doctor_shows_every_layer_with_reason_and_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     from course_lib import doctor
 
-    tried = {
-        "jail": isolation.Tried(
-            "bubblewrap is not installed (Debian, Ubuntu: apt install bubblewrap)"
-        ),
-        "landlock": isolation.Tried(weaker=("no abstract sockets",)),
-        "plain": isolation.Tried(),
+    problems = {
+        "jail": "bubblewrap is not installed (Debian, Ubuntu: apt install bubblewrap)",
+        "landlock": "",
+        "plain": "",
     }
     for module in (isolation, sandbox):
-        monkeypatch.setattr(module, "tried", tried.__getitem__)
+        monkeypatch.setattr(module, "try_layer", problems.__getitem__)
     found = {what: (state, remedy) for what, state, remedy in doctor._isolation()}
     assert "apt install bubblewrap" in found["grading: jail"][1]
-    assert "no abstract sockets" in found["grading: landlock"][0]
+    assert found["grading: landlock"] == ("works", "")
     assert found["grading here"][0].startswith("landlock: a sandbox")
-
-
-def test_every_layer_that_works_says_what_it_is(
-    worker: Worker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert isolation.tried(worker.layer.name).problem == ""
-    assert worker.layer.sentence
-    monkeypatch.setattr(
-        isolation, "run_probe", lambda *_: pytest.fail("tried once in the life of a process")
-    )
-    assert isolation.works(worker.layer) == ""

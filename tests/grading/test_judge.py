@@ -5,6 +5,7 @@ and what is right is told nothing.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import random
 import signal
@@ -18,14 +19,13 @@ import numpy as np
 import psutil
 import pytest
 import torch
-from small_lab import claim, hand_in
+from small_lab import claim, hand_in, load_lab
 
 from course_lib import labs
-from course_lib.grading import sandbox
+from course_lib.grading import Submission, sandbox
 from course_lib.grading.batch import run as batch
-from course_lib.grading.claims.question import texts_in
 from course_lib.grading.marking.judge import Judge, JudgeLost, Limits
-from course_lib.grading.marking.lab import GradingSpec, Lab, Task
+from course_lib.grading.marking.lab import Lab, Task
 from course_lib.grading.marking.pool import Judges
 from course_lib.grading.sandbox import Seconds, Session, TimeBudget, Worker, WorkerLost
 
@@ -68,8 +68,6 @@ def tests(tmp_path: Path) -> Path:
 
 
 def graded(tmp_path: Path, tests: Path, values: dict[str, int], limits: Limits) -> dict[str, dict]:
-    import json
-
     folder = tmp_path / "submissions"
     folder.mkdir()
     for name, value in values.items():
@@ -108,23 +106,22 @@ def test_what_was_set_aside_is_tried_again_only_if_somebody_asks(
     tests: Path, tmp_path: Path
 ) -> None:
     graded(tmp_path, tests, {"a-crashes": 667, "b-right": 1}, Limits(cpu=3))
-    again = batch.grade("lab01", tmp_path / "submissions", tmp_path / "report", tests=tests, jobs=1)
-    assert again.graded == []
-    again = batch.grade(
-        "lab01",
-        tmp_path / "submissions",
-        tmp_path / "report",
-        tests=tests,
-        jobs=1,
-        regrade=["a-crashes"],
-    )
-    assert again.graded == ["a-crashes"]
+    for regrade in ([], ["a-crashes"]):
+        again = batch.grade(
+            "lab01",
+            tmp_path / "submissions",
+            tmp_path / "report",
+            tests=tests,
+            jobs=1,
+            regrade=regrade,
+        )
+        assert again.graded == regrade
 
 
 def test_a_judge_that_ends_leaves_nothing_behind(tests: Path) -> None:
     before = {p.pid for p in psutil.Process().children(recursive=True)}
     judge = Judge(sandbox.best(), Limits(cpu=2))
-    lab = Lab(GradingSpec("lab01", texts_in(tests), str(tests), 1))
+    lab = load_lab(tests)
     assert judge.mark(lab.spec, Task("x", (code(1),))).status == "graded"
     with pytest.raises(JudgeLost, match="processor time"):
         judge.mark(lab.spec, Task("x", (code(666),)))
@@ -144,9 +141,7 @@ def test_a_judge_that_ends_leaves_nothing_behind(tests: Path) -> None:
 
 def test_one_submission_alone_is_set_aside_too(tests: Path) -> None:
     judges = Judges(sandbox.best(), Limits(cpu=2))
-    marked = judges.mark_or_set_aside(
-        Lab(GradingSpec("lab01", texts_in(tests), str(tests), 1)), Task("x", (code(667),))
-    )
+    marked = judges.mark_or_set_aside(load_lab(tests), Task("x", (code(667),)))
     judges.stop()
     assert marked.status == "set aside"
 
@@ -156,40 +151,35 @@ def test_the_time_for_a_submission_ends_inside_a_test(
 ) -> None:
     monkeypatch.setattr(worker, "seconds", Seconds(reply=2.0, submission=3.0))
     budget = TimeBudget(3.0)
-    session = worker.open(["import time\ndef f(): time.sleep(1.2)"], ["f"], budget=budget)
-    ask = {"op": "call", "path": "f", "args": {"tuple": []}, "kwargs": {"dict": []}, "on": None}
-    del ask["on"]
-    session.call(dict(ask), [], {})
+    source = "import time\ndef f(): time.sleep(1.2)"
+    submission = Submission(worker.open([source], ["f"], budget=budget))
+    submission.f()
     with pytest.raises(WorkerLost, match="time for the whole submission, 3 seconds"):
         for _ in range(3):
-            session.call(dict(ask), [], {})
+            submission.f()
     assert budget.left <= 0.1
 
 
 def test_a_full_core_is_not_the_codes_fault(
     worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Six busy processes beside it: a second of work takes four or more by the wall's
-    clock.
-    """
+    """Three busy processes per core: one second of work takes four seconds or more."""
     if not os.path.exists(f"/proc/{os.getpid()}/schedstat"):
         pytest.skip("this system does not tell how long a process waited for a core")
     monkeypatch.setattr(worker, "seconds", Seconds(reply=2.0))
     work = "import time\ndef f(seconds):\n    end = time.process_time() + seconds\n    while time.process_time() < end: pass\n    return 1"
     session = worker.open([work], ["f"])
-    ask = {"op": "call", "path": "f", "args": {"tuple": [1.0]}, "kwargs": {"dict": []}}
     busy = [
         subprocess.Popen([sys.executable, "-c", "while True: pass"])
         for _ in range(3 * (os.cpu_count() or 1))
     ]
     try:
-        reply, _ = session.call(ask, [], {})
+        assert Submission(session).f(1.0) == 1
     finally:
         for process in busy:
             process.kill()
             process.wait()
         session.close()
-    assert reply["value"] == 1
 
 
 def test_ctrl_c_ends_a_judge_that_computes(tests: Path, tmp_path: Path) -> None:
@@ -228,17 +218,23 @@ def test_ctrl_c_ends_a_judge_that_computes(tests: Path, tmp_path: Path) -> None:
     assert not left
 
 
-@pytest.mark.parametrize("lab", labs.available())
-def test_a_perfect_submission_is_told_nothing(lab: str, perfect: Worker) -> None:
-    """Its first cells import what they need, plots and experiments too, behind the wall
-    as in the notebook.
-    """
+def solved(lab: str) -> tuple[Lab, Task]:
+    """A lab, and its solution as a submission."""
     tests = ROOT / "tests" / "labs" / lab
     source = next((ROOT / "solutions").glob(f"{lab}_*.py"))
     cells = tuple(c.source for c in jupytext.read(source).cells if c.cell_type == "code")
-    marking = Lab(GradingSpec(lab, texts_in(tests), str(tests), 3))
+    marking = load_lab(tests, seed=3)
     files = tuple((name, (tests / "files" / name).read_bytes()) for name in marking.known.files)
-    marked = marking.mark(Task("x", cells, files=files), perfect)
+    return marking, Task("x", cells, files=files)
+
+
+@pytest.mark.parametrize("lab", labs.available())
+def test_a_perfect_submission_is_told_nothing(lab: str, perfect: Worker) -> None:
+    """Its first cells import what they need, plots and experiments too, in the sandbox
+    as in the notebook.
+    """
+    marking, task = solved(lab)
+    marked = marking.mark(task, perfect)
     assert marked.notes == ()
     assert all(o.passed for o in marked.outcomes)
     assert {o.message for o in marked.outcomes} == {""}
@@ -248,9 +244,7 @@ def test_a_perfect_submission_is_told_nothing(lab: str, perfect: Worker) -> None
 def test_one_seed_sends_the_same_bytes_twice(
     lab: str, perfect: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tests = ROOT / "tests" / "labs" / lab
-    source = next((ROOT / "solutions").glob(f"{lab}_*.py"))
-    cells = tuple(c.source for c in jupytext.read(source).cells if c.cell_type == "code")
+    marking, task = solved(lab)
     sent: list[str] = []
     call = Session.call
 
@@ -267,7 +261,7 @@ def test_one_seed_sends_the_same_bytes_twice(
         np.random.seed(elsewhere)
         random.seed(elsewhere)
         sent.clear()
-        Lab(GradingSpec(lab, texts_in(tests), str(tests), 5)).mark(Task("x", cells), perfect)
+        marking.mark(task, perfect)
         runs.append(list(sent))
     assert len(runs[0]) > 20
     assert runs[0] == runs[1]

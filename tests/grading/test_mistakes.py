@@ -5,6 +5,7 @@ fewest.
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from course_lib.grading import Draw, Mistake, Submission
+from course_lib.grading import Draw, Mistake, Submission, expect_close, expect_equal
 from course_lib.grading.claims.mistakes import (
     Case,
     Exercises,
@@ -20,6 +21,7 @@ from course_lib.grading.claims.mistakes import (
     draw_discriminating_case,
     expect_form,
     near,
+    recognise,
 )
 from course_lib.grading.claims.student import InProcess
 
@@ -120,6 +122,61 @@ def test_a_form_is_the_right_answers_form() -> None:
         expect_form({"a": [1, 2], "b": torch.ones(2)}, right, "f(…)")
 
 
-def test_near_compares_numbers_and_lists_of_them() -> None:
-    assert near(1000, 1000.005) and not near(1, 1.001) and not near(1, torch.tensor(1.0))
-    assert near((1, 2.0), [1.0, 2.0000001]) and not near((1, 2), (1, 2, 3))
+MASK = torch.tensor([True, False])
+SMALL = torch.tensor([1e-7])
+LARGE = torch.tensor([1000.0, 0.0])
+# two results, settings -> are they the same for the grader?
+NEAR: list[tuple[Any, Any, dict[str, Any], bool]] = [
+    (1000, 1000.005, {}, True),
+    (1, 1.001, {}, False),
+    (1, torch.tensor(1.0), {}, False),
+    ((1, 2.0), [1.0, 2.0000001], {}, True),
+    ((1, 2), (1, 2, 3), {}, False),
+    # by the largest number unless told otherwise
+    (LARGE, torch.tensor([1000.0, 5e-3]), {}, True),
+    (LARGE, torch.tensor([1000.0, 5e-3]), {"relative": False}, False),
+    (SMALL, -SMALL, {}, True),
+    (SMALL, -SMALL, {"least": 1e-9}, False),
+    (torch.tensor([1.0]), torch.tensor([1.0001]), {}, False),
+    (torch.tensor([1.0]), torch.tensor([1.0001]), {"tolerance": 1e-3}, True),
+    # shapes, masks, dicts
+    (MASK, MASK.clone(), {}, True),
+    (MASK, ~MASK, {}, False),
+    (MASK, MASK.float(), {}, False),
+    (torch.zeros(2), torch.zeros(2, 1), {}, False),
+    (torch.zeros(1), 0.0, {}, False),
+    (torch.zeros(0), torch.zeros(0), {}, True),
+    ({"a": torch.ones(2)}, {"a": torch.ones(2) + 1e-7}, {}, True),
+    ({"a": MASK}, {"b": MASK}, {}, False),
+    (torch.tensor([float("nan")]), torch.tensor([0.0]), {}, False),
+]
+
+
+@pytest.mark.parametrize(("one", "other", "settings", "alike"), NEAR, ids=range(len(NEAR)))
+def test_what_is_near(one: Any, other: Any, settings: dict[str, Any], alike: bool) -> None:
+    assert near(one, other, **settings) == alike
+
+
+def test_a_mistake_is_recognised_by_its_result() -> None:
+    right, wrong = torch.tensor([1.0, 2.0]), {"the sign is wrong": torch.tensor([-1.0, -2.0])}
+    recognise(right + 1e-7, right, wrong, equal=near)
+    recognise(torch.zeros(2), right, wrong, equal=near)  # wrong, but not so
+    with pytest.raises(Mistake, match="here: the sign is wrong"):
+        recognise(-right + 1e-7, right, wrong, "here: ", equal=near)
+
+
+GRID = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+
+
+@pytest.mark.parametrize(
+    ("value", "right", "said"),
+    [
+        (GRID + torch.tensor([[0, 0], [0, 1]]), GRID, " at index (1, 1): 5 instead of 4"),
+        (-GRID, GRID, " at 4 of 4 places, first at index (0, 0): -1 instead of 1"),
+        (torch.tensor(0.5), torch.tensor(1.0), ": 0.5 instead of 1"),
+    ],
+)
+def test_where_a_tensor_is_wrong(value: torch.Tensor, right: torch.Tensor, said: str) -> None:
+    for compare in (expect_close, expect_equal):
+        with pytest.raises(Mistake, match=re.escape(f"f(x) is wrong{said}")):
+            compare(value, right, "f(x)")

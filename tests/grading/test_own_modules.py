@@ -10,25 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_lab import claim, notebook, put_code
+from small_lab import RIGHT, TESTS, USES, claim, load_lab, notebook, put_code
 
-from course_lib.grading import StudentError, Submission
+from course_lib.grading import Submission
 from course_lib.grading.batch import modules, similarity
 from course_lib.grading.batch import run as batch
 from course_lib.grading.batch.collect import collect
 from course_lib.grading.batch.result import read
-from course_lib.grading.claims.question import texts_in
 from course_lib.grading.marking import check
-from course_lib.grading.marking.lab import GradingResult, GradingSpec, Lab, Task
+from course_lib.grading.marking.lab import Task
 from course_lib.grading.sandbox import Worker, WorkerLost
 
-ANSWERS = """import torch
-def magnitude_mask(weight, sparsity):
-    kept = torch.ones(weight.numel(), dtype=torch.bool)
-    kept[weight.abs().flatten().argsort()[: round(sparsity * weight.numel())]] = False
-    return kept.view_as(weight)
-def threshold_mask(weight, a): return weight.abs() >= a
-"""
+ANSWERS = f"import torch{RIGHT}"
 TAKE = "from helpers import magnitude_mask, threshold_mask"
 
 
@@ -132,20 +125,14 @@ def test_an_answer_in_an_own_file_counts_and_is_graded_again_when_it_changes(
     assert grade().graded == ["bob"] and score("bob") == 3
 
 
-def mark(worker: Worker, folder: Path, helpers: str | bytes, cell: str = TAKE) -> GradingResult:
-    tests = claim(folder)
-    data = helpers.encode() if isinstance(helpers, str) else helpers
-    lab = Lab(GradingSpec("lab01", texts_in(tests), str(tests), 1))
-    return lab.mark(Task("x", (cell,), files=(("helpers.py", data),)), worker)
-
-
 def test_an_own_file_may_not_borrow_either(worker: Worker, tmp_path: Path) -> None:
     borrowing = (
         "import torch\nfrom course_lib.pruning import weights\n"
         "def magnitude_mask(w, s): return weights.smallest(w.abs(), s)\n"
         "def threshold_mask(w, a): return torch.nn.functional.hardshrink(w.abs(), a * (1 - 1e-6)) != 0\n"
     )
-    marked = mark(worker, tmp_path, borrowing)
+    task = Task("x", (TAKE,), files=(("helpers.py", borrowing.encode()),))
+    marked = load_lab(claim(tmp_path)).mark(task, worker)
     assert [o.borrowed for o in marked.outcomes] == [True, True]
     assert sum(o.earned for o in marked.outcomes) == 0
 
@@ -154,32 +141,17 @@ def test_an_earlier_answer_in_an_own_file_is_answered_by_the_library(
     worker: Worker, tmp_path: Path
 ) -> None:
     """A question is not lost for the fault of another one, in cells or in own files."""
-    tests = claim(
-        tmp_path,
-        """
-import torch
-from course_lib.grading import expect_equal, question
-
-@question("1.1", points=2, claim="the smaller half goes")
-def test_half(submission, draw):
-    expect_equal(int(submission.magnitude_mask(draw.normal(4, 6), 0.5).sum()), 12)
-
-@question("1.4", points=2, claim="uses 1.1")
-def test_uses(submission, draw):
-    expect_equal(int(submission.global_masks({"a": draw.normal(4, 6)}, 0.5)["a"].sum()), 12)
-""",
-    )
+    lab = load_lab(claim(tmp_path, TESTS + USES))
     wrong = (
         "def magnitude_mask(w, s): return w.abs() > 100\n"
         "def global_masks(weights, s): return {k: magnitude_mask(w, s) for k, w in weights.items()}\n"
     )
-    lab = Lab(GradingSpec("lab01", texts_in(tests), str(tests), 1))
     for cells, files in (
         ((wrong,), ()),
         (("from helpers import *",), (("helpers.py", wrong.encode()),)),
     ):
         marked = lab.mark(Task("x", cells, files=files), worker)
-        assert [o.earned for o in marked.outcomes] == [0, 2], files
+        assert [o.earned for o in marked.outcomes] == [0, 0, 2], files
 
 
 # --- hostile files --------------------------------------------------------------------
@@ -207,7 +179,7 @@ def test_a_file_that_raises_or_ends_costs_only_its_own_answers(open_with) -> Non
 
 
 def test_a_file_gets_no_further_than_a_cell_when_it_is_imported(open_with, worker: Worker) -> None:
-    if not worker.layer.wall:
+    if not worker.layer.is_sandbox:
         pytest.skip("there is no sandbox here")
     tries = f"""
 import os, socket
@@ -229,14 +201,6 @@ attempt("the course", lambda: open({str(Path(check.__file__).parent / "x.py")!r}
     assert submission.f() == [] and not said
 
 
-def test_own_files_are_gone_for_the_next(open_with) -> None:
-    first, _ = open_with("import helpers\ndef f(): return 1", helpers="x = 1")
-    second, said = open_with("def f():\n    import os\n    return os.listdir('.')")
-    assert first.f() == 1 and "helpers.py" not in second.f() and not said
-    third, said = open_with("import helpers\ndef f(): return 1")
-    assert "helpers.py was not handed in" in said[0]
-
-
 def test_temporary_files_have_a_place_that_is_the_submissions_own(open_with, worker) -> None:
     use = (
         "import os, tempfile\n"
@@ -254,27 +218,11 @@ def test_temporary_files_have_a_place_that_is_the_submissions_own(open_with, wor
             assert submission.f("/tmp") == 1
 
 
-def test_a_full_temporary_folder_is_the_submissions_own_problem(open_with, worker) -> None:
-    if not worker.layer.wall:
-        pytest.skip("without a wall the limit is one of time")
-    fill = (
-        "import tempfile\n"
-        "def f():\n"
-        "    with tempfile.NamedTemporaryFile(buffering=0) as file:\n"
-        "        for n in range(200): file.write(bytes(1 << 20))\n"
-        "    return n\n"
-    )
-    with pytest.raises((StudentError, WorkerLost)):
-        open_with(fill)[0].f()
-    assert open_with("def f():\n    open('x', 'w').write('x')\n    return 1")[0].f() == 1
-
-
 # --- what is said, and who reads it ---------------------------------------------------
 
 
 def test_a_file_that_cannot_be_read_is_said(worker: Worker, tmp_path: Path) -> None:
-    tests = claim(tmp_path)
-    lab = Lab(GradingSpec("lab01", texts_in(tests), str(tests), 1))
+    lab = load_lab(claim(tmp_path))
     task = Task("x", (TAKE,), files=(("helpers.py", "helpers.py cannot be read (a link)"),))
     assert "helpers.py cannot be read (a link)" in lab.mark(task, worker).notes
 

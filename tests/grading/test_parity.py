@@ -15,18 +15,13 @@ from pathlib import Path
 
 import pytest
 from jupyter_client.manager import start_new_kernel
-from small_lab import claim
+from small_lab import RIGHT, claim, load_lab
 
 from course_lib.grading import sandbox
-from course_lib.grading.claims.question import texts_in
-from course_lib.grading.marking.lab import GradingSpec, Lab, Task
+from course_lib.grading.marking.lab import Task
 from course_lib.grading.sandbox import Worker
 
-THRESHOLD = "def threshold_mask(weight, a): return weight.abs() >= a"
-MAGNITUDE = """def magnitude_mask(weight, sparsity):
-    kept = torch.ones(weight.numel(), dtype=torch.bool)
-    kept[weight.abs().flatten().argsort()[: round(sparsity * weight.numel())]] = False
-    return kept.view_as(weight)"""
+MAGNITUDE, THRESHOLD = RIGHT.strip().rsplit("\n", 1)
 SEED = 11
 
 
@@ -280,10 +275,10 @@ def checked(course: Path) -> Iterator[Callable[[Way, Path], float]]:
 
 @pytest.fixture(scope="module")
 def graded(course: Path) -> Iterator[Callable[[Way], float]]:
-    """From a way to the points that grading gives, behind the best wall that is here."""
+    """From a way to the points that grading gives, in the best sandbox that is here."""
     worker = Worker(sandbox.best())
     tests = course / "tests" / "labs" / "lab01"
-    lab = Lab(GradingSpec("lab01", texts_in(tests), str(tests), SEED))
+    lab = load_lab(tests, SEED)
 
     def points(way: Way) -> float:
         files = tuple((name, text.encode()) for name, text in way.files.items())

@@ -1,4 +1,4 @@
-"""What a submission may see of the course must import without the rest: behind a wall
+"""What a submission may see of the course must import without the rest: in a sandbox
 the rest is not there.
 """
 
@@ -62,7 +62,7 @@ def test_what_a_submission_may_see_is_there() -> None:
     assert [name for name in isolation.VISIBLE if not (PACKAGE / name).exists()] == []
 
 
-def test_what_a_wall_is_tried_with_is_there_and_hidden() -> None:
+def test_what_a_sandbox_is_tried_with_is_there_and_hidden() -> None:
     for name in isolation.CANARIES:
         assert (PACKAGE / name).exists()
         assert name.split("/")[0] not in isolation.VISIBLE

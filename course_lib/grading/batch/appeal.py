@@ -2,7 +2,7 @@
 marking, with what went in, what came back and what the library answers. For appeals:
 nothing in the report changes.
 
-The student's code runs behind the wall, as in grading; what comes back is read and
+The student's code runs in the sandbox, as in grading; what comes back is read and
 compared in this process.
 """
 
@@ -22,8 +22,8 @@ from course_lib.grading.batch.submission import Submission
 from course_lib.grading.claims.question import texts_in
 from course_lib.grading.marking.lab import GradingSpec, Lab, Task
 from course_lib.grading.marking.marker import Outcome, earned
-from course_lib.grading.marking.witness import Call, Run, Witness, watched
-from course_lib.grading.sandbox import Session, Worker
+from course_lib.grading.marking.witness import Call, Run, Witness
+from course_lib.grading.sandbox import Worker
 
 MOST_CALLS = 3  # of one claim that are shown
 
@@ -99,22 +99,18 @@ def explain(
             "the claims have changed since this was graded: this is what those of today say"
         )
     runs: list[Run] = []
-    opened: list[Session] = []
     worker = Worker(layer or sandbox.best())
     try:
-        marker = marking.marker(
+        with marking.open_marker(
             Task(id, tuple(counted.cells), files=counted.beside()),
             worker,
-            opened,
             lambda session, files: Witness(session, marking.known, runs, files),
-        )
-        outcomes = marker.question(question, watched(mine))
-        remarks += [
-            f"the definitions: {problem}" for session in opened[:1] for problem in session.problems
-        ]
+        ) as (marker, opened):
+            marker.observe = lambda test, given: runs.append(Run(test.name, list(given)))
+            outcomes = marker.question(question, mine)
+        problems = [problem for session in opened[:1] for problem in session.problems]
+        remarks += [f"the definitions: {problem}" for problem in problems]
     finally:
-        for session in opened:
-            session.close()
         worker.stop()
     earned = sum(e.score for e in result.entries if e.number == question and not e.by_hand)
     return Explained(id, question, lab, seed, outcomes, runs, earned, remarks)

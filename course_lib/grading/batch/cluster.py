@@ -2,7 +2,7 @@
 Extra ``[cluster]``.
 
 Each task marks one submission, by a judge that the Dask worker keeps from task to task,
-behind the best wall of *that* machine. No disk is shared: tests and submissions travel
+behind the best sandbox of *that* machine. No disk is shared: tests and submissions travel
 as text, marks come back as plain data. A task whose Dask worker dies runs again
 elsewhere; only what this process writes counts, and it writes one result for each
 submission.
@@ -39,7 +39,7 @@ class Cluster:
 
     Args:
         address: of its scheduler, "tcp://host:8786".
-        require_isolation: do without the workers that have no wall, which means:
+        require_isolation: do without the workers that have no sandbox, which means:
             refuse.
 
     Attributes:
@@ -47,7 +47,7 @@ class Cluster:
 
     Raises:
         RuntimeError: if dask.distributed is not installed, no scheduler answers, it has
-            no workers, or one of them has another ``course_lib`` or torch, or no wall
+            no workers, or one of them has another ``course_lib`` or torch, or no sandbox
             where one is required. The message says which, and what to do.
     """
 
@@ -105,7 +105,7 @@ class Cluster:
                     f" {software()}: install the same there"
                 )
         layers = [sandbox.Layer(one["layer"]) for one in said.values()]
-        return min(layers, key=lambda layer: layer.wall)
+        return min(layers, key=lambda layer: layer.is_sandbox)
 
     def mark(
         self, lab: Lab, tasks: Iterable[Task]
@@ -164,7 +164,7 @@ class Cluster:
                 self.client.cancel(list(waiting))
 
     def _marked(self, work: Any, lab: Lab) -> GradingResult:
-        # the wall of a new worker, or one submission on which worker after worker died
+        # the sandbox of a new worker, or one submission on which worker after worker died
         if work.status == "error":
             return lab.failed(work.exception(), self.layer.name)
         if work.status == "cancelled":

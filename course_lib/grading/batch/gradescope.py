@@ -43,7 +43,7 @@ SETUP = """#!/usr/bin/env bash
 set -euo pipefail
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq
-# the walls round a submission; where the container refuses the first, the second is tried,
+# the sandboxes for a submission; where the container refuses the first, the second is tried,
 # then limits alone
 apt-get install -y -qq --no-install-recommends bubblewrap libseccomp2
 # the course needs Python 3.11 to 3.14: the first that is here or can be had
@@ -79,7 +79,7 @@ def write(
         root: the course. lab: "lab01". out: the zip.
         seed: from which all submissions' inputs are drawn; by default that of the
             autograder which is there, or a fresh one.
-        require_isolation: should it refuse to grade where no wall can be put round a
+        require_isolation: should it refuse to grade where no sandbox can be put round a
             submission?
 
     Raises:

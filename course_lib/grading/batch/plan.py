@@ -25,7 +25,7 @@ class Plan:
         out: the report's folder. lab: the tests, as they are now.
         submissions: all of them. Their text is let go as soon as it is no longer needed.
         regrade: ids to mark again though nothing has changed.
-        walled: mark again what was marked without a wall. marks: a person's, by
+        require_isolation: mark again what was marked without a sandbox. marks: a person's, by
             submission. cases: what a policy says of each submission; None without one.
 
     Attributes:
@@ -39,12 +39,12 @@ class Plan:
         lab: Lab,
         submissions: list[Submission],
         regrade: Iterable[str] = (),
-        walled: bool = False,
+        require_isolation: bool = False,
         marks: Mapping[str, Sequence[Mark]] | None = None,
         cases: Mapping[str, policy.Case] | None = None,
     ) -> None:
         self.out, self.lab, self.submissions = out, lab, {s.id: s for s in submissions}
-        self.regrade, self.walled = set(regrade), walled
+        self.regrade, self.require_isolation = set(regrade), require_isolation
         self.marks, self.cases = marks or {}, cases
         self.questions = list(lab.known.questions)
         self.waiting = {
@@ -75,7 +75,7 @@ class Plan:
             or result.status == "grader failed"
             or result.digest != submission.digest
             or result.problem != submission.problem
-            or (self.walled and not sandbox.Layer(result.layer).wall)
+            or (self.require_isolation and not sandbox.Layer(result.layer).is_sandbox)
             or submission.id in self.regrade
         )
 
@@ -150,8 +150,10 @@ class Plan:
                 f"of {unknown} nothing says when they were handed in: write it under [times] of the"
                 " policy, or give a roster that has it"
             )
-        weak = sum(count for name, count in self._layers.items() if not sandbox.Layer(name).wall)
-        if weak and layer.wall:
+        weak = sum(
+            count for name, count in self._layers.items() if not sandbox.Layer(name).is_sandbox
+        )
+        if weak and layer.is_sandbox:
             said.append(
                 f"{weak} kept from before were graded without a sandbox; --require-isolation grades"
                 " them again in one"

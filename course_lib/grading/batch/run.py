@@ -90,7 +90,7 @@ def grade(
         seed: from which the inputs are drawn; by default the report's own, or a fresh
             one. Another than the report's own grades everything again.
         layer: how to separate submissions; by default the strongest that works here.
-        require_isolation: nothing runs without a wall around it, and what was marked
+        require_isolation: nothing runs without a sandbox around it, and what was marked
             without one is marked again.
         regrade: ids of submissions to mark again though nothing has changed.
         scheduler: address of a Dask scheduler ("tcp://…"): its workers mark, this
@@ -221,7 +221,7 @@ def _collect(
 def _layer(layer: sandbox.Layer | None, required: bool) -> sandbox.Layer:
     if layer is None:
         return sandbox.required() if required else sandbox.best()
-    if required and not layer.wall:
+    if required and not layer.is_sandbox:
         raise RuntimeError(
             f"isolation is required, and the layer {layer.name!r} is no sandbox: leave it out, or"
             " choose another"

@@ -15,6 +15,8 @@ from torch import Tensor, nn
 
 from course_lib.models.bert import small_bert
 
+WORDS, CLASSES = 12, 3  # of a text classifier and its texts
+
 
 class Draw:
     """Draws from a seed; the same seed draws the same.
@@ -121,27 +123,18 @@ class Draw:
             bn.num_batches_tracked.fill_(self.integer(10, 99))
         return bn.eval()
 
-    def bert(
-        self,
-        layers: int,
-        heads: int,
-        head_size: int = 3,
-        *,
-        classes: int = 3,
-        words: int = 12,
-        positions: int = 9,
-    ) -> Any:
+    def bert(self, layers: int, heads: int, head_size: int = 3) -> Any:
         """A BERT text classifier in evaluation mode, whose heads all matter, and matter
         unequally, and which has dropout.
         """
         model = small_bert(
-            words,
-            classes,
+            WORDS,
+            CLASSES,
             layers=layers,
             width=heads * head_size,
             heads=heads,
             ffn=2 * head_size,
-            positions=positions,
+            positions=9,
             dropout=0.2,
         )
         with torch.no_grad():
@@ -153,22 +146,18 @@ class Draw:
                     p.add_(1)
         return model
 
-    def texts(
-        self, count: int, length: int, *, classes: int = 3, words: int = 12
-    ) -> dict[str, Tensor]:
+    def texts(self, count: int, length: int) -> dict[str, Tensor]:
         """A batch of random texts with labels, all but the first with some padding at
         the end.
         """
         lengths = torch.tensor([length, *(self.integer(2, length) for _ in range(count - 1))])
         return {
-            "input_ids": torch.randint(words, (count, length), generator=self.generator),
+            "input_ids": torch.randint(WORDS, (count, length), generator=self.generator),
             "attention_mask": (torch.arange(length) < lengths[:, None]).long(),
-            "labels": self.labels(count, classes),
+            "labels": self.labels(count, CLASSES),
         }
 
-    def mlp(
-        self, sizes: Sequence[int] = (6, 9, 7, 4), scales: Sequence[float] | None = None
-    ) -> nn.Sequential:
+    def mlp(self, sizes: Sequence[int] = (6, 9, 7, 4)) -> nn.Sequential:
         """A small net of linear layers, ReLU and one batch norm, with layers of
         different scale.
         """
@@ -179,24 +168,23 @@ class Draw:
                 layers.append(nn.BatchNorm1d(d_out))
             if i < len(sizes) - 2:
                 layers.append(nn.ReLU())
-        return self._fill(nn.Sequential(*layers), scales)
+        return self._fill(nn.Sequential(*layers))
 
-    def convnet(self, channels: Sequence[int] = (2, 5, 3), classes: int = 4) -> nn.Sequential:
+    def convnet(self) -> nn.Sequential:
         """A small net of convolutions with batch norm, and a linear layer, for images
         of any size.
         """
         layers: list[nn.Module] = []
-        for c, m in zip(channels, channels[1:], strict=False):
+        for c, m in ((2, 5), (5, 3)):
             layers += [nn.Conv2d(c, m, 3, padding=1, bias=False), nn.BatchNorm2d(m), nn.ReLU()]
-        layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels[-1], classes)]
-        return self._fill(nn.Sequential(*layers), None)
+        layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 4)]
+        return self._fill(nn.Sequential(*layers))
 
-    def _fill(self, model: nn.Sequential, scales: Sequence[float] | None) -> nn.Sequential:
+    def _fill(self, model: nn.Sequential) -> nn.Sequential:
         with torch.no_grad():
             weights = [p for p in model.parameters() if p.ndim >= 2]
             for i, weight in enumerate(weights):
-                scale = scales[i] if scales is not None else 0.1 * 3.0**i
-                weight.copy_(self.normal(*weight.shape, scale=scale))
+                weight.copy_(self.normal(*weight.shape, scale=0.1 * 3.0**i))
             for name, p in model.named_parameters():
                 if p.ndim < 2:
                     p.copy_(

@@ -129,31 +129,7 @@ def expect_equal(value: Any, expected: Any, what: str = "the result", message: s
     """Exactly equal, all the way down: type of container, shapes, dtypes, values; NaN
     equals NaN.
     """
-    if isinstance(expected, Tensor):
-        expect_tensor(value, shape=expected.shape, dtype=expected.dtype, what=what)
-        same = (value == expected) | ((value != value) & (expected != expected))
-        if not bool(same.all()):
-            fail(
-                message
-                or f"{what} is wrong{_places(~same)}:"
-                f" {_at(value, ~same)} instead of {_at(expected, ~same)}"
-            )
-    elif isinstance(expected, dict):
-        expect_keys(value, expected, what)
-        for key in expected:
-            expect_equal(value[key], expected[key], f"{what}[{key!r}]", message)
-    elif isinstance(expected, list | tuple):
-        expect_length(value, len(expected), what, type(expected))
-        for i, (mine, other) in enumerate(zip(value, expected, strict=True)):
-            expect_equal(mine, other, f"{what}[{i}]", message)
-    elif isinstance(expected, bool) or expected is None or isinstance(expected, str):
-        if type(value) is not type(expected) or value != expected:
-            fail(message or f"{what} should be {expected!r}, it is {describe(value)}")
-    elif isinstance(expected, int):
-        if expect_int(value, what) != expected:
-            fail(message or f"{what} should be {expected}, it is {int(value)}")
-    else:
-        expect_close(value, expected, what, message, tolerance=0.0)
+    _compare(value, expected, what, message, None)
 
 
 def expect_close(
@@ -162,34 +138,45 @@ def expect_close(
     """Equal up to ``tolerance``, relative to the largest expected value (at least 1);
     dtypes are not compared.
     """
+    _compare(value, expected, what, message, tolerance)
+
+
+def _compare(value: Any, expected: Any, what: str, message: str, tolerance: float | None) -> None:
+    """Fail where they differ: in whatever way if ``tolerance`` is None."""
+    exact = tolerance is None
     if isinstance(expected, Tensor):
-        expect_tensor(value, shape=expected.shape, what=what)
-        mine, other = value.double(), expected.double()
-        scale = max(1.0, float(other.abs().max()) if other.numel() else 1.0)
-        wrong = ~((mine - other).abs() <= tolerance * scale) & ~(
-            (mine != mine) & (other != other)
-        )  # NaN compares false
-        wrong &= ~(mine == other)  # inf - inf is NaN
+        dtype = expected.dtype if exact else None
+        expect_tensor(value, shape=expected.shape, dtype=dtype, what=what)
+        wrong = _wrong_places(value, expected, tolerance)
         if bool(wrong.any()):
-            fail(
-                message
-                or f"{what} is wrong{_places(wrong)}:"
-                f" {_at(value, wrong)} instead of {_at(expected, wrong)}"
-            )
+            instead = f"{_at(value, wrong)} instead of {_at(expected, wrong)}"
+            fail(message or f"{what} is wrong{_places(wrong)}: {instead}")
     elif isinstance(expected, dict):
         expect_keys(value, expected, what)
         for key in expected:
-            expect_close(value[key], expected[key], f"{what}[{key!r}]", message, tolerance)
+            _compare(value[key], expected[key], f"{what}[{key!r}]", message, tolerance)
     elif isinstance(expected, list | tuple):
-        expect_length(value, len(expected), what)
+        expect_length(value, len(expected), what, type(expected) if exact else None)
         for i, (mine, other) in enumerate(zip(value, expected, strict=True)):
-            expect_close(mine, other, f"{what}[{i}]", message, tolerance)
+            _compare(mine, other, f"{what}[{i}]", message, tolerance)
+    elif exact and (expected is None or isinstance(expected, bool | str)):
+        if type(value) is not type(expected) or value != expected:
+            fail(message or f"{what} should be {expected!r}, it is {describe(value)}")
     else:
-        number = expect_number(value, what)
-        if number != expected and not math.isclose(
-            number, expected, rel_tol=tolerance, abs_tol=tolerance
-        ):
+        number, most = expect_number(value, what), tolerance or 0.0
+        if number != expected and not math.isclose(number, expected, rel_tol=most, abs_tol=most):
             fail(message or f"{what} should be {expected:.6g}, it is {number:.6g}")
+
+
+def _wrong_places(value: Tensor, expected: Tensor, tolerance: float | None) -> Tensor:
+    """Where two tensors of one shape differ, a bool tensor of it."""
+    both_nan = (value != value) & (expected != expected)
+    if tolerance is None:
+        return ~((value == expected) | both_nan)
+    mine, other = value.double(), expected.double()
+    scale = max(1.0, float(other.abs().max()) if other.numel() else 1.0)
+    # NaN compares false, and inf - inf is NaN
+    return ~(((mine - other).abs() <= tolerance * scale) | (mine == other) | both_nan)
 
 
 def expect_keys(value: Any, expected: Iterable[Any], what: str = "the result") -> None:

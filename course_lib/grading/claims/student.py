@@ -166,7 +166,7 @@ class InProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.harness.restore()
+        self.harness.handle({"op": "restore"}, [])
         pythons, numpys, torchs, dtype = self._before
         random.setstate(pythons)
         np.random.set_state(numpys)
@@ -285,18 +285,18 @@ class Submission:
 
     def backward(self, on: Ref, gradient: Tensor | None = None) -> None:
         """``on.backward(gradient)``."""
-        self._ask("backward", on=on, gradient=gradient)
+        self.call("backward", gradient, on=on)
 
     def grad(self, on: Ref) -> Any:
         """``on.grad``, a tensor or None."""
-        return self._ask("grad", on=on)
+        return self.get(on, "grad")
 
     @contextmanager
     def within(self, context: Ref, raising: bool = False) -> Iterator[Ref]:
         """Enter a kept context manager; leave it as at its end, or as when an exception
         passes through.
         """
-        yield self._ask("enter", on=context)
+        yield self.call("__enter__", on=context, keep=True)
         self.leave(context, raising)
 
     def leave(self, context: Ref, raising: bool = False) -> bool:
@@ -307,7 +307,7 @@ class Submission:
 
     def train(self, on: Ref, mode: bool = True) -> None:
         """``on.train(mode)``."""
-        self._ask("train", on=on, mode=mode)
+        self.call("train", mode, on=on, keep=True)
 
     def uses(self, name: str, among: list[str]) -> list[str]:
         """Which of ``among`` the function ``name`` reaches."""

@@ -49,14 +49,10 @@ def expect_choice(
             f"the answer is one of the letters {', '.join(letters)}, in quotes; it is"
             f" {describe(answer)}"
         )
-    chosen = order_for(student_of(submission), question_of(name), options)[letters.index(letter)]
+    question = name.removeprefix("answer_").replace("_", ".")  # "1.8a" of "answer_1_8a"
+    chosen = order_for(student_of(submission), question, options)[letters.index(letter)]
     if chosen in misread:
         fail(f"{letter} does not fit: {misread[chosen]}")
-
-
-def question_of(name: str) -> str:
-    """ "1.8a" of "answer_1_8a"."""
-    return name.removeprefix("answer_").replace("_", ".")
 
 
 def expect_typed(

@@ -12,14 +12,14 @@ import os
 import re
 import sys
 from contextlib import nullcontext, redirect_stderr
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from course_lib import labs
-from course_lib.grading.claims.question import Test, tests_in, texts_in
+from course_lib.grading.claims.question import Test, texts_in
 from course_lib.grading.claims.student import InProcess, Submission
 from course_lib.grading.claims.typed import LETTERS, STUDENT, order_for
+from course_lib.grading.marking.lab import GradingSpec, Lab
 from course_lib.grading.marking.marker import Marker, Outcome, by_question, earned, maximum, total
 from course_lib.labs.contract import order
 from course_lib.paths import course_root
@@ -85,15 +85,16 @@ def check(question: str | None = None) -> None:
     if question is not None and (most := _asked(question).by_hand):
         _show(Card(f"{question}: {BY_HAND}, who gives up to {most:g} points", []))
         return
-    lab, tests = (_lab_of(namespace), None) if question is None else _tests(question)
+    lab = _visible(_lab_of(namespace) if question is None else _lab(question))
+    tests = lab.tests if question is None else _tests(lab, question)
     with redirect_stderr(sys.stdout) if nbgrader else nullcontext():
         with InProcess(namespace) as transport:
-            known = labs.load(lab)
-            beside = {name: Path(name).read_bytes() for name in known.files if Path(name).is_file()}
+            names = [name for name in lab.known.files if Path(name).is_file()]
+            beside = {name: Path(name).read_bytes() for name in names}
             marker = Marker(
-                lambda: Submission(transport, beside), known, skipped=_skipped(lab, namespace)
+                lambda: Submission(transport, beside), lab.known, skipped=_skipped(lab, namespace)
             )
-            outcomes = marker.mark(_visible(lab) if tests is None else tests)
+            outcomes = marker.mark(tests)
         card = (
             _progress(lab, namespace, outcomes) if question is None else _card(question, outcomes)
         )
@@ -114,7 +115,7 @@ def skip(question: str) -> None:
     namespace = _caller()
     exercise = _asked(question)
     if not exercise.by_hand:
-        _tests(question)
+        _tests(_visible(_lab(question)), question)
     contract = labs.load(_lab(question))
     names = [
         name for name in exercise.names if contract.function(name) or callable(namespace.get(name))
@@ -226,37 +227,32 @@ def _asked(question: str) -> labs.Exercise:
     return labs.load(_lab(question)).questions.get(question, labs.Exercise(()))
 
 
-def _tests(question: str) -> tuple[str, list[Test]]:
-    lab = _lab(question)
-    tests = _visible(lab)
-    mine = [t for t in tests if t.question == question]
+def _tests(lab: Lab, question: str) -> list[Test]:
+    mine = [t for t in lab.tests if t.question == question]
     if not mine:
-        there = ", ".join(sorted({t.question for t in tests}, key=order))
-        raise AskedWrong(f"{lab} has no question {question}: there are {there}")
-    return lab, mine
+        there = ", ".join(sorted({t.question for t in lab.tests}, key=order))
+        raise AskedWrong(f"{lab.known.lab} has no question {question}: there are {there}")
+    return mine
 
 
-def _visible(lab: str) -> list[Test]:
+def _visible(lab: str) -> Lab:
+    """The lab with its visible claims."""
     root = course_root()
     if root is None:
         raise FileNotFoundError(
             "check needs the course's folder: start the notebook inside it, or set COURSE_ROOT"
             " to it"
         )
-    known = labs.load(lab)
     folder = root / "tests" / "labs" / lab
-    return [
-        replace(t, optional=known.is_optional(t.question))
-        for t in tests_in(texts_in(folder)[:1], str(folder))
-        if t.visible
-    ]
+    return Lab(GradingSpec(lab, texts_in(folder)[:1], str(folder), seed=0))
 
 
-def _skipped(lab: str, namespace: dict[str, Any]) -> set[str]:
+def _skipped(lab: Lab, namespace: dict[str, Any]) -> set[str]:
     """The questions whose answers are still what ``skip`` bound."""
-    questions = labs.load(lab).questions.items()
     return {
-        q for q, asked in questions if any(q == _given(namespace.get(name)) for name in asked.names)
+        q
+        for q, asked in lab.known.questions.items()
+        if any(q == _given(namespace.get(name)) for name in asked.names)
     }
 
 
@@ -288,22 +284,18 @@ def _card(question: str, outcomes: list[Outcome]) -> Card:
     ]
     whole = earned(outcomes)
     most = sum(o.points for o in outcomes)
-    right = all(o.passed for o in outcomes)
-    foot = (
-        "All visible claims hold. The grader tries more inputs and some further claims."
-        if right
-        else ""
-    )
+    foot = "All visible claims hold. The grader tries more inputs and some further claims."
     title = (
         f"{whole:g} of {most:g} visible points"
         if most
         else "looked at for its form only; the values are marked when you have handed in"
     )
-    return Card(f"{question}: {title}", rows, foot)
+    right = all(o.passed for o in outcomes)
+    return Card(f"{question}: {title}", rows, foot if right else "")
 
 
-def _progress(lab: str, namespace: dict[str, Any], outcomes: list[Outcome]) -> Card:
-    known = labs.load(lab)
+def _progress(lab: Lab, namespace: dict[str, Any], outcomes: list[Outcome]) -> Card:
+    known = lab.known
     rows = []
     for id, mine in by_question(outcomes).items():
         names = ", ".join(known.exercise(id).names)
@@ -316,15 +308,9 @@ def _progress(lab: str, namespace: dict[str, Any], outcomes: list[Outcome]) -> C
             rows.append(("–", id, f"… / {exercise.by_hand:g}", BY_HAND))
     for name in sorted(n for n in namespace if n.startswith("prediction_")):
         written = namespace[name] is not ...
-        rows.append(
-            (
-                "✓" if written else "–",
-                name,
-                "",
-                "" if written else "write your guess down before you measure",
-            )
-        )
-    return Card(f"{lab}: {total(outcomes):g} of {maximum(outcomes):g} visible points", rows)
+        hint = "" if written else "write your guess down before you measure"
+        rows.append(("✓" if written else "–", name, "", hint))
+    return Card(f"{known.lab}: {total(outcomes):g} of {maximum(outcomes):g} visible points", rows)
 
 
 def _lab_of(namespace: dict[str, Any]) -> str:
@@ -340,13 +326,6 @@ def _lab_of(namespace: dict[str, Any]) -> str:
 
 
 def _show(card: Card | Choice) -> None:
-    try:
-        from IPython import get_ipython
-        from IPython.display import display
-    except ImportError:
-        print(card)
-        return
-    if get_ipython() is None:
-        print(card)
-    else:
-        display(card)
+    from IPython.display import display
+
+    display(card)  # prints it where there is no IPython

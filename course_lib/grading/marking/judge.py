@@ -47,7 +47,7 @@ class Limits:
 
     @property
     def longest(self) -> float:
-        """Seconds by the clock on the wall, whatever happens."""
+        """Elapsed seconds, whatever happens."""
         return 4 * (self.seconds.submission + self.cpu)
 
 

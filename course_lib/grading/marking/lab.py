@@ -7,7 +7,8 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -155,13 +156,8 @@ class Lab:
     def _tried(self, task: Task, worker: Worker) -> GradingResult:
         if task.problem:
             return self.unread(task, worker.layer.name)
-        opened: list[Session] = []
-        marker = self.marker(task, worker, opened)
-        try:
+        with self.open_marker(task, worker) as (marker, opened):
             outcomes = marker.mark(self.tests)
-        finally:
-            for session in opened:
-                session.close()
         said = tuple(replace(o, message=_without_addresses(o.message)) for o in outcomes)
         if marker.startup_error:
             status, sentences = "stopped", [marker.startup_error]
@@ -170,15 +166,15 @@ class Lab:
         sentences = [_without_addresses(s) for s in sentences]
         return GradingResult(said, status, tuple(sentences), worker.layer.name)
 
-    def marker(
+    @contextmanager
+    def open_marker(
         self,
         task: Task,
         worker: Worker,
-        opened: list[Session],
         seen_as: Callable[[Session, dict[str, bytes | str]], Submission] = Submission,
-    ) -> Marker:
-        """What marks this submission, all of it or a question. The sessions that it
-        opens are added to ``opened``: close them.
+    ) -> Iterator[tuple[Marker, list[Session]]]:
+        """What marks this submission, all of it or a question, and the sessions that it has
+        opened so far; they are closed at the end.
         """
         known = self.known
         own = {name: data for name, data in task.files if name.endswith(".py")}
@@ -186,6 +182,7 @@ class Lab:
         unread = [data for data in own.values() if isinstance(data, str)]
         names = {q: exercise.names for q, exercise in known.questions.items()}
         budget = TimeBudget(worker.seconds.submission)
+        opened: list[Session] = []
 
         def open() -> Submission:
             opened.append(
@@ -194,12 +191,13 @@ class Lab:
             opened[-1].problems += unread
             return seen_as(opened[-1], dict(task.files))
 
-        return Marker(open, known, self.spec.seed, budget=budget)
+        try:
+            yield Marker(open, known, self.spec.seed, budget=budget), opened
+        finally:
+            for session in opened:
+                session.close()
 
 
 def _without_addresses(text: str) -> str:
     """``<Net object at 0x7f3a…>`` says something else each time it is graded."""
     return re.sub(r" at 0x[0-9a-fA-F]+", " at 0x…", text)
-
-
-__all__ = ["Lab", "GradingResult", "GradingSpec", "Task"]

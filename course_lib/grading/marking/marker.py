@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from course_lib.grading.claims.draw import Draw
@@ -40,9 +40,6 @@ class Outcome:
     @property
     def earned(self) -> float:
         return self.points if self.passed else 0.0
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 class Borrowed(Exception):
@@ -80,6 +77,8 @@ class Marker:
         self.budget = budget
         self.lost: set[str] = set()  # questions whose code ended or hung its process
         self.startup_error = ""  # why the definitions could not be run; then no test is tried
+        # called before each test, with what the grader answers for: for who looks on
+        self.observe: Callable[[Test, Given], None] = lambda test, given: None
         self._submission: Submission | None = None
 
     def mark(self, tests: list[Test]) -> list[Outcome]:
@@ -101,7 +100,7 @@ class Marker:
         if (
             self.lost
             and (known := self._earlier(id))
-            and any(self._question_of(name) in self.lost for name in known)
+            and any(self.contract.question_of(name) in self.lost for name in known)
         ):
             # it would only wait again for a function that is known to hang: the grader
             # answers for that one at once
@@ -132,31 +131,13 @@ class Marker:
         message = f"passes with a right {', '.join(given)} in place of yours: mend that one first"
         return [replace(o, message=message) if o.passed else o for o in self._run(id, tests, given)]
 
-    def _question_of(self, name: str) -> str:
-        return next(
-            (id for id, asked in self.contract.questions.items() if name in asked.names), ""
-        )
-
     def _run(self, id: str, tests: list[Test], given: Given) -> list[Outcome]:
         asked = self.contract.exercise(id)
         outcomes: list[Outcome] = []
         losses = 0
         for test in tests:
-            if losses >= MAX_LOSSES:
-                outcomes.append(
-                    outcome(
-                        test, False, "not tried: the tests before ended or hung your code's process"
-                    )
-                )
-                continue
-            if self.startup_error:
-                outcomes.append(outcome(test, False, self.startup_error))
-                continue
-            if self.budget is not None and self.budget.left <= 0:
-                outcomes.append(outcome(test, False, f"not tried: {self.budget.exhausted}"))
-                continue
             try:
-                message = self._one(test, asked, given)
+                message = self._not_tried(losses) or self._one(test, asked, given)
             except WorkerLost as lost:
                 losses += 1
                 self.lost.add(id)
@@ -166,6 +147,14 @@ class Marker:
                 return [outcome(t, False, str(error), borrowed=True) for t in tests]
             outcomes.append(outcome(test, not message, message))
         return outcomes
+
+    def _not_tried(self, losses: int) -> str:
+        """Why the next test is not tried after so many losses; "" where it is."""
+        if losses >= MAX_LOSSES:
+            return "not tried: the tests before ended or hung your code's process"
+        if self.budget is not None and self.budget.left <= 0 and not self.startup_error:
+            return f"not tried: {self.budget.exhausted}"
+        return self.startup_error
 
     def _one(self, test: Test, asked: Exercise, given: Given) -> str:
         """Run one test; "" where it passes, else the message for the student."""
@@ -179,6 +168,7 @@ class Marker:
                 Draw("the worker's", self.seed, test.question, test.name).seed, asked.forbidden
             )
             submission.replace(given)
+            self.observe(test, given)
             test.run(submission, draw)
             return ""
         except Mistake as mistake:
@@ -209,41 +199,29 @@ class Marker:
         """The functions of earlier questions that this one's code uses, as the library
         has them.
         """
-        plain: Given = {
-            name: function
-            for other, asked in self.contract.questions.items()
-            if order(other) < order(id) and (asked.plain or asked.in_place)
-            for name in asked.names
-            if (function := self.contract.function(name)) is not None
-        }
-        plain |= {
-            name: helper
-            for name, helper in self.contract.helpers.items()
-            if order(self._question_of(name)) < order(id)
-        }
-        changing = {
-            name
-            for asked in self.contract.questions.values()
-            if asked.in_place
-            for name in asked.names
-        }
+        known: Given = {}
+        for other, asked in self.contract.questions.items():
+            for name in asked.names if order(other) < order(id) else ():
+                function = self.contract.function(name)
+                if name in self.contract.helpers:
+                    known[name] = self.contract.helpers[name]
+                elif function is not None and asked.in_place:
+                    known[name] = InPlace(function)
+                elif function is not None and asked.plain:
+                    known[name] = function
         try:
             submission = self._opened()
             used = [
                 n
                 for name in self.contract.exercise(id).names
-                for n in submission.uses(name, list(plain))
+                for n in submission.uses(name, list(known))
             ]
         except StudentError:
             return {}
         except WorkerLost:
             self._submission = None
             return {}
-        return {
-            name: InPlace(f) if name in changing and callable(f) else f
-            for name, f in plain.items()
-            if name in used
-        }
+        return {name: known[name] for name in known if name in used}
 
 
 def explain(error: StudentError, question: str) -> str:
@@ -304,6 +282,3 @@ def by_question(outcomes: Iterable[Outcome]) -> dict[str, list[Outcome]]:
     for o in outcomes:
         groups.setdefault(o.question, []).append(o)
     return groups
-
-
-__all__ = ["Marker", "Outcome", "by_question", "earned", "explain", "maximum", "total"]

@@ -114,6 +114,3 @@ def mark_here(
         while wait(begun, timeout=0.1).not_done:
             judges.interrupt()  # again and again: one may just have been starting
         judges.stop()
-
-
-__all__ = ["Judges", "mark_here"]

@@ -5,8 +5,8 @@ asked, what came, what the library answers.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.grading.claims.expect import Mistake, describe, expect_close, shortened
-from course_lib.grading.claims.question import Test
 from course_lib.grading.claims.student import Proxy, StudentError, Submission, Transport
 from course_lib.grading.marking.marker import explain
 from course_lib.grading.sandbox import WorkerLost
@@ -24,7 +23,7 @@ from course_lib.student_code.plain_data import Ref
 VALUES = 64  # numbers of a tensor that are shown; of larger ones the corners
 MAX_SHOWN = 4000  # characters of one value
 # what the student's code can be wrong in
-_ASKED = ("call", "value", "get", "grad", "enter", "exit", "backward")
+_ASKED = ("call", "value", "get", "exit")
 
 
 @dataclass
@@ -64,9 +63,7 @@ class Run:
 
 
 class Witness(Submission):
-    """A submission that writes down what is asked of it while tests are run that are
-    :func:`watched`.
-    """
+    """A submission that writes down in the last of ``runs`` what is asked of it."""
 
     def __init__(
         self,
@@ -77,13 +74,8 @@ class Witness(Submission):
     ) -> None:
         super().__init__(transport, handed_in)
         self._contract, self._runs = contract, runs
-        self._given: list[str] = []
 
     def _ask(self, op: str, **fields: Any) -> Any:
-        if op == "begin":
-            self._given = []
-        elif op == "replace":
-            self._given = list(fields["functions"])
         if op not in _ASKED or not self._runs:
             return super()._ask(op, **fields)
         calls, asked, reference = (
@@ -120,22 +112,6 @@ class Witness(Submission):
         # the student's code may change them
         args, kwargs = copy.deepcopy((fields["args"], fields["kwargs"]))
         return lambda: function(*args, **kwargs)
-
-
-def watched(tests: Iterable[Test]) -> list[Test]:
-    """The same tests: each time that one is run against a witness, this begins a
-    :class:`Run`.
-    """
-    return [replace(test, run=_beginning(test)) for test in tests]
-
-
-def _beginning(test: Test) -> Callable[[Submission, Any], None]:
-    def run(submission: Submission, draw: Any) -> None:
-        if isinstance(submission, Witness):
-            submission._runs.append(Run(test.name, submission._given))
-        test.run(submission, draw)
-
-    return run
 
 
 def _answer(reference: Callable[[], Any] | None, came: Any = ...) -> tuple[str, str]:
@@ -215,6 +191,3 @@ def _value(what: Any) -> str:
     if isinstance(what, nn.Module):
         return f"a module ({type(what).__name__})"
     return describe(what)
-
-
-__all__ = ["Call", "Run", "Witness", "value", "watched"]

@@ -36,12 +36,10 @@ from course_lib.grading.sandbox.alarm import limited
 from course_lib.grading.sandbox.layers import (
     LAYERS,
     Layer,
-    Tried,
     address_space,
     best,
     required,
-    tried,
-    works,
+    try_layer,
 )
 from course_lib.grading.sandbox.workers import Seconds, Session, TimeBudget, Worker, WorkerLost
 from course_lib.sandbox_child.restrictions import end_with_parent, limit
@@ -52,7 +50,6 @@ __all__ = [
     "Layer",
     "Seconds",
     "Session",
-    "Tried",
     "Worker",
     "WorkerLost",
     "address_space",
@@ -61,6 +58,5 @@ __all__ = [
     "limit",
     "limited",
     "required",
-    "tried",
-    "works",
+    "try_layer",
 ]

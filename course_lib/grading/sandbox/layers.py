@@ -101,7 +101,7 @@ class Layer:
         return SENTENCES[self.name]
 
     @property
-    def wall(self) -> bool:
+    def is_sandbox(self) -> bool:
         """Is there a boundary round files, network and other processes, or only
         limits?
         """
@@ -173,7 +173,7 @@ def command(layer: Layer, control: int, group: Path | None = None) -> list[str]:
     """
     run = [sys.executable, "-P", "-s", "-m", "course_lib.sandbox_child.zygote", str(control)]
     if layer.name == "jail":
-        run = [*jail_command(namespaces=not tried("jail").refused), *run]
+        run = [*jail_command(), *run]
     if sys.platform.startswith("linux"):  # if memory runs out, these processes go before any other
         # the limits of the process that judges are its own
         first = "ulimit -S -v unlimited; ulimit -S -t unlimited; "
@@ -229,6 +229,7 @@ def readable() -> list[str]:
 
 
 def shown_places() -> list[str]:
+    """The files and folders that a submission sees, where they are there."""
     return [*SYSTEM, *SYSTEM_FILES, *_prefixes(), *(str(_PACKAGE / name) for name in VISIBLE)]
 
 
@@ -236,11 +237,10 @@ def hidden_places() -> list[Path]:
     """The course's folder, its package, and a copy of the package that pip installed:
     it holds everything.
     """
-    package = _PACKAGE
     copies = {Path(sysconfig.get_path(kind)) / "course_lib" for kind in ("purelib", "platlib")}
-    checkout = package.parent if (package.parent / "pyproject.toml").is_file() else None
+    checkout = _PACKAGE.parent if (_PACKAGE.parent / "pyproject.toml").is_file() else None
     places = {
-        package,
+        _PACKAGE,
         *(c for c in copies if c.is_dir()),
         *(r for r in (checkout, course_root()) if r is not None),
     }
@@ -258,11 +258,10 @@ def paths_without(folder: Path, hidden: list[Path]) -> Iterator[Path]:
             yield from paths_without(entry, inside)
 
 
-def jail_command(namespaces: bool) -> list[str]:
-    """The jail. With ``namespaces`` the warm process keeps the right to make more of
-    them for its children.
+def jail_command() -> list[str]:
+    """The jail, in which the warm process keeps the right to make more namespaces for its
+    children.
     """
-    package = _PACKAGE
     args = [
         "bwrap",
         "--unshare-user",
@@ -282,8 +281,8 @@ def jail_command(namespaces: bool) -> list[str]:
         "--die-with-parent",
     ]
     args += ["--new-session", "--cap-drop", "ALL"]
-    if namespaces:  # rights inside the jail's own user namespace only; its children give them up
-        args += ["--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP"]
+    # rights inside the jail's own user namespace only; its children give them up
+    args += ["--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP"]
     # not --dev: bubblewrap would put a second user namespace round it, from which no
     # child could be given namespaces
     args += [
@@ -298,18 +297,14 @@ def jail_command(namespaces: bool) -> list[str]:
     ]
     for device in ("null", "zero", "full", "random", "urandom"):
         args += ["--dev-bind", f"/dev/{device}", f"/dev/{device}"]
-    shown = [*(f for f in SYSTEM_FILES if os.path.exists(f)), *_prefixes()]
-    for folder in SYSTEM:
-        if os.path.islink(folder):
-            args += ["--symlink", os.readlink(folder), folder]
-        elif os.path.isdir(folder):
-            shown.append(folder)
-    shown += [str(package / name) for name in VISIBLE if (package / name).exists()]
-    hidden = sorted({str(package), *map(str, hidden_places())})
-    mounts = {
-        **{path: ["--ro-bind", path, path] for path in shown},
-        **{path: ["--tmpfs", path] for path in hidden},
-    }
+    hidden = [str(place) for place in hidden_places()]
+    mounts: dict[str, list[str]] = {}
+    for place in shown_places():
+        if place in SYSTEM and os.path.islink(place):
+            args += ["--symlink", os.readlink(place), place]
+        elif os.path.exists(place):
+            mounts[place] = ["--ro-bind", place, place]
+    mounts |= {path: ["--tmpfs", path] for path in hidden}
     locked = ["/dev", *hidden, "/"]
     # the usual folder for temporary files is the child's own; where something of ours lies in
     # it, it holds that, and nothing can be written
@@ -330,7 +325,7 @@ def temporary_is_own() -> bool:
     """Is ``/tmp`` in the jail the folder of its own that a submission can write to? Not where
     the course or the interpreter lies in ``/tmp``.
     """
-    places = [*_prefixes(), str(_PACKAGE), *map(str, hidden_places())]
+    places = [*_prefixes(), *map(str, hidden_places())]
     return not any(place.startswith("/tmp/") for place in places)
 
 
@@ -354,54 +349,34 @@ def _prefixes() -> list[str]:
 # --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Tried:
-    """What came of trying a layer here: ``problem`` is "" where it stands, else why not
-    and what to do about it.
-    """
-
-    problem: str = ""
-    weaker: tuple[str, ...] = ()  # what this machine refused although the layer stands
-    refused: bool = False  # jail only: the right to make namespaces inside
-
-
-def works(layer: Layer) -> str:
-    """Try the layer in a child that tries to get out; "" where it works, else the
-    reason why not and the remedy.
-    """
-    return tried(layer.name).problem
-
-
 @functools.cache
-def tried(name: str) -> Tried:
-    """Try a layer, once in the life of this process."""
+def try_layer(name: str) -> str:
+    """Try a layer in a child that tries to get out, once in the life of this process; ""
+    where it works, else the reason why not and the remedy.
+    """
     if name == "plain":
         if hasattr(os, "fork"):
-            return Tried()
-        return Tried(
+            return ""
+        return (
             "Windows cannot make a copy of a running process, which grading needs: grade in WSL"
             " (wsl --install), under Linux or macOS; students' notebooks and check() work on"
             " Windows as they are"
         )
     if not sys.platform.startswith("linux"):
-        return Tried("exists on Linux only")
+        return "exists on Linux only"
     if name == "landlock":
         return run_probe([], name)
     if shutil.which("bwrap") is None:
-        return Tried(
+        return (
             "bubblewrap is not installed (Debian, Ubuntu: apt install bubblewrap; Fedora: dnf"
             " install bubblewrap)"
         )
-    full = run_probe(jail_command(namespaces=True), name)
-    if not full.problem:
-        return full
-    lesser = run_probe(jail_command(namespaces=False), name)
-    return Tried(lesser.problem, lesser.weaker, refused=True)
+    return run_probe(jail_command(), name)
 
 
-def run_probe(prefix: list[str], name: str) -> Tried:
+def run_probe(prefix: list[str], name: str) -> str:
     """Run the probe behind the layer, with something to find outside: canaries,
-    listeners, this process.
+    listeners, this process; what went wrong, "" if nothing.
     """
     place = str(_PACKAGE / "sandbox_child")
     code = (
@@ -459,28 +434,22 @@ def run_probe(prefix: list[str], name: str) -> Tried:
             )
             said = json.loads(done.stdout or "null")
         except (OSError, ValueError, subprocess.TimeoutExpired) as error:
-            return Tried(f"does not start: {error}")
+            return f"does not start: {error}"
     if said is None:
-        return Tried(_reason((done.stderr or "ended without a word").strip()[-300:], name))
-    if said["problem"]:
-        return Tried(said["problem"])
+        return _reason((done.stderr or "ended without a word").strip()[-300:])
     if said["breaches"]:
-        return Tried("the sandbox does not hold here: a submission " + "; ".join(said["breaches"]))
-    return Tried(weaker=tuple(said["weaker"]))
+        return "the sandbox does not hold here: a submission " + "; ".join(said["breaches"])
+    return str(said["problem"])
 
 
 def course_files() -> list[Path]:
+    """What of the course's folder must be hidden, as far as it is there."""
     root = course_root()
-    return (
-        []
-        if root is None
-        else [
-            p for p in (root / "tests", root / "solutions", root / "pyproject.toml") if p.exists()
-        ]
-    )
+    names = ("tests", "solutions", "pyproject.toml") if root else ()
+    return [path for name in names if (path := Path(str(root), name)).exists()]
 
 
-def _reason(said: str, name: str) -> str:
+def _reason(said: str) -> str:
     """Why a jail did not start, and the remedy, as far as the system tells."""
     remedies = {
         "/proc/sys/kernel/apparmor_restrict_unprivileged_userns": (
@@ -523,9 +492,9 @@ def best() -> Layer:
         RuntimeError: where no layer works, with a remedy.
     """
     for name in LAYERS:
-        if not tried(name).problem:
+        if not try_layer(name):
             return Layer(name)
-    raise RuntimeError(tried("plain").problem)
+    raise RuntimeError(try_layer("plain"))
 
 
 def required() -> Layer:
@@ -535,11 +504,11 @@ def required() -> Layer:
         RuntimeError: where there is none; says what was tried, why each failed, and the
             remedy.
     """
-    walled = [layer for layer in map(Layer, LAYERS) if layer.wall]
-    for layer in walled:
-        if not works(layer):
+    sandboxes = [layer for layer in map(Layer, LAYERS) if layer.is_sandbox]
+    for layer in sandboxes:
+        if not try_layer(layer.name):
             return layer
-    why = "".join(f"\n- {layer.name}: {works(layer)}" for layer in walled)
+    why = "".join(f"\n- {layer.name}: {try_layer(layer.name)}" for layer in sandboxes)
     raise RuntimeError(
         "there is no sandbox here for files, network and processes, and one was required."
         f" Tried:{why}"

@@ -1,5 +1,5 @@
 # earns 0 of 1.1 · status graded · message: "your code"
-# needs a wall
+# needs a sandbox
 # Writes files wherever it can, large ones and many small ones. Right only where it got more room than the 64 MB that are its own.
 import os
 import shutil

@@ -7,7 +7,11 @@ import sys
 import tempfile
 
 _NAMES = ("json", "torch", "course_lib", "conftest", "sitecustomize", "usercustomize", "helpers")
-_places = [os.getcwd(), tempfile.gettempdir(), os.path.expanduser("~")]  # its own, without a wall
+_places = [
+    os.getcwd(),
+    tempfile.gettempdir(),
+    os.path.expanduser("~"),
+]  # its own, without a sandbox
 if os.getcwd().startswith("/scratch"):  # elsewhere these are everybody's, and may be open
     _places += ["/tmp", COURSE, "/dev/shm"]
 

@@ -1,5 +1,5 @@
 # earns 0 of 1.1 · status graded · message: "your code raised ImportError"
-# needs a wall
+# needs a sandbox
 # Takes the stand-ins for the library away and imports what they stand for, from the checkout or any copy that pip made.
 import glob
 import importlib

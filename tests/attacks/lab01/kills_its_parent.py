@@ -1,5 +1,5 @@
 # earns all
-# needs a wall
+# needs a sandbox
 # Ends, or stops, the process it was forked from: others are waiting for it.
 import os
 import signal

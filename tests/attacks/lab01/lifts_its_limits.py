@@ -1,5 +1,5 @@
 # earns 0 of 1.1 · status graded · message: "your code raised PermissionError"
-# needs a wall
+# needs a sandbox
 # Lifts the limits it was put under, and its priority. Right only where one gives way.
 import os
 import resource

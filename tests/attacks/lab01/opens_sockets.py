@@ -1,5 +1,5 @@
 # earns 0 of 1.1 · status graded · message: "your code raised OSError"
-# needs a wall
+# needs a sandbox
 # Calls home, to a listener on this machine: by TCP, and by a socket that is named in no file. Right only where one answers.
 import socket
 

@@ -1,5 +1,5 @@
 # earns 0 of 1.1 · status graded · message: "your code raised LookupError"
-# needs a wall · handed in 4 times
+# needs a sandbox · handed in 4 times
 # Leaves a note for the next submission in every place that might last, and looks for one. Right only where it finds a note.
 import builtins
 import ctypes

@@ -1,5 +1,5 @@
 # earns 0 of 1.1 · status graded · message: "your code raised OSError"
-# needs a wall
+# needs a sandbox
 # Looks for any process that is not its own (the grader, the warm process, another submission). Right only where it finds one.
 import os
 

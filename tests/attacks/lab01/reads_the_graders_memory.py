@@ -1,5 +1,5 @@
 # earns 0 of 1.1 · status graded · message: "your code raised OSError"
-# needs a wall
+# needs a sandbox
 # Opens the grader's memory, arguments and descriptors, by /proc, process_vm_readv and ptrace. Right only where one lets it in.
 import ctypes
 import os

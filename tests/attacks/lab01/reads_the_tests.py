@@ -1,5 +1,5 @@
 # earns 0 of 1.1 · status graded · message: "your code raised FileNotFoundError"
-# needs a wall
+# needs a sandbox
 # Looks for the solution, the library and the tests: where they are, and near anything of this course. Right only where it finds one.
 import os
 import sys

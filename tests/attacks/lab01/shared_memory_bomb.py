@@ -1,5 +1,5 @@
 # earns 0 of 1.1 · status graded · message: "your code"
-# needs a wall
+# needs a sandbox
 # Takes memory that no limit on a process counts: files that exist in memory alone. Right only where it got a gigabyte.
 import os
 

@@ -1,5 +1,5 @@
 # earns 0 of 1.1 · status graded · message: "your code raised OSError"
-# needs a wall
+# needs a sandbox
 # Sends a signal to the grader itself (a harmless one: the suite counts what arrives). Right only where that worked.
 import os
 import signal

@@ -1,5 +1,5 @@
 # earns 0 of 1.1 · status graded · message: "should be a torch tensor"
-# needs a wall
+# needs a sandbox
 # Writes full marks into the report, for itself and whoever else is there, and prints them in Gradescope's form.
 import glob
 import json
