@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
@@ -28,7 +27,6 @@ from course_lib.grading.marking.pool import mark_here
 
 # in the report's folder
 DEFAULTS = {"marks": "marks.csv", "policy": "policy.toml", "roster": "roster.csv"}
-TABLE_SECONDS = 1.0  # while grading, grades.csv is written at most this often
 
 
 @dataclass(frozen=True)
@@ -194,21 +192,14 @@ def _collect(
     plan: Plan,
     progress: Callable[[str, int, int], None],
 ) -> None:
-    """Write the marks of every submission as they come, and the table now and then and
-    at the end.
-    """
+    """Write the marks of every submission as they come, and the table at the end."""
     done, all = 0, len(plan.todo)
-    written = float("-inf")
     with closing(marks):
         try:
             for task, marked in marks:
-                if not plan.write(task, marked):
-                    continue
-                done += 1
-                if time.monotonic() - written >= TABLE_SECONDS:
-                    plan.write_tables()
-                    written = time.monotonic()
-                progress(task.id, done, all)
+                if plan.write(task, marked):
+                    done += 1
+                    progress(task.id, done, all)
         except KeyboardInterrupt:
             raise Interrupted(
                 f"stopped: {done} of {all} submissions are graded and stay; the same command goes"
