@@ -398,4 +398,4 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, classroom)
     assert said.exit_code == 0 and "2025/zed" in said.output
     assert "Beside earlier terms" in (tmp_path / "similarity-lab01.html").read_text()
     with pytest.raises(FileNotFoundError, match="has no lab09"):
-        similarity.course_texts(tmp_path / "course", "lab09")
+        similarity.course_texts("lab09")

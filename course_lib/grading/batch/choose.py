@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from course_lib.grading.batch import ipynb, modules, origin, platforms
@@ -306,57 +306,51 @@ def _choice(read: list[_Look], counting: list[_Look], why: str) -> str:
 def _with_files(look: _Look, files: list[_File], lab: str, beside: Iterable[str]) -> Submission:
     """The notebook with the files that the lab asks for, and own modules, beside it."""
     result = look.submission
-    if not result.problem:
-        result.files = {
-            wanted: file for wanted in beside if (file := _nearest(files, look.of, wanted))
-        }
-        own, more = _own_modules(files, look.of)
-        result.files |= own
-        result.remark = " ".join(filter(None, [result.remark, more]))
-        if result.files:
-            result.digest = _with_contents(result.digest, result.beside())
+    if result.problem:
+        return result
+
+    def asked(f: _File) -> tuple[str, int]:
+        stem, number = split_upload_suffix(f.own)
+        name = f"{stem.lower()}{f.file.suffix}"
+        return (name, number) if name in beside else ("", 0)
+
+    def imported(f: _File) -> tuple[str, int]:
+        return modules.name_of(f.path, f.own, look.of.folder)
+
+    with_it, own = (_nearest(files, look.of, name_of) for name_of in (asked, imported))
+    used, more = modules.nearest(own)
+    result.files = {name: with_it[name] for name in beside if name in with_it}
+    result.files |= {path: own[path] for path in used}
+    result.remark = " ".join(filter(None, [result.remark, more]))
+    if result.files:
+        result.digest = _with_contents(result.digest, result.beside())
     return result
 
 
-def _nearest(files: list[_File], notebook: _File, wanted: str) -> File | None:
-    """Of the files of that name the one that was handed in with the notebook: of the
-    same time, in the same folder; else the newest.
-    """
-    stem, _, suffix = wanted.rpartition(".")
-    same = [
-        f
-        for f in files
-        if f.file.suffix == f".{suffix}" and split_upload_suffix(f.own)[0].lower() == stem
-    ]
+def _nearest(
+    files: list[_File], notebook: _File, name_of: Callable[[_File], tuple[str, int]]
+) -> dict[str, File]:
+    """By name, of several files the one that was handed in with the notebook: at the same
+    time, in the same folder; else the newest.
 
-    if not same:
-        return None
-    return max(same, key=lambda f: _nearness(f, notebook, split_upload_suffix(f.own)[1])).file
-
-
-def _nearness(f: _File, notebook: _File, again: int) -> tuple[object, ...]:
-    return (
-        f.stamp == notebook.stamp,
-        f.folder == notebook.folder,
-        f.placed.name.number or 0,
-        again,
-        f.file.time,
-        f.path,
-    )
-
-
-def _own_modules(files: list[_File], notebook: _File) -> tuple[dict[str, File], str]:
-    """The student's own ``.py`` files by the paths that the notebook imports, and a sentence if
-    there are too many. Of several by one path the nearest, as in :func:`_nearest`.
+    Args:
+        name_of: a file's name, "" for one that is not meant, and the number that an upload
+            of the same name added.
     """
     found: dict[str, tuple[tuple[object, ...], File]] = {}
     for f in files:
-        path, number = modules.name_of(f.path, f.own, notebook.folder)
-        near = _nearness(f, notebook, number)
-        if path and (path not in found or found[path][0] < near):
-            found[path] = near, f.file
-    used, more = modules.nearest(found)
-    return {path: found[path][1] for path in used}, more
+        name, number = name_of(f)
+        near = (
+            f.stamp == notebook.stamp,
+            f.folder == notebook.folder,
+            f.placed.name.number or 0,
+            number,
+            f.file.time,
+            f.path,
+        )
+        if name and (name not in found or found[name][0] < near):
+            found[name] = near, f.file
+    return {name: file for name, (_, file) in found.items()}
 
 
 def _with_contents(digest: str, files: Iterable[tuple[str, bytes | str]]) -> str:

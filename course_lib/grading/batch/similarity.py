@@ -33,7 +33,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from course_lib.grading.batch import report
+from course_lib.grading.batch import origin, report
 from course_lib.grading.batch.names import printable
 from course_lib.grading.batch.submission import Submission
 
@@ -618,26 +618,21 @@ def write(found: Similarity, lab: str, out: Path) -> tuple[Path, Path]:
     return out, table
 
 
-def course_texts(root: Path, lab: str) -> tuple[list[str], dict[str, str]]:
+def course_texts(lab: str) -> tuple[list[str], dict[str, str]]:
     """The code cells of a lab's handout, and the library's source by file name.
 
     Raises:
         FileNotFoundError: if the course has no such lab.
     """
-    import nbformat
-
-    notebooks = sorted((root / "labs").glob(f"{lab}_*.ipynb"))
-    if not notebooks:
+    handout = origin.read_handout(lab)
+    if not handout:
         raise FileNotFoundError(
-            f"{root / 'labs'} has no {lab}: name a lab as lab01, and run `course build` first"
+            f"the course has no {lab}: name a lab as lab01, inside the course's folder, and run"
+            " `course build` first"
         )
-    handout = [
-        cell.source
-        for cell in nbformat.read(notebooks[0], as_version=4).cells
-        if cell.cell_type == "code"
-    ]
     package = Path(__file__).parents[2]
-    sources = sorted(package.rglob("*.py"))
-    return handout, {
-        str(p.relative_to(package.parent)): p.read_text(encoding="utf-8") for p in sources
+    sources = {
+        str(path.relative_to(package.parent)): path.read_text(encoding="utf-8")
+        for path in sorted(package.rglob("*.py"))
     }
+    return origin.sources(handout), sources
