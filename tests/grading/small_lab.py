@@ -127,6 +127,11 @@ class Course:
         """A table of the report: its rows, by what stands in their first cells."""
         return read_table(self.report, name)
 
+    def rows(self, name: str) -> list[dict[str, str]]:
+        """A table of the report, row by row."""
+        with open(self.report / name, newline="", encoding="utf-8") as file:
+            return list(csv.DictReader(file))
+
     def column(self, name: str) -> dict[str, str]:
         """A column of grades.csv by id."""
         return {id: row[name] for id, row in self.table().items()}
