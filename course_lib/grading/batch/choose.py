@@ -11,7 +11,6 @@ are graded and the best counts. :attr:`Submission.choice` says which and why.
 from __future__ import annotations
 
 import hashlib
-import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -61,19 +60,13 @@ def read(items: Sequence[Placed], id: str, lab: str, beside: Iterable[str] = ())
                 f"{result.choice} That many are graded of no student: if they are several people's,"
                 " give this folder itself to `course grade`; else keep the notebook that counts"
             )
-    except (Unreadable, OSError, zlib.error) as error:
-        result = Submission(id, problem=_why(error))
+    except Unreadable as error:
+        result = Submission(id, problem=str(error))
     result.status = PENDING if result.problem else result.status
     result.submitters = [dict(person) for person in name.who]
     result.time = stamp if stamp is not None and stamp > ATTEMPTS else name.stamp
     result.late, result.start, result.folder = name.late, name.start, entry.name
     return result
-
-
-def _why(error: Exception) -> str:
-    if isinstance(error, Unreadable):
-        return str(error)
-    return f"the file cannot be read ({getattr(error, 'strerror', None) or error})"
 
 
 # --- a student's files ----------------------------------------------------------------
@@ -196,11 +189,9 @@ def _look(file: _File, lab: str) -> _Look:
     try:
         notebook = ipynb.read(file.file.data())
         cells = ipynb.code(notebook)
-    except (Unreadable, OSError, zlib.error) as error:
-        why = _why(error)
-        return _Look(
-            file, Submission("", problem=why, notebook=file.path), _UNREADABLE, "unreadable"
-        )
+    except Unreadable as error:
+        torn = Submission("", problem=str(error), notebook=file.path)
+        return _Look(file, torn, _UNREADABLE, "unreadable")
     digest = hashlib.sha256("\0".join(cells).encode("utf-8", "surrogatepass")).hexdigest()
     said = origin.of(notebook)
     read = Submission("", cells, notebook=file.path, digest=digest, origin=said)

@@ -10,7 +10,6 @@ notebooks under several people's names answer the lab.
 from __future__ import annotations
 
 import re
-import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,7 +139,7 @@ def _unwrapped(entries: list[Entry], place: Path | None) -> list[Entry]:
         else:
             return visible
         deeper = _unwrapped(children, below)
-    except (Unreadable, OSError):
+    except Unreadable:
         return visible  # its problem is said where it is read
     if any(e.name == METADATA or platforms.read(e, {}).known for e in deeper):
         return deeper
@@ -174,7 +173,7 @@ def _split_if_of_several(
             place /= only.name
         inside = only.children() if only.folder else in_zip(only.file())
         people, nameless = _people_in(inside, lab)
-    except (Unreadable, OSError):
+    except Unreadable:
         return placed, []  # its problem is said where it is read
     if len(people) < 2:
         return placed, []
@@ -258,7 +257,7 @@ def _students_in(entry: Entry) -> list[Entry]:
             for child in inside
         ):
             return []
-    except (Unreadable, OSError):
+    except Unreadable:
         return []
     return inside
 
@@ -276,7 +275,7 @@ def _people_in(inside: list[Entry], lab: str) -> tuple[list[Entry], list[Entry]]
                 for inner in (of_a_student(file) if file.form == "zip" else [file])
                 if inner.form == "notebook"
             ]  # fmt: skip
-        except (Unreadable, OSError):
+        except Unreadable:
             continue
         if any(_answers(lab, file) for file in notebooks):
             found[not _is_named(child.stem)].append(child)
@@ -288,7 +287,7 @@ def _answers(lab: str, file: File) -> bool:
     try:
         notebook = ipynb.read(file.data())
         return origin.of(notebook).lab == lab or origin.answers(lab, ipynb.code(notebook))
-    except (Unreadable, OSError, zlib.error):
+    except Unreadable:
         return False
 
 

@@ -230,7 +230,7 @@ def read_metadata(entries: Iterable[Entry]) -> dict[str, Any] | None:
         if entry.name == METADATA and not entry.folder:
             try:
                 read = yaml.load(entry.file().data(), Loader=_Loader)
-            except (yaml.YAMLError, Unreadable, OSError, ValueError, RecursionError) as error:
+            except (yaml.YAMLError, Unreadable, ValueError, RecursionError) as error:
                 raise ValueError(
                     f"{METADATA} cannot be read ({' '.join(str(error).split())[:200]}): download"
                     " Gradescope's export again, or delete this file to grade without the"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -127,11 +126,8 @@ def separate_file_names(all: Iterable[Submission]) -> None:
 def _contents(file: File, most: int) -> bytes | str:
     try:
         data = file.data()
-    except (Unreadable, OSError, zlib.error) as error:
-        return (
-            f"{file.own[:80]} cannot be read"
-            f" ({str(getattr(error, 'strerror', None) or error)[:200]})"
-        )
+    except Unreadable as error:
+        return f"{file.own[:80]} cannot be read ({str(error)[:200]})"
     if len(data) > most:
         return (
             f"{file.own[:80]} has {len(data):,} bytes, of which at most {most:,} are read: no such"
