@@ -115,19 +115,15 @@ def grade(
     texts = texts_in(tests)
     # what is wrong with the lab or its tests is said before a folder is made
     beside = Lab(GradingSpec(lab, texts, str(tests), 0)).known.files
-    if not submissions.exists():
-        raise FileNotFoundError(
-            f"{submissions} does not exist: give the folder that holds the submissions"
-        )
     if submissions.resolve() in (out.resolve(), *out.resolve().parents):
         raise ValueError(
             f"the report {out} lies among the submissions, and would be taken for one: give another"
             " folder"
         )
+    collected = collect(submissions, lab, beside)
     with ExitStack() as held:
         held.enter_context(report.only_grader(out))
         recorded = _recorded(out / "batch.json", lab)
-        collected = collect(submissions, lab, beside)
         ids = [submission.id for submission in collected.submissions]
         chosen = seed if seed is not None else int(recorded.get("seed", secrets.randbelow(1 << 63)))
         marking = Lab(GradingSpec(lab, texts, str(tests), chosen))
@@ -151,7 +147,7 @@ def grade(
         if scheduler is not None:
             from course_lib.grading.batch.cluster import Cluster
 
-            cluster = held.enter_context(Cluster(scheduler, require_isolation))
+            cluster = held.enter_context(closing(Cluster(scheduler, require_isolation)))
             layer = cluster.layer
         layer = _layer(layer, require_isolation)
         plan = Plan(out, marking, collected.submissions, regrade, require_isolation, given, cases)
