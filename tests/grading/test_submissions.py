@@ -256,6 +256,7 @@ def test_a_class_is_read_from_its_zip_as_from_its_folder(
     for place in (tmp_path / "folder", archive, tmp_path / "downloads"):
         there = found(place)
         assert {id: h.cells for id, h in there.items()} == expected
+        assert not any(h.versions for h in there.values())  # the latest alone counts
         assert {id: there[id].submitters for id in KNOWN[layout]} == KNOWN[layout]
         said.append(
             [(h.file_name, h.digest, h.choice, h.problem, h.submitters) for h in there.values()]
@@ -308,6 +309,7 @@ def test_what_is_no_submission_is_named_with_why(tmp_path: Path) -> None:
         "h.IPYNB.json",
     ):
         (tmp_path / name).write_text("x")
+    (tmp_path / "data.json").write_text('{"a": 1}')
     (tmp_path / "__MACOSX").mkdir()
     (tmp_path / "empty").mkdir()
     there = collect(tmp_path, "lab01")
@@ -316,7 +318,7 @@ def test_what_is_no_submission_is_named_with_why(tmp_path: Path) -> None:
         "amy": "pending", "bob": "pending", "dan": "pending", "empty": "pending", "h": "pending"
     }  # fmt: skip
     left = dict(there.left)
-    assert sorted(left) == [".fay.ipynb", "cy.html", "eve.py", "gus", "roster.csv"]
+    assert sorted(left) == [".fay.ipynb", "cy.html", "data.json", "eve.py", "gus", "roster.csv"]
     assert "not the notebook itself" in left["cy.html"] and there.sections == []
     assert "a script" in left["eve.py"] and "hidden" in left[".fay.ipynb"]
     for name in ("amy.ipynb", "bob.ipynb.txt", "dan.7z", "h.IPYNB.json"):
