@@ -258,15 +258,12 @@ def _latest(looks: list[_Look]) -> tuple[list[_Look], str]:
             latest = max(v for v in values if v is not None)
             looks = [look for look, value in zip(looks, values, strict=True) if value == latest]
             why = how
-    unlike = {
-        look.submission.digest: look for look in sorted(looks, key=lambda look: _likely(look.of))
-    }
-    return list(unlike.values())[::-1], why
-
-
-def _likely(file: _File) -> tuple[object, ...]:
-    """An order among notebooks of which nothing says which is later."""
-    return (split_upload_suffix(file.own)[1], file.file.time, file.path)
+    # where nothing says which is later: the number of an upload, the file's own time, its path
+    looks = sorted(
+        looks,
+        key=lambda look: (split_upload_suffix(look.of.own)[1], look.of.file.time, look.of.path),
+    )
+    return list({look.submission.digest: look for look in looks}.values())[::-1], why
 
 
 def _choice(read: list[_Look], counting: list[_Look], why: str) -> str:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from course_lib.grading.batch import zipnames
@@ -165,10 +166,6 @@ class Entry:
                 yield from child._files(f"{path}{self.name}/" if depth else "", depth + 1, seen)
 
 
-def _none() -> list[Entry]:
-    return []
-
-
 @contextmanager
 def _as_unreadable() -> Iterator[None]:
     """Raises Unreadable instead of an error of the system."""
@@ -212,7 +209,7 @@ def _below(path: Path, folder: bool) -> Entry:
     followed.
     """
     entry = on_disk(path)
-    return entry if entry.folder == folder else Entry(entry.name, folder, _none, entry.file)
+    return entry if entry.folder == folder else Entry(entry.name, folder, list, entry.file)
 
 
 @_as_unreadable()
@@ -377,22 +374,15 @@ def _level(inside: Sequence[tuple[list[str], File]]) -> list[Entry]:
         if len(parts) > 1 or (parts and file.path.endswith("/")):
             folders.setdefault(parts[0], []).append((parts[1:], file))
         elif parts:
-            entries.append(_leaf(parts[0], file))
-    entries += [
-        _branch(name, [item for item in below if item[0]]) for name, below in folders.items()
-    ]
+            entries.append(Entry(parts[0], False, list, partial(replace, file)))
+    for name, below in folders.items():
+        deeper = [item for item in below if item[0]]
+        entries.append(Entry(name, True, partial(_level, deeper), _refuse_folder))
     return sorted(entries, key=lambda entry: entry.name)
 
 
-def _leaf(name: str, file: File) -> Entry:
-    return Entry(name, False, _none, lambda: file)
-
-
-def _branch(name: str, below: list[tuple[list[str], File]]) -> Entry:
-    def file() -> File:
-        raise Unreadable("it is a folder")
-
-    return Entry(name, True, lambda: _level(below), file)
+def _refuse_folder() -> File:
+    raise Unreadable("it is a folder")
 
 
 def _in_zip(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> File:
