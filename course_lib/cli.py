@@ -567,7 +567,7 @@ def similarity(
     from course_lib.grading.batch import similarity as comparing
     from course_lib.grading.batch.collect import collect
 
-    texts = comparing.course_texts(_root(), lab)
+    texts = comparing.course_texts(lab)
     beside = labs.load(lab).files
     collected = collect(submissions, lab, beside)
     earlier = [

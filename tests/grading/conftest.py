@@ -7,8 +7,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
+from small_lab import Course
 
 from course_lib.grading import Submission, sandbox
 from course_lib.grading.marking.judge import Judge, Limits
@@ -41,6 +43,12 @@ def run(worker: Worker) -> Iterator[Callable[..., Submission]]:
     yield open
     for session in sessions:
         session.close()
+
+
+@pytest.fixture
+def course(tmp_path: Path) -> Course:
+    """A course of one small lab, for which nothing is handed in yet."""
+    return Course(tmp_path)
 
 
 @pytest.fixture(scope="session")

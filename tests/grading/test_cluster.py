@@ -7,16 +7,14 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import psutil
 import pytest
-from small_lab import ANSWERS, RIGHT, claim, contents, hand_in
+from small_lab import ANSWERS, RIGHT, Course, contents
 
 from course_lib.grading.batch import cluster
-from course_lib.grading.batch import run as batch
 
 distributed = pytest.importorskip(
     "distributed", reason='dask.distributed is not installed: pip install "pruning-course[cluster]"'
@@ -25,31 +23,26 @@ pytestmark = [pytest.mark.long, pytest.mark.usefixtures("warm")]
 STUDENTS = [*ANSWERS, RIGHT + "import os\ndef threshold_mask(weight, a): os._exit(1)"]
 
 
+SETTINGS = {"processes": True, "dashboard_address": ":0", "silence_logs": "CRITICAL"}
+
+
 @pytest.fixture(scope="module")
 def local() -> Iterator[Any]:
     """A scheduler and two workers, each a process, one thread each."""
-    with distributed.LocalCluster(
-        n_workers=2,
-        threads_per_worker=1,
-        processes=True,
-        dashboard_address=":0",
-        silence_logs="CRITICAL",
-    ) as cluster:
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, **SETTINGS) as cluster:
         yield cluster
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
-    folder = tmp_path / "submissions"
-    folder.mkdir()
-    claim(tmp_path)
+def full(course: Course) -> Course:
+    """A course in which twenty notebooks and a broken one are handed in."""
     for i in range(20):
-        hand_in(folder, f"student {i:02}", STUDENTS[i % len(STUDENTS)])
-    (folder / "torn.ipynb").write_text("torn")
-    return tmp_path
+        course.hand_in(f"student {i:02}", STUDENTS[i % len(STUDENTS)])
+    course.put("torn.ipynb", "torn")
+    return course
 
 
-def test_a_worker_killed_midway_costs_nobody_anything(local: Any, place: Path) -> None:
+def test_a_worker_killed_midway_costs_nobody_anything(local: Any, full: Course) -> None:
     killed: list[int] = []
     started: list[psutil.Process] = []
     finished: list[str] = []
@@ -62,108 +55,56 @@ def test_a_worker_killed_midway_costs_nobody_anything(local: Any, place: Path) -
             started.extend(psutil.Process(killed[0]).children(recursive=True))
             os.kill(killed[0], signal.SIGKILL)
 
-    there = batch.grade(
-        "lab01", place / "submissions", place / "there", tests=place / "lab01", seed=7,
-        scheduler=local.scheduler_address, progress=progress,
-    )  # fmt: skip
+    there = full.grade("there", seed=7, scheduler=local.scheduler_address, progress=progress)
     assert len(killed) == 1
     assert started, "it had no warm process of its own"
     assert psutil.wait_procs(started, timeout=60)[1] == [], "its processes outlived it"
     assert sorted(finished) == sorted(there.graded) == sorted({*there.graded})
     assert len(finished) == 21
-    here = batch.grade(
-        "lab01", place / "submissions", place / "here", tests=place / "lab01", seed=7
-    )
+    here = full.grade("here", seed=7, jobs=2)
     assert here.layer == there.layer
     assert contents(there.report) == contents(here.report)
-    again = batch.grade(
-        "lab01",
-        place / "submissions",
-        place / "there",
-        tests=place / "lab01",
-        scheduler=local.scheduler_address,
-    )
+    again = full.grade("there", scheduler=local.scheduler_address)
     assert (len(again.kept), again.graded) == (21, [])
 
 
 def test_workers_with_other_software_are_refused(
-    local: Any, place: Path, monkeypatch: pytest.MonkeyPatch
+    local: Any, full: Course, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster, "software", lambda: "course_lib of tomorrow")
-    with pytest.raises(
-        RuntimeError, match="other software: course_lib .* instead of course_lib of tomorrow"
-    ):
-        batch.grade(
-            "lab01",
-            place / "submissions",
-            place / "report",
-            tests=place / "lab01",
-            scheduler=local.scheduler_address,
-        )
-    assert contents(place / "report") == {}
+    with pytest.raises(RuntimeError, match="course_lib .* instead of course_lib of tomorrow"):
+        full.grade(scheduler=local.scheduler_address)
+    assert contents(full.report) == {}
 
 
+@pytest.mark.parametrize(
+    "leave, named",
+    [
+        (lambda going: going.scale(0), "all workers of"),
+        (lambda going: going.close(), "the scheduler"),
+    ],
+    ids=["workers", "scheduler"],
+)
 def test_a_cluster_that_goes_leaves_what_is_finished(
-    place: Path, monkeypatch: pytest.MonkeyPatch
+    full: Course, monkeypatch: pytest.MonkeyPatch, leave: Callable[[Any], None], named: str
 ) -> None:
     monkeypatch.setattr(cluster, "PATIENCE", 1.0)
-    with distributed.LocalCluster(
-        n_workers=1,
-        threads_per_worker=1,
-        processes=True,
-        dashboard_address=":0",
-        silence_logs="CRITICAL",
-    ) as going:
-
-        def progress(id: str, done: int, all: int) -> None:
-            if done == 3:
-                going.scale(0)
-
-        with pytest.raises(
-            RuntimeError,
-            match="all workers of .* have gone: start some, and give the same command again",
-        ):
-            batch.grade(
-                "lab01", place / "submissions", place / "report", tests=place / "lab01", seed=7,
-                scheduler=going.scheduler_address, progress=progress,
-            )  # fmt: skip
-    done = len(list((place / "report" / "results").glob("*.json")))
-    assert 3 <= done < 21
-    assert len((place / "report" / "grades.csv").read_text().splitlines()) == done + 1
-
-
-def test_a_scheduler_that_goes_is_said(place: Path) -> None:
-    going = distributed.LocalCluster(
-        n_workers=1,
-        threads_per_worker=1,
-        processes=True,
-        dashboard_address=":0",
-        silence_logs="CRITICAL",
-    )
+    going = distributed.LocalCluster(n_workers=1, threads_per_worker=1, **SETTINGS)
 
     def progress(id: str, done: int, all: int) -> None:
         if done == 3:
-            going.close()
+            leave(going)
 
-    with pytest.raises(
-        RuntimeError,
-        match="the scheduler .* has gone .*: start it, and give the same command again",
-    ):
-        batch.grade(
-            "lab01", place / "submissions", place / "report", tests=place / "lab01", seed=7,
-            scheduler=going.scheduler_address, progress=progress,
-        )  # fmt: skip
-    assert len(list((place / "report" / "results").glob("*.json"))) >= 3
+    with pytest.raises(RuntimeError, match=f"{named} .*gone.* the same command again"):
+        full.grade(seed=7, scheduler=going.scheduler_address, progress=progress)
+    going.close()
+    done = len(list((full.report / "results").glob("*.json")))
+    assert 3 <= done < 21
+    assert len(full.table()) == done
 
 
-def test_without_dask_the_remedy_is_said(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_dask_the_remedy_is_said(full: Course, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(RuntimeError, match=r'pip install "pruning-course\[cluster\]"'):
-        batch.grade(
-            "lab01",
-            place / "submissions",
-            place / "report",
-            tests=place / "lab01",
-            scheduler="tcp://127.0.0.1:9",
-        )
-    assert contents(place / "report") == {}
+        full.grade(scheduler="tcp://127.0.0.1:9")
+    assert contents(full.report) == {}

@@ -107,12 +107,7 @@ def test_a_file_is_judged_and_judged_again_when_it_changes(tmp_path: Path) -> No
 
     def grade() -> batch.Batch:
         return batch.grade(
-            "lab11",
-            tmp_path / "submissions",
-            tmp_path / "report",
-            tests=tmp_path / "lab11",
-            seed=1,
-            jobs=1,
+            "lab11", tmp_path / "submissions", tmp_path / "report", tests=tmp_path / "lab11", jobs=1
         )
 
     def told(id: str) -> tuple[float, str]:

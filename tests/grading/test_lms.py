@@ -76,11 +76,16 @@ def test_canvas_form(tmp_path: Path) -> None:
     assert rows == [["Doe, Jane", "12", "", "jdoe", "A", "3.5"], ["Zöe", "13", "", "zoe", "B", "5"]]
     assert written.unmatched == ["roster No Work (line 4 of the roster): no submission"]
     assert written.listed == out / "grades-unmatched.csv"
-    assert table(written.listed)[1] == [
-        "roster",
-        "No Work (line 4 of the roster)",
-        "",
-        "no submission",
+    assert (
+        ",".join(table(written.listed)[1]) == "roster,No Work (line 4 of the roster),,no submission"
+    )
+    # Canvas's own export is a roster
+    export = CANVAS_EXPORT + 'Zöe,13,,,"A, B",,,,\n'
+    written = lms.write(out, ["canvas"], roster(tmp_path, export), "Lab 00")
+    assert written.unmatched == []
+    assert table(out / "grades-canvas.csv")[2:] == [
+        ["Doe, Jane", "12", "S12", "jdoe", "A", "3.5"],
+        ["Zöe", "13", "", "", "A, B", "5"],
     ]
 
 
@@ -182,21 +187,12 @@ def test_canvas_column_is_the_assignments(tmp_path: Path) -> None:
         heading(CANVAS_EXPORT, assignment="Lab 2")
 
 
-def test_gradescope_form_has_the_number_and_time_that_count(tmp_path: Path) -> None:
-    who = [{"name": "Al Lee", "email": "al@x.edu", "gradescope id": "103"}]
-    out = report(tmp_path / "r", {"id": "submission_103", "who": who, "time": 1714644000.5})
-    lms.write(out, ["gradescope"])
-    header, row = table(out / "grades-gradescope.csv")
-    assert row[header.index("Submission ID")] == "103"
-    assert row[header.index("Submission Time")] == "2024-05-02 10:00:00 +0000"
-
-
 def test_gradescope_form_with_group_work(tmp_path: Path) -> None:
     who = [
         {"name": "Al Lee", "email": "AL@x.edu", "gradescope id": "9"},
         {"name": "Bo", "sid": "8", "gradescope id": "9"},
     ]
-    out = report(tmp_path / "r", {"id": "submission_9", "who": who})
+    out = report(tmp_path / "r", {"id": "submission_9", "who": who, "time": 1714644000.5})
     people = roster(
         tmp_path,
         "First Name,Last Name,SID,Email\nAl,Lee,7,al@x.edu\nBo,,8,bo@x.edu\nCy,Fox,9,cy@x.edu\n",
@@ -207,23 +203,13 @@ def test_gradescope_form_with_group_work(tmp_path: Path) -> None:
         "First Name", "Last Name", "SID", "Email", "Sections", "Total Score", "Max Points", "Status", "Submission ID",
         "Submission Time", "Lateness (H:M:S)", "1.1 (3 pts)", "1.2 (2.5 pts)",
     ]  # fmt: skip
-    assert rows[0] == [
-        "Al",
-        "Lee",
-        "7",
-        "al@x.edu",
-        "",
-        "5",
-        "5.5",
-        "Graded",
-        "9",
-        "",
-        "",
-        "3",
-        "2",
-    ]
+    cells = "Al,Lee,7,al@x.edu,,5,5.5,Graded,9,2024-05-02 10:00:00 +0000,,3,2"
+    assert ",".join(rows[0]) == cells
     assert rows[1][:3] == ["Bo", "", "8"]
-    assert rows[2][:8] == ["Cy", "Fox", "9", "cy@x.edu", "", "", "5.5", "Missing"]
+    assert ",".join(rows[2]).startswith("Cy,Fox,9,cy@x.edu,,,5.5,Missing,")
+    # Gradescope's own table is a roster
+    again = lms.write(out, ["gradescope"], out / "grades-gradescope.csv")
+    assert again.unmatched == ["roster Cy Fox (line 4 of the roster): no submission"]
 
 
 def test_without_a_roster_the_names_of_submissions_do(tmp_path: Path) -> None:
@@ -310,69 +296,38 @@ def test_cells_that_look_like_formulas_are_quoted(tmp_path: Path) -> None:
             assert all("\n" not in cell for cell in row)
 
 
-def test_canvas_own_export_is_a_roster(tmp_path: Path) -> None:
+REFUSED = [  # a roster, what is named
+    ("", "name or email"),
+    ("foo,bar\n1,2\n", "name or email"),
+    ("name\nJane\n", "submission, canvas id"),
+    ("name,emial\nJane,a@b\n", "'emial'.*'email'"),
+    ("name,ID,canvas id\nJane,1,2\n", "'canvas id'"),
+    ("name,email\n", "no students"),
+    ("name,email\nJane,a@b\nJohn,nobody\n", "line 3, column email: .*'nobody'"),
+    ("name,canvas id\nJane,12\nJohn,x7\n", "line 3, column canvas id: .*'x7'"),
+    ("name,canvas_id\nJane,12\n\nJohn,12\n", "line 4, column canvas id: '12' .*line 2"),
+    ("name,submission\nJane,a\nJohn,b\nJane,a\n", "line 4: .*line 2"),
+    ("name,email\nZoë,zo\u00eb@x.edu\nZoe,ZOE\u0308@x.edu\n", "line 3, column email: .*line 2"),
+    ("name,sid\n,12\n", "line 2, column name"),
+    ("name,sid\nDoe, Jane,12\n", "line 2: 3 cells"),
+    ('name,sid\n"Jane,12\n', "line 2: "),
+]
+
+
+def test_what_cannot_be_used_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
     out = report(tmp_path / "r", CANVAS)
-    people = roster(
-        tmp_path,
-        'Student,ID,SIS User ID,SIS Login ID,Section,Lab 01 (5),Current Score\n"    Points Possible",,,,,5,(read only)\n"Doe, Jane",12,S12,jdoe,"A, B",,\n',
-    )
-    assert lms.write(out, ["canvas"], people).unmatched == []
-    assert table(out / "grades-canvas.csv")[2] == ["Doe, Jane", "12", "S12", "jdoe", "A, B", "3.5"]
-
-
-def test_gradescopes_own_table_is_a_roster(tmp_path: Path) -> None:
-    out = report(
-        tmp_path / "r", {"id": "submission_9", "who": [{"email": "al@x.edu", "gradescope id": "9"}]}
-    )
-    lms.write(
-        out,
-        ["gradescope"],
-        roster(tmp_path, "First Name,Last Name,SID,Email\nAl,Lee,7,al@x.edu\nBo,,8,bo@x.edu\n"),
-    )
-    again = lms.write(out, ["gradescope"], out / "grades-gradescope.csv")
-    assert again.unmatched == ["roster Bo (line 3 of the roster): no submission"]
-
-
-@pytest.mark.parametrize(
-    "text, said",
-    [
-        ("", "no column name or email"),
-        ("foo,bar\n1,2\n", "no column name or email"),
-        ("name\nJane\n", "no column tells students apart"),
-        ("name,emial\nJane,a@b\n", "column 'emial': did you mean 'email'"),
-        ("name,ID,canvas id\nJane,1,2\n", "two columns are 'canvas id'"),
-        ("name,email\n", "no students"),
-        ("name,email\nJane,a@b\nJohn,nobody\n", "line 3, column email: no email address: 'nobody'"),
-        (
-            "name,canvas id\nJane,12\nJohn,x7\n",
-            "line 3, column canvas id: a number is expected, got 'x7'",
-        ),
-        (
-            "name,canvas_id\nJane,12\n\nJohn,12\n",
-            "line 4, column canvas id: '12' is in line 2, too",
-        ),
-        ("name,submission\nJane,a\nJohn,b\nJane,a\n", "line 4: the same as line 2"),
-        (
-            "name,email\nZoë,zo\u00eb@x.edu\nZoe,ZOE\u0308@x.edu\n",
-            "line 3, column email: 'ZOE\u0308@x.edu' is in line 2",
-        ),
-        ("name,sid\n,12\n", "line 2, column name: empty"),
-        ("name,sid\nDoe, Jane,12\n", "line 2: 3 cells, but the heading has 2"),
-        ('name,sid\n"Jane,12\n', "line 2: unexpected end of data"),
-    ],
-)
-def test_a_roster_that_cannot_be_used_is_said(tmp_path: Path, text: str, said: str) -> None:
-    out = report(tmp_path / "r", CANVAS)
-    with pytest.raises(ValueError) as caught:
-        lms.write(out, ["canvas"], roster(tmp_path, text))
-    assert said in str(caught.value) and "roster.csv" in str(caught.value)
+    for text, named in REFUSED:
+        with pytest.raises(ValueError, match=f"roster.csv.*{named}"):
+            lms.write(out, ["canvas"], roster(tmp_path, text))
+    with pytest.raises(ValueError, match="line 3: no UTF-8 text"):
+        lms.write(out, ["canvas"], roster(tmp_path, "name,sid\nJane,1\nZöe,2\n", "latin-1"))
+    with pytest.raises(ValueError, match="'blackboard'.* canvas, moodle, gradescope"):
+        lms.write(out, ["blackboard"])
+    with pytest.raises(FileNotFoundError, match="none.csv"):
+        lms.write(out, ["canvas"], tmp_path / "none.csv")
+    with pytest.raises(FileNotFoundError, match="holds no report"):
+        lms.write(tmp_path / "elsewhere", ["canvas"])
     assert not list(out.glob("grades-*"))
-
-
-def test_text_of_another_encoding_is_said_with_its_line(tmp_path: Path) -> None:
-    path = roster(tmp_path, "name,sid\nJane,1\nZöe,2\n", "latin-1")
-    with pytest.raises(ValueError, match='line 3: no UTF-8 text; in Excel, save it as "CSV UTF-8'):
-        rosters.read(path)
 
 
 @pytest.mark.parametrize(
@@ -401,15 +356,3 @@ def test_people_are_found_whatever_the_case_and_unicode_form(tmp_path: Path) -> 
         ((person, _),), wrong = index.of(Submission("s", submitters=[{"email": who}]))
         assert (person.line, wrong) == (2, [])
     assert [p.line for p, _ in index.of(Submission("zoë 4"))[0]] == [3]
-
-
-def test_unknown_forms_and_missing_files_are_said(tmp_path: Path) -> None:
-    out = report(tmp_path / "r", CANVAS)
-    with pytest.raises(
-        ValueError, match="no form 'blackboard': choose from canvas, moodle, gradescope"
-    ):
-        lms.write(out, ["blackboard"])
-    with pytest.raises(FileNotFoundError, match="no roster at"):
-        lms.write(out, ["canvas"], tmp_path / "none.csv")
-    with pytest.raises(FileNotFoundError, match="holds no report"):
-        lms.write(tmp_path / "elsewhere", ["canvas"])

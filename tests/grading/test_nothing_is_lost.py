@@ -5,7 +5,6 @@ that cannot be graded.
 from __future__ import annotations
 
 import csv
-import io
 import json
 import unicodedata
 from collections.abc import Callable
@@ -13,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from grading.small_lab import RIGHT, claim, notebook, put, read_table, zipped
+from grading.small_lab import RIGHT, Course, contents, notebook, put, zipped
 
-from course_lib.grading.batch import choose, ipynb, names, summary, upload
-from course_lib.grading.batch import run as batch
+from course_lib.grading.batch import names, summary, upload
 from course_lib.grading.batch.collect import collect
 from course_lib.grading.batch.submission import Submission
 
@@ -48,18 +46,6 @@ def found(folder: Path) -> dict[str, Submission]:
 
 def has_answer(h: Submission, answer: str = RIGHT) -> bool:
     return answer in h.cells
-
-
-@pytest.fixture
-def grade(tmp_path: Path) -> Callable[[Path], dict[str, dict[str, Any]]]:
-    """Grades a folder by the small lab; the rows of grades.csv by id."""
-    tests = claim(tmp_path / "tests")
-
-    def graded(folder: Path) -> dict[str, dict[str, Any]]:
-        done = batch.grade("lab01", folder, tmp_path / "report", tests=tests, seed=1, jobs=2)
-        return read_table(done.report)
-
-    return graded
 
 
 # --- 1. which of several counts -------------------------------------------------------
@@ -99,28 +85,22 @@ def test_of_another_release_the_handout_is_known_by_the_copy_that_it_carries(
     assert {id: h.status for id, h in there.items()} == {"amy": "unchanged", "bob": "", "cy": ""}
 
 
-def test_a_prediction_alone_is_an_answer(tmp_path: Path) -> None:
-    book = HANDOUT.replace("prediction_1_1 = ...", "prediction_1_1 = 3")
-    put(tmp_path / "amy.ipynb", book)
-    assert found(tmp_path)["amy"].status == ""
-
-
-def test_of_two_with_answers_the_better_counts_and_a_person_is_asked(
-    tmp_path: Path, grade: Callable[[Path], dict[str, dict[str, Any]]]
-) -> None:
-    put(tmp_path / "in" / "bo" / "lab01.ipynb", answered(HALF))
-    put(tmp_path / "in" / "bo" / "other.ipynb", answered(RIGHT))
-    put(tmp_path / "in" / "cy" / "lab01.ipynb", answered(RIGHT))
-    put(tmp_path / "in" / "cy" / "scratch.ipynb", notebook("x = 1"))
-    table = grade(tmp_path / "in")
-    assert {id: row["total"] for id, row in table.items()} == {"bo": "3", "cy": "3"}
-    result = json.loads((tmp_path / "report" / "results" / "bo.json").read_text())
-    assert result["extra_data"]["notebook"] == "other.ipynb"
-    said = result["extra_data"]["choice"]
-    assert "Please look" in said and "other.ipynb counts" in said and "lab01.ipynb 2" in said
-    before = (tmp_path / "report" / "results" / "bo.json").read_bytes()
-    grade(tmp_path / "in")
-    assert (tmp_path / "report" / "results" / "bo.json").read_bytes() == before
+def test_of_two_with_answers_the_better_counts_and_a_person_is_asked(course: Course) -> None:
+    course.put("bo/lab01.ipynb", answered(HALF))
+    course.put("bo/other.ipynb", answered(RIGHT))
+    course.put("cy/lab01.ipynb", HANDOUT.replace("prediction_1_1 = ...", "prediction_1_1 = 3"))
+    course.put("cy/scratch.ipynb", notebook("x = 1"))
+    course.grade(seed=1)
+    assert course.column("total") == {"bo": "3", "cy": "0"}
+    # a prediction alone is an answer
+    assert course.column("status") == {"bo": "graded", "cy": "graded"}
+    about = course.result("bo")["extra_data"]
+    assert about["notebook"] == "other.ipynb"
+    for said in ("Please look", "other.ipynb counts", "lab01.ipynb 2"):
+        assert said in about["choice"]
+    before = contents(course.report)
+    course.grade()
+    assert contents(course.report) == before
 
 
 def test_a_copy_that_unpacks_to_gigabytes_is_not_read() -> None:
@@ -242,13 +222,6 @@ def test_a_notebook_is_one_by_its_content(tmp_path: Path, name: str, place: str)
     assert len(there) == 2 and all(map(has_answer, there.values()))
 
 
-def test_a_zip_in_a_zip_in_a_classs_zip(tmp_path: Path) -> None:
-    files = {f"{n}_{i}_90_x.zip": GOOD["deep.zip"] for i, n in enumerate(("amy", "bo"), 12345)}
-    put(tmp_path / "class.zip", zipped(files))
-    there = found(tmp_path / "class.zip")
-    assert sorted(there) == ["amy_12345", "bo_12346"] and all(map(has_answer, there.values()))
-
-
 @pytest.mark.parametrize("name", BAD)
 @pytest.mark.parametrize("place", ["{}", "bo/{}", "bo_7_8_{}"])
 def test_what_cannot_be_read_is_pending_with_one_sentence(
@@ -264,101 +237,77 @@ def test_what_cannot_be_read_is_pending_with_one_sentence(
         assert all(map(has_answer, found(tmp_path).values()))
 
 
-def test_nothing_is_exported_as_0_that_a_person_has_not_decided(
-    tmp_path: Path, grade: Callable[[Path], dict[str, dict[str, Any]]]
-) -> None:
-    folder = tmp_path / "in"
-    put(folder / "amydoe_101_9001_lab01.ipynb", answered())
-    put(folder / "bobdoe_102_9002_lab01.7z", SEVEN)
-    put(folder / "cydoe_103_9003_lab01.ipynb", HANDOUT)
-    put(folder / "didoe_104_9004_lab01.ipynb", answered("def magnitude_mask(w, s): return w"))
-    put(folder / "eddoe_105_9005_lab01.ipynb", notebook("x = 1"))
-    put(folder / "xdoe_106_9006_lab01.ipynb", answered())
-    put(folder / "ydoe_106_9007_lab01.ipynb", answered())
-    table = grade(folder)
+def test_nothing_is_exported_as_0_that_a_person_has_not_decided(course: Course) -> None:
+    for name, data in {
+        "amydoe_101_9001_lab01.ipynb": answered(),
+        "bobdoe_102_9002_lab01.7z": SEVEN,
+        "cydoe_103_9003_lab01.ipynb": HANDOUT,
+        "didoe_104_9004_lab01.ipynb": answered("def magnitude_mask(w, s): return w"),
+        "eddoe_105_9005_lab01.ipynb": notebook("x = 1"),
+        "xdoe_106_9006_lab01.ipynb": answered(),
+        "ydoe_106_9007_lab01.ipynb": answered(),
+    }.items():
+        course.put(name, data)
+    course.grade()
+    table = course.table()
     assert {id.split("_")[0]: (row["status"], row["total"]) for id, row in table.items()} == {
         "amydoe": ("graded", "3"), "bobdoe": ("pending", ""), "cydoe": ("unchanged", ""),
         "didoe": ("graded", "0"), "eddoe": ("pending", ""), "xdoe": ("refused", ""),
         "ydoe": ("refused", ""),
     }  # fmt: skip
-    said = summary.status_sentences(tmp_path / "report")
-    assert said[0] == "7 submissions: 2 graded, 2 pending, 2 refused, 1 unchanged"
+    first, *said, last = summary.status_sentences(course.report)
+    assert first == "7 submissions: 2 graded, 2 pending, 2 refused, 1 unchanged"
     for line, word in zip(
-        said[1:],
-        ("7-Zip", "as it was given out", "nothing that lab01", "xdoe", "ydoe"),
-        strict=False,
+        said, ("7-Zip", "as it was given out", "nothing that lab01", "xdoe", "ydoe"), strict=True
     ):
         assert word in line
-    assert "5 of them get no grade" in said[-1]
-    written = upload.write(tmp_path / "report", ["canvas", "moodle", "gradescope"])
-    rows = [*csv.reader((tmp_path / "report" / "grades-canvas.csv").open(encoding="utf-8"))][2:]
+    assert "5 of them get no grade" in last
+    written = upload.write(course.report, ["canvas", "moodle", "gradescope"])
+    rows = [*csv.reader((course.report / "grades-canvas.csv").open(encoding="utf-8"))][2:]
     assert {row[0]: row[5] for row in rows} == {"amydoe": "3", "didoe": "0"}
     assert sum("until a person has looked" in sentence for sentence in written.unmatched) >= 3
-    scope = csv.DictReader((tmp_path / "report" / "grades-gradescope.csv").open(encoding="utf-8"))
+    scope = course.rows("grades-gradescope.csv")
     assert {row["Status"] for row in scope if row["Total Score"] == ""} == {"Pending"}
     decided = "id,question,points,comment\nbobdoe_102,all,0,never handed in\ncydoe_103,all,0,\n"
-    put(tmp_path / "report" / "marks.csv", decided)
-    table = grade(folder)
-    assert table["bobdoe_102"]["total"] == table["cydoe_103"]["total"] == "0"
-    upload.write(tmp_path / "report", ["canvas"])
-    assert "bobdoe" in (tmp_path / "report" / "grades-canvas.csv").read_text(encoding="utf-8")
-    assert "3 of them get no grade" in summary.status_sentences(tmp_path / "report")[-1]
-    put(tmp_path / "report" / "marks.csv", "id,question,points,comment\ncydoe_103,all,1,\n")
-    with pytest.raises(ValueError, match="line 2: 'all' takes the points 0"):
-        grade(folder)
+    put(course.report / "marks.csv", decided)
+    course.grade()
+    assert course.column("total")["bobdoe_102"] == course.column("total")["cydoe_103"] == "0"
+    upload.write(course.report, ["canvas"])
+    assert "bobdoe" in (course.report / "grades-canvas.csv").read_text(encoding="utf-8")
+    assert "3 of them get no grade" in summary.status_sentences(course.report)[-1]
+    put(course.report / "marks.csv", "id,question,points,comment\ncydoe_103,all,1,\n")
+    with pytest.raises(ValueError, match="line 2: 'all'"):
+        course.grade()
 
 
 # --- 5. groups ------------------------------------------------------------------------
 
 
 def test_a_member_of_a_group_who_hands_in_again_takes_nothing_from_the_others(
-    tmp_path: Path, grade: Callable[[Path], dict[str, dict[str, Any]]]
+    course: Course,
 ) -> None:
-    folder = tmp_path / "in"
-    for number, answer in ((201, HALF), (202, RIGHT), (203, RIGHT)):
-        put(folder / f"submission_{number}" / "lab01.ipynb", answered(answer))
-    put(folder / "submission_204" / "lab01.ipynb", HANDOUT)  # Cy's later slip
     al, bo, cy = (f"{{':name': {n}, ':email': {n.lower()}@x.edu}}" for n in ("Al", "Bo", "Cy"))
-    times = {
-        201: (f"{al}, {bo}", "10:00"),
-        202: (al, "11:00"),
-        203: (cy, "09:00"),
-        204: (cy, "12:00"),
-    }
-    put(
-        folder / "submission_metadata.yml",
-        "".join(
-            f"submission_{n}:\n  :submitters: [{who}]\n  :created_at: 2026-05-01 {when}:00 Z\n"
-            for n, (who, when) in times.items()
-        ),
-    )
-    table = grade(folder)
-    assert {id: row["total"] for id, row in table.items()} == {
+    listed = ""
+    for number, text, who, when in (
+        (201, answered(HALF), f"{al}, {bo}", "10:00"),
+        (202, answered(RIGHT), al, "11:00"),
+        (203, answered(RIGHT), cy, "09:00"),
+        (204, HANDOUT, cy, "12:00"),  # Cy's later slip
+    ):
+        course.put(f"submission_{number}/lab01.ipynb", text)
+        listed += (
+            f"submission_{number}:\n  :submitters: [{who}]\n  :created_at: 2026-05-01 {when}:00 Z\n"
+        )
+    course.put("submission_metadata.yml", listed)
+    course.grade()
+    assert course.column("total") == {
         "submission_201": "2", "submission_202": "3", "submission_203": "3"
     }  # fmt: skip
-    upload.write(tmp_path / "report", ["gradescope"])
-    path = tmp_path / "report" / "grades-gradescope.csv"
-    rows = {row["Email"]: row for row in csv.DictReader(path.open(encoding="utf-8"))}
-    assert {who: (row["Total Score"], row["Status"]) for who, row in rows.items()} == {
+    upload.write(course.report, ["gradescope"])
+    rows = course.rows("grades-gradescope.csv")
+    assert {row["Email"]: (row["Total Score"], row["Status"]) for row in rows} == {
         "bo@x.edu": ("2", "Graded"), "al@x.edu": ("3", "Graded"), "cy@x.edu": ("3", "Graded")
     }  # fmt: skip
-
-
-def test_the_rosters_column_submission_decides_between_two(
-    tmp_path: Path, grade: Callable[[Path], dict[str, dict[str, Any]]]
-) -> None:
-    put(tmp_path / "in" / "ada@x.edu.ipynb", answered(HALF))
-    put(tmp_path / "in" / "ada.ipynb", answered(RIGHT))
-    grade(tmp_path / "in")
-    for submission, points in (("", None), ("ada", "3"), ("ada@x.edu", "2")):
-        roster = put(
-            tmp_path / "r.csv", f"name,email,canvas id,submission\nAda,ada@x.edu,7,{submission}\n"
-        )
-        written = upload.write(tmp_path / "report", ["canvas"], roster)
-        text = written.paths[0].read_text(encoding="utf-8")
-        rows = [row for row in csv.reader(io.StringIO(text)) if row[1] == "7"]
-        assert [row[5] for row in rows] == ([points] if points else [])
-        assert bool(points) or "roster's column submission" in written.unmatched[0]
 
 
 # --- 9. and 10. layouts ---------------------------------------------------------------
@@ -451,10 +400,3 @@ def test_nothing_is_unpacked_and_a_bomb_of_zips_is_refused(tmp_path: Path) -> No
     there = found(tmp_path)
     assert there["mal"].status == "pending" and has_answer(there["amy"])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["amy.ipynb", "mal.zip"]
-
-
-def test_the_reader_says_what_a_file_is() -> None:
-    assert choose.MOST_VERSIONS < 6
-    assert ipynb.is_notebook(b"{", lambda: answered().encode())
-    assert not ipynb.is_notebook(b"{", lambda: b'{"a": 1}')
-    assert not ipynb.is_notebook(b"%PDF", lambda: pytest.fail("is not read whole"))

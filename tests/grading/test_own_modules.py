@@ -10,18 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_lab import RIGHT, TESTS, USES, claim, load_lab, notebook, put_code
+from small_lab import RIGHT, TESTS, USES, Course, claim, load_lab, notebook, put_code
 
 from course_lib.grading import Submission
 from course_lib.grading.batch import modules, similarity
-from course_lib.grading.batch import run as batch
 from course_lib.grading.batch.collect import collect
-from course_lib.grading.batch.result import read
 from course_lib.grading.marking import check
 from course_lib.grading.marking.lab import Task
 from course_lib.grading.sandbox import Worker, WorkerLost
 
-ANSWERS = f"import torch{RIGHT}"
+ANSWERS = f"import torch\n{RIGHT}"
 TAKE = "from helpers import magnitude_mask, threshold_mask"
 
 
@@ -100,29 +98,19 @@ def test_of_too_many_files_some_are_left_out_and_it_is_said(tmp_path: Path) -> N
 
 @pytest.mark.usefixtures("warm")
 def test_an_answer_in_an_own_file_counts_and_is_graded_again_when_it_changes(
-    tmp_path: Path,
+    course: Course,
 ) -> None:
-    tests = claim(tmp_path / "tests")
     for name, text in (("ann", ANSWERS), ("bob", ANSWERS.replace(">=", ">"))):
-        put_code(tmp_path / "in" / name / "lab01.ipynb", TAKE)
-        put_code(tmp_path / "in" / name / "helpers.py", text)
-    put_code(tmp_path / "in" / "cy" / "lab01.ipynb", TAKE)
-
-    def grade() -> batch.Batch:
-        return batch.grade("lab01", tmp_path / "in", tmp_path / "out", tests=tests, seed=1, jobs=1)
-
-    def score(id: str) -> float:
-        result = read(tmp_path / "out", id)
-        assert result is not None
-        return result.score
-
-    assert sorted(grade().graded) == ["ann", "bob", "cy"]
-    assert [score(id) for id in ("ann", "bob", "cy")] == [3, 2, 0]
-    result = read(tmp_path / "out", "cy")
-    assert result is not None
-    assert all("helpers.py was not handed in" in test.output for test in result.entries)
-    put_code(tmp_path / "in" / "bob" / "helpers.py", ANSWERS)
-    assert grade().graded == ["bob"] and score("bob") == 3
+        course.hand_in(f"{name}/lab01", TAKE)
+        course.put(f"{name}/helpers.py", text)
+    course.hand_in("cy/lab01", TAKE)
+    assert sorted(course.grade(seed=1).graded) == ["ann", "bob", "cy"]
+    assert course.column("total") == {"ann": "3", "bob": "2", "cy": ""}
+    tests = course.result("cy")["tests"]
+    assert all("helpers.py was not handed in" in test["output"] for test in tests)
+    course.put("bob/helpers.py", ANSWERS)
+    assert course.grade().graded == ["bob"]
+    assert course.column("total")["bob"] == "3"
 
 
 def test_an_own_file_may_not_borrow_either(worker: Worker, tmp_path: Path) -> None:

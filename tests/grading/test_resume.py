@@ -5,21 +5,17 @@ leaves a report that can be gone on with.
 from __future__ import annotations
 
 import json
-import os
-import platform
 import random
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from small_lab import ANSWERS, RIGHT, claim, contents, hand_in
+from small_lab import ANSWERS, RIGHT, Course, contents, put
 
 from course_lib.grading import sandbox
-from course_lib.grading.batch import run as batch
 
 # Imports once, then forks a grader for every line "jobs seconds signal" it reads, and
 # signals it so many seconds after its next result is on disk (negative: after its
@@ -73,23 +69,17 @@ for line in sys.stdin:
     print(json.dumps({"code": os.waitstatus_to_exitcode(status), "outlived": outlived()}), flush=True)
 """
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("warm")]
+PLAIN = sandbox.Layer("plain")
 linux = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="forks graders and adopts what they leave: Linux"
 )
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    (tmp_path / "submissions").mkdir()
-    claim(tmp_path)
-    return tmp_path
-
-
 class Nursery:
     """The process that forks graders."""
 
-    def __init__(self, place: Path) -> None:
-        command = [sys.executable, "-c", NURSERY, str(place)]
+    def __init__(self, course: Course) -> None:
+        command = [sys.executable, "-c", NURSERY, str(course.root)]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -116,36 +106,32 @@ class Nursery:
 
 
 @linux
-def test_a_grader_killed_at_any_moment_loses_nothing(place: Path) -> None:
+def test_a_grader_killed_at_any_moment_loses_nothing(course: Course) -> None:
     for i in range(48):
-        hand_in(place / "submissions", f"student {i:02}", ANSWERS[i % len(ANSWERS)])
+        course.hand_in(f"student {i:02}", ANSWERS[i % len(ANSWERS)])
     moments = random.Random()
     finished: dict[Path, tuple[int, int]] = {}
     killed = 0
-    with Nursery(place) as nursery:
+
+    def check_finished() -> None:
+        for path in (course.report / "results").glob("[!.]*.json"):
+            stamp = (path.stat().st_ino, path.stat().st_mtime_ns)
+            assert finished.setdefault(path, stamp) == stamp, f"{path.name} is written again"
+
+    with Nursery(course) as nursery:
         for round in range(11):
             seconds = -moments.uniform(0.01, 3) if round == 5 else moments.uniform(0, 0.15)
             code, _ = nursery.grade(2 if round in (0, 6) else 1, seconds)
             killed += code == -signal.SIGKILL
-            for path in (place / "report" / "results").glob("[!.]*.json"):
-                stamp = (path.stat().st_ino, path.stat().st_mtime_ns)
-                assert finished.setdefault(path, stamp) == stamp, (
-                    f"{path.name} was finished and is written again"
-                )
+            check_finished()
         assert killed >= 10, "the batch was too small for so many kills"
         assert len(finished) >= killed - 4
         assert nursery.grade(1)[0] == 0
-    for path, stamp in finished.items():
-        assert (path.stat().st_ino, path.stat().st_mtime_ns) == stamp, (
-            f"{path.name} was finished and is written again"
-        )
-    whole = batch.grade(
-        "lab01", place / "submissions", place / "whole", tests=place / "lab01", seed=7
-    )
-    assert contents(place / "report") == contents(
-        whole.report
-    )  # the table, every result and page; and nothing half written
-    assert len((place / "report" / "grades.csv").read_text().splitlines()) == 49
+    check_finished()
+    whole = course.grade("whole", seed=7, jobs=2)
+    # the table, every result and page; and nothing half written
+    assert contents(course.report) == contents(whole.report)
+    assert len(course.table()) == 48
 
 
 # Forks a grader that dies before or after the N-th file it puts in place; submissions
@@ -187,90 +173,57 @@ print(step)
 
 
 @linux
-def test_a_grader_killed_at_any_step_of_writing_loses_nothing(place: Path) -> None:
+def test_a_grader_killed_at_any_step_of_writing_loses_nothing(course: Course) -> None:
     for name in ("a", "b", "c"):
-        (place / "submissions" / f"{name}.ipynb").write_text("torn")
-    done = subprocess.run(
-        [sys.executable, "-c", STEPS, str(place)], capture_output=True, text=True, timeout=300
-    )
+        course.put(f"{name}.ipynb", "torn")
+    command = [sys.executable, "-c", STEPS, str(course.root)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > 8  # what is running, the batch, three pages, three results, the table
-    reports = sorted(place.glob("report *"))
+    assert int(done.stdout) > 8  # the batch, three pages, three results, the tables
+    reports = sorted(course.root.glob("report *"))
     assert len(reports) == 2 * int(done.stdout)
     for report in reports:
-        assert contents(report) == contents(place / "whole"), report.name
+        assert contents(report) == contents(course.root / "whole"), report.name
 
 
 @linux
-def test_ctrl_c_keeps_what_is_finished_and_ends_the_rest_at_once(place: Path) -> None:
-    hand_in(place / "submissions", "a", RIGHT)
+def test_ctrl_c_keeps_what_is_finished_and_ends_the_rest_at_once(course: Course) -> None:
+    course.hand_in("a", RIGHT)
     for name in "bcd":
-        hand_in(
-            place / "submissions",
-            name,
-            "def magnitude_mask(weight, sparsity):\n    while True: pass",
-        )
-    with Nursery(place) as nursery:
+        course.hand_in(name, "def magnitude_mask(weight, sparsity):\n    while True: pass")
+    with Nursery(course) as nursery:
         code, said = nursery.grade(2, 1.0, signal.SIGINT)
     assert code == 0
-    assert (
-        said
-        == "said stopped: 1 of 4 submissions are graded and stay; the same command goes on from there\n"
-    )
-    assert [p.name for p in (place / "report" / "results").iterdir()] == ["a.json"]
-    assert len((place / "report" / "grades.csv").read_text().splitlines()) == 2
+    assert said.startswith("said stopped: 1 of 4 submissions are graded and stay;")
+    assert [p.name for p in (course.report / "results").iterdir()] == ["a.json"]
+    assert list(course.table()) == ["a"]
 
 
-def test_a_second_grader_on_the_same_report_is_refused(place: Path) -> None:
+def test_a_second_grader_on_the_same_report_is_refused(course: Course) -> None:
     for name in "ab":
-        (place / "submissions" / f"{name}.ipynb").write_text("torn")
+        course.put(f"{name}.ipynb", "torn")
     refused: list[str] = []
-
-    def grade(progress: Callable[[str, int, int], None] = lambda *_: None) -> batch.Batch:
-        layer = sandbox.Layer("plain")
-        return batch.grade(
-            "lab01",
-            place / "submissions",
-            place / "report",
-            tests=place / "lab01",
-            seed=7,
-            layer=layer,
-            progress=progress,
-        )
 
     def meanwhile(id: str, done: int, all: int) -> None:
         def second() -> None:
-            with pytest.raises(RuntimeError) as error:
-                grade()
-            refused.append(str(error.value))
+            with pytest.raises(RuntimeError, match="another process is grading"):
+                course.grade(seed=7, layer=PLAIN)
+            refused.append(id)
 
         thread = threading.Thread(target=second)
         thread.start()
         thread.join()
 
-    assert grade(meanwhile).graded == ["a", "b"]
-    assert len(refused) == 2
-    assert f"process {os.getpid()} on {platform.node()}" in refused[0]
-    assert "wait for it, or give another folder" in refused[0]
-    assert grade().kept == ["a", "b"]
+    assert course.grade(seed=7, layer=PLAIN, progress=meanwhile).graded == ["a", "b"]
+    assert refused == ["a", "b"]
+    assert course.grade(seed=7, layer=PLAIN).kept == ["a", "b"]
 
 
-def test_what_a_killed_grader_says_of_itself_stops_nobody(place: Path) -> None:
-    (place / "submissions" / "a.ipynb").write_text("torn")
-    (place / "report" / "results").mkdir(parents=True)
-    (place / "report" / "running.json").write_text(
-        '{"process": 1, "machine": "x", "since": "then"}'
-    )
-    (place / "report" / ".lock").write_text("")
-    (place / "report" / "results" / ".a.json.x.part").write_text("half")
-    done = batch.grade(
-        "lab01",
-        place / "submissions",
-        place / "report",
-        tests=place / "lab01",
-        layer=sandbox.Layer("plain"),
-    )
-    assert contents(done.report).keys() == {
+def test_what_a_killed_grader_leaves_stops_nobody(course: Course) -> None:
+    course.put("a.ipynb", "torn")
+    for left in (course.report / ".lock", course.report / "results" / ".a.json.x.part"):
+        put(left, "half")
+    assert contents(course.grade(layer=PLAIN).report).keys() == {
         "batch.json",
         "grades.csv",
         "feedback/a.html",

@@ -11,8 +11,7 @@ are graded and the best counts. :attr:`Submission.choice` says which and why.
 from __future__ import annotations
 
 import hashlib
-import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from course_lib.grading.batch import ipynb, modules, origin, platforms
@@ -61,19 +60,13 @@ def read(items: Sequence[Placed], id: str, lab: str, beside: Iterable[str] = ())
                 f"{result.choice} That many are graded of no student: if they are several people's,"
                 " give this folder itself to `course grade`; else keep the notebook that counts"
             )
-    except (Unreadable, OSError, zlib.error) as error:
-        result = Submission(id, problem=_why(error))
+    except Unreadable as error:
+        result = Submission(id, problem=str(error))
     result.status = PENDING if result.problem else result.status
     result.submitters = [dict(person) for person in name.who]
     result.time = stamp if stamp is not None and stamp > ATTEMPTS else name.stamp
     result.late, result.start, result.folder = name.late, name.start, entry.name
     return result
-
-
-def _why(error: Exception) -> str:
-    if isinstance(error, Unreadable):
-        return str(error)
-    return f"the file cannot be read ({getattr(error, 'strerror', None) or error})"
 
 
 # --- a student's files ----------------------------------------------------------------
@@ -196,11 +189,9 @@ def _look(file: _File, lab: str) -> _Look:
     try:
         notebook = ipynb.read(file.file.data())
         cells = ipynb.code(notebook)
-    except (Unreadable, OSError, zlib.error) as error:
-        why = _why(error)
-        return _Look(
-            file, Submission("", problem=why, notebook=file.path), _UNREADABLE, "unreadable"
-        )
+    except Unreadable as error:
+        torn = Submission("", problem=str(error), notebook=file.path)
+        return _Look(file, torn, _UNREADABLE, "unreadable")
     digest = hashlib.sha256("\0".join(cells).encode("utf-8", "surrogatepass")).hexdigest()
     said = origin.of(notebook)
     read = Submission("", cells, notebook=file.path, digest=digest, origin=said)
@@ -267,15 +258,12 @@ def _latest(looks: list[_Look]) -> tuple[list[_Look], str]:
             latest = max(v for v in values if v is not None)
             looks = [look for look, value in zip(looks, values, strict=True) if value == latest]
             why = how
-    unlike = {
-        look.submission.digest: look for look in sorted(looks, key=lambda look: _likely(look.of))
-    }
-    return list(unlike.values())[::-1], why
-
-
-def _likely(file: _File) -> tuple[object, ...]:
-    """An order among notebooks of which nothing says which is later."""
-    return (split_upload_suffix(file.own)[1], file.file.time, file.path)
+    # where nothing says which is later: the number of an upload, the file's own time, its path
+    looks = sorted(
+        looks,
+        key=lambda look: (split_upload_suffix(look.of.own)[1], look.of.file.time, look.of.path),
+    )
+    return list({look.submission.digest: look for look in looks}.values())[::-1], why
 
 
 def _choice(read: list[_Look], counting: list[_Look], why: str) -> str:
@@ -306,57 +294,51 @@ def _choice(read: list[_Look], counting: list[_Look], why: str) -> str:
 def _with_files(look: _Look, files: list[_File], lab: str, beside: Iterable[str]) -> Submission:
     """The notebook with the files that the lab asks for, and own modules, beside it."""
     result = look.submission
-    if not result.problem:
-        result.files = {
-            wanted: file for wanted in beside if (file := _nearest(files, look.of, wanted))
-        }
-        own, more = _own_modules(files, look.of)
-        result.files |= own
-        result.remark = " ".join(filter(None, [result.remark, more]))
-        if result.files:
-            result.digest = _with_contents(result.digest, result.beside())
+    if result.problem:
+        return result
+
+    def asked(f: _File) -> tuple[str, int]:
+        stem, number = split_upload_suffix(f.own)
+        name = f"{stem.lower()}{f.file.suffix}"
+        return (name, number) if name in beside else ("", 0)
+
+    def imported(f: _File) -> tuple[str, int]:
+        return modules.name_of(f.path, f.own, look.of.folder)
+
+    with_it, own = (_nearest(files, look.of, name_of) for name_of in (asked, imported))
+    used, more = modules.nearest(own)
+    result.files = {name: with_it[name] for name in beside if name in with_it}
+    result.files |= {path: own[path] for path in used}
+    result.remark = " ".join(filter(None, [result.remark, more]))
+    if result.files:
+        result.digest = _with_contents(result.digest, result.beside())
     return result
 
 
-def _nearest(files: list[_File], notebook: _File, wanted: str) -> File | None:
-    """Of the files of that name the one that was handed in with the notebook: of the
-    same time, in the same folder; else the newest.
-    """
-    stem, _, suffix = wanted.rpartition(".")
-    same = [
-        f
-        for f in files
-        if f.file.suffix == f".{suffix}" and split_upload_suffix(f.own)[0].lower() == stem
-    ]
+def _nearest(
+    files: list[_File], notebook: _File, name_of: Callable[[_File], tuple[str, int]]
+) -> dict[str, File]:
+    """By name, of several files the one that was handed in with the notebook: at the same
+    time, in the same folder; else the newest.
 
-    if not same:
-        return None
-    return max(same, key=lambda f: _nearness(f, notebook, split_upload_suffix(f.own)[1])).file
-
-
-def _nearness(f: _File, notebook: _File, again: int) -> tuple[object, ...]:
-    return (
-        f.stamp == notebook.stamp,
-        f.folder == notebook.folder,
-        f.placed.name.number or 0,
-        again,
-        f.file.time,
-        f.path,
-    )
-
-
-def _own_modules(files: list[_File], notebook: _File) -> tuple[dict[str, File], str]:
-    """The student's own ``.py`` files by the paths that the notebook imports, and a sentence if
-    there are too many. Of several by one path the nearest, as in :func:`_nearest`.
+    Args:
+        name_of: a file's name, "" for one that is not meant, and the number that an upload
+            of the same name added.
     """
     found: dict[str, tuple[tuple[object, ...], File]] = {}
     for f in files:
-        path, number = modules.name_of(f.path, f.own, notebook.folder)
-        near = _nearness(f, notebook, number)
-        if path and (path not in found or found[path][0] < near):
-            found[path] = near, f.file
-    used, more = modules.nearest(found)
-    return {path: found[path][1] for path in used}, more
+        name, number = name_of(f)
+        near = (
+            f.stamp == notebook.stamp,
+            f.folder == notebook.folder,
+            f.placed.name.number or 0,
+            number,
+            f.file.time,
+            f.path,
+        )
+        if name and (name not in found or found[name][0] < near):
+            found[name] = near, f.file
+    return {name: file for name, (_, file) in found.items()}
 
 
 def _with_contents(digest: str, files: Iterable[tuple[str, bytes | str]]) -> str:

@@ -20,7 +20,6 @@ from collections.abc import Generator, Iterable
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -69,18 +68,11 @@ class Cluster:
         try:
             self.layer = self._weakest()
         except BaseException:
-            self.client.close()
+            self.close()
             raise
 
-    def __enter__(self) -> Cluster:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Leave the cluster, which goes on."""
         self.client.close()
 
     def _weakest(self) -> sandbox.Layer:

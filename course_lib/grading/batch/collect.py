@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from course_lib.grading.batch import choose, layout
@@ -85,15 +85,12 @@ def collect(folder: Path, lab: str, beside: Iterable[str] = ()) -> Collected:
     by_system = any(p.name.known for p in placed)
     left: list[tuple[str, str]] = []
     taken: list[Placed] = []
-    for i, p in enumerate(placed):
-        if p.name.known:
+    for p in placed:
+        if p.name.known or layout.may_be_one(p.entry, named=not by_system):
             taken.append(p)
-        elif layout.may_be_one(p.entry, named=not by_system):
-            # names that look alike (one with composed accents, say) are still two
-            taken.append(replace(p, name=replace(p.name, key=("name", f"{i}"))))
         else:
             left.append((p.path, layout.why_not(p.entry)))
-    found = _read_all(_groups(taken), lab, beside)
+    found = _read_all(_group_by_person(taken), lab, beside)
     if not found:
         listed = "".join(f"; {printable(name)[:80]}: {why}" for name, why in left[:3])
         raise FileNotFoundError(
@@ -110,34 +107,25 @@ def read_single_submission(
     """The submission of the one student whose files are in ``folder`` (or who handed in
     that file).
     """
-    entry = on_disk(folder)
-    alone = Placed("", entry, Name(("name", id), id, folder.name))
+    alone = Placed("", on_disk(folder), Name(("name", id), id, folder.name))
     return choose.read([alone], id, lab, beside)
 
 
 # --- whose is what --------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Group:
     """The files and folders that are one student's by their names.
 
     Attributes:
         problem: why that cannot be relied on, in a sentence.
-        people: of Gradescope's: whose they are, by what :func:`_person` says.
+        people: of Gradescope's: whose they are, by what :func:`_identify` says.
     """
 
     items: list[Placed]
     problem: str = ""
     people: frozenset[str] = frozenset()
-
-    @property
-    def last(self) -> Placed:
-        return latest(self.items)
-
-    @property
-    def shown(self) -> str:
-        return repr(printable(self.items[0].entry.name)[:120])
 
     def read(self, id: str, lab: str, beside: Iterable[str]) -> Submission:
         """The submission, of those of its people who are this group's."""
@@ -147,18 +135,18 @@ class _Group:
             return Submission(id, problem=self.problem, status=REFUSED, submitters=who)
         read = choose.read(self.items, id, lab, beside)
         if self.people:
-            read.submitters = [who for who in read.submitters if _person(who) in self.people]
+            read.submitters = [who for who in read.submitters if _identify(who) in self.people]
         return read
 
 
 def _read_all(groups: list[_Group], lab: str, beside: Iterable[str]) -> dict[str, Submission]:
     """The submissions by id."""
-    common = Counter(group.last.name.id for group in groups)
+    ids = Counter(latest(group.items).name.id for group in groups)
     found: dict[str, Submission] = {}
     for group in groups:
-        last = group.last
+        last = latest(group.items)
         id = last.name.id
-        if common[id] > 1 and last.section and not last.name.known:
+        if ids[id] > 1 and last.section and not last.name.known:
             id = f"{last.section}/{id}"
         submission = group.read(id, lab, beside)
         if group.people:  # Gradescope's: called as the folder that counts, which is each member's
@@ -176,57 +164,57 @@ def _read_all(groups: list[_Group], lab: str, beside: Iterable[str]) -> dict[str
     return found
 
 
-def _groups(placed: list[Placed]) -> list[_Group]:
+def _group_by_person(placed: list[Placed]) -> list[_Group]:
     """Whose is what. Nobody's file stands in for another's: two that claim one person,
     and not alike, are both refused.
     """
-    listed = [p for p in placed if p.name.key[0] == "gradescope"]
+    listed: list[Placed] = []
     together: dict[tuple[object, ...], list[Placed]] = {}
-    for p in placed:
-        if p.name.key[0] != "gradescope":
-            together.setdefault((p.name.key, p.name.prefix), []).append(p)
-    groups: list[list[Placed]] = []
+    for i, p in enumerate(placed):
+        if p.name.key[0] == "gradescope":
+            listed.append(p)
+        else:
+            # names that look alike (one with composed accents, say) are still two
+            together.setdefault((p.name.key, p.name.prefix if p.name.known else i), []).append(p)
+    groups: list[_Group] = []
     refused: list[_Group] = []
+    rivals: dict[tuple[str, str], list[_Group]] = {}
     for items in together.values():
+        key = items[0].name.key
         unsure = [p for p in items if p.name.unsure] if len(items) > 1 else []
-        refused += [_Group([p], _UNSURE.format(claim=p.name.claims[0])) for p in unsure]
+        refused += [_Group([p], _UNSURE.format(claim=_claim(key))) for p in unsure]
         if sure := [p for p in items if p not in unsure]:
-            groups.append(sure)
-    claimed: dict[str, list[_Group]] = {}
-    found = [_Group(items) for items in groups]
-    for group in found:
-        for claim in dict.fromkeys(claim for p in group.items for claim in p.name.claims):
-            claimed.setdefault(claim, []).append(group)
-    problems = {
-        id(group): _CLAIMED.format(mine=group.shown, theirs=other.shown, claim=claim)
-        for claim, claiming in claimed.items()
-        if len(claiming) > 1
-        for group, other in zip(claiming, [*claiming[1:], claiming[0]], strict=True)
-    }
-    return [
-        *(replace(group, problem=problems.get(id(group), "")) for group in found),
-        *refused,
-        *_of_gradescope(listed),
-    ]
+            groups.append(_Group(sure))
+            if sure[0].name.known:
+                rivals.setdefault(key, []).append(groups[-1])
+    for key, claiming in rivals.items():
+        shown = [repr(printable(group.items[0].entry.name)[:120]) for group in claiming]
+        for i, group in enumerate(claiming) if len(claiming) > 1 else ():
+            theirs = shown[(i + 1) % len(shown)]
+            group.problem = _CLAIMED.format(mine=shown[i], theirs=theirs, claim=_claim(key))
+    return [*groups, *refused, *_group_gradescope(listed)]
 
 
-def _of_gradescope(placed: list[Placed]) -> list[_Group]:
+def _claim(key: tuple[str, str]) -> str:
+    """Whom a name says that it is of: "Canvas's 12345"."""
+    return f"{key[0].capitalize()}'s {key[1]}"
+
+
+def _group_gradescope(placed: list[Placed]) -> list[_Group]:
     """Each member of a group has handed in what the group has, and what they have handed
     in otherwise: of that the latest counts, for each of them.
     """
-    theirs: dict[str, list[int]] = {}
-    for i, p in enumerate(placed):
+    theirs: dict[str, list[Placed]] = {}
+    for p in placed:
         for who in p.name.who:
-            theirs.setdefault(_person(who), []).append(i)
-    same: dict[tuple[int, ...], list[str]] = {}
-    for person, places in theirs.items():
-        same.setdefault(tuple(places), []).append(person)
-    return [
-        _Group([placed[i] for i in places], people=frozenset(people))
-        for places, people in same.items()
-    ]
+            theirs.setdefault(_identify(who), []).append(p)
+    same: dict[tuple[int, ...], _Group] = {}
+    for person, items in theirs.items():
+        group = same.setdefault(tuple(map(id, items)), _Group(items))
+        group.people |= {person}
+    return list(same.values())
 
 
-def _person(who: dict[str, str]) -> str:
+def _identify(who: dict[str, str]) -> str:
     """What tells a member of a group from others. A name does not: there may be two."""
     return (who.get("email") or who.get("sid") or "\n".join(sorted(who.values()))).casefold()

@@ -15,8 +15,10 @@ import unicodedata
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from course_lib.grading.batch import zipnames
@@ -85,7 +87,7 @@ class File:
             return ""
         try:
             head = self.start()
-        except (Unreadable, OSError):
+        except Unreadable:
             head = b""
         if head.startswith(b"PK\x03\x04"):
             return "zip"
@@ -95,7 +97,7 @@ class File:
             return "notebook" if self.suffix == ".ipynb" else "zip"
         try:
             return "notebook" if is_notebook(head, self.data) else ""
-        except (Unreadable, OSError, zlib.error):
+        except Unreadable:
             return ""
 
 
@@ -164,8 +166,13 @@ class Entry:
                 yield from child._files(f"{path}{self.name}/" if depth else "", depth + 1, seen)
 
 
-def _none() -> list[Entry]:
-    return []
+@contextmanager
+def _as_unreadable() -> Iterator[None]:
+    """Raises Unreadable instead of an error of the system."""
+    try:
+        yield
+    except OSError as error:
+        raise Unreadable(f"the file cannot be read ({error.strerror or error})") from None
 
 
 # --- on disk --------------------------------------------------------------------------
@@ -176,6 +183,7 @@ def on_disk(path: Path) -> Entry:
     sentence.
     """
 
+    @_as_unreadable()
     def children() -> list[Entry]:
         if path.is_symlink():
             raise Unreadable(
@@ -201,9 +209,10 @@ def _below(path: Path, folder: bool) -> Entry:
     followed.
     """
     entry = on_disk(path)
-    return entry if entry.folder == folder else Entry(entry.name, folder, _none, entry.file)
+    return entry if entry.folder == folder else Entry(entry.name, folder, list, entry.file)
 
 
+@_as_unreadable()
 def _file(path: Path) -> File:
     what, limit = _kind(path.name)
     return File(
@@ -232,6 +241,7 @@ def _too_large(what: str, limit: int) -> Unreadable:
     return Unreadable(f"{what} is larger than {limit >> 20} MB{remedy}")
 
 
+@_as_unreadable()
 def read(path: Path, what: str, limit: int, whole: bool = True) -> bytes:
     """A regular file's bytes; nothing else is opened, and no link is followed.
 
@@ -240,7 +250,8 @@ def read(path: Path, what: str, limit: int, whole: bool = True) -> bytes:
             ``limit``, rather than read that many.
 
     Raises:
-        Unreadable: if it is something else, or has more bytes than ``limit``.
+        Unreadable: if it is something else, cannot be read, or has more bytes than
+            ``limit``.
     """
     mode = path.lstat().st_mode
     if stat.S_ISLNK(mode):
@@ -264,17 +275,29 @@ def read(path: Path, what: str, limit: int, whole: bool = True) -> bytes:
 
 # --- in a zip -------------------------------------------------------------------------
 
-_ZIP_ERRORS = (
-    zipfile.BadZipFile,
-    RuntimeError,
-    NotImplementedError,
-    EOFError,
-    ValueError,
-    OverflowError,
-    zlib.error,
-)
+
+@contextmanager
+def _as_unreadable_zip() -> Iterator[None]:
+    """Raises Unreadable instead of what a broken zip raises."""
+    try:
+        yield
+    except (
+        zipfile.BadZipFile,
+        RuntimeError,
+        NotImplementedError,
+        EOFError,
+        ValueError,
+        OverflowError,
+        OSError,
+        zlib.error,
+    ) as error:
+        raise Unreadable(
+            f"the zip cannot be read ({str(error)[:120]}): pack it again, or hand in the notebook"
+            " alone"
+        ) from None
 
 
+@_as_unreadable_zip()
 def of_a_class(path: Path) -> list[Entry]:
     """What lies at the top of a class's zip. It is read where it lies, however large it
     is.
@@ -282,14 +305,11 @@ def of_a_class(path: Path) -> list[Entry]:
     Raises:
         Unreadable: if it is no zip, or its list of contents is too long.
     """
-    try:
-        size = path.stat().st_size
-        with open(path, "rb") as file:
-            file.seek(max(0, size - _END))
-            _refuse_a_long_listing(file.read(), MAX_LISTING, alone=False)
-        return _level([(_parts(file.path), file) for file in _files_in(path)])
-    except _ZIP_ERRORS as error:
-        raise _unreadable_zip(error) from None
+    size = path.stat().st_size
+    with open(path, "rb") as file:
+        file.seek(max(0, size - _END))
+        _refuse_a_long_listing(file.read(), MAX_LISTING, alone=False)
+    return _level([(_parts(file.path), file) for file in _files_in(path)])
 
 
 def in_zip(file: File) -> list[Entry]:
@@ -301,6 +321,7 @@ def in_zip(file: File) -> list[Entry]:
     return _level([(_parts(inside.path), inside) for inside in of_a_student(file)])
 
 
+@_as_unreadable_zip()
 def of_a_student(file: File, nested: int = 0) -> list[File]:
     """The files in a zip that a student handed in, and in zips in it; hidden ones are
     left out.
@@ -312,34 +333,25 @@ def of_a_student(file: File, nested: int = 0) -> list[File]:
         raise Unreadable(
             f"more than {MAX_NESTED} zips lie in each other: hand in the notebook alone"
         )
-    try:
-        data = file.data()
-        _refuse_a_long_listing(data, MAX_FILES * 200, alone=True)
-        found: list[File] = []
-        # not too many: the listing has been measured
-        for inside in _files_in(io.BytesIO(data)):
-            parts = inside.path.split("/")
-            if any(p.startswith(".") and p not in (".", "..") or p == "__MACOSX" for p in parts):
-                continue
-            if inside.form == "zip":
-                place = f"{inside.path}/"
-                found += [
-                    replace(deeper, path=place + deeper.path)
-                    for deeper in of_a_student(inside, nested + 1)
-                ]
-            elif not inside.path.endswith("/"):
-                found.append(inside)
-            if len(found) > 2 * MAX_FILES:  # with those of zips in it
-                raise Unreadable("the zip holds too many files: hand in the notebook alone")
-        return found
-    except _ZIP_ERRORS as error:
-        raise _unreadable_zip(error) from None
-
-
-def _unreadable_zip(error: Exception) -> Unreadable:
-    return Unreadable(
-        f"the zip cannot be read ({str(error)[:120]}): pack it again, or hand in the notebook alone"
-    )
+    data = file.data()
+    _refuse_a_long_listing(data, MAX_FILES * 200, alone=True)
+    found: list[File] = []
+    # not too many: the listing has been measured
+    for inside in _files_in(io.BytesIO(data)):
+        parts = inside.path.split("/")
+        if any(p.startswith(".") and p not in (".", "..") or p == "__MACOSX" for p in parts):
+            continue
+        if inside.form == "zip":
+            place = f"{inside.path}/"
+            found += [
+                replace(deeper, path=place + deeper.path)
+                for deeper in of_a_student(inside, nested + 1)
+            ]
+        elif not inside.path.endswith("/"):
+            found.append(inside)
+        if len(found) > 2 * MAX_FILES:  # with those of zips in it
+            raise Unreadable("the zip holds too many files: hand in the notebook alone")
+    return found
 
 
 def _files_in(place: Path | io.BytesIO) -> Iterator[File]:
@@ -362,22 +374,15 @@ def _level(inside: Sequence[tuple[list[str], File]]) -> list[Entry]:
         if len(parts) > 1 or (parts and file.path.endswith("/")):
             folders.setdefault(parts[0], []).append((parts[1:], file))
         elif parts:
-            entries.append(_leaf(parts[0], file))
-    entries += [
-        _branch(name, [item for item in below if item[0]]) for name, below in folders.items()
-    ]
+            entries.append(Entry(parts[0], False, list, partial(replace, file)))
+    for name, below in folders.items():
+        deeper = [item for item in below if item[0]]
+        entries.append(Entry(name, True, partial(_level, deeper), _refuse_folder))
     return sorted(entries, key=lambda entry: entry.name)
 
 
-def _leaf(name: str, file: File) -> Entry:
-    return Entry(name, False, _none, lambda: file)
-
-
-def _branch(name: str, below: list[tuple[list[str], File]]) -> Entry:
-    def file() -> File:
-        raise Unreadable("it is a folder")
-
-    return Entry(name, True, lambda: _level(below), file)
+def _refuse_folder() -> File:
+    raise Unreadable("it is a folder")
 
 
 def _in_zip(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> File:
@@ -397,15 +402,12 @@ def _in_zip(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> File:
                 "the zip is packed in an unusual way: pack it again with your system's own zip"
             )
         data = bytearray()
-        try:
-            with archive.open(info) as file:
-                # never as much as the header says: it may lie
-                while piece := file.read(min(1 << 16, limit - len(data) + whole)):
-                    data += piece
-                    if len(data) > limit:
-                        raise _too_large(what, limit)
-        except _ZIP_ERRORS as error:
-            raise _unreadable_zip(error) from None
+        with _as_unreadable_zip(), archive.open(info) as file:
+            # never as much as the header says: it may lie
+            while piece := file.read(min(1 << 16, limit - len(data) + whole)):
+                data += piece
+                if len(data) > limit:
+                    raise _too_large(what, limit)
         return bytes(data)
 
     try:

@@ -10,10 +10,10 @@ notebooks under several people's names answer the lab.
 from __future__ import annotations
 
 import re
-import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from course_lib.grading.batch import ipynb, origin, platforms
 from course_lib.grading.batch.entries import Entry, File, in_zip, of_a_class, of_a_student, on_disk
@@ -24,7 +24,7 @@ from course_lib.grading.batch.names import (
     parse_timestamp,
     printable,
 )
-from course_lib.grading.batch.platforms import ADAPTERS, METADATA, Adapter, Name
+from course_lib.grading.batch.platforms import METADATA, Name, read_metadata
 
 _SECTION = re.compile(
     r"(?<![^\W\d_])(?:section|sec|tutorial|recitation|class|seminar|course|cohort)(?![^\W\d_])",
@@ -95,25 +95,27 @@ def open_class(path: Path, lab: str) -> tuple[list[Placed], list[str]]:
     inside = [on_disk(found) for found in sorted(path.iterdir())] if path.is_dir() else []
     place = path if path.is_dir() else path.parent
     entries = _unwrapped(inside or ([] if path.is_dir() else [on_disk(path)]), place)
-    adapters = platforms.detect(entries)
-    if adapters != ADAPTERS:  # Gradescope's list says whose is what
+    metadata = read_metadata(entries)
+    if metadata is not None:  # Gradescope's list says whose is what
         entries = [entry for entry in entries if entry.name != METADATA]
-        return _placed("", entries, adapters), []
+        return _placed("", entries, metadata), []
     sections = _sections(entries)
     placed = []
     for entry in entries:
         if entry in sections:
-            placed += _placed(entry.name, entry.children(), adapters)
+            placed += _placed(entry.name, entry.children())
         else:
-            placed += _placed("", [entry], adapters)
+            placed += _placed("", [entry])
     if sections:
         return placed, [entry.name for entry in sections]
     return _split_if_of_several(placed, path, lab)
 
 
-def _placed(section: str, entries: Iterable[Entry], adapters: Sequence[Adapter]) -> list[Placed]:
+def _placed(
+    section: str, entries: Iterable[Entry], metadata: dict[str, Any] | None = None
+) -> list[Placed]:
     return [
-        Placed(section, entry, platforms.read(entry, adapters))
+        Placed(section, entry, platforms.read(entry, metadata))
         for entry in entries
         if not entry.rubbish
     ]
@@ -137,10 +139,9 @@ def _unwrapped(entries: list[Entry], place: Path | None) -> list[Entry]:
         else:
             return visible
         deeper = _unwrapped(children, below)
-    except (Unreadable, OSError):
+    except Unreadable:
         return visible  # its problem is said where it is read
-    any_platform = (*ADAPTERS, platforms.gradescope({}))
-    if any(e.name == METADATA or platforms.read(e, any_platform).known for e in deeper):
+    if any(e.name == METADATA or platforms.read(e, {}).known for e in deeper):
         return deeper
     unwrapped = {id(entry) for entry in deeper} - {id(entry) for entry in children}
     if (unwrapped and len(deeper) > 1) or (only.suffix == ".zip" and _sections(deeper)):
@@ -172,7 +173,7 @@ def _split_if_of_several(
             place /= only.name
         inside = only.children() if only.folder else in_zip(only.file())
         people, nameless = _people_in(inside, lab)
-    except (Unreadable, OSError):
+    except Unreadable:
         return placed, []  # its problem is said where it is read
     if len(people) < 2:
         return placed, []
@@ -184,7 +185,7 @@ def _split_if_of_several(
             f" answer {lab} ({listed}): if they are several students', {remedy}; if they are one"
             " student's, keep one of them"
         )
-    return _placed(only.name, inside, ADAPTERS), [only.name]
+    return _placed(only.name, inside), [only.name]
 
 
 def may_be_one(entry: Entry, named: bool = True) -> bool:
@@ -256,7 +257,7 @@ def _students_in(entry: Entry) -> list[Entry]:
             for child in inside
         ):
             return []
-    except (Unreadable, OSError):
+    except Unreadable:
         return []
     return inside
 
@@ -274,7 +275,7 @@ def _people_in(inside: list[Entry], lab: str) -> tuple[list[Entry], list[Entry]]
                 for inner in (of_a_student(file) if file.form == "zip" else [file])
                 if inner.form == "notebook"
             ]  # fmt: skip
-        except (Unreadable, OSError):
+        except Unreadable:
             continue
         if any(_answers(lab, file) for file in notebooks):
             found[not _is_named(child.stem)].append(child)
@@ -286,7 +287,7 @@ def _answers(lab: str, file: File) -> bool:
     try:
         notebook = ipynb.read(file.data())
         return origin.of(notebook).lab == lab or origin.answers(lab, ipynb.code(notebook))
-    except (Unreadable, OSError, zlib.error):
+    except Unreadable:
         return False
 
 

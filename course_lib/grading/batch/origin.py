@@ -42,10 +42,7 @@ class Origin:
 
 def of(notebook: dict[str, Any]) -> Origin:
     """The lab and release that a notebook, as its JSON has it, names."""
-    metadata = notebook.get("metadata")
-    course = metadata.get("course") if isinstance(metadata, dict) else None
-    if not isinstance(course, dict):
-        return Origin()
+    course = _metadata(notebook)
     lab, release = str(course.get("lab", "")), str(course.get("version", ""))
     return Origin(
         lab if re.fullmatch(r"lab\d\d", lab) else "",
@@ -95,7 +92,7 @@ def is_unchanged(lab: str, cells: Sequence[str], notebook_copy: Sequence[str]) -
         notebook_copy: the code cells of the handout that the notebook carries along;
             the course's present handout is compared with, too.
     """
-    handouts = [cells for cells in (notebook_copy, _handout(lab)) if cells]
+    handouts = [cells for cells in (notebook_copy, sources(read_handout(lab))) if cells]
     mine = _lines(cells)
     return any(not mine - _lines(handout) for handout in handouts)
 
@@ -109,26 +106,39 @@ def _lines(cells: Sequence[str]) -> Counter[str]:
     return Counter(line for line in lines if line and not _SETTING.match(line))
 
 
-def _handout(lab: str) -> list[str]:
-    """The code of a lab's present handout; none outside a course."""
-    return next((_code_in(path, path.stat().st_mtime_ns) for path in _handouts(lab)), [])
+def read_handout(lab: str) -> dict[str, Any]:
+    """A lab's present handout, as its JSON has it; {} outside a course."""
+    root = course_root()
+    paths = sorted((root / "labs").glob(f"{lab}_*.ipynb")) if root else []
+    return next((_read(path, path.stat().st_mtime_ns) for path in paths), {})
 
 
 @lru_cache(maxsize=64)
-def _code_in(path: Path, changed: int) -> list[str]:
+def _read(path: Path, changed: int) -> dict[str, Any]:
     try:
-        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-        return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return []
+        read: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return read
+
+
+def sources(notebook: dict[str, Any], kind: str = "code") -> list[str]:
+    """The text of a handout's cells of one kind."""
+    cells = notebook.get("cells", [])
+    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == kind]
 
 
 def copy_in(notebook: dict[str, Any]) -> list[str]:
     """The code cells of the handout of which a notebook carries a copy."""
+    copied = _metadata(notebook).get("handout", "")
+    return [source for kind, source in handout.unpacked(copied) if kind == "code"]
+
+
+def _metadata(notebook: dict[str, Any]) -> dict[str, Any]:
+    """What the course has written into a notebook's metadata."""
     metadata = notebook.get("metadata")
     course = metadata.get("course") if isinstance(metadata, dict) else None
-    copied = course.get("handout", "") if isinstance(course, dict) else ""
-    return [source for kind, source in handout.unpacked(copied) if kind == "code"]
+    return course if isinstance(course, dict) else {}
 
 
 def remark(lab: str, origin: Origin, released: str) -> str:
@@ -150,23 +160,7 @@ def remark(lab: str, origin: Origin, released: str) -> str:
 
 def released(lab: str) -> str:
     """The release of a lab's notebook that the course has now; "" outside a course."""
-    return next(
-        (found for path in _handouts(lab) if (found := _release_in(path, path.stat().st_mtime_ns))),
-        "",
-    )
-
-
-def _handouts(lab: str) -> list[Path]:
-    root = course_root()
-    return sorted((root / "labs").glob(f"{lab}_*.ipynb")) if root else []
-
-
-@lru_cache(maxsize=64)
-def _release_in(path: Path, changed: int) -> str:
-    try:
-        return of(json.loads(path.read_text(encoding="utf-8"))).release
-    except (OSError, ValueError):
-        return ""
+    return of(read_handout(lab)).release
 
 
 @lru_cache(maxsize=1)

@@ -5,7 +5,6 @@ it was marked.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -38,35 +37,34 @@ class Plan:
         out: Path,
         lab: Lab,
         submissions: list[Submission],
-        regrade: Iterable[str] = (),
-        require_isolation: bool = False,
-        marks: Mapping[str, Sequence[Mark]] | None = None,
-        cases: Mapping[str, policy.Case] | None = None,
+        regrade: Iterable[str],
+        require_isolation: bool,
+        marks: Mapping[str, Sequence[Mark]],
+        cases: Mapping[str, policy.Case] | None,
     ) -> None:
         self.out, self.lab, self.submissions = out, lab, {s.id: s for s in submissions}
-        self.regrade, self.require_isolation = set(regrade), require_isolation
-        self.marks, self.cases = marks or {}, cases
-        self.questions = list(lab.known.questions)
-        self.waiting = {
-            id: asked.by_hand for id, asked in lab.known.questions.items() if asked.by_hand
-        }
+        self.marks, self.cases = marks, cases
+        self.questions = lab.known.questions
         self.todo: list[str] = []
         self.files = [s.file_name for s in submissions]
         self.seconds = read_seconds(out)
-        self._rows: dict[str, list[str]] = {}  # of grades.csv, by file name
         self._version = lab.version
-        self._layers: Counter[str] = Counter()  # of what is kept
+        self._without_sandbox = 0  # submissions that are kept
         # by submission and version, until all are graded
         self._graded: dict[str, dict[int, GradingResult]] = {}
         for submission in submissions:
             result = read(out, submission.file_name)
-            if result is not None:
-                self._take_row(result)
-            if result is None or self._is_outdated(submission, result):
+            isolated = result is not None and sandbox.Layer(result.layer).is_sandbox
+            if (
+                result is None
+                or submission.id in regrade
+                or self._is_outdated(submission, result)
+                or (require_isolation and not isolated)
+            ):
                 self.todo.append(submission.id)
             else:
                 submission.cells = []
-                self._layers[result.layer] += 1
+                self._without_sandbox += not isolated
 
     def _is_outdated(self, submission: Submission, result: Result) -> bool:
         return (
@@ -75,8 +73,6 @@ class Plan:
             or result.status == "grader failed"
             or result.digest != submission.digest
             or result.problem != submission.problem
-            or (self.require_isolation and not sandbox.Layer(result.layer).is_sandbox)
-            or submission.id in self.regrade
         )
 
     def tasks(self) -> Iterator[Task]:
@@ -97,9 +93,8 @@ class Plan:
         if len(versions) <= len(submission.versions):
             return False
         ordered = [versions[version] for version in sorted(self._graded.pop(task.id))]
-        self._keep(
-            submission, report.build_result(submission, ordered, self.lab.spec, self._version)
-        )
+        result = report.build_result(submission, ordered, self.lab.spec, self._version)
+        report.save(self.out, self._complete(submission, result))
         self.seconds[task.id] = round(sum(each.seconds for each in ordered), 2)
         return True
 
@@ -110,28 +105,21 @@ class Plan:
         for submission in self.submissions.values():
             before = read(self.out, submission.file_name)
             if before is not None and submission.id not in self.todo:
-                self._keep(submission, before, before)
+                made = self._complete(submission, before)
+                if made != before:
+                    report.save(self.out, made)
 
-    def _keep(self, submission: Submission, result: Result, before: Result | None = None) -> None:
+    def _complete(self, submission: Submission, result: Result) -> Result:
         lateness = self.cases[submission.id].lateness_report if self.cases is not None else None
+        by_hand = {id: asked.by_hand for id, asked in self.questions.items() if asked.by_hand}
         marks = self.marks.get(submission.id, ())
-        made = report.add_manual_marks(result, submission, marks, self.waiting, lateness)
-        if made != before:
-            report.save(self.out, made)
-        self._take_row(made)
-
-    def _take_row(self, result: Result) -> None:
-        # the rows alone are held, not the results
-        self._rows[result.file_name] = report.build_row(
-            result, self.questions, self.cases is not None
-        )
+        return report.add_manual_marks(result, submission, marks, by_hand, lateness)
 
     def write_tables(self) -> None:
         """Write ``grades.csv``, and how long each submission took: apart from the
         results, which say the same in every run.
         """
-        rows = [self._rows[name] for name in self.files if name in self._rows]
-        report.write_grades(self.out, self.questions, self.cases is not None, rows)
+        report.write_grades(self.out, list(self.questions), self.cases is not None)
         seconds = {id: self.seconds[id] for id in self.submissions if id in self.seconds}
         report.write_text(self.out / "times.json", json.dumps(seconds, indent=1) + "\n")
 
@@ -150,13 +138,10 @@ class Plan:
                 f"of {unknown} nothing says when they were handed in: write it under [times] of the"
                 " policy, or give a roster that has it"
             )
-        weak = sum(
-            count for name, count in self._layers.items() if not sandbox.Layer(name).is_sandbox
-        )
-        if weak and layer.is_sandbox:
+        if self._without_sandbox and layer.is_sandbox:
             said.append(
-                f"{weak} kept from before were graded without a sandbox; --require-isolation grades"
-                " them again in one"
+                f"{self._without_sandbox} kept from before were graded without a sandbox;"
+                " --require-isolation grades them again in one"
             )
         return said
 

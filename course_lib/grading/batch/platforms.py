@@ -1,5 +1,5 @@
-"""The platforms that submissions come from, one adapter each: a function that reads the
-name of a file or folder as the platform writes it.
+"""The platforms that submissions come from, and the names of files and folders as each
+platform writes them.
 
 Only names that a learning management system or a collecting tool wrote are believed;
 two files that merely look alike (``smith.ipynb`` and ``smith-2.ipynb``) may be two
@@ -29,8 +29,8 @@ Sources of the patterns:
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -73,21 +73,20 @@ class Name:
     """One name, read.
 
     Attributes:
-        key: the same for everything of one student. id: how that student's submission
-            is called in tables.
-        prefix: what the system wrote beside the key, the student's name say. Where it
-            differs, so may the students.
-        claims: the people that it says it is of. unsure: could the student's own part
-            have posed as the system's?
-        start: what Canvas wrote before the student's file name, with the numbers by
-            which it takes files back.
-        late: does the system say that it came late, or in time? None where it says
-            neither.
+        key: the platform, "name" where no platform wrote it, and the student's number or
+            name there. id: how that student's submission is called in tables.
         file: the student's own file name. number: of the upload, larger = later; None
             where the name has none.
-        stamp: when it was handed in (seconds since 1970, UTC), or None. who: what is
-        known of the student, by the column names of a roster ("canvas id", "moodle id",
-        "name", "email", "sid").
+        stamp: when it was handed in (seconds since 1970, UTC), or None.
+        who: what is known of the student, by the column names of a roster ("canvas id",
+            "moodle id", "name", "email", "sid").
+        prefix: what the platform wrote beside the key, the student's name say. Where it
+            differs, so may the students.
+        unsure: could the student's own part have posed as the platform's?
+        late: does the platform say that it came late, or in time? None where it says
+            neither.
+        start: what Canvas wrote before the student's file name, with the numbers by
+            which it takes files back.
     """
 
     key: tuple[str, str]
@@ -95,134 +94,93 @@ class Name:
     file: str = ""
     number: int | None = None
     stamp: float | None = None
-    who: tuple[dict[str, str], ...] = field(default=())
+    who: tuple[dict[str, str], ...] = ()
     prefix: str = ""
-    claims: tuple[str, ...] = ()
     unsure: bool = False
     late: bool | None = None
     start: str = ""
 
     @property
     def known(self) -> bool:
-        """Did a learning management system write this name?"""
+        """Did a platform write this name?"""
         return self.key[0] != "name"
 
 
-Adapter = Callable[[str, bool], Name | None]  # of a name; is it a folder?
-
-
-def detect(entries: Sequence[Entry]) -> tuple[Adapter, ...]:
-    """The adapters for what lies together. Gradescope is known by its list of who
-    handed in what, the others by the names themselves.
-
-    Raises:
-        ValueError: if Gradescope's list cannot be read.
-    """
-    listed = [entry for entry in entries if entry.name == METADATA and not entry.folder]
-    return (*ADAPTERS, gradescope(_read_metadata(listed[0]))) if listed else ADAPTERS
-
-
-def read(entry: Entry, adapters: Sequence[Adapter] = ()) -> Name:
+def read(entry: Entry, metadata: dict[str, Any] | None = None) -> Name:
     """What the name of an entry says of whose it is: see :func:`read_name`."""
-    return read_name(entry.name, entry.stem, adapters or ADAPTERS, entry.folder)
+    return read_name(entry.name, entry.stem, entry.folder, metadata)
 
 
-def read_name(name: str, id: str, adapters: Sequence[Adapter] = (), folder: bool = True) -> Name:
-    """Read the name of a file or folder: from the left, for there the system's part
+def read_name(
+    name: str, id: str, folder: bool = True, metadata: dict[str, Any] | None = None
+) -> Name:
+    """Read the name of a file or folder: from the left, for there the platform's part
     begins. Composed and decomposed accents (NFC, NFD) are the same name.
 
     Args:
         name: with its suffix. id: what to call the submission where the name says
             nothing.
-        adapters: of the platforms that may have written it, by default all that are
-            known by names alone.
         folder: is it a folder? Those of nbgrader and Gradescope are; a file of such a
             name is a student's own idea.
+        metadata: Gradescope's list of who handed in what; without it nothing is
+            Gradescope's.
     """
     name, id = unicodedata.normalize("NFC", name), unicodedata.normalize("NFC", id)
-    found = (adapter(name, folder) for adapter in adapters or ADAPTERS)
-    return next((said for said in found if said), None) or Name(("name", name), id, name)
+    if match := _ANON.fullmatch(name) or _CANVAS.fullmatch(name):
+        return _read_canvas(match)
+    if match := _MOODLE.fullmatch(name):
+        number, called = match["id"], match["name"]
+        who = {"moodle id": number, "name": called}
+        id = f"{called}_{number}"
+        return Name(("moodle", number), id, match["file"] or "", who=(who,), prefix=_fold(called))
+    if folder and (match := _NBGRADER.fullmatch(name)):
+        student, stamp = match["student"], parse_timestamp(match["time"])
+        return Name(("nbgrader", student), student, stamp=stamp)
+    if folder and metadata is not None and (match := _GRADESCOPE.fullmatch(name)):
+        return _read_gradescope(name, match["id"], metadata.get(name))
+    return Name(("name", name), id, name)
 
 
-def canvas(name: str, folder: bool) -> Name | None:
-    """Canvas: user, upload and the student's own file name, or a text typed in there."""
-    if match := _ANON.fullmatch(name):
-        return _canvas(match, match["name"].lower(), match["name"], "", ())
-    if match := _CANVAS.fullmatch(name):
-        user, called = match["user"], match["name"]
-        who = {"canvas id": user, "name": called}
-        return _canvas(match, user, f"{called}_{user}", _same(called), (who,))
-    return None
-
-
-def _canvas(
-    match: re.Match[str], user: str, id: str, prefix: str, who: tuple[dict[str, str], ...]
-) -> Name:
+def _read_canvas(match: re.Match[str]) -> Name:
+    """Canvas's user, upload and the student's own file name, or a text typed in there;
+    where grading is anonymous, there is no user.
+    """
+    user, called = match.groupdict().get("user"), match["name"]
+    key = user or called.lower()
     file = match["file"] or match["typed"]
     # Could numbers further on be the real ones? Not those much shorter than this
     # user's, nor this user's (who handed in a file that Canvas had named), nor a day
     # and a time.
     unsure = any(
-        len(later) > len(user) - 3
-        and later != user
+        len(later) > len(key) - 3
+        and later != key
         and parse_timestamp(f"{later}_{attachment}") is None
         for later, attachment in _CANVAS_NUMBERS.findall("_" + file)
     )
-    number = int(match["number"][:18]) if match["number"] else None
     return Name(
-        ("canvas", user),
-        id,
+        ("canvas", key),
+        f"{called}_{user}" if user else called,
         file,
-        number,
-        who=who,
-        prefix=prefix,
-        claims=(f"Canvas's {user}",),
+        int(match["number"][:18]) if match["number"] else None,
+        who=({"canvas id": user, "name": called},) if user else (),
+        prefix=_fold(called) if user else "",
         unsure=unsure,
         late=bool(match["late"]),
         start=match.string.removesuffix(file) if match["number"] else "",
     )
 
 
-def moodle(name: str, folder: bool) -> Name | None:
-    """Moodle: a folder, or the start of a file's name."""
-    if not (match := _MOODLE.fullmatch(name)):
-        return None
-    who = {"moodle id": match["id"], "name": match["name"]}
-    return Name(
-        ("moodle", match["id"]),
-        f"{match['name']}_{match['id']}",
-        match["file"] or "",
-        who=(who,),
-        prefix=_same(match["name"]),
-        claims=(f"Moodle's {match['id']}",),
-    )
-
-
-def nbgrader(name: str, folder: bool) -> Name | None:
-    """nbgrader's inbound folders."""
-    if not folder or not (match := _NBGRADER.fullmatch(name)):
-        return None
-    time = parse_timestamp(match["time"])
-    return Name(("nbgrader", match["student"]), match["student"], stamp=time)
-
-
-ADAPTERS: tuple[Adapter, ...] = (canvas, moodle, nbgrader)
+def _fold(name: str) -> str:
+    """Equal for one person's name however it was packed and unpacked (accents in one
+    sign or two, blanks).
+    """
+    return normalize_name(name) or name
 
 
 # --- Gradescope -----------------------------------------------------------------------
 
 
-def gradescope(metadata: dict[str, Any]) -> Adapter:
-    """Gradescope's folders, by its list of who handed in what."""
-
-    def read(name: str, folder: bool) -> Name | None:
-        match = _GRADESCOPE.fullmatch(name) if folder else None
-        return _gradescope(name, match["id"], metadata.get(name)) if match else None
-
-    return read
-
-
-def _gradescope(name: str, number: str, entry: Any) -> Name:
+def _read_gradescope(name: str, number: str, entry: Any) -> Name:
     """A folder of Gradescope's export: several people may have handed it in
     together.
     """
@@ -243,18 +201,8 @@ def _gradescope(name: str, number: str, entry: Any) -> Name:
         seconds: float | None = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
     else:
         seconds = parse_timestamp(str(when)) if when else None
-    # a name alone does not tell who it is: there may be two of them
-    claims = tuple(sorted({(p.get("email") or p.get("sid") or "").casefold() for p in who}))
-    key = "\n".join(claims) if all(claims) and claims else number
-    return Name(
-        ("gradescope", key),
-        name,
-        "",
-        int(number[:18]),
-        seconds,
-        who or ({"gradescope id": number},),
-        claims=tuple(claim for claim in claims if claim),
-    )
+    who = who or ({"gradescope id": number},)
+    return Name(("gradescope", number), name, "", int(number[:18]), seconds, who)
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
@@ -272,23 +220,21 @@ def _ruby(loader: Any, suffix: str, node: yaml.Node) -> Any:
 _Loader.add_multi_constructor("!ruby/", _ruby)
 
 
-def _read_metadata(entry: Entry) -> dict[str, Any]:
-    """Gradescope's list of who handed in what."""
-    try:
-        read = yaml.load(entry.file().data(), Loader=_Loader)
-    except (yaml.YAMLError, Unreadable, OSError, ValueError, RecursionError) as error:
-        raise ValueError(
-            f"{entry.name} cannot be read ({' '.join(str(error).split())[:200]}): download"
-            " Gradescope's export again, or delete this file to grade without the students' names"
-        ) from None
-    return read if isinstance(read, dict) else {}
+def read_metadata(entries: Iterable[Entry]) -> dict[str, Any] | None:
+    """Gradescope's list of who handed in what, where it lies among these; else None.
 
-
-# --- all of them ----------------------------------------------------------------------
-
-
-def _same(name: str) -> str:
-    """Equal for one person's name however it was packed and unpacked (accents in one
-    sign or two, blanks).
+    Raises:
+        ValueError: if it cannot be read.
     """
-    return normalize_name(name) or name
+    for entry in entries:
+        if entry.name == METADATA and not entry.folder:
+            try:
+                read = yaml.load(entry.file().data(), Loader=_Loader)
+            except (yaml.YAMLError, Unreadable, ValueError, RecursionError) as error:
+                raise ValueError(
+                    f"{METADATA} cannot be read ({' '.join(str(error).split())[:200]}): download"
+                    " Gradescope's export again, or delete this file to grade without the"
+                    " students' names"
+                ) from None
+            return read if isinstance(read, dict) else {}
+    return None

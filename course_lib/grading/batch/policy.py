@@ -30,8 +30,6 @@ whether a submission was late.
 
 from __future__ import annotations
 
-import math
-import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -51,10 +49,7 @@ from course_lib.grading.batch.times import DAY, MINUTE
 
 KEYS = ("deadline", "timezone", "grace", "penalty", "late_days", "earlier", "extensions", "times")
 COLUMNS = ("handed in", "days late", "late days", "penalty", "after penalty")  # of grades.csv
-_MISTYPED = (  # lines that are no TOML, and how to write them
-    (r"[+-]?\d+,\d+", lambda text: f"write {text.replace(',', '.')}, with a point"),
-    (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d", lambda text: f"write {text.replace(' ', 'T')}:00"),
-)
+_EXAMPLE = "2026-10-12T23:59:00"
 
 
 @dataclass(frozen=True)
@@ -168,170 +163,150 @@ def read(path: Path) -> Policy:
     """
     if not path.is_file():
         raise FileNotFoundError(f"there is no policy at {path}")
-    text = ""
     try:
-        text = path.read_text(encoding="utf-8-sig")
-        said = tomllib.loads(text)
+        said = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (ValueError, RecursionError) as error:
-        raise ValueError(_mistyped(path, text) or f"{path} is no TOML: {error}") from None
-    for key in said:
-        if key not in KEYS:
-            near = get_close_matches(key, KEYS, 1)
-            remedy = f"did you mean {near[0]}?" if near else f"there are {', '.join(KEYS)}"
-            raise ValueError(f"{path}: there is no key {key!r}: {remedy}")
-    if "deadline" not in said:
-        raise ValueError(
-            f"{path}: there is no deadline: write one, such as deadline = 2026-10-12T23:59:00"
-        )
-    zone: tzinfo | None = None
-    if "timezone" in said:
-        try:
-            zone = ZoneInfo(str(said["timezone"]))
-        except (ZoneInfoNotFoundError, ValueError, OSError):
-            raise ValueError(
-                f'{path}: there is no timezone {said["timezone"]!r}: write one as "Europe/Berlin"'
-                ' or "America/New_York"'
-            ) from None
-    remarks: list[str] = []
-    deadline = _time(path, "deadline", said["deadline"], zone, remarks)
-    of_days = zone or deadline.tzinfo or UTC
-
-    def extended(what: str, value: Any) -> datetime:
-        if not isinstance(value, int | float):
-            return _time(path, what, value, zone, remarks)
-        days = int(_number(path, what, value, "days", 366, whole=True))
-        if not days:
-            return deadline
-        local = deadline.astimezone(of_days).replace(tzinfo=None, fold=0) + days * DAY
-        return _moment(path, what, local, of_days, remarks)
-
-    def handed_in(what: str, value: Any) -> datetime:
-        return _time(path, what, value, zone, remarks, earlier=True)
-
-    return Policy(
-        path,
-        deadline.astimezone(UTC),
-        of_days,
-        _number(path, "grace", said.get("grace", 0), "minutes", 7 * 24 * 60) * MINUTE,
-        _number(path, "penalty", said.get("penalty", 0), "per cent a day", 100),
-        int(_number(path, "late_days", said.get("late_days", 0), "days", 366, whole=True)),
-        _reports(path, said.get("earlier", [])),
-        _by_student(path, "extensions", said, extended),
-        _by_student(path, "times", said, handed_in),
-        tuple(remarks),
-    )
+        raise ValueError(f"{path} is no TOML: {error}") from None
+    try:
+        return _Reader(said).policy(path)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
-def _mistyped(path: Path, text: str) -> str:
-    """How to write the first line that people write in a form that is no TOML."""
-    for number, line in enumerate(text.splitlines(), 1):
-        for form, remedy in _MISTYPED:
-            if found := re.fullmatch(rf"[^=#]+=\s*({form})\s*(#.*)?", line):
-                return f"{path}, line {number}: {found[1]!r} is no TOML: {remedy(found[1])}"
-    return ""
+class _Reader:
+    """Checks the values of a policy's file; messages do not name the file.
 
-
-def _time(
-    path: Path,
-    what: str,
-    value: Any,
-    zone: tzinfo | None,
-    remarks: list[str],
-    earlier: bool = False,
-) -> datetime:
-    """A time of the policy. Of two at which the clocks show it the later counts,
-    or the earlier for hand-ins: the one that is better for the student.
+    Attributes:
+        zone: that the file names, or None. remarks: sentences on times that occur twice.
     """
-    if isinstance(value, str):
-        try:
-            value = times.read(value, zone)
-        except ValueError as error:
-            raise ValueError(f"{path}: {what}: {error}") from None
-    if isinstance(value, date) and not isinstance(value, datetime):
-        raise ValueError(f"{path}: {what} is a day without a time: write {value}T23:59:00")
-    if not isinstance(value, datetime):
-        raise ValueError(f"{path}: {what} is no time: write one as 2026-10-12T23:59:00")
-    if value.year not in times.YEARS:
-        raise ValueError(f"{path}: {what} is {value}: a year from 2000 to 2099 is expected")
-    if value.tzinfo is not None:
-        return value
-    if zone is None:
-        raise ValueError(
-            f'{path}: {what} has no time zone: write timezone = "Europe/Berlin", say, or'
-            f" {value.isoformat()}+02:00"
+
+    def __init__(self, said: dict[str, Any]) -> None:
+        self.said = said
+        self.remarks: list[str] = []
+        for key in said:
+            if key not in KEYS:
+                near = get_close_matches(key, KEYS, 1)
+                remedy = f"did you mean {near[0]}?" if near else f"there are {', '.join(KEYS)}"
+                raise ValueError(f"there is no key {key!r}: {remedy}")
+        if "deadline" not in said:
+            raise ValueError(f"there is no deadline: write one, such as deadline = {_EXAMPLE}")
+        self.zone: tzinfo | None = None
+        if "timezone" in said:
+            try:
+                self.zone = ZoneInfo(str(said["timezone"]))
+            except (ZoneInfoNotFoundError, ValueError, OSError):
+                raise ValueError(
+                    f'there is no timezone {said["timezone"]!r}: write one as "Europe/Berlin" or'
+                    ' "America/New_York"'
+                ) from None
+
+    def policy(self, path: Path) -> Policy:
+        """The policy, read from ``path``."""
+        deadline = self.time("deadline", self.said["deadline"])
+        of_days = self.zone or deadline.tzinfo or UTC
+
+        def extended(what: str, value: Any) -> datetime:
+            if not isinstance(value, int | float):
+                return self.time(what, value)
+            days = int(self.number(what, value, "days", 366, whole=True))
+            local = deadline.astimezone(of_days).replace(tzinfo=None, fold=0) + days * DAY
+            return self.moment(what, local, of_days) if days else deadline
+
+        def handed_in(what: str, value: Any) -> datetime:
+            return self.time(what, value, earlier=True)
+
+        grace, penalty, late_days = (self.said.get(k, 0) for k in ("grace", "penalty", "late_days"))
+        return Policy(
+            path,
+            deadline.astimezone(UTC),
+            of_days,
+            self.number("grace", grace, "minutes", 7 * 24 * 60) * MINUTE,
+            self.number("penalty", penalty, "per cent a day", 100),
+            int(self.number("late_days", late_days, "days", 366, whole=True)),
+            self.reports(path.parent),
+            self.by_student("extensions", extended),
+            self.by_student("times", handed_in),
+            tuple(f"{path}: {remark}" for remark in self.remarks),
         )
-    return _moment(path, what, value, zone, remarks, earlier)
 
-
-def _moment(
-    path: Path, what: str, local: datetime, zone: tzinfo, remarks: list[str], earlier: bool = False
-) -> datetime:
-    found = times.moments(local, zone)
-    said = f"{path}: {what} is {local:%Y-%m-%d %H:%M}"
-    if not found:
-        before, after = (f"{t:%Y-%m-%d %H:%M}" for t in times.nearest(local, zone))
-        raise ValueError(
-            f"{said}, a time that the clocks of {zone} skip: write {before} or {after}"
-        )
-    moment = found[0 if earlier else -1].astimezone(zone)
-    if len(found) > 1:
-        remarks.append(
-            f"{said}, which the clocks of {zone} show twice:"
-            f" the {'earlier' if earlier else 'later'} one counts,"
-            f" {moment:%H:%M %z}. Write {moment.isoformat()} to settle it"
-        )
-    return moment
-
-
-def _number(path: Path, what: str, value: Any, unit: str, most: int, whole: bool = False) -> float:
-    good = (
-        isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and math.isfinite(value)
-        and 0 <= value <= most
-    )
-    if not good or (whole and value != int(value)):
-        kind = "a whole number" if whole else "a number"
-        comma = isinstance(value, str) and re.fullmatch(r"[+-]?\d+,\d+", value.strip())
-        remedy = f": write {value.strip().replace(',', '.')}, with a point" if comma else ""
-        raise ValueError(
-            f"{path}: {what} is {value!r}: {kind} of {unit} is expected, from 0 to {most}{remedy}"
-        )
-    return float(value)
-
-
-def _by_student(
-    path: Path, what: str, said: dict[str, Any], read: Callable[[str, Any], datetime]
-) -> dict[str, datetime]:
-    value = said.get(what, {})
-    if not isinstance(value, dict):
-        raise ValueError(
-            f"{path}: {what} is {value!r}: a table is expected, [{what}] and a line for each"
-            " student"
-        )
-    found: dict[str, datetime] = {}
-    for who, each in value.items():
-        if fold_case(who) in found:
+    def time(self, what: str, value: Any, earlier: bool = False) -> datetime:
+        """A time of the policy. Of two at which the clocks show it the later counts,
+        or the earlier for hand-ins: the one that is better for the student.
+        """
+        if isinstance(value, str):
+            try:
+                value = times.read(value, self.zone)
+            except ValueError as error:
+                raise ValueError(f"{what}: {error}") from None
+        if isinstance(value, date) and not isinstance(value, datetime):
+            raise ValueError(f"{what} is a day without a time: write {value}T23:59:00")
+        if not isinstance(value, datetime):
+            raise ValueError(f"{what} is no time: write one as {_EXAMPLE}")
+        if value.year not in times.YEARS:
+            raise ValueError(f"{what} is {value}: a year from 2000 to 2099 is expected")
+        if value.tzinfo is not None:
+            return value
+        if self.zone is None:
             raise ValueError(
-                f"{path}: {what} names {printable(who)!r} twice: keep one of the lines"
+                f'{what} has no time zone: write timezone = "Europe/Berlin", say, or'
+                f" {value.isoformat()}+02:00"
             )
-        found[fold_case(who)] = read(f"{what}, {printable(who)}", each).astimezone(UTC)
-    return found
+        return self.moment(what, value, self.zone, earlier)
 
-
-def _reports(path: Path, value: Any) -> tuple[Path, ...]:
-    if not (isinstance(value, list) and all(isinstance(place, str) for place in value)):
-        raise ValueError(
-            f"{path}: earlier is {value!r}: a list of reports is expected, such as"
-            ' ["../report-lab00"]'
-        )
-    for place in value:
-        if not (path.parent / place / "batch.json").is_file():
+    def moment(self, what: str, local: datetime, zone: tzinfo, earlier: bool = False) -> datetime:
+        """When a zone's clocks show a time."""
+        found = times.moments(local, zone)
+        said = f"{what} is {local:%Y-%m-%d %H:%M}"
+        if not found:
+            before, after = (f"{t:%Y-%m-%d %H:%M}" for t in times.nearest(local, zone))
             raise ValueError(
-                f"{path}: earlier names {place}, where no report is: write its folder as seen from"
-                " the policy's"
+                f"{said}, a time that the clocks of {zone} skip: write {before} or {after}"
             )
-    return tuple(path.parent / place for place in value)
+        moment = found[0 if earlier else -1].astimezone(zone)
+        if len(found) > 1:
+            self.remarks.append(
+                f"{said}, which the clocks of {zone} show twice:"
+                f" the {'earlier' if earlier else 'later'} one counts,"
+                f" {moment:%H:%M %z}. Write {moment.isoformat()} to settle it"
+            )
+        return moment
+
+    def number(self, what: str, value: Any, unit: str, most: int, whole: bool = False) -> float:
+        """A number from 0 to ``most``."""
+        good = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= most
+        if not good or (whole and value != int(value)):
+            kind = "a whole number" if whole else "a number"
+            raise ValueError(f"{what} is {value!r}: {kind} of {unit} is expected, from 0 to {most}")
+        return float(value)
+
+    def by_student(self, what: str, read: Callable[[str, Any], datetime]) -> dict[str, datetime]:
+        """A table of times, by students' names as they are compared."""
+        value = self.said.get(what, {})
+        if not isinstance(value, dict):
+            raise ValueError(
+                f"{what} is {value!r}: a table is expected, [{what}] and a line for each student"
+            )
+        found: dict[str, datetime] = {}
+        for who, each in value.items():
+            if fold_case(who) in found:
+                raise ValueError(f"{what} names {printable(who)!r} twice: keep one of the lines")
+            found[fold_case(who)] = read(f"{what}, {printable(who)}", each).astimezone(UTC)
+        return found
+
+    def reports(self, folder: Path) -> tuple[Path, ...]:
+        """The reports of earlier labs, as seen from the policy's folder."""
+        value = self.said.get("earlier", [])
+        if not (isinstance(value, list) and all(isinstance(place, str) for place in value)):
+            raise ValueError(
+                f'earlier is {value!r}: a list of reports is expected, such as ["../report-lab00"]'
+            )
+        for place in value:
+            if not (folder / place / "batch.json").is_file():
+                raise ValueError(
+                    f"earlier names {place}, where no report is: write its folder as seen from the"
+                    " policy's"
+                )
+        return tuple(folder / place for place in value)
 
 
 # --- whose is what --------------------------------------------------------------------
@@ -353,30 +328,35 @@ def cases(
     """
     people = list(people)
     index = Index(people)
-    known: dict[str, tuple[set[str], Submission]] = {}
-    of: dict[str, list[Person]] = {}
-    for h in submissions:
-        of[h.id] = [person for person, _ in index.of(h)[0]] if people else []
-        known[h.id] = (_names(h.id, [*h.submitters, *(p.values for p in of[h.id])]), h)
-    _refuse_unknown(policy, {name for names, _ in known.values() for name in names}, people)
+    submissions = list(submissions)
+    of = {h.id: [person for person, _ in index.of(h)[0]] if people else [] for h in submissions}
+    called = {
+        h.id: _names(h.id, [*h.submitters, *(person.values for person in of[h.id])])
+        for h in submissions
+    }
+    _refuse_unknown(policy, set().union(*called.values()), people)
     used = _used(policy)
     orders = times.find_orders(person["handed in"] for person in people)
     found, problems = {}, []
-    for id, (names, h) in known.items():
+    for h in submissions:
+        names = called[h.id]
         due = max([policy.deadline, *(policy.extensions[n] for n in names & {*policy.extensions})])
-        typed = [policy.times[n] for n in names & {*policy.times}]
-        time, unread = max(typed, default=None), ""
+        time = max((policy.times[n] for n in names & {*policy.times}), default=None)
+        unread = ""
         if time is None and h.time is not None:
             time = datetime.fromtimestamp(h.time, UTC)
         elif time is None:
             try:
-                time = max(_listed(policy, of[id], orders), default=None)
+                time = max(_listed(policy, of[h.id], orders), default=None)
             except times.Unreadable as error:
                 unread = str(error)
             except ValueError as error:
                 problems.append(str(error))
+        days = _count_days_late(policy, due, time, h.late)
         left = policy.late_days - max((used.get(name, 0) for name in names), default=0)
-        found[id] = _case(policy, due, time, h.late, max(left, 0), unread)
+        free = min(days or 0, max(left, 0))
+        penalty = min(100.0, policy.penalty * ((days or 0) - free))
+        found[h.id] = Case(policy, due, time, days, h.late, free, penalty, unread)
     if problems:
         raise ValueError("\n".join(problems))
     return found
@@ -412,23 +392,19 @@ def _end(policy: Policy, due: datetime, days: int = 0) -> datetime:
     return last.replace(second=0, microsecond=0) + MINUTE
 
 
-def _case(
-    policy: Policy,
-    due: datetime,
-    time: datetime | None,
-    late: bool | None,
-    left: int,
-    unread: str,
-) -> Case:
+def _count_days_late(
+    policy: Policy, due: datetime, time: datetime | None, late: bool | None
+) -> int | None:
+    """How many days late something is, None where that is not known; without a time the
+    system's word counts.
+    """
     if time is None:
-        return Case(policy, due, None, 0 if late is False else None, late, unread=unread)
-    days = 0
-    if time >= _end(policy, due) + policy.grace:
-        # calendar days and days of 24 hours differ by less than two
-        first = max(1, (time - due) // DAY - 1)
-        days = next(n for n in count(first) if time < _end(policy, due, n))
-    free = min(days, left)
-    return Case(policy, due, time, days, late, free, min(100.0, policy.penalty * (days - free)))
+        return 0 if late is False else None
+    if time < _end(policy, due) + policy.grace:
+        return 0
+    # calendar days and days of 24 hours differ by less than two
+    first = max(1, (time - due) // DAY - 1)
+    return next(n for n in count(first) if time < _end(policy, due, n))
 
 
 def remarks(policy: Policy, cases: Mapping[str, Case], people: Iterable[Person] = ()) -> list[str]:

@@ -9,12 +9,9 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
-import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +22,7 @@ from course_lib import files
 from course_lib.grading.batch import manual_marks, policy
 from course_lib.grading.batch.manual_marks import Mark
 from course_lib.grading.batch.names import printable
-from course_lib.grading.batch.result import PENDING, Entry, Result
+from course_lib.grading.batch.result import PENDING, Entry, Result, read_all
 from course_lib.grading.batch.submission import Submission
 from course_lib.grading.marking.lab import GradingResult, GradingSpec
 from course_lib.grading.marking.marker import earned, total
@@ -51,40 +48,21 @@ def only_grader(out: Path) -> Iterator[None]:
     The lock is the system's own: that of a grader that was killed is gone with it.
 
     Raises:
-        RuntimeError: if another process has the folder; the message says which, where
-            it is known.
+        RuntimeError: if another process has the folder.
     """
     out.mkdir(parents=True, exist_ok=True)
-    holder = out / "running.json"
-    lock = FileLock(out / ".lock")
     try:
-        lock.acquire(timeout=0)
+        held = FileLock(out / ".lock").acquire(timeout=0)
     except Timeout:
         raise RuntimeError(
-            f"{_who(holder)} is grading into {out}: wait for it, or give another folder"
+            f"another process is grading into {out}: wait for it, or give another folder"
         ) from None
-    try:
+    with held:
         for folder in (out, out / "results", out / "feedback"):
             folder.mkdir(exist_ok=True)
             for half in folder.glob(f".*{files.HALF}"):
                 half.unlink(missing_ok=True)
-        since = datetime.now().astimezone().isoformat(" ", "seconds")
-        write_text(
-            holder,
-            json.dumps({"process": os.getpid(), "machine": platform.node(), "since": since}) + "\n",
-        )
         yield
-    finally:
-        holder.unlink(missing_ok=True)
-        lock.release()
-
-
-def _who(holder: Path) -> str:
-    try:
-        said = json.loads(holder.read_text(encoding="utf-8"))
-        return f"process {said['process']} on {said['machine']} (since {said['since']})"
-    except (OSError, ValueError, KeyError, TypeError):
-        return "another process"
 
 
 def build_result(
@@ -197,16 +175,16 @@ def build_row(result: Result, questions: Iterable[str], late: bool) -> list[str]
     ]
 
 
-def write_grades(
-    out: Path, questions: Iterable[str], late: bool, rows: Iterable[Sequence[str]]
-) -> None:
-    """Write ``grades.csv``: one row a submission, with the columns of a policy where
-    there is one.
+def write_grades(out: Path, questions: Iterable[str], late: bool) -> None:
+    """Write ``grades.csv`` from the results: one row a submission, with the columns of a
+    policy where there is one.
     """
     about = policy.COLUMNS if late else ()
     header = ["id", *questions, "total", "maximum", "status", *about, "feedback"]
     text = io.StringIO()
-    csv.writer(text, lineterminator="\r\n").writerows([header, *rows])
+    table = csv.writer(text, lineterminator="\r\n")
+    table.writerow(header)
+    table.writerows(build_row(result, questions, late) for result in read_all(out))
     write_text(out / "grades.csv", text.getvalue())
 
 

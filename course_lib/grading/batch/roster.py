@@ -22,13 +22,14 @@ import csv
 import io
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Protocol
 
 from course_lib.grading.batch import names
+from course_lib.grading.batch.result import Result
+from course_lib.grading.batch.submission import Submission
 
 COLUMNS = (
     "submission",
@@ -370,19 +371,6 @@ def _value(path: Path, line: int, heading: str, column: str, text: str) -> str:
 # --- whose is it ----------------------------------------------------------------------
 
 
-class _Submission(Protocol):
-    """What the index looks at: its id, its notebook's name, what the names say of its
-    people.
-    """
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def notebook(self) -> str: ...
-    @property
-    def submitters(self) -> Sequence[dict[str, str]]: ...
-
-
 class Index:
     """Finds a submission's people in a roster."""
 
@@ -400,7 +388,7 @@ class Index:
             for squashed in person.normalized_names:
                 self.by.setdefault(("name", squashed), []).append(person)
 
-    def of(self, submission: _Submission) -> tuple[list[tuple[Person, bool]], list[str]]:
+    def of(self, submission: Submission | Result) -> tuple[list[tuple[Person, bool]], list[str]]:
         """The students (and whether the roster names the submission itself), and
         sentences on whom was not found.
         """
@@ -412,16 +400,15 @@ class Index:
                 )
                 return [(_with(person, who), True) for person in said], []
         if submission.submitters:
-            pairs = [(who, *self._one(self._asked(who))) for who in submission.submitters]
-        else:
-            pairs = [
-                ({}, *self._one([(c, submission.id) for c in (*IDENTITIES, "local part", "name")]))
+            asked = [
+                (who, [(c, who[c]) for c in (*IDENTITIES, "name") if who.get(c)])
+                for who in submission.submitters
             ]
+        else:
+            asked = [({}, [(c, submission.id) for c in (*IDENTITIES, "local part", "name")])]
+        pairs = [(who, *self._one(values)) for who, values in asked]
         whose = [(_with(person, who), False) for who, person, _ in pairs if person is not None]
         return whose, [why for _, person, why in pairs if person is None]
-
-    def _asked(self, who: dict[str, str]) -> list[tuple[str, str]]:
-        return [(c, who[c]) for c in (*IDENTITIES, "name") if who.get(c)]
 
     def _one(self, asked: list[tuple[str, str]]) -> tuple[Person | None, str]:
         """The one student of whom something of this is true."""

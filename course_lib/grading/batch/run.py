@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
@@ -28,7 +27,6 @@ from course_lib.grading.marking.pool import mark_here
 
 # in the report's folder
 DEFAULTS = {"marks": "marks.csv", "policy": "policy.toml", "roster": "roster.csv"}
-TABLE_SECONDS = 1.0  # while grading, grades.csv is written at most this often
 
 
 @dataclass(frozen=True)
@@ -117,19 +115,15 @@ def grade(
     texts = texts_in(tests)
     # what is wrong with the lab or its tests is said before a folder is made
     beside = Lab(GradingSpec(lab, texts, str(tests), 0)).known.files
-    if not submissions.exists():
-        raise FileNotFoundError(
-            f"{submissions} does not exist: give the folder that holds the submissions"
-        )
     if submissions.resolve() in (out.resolve(), *out.resolve().parents):
         raise ValueError(
             f"the report {out} lies among the submissions, and would be taken for one: give another"
             " folder"
         )
+    collected = collect(submissions, lab, beside)
     with ExitStack() as held:
         held.enter_context(report.only_grader(out))
         recorded = _recorded(out / "batch.json", lab)
-        collected = collect(submissions, lab, beside)
         ids = [submission.id for submission in collected.submissions]
         chosen = seed if seed is not None else int(recorded.get("seed", secrets.randbelow(1 << 63)))
         marking = Lab(GradingSpec(lab, texts, str(tests), chosen))
@@ -153,7 +147,7 @@ def grade(
         if scheduler is not None:
             from course_lib.grading.batch.cluster import Cluster
 
-            cluster = held.enter_context(Cluster(scheduler, require_isolation))
+            cluster = held.enter_context(closing(Cluster(scheduler, require_isolation)))
             layer = cluster.layer
         layer = _layer(layer, require_isolation)
         plan = Plan(out, marking, collected.submissions, regrade, require_isolation, given, cases)
@@ -194,21 +188,14 @@ def _collect(
     plan: Plan,
     progress: Callable[[str, int, int], None],
 ) -> None:
-    """Write the marks of every submission as they come, and the table now and then and
-    at the end.
-    """
+    """Write the marks of every submission as they come, and the table at the end."""
     done, all = 0, len(plan.todo)
-    written = float("-inf")
     with closing(marks):
         try:
             for task, marked in marks:
-                if not plan.write(task, marked):
-                    continue
-                done += 1
-                if time.monotonic() - written >= TABLE_SECONDS:
-                    plan.write_tables()
-                    written = time.monotonic()
-                progress(task.id, done, all)
+                if plan.write(task, marked):
+                    done += 1
+                    progress(task.id, done, all)
         except KeyboardInterrupt:
             raise Interrupted(
                 f"stopped: {done} of {all} submissions are graded and stay; the same command goes"

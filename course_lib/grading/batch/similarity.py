@@ -33,7 +33,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from course_lib.grading.batch import report
+from course_lib.grading.batch import origin, report
 from course_lib.grading.batch.names import printable
 from course_lib.grading.batch.submission import Submission
 
@@ -216,66 +216,104 @@ def compare(
     known = {line.strip() for cell in handout for line in cell.split("\n")}
     left_out: list[tuple[str, str]] = []
     texts, earlier = _texts(submissions, known, left_out), _texts(against, known, left_out)
-    ours = _text(LIBRARY, list(library.values()), list(library), set())
+    ours = Text(LIBRARY, list(library.values()), list(library), tokens([*library.values()], set()))
     counts = _matrix([*texts, *earlier, ours], lambda text: text.plain)
-    students, before, ours_too = counts[: len(texts)], counts[len(texts) : -1], counts[-1:]
+    students = counts[: len(texts)]
     having = np.asarray(students.sum(axis=0)).ravel()  # submissions that have each fingerprint
     weight = np.log((len(texts) + 1) / np.maximum(having, 1))
-    rare, matching = _shares(students, students, weight)
-    alike, _ = _shares(students, students, np.ones_like(weight))
+    common = Counter(int(value) for text in texts for value in text.plain)
+
+    def beside(others: Sequence[Text], theirs: sparse.csr_matrix) -> _Comparison:
+        rare, matching = _shares(students, theirs, weight)
+        alike, _ = _shares(students, theirs, np.ones_like(weight))
+        return _Comparison(texts, others, rare, alike, matching, common)
+
+    each = beside(texts, students)
     written = _matrix(texts, lambda text: text.exact)
     exact, _ = _shares(written, written, np.ones(written.shape[1]))
-    np.fill_diagonal(rare, np.nan)
+    np.fill_diagonal(each.rare, np.nan)
     upper = np.triu_indices(len(texts), 1)
-    shares = rare[upper]
-    usual = np.nanmedian(rare, axis=1) if len(texts) > 1 else np.zeros(len(texts))
-    common = Counter(int(value) for text in texts for value in text.plain)
-    cluster, clusters = _clusters(texts, rare)
-    order = np.lexsort((-matching[upper], -shares))
+    shares = each.rare[upper]
+    usual = np.nanmedian(each.rare, axis=1) if len(texts) > 1 else np.zeros(len(texts))
+    cluster, clusters = _clusters(texts, each.rare)
+    order = np.lexsort((-each.matching[upper], -shares))
     # (2, pairs)
     between = np.sort(np.stack([cluster[upper[0]], cluster[upper[1]]]), axis=0)[:, order]
     order = order[np.sort(np.unique(between, axis=1, return_index=True)[1])][:most]
     pairs = [
-        Pair(
-            texts[i].name,
-            texts[j].name,
-            float(rare[i, j]),
-            float(alike[i, j]),
-            float(exact[i, j]),
-            int(matching[i, j]),
-            1 + int((shares > rare[i, j]).sum()),
-            (float(usual[i]), float(usual[j])),
-            passages(texts[i], texts[j], common, 2),
-        )
+        each.pair(i, j, exact[i, j], shares, (usual[i], usual[j]))
         for i, j in ((upper[0][k], upper[1][k]) for k in order if shares[k] > 0)
     ]
-    taken, both = (m.ravel() for m in _shares(students, ours_too, weight))
-    plain = _shares(students, ours_too, np.ones_like(weight))[0].ravel()
-    beside = [
-        Pair(
-            texts[i].name,
-            LIBRARY,
-            float(taken[i]),
-            float(plain[i]),
-            float(np.isin(texts[i].exact, ours.exact).mean()),
-            int(both[i]),
-            1 + int((taken > taken[i]).sum()),
-            (float(np.median(taken)),) * 2,
-            passages(texts[i], ours, common, 1),
+    taken = beside([ours], counts[-1:])
+    median = np.median(taken.rare) if texts else 0.0
+    from_library = [
+        taken.pair(
+            i, 0, _written_alike(texts[i], ours) / len(texts[i].exact), taken.rare, (median,)
         )
-        for i in np.argsort(-taken, kind="stable")[: max(1, most // 4)]
-        if taken[i] > 0
+        for i in taken.most_alike()[: max(1, most // 4)]
     ]
-    again = _earlier(
-        texts,
-        earlier,
-        _shares(students, before, weight),
-        _shares(students, before, np.ones_like(weight))[0],
-        common,
-    )
+    again: list[Pair] = []
+    if earlier:
+        before = beside(earlier, counts[len(texts) : -1])
+        for i in before.most_alike()[:most]:
+            j = int(before.rare[i].argmax())
+            of = max(1, min(len(texts[i].exact), len(earlier[j].exact)))
+            alike = _written_alike(texts[i], earlier[j]) / of
+            again.append(before.pair(i, j, alike, before.rare, (np.median(before.rare[i]),)))
     return Similarity(
-        len(texts), clusters, pairs, beside, np.sort(shares), left_out, again[:most], len(earlier)
+        len(texts), clusters, pairs, from_library, np.sort(shares), left_out, again, len(earlier)
     )
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    """Every submission beside each of some other texts, or beside every other submission.
+
+    Attributes:
+        rare, alike, matching: (texts, others), see :class:`Pair`.
+        having: in how many submissions each fingerprint is.
+    """
+
+    texts: Sequence[Text]
+    others: Sequence[Text]
+    rare: np.ndarray
+    alike: np.ndarray
+    matching: np.ndarray
+    having: Counter[int]
+
+    def most_alike(self) -> list[int]:
+        """The submissions that have something in common with one of the others, the most
+        alike first.
+        """
+        shares = self.rare.max(1) if len(self.texts) else np.empty(0)
+        return [i for i in np.argsort(-shares, kind="stable").tolist() if shares[i] > 0]
+
+    def pair(
+        self, i: int, j: int, exact: float, shares: np.ndarray, usual: tuple[float, ...]
+    ) -> Pair:
+        """Submission i beside text j.
+
+        Args:
+            exact: see :class:`Pair`. shares: of all pairs of this kind. usual: of both;
+                one number counts for both.
+        """
+        own = 2 if self.others is self.texts else 1
+        return Pair(
+            self.texts[i].name,
+            self.others[j].name,
+            float(self.rare[i, j]),
+            float(self.alike[i, j]),
+            float(exact),
+            int(self.matching[i, j]),
+            1 + int((shares > self.rare[i, j]).sum()),
+            (float(usual[0]), float(usual[-1])),
+            passages(self.texts[i], self.others[j], self.having, own),
+        )
+
+
+def _written_alike(left: Text, right: Text) -> int:
+    """How many fingerprints of the code as written two texts have in common."""
+    return int(np.isin(left.exact, right.exact).sum())
 
 
 def _texts(
@@ -290,7 +328,8 @@ def _texts(
             if name.endswith(".py") and isinstance(data, bytes)
         }
         labels = [f"cell {i}" for i in range(1, len(submission.cells) + 1)]
-        text = _text(submission.id, [*submission.cells, *own.values()], [*labels, *own], known)
+        cells = [*submission.cells, *own.values()]
+        text = Text(submission.id, cells, [*labels, *own], tokens(cells, known))
         if submission.problem:
             left_out.append((submission.id, submission.problem))
         elif not len(text.plain):
@@ -298,44 +337,6 @@ def _texts(
         else:
             texts.append(text)
     return texts
-
-
-def _earlier(
-    texts: Sequence[Text],
-    earlier: Sequence[Text],
-    rare_and_matching: tuple[np.ndarray, np.ndarray],
-    alike: np.ndarray,
-    common: Counter[int],
-) -> list[Pair]:
-    """Each submission beside the one of earlier terms that it has most in common with,
-    the most alike first.
-    """
-    rare, matching = rare_and_matching  # (texts, earlier)
-    if not rare.size:
-        return []
-    best, usual = rare.argmax(1), np.median(rare, axis=1)
-    shares = rare.max(1)
-    pairs = []
-    for i in np.argsort(-shares, kind="stable").tolist():
-        j = int(best[i])
-        if shares[i] > 0:
-            exact = np.isin(texts[i].exact, earlier[j].exact).sum() / max(
-                1, min(len(texts[i].exact), len(earlier[j].exact))
-            )
-            pairs.append(
-                Pair(
-                    texts[i].name,
-                    earlier[j].name,
-                    float(rare[i, j]),
-                    float(alike[i, j]),
-                    float(exact),
-                    int(matching[i, j]),
-                    1 + int((rare > rare[i, j]).sum()),
-                    (float(usual[i]),) * 2,
-                    passages(texts[i], earlier[j], common, 1),
-                )
-            )
-    return pairs
 
 
 def _clusters(texts: Sequence[Text], rare: np.ndarray) -> tuple[np.ndarray, list[Cluster]]:
@@ -423,10 +424,6 @@ def fingerprints(codes: np.ndarray, cell: np.ndarray) -> tuple[np.ndarray, np.nd
     return hashes[where], where
 
 
-def _text(name: str, cells: list[str], labels: list[str], known: set[str]) -> Text:
-    return Text(name, cells, labels, tokens(cells, known))
-
-
 def _matrix(texts: Sequence[Text], prints: Callable[[Text], np.ndarray]) -> sparse.csr_matrix:
     """(texts, distinct fingerprints), 1 where a text has the fingerprint."""
     rows = [prints(text) for text in texts]
@@ -472,11 +469,9 @@ def passages(left: Text, right: Text, having: dict[int, int], own: int) -> list[
     for x, y, others in sorted(seeds):
         begin, end = found.get(y - x, (0, 0))
         if x >= end:
-            begin, end = x, x + GRAM
-            while end < x + LONGEST and _same(a, b, cell_a, cell_b, x, y, end - x):
-                end += 1
-            while begin > x - LONGEST and _same(a, b, cell_a, cell_b, x, y, begin - 1 - x):
-                begin -= 1
+            (start, stop), (start_b, stop_b) = _cell(cell_a, x), _cell(cell_b, y)
+            end = x + max(GRAM, _count_alike(a[x:stop], b[y:stop_b]))
+            begin = x - _count_alike(a[start:x][::-1], b[start_b:y][::-1])
             found[y - x] = (begin, end)
         spot = (begin, begin + y - x)
         runs[spot] = (end - begin, min(others, runs.get(spot, (0, others))[1]))
@@ -500,16 +495,16 @@ def _tiles(
     return kept
 
 
-def _same(
-    a: np.ndarray, b: np.ndarray, cell_a: np.ndarray, cell_b: np.ndarray, x: int, y: int, step: int
-) -> bool:
-    """Do two texts go on alike, ``step`` tokens from where they are, in the same
-    cells?
-    """
-    i, j = x + step, y + step
-    if not (0 <= i < len(a) and 0 <= j < len(b)):
-        return False
-    return bool(a[i] == b[j] and cell_a[i] == cell_a[x] and cell_b[j] == cell_b[y])
+def _cell(cells: np.ndarray, at: int) -> tuple[int, int]:
+    """Where the cell of a token begins and ends; cells are in order."""
+    begin, end = np.searchsorted(cells, [cells[at], cells[at] + 1])
+    return int(begin), int(end)
+
+
+def _count_alike(a: np.ndarray, b: np.ndarray) -> int:
+    """With how many equal tokens two rows begin, of at most :data:`LONGEST`."""
+    n = min(len(a), len(b), LONGEST)
+    return int(np.argmin(np.append(a[:n] == b[:n], False)))
 
 
 def _merged(left: Text, right: Text, runs: dict[tuple[int, int], tuple[int, int]]) -> list[Passage]:
@@ -623,26 +618,21 @@ def write(found: Similarity, lab: str, out: Path) -> tuple[Path, Path]:
     return out, table
 
 
-def course_texts(root: Path, lab: str) -> tuple[list[str], dict[str, str]]:
+def course_texts(lab: str) -> tuple[list[str], dict[str, str]]:
     """The code cells of a lab's handout, and the library's source by file name.
 
     Raises:
         FileNotFoundError: if the course has no such lab.
     """
-    import nbformat
-
-    notebooks = sorted((root / "labs").glob(f"{lab}_*.ipynb"))
-    if not notebooks:
+    handout = origin.read_handout(lab)
+    if not handout:
         raise FileNotFoundError(
-            f"{root / 'labs'} has no {lab}: name a lab as lab01, and run `course build` first"
+            f"the course has no {lab}: name a lab as lab01, inside the course's folder, and run"
+            " `course build` first"
         )
-    handout = [
-        cell.source
-        for cell in nbformat.read(notebooks[0], as_version=4).cells
-        if cell.cell_type == "code"
-    ]
     package = Path(__file__).parents[2]
-    sources = sorted(package.rglob("*.py"))
-    return handout, {
-        str(p.relative_to(package.parent)): p.read_text(encoding="utf-8") for p in sources
+    sources = {
+        str(path.relative_to(package.parent)): path.read_text(encoding="utf-8")
+        for path in sorted(package.rglob("*.py"))
     }
+    return origin.sources(handout), sources

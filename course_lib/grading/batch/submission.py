@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -110,28 +109,23 @@ def separate_file_names(all: Iterable[Submission]) -> None:
     """Make all file names differ: ``Ann.json`` and ``ann.json`` are one file on macOS
     and Windows.
 
-    A name that needs no tag never looks like one that has one. So after the first round
-    only tagged names can be alike, after the second, with the whole hash, none.
+    A name that needs no tag never looks like one that has one, and two whole hashes differ:
+    one round is enough.
     """
-    all = list(all)
-    for digits in (8, 64):
-        taken: dict[str, list[Submission]] = {}
-        for h in all:
-            taken.setdefault(h.file_name.lower(), []).append(h)
-        for same in taken.values():
-            if len(same) > 1:
-                for h in same:
-                    h.tag = digits
+    taken: dict[str, list[Submission]] = {}
+    for h in all:
+        taken.setdefault(h.file_name.lower(), []).append(h)
+    for same in taken.values():
+        if len(same) > 1:
+            for h in same:
+                h.tag = 64
 
 
 def _contents(file: File, most: int) -> bytes | str:
     try:
         data = file.data()
-    except (Unreadable, OSError, zlib.error) as error:
-        return (
-            f"{file.own[:80]} cannot be read"
-            f" ({str(getattr(error, 'strerror', None) or error)[:200]})"
-        )
+    except Unreadable as error:
+        return f"{file.own[:80]} cannot be read ({str(error)[:200]})"
     if len(data) > most:
         return (
             f"{file.own[:80]} has {len(data):,} bytes, of which at most {most:,} are read: no such"

@@ -33,19 +33,17 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from course_lib.grading.batch import handback, names
+from course_lib.grading.batch import handback, names, origin
 from course_lib.grading.batch import report as reports
 from course_lib.grading.batch import roster as rosters
 from course_lib.grading.batch.result import PENDING, Result, read_all, read_batch
 from course_lib.grading.batch.roster import IDENTITIES, Person, Roster, Worksheet
-from course_lib.paths import course_root
 
 FORMATS = ("canvas", "moodle", "gradescope")
 
@@ -171,47 +169,31 @@ Missing = list[tuple[str, str, str, str]]  # what, who, points, why
 
 def _match(results: list[Result], people: list[Person] | None, missing: Missing) -> Matched:
     """Who gets which marks; what is nobody's goes to ``missing``."""
-    if people is None:
-        found = [(Person(dict(who)), m, False) for m in results for who in m.submitters]
-        missing += [
-            (
-                "submission",
-                m.id,
-                f"{m.score:g}",
-                "its name says nothing of the student: give a roster",
-            )
-            for m in results
-            if not m.submitters
-        ]
-    else:
-        index = rosters.Index(people)
-        found = []
-        for m in results:
+    index = rosters.Index(people) if people is not None else None
+    found: list[tuple[Person, Result, bool]] = []  # the last: does the roster name it itself?
+    for m in results:
+        if index:
             whose, wrong = index.of(m)
-            found += [(person, m, said) for person, said in whose]
-            missing += [("submission", m.id, f"{m.score:g}", why) for why in wrong]
+        else:
+            whose = [(Person(dict(who)), False) for who in m.submitters]
+            wrong = [] if whose else ["its name says nothing of the student: give a roster"]
+        found += [(person, m, said) for person, said in whose]
+        missing += [("submission", m.id, f"{m.score:g}", why) for why in wrong]
     matched: Matched = []
     for person, marks, said in found:
         same = [(m, s) for p, m, s in found if _same(p, person)]
-        if len(same) > 1 and not (said and sum(s for _, s in same) == 1):
-            if not any(s for _, s in same) or said:
-                others = ", ".join(names.printable(m.id) for m, _ in same if m is not marks)
-                why = (
-                    f"it is {person}'s, and so is {others}: name the one that counts in the"
-                    " roster's column submission"
-                )
-                missing.append(("submission", marks.id, f"{marks.score:g}", why))
-            else:
-                missing.append(
-                    (
-                        "submission",
-                        marks.id,
-                        f"{marks.score:g}",
-                        f"the roster names another one for {person}",
-                    )
-                )
+        named = sum(s for _, s in same)
+        if len(same) == 1 or (said and named == 1):
+            matched.append((person, marks))
             continue
-        matched.append((person, marks))
+        why = f"the roster names another one for {person}"
+        if said or not named:
+            others = ", ".join(names.printable(m.id) for m, _ in same if m is not marks)
+            why = (
+                f"it is {person}'s, and so is {others}: name the one that counts in the"
+                " roster's column submission"
+            )
+        missing.append(("submission", marks.id, f"{marks.score:g}", why))
     return sorted(
         matched, key=lambda pair: (pair[0].line, names.normalize_name(pair[0].sortable), pair[1].id)
     )
@@ -235,16 +217,8 @@ def _canvas(all: _Class) -> list[list[str]]:
         # an empty cell would take away a grade that is there
         if all.note_if_pending("canvas", p, m):
             continue
-        rows.append(
-            [
-                p.sortable,
-                p["canvas id"],
-                p["sis user id"],
-                p["sis login id"],
-                p["section"],
-                f"{m.score:g}",
-            ]
-        )
+        about = (p[c] for c in ("canvas id", "sis user id", "sis login id", "section"))
+        rows.append([p.sortable, *about, f"{m.score:g}"])
         if not (p["canvas id"] or p["sis user id"] or p["sis login id"] or p.line):
             why = "no canvas id, sis user id or sis login id: Canvas goes by the name alone"
             all.missing.append(("canvas", str(p), f"{m.score:g}", why))
@@ -378,43 +352,29 @@ def _gradescope(all: _Class) -> list[list[str]]:
         "Lateness (H:M:S)",
         *(f"{q} ({of:g} pts)" for q, of in questions.items()),
     ]
+
+    def about(p: Person) -> list[str]:
+        return [*p.first_and_last, *(p[c] for c in ("sid", "email", "section"))]
+
     rows = [header]
     for p, m in all.matched:
         waits = all.note_if_pending("gradescope", p, m)
-        about = [
-            *p.first_and_last,
-            p["sid"],
-            p["email"],
-            p["section"],
-            "" if waits else f"{m.score:g}",
-            f"{m.max_score:g}",
-        ]
-        about.append("Pending" if waits else "Graded")
-        when = (
-            datetime.fromtimestamp(m.time, UTC).strftime("%Y-%m-%d %H:%M:%S %z")
-            if m.time is not None
-            else ""
-        )
+        grade = ["" if waits else f"{m.score:g}", f"{m.max_score:g}"]
+        when = ""
+        if m.time is not None:
+            when = datetime.fromtimestamp(m.time, UTC).strftime("%Y-%m-%d %H:%M:%S %z")
+        upload = [p["gradescope id"] or m.id, when, (m.lateness or {}).get("late", "")]
         points = [
             PENDING if q in m.pending else f"{m.points[q][0]:g}" if q in m.points else ""
             for q in questions
         ]
-        rows.append(
-            [*about, p["gradescope id"] or m.id, when, (m.lateness or {}).get("late", ""), *points]
-        )
+        status = "Pending" if waits else "Graded"
+        rows.append([*about(p), *grade, status, *upload, *points])
         if not (p["sid"] or p["email"]):
             all.missing.append(("gradescope", str(p), f"{m.score:g}", "neither sid nor email"))
     for p in all.without:
-        about = [
-            *p.first_and_last,
-            p["sid"],
-            p["email"],
-            p["section"],
-            "",
-            f"{all.most:g}",
-            "Missing",
-        ]
-        rows.append(about + [""] * (len(header) - len(about)))
+        row = [*about(p), "", f"{all.most:g}", "Missing"]
+        rows.append(row + [""] * (len(header) - len(row)))
     return rows
 
 
@@ -427,9 +387,9 @@ _FORMS: dict[str, Callable[[_Class], list[list[str]]]] = {
 
 def _csv(rows: Iterable[Sequence[str]]) -> str:
     text = io.StringIO()
-    cell: Callable[[str], str] = lambda value: reports.cell(names.printable(value))  # noqa: E731
     csv.writer(text, lineterminator="\r\n").writerows(
-        [value if value == "-" else cell(value) for value in row] for row in rows
+        ["-" if value == "-" else reports.cell(names.printable(value)) for value in row]
+        for row in rows
     )
     return text.getvalue()
 
@@ -438,18 +398,6 @@ def _title(lab: str) -> str:
     """The lab's title, as its notebook has it: "Lab 01: Magnitude pruning"; outside a
     course its name.
     """
-    root = course_root()
-    for path in sorted((root / "labs").glob(f"{lab}_*.ipynb")) if root else []:
-        try:
-            cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-        except (OSError, ValueError, KeyError):
-            continue
-        lines = [
-            line
-            for cell in cells
-            if cell.get("cell_type") == "markdown"
-            for line in "".join(cell["source"]).splitlines()
-        ]
-        if heading := next((line[2:].strip() for line in lines if line.startswith("# ")), ""):
-            return heading
-    return lab
+    cells = origin.sources(origin.read_handout(lab), "markdown")
+    lines = (line for cell in cells for line in cell.splitlines())
+    return next((line[2:].strip() for line in lines if line.startswith("# ")), lab)
