@@ -84,7 +84,12 @@ def test_removal_leaves_the_given_model(family):
 def test_kept_heads_are_numbered_as_in_the_full_model():
     model, keep, further = model_of("bert"), some_heads(3), some_heads(3, seed=3)
     first = remove_heads(model, keep)
-    twice = remove_heads(first, [f[k] for k, f in zip(keep, further, strict=True)])
+    rows = [f[k] for k, f in zip(keep, further, strict=True)]
+    twice = remove_heads(first, rows)
+    grid = torch.zeros(3, max(map(len, rows)), dtype=torch.bool)  # as wide as the largest layer
+    for row, kept in zip(grid, rows, strict=True):
+        row[: len(kept)] = kept
+    assert kept_heads(remove_heads(first, grid)) == kept_heads(twice)
     both = [k & f for k, f in zip(keep, further, strict=True)]
     assert list(kept_heads(twice).values()) == [
         tuple(k.nonzero().flatten().tolist()) for k in both if not k.all()
