@@ -35,11 +35,6 @@ def nm_compress(weight: Tensor, n: int, m: int) -> tuple[Tensor, Tensor]:
             block has more than n non-zeros.
     """
     check_pattern(n, m)
-    if weight.ndim != 2:
-        raise ValueError(
-            f"a matrix (R, C) is stored, got the shape {tuple(weight.shape)}: reshape a"
-            " convolution's weight first"
-        )
     rows, columns = weight.shape
     if columns % m:
         raise ValueError(f"blocks of {m} do not fit {columns} columns")

@@ -339,8 +339,6 @@ def formula_bits(
     """
     if not 0 <= p <= 1:
         raise ValueError(f"p is the fraction of zeros, between 0 and 1, got {p}")
-    if L < 0:
-        raise ValueError(f"L is the number of elements, got {L}")
     nonzeros = (1 - p) * L
     if format == "dense":
         return L * n

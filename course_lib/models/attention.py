@@ -284,7 +284,7 @@ def _refuse_unknown(model: nn.Module, known: dict[str, Layout]) -> None:
                 " its output projection, so a gate there would do nothing: use model ="
                 " explicit_attention(model), which computes the same"
             )
-        if not type(module).__name__.endswith("Attention") or not _has_projections(module):
+        if not looks_like_attention(module):
             continue
         if not any(_inside(other, name) or _inside(name, other) for other in known):
             raise ValueError(
@@ -294,8 +294,10 @@ def _refuse_unknown(model: nn.Module, known: dict[str, Layout]) -> None:
             )
 
 
-def _has_projections(module: nn.Module) -> bool:
-    return sum(p.ndim == 2 for p in module.parameters()) >= 2
+def looks_like_attention(module: nn.Module) -> bool:
+    """Whether a module is called "...Attention" and holds projections."""
+    matrices = sum(p.ndim == 2 for p in module.parameters())
+    return type(module).__name__.endswith("Attention") and matrices >= 2
 
 
 def _inside(inner: str, outer: str) -> bool:

@@ -32,7 +32,6 @@ Convolution Layers", section 4, absorbs the constants.
 from __future__ import annotations
 
 import copy
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -43,7 +42,7 @@ from torch import Tensor, fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
-from course_lib.checks import check_mask
+from course_lib.checks import check_mask, check_names
 from course_lib.pruning.channels.constants import Constants, shift_of, taps_hit_padding
 from course_lib.pruning.channels.groups import (
     MAKERS,
@@ -322,13 +321,9 @@ class _Plan:
         voters: dict[int, str] = {}
         for name, mask in keep.items():
             if name not in self.calls:
-                raise ValueError(f"keep[{name!r}] {self._unknown(name)}")
+                self._refuse(name)
             labels = self.calls[name].outputs.numpy()
             check_mask(mask, f"keep[{name!r}]", (len(labels),))
-            if not mask.any():
-                raise ValueError(
-                    f"keep removes all {len(labels)} channels of {name!r}: at least one has to stay"
-                )
             for vote, part in ((1, labels[mask.cpu().numpy()]), (2, labels[~mask.cpu().numpy()])):
                 part = part[part > 0]
                 against = part[(votes[part] != 0) & (votes[part] != vote)]
@@ -346,22 +341,16 @@ class _Plan:
                 voters.update(dict.fromkeys(part.tolist(), name))
         return votes
 
-    def _unknown(self, name: str) -> str:
-        if name in self.channels.modules:
-            module = self.channels.modules[name]
-            what = type(module).__name__
-            if layer_kind(module):
-                reason = self.channels.unread.get(name, "the model's forward does not call it")
-                return f"names a {what} whose channels cannot be followed: {reason}"
-            return (
-                f"names a {what}, which has no channels of its own: name the convolution, linear"
-                " layer or batch norm"
-            )
-        close = difflib.get_close_matches(name, self.calls, n=1)
-        return "names no layer of the model: " + (
-            f"did you mean {close[0]!r}?"
-            if close
-            else f"its layers are {', '.join(self.calls) or 'none'}"
+    def _refuse(self, name: str) -> None:
+        """Raises ValueError: this is no layer with channels that can be followed."""
+        check_names([name], self.channels.modules, "keep")
+        module = self.channels.modules[name]
+        reason = "it has none of its own: name the convolution, linear layer or batch norm"
+        if layer_kind(module):
+            reason = self.channels.unread.get(name, "the model's forward does not call it")
+        raise ValueError(
+            f"keep[{name!r}] names a {type(module).__name__} whose channels cannot be followed:"
+            f" {reason}"
         )
 
     def _agreed(self, votes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

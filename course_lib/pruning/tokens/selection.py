@@ -168,8 +168,6 @@ def keep_tokens(
     Raises:
         ValueError: as :func:`top_tokens` does.
     """
-    if hidden.ndim != 3:
-        raise ValueError(f"hidden should be (B, L, E), got {tuple(hidden.shape)}")
     check_mask(token_mask, "token_mask", hidden.shape[:2])
     keep = top_tokens(scores, token_mask, k, protect)
     rows = min(int(_counts(k, scores).max()), keep.shape[1])
@@ -199,11 +197,6 @@ def _counts(k: int | Tensor, scores: Tensor) -> Tensor:
     if counts.is_floating_point() or counts.dtype == torch.bool:
         raise ValueError(
             f"k is how many tokens stay, a whole number; got {k} (for a share of them: kept_count)"
-        )
-    if counts.ndim > 1 or (counts.ndim == 1 and len(counts) != len(scores)):
-        raise ValueError(
-            f"k is one number, or one for each of the {len(scores)} texts, got"
-            f" {tuple(counts.shape)}"
         )
     if bool((counts < 1).any()):
         raise ValueError(

@@ -59,16 +59,6 @@ def cls_attention(query: Tensor, key: Tensor, token_mask: Tensor) -> Tensor:
     Raises:
         ValueError: as :func:`attention_received` does.
     """
-    fits = (
-        query.ndim == key.ndim == 4
-        and query.shape[:2] == key.shape[:2]
-        and query.shape[3] == key.shape[3]
-    )
-    if not fits:
-        raise ValueError(
-            f"query should be (B, M, R, d) and key (B, M, L, d), got {tuple(query.shape)} and"
-            f" {tuple(key.shape)}"
-        )
     _check_mask(token_mask, key.shape[0], key.shape[2])
     bias = key.new_zeros(token_mask.shape).masked_fill(~token_mask, float("-inf"))
     return weights_of(query, key, bias, query.shape[3] ** -0.5, None).mean(1)

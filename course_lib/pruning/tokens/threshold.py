@@ -68,16 +68,11 @@ class SoftThreshold(nn.Module):
 
         Raises:
             ValueError: if the shapes do not fit or column 0 is padding.
-            IndexError: if there is no such layer.
         """
         if scores.ndim != 2 or scores.shape != token_mask.shape:
             raise ValueError(
                 f"scores and token_mask should both be (B, L), got {tuple(scores.shape)} and"
                 f" {tuple(token_mask.shape)}"
-            )
-        if not 0 <= layer < len(self.theta):
-            raise IndexError(
-                f"there are thresholds for layers 0 to {len(self.theta) - 1}, not for layer {layer}"
             )
         real = token_mask > 0
         check_cls(real)

@@ -8,6 +8,7 @@ import re
 
 from torch import nn
 
+from course_lib.models.attention import looks_like_attention
 from course_lib.models.families import rows_of
 from course_lib.models.layouts import layout_of
 from course_lib.pruning.weights.masks import prunable
@@ -55,8 +56,7 @@ def _is_attention(module: nn.Module) -> bool:
     return (
         isinstance(module, nn.MultiheadAttention)
         or any(row.attention for row in rows_of(type(module)))
-        or type(module).__name__.endswith("Attention")
-        and sum(p.ndim == 2 for p in module.parameters()) >= 2
+        or looks_like_attention(module)
     )
 
 

@@ -53,18 +53,13 @@ def drop_and_grow(
         ``weight``.
 
     Raises:
-        ValueError: if shapes differ, ``mask`` is not bool, ``fraction`` is outside [0,
-            1], an active weight or the gradient at an inactive position is NaN.
+        ValueError: if ``mask`` is not bool of the shape of ``weight``, ``fraction`` is
+            outside [0, 1], an active weight or the gradient at an inactive position is NaN.
 
     Source: Evci et al. 2020, algorithm 1.
     """
     weight = weight.detach()
     mask = check_mask(mask, "mask", weight.shape).to(weight.device)
-    if dense_grad.shape != weight.shape:
-        raise ValueError(
-            f"dense_grad must have the shape of weight, {tuple(weight.shape)}; got"
-            f" {tuple(dense_grad.shape)}"
-        )
     check_fraction(fraction, "fraction", "the share of the active weights to exchange")
     sizes = weight[mask].abs()
     # from the back, so that among equals the first is left over

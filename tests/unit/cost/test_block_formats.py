@@ -89,38 +89,3 @@ def test_joint_products_are_counted_one_by_one():
         torch.randint(0, 2, shape, generator=generator).float() for shape in ((3, 2, 5), (4, 5))
     )
     assert joint_products(x, w) == int((x[:, :, None, :] * w != 0).sum())
-
-
-@pytest.mark.parametrize(
-    ("call", "says"),
-    [
-        (lambda: nm_compress(torch.ones(1, 4), 2, 4), "has 4 non-zeros"),
-        (
-            lambda: nm_compress(torch.tensor([[0.0] * 8, [0] * 5 + [1, torch.nan, 3]]), 2, 4),
-            "row 1 has 3 non-zeros in columns 4 to 7",
-        ),
-        (lambda: nm_compress(torch.zeros(4), 2, 4), "a matrix"),
-        (lambda: nm_compress(torch.zeros(1, 6), 2, 4), "do not fit 6"),
-        (lambda: nm_compress(torch.zeros(1, 4), 0, 4), "at least 1"),
-        (lambda: nm_bits(1, 6, 2, 4), "do not fit 6"),
-        (lambda: nm_bits(1, 4, 5, 4), "at most m"),
-        (lambda: nm_decompress(torch.ones(1, 2), torch.tensor([[0, 4]]), 2, 4), "0 … 3"),
-        (
-            lambda: nm_decompress(torch.ones(1, 3), torch.zeros(1, 3, dtype=torch.int64), 2, 4),
-            "whole blocks",
-        ),
-        (
-            lambda: nm_decompress(torch.ones(1, 2), torch.zeros(2, 1, dtype=torch.int64), 2, 4),
-            "both",
-        ),
-        (
-            lambda: nm_linear(
-                torch.ones(5), torch.ones(1, 2), torch.zeros(1, 2, dtype=torch.int64), 2, 4
-            ),
-            "stands for 4",
-        ),
-    ],
-)
-def test_what_does_not_fit(call, says):
-    with pytest.raises(ValueError, match=says):
-        call()

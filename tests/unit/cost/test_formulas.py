@@ -82,29 +82,6 @@ def test_transformer_macs_are_those_of_torchs_layer(heads):
     assert totals(rows)["macs"] == formula["total"]
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        (lambda: conv_cost(0, 1, 1, 1, 1, 1), "M must be"),
-        (lambda: conv_cost(1, 1, 3, 3, 2, 5), "larger than the padded input"),
-        (lambda: conv_cost(1, 1, 3, 3, 5, 5, stride=0), "stride"),
-        (lambda: conv_cost(1, 1, 3, 3, 5, 5, padding=-1), "padding"),
-        (lambda: linear_cost(1, 0, 1), "d_in"),
-        (lambda: transformer_macs(1, 4, 10, heads=3), "heads must divide"),
-        (lambda: transformer_macs(1, 0, 10), "L must be"),
-        (lambda: nonzero_macs(torch.ones(2, 3), torch.ones(4, 5)), "needs x"),
-        (lambda: nonzero_macs(torch.ones(2, 3, 3, 3), torch.ones(4, 3)), "needs x"),
-        (lambda: nonzero_macs(torch.ones(2, 3, 7, 7), torch.ones(1, 3, 5, 5)), "larger than"),
-        (lambda: nonzero_macs(*[torch.ones(1, 1, 1, 1)] * 2, stride=0), "stride"),
-        (lambda: pruned_transformer_macs(1, 0, 4, [1], 4), "L must be"),
-        (lambda: pruned_transformer_macs(1, 1, 4, [-1], 4), "heads"),
-    ],
-)
-def test_bad_arguments_say_what_is_wrong(wrong, message):
-    with pytest.raises(ValueError, match=message):
-        wrong()
-
-
 def by_loops(w, x, stride, padding):
     """(products without padding, those of two non-zeros), one by one."""
     (M, C, R, S), (B, _, H, W) = w.shape, x.shape

@@ -122,11 +122,6 @@ def test_threads_are_set_and_put_back():
     assert torch.get_num_threads() == before
 
 
-def test_several_threads_need_the_clock_on_the_wall():
-    with pytest.raises(ValueError, match="2 threads pass wall=True"):
-        measure(lambda: None, threads=2)
-
-
 def test_a_failure_leaves_nothing_behind():
     before = torch.get_num_threads()
 
@@ -149,12 +144,6 @@ def test_no_collection_disturbs_a_call():
         assert not gc.isenabled()  # was off, stays off
     finally:
         gc.enable()
-
-
-@pytest.mark.parametrize("wrong", [{"repeats": 0}, {"warmup": -1}, {"threads": 0}])
-def test_bad_arguments(wrong):
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        measure(lambda: None, **wrong)
 
 
 def test_nothing_to_compare():

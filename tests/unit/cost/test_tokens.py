@@ -59,25 +59,3 @@ def test_as_many_as_a_running_model_multiplies(where):
     assert sum(r.macs for r in scoring) == 4 * 16 * (12 + 6)
     counted = sum(r.macs for r in rows) - sum(r.macs for r in scoring)
     assert counted == int(texts_macs(*drop.lengths(), 16, ffn_width=40).sum())
-
-
-@pytest.mark.parametrize(
-    "call, message",
-    [
-        (lambda: token_macs([3, -1], 8), "not below"),
-        (lambda: token_macs([3], 0), "above 0"),
-        (lambda: token_macs([3, 2], 8, ffn_lengths=[3]), "attention and ffn"),
-        (lambda: token_macs([3, 2], 8, attention_width=[8]), "attention_width"),
-        (lambda: texts_macs(torch.ones(2, 3), torch.ones(2, 3), 8), "whole numbers"),
-        (lambda: texts_macs(torch.ones(2, 3).long(), torch.ones(2, 2).long(), 8), r"\(layers, N\)"),
-        (
-            lambda: texts_macs(
-                torch.ones(2, 3).long(), torch.ones(2, 3).long(), 8, attention_width=[8]
-            ),
-            "each of 2",
-        ),
-    ],
-)
-def test_says_what_is_wrong(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()

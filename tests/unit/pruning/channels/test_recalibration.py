@@ -103,10 +103,3 @@ def test_after_an_exception_the_old_statistics_are_back(model, images):
         recalibrate(model, images[:, :, :4])  # the linear layer does not fit
     assert all(torch.equal(before[k], v) for k, v in model.state_dict().items())
     assert [m.training for m in model.modules()] == modes and model[5].momentum == 0.3
-
-
-def test_no_images_is_an_error(model, images):
-    with pytest.raises(ValueError, match="needs images"):
-        recalibrate(model, images[:0])
-    with pytest.raises(ValueError, match="batch size"):
-        recalibrate(model, images, batch_size=0)

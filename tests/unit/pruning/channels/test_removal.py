@@ -22,7 +22,6 @@ from course_lib.models import LeNet300, SmallConvNet
 from course_lib.pruning.channels.groups import channel_groups
 from course_lib.pruning.channels.removal import filter_masks, l1_filters, remove_filters, slice_pair
 from course_lib.pruning.weights import apply, local_masks
-from unit.small_transformers import inputs_of, model_of
 
 EXACT = {"rtol": 1e-10, "atol": 1e-10}
 
@@ -613,50 +612,6 @@ def test_other_orders_of_dimensions_are_followed():
     )
 
 
-class Unread(nn.Module):
-    """A layer that is never called, and one that reads an image without a batch."""
-
-    def __init__(self):
-        super().__init__()
-        self.a, self.b, self.unused = nn.Linear(3, 4), nn.Conv1d(2, 4, 1), nn.Linear(3, 3)
-
-    def forward(self, x):
-        return self.b(self.a(x))
-
-
-def test_masks_that_do_not_fit():
-    model, x = NETWORKS["small"][0](), images(1, 3, 16, 16)
-    good = torch.arange(32) < 16
-    for keep, names in [
-        ({"conv1": good[:31]}, "'conv1'"),
-        ({"conv1": good.int()}, "'conv1'"),
-        ({"conv1": [0, 1]}, "'conv1'"),
-        ({"conv1": good & False}, "all 32 channels of 'conv1'"),
-        ({"conv11": good}, "'conv1'"),
-        ({"fc": torch.arange(10) < 5}, "'fc'.*0?5, 6.*model's output"),
-    ]:
-        with pytest.raises(ValueError, match=names):
-            remove_filters(model, keep, x)
-    chain = seq(lambda: nn.Linear(2, 3), nn.ReLU, lambda: nn.Linear(3, 1))
-    unread, mask = seeded(Unread), torch.tensor([True, True, False, True])
-    stream = channel_groups(model, x)[0]
-    for refused, names in [
-        (lambda: stream.masks(good[:3]), "conv1"),
-        (lambda: remove_filters(chain, {"1": good[:3]}, images(1, 2)), "ReLU"),
-        (lambda: remove_filters(model, {"conv1": good}, (x,)), "example"),
-        (lambda: remove_filters(model, {"conv1": good}, images(1, 4, 16, 16)), "SmallConvNet"),
-        (lambda: remove_filters(nn.Sequential(nn.LazyLinear(2)), {}, x), "lazy"),
-        (lambda: remove_filters(unread, {"unused": mask[:3]}, images(2, 3)), "'unused'.*not call"),
-        (lambda: remove_filters(unread, {"b": mask}, images(2, 3)), "'b'.*without a batch"),
-        (
-            lambda: channel_groups(model_of("roberta"), inputs_of("roberta")["input_ids"]),
-            "Roberta.*course_lib.pruning.heads",
-        ),
-    ]:
-        with pytest.raises(ValueError, match=names):
-            refused()
-
-
 def test_a_weight_that_is_computed_from_another_is_refused_and_others_are_not():
     model = seq(
         lambda: nn.Linear(4, 6), nn.ReLU, lambda: nn.Linear(6, 5), nn.ReLU, lambda: nn.Linear(5, 2)
@@ -759,18 +714,6 @@ def test_slice_pair_is_remove_filters_on_two_layers(case):
     )
     (_, none, linear) = slice_pair(conv, None, nn.Linear(m * 4, 5), keep)
     assert none is None and linear.in_features == 4 * len(keep)
-
-
-def test_slice_pair_refuses():
-    conv, bn, after = nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.Conv2d(4, 3, 3)
-    for layers, keep, names in [
-        *(((conv, bn, after), keep, "keep") for keep in ([], [1, 1], [2, 1], [-1, 2], [0, 4])),
-        ((conv, nn.BatchNorm2d(5), after), [0], "bn"),
-        ((conv, bn, nn.Conv2d(5, 3, 3)), [0], "next_conv reads 5"),
-        ((conv, bn, nn.Conv2d(4, 4, 3, groups=4)), [0], "next_conv"),
-    ]:
-        with pytest.raises(ValueError, match=names):
-            slice_pair(*layers, keep)
 
 
 # ------------------------------------------------- channels that are more than one number

@@ -1,7 +1,5 @@
 """Heads are scored by the slope of each sample's loss, and scored anew as they go."""
 
-import math
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -163,11 +161,8 @@ def test_importance_of_one_kind():
 
 
 @pytest.mark.parametrize("family", ["bert", "marian"])
-def test_a_batch_without_a_sample_and_sentences_of_one_token(family):
+def test_sentences_of_one_token(family):
     model, data, loss = model_of(family), data_of(family), loss_of(family)
-    empty = {name: part[:0] for name, part in data.items()}
-    with pytest.raises(ValueError, match="a batch holds no sample: leave it out"):
-        head_importance(model, [data, empty], loss)
     # with one key to look at, attention is the same whatever it is
     short = {name: part[:, :1] if part.ndim > 1 else part for name, part in data.items()}
     assert head_importance(model, [short], loss).isfinite().all()
@@ -190,24 +185,6 @@ def test_layers_are_normalised_by_their_euclidean_norm():
     odd = torch.tensor([[0.0, 0.0], [3.0, 4.0], [2.0, torch.nan]])
     expected = torch.tensor([[0.0, 0.0], [0.6, 0.8], [1.0, torch.nan]])
     torch.testing.assert_close(normalise_by_layer(odd), expected, equal_nan=True)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "names"),
-    [
-        (lambda loss, m, batch: loss(m, batch).mean(), r"\(8,\).*got \(\)"),
-        (lambda loss, m, batch: loss(m, batch).detach(), "depend on the heads"),
-        (lambda loss, m, batch: loss(model_of("bert"), batch), "'bert.encoder.layer.0.attention"),
-        (lambda loss, m, batch: loss(m, batch) * math.nan, "NaN"),
-        (None, "batch"),
-    ],
-)
-def test_losses_that_are_not_one_for_each_sample_are_refused(wrong, names):
-    model, data, loss = model_of("bert"), data_of("bert"), loss_of("bert")
-    batches = iter([data]) if wrong else iter([])
-    with pytest.raises(ValueError, match=names):
-        head_importance(model, batches, lambda m, batch: wrong(loss, m, batch))
-    assert hooks_of(model) == 0
 
 
 def test_heads_are_scored_anew_and_never_come_back():
@@ -254,11 +231,3 @@ def test_iterative_pruning_by_importance():
     with gated(smaller, more):
         expected = outputs(smaller, inputs_of("bert"))
     close(outputs(remove_heads(smaller, more), inputs_of("bert")), expected)
-
-
-@pytest.mark.parametrize(
-    ("shape", "counts", "names"), [((3, HEADS), [3, 2], "counts"), ((HEADS, 3), [1], "score")]
-)
-def test_iterative_pruning_refuses_counts_that_fall_and_other_scores(shape, counts, names):
-    with pytest.raises(ValueError, match=names):
-        prune_heads_iteratively(model_of("bert"), lambda m: torch.ones(shape), counts)

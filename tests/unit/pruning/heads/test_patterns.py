@@ -52,8 +52,6 @@ def test_fixed_patterns_are_distributions_by_place(n):
         assert torch.allclose(maps[one], mirrored[other])
     if n > 3:
         assert maps[3, 3, :3].tolist() == pytest.approx([1 / 9, 8 / 9, 0])
-    with pytest.raises(ValueError, match="length"):
-        fixed_patterns(0)
 
 
 def test_frozen_attention_is_each_sentences_own():
@@ -65,10 +63,6 @@ def test_frozen_attention_is_each_sentences_own():
         and not out[1, :3, 3:].any()
         and not out[1, :3, :, 3:].any()
     )
-    with pytest.raises(ValueError, match="fixed patterns"):
-        frozen_attention(torch.rand(1, 9, 2, 2), torch.tensor([2]))
-    with pytest.raises(ValueError, match="lengths"):
-        frozen_attention(learned, torch.tensor([6, 1]))
 
 
 @pytest.mark.parametrize("family", ["bert", "marian"])
@@ -122,8 +116,3 @@ def test_gradients_flow_to_the_values_and_not_to_queries():
     assert model.get_submodule(a.v).weight.grad.abs().sum() > 0
     query = model.get_submodule(a.q).weight.grad
     assert query is None or query.abs().sum() == 0
-    with (
-        pytest.raises(ValueError, match="off should be"),
-        replaced_attention(model, off[:1], uniform, lambda: mask),
-    ):
-        pass

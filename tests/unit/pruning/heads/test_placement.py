@@ -99,22 +99,6 @@ def test_random_heads_and_layers_without_neighbours_are_drawn_evenly():
     assert all(abs(sets.count(s) / n - 1 / 3) < 0.04 for s in set(sets))
 
 
-@pytest.mark.parametrize(
-    ("call", "names"),
-    [
-        (lambda g: choose_heads(2, 2, 1, "first", g), "rule"),
-        (lambda g: choose_heads(2, 2, -1, "random", g), "count"),
-        (lambda g: choose_heads(2, 2, 1, "random", g, -1), "min_per_layer"),
-        (lambda g: choose_heads(0, 2, 0, "random", g), "layers"),
-        (lambda g: lowest_heads(torch.ones(2, 2), 3, min_per_layer=1), "count"),
-        (lambda g: lowest_heads(torch.ones(3), 1), "scores"),
-    ],
-)
-def test_what_cannot_be_removed_is_refused(call, names):
-    with pytest.raises(ValueError, match=names):
-        call(torch.Generator())
-
-
 @pytest.mark.parametrize("count", [0.25, 7.6, -1, 33])
 def test_a_count_that_is_no_number_of_heads(count):
     """A share would pass over every head: none of them brings it to 0."""

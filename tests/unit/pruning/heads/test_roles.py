@@ -50,24 +50,6 @@ def test_what_is_not_looked_at_does_not_matter():
     )
 
 
-def test_refused():
-    attn, target, mask = case(1)
-    with pytest.raises(ValueError, match="no query"):
-        points_to(attn, torch.full_like(target, -1), mask)
-    with pytest.raises(ValueError, match="no real token"):
-        points_to(attn, torch.full_like(target, 6), mask)
-    with pytest.raises(ValueError, match="no real token"):
-        points_to(
-            attn,
-            torch.tensor([[1] * 6]).expand(3, -1),
-            torch.tensor([[True] + [False] * 5]).expand(3, -1),
-        )
-    with pytest.raises(ValueError, match="other than 0"):
-        neighbour(mask, 0)
-    with pytest.raises(ValueError, match="targets itself"):
-        arc_baseline(torch.tensor([[0, 1]]), torch.ones(1, 2, dtype=torch.bool))
-
-
 def test_neighbours_and_the_rarest():
     mask = torch.tensor([[True, True, False, True, True]])
     assert neighbour(mask, 1).tolist() == [[1, -1, -1, 4, -1]]

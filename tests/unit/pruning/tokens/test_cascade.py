@@ -2,7 +2,6 @@
 
 import math
 
-import pytest
 import torch
 
 from course_lib.pruning.tokens import (
@@ -36,26 +35,3 @@ def test_the_dead_do_not_come_back_whatever_their_score():
     assert heads.tolist() == [False, False, True, True]
     _, heads = cascade_step(scores, torch.full((4,), -math.inf), alive, alive, 2, 2)
     assert heads.tolist() == [True, False, True, False]  # equal scores: the first that is alive
-
-
-@pytest.mark.parametrize(
-    "changes, message",
-    [
-        ({"token_scores": torch.rand(1, 4)}, "one text"),
-        ({"n_tokens": 0}, "at least 1"),
-        ({"n_heads": 0}, "n_heads"),
-        ({"alive_heads": torch.zeros(3, dtype=torch.bool)}, "alive_heads"),
-        ({"head_scores": torch.full((3,), math.nan)}, "NaN"),
-    ],
-)
-def test_cascade_step_refuses(changes, message):
-    arguments = {
-        "token_scores": torch.rand(4),
-        "head_scores": torch.rand(3),
-        "alive_tokens": torch.ones(4, dtype=torch.bool),
-        "alive_heads": torch.ones(3, dtype=torch.bool),
-        "n_tokens": 2,
-        "n_heads": 2,
-    }
-    with pytest.raises(ValueError, match=message):
-        cascade_step(**arguments | changes)

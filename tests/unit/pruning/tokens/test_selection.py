@@ -122,26 +122,3 @@ def test_keep_tokens_has_k_rows_at_most_L(rng):
         assert (index.diff(dim=1) > 0).all()
     rows, kept, index = keep_tokens(hidden, mask, scores, torch.tensor([2, 1, 3]))
     assert rows.shape == (3, 3, 2) and kept.sum(1).tolist() == [2, 1, 3]
-
-
-@pytest.mark.parametrize(
-    "call, message",
-    [
-        (lambda s, m: top_tokens(s, m, 0), "at least 1"),
-        (lambda s, m: top_tokens(s, m, 0.5), "whole number"),
-        (lambda s, m: top_tokens(s, m, torch.tensor([1, 2, 3])), "one for each of the 2"),
-        (lambda s, m: top_tokens(s * math.nan, m, 2), "NaN"),
-        (lambda s, m: top_tokens(s, m.flip(1), 2), "pad on the right"),
-        (lambda s, m: top_tokens(s, m.long(), 2), "token_mask"),
-        (lambda s, m: top_tokens(s, m, 2, protect=0), "protect"),
-        (lambda s, m: threshold_policy(s, math.nan, m), "theta is NaN"),
-        (lambda s, m: keep_tokens(s[:, :2, None], m, s, 2), "token_mask"),
-        (lambda s, m: kept_count(m.sum(1), 0.0), "above 0"),
-        (lambda s, m: kept_count(m.sum(1), 15), "write 0.15"),
-        (lambda s, m: progressive([3, 0], 4, 0.5), "lengths"),
-        (lambda s, m: progressive([3], 4, 1.5), "at most at 1"),
-    ],
-)
-def test_selection_says_what_is_wrong(call, message):
-    with pytest.raises(ValueError, match=message):
-        call(torch.rand(2, 5), mask_of([5, 3], 5))

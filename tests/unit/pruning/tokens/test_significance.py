@@ -2,7 +2,6 @@
 
 import math
 
-import pytest
 import torch
 import torch.nn.functional as F
 
@@ -69,21 +68,3 @@ def test_the_cls_row_is_the_first_row_of_the_whole_matrix(rng):
     whole = (q @ k.mT / math.sqrt(8)).masked_fill(~mask[:, None, None, :], -math.inf).softmax(-1)
     torch.testing.assert_close(cls_attention(q[:, :, :1], k, mask), whole[:, :, 0].mean(1))
     torch.testing.assert_close(cls_attention(q[:, :, :2], k, mask), whole[:, :, :2].mean((1, 2)))
-
-
-@pytest.mark.parametrize(
-    "attn, mask, message",
-    [
-        (torch.rand(2, 3, 4, 5), torch.ones(2, 5).bool(), r"\(B, M, L, L\)"),
-        (torch.rand(2, 3, 4, 4), torch.ones(2, 4), "token_mask"),
-        (torch.rand(2, 3, 4, 4), torch.ones(4, 2).bool(), "token_mask"),
-        (
-            torch.rand(2, 3, 4, 4),
-            torch.tensor([[True] * 4, [False] * 4]),
-            "text 1 has no real token",
-        ),
-    ],
-)
-def test_scores_say_what_is_wrong(attn, mask, message):
-    with pytest.raises(ValueError, match=message):
-        attention_received(attn, mask)

@@ -2,7 +2,6 @@
 
 import math
 
-import pytest
 import torch
 
 from course_lib.pruning.tokens import (
@@ -62,15 +61,3 @@ def test_threshold_counts_what_is_left_of_tokens(rng):
     s = scores_of(rng, mask)
     threshold = SoftThreshold(1, temperature=0.3)
     torch.testing.assert_close(threshold(s, 0, mask.double()), threshold(s, 0, mask))
-
-
-@pytest.mark.parametrize("arguments", [(0, 0.3), (3, 0.0), (3, -1.0), (3, math.inf)])
-def test_soft_threshold_refuses(arguments):
-    with pytest.raises(ValueError):
-        SoftThreshold(*arguments)
-
-
-def test_soft_threshold_has_no_other_layers():
-    mask = mask_of([3], 3)
-    with pytest.raises(IndexError, match="0 to 1"):
-        SoftThreshold(2, 0.3)(torch.full((1, 3), 1 / 3), 2, mask)

@@ -151,7 +151,6 @@ REFUSED = [
     ("masks.'a'", lambda: w.random_ticket({"a": [True]}, torch.Generator())),
     ("mask ", lambda: exchange(mask=ONES)),
     ("mask ", lambda: exchange(mask=FLIPPED)),
-    ("dense_grad", lambda: exchange(dense_grad=torch.ones(2, 1))),
     ("masks.*'9.weight'", lambda: sparse(masks={"9.weight": BOOL})),
     ("masks.*'w'", lambda: w.prune_then_finetune(NET, {"w": BOOL}, pytest.fail)),
     ("w should be .*float32", lambda: w.PrunedLinear.apply(torch.ones(4, 3), ONES, ONES)),
