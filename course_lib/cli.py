@@ -221,7 +221,7 @@ def _written(root: Path, paths: list[Path]) -> None:
 
 @app.command()
 def release(
-    folder: Annotated[Path, typer.Argument(help="a new folder, or that of an earlier release")],
+    folder: Annotated[Path, typer.Argument(help="a new folder")],
     more: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
     labs: Annotated[
         list[str] | None,

@@ -4,7 +4,6 @@ to do.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -50,11 +49,3 @@ class Problems:
 
 def error(file: str, line: int, message: str) -> AuthoringError:
     return AuthoringError(f"{file}:{line}: {message}")
-
-
-def listed(names: Iterable[str]) -> str:
-    """``a, b and c``."""
-    names = list(names)
-    return (
-        names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else ""
-    )
