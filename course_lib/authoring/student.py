@@ -34,12 +34,9 @@ def strip(lab: Lab) -> list[Cell]:
     """
     problems = Problems()
     cells: list[Cell] = []
-    dropped: dict[str, Region] = {}
     for at, cell in enumerate(lab.cells):
         regions = [region for region in lab.regions if region.cell == at]
         if regions:
-            for region in regions:
-                dropped |= dict.fromkeys(_dropped(cell, region), region)
             cell = _without(lab, cell, regions, problems)
             if wrong := syntax_error(cell.source):
                 where = cell.line(wrong.lineno or 1)
@@ -51,7 +48,6 @@ def strip(lab: Lab) -> list[Cell]:
                 )
         cells.append(cell)
     problems.stop()
-    _missing_names(lab, cells, dropped, problems)
     _leaks(lab, cells, problems)
     problems.stop()
     return cells
@@ -177,9 +173,11 @@ def _scopes(tree: ast.AST, line: int) -> list[Scope]:
     return []
 
 
-def _within(tree: ast.AST, region: Region) -> Iterator[ast.stmt]:
-    """The statements between the markers, the inner ones of compound statements too,
-    but not those of functions.
+def _within(tree: ast.AST, region: Region, functions: bool = False) -> Iterator[ast.stmt]:
+    """The statements between the markers, the inner ones of compound statements too.
+
+    Args:
+        functions: those in the bodies of functions and classes, too.
     """
     for node in ast.iter_child_nodes(tree):
         if (
@@ -188,9 +186,9 @@ def _within(tree: ast.AST, region: Region) -> Iterator[ast.stmt]:
             and (node.end_lineno or 0) < region.end
         ):
             yield node
-            if isinstance(node, Scope):
+            if isinstance(node, Scope) and not functions:
                 continue
-        yield from _within(node, region)
+        yield from _within(node, region, functions)
 
 
 def _crosses(node: ast.AST, region: Region) -> bool:
@@ -225,54 +223,6 @@ def _assigned(tree: ast.AST, region: Region) -> list[str]:
     return list(names)
 
 
-def _dropped(cell: Cell, region: Region) -> set[str]:
-    """Names that only the solution binds, at the top of the notebook, and that get no
-    `name = ...` in its place.
-    """
-    tree = parsed(cell.source)
-    names: set[str] = set()
-    for node in _within(tree, region):
-        if _scopes(tree, node.lineno):
-            continue
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            names |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
-        elif isinstance(node, Scope):
-            names.add(node.name)
-        else:
-            names |= {
-                n.id
-                for n in ast.walk(node)
-                if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-            }
-    return names - set(_assigned(tree, region))
-
-
-def _missing_names(
-    lab: Lab, cells: list[Cell], dropped: dict[str, Region], problems: Problems
-) -> None:
-    trees = [(cell, parsed(cell.source)) for cell in cells if cell.kind == "code"]
-    for _, tree in trees:
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                for alias in node.names:
-                    dropped.pop((alias.asname or alias.name).split(".")[0], None)
-            elif isinstance(node, Scope):
-                dropped.pop(node.name, None)
-            elif isinstance(node, ast.arg):
-                dropped.pop(node.arg, None)
-            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                dropped.pop(node.id, None)
-    for cell, tree in trees:
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Name) and node.id in dropped:
-                where = lab.cells[dropped[node.id].cell].line(dropped[node.id].begin)
-                message = (
-                    f"`{node.id}` comes only from the solution on line {where}: define it outside"
-                    " of the markers"
-                )
-                problems.add(lab.shown, cell.line(node.lineno), message)
-
-
 def _leaks(lab: Lab, cells: list[Cell], problems: Problems) -> None:
     """An answer is visible where half of its statements, by length, stand elsewhere in
     the student's notebook.
@@ -283,7 +233,7 @@ def _leaks(lab: Lab, cells: list[Cell], problems: Problems) -> None:
         lines = cell.source.split("\n")
         whole = seen = 0
         places: dict[int, None] = {}
-        for node in _all_within(parsed(cell.source), region):
+        for node in _within(parsed(cell.source), region, functions=True):
             forms = _forms(node)
             if not forms or any(SHOWN in text for text in lines[node.lineno - 1 : node.end_lineno]):
                 continue
@@ -302,16 +252,6 @@ def _leaks(lab: Lab, cells: list[Cell], problems: Problems) -> None:
             )
             remedy = f"say it otherwise, or end the solution's line with `{SHOWN}` if that is meant"
             problems.add(lab.shown, next(iter(places)), f"{what}: {remedy}")
-
-
-def _all_within(tree: ast.AST, region: Region) -> Iterator[ast.stmt]:
-    for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.stmt)
-            and region.begin < node.lineno
-            and (node.end_lineno or 0) < region.end
-        ):
-            yield node
 
 
 def _forms(node: ast.stmt) -> list[str]:

@@ -351,24 +351,18 @@ def test_a_check_needs_a_visible_test(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("tests", "message"),
+    ("old", "new"),
     [
-        (TESTS.replace("points=1", "points=ONE"), "write it out"),
-        (TESTS.replace(', claim="another half"', ""), "claim missing"),
-        (TESTS.replace("points=2", 'points="2"'), "points missing or of a wrong kind"),
-        (TESTS.replace("test_three", "test_two"), "is defined on line"),
-        (TESTS.replace("def test_two(", "def test_two"), "does not parse"),
-        (
-            TESTS
-            + "\nclass TestMore:\n    @question('1.1', points=1, claim='x')\n    def test(self): ...\n",
-            "at the top",
-        ),
+        ("points=1", "points=ONE"),
+        (', claim="another half"', ""),
+        ("points=2", 'points="2"'),
+        ("def test_two(", "def test_two"),
     ],
 )
-def test_decorators_are_read_without_running_the_file(tmp_path, tests, message):
-    course(tmp_path, tests=tests)
-    found = problems(tmp_path)
-    assert any(message in line and line.startswith(f"{VISIBLE}:") for line in found), found
+def test_decorators_are_read_without_running_the_file(tmp_path, old, new):
+    course(tmp_path, tests=TESTS.replace(old, new))
+    (line,) = problems(tmp_path)
+    assert line.startswith(f"{VISIBLE}:")
 
 
 @pytest.mark.parametrize(
@@ -405,15 +399,6 @@ def test_small_talk_is_no_leak(tmp_path):
     more = "\n# %%\nSIZES = ['small', 'medium', 'large']\nresult = half(3.0)\n\n\ndef other(result):\n    return result\n"
     path = course(tmp_path, body + more)
     build.load(path, tmp_path)
-
-
-def test_a_name_that_only_the_solution_has(tmp_path):
-    body = "# %%\n### BEGIN SOLUTION\nimport math\n\nx = math.pi\n### END SOLUTION\n\n# %%\nprint(math.e)\n\n# %%\ncheck('1.1')\n"
-    path = course(tmp_path, body)
-    (line,) = problems(tmp_path)
-    assert line.startswith(
-        f"solutions/lab01_halves.py:{line_of(path, 'math.e')}: `math` comes only from the solution"
-    )
 
 
 def test_several_problems_come_together_and_nothing_is_written(tmp_path):
