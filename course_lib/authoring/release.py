@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
 from course_lib.authoring import build, claims, contract, source
-from course_lib.authoring.errors import AuthoringError, Problems, error, shown
+from course_lib.authoring.errors import Problems, error, shown
 from course_lib.authoring.source import Lab
 from course_lib.files import put
 
@@ -82,31 +82,23 @@ def contents(root: Path, labs: Iterable[str] | None = None) -> dict[str, tuple[b
     Raises:
         AuthoringError: see :func:`release`.
     """
-    problems = [
-        f"{name}:1: a release needs this file: add it"
-        for name in _NEEDED
-        if not (root / name).is_file()
-    ]
+    problems = Problems()
+    for name in _NEEDED:
+        if not (root / name).is_file():
+            problems.add(name, 1, "a release needs this file: add it")
     files: dict[str, tuple[bytes, bool]] = {}
     read: list[Lab] = []
     for path in build.chosen(source.sources(root), labs, root):
-        try:
+        with problems.collecting():
             lab, cells = build.load(path, root)
             files |= _of_lab(lab, root)
-        except AuthoringError as caught:
-            problems += str(caught).splitlines()
-            continue
-        notebook = root / "labs" / f"{lab.slug}.ipynb"
-        new = build.student_notebook(lab, cells)
-        if wrong := build.out_of_step(notebook, new, executed=False):
-            problems.append(
-                f"{shown(notebook, root)}:1: {wrong}: run `course build {lab.name}` before a"
-                " release"
-            )
-        files[f"labs/{lab.slug}.ipynb"] = (build.as_bytes(new), False)
-        read.append(lab)
-    if problems:
-        raise AuthoringError("\n".join(problems))
+            notebook, new = root / "labs" / f"{lab.slug}.ipynb", build.student_notebook(lab, cells)
+            if not build.is_built(notebook, new):
+                message = f"this is not what its source says: run `course build {lab.name}` first"
+                problems.add(shown(notebook, root), 1, message)
+            files[shown(notebook, root)] = (build.as_bytes(new), False)
+            read.append(lab)
+    problems.stop()
     for path in [root / "pyproject.toml", root / "Makefile", *sorted(root.glob("LICENSE*"))]:
         files[path.name] = (path.read_bytes(), False)
     for name in filter(lambda name: (root / name).is_file(), _PAGES):

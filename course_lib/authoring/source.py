@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -104,6 +105,12 @@ class Lab:
             ):
                 return found[1]
         return self.slug
+
+    def text_lines(self) -> Iterator[tuple[int, str]]:
+        """The lines of the text, each with its number in the file."""
+        for cell in self.cells:
+            if cell.kind == "markdown":
+                yield from zip(cell.lines, cell.source.split("\n"), strict=True)
 
 
 def sources(root: Path) -> list[Path]:
