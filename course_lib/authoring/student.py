@@ -106,12 +106,7 @@ def _first_name(cell: Cell) -> str:
     """The first name that a cell asks for; nbgrader takes letters, digits, - and _
     alone.
     """
-    asked = (
-        name
-        for placeholder in handout.placeholders(cell.source)
-        for name in sorted(placeholder.names)
-    )
-    return re.sub(r"[^A-Za-z0-9_]", "", next(asked, "")) or "answer"
+    return re.sub(r"[^A-Za-z0-9_]", "", next(iter(handout.asked(cell.source)), "")) or "answer"
 
 
 def _without(lab: Lab, cell: Cell, regions: list[Region], problems: Problems) -> Cell:
