@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from course_lib import files
-from course_lib.authoring import claims, contract, handout, index, source, stamp, student
-from course_lib.authoring.errors import Problems, error, shown
+from course_lib.authoring import claims, contract, handout, source, stamp, student
+from course_lib.authoring.errors import Problems, shown
 from course_lib.authoring.execute import run
 from course_lib.authoring.source import Cell, Lab
 
+INDEX = Path("solutions") / "index.md"  # of the page solutions/index.ipynb
 CELL_TIMEOUT = 600.0  # seconds one cell may take; a lab's own aim is 90 s for all of them
 # of the whole lab, in the text at its top: "20 points; about 4½ hours"
 _POINTS = re.compile(r"\b(\d+(?:\.\d+)?) points?[;.]")
@@ -68,7 +69,7 @@ def build(
     root = Path(root).resolve()
     ready: list[tuple[Lab, list[Cell]]] = []
     problems = Problems()
-    for path in chosen(source.sources(root), labs, root):
+    for path in source.chosen(source.sources(root), labs):
         with problems.collecting():
             ready.append(load(path, root))
     problems.stop()
@@ -104,16 +105,20 @@ def build(
         else:
             echo(f"{shown(path, root)} left as it was: it is to be executed")
     if page := _index(root):
-        write(root / index.NAME, page)
+        write((root / INDEX).with_suffix(".ipynb"), page)
     return changed
 
 
 def _index(root: Path) -> Any | None:
-    """The notebook of the index, without outputs: it has no figures. None where there
-    is no such page.
+    """The page that leads a reader through the course, without outputs: it has no
+    figures. None where a course has no such page.
     """
-    cells = index.cells(root)
-    return _notebook("index", cells) if cells else None
+    import jupytext
+
+    if not (root / INDEX).is_file():
+        return None
+    read = jupytext.reads((root / INDEX).read_text(encoding="utf-8"), fmt="md").cells
+    return _notebook("index", [Cell(cell.cell_type, cell.source, ()) for cell in read])
 
 
 def check(root: Path) -> list[str]:
@@ -141,8 +146,8 @@ def check(root: Path) -> list[str]:
             if wrong := fault(_load(there), solution_notebook(lab, cells, root)):
                 problems.add(shown(there, root), 1, f"{wrong}: run `course build {lab.name}`")
     page = _index(root)
-    if page and not is_built(root / index.NAME, page):
-        problems.add(str(index.NAME), 1, _build_again(str(index.SOURCE)))
+    if page and not is_built((root / INDEX).with_suffix(".ipynb"), page):
+        problems.add("solutions/index.ipynb", 1, _build_again(str(INDEX)))
     _check_orphans(root, {path.stem for path in paths}, problems)
     return problems
 
@@ -162,7 +167,7 @@ def _check_orphans(root: Path, slugs: set[str], problems: Problems) -> None:
     for there in sorted(
         path for folder in ("labs", "solutions") for path in (root / folder).glob("*.ipynb")
     ):
-        if there.stem not in {*slugs, index.NAME.stem} and not re.search(
+        if there.stem not in {*slugs, INDEX.stem} and not re.search(
             r"\.(edited-|before-update)", there.name
         ):
             message = f"there is no solutions/{there.stem}.py: delete this, or add its source"
@@ -230,31 +235,6 @@ def solution_notebook(lab: Lab, cells: list[Cell], root: Path) -> Any:
             # outputs
             cell.metadata.setdefault("tags", []).append("nbval-check-output")
     return notebook
-
-
-def chosen(paths: list[Path], labs: Iterable[str] | None, root: Path) -> list[Path]:
-    """The sources of ``labs`` (``"lab01"``, ``"1"`` or a whole slug) among ``paths``;
-    all of them where it is None.
-
-    Raises:
-        AuthoringError: if there is no such lab; says which there are.
-    """
-    if labs is None:
-        return paths
-    found: list[Path] = []
-    for wanted in [labs] if isinstance(labs, str) else labs:
-        name = Path(wanted).name.split(".")[0]
-        name = f"lab{int(name):02d}" if name.isdigit() else name
-        match = [path for path in paths if name in (path.stem, path.stem[:5])]
-        if not match:
-            there = ", ".join(path.stem[:5] for path in paths)
-            raise error(
-                shown(root / "solutions", root),
-                1,
-                f"there is no lab {wanted!r}: choose among {there}",
-            )
-        found += match
-    return sorted(set(found))
 
 
 def _check_claims(lab: Lab, found: list[claims.Claim], root: Path) -> None:

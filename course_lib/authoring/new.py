@@ -15,7 +15,7 @@ from pathlib import Path
 from string import Template
 
 from course_lib import files
-from course_lib.authoring import build, claims, contract, source
+from course_lib.authoring import claims, contract, source
 from course_lib.authoring.errors import shown
 from course_lib.labs.contract import order
 from course_lib.student_code.cells import scope
@@ -53,7 +53,7 @@ def exercise(root: Path, lab: str, question: str, name: str) -> list[Path]:
         FileExistsError: if there are answers to this question already. Nothing is
             written then.
     """
-    (path,) = build.chosen(source.sources(root), [lab], root)
+    (path,) = source.chosen(source.sources(root), [lab])
     read = source.read(path, root)
     there = [q.id for q in read.questions]
     if not re.fullmatch(rf"{read.number}\.[1-9]\d*", question) or question in there:

@@ -88,7 +88,7 @@ def contents(root: Path, labs: Iterable[str] | None = None) -> dict[str, tuple[b
             problems.add(name, 1, "a release needs this file: add it")
     files: dict[str, tuple[bytes, bool]] = {}
     read: list[Lab] = []
-    for path in build.chosen(source.sources(root), labs, root):
+    for path in source.chosen(source.sources(root), labs):
         with problems.collecting():
             lab, cells = build.load(path, root)
             files |= _of_lab(lab, root)

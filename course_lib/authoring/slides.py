@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from course_lib.authoring import webpage
+from course_lib.authoring import source, webpage
 from course_lib.authoring.errors import AuthoringError, error, shown
 from course_lib.authoring.execute import run
 
@@ -82,7 +82,7 @@ def build(
 
     Args:
         root: the course folder.
-        names: "lab00", "00"; None: all.
+        names: "lab00", "0" or a whole slug; None: all.
         echo: is told what happens, a line at a time.
         timeout: seconds that one cell may take.
 
@@ -94,7 +94,12 @@ def build(
             where npm is missing.
     """
     root = Path(root).resolve()
-    chosen = _chosen(sources(root), names)
+    found = sources(root)
+    if not found:
+        raise AuthoringError(
+            "slides: there is no deck here: they are in slides/ of the course's own folder"
+        )
+    chosen = source.chosen(found, names)
     libraries = webpage.assets(echo)
     written: list[Path] = []
     for path in chosen:
@@ -105,24 +110,6 @@ def build(
         page = root / BUILT / f"{path.stem[3:5]}.html"
         written += webpage.publish(page, content, len(deck), root, "?print-pdf", echo)
     return written
-
-
-def _chosen(paths: list[Path], names: Iterable[str] | None) -> list[Path]:
-    if not paths:
-        raise AuthoringError(
-            "slides: there is no deck here: they are in slides/ of the course's own folder"
-        )
-    if names is None:
-        return paths
-    by_number = {path.stem[3:5]: path for path in paths}
-    chosen = []
-    for name in names:
-        number = re.sub(r"^lab", "", name)[:2].zfill(2)
-        if number not in by_number:
-            there = ", ".join(f"lab{n}" for n in by_number) or "none yet"
-            raise AuthoringError(f"slides: there is no deck {name!r}: there are {there}")
-        chosen.append(by_number[number])
-    return chosen
 
 
 def _executed(

@@ -7,13 +7,15 @@ from __future__ import annotations
 import ast
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 
 from course_lib.authoring import handout
 from course_lib.authoring.claims import Claim
 from course_lib.authoring.errors import Problems
-from course_lib.authoring.source import Cell, Lab, Region, parsed, syntax_error
+from course_lib.authoring.source import Cell, Lab, Region, Wrong, parsed, syntax_error
 
 # at the end of a solution's line that the notebook gives away on purpose
 SHOWN = "# shown elsewhere"
@@ -33,22 +35,18 @@ def strip(lab: Lab) -> list[Cell]:
         AuthoringError: if a cell does not parse then, or an answer stays visible.
     """
     problems = Problems()
+    wrong = partial(problems.add, lab.shown)
     cells: list[Cell] = []
     for at, cell in enumerate(lab.cells):
         regions = [region for region in lab.regions if region.cell == at]
         if regions:
-            cell = _without(lab, cell, regions, problems)
-            if wrong := syntax_error(cell.source):
-                where = cell.line(wrong.lineno or 1)
-                problems.add(
-                    lab.shown,
-                    where,
-                    f"without its solution this cell does not parse ({wrong.msg}): move the"
-                    " markers",
-                )
+            cell = _without(cell, regions, wrong)
+            if slip := syntax_error(cell.source):
+                message = f"without its solution this cell does not parse ({slip.msg})"
+                wrong(cell.line(slip.lineno or 1), f"{message}: move the markers")
         cells.append(cell)
     problems.stop()
-    _leaks(lab, cells, problems)
+    _leaks(lab, cells, wrong)
     problems.stop()
     return cells
 
@@ -68,18 +66,15 @@ def for_nbgrader(lab: Lab, cells: list[Cell], found: Iterable[Claim]) -> list[Ce
     checks = {
         question: at for at, cell in enumerate(cells) if (question := _checked(cell)) in points
     }
-    used: set[str] = set()
+    times: Counter[str] = Counter()
     made: list[Cell] = []
     for at, cell in enumerate(cells):
         question = answers.get(at, "") or _checked(cell)
         if at in answers or checks.get(question) == at:
             name = _first_name(cell) if at in answers else "check"
-            same = (
-                f"{question.replace('.', '-')}-{name}{end}"
-                for end in ("", *(f"-{i}" for i in range(2, 1000)))
-            )
-            id = next(id for id in same if id not in used)
-            used.add(id)
+            id = f"{question.replace('.', '-')}-{name}"
+            times[id] += 1
+            id += f"-{times[id]}" if times[id] > 1 else ""
             mine: dict[str, object] = {"schema_version": 3, "grade_id": id, "task": False}
             if at in answers:
                 mine |= {"grade": False, "solution": True, "locked": False}
@@ -109,7 +104,7 @@ def _first_name(cell: Cell) -> str:
     return re.sub(r"[^A-Za-z0-9_]", "", next(iter(handout.asked(cell.source)), "")) or "answer"
 
 
-def _without(lab: Lab, cell: Cell, regions: list[Region], problems: Problems) -> Cell:
+def _without(cell: Cell, regions: list[Region], wrong: Wrong) -> Cell:
     tree = parsed(cell.source)
     source = cell.source.split("\n")
     lines: list[str] = []
@@ -122,17 +117,14 @@ def _without(lab: Lab, cell: Cell, regions: list[Region], problems: Problems) ->
         first = region.begin + 1 + next(i for i, text in enumerate(inside) if text in code)
         scopes = _scopes(tree, first)
         if any(_crosses(node, region) for node in ast.walk(tree)):
-            problems.add(
-                lab.shown,
-                cell.line(region.begin),
-                "put the markers round whole statements, not inside of one",
-            )
+            begin = cell.line(region.begin)
+            wrong(begin, "put the markers round whole statements, not inside of one")
             continue
         if scopes and not isinstance(scopes[-1], ast.ClassDef):
             last = region.begin + max(i for i, text in enumerate(inside, start=1) if text in code)
             if last > (scopes[-1].end_lineno or last):
                 message = f"this solution goes on beyond the end of {scopes[-1].name}: end it there"
-                problems.add(lab.shown, cell.line(region.begin), message)
+                wrong(cell.line(region.begin), message)
             kind = (
                 "method" if len(scopes) > 1 and isinstance(scopes[-2], ast.ClassDef) else "function"
             )
@@ -203,22 +195,18 @@ def _assigned(tree: ast.AST, region: Region) -> list[str]:
     for node in _within(tree, region):
         if isinstance(node, Scope):
             names |= {} if node.name.startswith("_") else {node.name: None}
-        targets: list[ast.expr] = []
-        if isinstance(node, ast.Assign):
-            targets = node.targets
-        elif isinstance(node, ast.AnnAssign | ast.AugAssign):
-            targets = [node.target]
-        for target in targets:
-            stored = [
-                n
-                for n in ast.walk(target)
-                if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-            ]
-            names |= {n.id: None for n in stored}
+        targets = getattr(node, "targets", [getattr(node, "target", None)])
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
+            stored = [inner for target in targets for inner in ast.walk(target)]
+            names |= {
+                inner.id: None
+                for inner in stored
+                if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store)
+            }
     return list(names)
 
 
-def _leaks(lab: Lab, cells: list[Cell], problems: Problems) -> None:
+def _leaks(lab: Lab, cells: list[Cell], wrong: Wrong) -> None:
     """An answer is visible where half of its statements, by length, stand elsewhere in
     the student's notebook.
     """
@@ -246,7 +234,7 @@ def _leaks(lab: Lab, cells: list[Cell], problems: Problems) -> None:
                 f" stand on {at})"
             )
             remedy = f"say it otherwise, or end the solution's line with `{SHOWN}` if that is meant"
-            problems.add(lab.shown, next(iter(places)), f"{what}: {remedy}")
+            wrong(next(iter(places)), f"{what}: {remedy}")
 
 
 def _forms(node: ast.stmt) -> list[str]:

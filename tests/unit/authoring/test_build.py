@@ -401,7 +401,7 @@ def test_without_execution_and_for_chosen_labs(tmp_path):
     assert changed == [tmp_path / "labs" / "lab01_halves.ipynb"]
     assert any("left as it was" in line for line in said)
     assert build.build(tmp_path, labs=["lab01"], execute=False, echo=said.append) == []
-    with pytest.raises(AuthoringError, match="there is no lab 'lab07': choose among lab01"):
+    with pytest.raises(AuthoringError, match="there is no 'lab07': choose among lab01"):
         build.build(tmp_path, labs=["lab07"])
     assert build.check(tmp_path) == [
         "solutions/lab01_halves.ipynb:1: this notebook has not been built: run `course build lab01`"

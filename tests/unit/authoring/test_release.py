@@ -249,7 +249,7 @@ def test_week_by_week(two, tmp_path):
     assert "labs/lab03_fourths.ipynb" in (both / "README.md").read_text()
     release(two, tmp_path / "other", ["lab03"])
     assert not (tmp_path / "other/data/examples").exists()  # it names lab02's notebook
-    with pytest.raises(AuthoringError, match="there is no lab 'lab09': choose among lab02, lab03"):
+    with pytest.raises(AuthoringError, match="there is no 'lab09': choose among lab02, lab03"):
         release(two, tmp_path / "none", ["lab09"])
 
 
