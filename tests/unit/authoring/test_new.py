@@ -76,7 +76,7 @@ def test_an_exercise_is_added_and_a_build_takes_it(course: Path) -> None:
     lab.path.write_text(lab.text.replace("20 points;", "21 points;"))
     _, cells = build.load(lab.path, course)
     assert any('raise NotImplementedError("1.10 share_pruned' in cell.source for cell in cells)
-    assert contract.read("lab01", course).names["1.10"] == ("share_pruned",)
+    assert contract.read("lab01", course).asked.questions["1.10"].names == ("share_pruned",)
     kinds = [kind for id, kind, _, _ in contract.answers("lab01", course) if id == "1.10"]
     assert kinds == ["wrong", "right", "right"]
 
