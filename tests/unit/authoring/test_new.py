@@ -154,12 +154,22 @@ def test_the_command_says_what_is_left_to_do(course: Path, monkeypatch: pytest.M
     assert said.exit_code == 0 and (course / "solutions/lab12_a_new_lab.py").is_file()
 
 
+def run_ruff(course: Path, paths: list[Path], *words: str) -> None:
+    python = [str(path) for path in paths if path.suffix == ".py"]
+    subprocess.run([sys.executable, "-m", "ruff", *words, "-q", *python], cwd=course, check=True)
+
+
 def test_what_is_written_is_in_style(course: Path) -> None:
     written = [
         *new.exercise(course, "lab01", "1.10", "half"),
         *new.lab(course, 12, "Merging", "merge"),
     ]
-    python = [str(path) for path in written if path.suffix == ".py"]
-    ruff = [sys.executable, "-m", "ruff"]
-    subprocess.run([*ruff, "check", "--fix", "-q", *python], cwd=course, check=True)
-    subprocess.run([*ruff, "format", "--check", "-q", *python], cwd=course, check=True)
+    run_ruff(course, written, "check", "--fix")
+    run_ruff(course, written, "format", "--check")
+
+
+def test_an_exercise_brings_the_names_that_its_file_lacks(course: Path) -> None:
+    for name in FILES[1:]:
+        (course / name).write_text('"""No claims yet."""\n\nfrom __future__ import annotations\n')
+    written = new.exercise(course, "lab01", "1.10", "half")
+    run_ruff(course, written, "check", "--select", "F821")

@@ -310,9 +310,8 @@ NEAR = "return round(x, {})"
         ((NEAR.format(1), NEAR.format(3)), None, ["helper"], update.BOTH),
         ((NEAR.format(1), NEAR.format(3)), None, ["docstring"], update.MERGED),
         ((NEAR.format(1), NEAR.format(2)), None, ["helper", "docstring"], update.MERGED),
-        # the release gives a line of the solution away and asks for the rest, on the line
-        # that the student replaced
-        (None, (HALF, f"    y = float(x)\n{HALF.replace('this', 'this last')}"), [], update.BOTH),
+        # the release asks for one more step, below the line that the student replaced
+        (None, (HALF, f"{HALF}\n{HALF.replace('half:', 'half, a second step:')}"), [], update.BOTH),
         # a cell that does not parse goes over whole
         (("return 0.5 * x ", "return 0.5 * (x "), None, ["docstring"], update.BOTH),
         (("return 0.5 * x ", "return 0.5 * (x "), None, ["text"], update.WHOLE),
