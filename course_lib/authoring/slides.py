@@ -120,17 +120,14 @@ def _executed(
     """
     import jupytext
 
-    text = path.read_text(encoding="utf-8")
+    text, file = path.read_text(encoding="utf-8"), shown(path, root)
     notebook = jupytext.reads(text, fmt="py:percent")
-    begins = [i for i, line in enumerate(text.splitlines(), start=1) if line.startswith("# %%")]
-    file = shown(path, root)
-    spans = []
-    for cell, first in zip(notebook.cells, begins, strict=True):
-        spans.append((file, [first + 1 + i for i in range(len(cell.source.splitlines()) or 1)]))
+    lines = [list(cell.lines) for cell in source.place_cells(notebook.cells, text, file)]
+    spans = [(file, numbers) for numbers in lines]
     env = {"COURSE_SLIDES": str(typeface)}
     for line in run(notebook, spans, path.stem[:5], path.parent, root, timeout, env):
         echo(line)
-    return notebook, [f"{file}:{lines[0]}" for _, lines in spans]
+    return notebook, [f"{file}:{numbers[0]}" for numbers in lines]
 
 
 def _title(notebook: Any, where: list[str]) -> str:

@@ -185,7 +185,7 @@ def read(path: Path, root: Path) -> Lab:
             1,
             f"jupytext cannot read this ({reason}): begin as `jupytext --to py:percent` does",
         ) from caught
-    cells = _cells(notebook.cells, text, file)
+    cells = place_cells(notebook.cells, text, file)
     wrong = partial(problems.add, file)
     questions, owners = _questions(cells, int(path.stem[3:5]), wrong)
     regions = [
@@ -240,7 +240,7 @@ def parsed(source: str) -> ast.Module:
         return ast.parse(python(source))
 
 
-def _cells(notebook_cells: list[Any], text: str, file: str) -> list[Cell]:
+def place_cells(notebook_cells: list[Any], text: str, file: str) -> list[Cell]:
     """jupytext's cells with the lines they came from, which its reader of a single cell
     tells and ``jupytext.reads`` does not.
     """
