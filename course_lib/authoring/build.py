@@ -10,17 +10,18 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from course_lib import files
-from course_lib.authoring import claims, contract, handout, index, source, stamp, student
-from course_lib.authoring.errors import AuthoringError, Problems, error, shown
+from course_lib.authoring import claims, contract, handout, source, stamp, student
+from course_lib.authoring.errors import Problems, shown
 from course_lib.authoring.execute import run
 from course_lib.authoring.source import Cell, Lab
 
+INDEX = Path("solutions") / "index.md"  # of the page solutions/index.ipynb
 CELL_TIMEOUT = 600.0  # seconds one cell may take; a lab's own aim is 90 s for all of them
 # of the whole lab, in the text at its top: "20 points; about 4½ hours"
 _POINTS = re.compile(r"\b(\d+(?:\.\d+)?) points?[;.]")
@@ -30,6 +31,8 @@ WORDS_PER_MINUTE = 120  # of a reader in a second language, who looks at figures
 MINUTES_PER_MINUTE = 1.5  # what an exercise takes, per minute of its heading
 _KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 _LANGUAGE = {"file_extension": ".py", "mimetype": "text/x-python", "name": "python"}
+# metadata of a cell that Jupyter adds, not the source
+_JUPYTERS = ("collapsed", "scrolled", "jupyter", "execution", "trusted", "editable")
 
 
 def build(
@@ -64,62 +67,58 @@ def build(
         AuthoringError: naming file and line of what is wrong, with what to do.
     """
     root = Path(root).resolve()
-    paths = chosen(source.sources(root), labs, root)
     ready: list[tuple[Lab, list[Cell]]] = []
-    problems: list[str] = [] if labs else _orphan_tests(root)
-    for path in paths:
-        try:
+    problems = Problems()
+    for path in source.chosen(source.sources(root), labs):
+        with problems.collecting():
             ready.append(load(path, root))
-        except AuthoringError as caught:
-            problems += str(caught).splitlines()
-    if problems:
-        raise AuthoringError("\n".join(problems))
+    problems.stop()
     changed: list[Path] = []
+
+    def write(path: Path, notebook: Any, how: str = "written") -> None:
+        if not is_built(path, notebook):
+            path.parent.mkdir(exist_ok=True)
+            files.put(path, as_bytes(notebook))
+            changed.append(path)
+            echo(f"{shown(path, root)} {how}")
+
     for lab, cells in ready:
         path = root / "labs" / f"{lab.slug}.ipynb"
         _keep_work(path, root, echo)
-        if _write(path, student_notebook(lab, cells)):
-            changed.append(path)
-            echo(f"{shown(path, root)} written")
+        write(path, student_notebook(lab, cells))
         path = root / "solutions" / f"{lab.slug}.ipynb"
-        new, old = solution_notebook(lab, cells, root), _load(path)
-        if (
-            old is not None
-            and not force
-            and not _differs(old, new, outputs=True)
-            and _course(old) == _course(new)
-        ):
-            echo(f"{shown(path, root)} is up to date")
-            continue
-        if old is not None and not force and _same_code(old, new) and is_current(old, new):
-            _carry_outputs(old, new)
-            how = "written, outputs kept (only text changed)"
+        old, new = _load(path), solution_notebook(lab, cells, root)
+        if old is not None and not force and _has_outputs_of(old, new):
+            for before, after in zip(_code(old), _code(new), strict=True):
+                after.outputs, after.execution_count = before.outputs, before.execution_count
+            if not fault(old, new):
+                echo(f"{shown(path, root)} is up to date")
+            else:
+                write(path, new, "written, outputs kept (only text changed)")
         elif execute:
             echo(f"{shown(path, root)} is being executed …")
             start = time.perf_counter()
             where = [(lab.shown, list(cell.lines)) for cell in lab.cells]
             for line in run(new, where, lab.name, path.parent, root, timeout):
                 echo(line)
-            how = f"executed in {time.perf_counter() - start:.0f} s"
+            write(path, new, f"executed in {time.perf_counter() - start:.0f} s")
         else:
             echo(f"{shown(path, root)} left as it was: it is to be executed")
-            continue
-        if _write(path, new):
-            changed.append(path)
-        echo(f"{shown(path, root)} {how}")
-    page = _index(root)
-    if page is not None and _write(root / index.NAME, page):
-        changed.append(root / index.NAME)
-        echo(f"{index.NAME} written")
+    if page := _index(root):
+        write((root / INDEX).with_suffix(".ipynb"), page)
     return changed
 
 
 def _index(root: Path) -> Any | None:
-    """The notebook of the index, without outputs: it has no figures. None where there
-    is no such page.
+    """The page that leads a reader through the course, without outputs: it has no
+    figures. None where a course has no such page.
     """
-    cells = index.cells(root)
-    return _notebook(cells, _ids("index", cells)) if cells else None
+    import jupytext
+
+    if not (root / INDEX).is_file():
+        return None
+    read = jupytext.reads((root / INDEX).read_text(encoding="utf-8"), fmt="md").cells
+    return _notebook("index", [Cell(cell.cell_type, cell.source, ()) for cell in read])
 
 
 def check(root: Path) -> list[str]:
@@ -130,43 +129,49 @@ def check(root: Path) -> list[str]:
         Problems as ``file:line: what to do``; an empty list if all is well.
     """
     root = Path(root).resolve()
-    try:
+    problems = Problems()
+    paths: list[Path] = []
+    with problems.collecting():
         paths = source.sources(root)
-    except AuthoringError as caught:
-        return str(caught).splitlines()
-    problems = _orphan_tests(root)
     for path in paths:
-        try:
-            lab, cells = load(path, root)
-        except AuthoringError as caught:
-            problems += str(caught).splitlines()
-            with suppress(AuthoringError):  # said already
-                problems += _untried(source.read(path, root), root)
-            continue
-        problems += _untried(lab, root)
-        for folder, new in (
-            ("labs", student_notebook(lab, cells)),
-            ("solutions", solution_notebook(lab, cells, root)),
-        ):
-            there = root / folder / f"{lab.slug}.ipynb"
-            if wrong := out_of_step(there, new, folder == "solutions"):
-                problems.append(f"{shown(there, root)}:1: {wrong}: run `course build {lab.name}`")
+        with problems.collecting():
+            lab = source.read(path, root)
+            with problems.collecting():
+                _check_answers(lab, root)
+            cells = student_cells(lab, root)
+            there = root / "labs" / f"{lab.slug}.ipynb"
+            if not is_built(there, student_notebook(lab, cells)):
+                problems.add(shown(there, root), 1, _build_again(lab.shown, lab.name))
+            there = root / "solutions" / f"{lab.slug}.ipynb"
+            if wrong := fault(_load(there), solution_notebook(lab, cells, root)):
+                problems.add(shown(there, root), 1, f"{wrong}: run `course build {lab.name}`")
     page = _index(root)
-    if page is not None and (
-        not (root / index.NAME).is_file() or (root / index.NAME).read_bytes() != as_bytes(page)
-    ):
-        problems.append(f"{index.NAME}:1: it is not what {index.SOURCE} says: run `course build`")
-    slugs = {path.stem for path in paths} | ({index.NAME.stem} if page is not None else set())
-    for folder in ("labs", "solutions"):
-        for there in sorted((root / folder).glob("*.ipynb")):
-            if there.stem not in slugs and not any(
-                kept in there.name for kept in (".edited-", ".before-update")
-            ):
-                problems.append(
-                    f"{shown(there, root)}:1: there is no solutions/{there.stem}.py: delete this,"
-                    " or add its source"
-                )
+    if page and not is_built((root / INDEX).with_suffix(".ipynb"), page):
+        problems.add("solutions/index.ipynb", 1, _build_again(str(INDEX)))
+    _check_orphans(root, {path.stem for path in paths}, problems)
     return problems
+
+
+def _build_again(file: str, lab: str = "") -> str:
+    return f"this notebook is not what {file} says: run `course build {lab}".rstrip() + "`"
+
+
+def _check_orphans(root: Path, slugs: set[str], problems: Problems) -> None:
+    """Notebooks and claims belong to a source."""
+    for there in sorted((root / "tests" / "labs").glob("lab[0-9][0-9]")):
+        if there.name not in {slug[:5] for slug in slugs}:
+            message = (
+                f"there is no solutions/{there.name}_slug.py: write it, or delete these claims"
+            )
+            problems.add(shown(there, root), 1, message)
+    for there in sorted(
+        path for folder in ("labs", "solutions") for path in (root / folder).glob("*.ipynb")
+    ):
+        if there.stem not in {*slugs, INDEX.stem} and not re.search(
+            r"\.(edited-|before-update)", there.name
+        ):
+            message = f"there is no solutions/{there.stem}.py: delete this, or add its source"
+            problems.add(shown(there, root), 1, message)
 
 
 def load(path: Path, root: Path) -> tuple[Lab, list[Cell]]:
@@ -177,23 +182,25 @@ def load(path: Path, root: Path) -> tuple[Lab, list[Cell]]:
         AuthoringError: with everything that is wrong.
     """
     lab = source.read(path, root)
-    problems: list[str] = []
+    return lab, student_cells(lab, root)
+
+
+def student_cells(lab: Lab, root: Path) -> list[Cell]:
+    """The cells of a lab's student notebook; raises as :func:`load`."""
+    problems = Problems()
     cells: list[Cell] = []
-    steps = (
-        lambda: cells.extend(student.strip(lab)),
-        lambda: _agree(lab, root),
-        lambda: _answered(lab, cells, root),
-    )
-    for step in steps:
-        try:
-            step()
-        except AuthoringError as caught:
-            problems += str(caught).splitlines()
-    if problems:
-        raise AuthoringError("\n".join(problems))
-    return lab, student.for_nbgrader(
-        lab, cells, claims.read_claims(claims.claims_of(lab.name, root), root)
-    )
+    found: list[claims.Claim] = []
+    with problems.collecting():
+        cells = student.strip(lab)
+    with problems.collecting():
+        found = claims.read_claims(claims.claims_of(lab.name, root), root)
+        with problems.collecting():
+            _check_claims(lab, found, root)
+        with problems.collecting():
+            _check_contract(lab, cells, found, root)
+    _check_announced(lab, problems)
+    problems.stop()
+    return student.for_nbgrader(lab, cells, found)
 
 
 def student_notebook(lab: Lab, cells: list[Cell]) -> Any:
@@ -203,7 +210,7 @@ def student_notebook(lab: Lab, cells: list[Cell]) -> Any:
     ``handout`` is the copy of the cells by which `course update` tells a student's text
     from the handout's.
     """
-    notebook = _notebook(cells, _ids(lab.name, cells))
+    notebook = _notebook(lab.name, cells)
     copied = handout.packed((cell.kind, cell.source) for cell in cells)
     notebook.metadata["course"] = {"lab": lab.name, "version": version(notebook), "handout": copied}
     return notebook
@@ -215,7 +222,7 @@ def solution_notebook(lab: Lab, cells: list[Cell], root: Path) -> Any:
 
     Its ``stamp`` says with which code it is executed.
     """
-    notebook = _notebook(lab.cells, _ids(lab.name, cells))
+    notebook = _notebook(lab.name, lab.cells, cells)
     code = stamp.stamp((cell.source for cell in lab.cells if cell.kind == "code"), root)
     notebook.metadata["course"] = {
         "lab": lab.name,
@@ -230,161 +237,81 @@ def solution_notebook(lab: Lab, cells: list[Cell], root: Path) -> Any:
     return notebook
 
 
-def chosen(paths: list[Path], labs: Iterable[str] | None, root: Path) -> list[Path]:
-    """The sources of ``labs`` (``"lab01"``, ``"1"`` or a whole slug) among ``paths``;
-    all of them where it is None.
-
-    Raises:
-        AuthoringError: if there is no such lab; says which there are.
-    """
-    if labs is None:
-        return paths
-    found: list[Path] = []
-    for wanted in [labs] if isinstance(labs, str) else labs:
-        name = Path(wanted).name.split(".")[0]
-        name = f"lab{int(name):02d}" if name.isdigit() else name
-        match = [path for path in paths if name in (path.stem, path.stem[:5])]
-        if not match:
-            there = ", ".join(path.stem[:5] for path in paths)
-            raise error(
-                shown(root / "solutions", root),
-                1,
-                f"there is no lab {wanted!r}: choose among {there}",
-            )
-        found += match
-    return sorted(set(found))
-
-
-def _agree(lab: Lab, root: Path) -> None:
-    """Questions, tests, points and ``check("N.k")`` fit together; raises AuthoringError
-    where they do not.
+def _check_claims(lab: Lab, found: list[claims.Claim], root: Path) -> None:
+    """Every claim, and every ``check("N.k")`` and ``skip("N.k")``, names a question of the
+    lab; raises AuthoringError where one does not.
     """
     problems = Problems()
-    asked = {question.id: question for question in lab.questions}
-    path = claims.claims_of(lab.name, root)
-    tests = shown(path, root)
-    found = claims.read_claims(path, root)
-    for node, line in _calls(lab):
-        called = f"{node.func.id}({node.args[0].value!r})"
-        if node.args[0].value not in asked:
-            message = f"{called} names no question: the headings have {', '.join(asked) or 'none'}"
-            problems.add(lab.shown, line, message)
-        elif {claim.visible for claim in found if claim.question == node.args[0].value} == {False}:
-            problems.add(
-                lab.shown,
-                line,
-                f"{called} has nothing to run: move a claim about it into {tests}/visible.py",
-            )
-    if not path.is_dir() and lab.questions:
-        message = f"this question has no claim, as there is no {tests}: write {tests}/visible.py"
-        problems.add(lab.shown, lab.questions[0].line, message)
-        problems.stop()
-    there = lab.questions and contract.contract_of(lab.name, root).is_file()
-    asked_of = contract.read(lab.name, root).asked.questions if there else {}
-    by_hand = {id: exercise.by_hand for id, exercise in asked_of.items()}
-    for question in lab.questions:
-        mine = [claim for claim in found if claim.question == question.id]
-        by_a_person = by_hand.get(question.id, 0.0)
-        total = sum(claim.points for claim in mine) + by_a_person
-        if not mine and not by_a_person:
-            message = (
-                f"question {question.id} has no claim: write one in {tests} under"
-                f' @question("{question.id}", …)'
-            )
-            problems.add(lab.shown, question.line, message)
-        elif abs(total - question.points) > 1e-9:
-            message = (
-                f"question {question.id} announces {question.points:g} points, its claims in"
-                f" {tests} give {total:g}: make them agree"
-            )
-            problems.add(lab.shown, question.line, message)
-    problems.extend(_announced(lab))
+    asked = [question.id for question in lab.questions]
+    tests = shown(claims.claims_of(lab.name, root), root)
+    for cell in lab.cells:
+        for node in ast.walk(source.parsed(cell.source)) if cell.kind == "code" else ():
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+                continue
+            if node.func.id not in ("check", "skip") or not node.args:
+                continue
+            if not isinstance(node.args[0], ast.Constant):
+                continue
+            id = node.args[0].value
+            visible = {claim.visible for claim in found if claim.question == id}
+            message = ""
+            if id not in asked:
+                message = f"names no question: the headings have {', '.join(asked) or 'none'}"
+            elif visible == {False}:
+                message = f"has nothing to run: move a claim about it into {tests}/visible.py"
+            if message:
+                problems.add(lab.shown, cell.line(node.lineno), f"{node.func.id}({id!r}) {message}")
     for claim in found:
         if claim.question not in asked:
             message = (
                 f"{claim.test} tests question {claim.question}, which {lab.shown} does not ask: add"
-                f" `### {claim.question} Title`"
+                f" `### {claim.question} Title` there, or correct the number"
             )
-            problems.add(claim.file, claim.line, f"{message} there, or correct the number")
+            problems.add(claim.file, claim.line, message)
     problems.stop()
 
 
-def hours(lab: Lab) -> float:
-    """The time that a student needs without the optional exercises, from the words of the
-    text and the minutes in the headings of the exercises.
+def _check_contract(lab: Lab, cells: list[Cell], found: list[claims.Claim], root: Path) -> None:
+    """The contract has the lab's questions and what they ask for, and their points are
+    those of claims and of a person together; raises AuthoringError where not.
     """
-    asked = {question.line: question for question in lab.questions}
-    words, optional = 0, False
-    for cell in lab.cells:
-        for number, line in enumerate(
-            cell.source.split("\n") if cell.kind == "markdown" else (), start=1
-        ):
-            if (question := asked.get(cell.line(number))) is not None:
-                optional = question.optional
-            elif (heading := source.HEADING.match(line)) and len(heading[1]) <= 3:
-                optional = False
-            words += len(line.split()) * (not optional)
-    exercises = sum(question.minutes for question in lab.questions if not question.optional)
-    return (words / WORDS_PER_MINUTE + MINUTES_PER_MINUTE * exercises) / 60
-
-
-def _announced(lab: Lab) -> Problems:
-    """Where the text before the first question says how many points, bonus points and
-    hours the lab has, it has them.
-    """
-    problems = Problems()
-    total = sum(question.points for question in lab.questions if not question.optional)
-    bonus = sum(question.points for question in lab.questions if question.optional)
-    announced = (
-        (_POINTS, "points", "questions", total),
-        (_BONUS, "bonus points", "optional questions", bonus),
-    )
-    for cell in lab.cells:
-        for number, line in enumerate(
-            cell.source.split("\n") if cell.kind == "markdown" else (), start=1
-        ):
-            if any(question.line <= cell.line(number) for question in lab.questions):
-                return problems
-            for pattern, kind, questions, points in announced:
-                for said in pattern.findall(line):
-                    if abs(float(said) - points) > 1e-9:
-                        message = (
-                            f"the lab announces {said} {kind}, its {questions} {points:g}"
-                            " together: make them agree"
-                        )
-                        problems.add(lab.shown, cell.line(number), message)
-            for said in _HOURS.findall(line):
-                if abs(float(said.replace("½", ".5")) - hours(lab)) > 0.5:
-                    message = (
-                        f"the lab announces {said} hours, its words and its exercises' minutes give"
-                        f" {hours(lab):.1f}: write that, to half an hour"
-                    )
-                    problems.add(lab.shown, cell.line(number), message)
-    return problems
-
-
-def _answered(lab: Lab, cells: list[Cell], root: Path) -> None:
-    """The contract has the lab's questions and what they ask for."""
     if not lab.questions and not contract.contract_of(lab.name, root).is_file():
         return
     known = contract.read(lab.name, root)
     problems = Problems()
-    asks = {name for cell in cells if cell.kind == "code" for name in handout.asked(cell.source)}
+    tests = shown(claims.claims_of(lab.name, root), root)
     for question in lab.questions:
-        if question.id not in known.names:
+        exercise = known.asked.questions.get(question.id)
+        points = [claim.points for claim in found if claim.question == question.id]
+        if exercise is not None and exercise.by_hand:
+            points.append(exercise.by_hand)
+        if exercise is None:
             message = (
                 f"question {question.id} is not in {known.file}: write there what it asks for,"
                 f' under `@lab.asks("{question.id}")`'
             )
             problems.add(lab.shown, question.line, message)
-        elif question.optional != known.asked.is_optional(question.id):
+        elif question.optional != exercise.optional:
             here, there = ("", "not ") if question.optional else ("not ", "")
             message = (
                 f"question {question.id} is {here}optional here and {there}optional in"
                 f" {known.file}: make the line under its heading and `optional=True` agree"
             )
             problems.add(lab.shown, question.line, message)
-    for id, names in known.names.items():
+        if not points:
+            message = (
+                f"question {question.id} has no claim: write one in {tests} under"
+                f' @question("{question.id}", …)'
+            )
+            problems.add(lab.shown, question.line, message)
+        elif abs(sum(points) - question.points) > 1e-9:
+            message = (
+                f"question {question.id} announces {question.points:g} points, its claims in"
+                f" {tests} give {sum(points):g}: make them agree"
+            )
+            problems.add(lab.shown, question.line, message)
+    asks = {name for cell in cells if cell.kind == "code" for name in handout.asked(cell.source)}
+    for id, exercise in known.asked.questions.items():
         if id not in [question.id for question in lab.questions]:
             message = (
                 f"{lab.shown} does not ask question {id}: delete it here, or add `### {id} Title`"
@@ -392,7 +319,7 @@ def _answered(lab: Lab, cells: list[Cell], root: Path) -> None:
             )
             problems.add(known.file, known.line(id), message)
             continue
-        for name in names:
+        for name in exercise.names:
             if name not in asks and cells:
                 message = (
                     f"question {id} grades `{name}`, which {lab.shown} does not ask for: correct"
@@ -402,33 +329,70 @@ def _answered(lab: Lab, cells: list[Cell], root: Path) -> None:
     problems.stop()
 
 
-def _functions(lab: Lab) -> set[str]:
-    """The functions and classes at the top of a lab's cells."""
-    nodes = [
-        node
-        for cell in lab.cells
-        if cell.kind == "code"
-        for node in source.parsed(cell.source).body
-    ]
-    return {
-        node.name
-        for node in nodes
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-    }
+def hours(lab: Lab) -> float:
+    """The time that a student needs without the optional exercises, from the words of the
+    text and the minutes in the headings of the exercises.
+    """
+    asked = {question.line: question for question in lab.questions}
+    words, optional = 0, False
+    for number, line in lab.text_lines():
+        if number in asked:
+            optional = asked[number].optional
+        elif (heading := source.HEADING.match(line)) and len(heading[1]) <= 3:
+            optional = False
+        words += len(line.split()) * (not optional)
+    exercises = sum(question.minutes for question in lab.questions if not question.optional)
+    return (words / WORDS_PER_MINUTE + MINUTES_PER_MINUTE * exercises) / 60
 
 
-def _untried(lab: Lab, root: Path) -> list[str]:
-    """Questions whose tests no wrong or no right answer tries, and answers to questions
-    that the lab does not ask.
+def _check_announced(lab: Lab, problems: Problems) -> None:
+    """Where the text before the first question says how many points, bonus points and
+    hours the lab has, it has them.
+    """
+    points = [sum(q.points for q in lab.questions if q.optional is kind) for kind in (False, True)]
+    announced = (
+        (_POINTS, "points", "questions", points[0]),
+        (_BONUS, "bonus points", "optional questions", points[1]),
+    )
+    for number, line in lab.text_lines():
+        if lab.questions and number >= lab.questions[0].line:
+            return
+        for pattern, kind, questions, total in announced:
+            for said in pattern.findall(line):
+                if abs(float(said) - total) > 1e-9:
+                    message = (
+                        f"the lab announces {said} {kind}, its {questions} {total:g}"
+                        " together: make them agree"
+                    )
+                    problems.add(lab.shown, number, message)
+        for said in _HOURS.findall(line):
+            if abs(float(said.replace("½", ".5")) - hours(lab)) > 0.5:
+                message = (
+                    f"the lab announces {said} hours, its words and its exercises' minutes give"
+                    f" {hours(lab):.1f}: write that, to half an hour"
+                )
+                problems.add(lab.shown, number, message)
+
+
+def _check_answers(lab: Lab, root: Path) -> None:
+    """A wrong and a right answer try the claims of each question that asks for functions,
+    and every answer is to a question of the lab; raises AuthoringError where not.
     """
     problems = Problems()
-    functions = _functions(lab)
-    known = contract.read(lab.name, root).names if lab.questions else {}
+    code = [source.parsed(cell.source) for cell in lab.cells if cell.kind == "code"]
+    functions = {
+        node.name
+        for tree in code
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+    }
     found = contract.answers(lab.name, root)
     tried = {(question, kind) for question, kind, _, _ in found}
+    asked = contract.read(lab.name, root).asked.questions if lab.questions else {}
     for question in lab.questions:
+        graded = asked[question.id].names if question.id in asked else ()
         for kind in ("wrong", "right"):
-            if functions & set(known.get(question.id, ())) and (question.id, kind) not in tried:
+            if functions & set(graded) and (question.id, kind) not in tried:
                 message = f"no {kind} answer tries the tests of question {question.id}: add one"
                 problems.add(lab.shown, question.line, message)
     for id, _, file, line in found:
@@ -438,29 +402,7 @@ def _untried(lab: Lab, root: Path) -> list[str]:
                 " number"
             )
             problems.add(file, line, message)
-    return problems.lines()
-
-
-def _calls(lab: Lab) -> Iterator[tuple[Any, int]]:
-    """Every ``check("N.k")`` and ``skip("N.k")`` of a lab, with its line."""
-    for cell in lab.cells:
-        for node in ast.walk(source.parsed(cell.source)) if cell.kind == "code" else ():
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("check", "skip"):
-                if node.args and isinstance(node.args[0], ast.Constant):
-                    yield node, cell.line(node.lineno)
-
-
-def _orphan_tests(root: Path) -> list[str]:
-    names = {path.stem[:5] for path in (root / "solutions").glob("lab*.py")}
-    folders = sorted(
-        path for path in (root / "tests" / "labs").glob("lab[0-9][0-9]") if path.is_dir()
-    )
-    return [
-        f"{shown(path, root)}:1: claims of a lab that is not there: write"
-        f" solutions/{path.name}_slug.py, or delete this"
-        for path in folders
-        if path.name not in names
-    ]
+    problems.stop()
 
 
 def _hash(text: str) -> str:
@@ -472,18 +414,17 @@ def version(notebook: Any) -> str:
     return _hash(json.dumps([[cell.cell_type, cell.source] for cell in notebook.cells]))[:12]
 
 
-def _ids(name: str, cells: list[Cell]) -> list[str]:
-    """An id per cell, from what it says: it stays when others come and go.
+def _notebook(name: str, cells: Iterable[Cell], named: Iterable[Cell] | None = None) -> Any:
+    """A notebook without outputs.
 
-    It comes from the student's text in both notebooks: made from a short answer, it
-    would let a student check a guess.
+    Args:
+        named: the cells that the ids are made from, the same by default. Made from a
+            short answer, an id would let a student check a guess: both notebooks of a
+            lab have those of the student's cells.
     """
-    return handout.ids(name, ((cell.kind, cell.source) for cell in cells))
-
-
-def _notebook(cells: Iterable[Cell], ids: list[str]) -> Any:
     from nbformat import v4
 
+    ids = handout.ids(name, ((cell.kind, cell.source) for cell in named or cells))
     make = {"code": v4.new_code_cell, "markdown": v4.new_markdown_cell, "raw": v4.new_raw_cell}
     made = [
         make[cell.kind](cell.source, id=id, metadata=copy.deepcopy(cell.metadata))
@@ -495,7 +436,7 @@ def _notebook(cells: Iterable[Cell], ids: list[str]) -> Any:
 
 
 def _course(notebook: Any) -> Any:
-    return notebook.metadata.get("course")
+    return notebook.metadata.get("course") or {}
 
 
 def _load(path: Path) -> Any:
@@ -504,12 +445,7 @@ def _load(path: Path) -> Any:
 
     try:
         return nbformat.read(path, as_version=4)
-    except (
-        OSError,
-        ValueError,
-        nbformat.validator.NotebookValidationError,
-        nbformat.reader.NotJSONError,
-    ):
+    except (OSError, ValueError, nbformat.ValidationError, nbformat.reader.NotJSONError):
         return None
 
 
@@ -522,16 +458,9 @@ def as_bytes(notebook: Any) -> bytes:
     return (nbformat.writes(notebook, version=nbformat.NO_CONVERT).rstrip("\n") + "\n").encode()
 
 
-def _write(path: Path, notebook: Any) -> bool:
-    """Write a notebook whole or not at all; False if the file is already so, byte for
-    byte.
-    """
-    content = as_bytes(notebook)
-    if path.is_file() and path.read_bytes() == content:
-        return False
-    path.parent.mkdir(exist_ok=True)
-    files.put(path, content)
-    return True
+def is_built(path: Path, notebook: Any) -> bool:
+    """Does the file hold this notebook, byte for byte?"""
+    return path.is_file() and path.read_bytes() == as_bytes(notebook)
 
 
 def _keep_work(path: Path, root: Path, echo: Callable[[str], Any]) -> None:
@@ -539,7 +468,7 @@ def _keep_work(path: Path, root: Path, echo: Callable[[str], Any]) -> None:
     if not path.exists():
         return
     old = _load(path)
-    if old is not None and (_course(old) or {}).get("version") == version(old):
+    if old is not None and _course(old).get("version") == version(old):
         return
     number = 1
     while (beside := path.with_name(f"{path.stem}.edited-{number}.ipynb")).exists():
@@ -548,46 +477,47 @@ def _keep_work(path: Path, root: Path, echo: Callable[[str], Any]) -> None:
     echo(f"{shown(path, root)} had been worked in: that is now {shown(beside, root)}")
 
 
-def _differs(old: Any, new: Any, outputs: bool) -> int:
-    """The number (from 1) of the first cell that is another one, 0 if none is.
-
-    Args:
-        outputs: whether the old notebook's cells must have been executed (else: must
-            not).
+def fault(old: Any, new: Any) -> str:
+    """In what way the walkthrough ``old`` (None: there is none) is not ``new`` executed;
+    "" if it is. With which library it was executed is left to :func:`stale`.
     """
-    for i, (a, b) in enumerate(zip(old.cells, new.cells, strict=False), start=1):
-        if (a.cell_type, a.get("id"), a.source, _tags(a)) != (
-            b.cell_type,
-            b.id,
-            b.source,
-            _tags(b),
+    if old is None:
+        return "this notebook has not been built"
+    pairs = zip_longest(old.cells, new.cells)
+    for at, (mine, right) in enumerate(pairs, start=1):
+        if mine is None or right is None or _from_source(mine) != _from_source(right):
+            return f"cell {at} is not as in the source"
+        if mine.cell_type != "code" or not mine.source.strip():
+            continue
+        if not mine.execution_count:
+            return f"cell {at} has not been executed"
+        if "raises-exception" not in mine.metadata.get("tags", []) and any(
+            output.output_type == "error" for output in mine.outputs
         ):
-            return i
-        if a.cell_type == "code" and bool(a.execution_count or a.outputs) != (
-            outputs and bool(a.source.strip())
-        ):
-            return i
-    return 0 if len(old.cells) == len(new.cells) else min(len(old.cells), len(new.cells)) + 1
+            return f"cell {at} ended in an error"
+    if {**_course(old), "stamp": ""} != {**_course(new), "stamp": ""}:
+        return "its hash is not that of the source"
+    return ""
 
 
-def _tags(cell: Any) -> Any:
-    """The metadata that comes from the source: Jupyter adds what is folded or
-    scrolled.
-    """
-    return {
-        k: v
-        for k, v in cell.metadata.items()
-        if k not in ("collapsed", "scrolled", "jupyter", "execution", "trusted", "editable")
-    }
+def _from_source(cell: Any) -> tuple[Any, ...]:
+    """What of a cell comes from the source."""
+    tags = {name: value for name, value in cell.metadata.items() if name not in _JUPYTERS}
+    return cell.cell_type, cell.get("id"), cell.source, tags
 
 
 def _code(notebook: Any) -> list[Any]:
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
-def is_current(old: Any, new: Any) -> bool:
-    """Was ``old`` executed with the library as it is?"""
-    return (_course(old) or {}).get("stamp") == (_course(new) or {}).get("stamp")
+def _has_outputs_of(old: Any, new: Any) -> bool:
+    """Was ``old`` executed with the code of ``new`` and the library as it is?"""
+    before, after = _code(old), _code(new)
+    return (
+        _course(old).get("stamp") == _course(new)["stamp"]
+        and [_from_source(cell)[3] for cell in before] == [_from_source(cell)[3] for cell in after]
+        and all(cell.execution_count for cell in before if cell.source.strip())
+    )
 
 
 def stale(root: Path) -> list[Path]:
@@ -598,53 +528,7 @@ def stale(root: Path) -> list[Path]:
     for path in source.sources(root):
         lab, cells = load(path, root)
         there = root / "solutions" / f"{lab.slug}.ipynb"
-        old = _load(there)
-        if old is None or not is_current(old, solution_notebook(lab, cells, root)):
+        old, new = _load(there), solution_notebook(lab, cells, root)
+        if old is None or _course(old).get("stamp") != _course(new)["stamp"]:
             found.append(there)
     return found
-
-
-def _same_code(old: Any, new: Any) -> bool:
-    """Was ``old`` executed by a build, with the very code of ``new``?"""
-    before, after = _code(old), _code(new)
-    return (
-        bool((_course(old) or {}).get("source_hash"))
-        and [_tags(cell) for cell in before] == [_tags(cell) for cell in after]
-        and all(stamp.same(a.source, b.source) for a, b in zip(before, after, strict=True))
-        and all(cell.execution_count for cell in before if cell.source.strip())
-    )
-
-
-def _carry_outputs(old: Any, new: Any) -> None:
-    for before, after in zip(_code(old), _code(new), strict=True):
-        after.outputs, after.execution_count = before.outputs, before.execution_count
-
-
-def out_of_step(path: Path, new: Any, executed: bool) -> str:
-    """In what way a notebook is not what its source says; "" if it is."""
-    if not path.is_file():
-        return "this notebook has not been built"
-    old = _load(path)
-    if old is None:
-        return "this notebook cannot be read"
-    if at := _differs(old, new, executed):
-        if at <= min(len(old.cells), len(new.cells)):
-            mine, right = old.cells[at - 1], new.cells[at - 1]
-            if mine.source == right.source and mine.cell_type == right.cell_type == "code":
-                if bool(mine.outputs or mine.execution_count) != executed:
-                    return (
-                        f"cell {at} has not been executed" if executed else f"cell {at} has outputs"
-                    )
-        return f"cell {at} is not as in the source"
-    # of that: see stale()
-    said, right = ({**(_course(book) or {}), "stamp": ""} for book in (old, new))
-    if said != right:
-        return "its hash is not that of the source"
-    if any(
-        output.output_type == "error"
-        for cell in _code(old)
-        for output in cell.outputs
-        if "raises-exception" not in cell.metadata.get("tags", [])
-    ):
-        return "a cell ended in an error"
-    return ""

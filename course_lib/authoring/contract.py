@@ -36,22 +36,10 @@ class Contract:
     text: str
     asked: Asked
 
-    @property
-    def names(self) -> dict[str, tuple[str, ...]]:
-        """The graded names of each question."""
-        return {id: exercise.names for id, exercise in self.asked.questions.items()}
-
     def line(self, what: str) -> int:
         """Where a question or a name stands first."""
-        lines = self.text.splitlines()
-        return next(
-            (
-                number
-                for number, line in enumerate(lines, start=1)
-                if re.search(rf"\b{re.escape(what)}\b", line)
-            ),
-            1,
-        )
+        found = re.search(rf"\b{re.escape(what)}\b", self.text)
+        return self.text.count("\n", 0, found.start()) + 1 if found else 1
 
     @cached_property
     def own(self) -> dict[str, int]:
@@ -60,27 +48,26 @@ class Contract:
 
         What goes through another question's answer does not count as the library's.
         """
-        tree = ast.parse(self.text)
-        binds = {id(node): scope(node)[0] for node in tree.body}
-        graded = {name for names in self.names.values() for name in names}
-        library = {name for node in tree.body if _of_the_library(node) for name in binds[id(node)]}
-        roots = {name: set(_roots(node)) for node in tree.body for name in binds[id(node)]}
-        own = {}
-        for node in tree.body:
-            for name in (
-                binds[id(node)] & graded - library
-                if isinstance(node, ast.FunctionDef | ast.ClassDef)
-                else ()
-            ):
-                reached = set(roots[name])
-                while (
-                    more := {n for helper in reached & roots.keys() - graded for n in roots[helper]}
-                    - reached
-                ):
-                    reached |= more
-                if not reached & library:
-                    own[name] = node.lineno
-        return own
+        graded = set(self.asked.graded)
+        library: set[str] = set()
+        calls: dict[str, set[str]] = {}
+        lines: dict[str, int] = {}
+        for node in ast.parse(self.text).body:
+            names = scope(node)[0]
+            calls |= dict.fromkeys(names, set(_roots(node)))
+            library |= names if _of_the_library(node) else set()
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                lines |= dict.fromkeys(names & graded, node.lineno)
+
+        def reaches(names: set[str]) -> set[str]:
+            more = {n for name in names & calls.keys() - graded for n in calls[name]} - names
+            return reaches(names | more) if more else names
+
+        return {
+            name: line
+            for name, line in lines.items()
+            if name not in library and not reaches(calls[name]) & library
+        }
 
 
 def read(lab: str, root: Path) -> Contract:
@@ -92,38 +79,23 @@ def read(lab: str, root: Path) -> Contract:
     path = contract_of(lab, root)
     file = shown(path, root)
     if not path.is_file():
-        raise error(
-            file,
-            1,
-            f"{lab} has no contract and no answers of the library: write this file, with `{_FORM}`",
-        )
+        message = f"{lab} has no contract and no answers of the library: write it, with `{_FORM}`"
+        raise error(file, 1, message)
     spec = importlib.util.spec_from_file_location(f"course_contract_{lab}", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
     except Exception as caught:
-        frames = [
-            frame
-            for frame in traceback.extract_tb(caught.__traceback__)
-            if frame.filename == str(path)
-        ]
-        line = (
-            caught.lineno if isinstance(caught, SyntaxError) else frames[-1].lineno if frames else 1
-        )
-        raise error(
-            file,
-            line or 1,
-            f"this cannot be imported ({type(caught).__name__}: {caught}): correct it",
-        ) from caught
+        stack = traceback.extract_tb(caught.__traceback__)
+        lines = [frame.lineno for frame in stack if frame.filename == str(path)]
+        line = caught.lineno if isinstance(caught, SyntaxError) else lines[-1] if lines else 1
+        message = f"this cannot be imported ({type(caught).__name__}: {caught}): correct it"
+        raise error(file, line or 1, message) from caught
     asked = getattr(module, "lab", None)
     if not isinstance(asked, Asked) or not asked.questions:
-        raise error(
-            file,
-            1,
-            f'this asks for nothing: write `lab = Contract("{lab}")`, and `{_FORM}` above each'
-            " answer",
-        )
+        form = f'`lab = Contract("{lab}")`, and `{_FORM}` above each answer'
+        raise error(file, 1, f"this asks for nothing: write {form}")
     return Contract(file, path.read_text(encoding="utf-8"), asked)
 
 
@@ -131,18 +103,12 @@ def answers(lab: str, root: Path) -> list[tuple[str, str, str, int]]:
     """The answers with which the claims of ``lab01`` are tried: the question of each,
     "wrong" or "right", its file and line.
     """
+    kinds = {"loses": "wrong", "keeps": "right"}
     found = []
     for path in sorted((root / "tests" / "labs" / lab / "answers").glob("*.txt")):
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
             if said := re.match(r"(loses|keeps) \S", line):
-                found.append(
-                    (
-                        path.stem,
-                        "wrong" if said[1] == "loses" else "right",
-                        shown(path, root),
-                        number,
-                    )
-                )
+                found.append((path.stem, kinds[said[1]], shown(path, root), number))
     return found
 
 

@@ -4,7 +4,8 @@ to do.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -14,6 +15,10 @@ class AuthoringError(Exception):
     """
 
 
+def error(file: str, line: int, message: str) -> AuthoringError:
+    return AuthoringError(f"{file}:{line}: {message}")
+
+
 def shown(path: Path, root: Path) -> str:
     """``path`` as messages name it: relative to the course folder where it lies in
     it.
@@ -21,40 +26,25 @@ def shown(path: Path, root: Path) -> str:
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
 
 
-class Problems:
-    """Collects problems, so that an author sees all of them at once."""
-
-    def __init__(self) -> None:
-        self._found: list[tuple[str, int, str]] = []
+class Problems(list[str]):
+    """Lines of ``file:line: what to do``, collected so that an author sees all of them
+    at once.
+    """
 
     def add(self, file: str, line: int, message: str) -> None:
-        if (file, line, message) not in self._found:
-            self._found.append((file, line, message))
+        """Add a problem that is not there yet."""
+        if (text := f"{file}:{line}: {message}") not in self:
+            self.append(text)
 
-    def extend(self, other: Problems) -> None:
-        for found in other._found:
-            self.add(*found)
-
-    def __bool__(self) -> bool:
-        return bool(self._found)
-
-    def lines(self) -> list[str]:
-        """Every problem as ``file:line: message``, in the order of files and lines."""
-        return [f"{file}:{line}: {message}" for file, line, message in sorted(self._found)]
+    @contextmanager
+    def collecting(self) -> Iterator[None]:
+        """Add the lines of an AuthoringError that is raised in the block."""
+        try:
+            yield
+        except AuthoringError as caught:
+            self += [line for line in str(caught).splitlines() if line not in self]
 
     def stop(self) -> None:
-        """Raise AuthoringError if there is any."""
+        """Raise AuthoringError if there is a problem."""
         if self:
-            raise AuthoringError("\n".join(self.lines()))
-
-
-def error(file: str, line: int, message: str) -> AuthoringError:
-    return AuthoringError(f"{file}:{line}: {message}")
-
-
-def listed(names: Iterable[str]) -> str:
-    """``a, b and c``."""
-    names = list(names)
-    return (
-        names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else ""
-    )
+            raise AuthoringError("\n".join(self))

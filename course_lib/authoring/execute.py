@@ -93,19 +93,14 @@ def run(
         except CellExecutionError as caught:
             file, line, what = _failure(notebook, where, running[0], caught)
             raise error(file, line, f"{lab}, cell {running[0] + 1} stopped: {what}") from None
-        except CellTimeoutError:
+        except (CellTimeoutError, DeadKernelError) as caught:
             file, lines = where[running[0]]
-            message = (
-                f"{lab}, cell {running[0] + 1} took more than {timeout:g} s: give it less to do"
+            what = (
+                f"took more than {timeout:g} s: give it less to do"
+                if isinstance(caught, CellTimeoutError)
+                else "ended the kernel: did it call exit, or take all the memory?"
             )
-            raise error(file, lines[0], message) from None
-        except DeadKernelError:
-            file, lines = where[running[0]]
-            message = (
-                f"{lab}, cell {running[0] + 1} ended the kernel: did it call exit, or take all the"
-                " memory?"
-            )
-            raise error(file, lines[0], message) from None
+            raise error(file, lines[0], f"{lab}, cell {running[0] + 1} {what}") from None
     return clean(notebook, where, root)
 
 
@@ -120,18 +115,14 @@ def clean(notebook: Any, where: list[tuple[str, list[int]]], root: Path) -> list
         cell.metadata.pop("execution", None)
         outputs = []
         for output in cell.outputs:
-            if output.output_type == "stream" and output.name == "stderr":
-                text = "\n".join(
-                    line for line in _plain(output.text).splitlines() if not _PROGRESS.search(line)
-                ).strip()
-                if text:
-                    said.append(
-                        f"{file}:{lines[0]}: wrote to stderr, which no notebook keeps:"
-                        f" {_anywhere(text, root)}"
-                    )
-                continue
             if output.output_type == "stream":
                 output.text = _anywhere(_plain(output.text), root)
+                if output.name == "stderr":
+                    kept = [line for line in output.text.split("\n") if not _PROGRESS.search(line)]
+                    if text := "\n".join(kept).strip():
+                        message = "wrote to stderr, which no notebook keeps"
+                        said.append(f"{file}:{lines[0]}: {message}: {text}")
+                    continue
             elif output.output_type == "error":
                 output.traceback = [_anywhere(_plain(line), root) for line in output.traceback]
                 output.evalue = _anywhere(output.evalue, root)
@@ -157,10 +148,8 @@ def _keep_data(output: Any, root: Path) -> bool:
         if kind == "image/png":
             data[kind] = _small_enough(value)
         elif isinstance(value, str):
-            pattern = r"(data:image/png;base64,)([A-Za-z0-9+/=\s]+)"
-            parts = re.split(
-                pattern, value
-            )  # text, prefix, picture, text, …: pictures are no text to look for paths in
+            # text, prefix, picture, text, …: pictures are no text to look for paths in
+            parts = re.split(r"(data:image/png;base64,)([A-Za-z0-9+/=\s]+)", value)
             parts[::3] = [_anywhere(text, root) for text in parts[::3]]
             parts[2::3] = [_small_enough(picture).strip() for picture in parts[2::3]]
             data[kind] = "".join(parts)
@@ -230,26 +219,14 @@ def _failure(
     """File, line and last line of a traceback: the line deepest down that is in the lab
     itself.
     """
-    texts = [
-        _plain(line)
-        for o in notebook.cells[cell].outputs
-        if o.output_type == "error"
-        for line in o.traceback
-    ]
-    text = "\n".join(texts) or _plain(str(caught))
-    counts = {
-        str(c.execution_count): i
-        for i, c in enumerate(notebook.cells)
-        if c.cell_type == "code" and c.execution_count
-    }
-    counts.setdefault(str(len(counts) + 1), cell)
-    frames = re.findall(r"Cell In\[(\d+)\], line (\d+)", text)
-    at, line = next(
-        ((counts[n], int(line)) for n, line in reversed(frames) if n in counts), (cell, 1)
-    )
+    outputs = [o for o in notebook.cells[cell].outputs if o.output_type == "error"]
+    text = _plain("\n".join(line for o in outputs for line in o.traceback) or str(caught))
+    code = [i for i, c in enumerate(notebook.cells) if c.cell_type == "code" and c.source.strip()]
+    at, line = cell, 1
+    for number, inside in re.findall(r"Cell In\[(\d+)\], line (\d+)", text):
+        if int(number) <= len(code):  # a cell's count is its place among those that run
+            at, line = code[int(number) - 1], int(inside)
     file, lines = where[at]
-    last = next(
-        (part.strip() for part in reversed(text.splitlines()) if part.strip()),
-        f"{caught.ename}: {caught.evalue}",
-    )
+    said = [part.strip() for part in text.splitlines() if part.strip()]
+    last = said[-1] if said else f"{caught.ename}: {caught.evalue}"
     return file, lines[min(line, len(lines)) - 1], last

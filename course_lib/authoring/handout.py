@@ -13,7 +13,6 @@ import hashlib
 import json
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 
 from course_lib.student_code.cells import parse
@@ -54,35 +53,15 @@ def unpacked(text: object) -> list[tuple[str, str]]:
         return []
 
 
-@dataclass(frozen=True)
-class Placeholder:
-    """A statement that asks for an answer: the names it binds, its first and last
-    line.
-    """
-
-    names: frozenset[str]
-    first: int
-    last: int
-
-
 @lru_cache(maxsize=1024)
-def placeholders(source: str) -> tuple[Placeholder, ...]:
-    """What a code cell of a handout asks for, in its order."""
-    nodes = [(statement.node, statement.binds) for statement in parse([source], [])]
+def asked(source: str) -> tuple[str, ...]:
+    """The names that a code cell of a handout asks for, in its order."""
     return tuple(
-        Placeholder(
-            frozenset(names),
-            min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))]),
-            node.end_lineno or 0,
-        )
-        for node, names in nodes
-        if names and asking(node)
+        name
+        for statement in parse([source], [])
+        if asking(statement.node)
+        for name in sorted(statement.binds)
     )
-
-
-def asked(source: str) -> frozenset[str]:
-    """The names that a code cell of a handout asks for."""
-    return frozenset(name for placeholder in placeholders(source) for name in placeholder.names)
 
 
 @lru_cache(maxsize=1024)

@@ -4,9 +4,7 @@ tests.
 
 from __future__ import annotations
 
-import hashlib
 import io
-import json
 import posixpath
 import re
 import subprocess
@@ -16,12 +14,10 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
 from course_lib.authoring import build, claims, contract, source
-from course_lib.authoring.errors import AuthoringError, Problems, error, listed, shown
+from course_lib.authoring.errors import Problems, error, shown
 from course_lib.authoring.source import Lab
 from course_lib.files import put
 
-# in the release: its files with their hashes, so that the next one knows its own
-MANIFEST = ".course-release.json"
 _WHOLE = ("course_lib", "data")  # folders that are handed out as they are
 _NEEDED = ("course_lib/__init__.py", "pyproject.toml", "Makefile")
 _PAGES = ("docs/notation.md", "docs/own_models.md")  # pages of docs that students need
@@ -40,12 +36,11 @@ def release(root: Path, dest: Path, labs: Iterable[str] | None = None) -> Path:
     """Write the folder ``dest`` for students, and ``dest.zip`` with the same files.
 
     In it: ``labs/``, ``course_lib/``, ``data/``, the visible tests, ``pyproject.toml``,
-    ``Makefile``, licences, a README and the library's how-tos. Where a release is in
-    ``dest`` already it is brought up to date, as long as nobody changed its files;
-    files that are not its own (an environment, a student's notes) stay. The zip is the
-    same, byte for byte, for the same course.
+    ``Makefile``, licences, a README and the library's how-tos. The zip is the same, byte
+    for byte, for the same course.
 
     Args:
+        dest: a folder that does not exist yet, or is empty.
         labs: ``"lab01"``, ``"1"`` or a whole slug; None: all. What is handed out then
             leads to no other lab.
 
@@ -53,9 +48,9 @@ def release(root: Path, dest: Path, labs: Iterable[str] | None = None) -> Path:
         The zip.
 
     Raises:
-        AuthoringError: if notebooks in labs/ are not what their sources say, something
-            needed is missing, what is handed out leads to what is not, or a file would
-            be lost. Nothing has been written then.
+        AuthoringError: if notebooks in labs/ differ from their sources, a needed file is
+            missing, what is handed out leads to a file that is not, or ``dest`` or the
+            zip exists. Nothing has been written then.
     """
     root, dest = Path(root).resolve(), Path(dest).absolute()
     inside = [
@@ -65,31 +60,18 @@ def release(root: Path, dest: Path, labs: Iterable[str] | None = None) -> Path:
     ]
     if inside or dest.resolve() == root:
         raise error(str(dest), 1, "this is a folder of the course itself: choose another one")
-    files = contents(root, labs)
-    hashes = {name: hashlib.sha256(data).hexdigest() for name, (data, _) in files.items()}
-    files[MANIFEST] = (
-        json.dumps({"course": "pruning-course", "files": hashes}, indent=1, sort_keys=True).encode()
-        + b"\n",
-        False,
-    )
     archive = dest.with_name(dest.name + ".zip")
-    old = _previous(dest)
-    _refuse_losses(dest, files, old)
-    _refuse_foreign_zip(archive)
-    # Interrupted, a first release is known as one; a later one still knows the files
-    # that it has not come to.
-    for name in [*files] if old else [MANIFEST, *(files.keys() - {MANIFEST})]:
-        data, executable = files[name]
+    for path in (dest, archive):
+        if path.is_file() or (path.is_dir() and any(path.iterdir())):
+            raise error(
+                str(path), 1, "this exists already: delete it, or release into a new folder"
+            )
+    files = contents(root, labs)
+    for name, (data, executable) in files.items():
         path = dest / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        if not path.is_file() or path.read_bytes() != data:
-            path.write_bytes(data)
+        path.write_bytes(data)
         path.chmod(0o755 if executable else 0o644)
-    for name in old.keys() - files.keys():
-        (dest / name).unlink(missing_ok=True)
-        for folder in list(PurePosixPath(name).parents)[:-1]:
-            if (dest / folder).is_dir() and not any((dest / folder).iterdir()):
-                (dest / folder).rmdir()
     write_zip(archive, {f"{dest.name}/{name}": content for name, content in files.items()})
     return archive
 
@@ -100,31 +82,23 @@ def contents(root: Path, labs: Iterable[str] | None = None) -> dict[str, tuple[b
     Raises:
         AuthoringError: see :func:`release`.
     """
-    problems = [
-        f"{name}:1: a release needs this file: add it"
-        for name in _NEEDED
-        if not (root / name).is_file()
-    ]
+    problems = Problems()
+    for name in _NEEDED:
+        if not (root / name).is_file():
+            problems.add(name, 1, "a release needs this file: add it")
     files: dict[str, tuple[bytes, bool]] = {}
     read: list[Lab] = []
-    for path in build.chosen(source.sources(root), labs, root):
-        try:
+    for path in source.chosen(source.sources(root), labs):
+        with problems.collecting():
             lab, cells = build.load(path, root)
             files |= _of_lab(lab, root)
-        except AuthoringError as caught:
-            problems += str(caught).splitlines()
-            continue
-        notebook = root / "labs" / f"{lab.slug}.ipynb"
-        new = build.student_notebook(lab, cells)
-        if wrong := build.out_of_step(notebook, new, executed=False):
-            problems.append(
-                f"{shown(notebook, root)}:1: {wrong}: run `course build {lab.name}` before a"
-                " release"
-            )
-        files[f"labs/{lab.slug}.ipynb"] = (build.as_bytes(new), False)
-        read.append(lab)
-    if problems:
-        raise AuthoringError("\n".join(problems))
+            notebook, new = root / "labs" / f"{lab.slug}.ipynb", build.student_notebook(lab, cells)
+            if not build.is_built(notebook, new):
+                message = f"this is not what its source says: run `course build {lab.name}` first"
+                problems.add(shown(notebook, root), 1, message)
+            files[shown(notebook, root)] = (build.as_bytes(new), False)
+            read.append(lab)
+    problems.stop()
     for path in [root / "pyproject.toml", root / "Makefile", *sorted(root.glob("LICENSE*"))]:
         files[path.name] = (path.read_bytes(), False)
     for name in filter(lambda name: (root / name).is_file(), _PAGES):
@@ -261,79 +235,6 @@ def _git(root: Path, *arguments: str) -> str | None:
 def _readme(titles: list[tuple[str, str]]) -> str:
     text = (Path(__file__).parent / "student_readme.md").read_text(encoding="utf-8")
     return text.replace("$LABS", "\n".join(f"- [{title}]({name})" for name, title in titles))
-
-
-def _previous(dest: Path) -> dict[str, str]:
-    """The files of the release that is in ``dest``, with their hashes; {} if the folder
-    is new or empty.
-    """
-    if not dest.exists() or (dest.is_dir() and not any(dest.iterdir())):
-        return {}
-    try:
-        files = json.loads((dest / MANIFEST).read_text(encoding="utf-8"))["files"]
-        if all(
-            isinstance(n, str) and isinstance(h, str) and _stays_inside(n) for n, h in files.items()
-        ):
-            return files
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        pass  # no manifest, or none of ours
-    raise error(
-        str(dest), 1, "this folder is not empty and is no release: choose a new or an empty one"
-    )
-
-
-def _stays_inside(name: str) -> bool:
-    path = PurePosixPath(name)
-    return not path.is_absolute() and ".." not in path.parts and bool(path.parts)
-
-
-def _refuse_losses(dest: Path, files: dict[str, tuple[bytes, bool]], old: dict[str, str]) -> None:
-    """Stop where a file that is not as the last release left it would be overwritten or
-    deleted.
-    """
-    changed = []
-    for name in sorted({*files, *old} - {MANIFEST}):
-        path = dest / name
-        parents = [
-            dest.joinpath(*PurePosixPath(name).parts[:i])
-            for i in range(1, len(PurePosixPath(name).parts))
-        ]
-        if (
-            any(parent.is_symlink() or parent.is_file() for parent in parents)
-            or path.is_symlink()
-            or path.is_dir()
-        ):
-            changed.append(name)
-        elif path.is_file():
-            data = path.read_bytes()
-            if (
-                hashlib.sha256(data).hexdigest() != old.get(name)
-                and data != files.get(name, (None, False))[0]
-            ):
-                changed.append(name)
-    if changed:
-        some = listed(changed[:5]) + (f" and {len(changed) - 5} more" if len(changed) > 5 else "")
-        message = (
-            f"{some} changed since the last release and would be lost: move them away, or choose"
-            " another folder"
-        )
-        raise error(str(dest / changed[0]), 1, message)
-
-
-def _refuse_foreign_zip(archive: Path) -> None:
-    if not archive.exists():
-        return
-    try:
-        with zipfile.ZipFile(archive) as old:
-            ours = any(name.endswith("/" + MANIFEST) for name in old.namelist())
-    except (OSError, zipfile.BadZipFile):
-        ours = False
-    if not ours:
-        raise error(
-            str(archive),
-            1,
-            "this file is no release and would be lost: move it away, or choose another folder",
-        )
 
 
 def write_zip(archive: Path, files: dict[str, tuple[bytes, bool]]) -> None:

@@ -94,23 +94,15 @@ def _copy(path: Path, to: Path) -> None:
 
 
 def _decks(root: Path, built: Path) -> str:
-    """Put decks and sheet beside the pages, and say which are missing or old."""
-    pages = {root / slides.BUILT / f"{path.stem[3:5]}.html": path for path in slides.sources(root)}
-    pages[root / sheet.PAGE] = root / sheet.SOURCE
+    """Put decks and sheet beside the pages, and say how many of them were built."""
+    pages = [root / slides.BUILT / f"{path.stem[3:5]}.html" for path in slides.sources(root)]
+    pages.append(root / sheet.PAGE)
     (built / "decks").mkdir()
-    for page in pages:
-        for path in (page, page.with_suffix(".pdf")):
-            if path.is_file():
-                shutil.copy(path, built / "decks")
+    for path in (path for page in pages for path in (page, page.with_suffix(".pdf"))):
+        if path.is_file():
+            shutil.copy(path, built / "decks")
     missing = [page.stem for page in pages if not page.is_file()]
-    old = [
-        page.stem
-        for page, made_of in pages.items()
-        if page.is_file() and page.stat().st_mtime < made_of.stat().st_mtime
-    ]
     said = f"{len(pages) - len(missing)} of {len(pages)} decks and sheets are in it"
     if missing:
-        said += f"; not built: {', '.join(missing)}"
-    if old:
-        said += f"; older than their source: {', '.join(old)}"
-    return said + (" (`make slides` builds them, in minutes)" if missing or old else "")
+        said += f"; `make slides` builds {', '.join(missing)}, in minutes"
+    return said

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from course_lib.authoring import webpage
+from course_lib.authoring import source, webpage
 from course_lib.authoring.errors import AuthoringError, error, shown
 from course_lib.authoring.execute import run
 
@@ -82,7 +82,7 @@ def build(
 
     Args:
         root: the course folder.
-        names: "lab00", "00"; None: all.
+        names: "lab00", "0" or a whole slug; None: all.
         echo: is told what happens, a line at a time.
         timeout: seconds that one cell may take.
 
@@ -94,7 +94,12 @@ def build(
             where npm is missing.
     """
     root = Path(root).resolve()
-    chosen = _chosen(sources(root), names)
+    found = sources(root)
+    if not found:
+        raise AuthoringError(
+            "slides: there is no deck here: they are in slides/ of the course's own folder"
+        )
+    chosen = source.chosen(found, names)
     libraries = webpage.assets(echo)
     written: list[Path] = []
     for path in chosen:
@@ -107,24 +112,6 @@ def build(
     return written
 
 
-def _chosen(paths: list[Path], names: Iterable[str] | None) -> list[Path]:
-    if not paths:
-        raise AuthoringError(
-            "slides: there is no deck here: they are in slides/ of the course's own folder"
-        )
-    if names is None:
-        return paths
-    by_number = {path.stem[3:5]: path for path in paths}
-    chosen = []
-    for name in names:
-        number = re.sub(r"^lab", "", name)[:2].zfill(2)
-        if number not in by_number:
-            there = ", ".join(f"lab{n}" for n in by_number) or "none yet"
-            raise AuthoringError(f"slides: there is no deck {name!r}: there are {there}")
-        chosen.append(by_number[number])
-    return chosen
-
-
 def _executed(
     path: Path, root: Path, typeface: Path, echo: Callable[[str], Any], timeout: float
 ) -> tuple[Any, list[str]]:
@@ -133,17 +120,14 @@ def _executed(
     """
     import jupytext
 
-    text = path.read_text(encoding="utf-8")
+    text, file = path.read_text(encoding="utf-8"), shown(path, root)
     notebook = jupytext.reads(text, fmt="py:percent")
-    begins = [i for i, line in enumerate(text.splitlines(), start=1) if line.startswith("# %%")]
-    file = shown(path, root)
-    spans = []
-    for cell, first in zip(notebook.cells, begins, strict=True):
-        spans.append((file, [first + 1 + i for i in range(len(cell.source.splitlines()) or 1)]))
+    lines = [list(cell.lines) for cell in source.place_cells(notebook.cells, text, file)]
+    spans = [(file, numbers) for numbers in lines]
     env = {"COURSE_SLIDES": str(typeface)}
     for line in run(notebook, spans, path.stem[:5], path.parent, root, timeout, env):
         echo(line)
-    return notebook, [f"{file}:{lines[0]}" for _, lines in spans]
+    return notebook, [f"{file}:{numbers[0]}" for numbers in lines]
 
 
 def _title(notebook: Any, where: list[str]) -> str:

@@ -7,8 +7,9 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 # what someone may have meant as one
 _MARKER = re.compile(r"\s*#[#\s]*(BEGIN|END)[\s_-]+SOLUTIONS?\b", re.IGNORECASE)
 _CELL = re.compile(r"\s*#\s*%%(\s|%|$)")
+Wrong = Callable[[int, str], None]  # told a line of the file and what is wrong there
 # jupytext's notes to itself
 _PRIVATE = {"lines_to_next_cell", "lines_to_end_of_cell_marker", "cell_marker"}
 
@@ -105,6 +107,12 @@ class Lab:
                 return found[1]
         return self.slug
 
+    def text_lines(self) -> Iterator[tuple[int, str]]:
+        """The lines of the text, each with its number in the file."""
+        for cell in self.cells:
+            if cell.kind == "markdown":
+                yield from zip(cell.lines, cell.source.split("\n"), strict=True)
+
 
 def sources(root: Path) -> list[Path]:
     """The lab sources of a checkout, in their order.
@@ -113,32 +121,45 @@ def sources(root: Path) -> list[Path]:
         AuthoringError: if there is none, one is named otherwise than ``labNN_slug.py``,
             or two have the same number.
     """
-    folder = root / "solutions"
-    found = sorted(folder.glob("lab*.py"))
-    where = shown(folder, root)
-    if not found:
-        raise error(
-            where,
-            1,
-            "there is no lab source here: write solutions/labNN_slug.py, or run this in a checkout",
-        )
+    found = sorted((root / "solutions").glob("lab*.py"))
     problems = Problems()
+    if not found:
+        message = (
+            "there is no lab source here: write solutions/labNN_slug.py, or run this in a checkout"
+        )
+        problems.add("solutions", 1, message)
     numbers: dict[str, Path] = {}
     for path in found:
+        file = shown(path, root)
         if not NAME.fullmatch(path.name):
-            problems.add(
-                shown(path, root),
-                1,
-                "name a lab's source labNN_slug.py, in small letters, digits and _",
-            )
+            message = "name a lab's source labNN_slug.py, in small letters, digits and _"
+            problems.add(file, 1, message)
         elif (other := numbers.setdefault(path.name[:5], path)) != path:
-            problems.add(
-                shown(path, root),
-                1,
-                f"{shown(other, root)} has the same number: give each lab its own",
-            )
+            message = f"{shown(other, root)} has the same number: give each lab its own"
+            problems.add(file, 1, message)
     problems.stop()
     return found
+
+
+def chosen(paths: list[Path], labs: Iterable[str] | None) -> list[Path]:
+    """The sources of ``labs`` (``"lab01"``, ``"1"`` or a whole slug) among ``paths``;
+    all of them where it is None.
+
+    Raises:
+        AuthoringError: if there is no such lab; says which there are.
+    """
+    if labs is None:
+        return paths
+    found: set[Path] = set()
+    for wanted in labs:
+        name = Path(wanted).name.split(".")[0]
+        name = f"lab{int(name):02d}" if name.isdigit() else name
+        match = {path for path in paths if name in (path.stem, path.stem[:5])}
+        if not match:
+            there = ", ".join(path.stem[:5] for path in paths)
+            raise error(paths[0].parent.name, 1, f"there is no {wanted!r}: choose among {there}")
+        found |= match
+    return sorted(found)
 
 
 def read(path: Path, root: Path) -> Lab:
@@ -164,22 +185,20 @@ def read(path: Path, root: Path) -> Lab:
             1,
             f"jupytext cannot read this ({reason}): begin as `jupytext --to py:percent` does",
         ) from caught
-    cells = _cells(notebook.cells, text, file)
-    questions, owners = _questions(cells, file, int(path.stem[3:5]), problems)
+    cells = place_cells(notebook.cells, text, file)
+    wrong = partial(problems.add, file)
+    questions, owners = _questions(cells, int(path.stem[3:5]), wrong)
     regions = [
         region
         for at, cell in enumerate(cells)
-        for region in _regions(at, cell, owners[at], file, problems)
+        if cell.kind == "code"
+        for region in _regions(at, cell, owners[at], wrong)
     ]
     for cell in cells:
         if not cell.source.strip():
-            problems.add(file, cell.line() - 1, "this cell is empty: fill it, or take it out")
-        if cell.kind == "code" and (wrong := syntax_error(cell.source)):
-            problems.add(
-                file,
-                cell.line(wrong.lineno or 1),
-                f"this cell does not parse ({wrong.msg}): correct it",
-            )
+            wrong(cell.line() - 1, "this cell is empty: fill it, or take it out")
+        if cell.kind == "code" and (slip := syntax_error(cell.source)):
+            wrong(cell.line(slip.lineno or 1), f"this cell does not parse ({slip.msg}): correct it")
     problems.stop()
     return Lab(path, file, text, tuple(cells), tuple(questions), tuple(regions))
 
@@ -221,7 +240,7 @@ def parsed(source: str) -> ast.Module:
         return ast.parse(python(source))
 
 
-def _cells(notebook_cells: list[Any], text: str, file: str) -> list[Cell]:
+def place_cells(notebook_cells: list[Any], text: str, file: str) -> list[Cell]:
     """jupytext's cells with the lines they came from, which its reader of a single cell
     tells and ``jupytext.reads`` does not.
     """
@@ -254,9 +273,7 @@ def _cells(notebook_cells: list[Any], text: str, file: str) -> list[Cell]:
     return cells
 
 
-def _questions(
-    cells: list[Cell], file: str, lab: int, problems: Problems
-) -> tuple[list[Question], list[str]]:
+def _questions(cells: list[Cell], lab: int, wrong: Wrong) -> tuple[list[Question], list[str]]:
     """The questions, and for every cell the one that it belongs to ("" outside of
     any).
     """
@@ -264,87 +281,56 @@ def _questions(
     owners: list[str] = []
     current = ""
     for cell in cells:
-        if cell.kind == "markdown":
-            fenced = False
-            lines = cell.source.split("\n")
-            for i, line in enumerate(lines, start=1):
-                fenced ^= line.lstrip().startswith(("```", "~~~"))
-                if fenced:
-                    continue
-                if line.strip() in (BEGIN, END):
-                    problems.add(
-                        file,
-                        cell.line(i),
-                        "solution markers work in code cells only: this text would be shown",
-                    )
-                    continue
-                if not (heading := HEADING.match(line)) or len(heading[1]) > 3:
-                    continue
-                current = ""
-                if len(heading[1]) == 3 and (found := QUESTION.match(heading[2])):
-                    if found[2] and int(found[1].split(".")[0]) != lab:
-                        continue  # "2.5x faster" is a heading like any other
-                    current = found[1]
-                    if found[2]:
-                        problems.add(
-                            file,
-                            cell.line(i),
-                            f"write a question's heading as `### {found[1]} Title`",
-                        )
-                    question = _question(found, lines[i:], file, cell.line(i), problems)
-                    if int(found[1].split(".")[0]) != lab:
-                        problems.add(
-                            file,
-                            cell.line(i),
-                            f"question {found[1]} in lab {lab:02d}: number it {lab}.k",
-                        )
-                    if first := next((q for q in questions if q.id == question.id), None):
-                        problems.add(
-                            file,
-                            cell.line(i),
-                            f"question {found[1]} already stands on line {first.line}: number it"
-                            " anew",
-                        )
-                    for need in question.needs:
-                        if need.split(".")[0] == str(lab) and need not in [q.id for q in questions]:
-                            problems.add(
-                                file,
-                                cell.line(i),
-                                f"{found[1]} needs {need}, which is no question before it",
-                            )
-                    questions.append(question)
+        fenced = False
+        lines = cell.source.split("\n") if cell.kind == "markdown" else []
+        for i, line in enumerate(lines, start=1):
+            fenced ^= line.lstrip().startswith(("```", "~~~"))
+            if fenced:
+                continue
+            at = cell.line(i)
+            if line.strip() in (BEGIN, END):
+                wrong(at, "solution markers work in code cells only: this text would be shown")
+            if not (heading := HEADING.match(line)) or len(heading[1]) > 3:
+                continue
+            current = ""
+            found = QUESTION.match(heading[2]) if len(heading[1]) == 3 else None
+            other_lab = found is not None and int(found[1].split(".")[0]) != lab
+            if found is None or (found[2] and other_lab):
+                continue  # "2.5x faster" is a heading like any other
+            current = found[1]
+            question = _question(found, lines[i:], at, wrong)
+            before = {q.id: q.line for q in questions}
+            if found[2]:
+                wrong(at, f"write a question's heading as `### {current} Title`")
+            if other_lab:
+                wrong(at, f"question {current} in lab {lab:02d}: number it {lab}.k")
+            if current in before:
+                where = f"already stands on line {before[current]}"
+                wrong(at, f"question {current} {where}: give it another number")
+            for need in question.needs:
+                if need.split(".")[0] == str(lab) and need not in before:
+                    wrong(at, f"{current} needs {need}, which is no question before it")
+            questions.append(question)
         owners.append(current)
     return questions, owners
 
 
-def _question(
-    found: re.Match[str], after: list[str], file: str, line: int, problems: Problems
-) -> Question:
+def _question(found: re.Match[str], after: list[str], line: int, wrong: Wrong) -> Question:
     said = next((text.strip() for text in after if text.strip()), "")
-    minutes = points = None
-    needs: tuple[str, ...] = ()
-    optional = False
-    unknown = [] if said.startswith("**") and said.endswith("**") else [said]
-    for part in [] if unknown else said.strip("*").split("·"):
-        part = part.strip()
-        if m := re.fullmatch(r"(\d+(?:\.\d+)?) minutes?", part):
-            minutes = float(m[1])
-        elif m := re.fullmatch(r"(\d+(?:\.\d+)?) points?", part):
-            points = float(m[1])
-        elif re.fullmatch(r"needs \d+\.\d+((,| and|, and) \d+\.\d+)*", part):
-            needs = tuple(re.findall(r"\d+\.\d+", part))
-        elif part == "optional":
-            optional = True
-        else:
-            unknown.append(part)
-    if unknown or minutes is None or points is None:
-        problems.add(file, line, f"under the heading of question {found[1]} put {COUNTS}")
-    return Question(found[1], found[3], minutes or 0.0, points or 0.0, needs, line, optional)
+    form = re.fullmatch(
+        r"\*\*(?P<minutes>\d+(\.\d+)?) minutes? · (?P<points>\d+(\.\d+)?) points?"
+        r"( · needs (?P<needs>\d+\.\d+((,| and|, and) \d+\.\d+)*))?(?P<optional> · optional)?\*\*",
+        said,
+    )
+    if form is None:
+        wrong(line, f"under the heading of question {found[1]} put {COUNTS}")
+        return Question(found[1], found[3], 0.0, 0.0, (), line)
+    needs = tuple(re.findall(r"\d+\.\d+", form["needs"] or ""))
+    minutes, points, optional = float(form["minutes"]), float(form["points"]), form["optional"]
+    return Question(found[1], found[3], minutes, points, needs, line, optional is not None)
 
 
-def _regions(at: int, cell: Cell, question: str, file: str, problems: Problems) -> list[Region]:
-    if cell.kind != "code":
-        return []
+def _regions(at: int, cell: Cell, question: str, wrong: Wrong) -> list[Region]:
     regions: list[Region] = []
     begin = 0
     lines = cell.source.split("\n")
@@ -352,46 +338,30 @@ def _regions(at: int, cell: Cell, question: str, file: str, problems: Problems) 
         marker = _MARKER.match(line)
         if not marker:
             continue
+        here, begins = cell.line(i), marker[1].upper() == "BEGIN"
         if line.strip() not in (BEGIN, END):
-            exact = BEGIN if marker[1].upper() == "BEGIN" else END
-            problems.add(
-                file, cell.line(i), f"write the marker exactly as `{exact}`, alone on its line"
-            )
-            if marker[1].upper() == "BEGIN" or not begin:
+            exact = BEGIN if begins else END
+            wrong(here, f"write the marker exactly as `{exact}`, alone on its line")
+            if begins or not begin:
                 continue
-        if marker[1].upper() == "BEGIN":
+        if begins:
             if begin:
-                where = cell.line(begin)
-                problems.add(
-                    file,
-                    cell.line(i),
-                    f"a solution inside the one begun on line {where}: end that one first",
-                )
+                where = f"the one begun on line {cell.line(begin)}"
+                wrong(here, f"a solution inside {where}: end that one first")
             begin = begin or i
         elif not begin:
-            problems.add(
-                file,
-                cell.line(i),
-                f"`{END}` without `{BEGIN}` in this cell: add the line above the solution",
-            )
+            wrong(here, f"`{END}` without `{BEGIN}` in this cell: add the line above the solution")
         else:
-            if not any(
-                text.strip() and not text.lstrip().startswith("#") for text in lines[begin : i - 1]
-            ):
-                problems.add(
-                    file,
-                    cell.line(begin),
-                    "nothing stands between these markers: write the solution, or delete them",
-                )
+            inside = [text.strip() for text in lines[begin : i - 1]]
+            if not any(text and not text.startswith("#") for text in inside):
+                message = "nothing stands between these markers: write the solution, or delete them"
+                wrong(cell.line(begin), message)
             elif not question:
-                hint = "put it under a heading `### N.k Title`"
-                problems.add(
-                    file, cell.line(begin), f"this solution belongs to no question: {hint}"
-                )
+                message = "this solution belongs to no question: put it under `### N.k Title`"
+                wrong(cell.line(begin), message)
             regions.append(Region(at, begin, i, question))
             begin = 0
     if begin:
-        problems.add(
-            file, cell.line(begin), f"this solution is not closed in its cell: add `{END}` below it"
-        )
+        message = f"this solution is not closed in its cell: add `{END}` below it"
+        wrong(cell.line(begin), message)
     return regions

@@ -40,11 +40,6 @@ def stamp(cells: Iterable[str], root: Path) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
-def same(cell: str, other: str) -> bool:
-    """Whether two cells run the same code."""
-    return cell == other or _code(source.parsed(cell)) == _code(source.parsed(other))
-
-
 def _imported(tree: ast.Module, package: Path) -> set[Path]:
     """The files of the package that a module imports."""
     names: set[str] = set()

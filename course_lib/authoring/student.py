@@ -7,13 +7,15 @@ from __future__ import annotations
 import ast
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 
 from course_lib.authoring import handout
 from course_lib.authoring.claims import Claim
 from course_lib.authoring.errors import Problems
-from course_lib.authoring.source import Cell, Lab, Region, parsed, syntax_error
+from course_lib.authoring.source import Cell, Lab, Region, Wrong, parsed, syntax_error
 
 # at the end of a solution's line that the notebook gives away on purpose
 SHOWN = "# shown elsewhere"
@@ -33,26 +35,18 @@ def strip(lab: Lab) -> list[Cell]:
         AuthoringError: if a cell does not parse then, or an answer stays visible.
     """
     problems = Problems()
+    wrong = partial(problems.add, lab.shown)
     cells: list[Cell] = []
-    dropped: dict[str, Region] = {}
     for at, cell in enumerate(lab.cells):
         regions = [region for region in lab.regions if region.cell == at]
         if regions:
-            for region in regions:
-                dropped |= dict.fromkeys(_dropped(cell, region), region)
-            cell = _without(lab, cell, regions, problems)
-            if wrong := syntax_error(cell.source):
-                where = cell.line(wrong.lineno or 1)
-                problems.add(
-                    lab.shown,
-                    where,
-                    f"without its solution this cell does not parse ({wrong.msg}): move the"
-                    " markers",
-                )
+            cell = _without(cell, regions, wrong)
+            if slip := syntax_error(cell.source):
+                message = f"without its solution this cell does not parse ({slip.msg})"
+                wrong(cell.line(slip.lineno or 1), f"{message}: move the markers")
         cells.append(cell)
     problems.stop()
-    _missing_names(lab, cells, dropped, problems)
-    _leaks(lab, cells, problems)
+    _leaks(lab, cells, wrong)
     problems.stop()
     return cells
 
@@ -72,18 +66,15 @@ def for_nbgrader(lab: Lab, cells: list[Cell], found: Iterable[Claim]) -> list[Ce
     checks = {
         question: at for at, cell in enumerate(cells) if (question := _checked(cell)) in points
     }
-    used: set[str] = set()
+    times: Counter[str] = Counter()
     made: list[Cell] = []
     for at, cell in enumerate(cells):
         question = answers.get(at, "") or _checked(cell)
         if at in answers or checks.get(question) == at:
             name = _first_name(cell) if at in answers else "check"
-            same = (
-                f"{question.replace('.', '-')}-{name}{end}"
-                for end in ("", *(f"-{i}" for i in range(2, 1000)))
-            )
-            id = next(id for id in same if id not in used)
-            used.add(id)
+            id = f"{question.replace('.', '-')}-{name}"
+            times[id] += 1
+            id += f"-{times[id]}" if times[id] > 1 else ""
             mine: dict[str, object] = {"schema_version": 3, "grade_id": id, "task": False}
             if at in answers:
                 mine |= {"grade": False, "solution": True, "locked": False}
@@ -110,15 +101,10 @@ def _first_name(cell: Cell) -> str:
     """The first name that a cell asks for; nbgrader takes letters, digits, - and _
     alone.
     """
-    asked = (
-        name
-        for placeholder in handout.placeholders(cell.source)
-        for name in sorted(placeholder.names)
-    )
-    return re.sub(r"[^A-Za-z0-9_]", "", next(asked, "")) or "answer"
+    return re.sub(r"[^A-Za-z0-9_]", "", next(iter(handout.asked(cell.source)), "")) or "answer"
 
 
-def _without(lab: Lab, cell: Cell, regions: list[Region], problems: Problems) -> Cell:
+def _without(cell: Cell, regions: list[Region], wrong: Wrong) -> Cell:
     tree = parsed(cell.source)
     source = cell.source.split("\n")
     lines: list[str] = []
@@ -131,17 +117,14 @@ def _without(lab: Lab, cell: Cell, regions: list[Region], problems: Problems) ->
         first = region.begin + 1 + next(i for i, text in enumerate(inside) if text in code)
         scopes = _scopes(tree, first)
         if any(_crosses(node, region) for node in ast.walk(tree)):
-            problems.add(
-                lab.shown,
-                cell.line(region.begin),
-                "put the markers round whole statements, not inside of one",
-            )
+            begin = cell.line(region.begin)
+            wrong(begin, "put the markers round whole statements, not inside of one")
             continue
         if scopes and not isinstance(scopes[-1], ast.ClassDef):
             last = region.begin + max(i for i, text in enumerate(inside, start=1) if text in code)
             if last > (scopes[-1].end_lineno or last):
                 message = f"this solution goes on beyond the end of {scopes[-1].name}: end it there"
-                problems.add(lab.shown, cell.line(region.begin), message)
+                wrong(cell.line(region.begin), message)
             kind = (
                 "method" if len(scopes) > 1 and isinstance(scopes[-2], ast.ClassDef) else "function"
             )
@@ -177,9 +160,11 @@ def _scopes(tree: ast.AST, line: int) -> list[Scope]:
     return []
 
 
-def _within(tree: ast.AST, region: Region) -> Iterator[ast.stmt]:
-    """The statements between the markers, the inner ones of compound statements too,
-    but not those of functions.
+def _within(tree: ast.AST, region: Region, functions: bool = False) -> Iterator[ast.stmt]:
+    """The statements between the markers, the inner ones of compound statements too.
+
+    Args:
+        functions: those in the bodies of functions and classes, too.
     """
     for node in ast.iter_child_nodes(tree):
         if (
@@ -188,9 +173,9 @@ def _within(tree: ast.AST, region: Region) -> Iterator[ast.stmt]:
             and (node.end_lineno or 0) < region.end
         ):
             yield node
-            if isinstance(node, Scope):
+            if isinstance(node, Scope) and not functions:
                 continue
-        yield from _within(node, region)
+        yield from _within(node, region, functions)
 
 
 def _crosses(node: ast.AST, region: Region) -> bool:
@@ -210,70 +195,18 @@ def _assigned(tree: ast.AST, region: Region) -> list[str]:
     for node in _within(tree, region):
         if isinstance(node, Scope):
             names |= {} if node.name.startswith("_") else {node.name: None}
-        targets: list[ast.expr] = []
-        if isinstance(node, ast.Assign):
-            targets = node.targets
-        elif isinstance(node, ast.AnnAssign | ast.AugAssign):
-            targets = [node.target]
-        for target in targets:
-            stored = [
-                n
-                for n in ast.walk(target)
-                if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-            ]
-            names |= {n.id: None for n in stored}
+        targets = getattr(node, "targets", [getattr(node, "target", None)])
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
+            stored = [inner for target in targets for inner in ast.walk(target)]
+            names |= {
+                inner.id: None
+                for inner in stored
+                if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store)
+            }
     return list(names)
 
 
-def _dropped(cell: Cell, region: Region) -> set[str]:
-    """Names that only the solution binds, at the top of the notebook, and that get no
-    `name = ...` in its place.
-    """
-    tree = parsed(cell.source)
-    names: set[str] = set()
-    for node in _within(tree, region):
-        if _scopes(tree, node.lineno):
-            continue
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            names |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
-        elif isinstance(node, Scope):
-            names.add(node.name)
-        else:
-            names |= {
-                n.id
-                for n in ast.walk(node)
-                if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-            }
-    return names - set(_assigned(tree, region))
-
-
-def _missing_names(
-    lab: Lab, cells: list[Cell], dropped: dict[str, Region], problems: Problems
-) -> None:
-    trees = [(cell, parsed(cell.source)) for cell in cells if cell.kind == "code"]
-    for _, tree in trees:
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                for alias in node.names:
-                    dropped.pop((alias.asname or alias.name).split(".")[0], None)
-            elif isinstance(node, Scope):
-                dropped.pop(node.name, None)
-            elif isinstance(node, ast.arg):
-                dropped.pop(node.arg, None)
-            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                dropped.pop(node.id, None)
-    for cell, tree in trees:
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Name) and node.id in dropped:
-                where = lab.cells[dropped[node.id].cell].line(dropped[node.id].begin)
-                message = (
-                    f"`{node.id}` comes only from the solution on line {where}: define it outside"
-                    " of the markers"
-                )
-                problems.add(lab.shown, cell.line(node.lineno), message)
-
-
-def _leaks(lab: Lab, cells: list[Cell], problems: Problems) -> None:
+def _leaks(lab: Lab, cells: list[Cell], wrong: Wrong) -> None:
     """An answer is visible where half of its statements, by length, stand elsewhere in
     the student's notebook.
     """
@@ -283,7 +216,7 @@ def _leaks(lab: Lab, cells: list[Cell], problems: Problems) -> None:
         lines = cell.source.split("\n")
         whole = seen = 0
         places: dict[int, None] = {}
-        for node in _all_within(parsed(cell.source), region):
+        for node in _within(parsed(cell.source), region, functions=True):
             forms = _forms(node)
             if not forms or any(SHOWN in text for text in lines[node.lineno - 1 : node.end_lineno]):
                 continue
@@ -301,17 +234,7 @@ def _leaks(lab: Lab, cells: list[Cell], problems: Problems) -> None:
                 f" stand on {at})"
             )
             remedy = f"say it otherwise, or end the solution's line with `{SHOWN}` if that is meant"
-            problems.add(lab.shown, next(iter(places)), f"{what}: {remedy}")
-
-
-def _all_within(tree: ast.AST, region: Region) -> Iterator[ast.stmt]:
-    for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.stmt)
-            and region.begin < node.lineno
-            and (node.end_lineno or 0) < region.end
-        ):
-            yield node
+            wrong(next(iter(places)), f"{what}: {remedy}")
 
 
 def _forms(node: ast.stmt) -> list[str]:

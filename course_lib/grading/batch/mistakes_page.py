@@ -16,7 +16,7 @@ from typing import Any
 from unittest import mock
 
 from course_lib import files
-from course_lib.authoring import build, source
+from course_lib.authoring import source
 from course_lib.authoring.claims import claims_of
 from course_lib.grading.claims import mistakes, typed
 from course_lib.grading.claims.question import Test, texts_in, wrong_functions
@@ -54,7 +54,7 @@ def write(root: Path, labs: list[str] | None = None) -> Iterator[Path]:
         AuthoringError: where there are no solutions, as in a release. RuntimeError: if a
             solution fails its claims.
     """
-    for path in build.chosen(source.sources(root), labs, root):
+    for path in source.chosen(source.sources(root), labs):
         lab, page = source.read(path, root), root / FOLDER / f"{path.stem[:5]}.md"
         found, lines = known(lab, root), [_ABOUT.format(title=lab.title)]
         for question in lab.questions:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
 
 import nbformat
@@ -64,32 +63,37 @@ CONTRACT = """from course_lib.labs import Contract
 from course_lib.pruning import weights
 
 lab = Contract("lab01")
-lab.asks("1.1")
+
+
+@lab.asks("1.1")
+def half(x):
+    return weights.half(x)
 """
-REFERENCE = "course_lib/labs/lab01.py"
+SOURCE = "solutions/lab01_halves.py"
 VISIBLE = "tests/labs/lab01/visible.py"
+REFERENCE = "course_lib/labs/lab01.py"
+ANSWERS = "tests/labs/lab01/answers/1.1.txt"
+FILES = {
+    SOURCE: HEADER + HALF,
+    VISIBLE: TESTS,
+    REFERENCE: CONTRACT,
+    ANSWERS: "loses wrong · no\nx = 1\n\nkeeps right\nx = 2\n",
+}
 
 
-def course(
-    root: Path,
-    body: str = HALF,
-    tests: str = TESTS,
-    header: str = HEADER,
-    contract: str | None = CONTRACT,
-) -> Path:
+def course(root: Path, body: str = HALF, header: str = HEADER) -> Path:
     """A course of one lab, with a wrong and a right answer."""
-    for folder in ("solutions", "labs", "course_lib/labs", "tests/labs/lab01/answers"):
-        (root / folder).mkdir(parents=True, exist_ok=True)
-    path = root / "solutions" / "lab01_halves.py"
-    path.write_text(header + body)
-    (root / VISIBLE).write_text(tests)
-    (root / REFERENCE).unlink(missing_ok=True)
-    if contract is not None:
-        (root / REFERENCE).write_text(contract)
-    (root / "tests/labs/lab01/answers/1.1.txt").write_text(
-        "loses wrong · no\nx = 1\n\nkeeps right\nx = 2\n"
-    )
-    return path
+    for name, text in {**FILES, SOURCE: header + body}.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    (root / "labs").mkdir(exist_ok=True)
+    return root / SOURCE
+
+
+def change(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
 
 
 def line_of(path: Path, text: str, nth: int = 1) -> int:
@@ -99,19 +103,16 @@ def line_of(path: Path, text: str, nth: int = 1) -> int:
     ]
 
 
+def quiet(line: str) -> None:
+    """No echo."""
+
+
 def problems(root: Path) -> list[str]:
     with pytest.raises(AuthoringError) as caught:
-        build.load(root / "solutions" / "lab01_halves.py", root)
+        build.load(root / SOURCE, root)
     lines = str(caught.value).splitlines()
     assert all(re.match(r"[\w/.]+:\d+: .+", line) for line in lines), lines
     return lines
-
-
-def stripped(root: Path, body: str) -> str:
-    """What becomes of the cells after the heading of 1.1."""
-    path = course(root, body)
-    cells = student.strip(source.read(path, root))
-    return "\n# %%\n".join(cell.source for cell in cells[3:])
 
 
 def test_cells_questions_and_regions_know_their_lines(tmp_path):
@@ -148,17 +149,7 @@ def test_markdown_in_quotes_keeps_its_lines(tmp_path):
     assert (cell.source, cell.line(3)) == ("Some text\n\nmore", line_of(path, "more"))
 
 
-def test_a_function_asks_to_be_written(tmp_path):
-    text = stripped(tmp_path, HALF)
-    assert text.startswith(
-        'def half(x: float) -> float:\n    """Half of x."""\n'
-        '    raise NotImplementedError("1.1 half: write this function")'
-    )
-    assert "SOLUTION" not in text
-
-
-def test_a_method_asks_to_be_written(tmp_path):
-    body = """# %%
+METHODS = """# %%
 class Halves:
     @staticmethod
     def forward(x):
@@ -175,17 +166,7 @@ class Halves:
         return x
         ### END SOLUTION
 """
-    text = stripped(tmp_path, body)
-    assert '        raise NotImplementedError("1.1 Halves.forward: write this method")' in text
-    assert (
-        '        # divide, then\n        raise NotImplementedError("1.1 Halves.backward: write this method")'
-        in text
-    )
-    assert text.count("@staticmethod") == 2
-
-
-def test_names_at_the_top_become_dots(tmp_path):
-    body = """# %%
+NAMES = """# %%
 ### BEGIN SOLUTION
 import math
 
@@ -219,110 +200,112 @@ with open("x") as file:
 print("drawn")
 ### END SOLUTION
 """
-    first, second, third = stripped(tmp_path, body).split("\n# %%\n")
-    names = ["prediction", "low", "high", "rest", "total", "last", "sizes", "made"]
-    assert first == "\n".join(f"{name} = ..." for name in names) + '\n# "more" or "less"'
-    assert second == 'with open("x") as file:\n    content = ...'
-    assert third == "...  # 1.1: write this"
 
 
 @pytest.mark.parametrize(
-    ("body", "at", "nth", "message"),
+    ("body", "expected"),
     [
-        (HALF.replace("    ### END SOLUTION\n", ""), "BEGIN", 1, "not closed"),
-        (HALF.replace("    ### BEGIN SOLUTION\n", ""), "END SOL", 1, "without"),
-        (HALF.replace("    return", "    ### BEGIN SOLUTION\n    return"), "BEGIN", 2, "inside the one begun on line"),
-        (HALF.replace("### BEGIN", "# BEGIN"), "# BEGIN", 1, "exactly as `### BEGIN SOLUTION`"),
-        (HALF.replace("### END SOLUTION", "### end solution"), "### end", 1, "exactly as `### END SOLUTION`"),
-        (HALF.replace("    result = x / 2 if x else 0.0\n    return result\n", ""), "BEGIN", 1, "nothing stands between"),
-        (HALF.replace("return result", "return ("), "return (", 1, "does not parse"),
-        (HALF.replace("x / 2 if x else 0.0", "x / 2\n    return result\n\ndef g(x):\n    y = x"), "BEGIN", 1, "beyond the end of half"),
-        ("# %% [markdown]\n# ## Experiment\n\n" + HALF, "BEGIN", 1, "belongs to no question"),
-        (HALF + "\n# %% [markdown]\n# ### BEGIN SOLUTION\n", "### BEGIN", 2, "code cells only"),
-        (HALF.replace('"1.1"', '"1.7"'), 'check("1.7")', 1, "names no question"),
-        (HALF + "\n# %%\nsorted(half(x) for x in [1]\n", "sorted", 1, "does not parse"),
-        (HALF + "\n# %%\nreturn 3\n", "return 3", 1, "does not parse"),
-        (HALF + "\n# %% begun twice [markdown]\n# %% [markdown]\n# Text\n", "begun twice", 1, "this cell is empty"),
+        (HALF, ['def half(x: float) -> float:\n    """Half of x."""\n    raise NotImplementedError("1.1 half: write this function")']),
+        (METHODS, [
+            '    def forward(x):\n        raise NotImplementedError("1.1 Halves.forward: write this method")\n\n    @staticmethod',
+            '        # divide, then\n        raise NotImplementedError("1.1 Halves.backward: write this method")',
+        ]),
+        (NAMES, [
+            "".join(f"{name} = ...\n" for name in ["prediction", "low", "high", "rest", "total", "last", "sizes", "made"])
+            + '# "more" or "less"\n# %%\nwith open("x") as file:\n    content = ...\n# %%\n...  # 1.1: write this',
+        ]),
+        (HALF + "\n# %%\n# %matplotlib inline\nx = 1\n", ["%matplotlib inline\nx = 1"]),
+    ],
+    ids=["function", "methods", "names", "magic"],
+)  # fmt: skip
+def test_what_stands_in_the_place_of_an_answer(tmp_path, body, expected):
+    cells = student.strip(source.read(course(tmp_path, body), tmp_path))
+    text = "\n# %%\n".join(cell.source for cell in cells[3:])
+    assert [part for part in expected if part not in text] == [] and "SOLUTION" not in text
+
+
+INSIDE = "# %%\ntotal = sum(\n    ### BEGIN SOLUTION\n    [1, 2],\n    ### END SOLUTION\n)\n"
+SPLIT = (
+    "# %%\ntry:\n    y = 1\n### BEGIN SOLUTION\nexcept ValueError:\n    y = 2\n### END SOLUTION\n"
+)
+LAST = 'check("1.1")\n'
+ANNOUNCED = "# # Lab 1: Halves"
+
+
+# file, what in it becomes what, the line that is named (or its text) and of which file, a
+# word of the message
+@pytest.mark.parametrize(
+    ("file", "old", "new", "at", "word"),
+    [
+        # solutions
+        (SOURCE, "    ### END SOLUTION\n", "", "BEGIN", "not closed"),
+        (SOURCE, "    ### BEGIN SOLUTION\n", "", "END SOL", "without"),
+        (SOURCE, "    return r", "    ### BEGIN SOLUTION # 2\n    ### BEGIN SOLUTION\n    return r", "# 2", "exactly"),
+        (SOURCE, "    return r", "    ### BEGIN SOLUTION\n    return r", 26, "inside"),
+        (SOURCE, "### BEGIN", "# BEGIN", "# BEGIN", "exactly as `### BEGIN SOLUTION`"),
+        (SOURCE, "### END SOLUTION", "### end solution", "### end", "exactly as `### END SOLUTION`"),
+        (SOURCE, "    result = x / 2 if x else 0.0\n    return result\n", "", "BEGIN", "nothing stands"),
+        (SOURCE, "x / 2 if x else 0.0", "x / 2\n    return result\n\ndef g(x):\n    y = x", "BEGIN", "end of half"),
+        (SOURCE, "# %%\ndef", "# %% [markdown]\n# ## Experiment\n\n# %%\ndef", "BEGIN", "no question"),
+        (SOURCE, LAST, LAST + "\n# %% [markdown]\n# ### BEGIN SOLUTION\n", "# ### BEGIN", "code cells only"),
+        (SOURCE, LAST, LAST + INSIDE, 34, "whole statements"),
+        (SOURCE, LAST, LAST + SPLIT, 35, "does not parse"),
+        # cells
+        (SOURCE, "return result", "return (", "return (", "does not parse"),
+        (SOURCE, LAST, LAST + "\n# %%\nsorted(half(x) for x in [1]\n", "sorted", "does not parse"),
+        (SOURCE, LAST, LAST + "\n# %%\nreturn 3\n", "return 3", "does not parse"),
+        (SOURCE, LAST, LAST + "\n# %% twice [markdown]\n# %% [markdown]\n# Text\n", "twice", "empty"),
+        (SOURCE, "#   jupytext:", "#   kernelspec:\n#     name: python3\n#   jupytext:", 1, "jupytext"),
+        (SOURCE, HEADER[: HEADER.index("# %%")], "import os\n", 1, "before the first cell"),
+        # questions
+        (SOURCE, "**4 minutes · 3 points**", "Some text.", "### 1.1", "4 minutes"),
+        (SOURCE, "3 points", "3 pionts", "### 1.1", "4 minutes"),
+        (SOURCE, "3 points", "4 points", "### 1.1", "4 points"),
+        (SOURCE, "3 points", "3 points · needs 1.4", "### 1.1", "1.4"),
+        (SOURCE, "3 points", "3 points · optional", "### 1.1", "is optional here"),
+        (SOURCE, "### 1.1 Half", "### 1.1. Half", "### 1.1", "`### 1.1 Title`"),
+        (SOURCE, "### 1.1 Half", "### 2.1 Half", "### 2.1", "2.1 in lab 01"),
+        (SOURCE, "# Halve.\n", "# Halve.\n#\n# ### 1.1 Again\n# **1 minute · 1 point**\n", "### 1.1 Again", "already"),
+        (SOURCE, ANNOUNCED, ANNOUNCED + "\n#\n# 3 points; about 4½ hours", "4½", "give 0.1"),
+        (SOURCE, ANNOUNCED, ANNOUNCED + "\n#\n# 2 points; more", "2 points;", "2 points"),
+        (SOURCE, 'check("1.1")', 'check("1.7")', 'check("1.7")', "names no question"),
+        # claims
+        (VISIBLE, '"1.1"', '"1.2"', "@question", "test_two tests question 1.2"),
+        (VISIBLE, "points=1", "points=ONE", "ONE", "test_two"),
+        (VISIBLE, ', claim="another half"', "", "points=2", "test_three"),
+        (VISIBLE, "points=2", 'points="2"', '"2"', "test_three"),
+        (VISIBLE, "def test_two(", "def test_two", "def test_two", "does not parse"),
+        # contract
+        (REFERENCE, "def half", "def halve", "def halve", "`halve`"),
+        (REFERENCE, "return", "pass\n\n\nlab.asks('1.2', 'third')\n#", "asks('1.2'", "question 1.2"),
+        (REFERENCE, "return", "pass\n\n\nlab.asks('1.1', plain=False)\n#", "plain", "ValueError"),
+        (REFERENCE, "return", "pass\n\n\nnowhere()\n#", "nowhere", "NameError"),
+        (REFERENCE, "return", "return (", "return (", "SyntaxError"),
+        (REFERENCE, CONTRACT[CONTRACT.index("\n\n@lab") :], "", 1, "asks for nothing"),
+        (REFERENCE, '"1.1")', '"1.1", optional=True)', (SOURCE, "### 1.1"), "is not optional here"),
     ],
 )  # fmt: skip
-def test_each_slip_is_named_with_its_line(tmp_path, body, at, nth, message):
-    path = course(tmp_path, body)
+def test_each_slip_is_named_with_its_line(tmp_path, file, old, new, at, word):
+    course(tmp_path)
+    change(tmp_path / file, old, new)
+    if isinstance(at, tuple):
+        file, at = at
+    line = at if isinstance(at, int) else line_of(tmp_path / file, at)
     found = problems(tmp_path)
-    assert any(
-        line.startswith(f"solutions/lab01_halves.py:{line_of(path, at, nth)}: ") and message in line
-        for line in found
-    ), found
-
-
-def test_markers_inside_of_a_statement(tmp_path):
-    body = """# %%
-total = sum(
-    ### BEGIN SOLUTION
-    [1, 2],
-    ### END SOLUTION
-)
-"""
-    path = course(tmp_path, body)
-    (line,) = problems(tmp_path)
-    assert line.startswith(
-        f"solutions/lab01_halves.py:{line_of(path, 'BEGIN')}: put the markers round whole statements"
-    )
-
-
-def test_a_cell_that_does_not_parse_without_its_solution(tmp_path):
-    body = """# %%
-if True:
-    ### BEGIN SOLUTION
-    x = 1
-else:
-    x = 2
-### END SOLUTION
-finally_ = 3
-
-# %%
-try:
-    y = 1
-### BEGIN SOLUTION
-except ValueError:
-    y = 2
-### END SOLUTION
-"""
-    path = course(tmp_path, body)
-    (line,) = problems(tmp_path)
-    assert "without its solution this cell does not parse" in line
-    assert int(line.split(":")[1]) in range(line_of(path, "try:"), line_of(path, "y = 2") + 2)
-
-
-def test_magics_are_python_too(tmp_path):
-    text = stripped(tmp_path, HALF + "\n# %%\n# %matplotlib inline\nx = 1\n")
-    assert "%matplotlib inline\nx = 1" in text
+    assert any(text.startswith(f"{file}:{line}: ") and word in text for text in found), found
+    with pytest.raises(AuthoringError):
+        build.build(tmp_path, echo=quiet)
+    assert not list((tmp_path / "labs").iterdir())
 
 
 @pytest.mark.parametrize(
-    ("header", "message"),
-    [
-        (HEADER.replace("**4 minutes · 3 points**", "Some text."), "4 minutes · 2 points"),
-        (HEADER.replace("3 points", "3 pionts"), "4 minutes · 2 points"),
-        (
-            HEADER.replace("3 points", "4 points"),
-            "announces 4 points, its claims in tests/labs/lab01 give 3",
-        ),
-        (
-            "# %% [markdown]\n# 3 points; about 4½ hours\n\n" + HEADER,
-            "announces 4½ hours, its words and its exercises' minutes give 0.1",
-        ),
-        (
-            HEADER.replace("3 points", "3 points · needs 1.4"),
-            "1.1 needs 1.4, which is no question before it",
-        ),
-        (HEADER.replace("### 1.1 Half", "### 1.1. Half"), "as `### 1.1 Title`"),
-        (HEADER.replace("### 1.1 Half", "### 2.1 Half"), "question 2.1 in lab 01"),
-        (HEADER + HEADER[HEADER.index("# %% [markdown]\n# ### 1.1") :], "already stands on line"),
-    ],
+    ("gone", "at"),
+    [(VISIBLE, "question 1.1 has no claim"), (REFERENCE, f"{REFERENCE}:1: lab01 has no contract")],
 )
-def test_headings_of_questions(tmp_path, header, message):
-    course(tmp_path, header=header)
-    assert any(message in line for line in problems(tmp_path))
+def test_a_lab_has_claims_and_a_contract(tmp_path, gone, at):
+    course(tmp_path)
+    (tmp_path / gone).unlink()
+    assert any(at in line for line in problems(tmp_path))
 
 
 def test_headings_that_are_none(tmp_path):
@@ -331,44 +314,10 @@ def test_headings_that_are_none(tmp_path):
     assert [question.id for question in lab.questions] == ["1.1"]
 
 
-def test_questions_and_tests_belong_together(tmp_path):
-    course(tmp_path, tests=TESTS.replace('"1.1"', '"1.2"'))
-    found = problems(tmp_path)
-    assert any(
-        "question 1.1 has no claim" in line and line.startswith("solutions/") for line in found
-    )
-    path = tmp_path / VISIBLE
-    at = f"{VISIBLE}:{line_of(path, '@question')}: test_two tests question 1.2"
-    assert any(line.startswith(at) for line in found)
-    shutil.rmtree(path.parent)
-    assert any("there is no tests/labs/lab01" in line for line in problems(tmp_path))
-
-
 def test_a_check_needs_a_visible_test(tmp_path):
     course(tmp_path)
     (tmp_path / VISIBLE).rename(tmp_path / VISIBLE.replace("visible", "hidden"))
     assert any("has nothing to run" in line for line in problems(tmp_path))
-
-
-@pytest.mark.parametrize(
-    ("tests", "message"),
-    [
-        (TESTS.replace("points=1", "points=ONE"), "write it out"),
-        (TESTS.replace(', claim="another half"', ""), "claim missing"),
-        (TESTS.replace("points=2", 'points="2"'), "points missing or of a wrong kind"),
-        (TESTS.replace("test_three", "test_two"), "is defined on line"),
-        (TESTS.replace("def test_two(", "def test_two"), "does not parse"),
-        (
-            TESTS
-            + "\nclass TestMore:\n    @question('1.1', points=1, claim='x')\n    def test(self): ...\n",
-            "at the top",
-        ),
-    ],
-)
-def test_decorators_are_read_without_running_the_file(tmp_path, tests, message):
-    course(tmp_path, tests=tests)
-    found = problems(tmp_path)
-    assert any(message in line and line.startswith(f"{VISIBLE}:") for line in found), found
 
 
 @pytest.mark.parametrize(
@@ -407,23 +356,6 @@ def test_small_talk_is_no_leak(tmp_path):
     build.load(path, tmp_path)
 
 
-def test_a_name_that_only_the_solution_has(tmp_path):
-    body = "# %%\n### BEGIN SOLUTION\nimport math\n\nx = math.pi\n### END SOLUTION\n\n# %%\nprint(math.e)\n\n# %%\ncheck('1.1')\n"
-    path = course(tmp_path, body)
-    (line,) = problems(tmp_path)
-    assert line.startswith(
-        f"solutions/lab01_halves.py:{line_of(path, 'math.e')}: `math` comes only from the solution"
-    )
-
-
-def test_several_problems_come_together_and_nothing_is_written(tmp_path):
-    course(tmp_path, HALF.replace('"1.1"', '"1.3"') + "\n# %%\nresult = x / 2 if x else 0.0\n")
-    with pytest.raises(AuthoringError) as caught:
-        build.build(tmp_path, echo=lambda line: None)
-    assert len(str(caught.value).splitlines()) == 2
-    assert not list((tmp_path / "labs").iterdir())
-
-
 def test_names_of_sources(tmp_path):
     with pytest.raises(AuthoringError, match=r"^solutions:1: there is no lab source"):
         build.build(tmp_path)
@@ -433,20 +365,6 @@ def test_names_of_sources(tmp_path):
     found = build.check(tmp_path)
     assert "lab01_halves.py has the same number" in found[0]
     assert "name a lab's source labNN_slug.py" in found[1]
-
-
-def test_a_source_that_jupytext_cannot_read(tmp_path):
-    course(
-        tmp_path,
-        header=HEADER.replace(
-            "#   jupytext:", "#   kernelspec:\n#     name: python3\n#   jupytext:"
-        ),
-    )
-    (line,) = problems(tmp_path)
-    assert "jupytext cannot read this" in line
-    path = course(tmp_path, header="import os\n" + HEADER[HEADER.index("# %%") :])
-    (line,) = problems(tmp_path)
-    assert line.startswith("solutions/lab01_halves.py:1: this stands before the first cell"), path
 
 
 def test_the_student_notebook(tmp_path):
@@ -483,128 +401,58 @@ def test_without_execution_and_for_chosen_labs(tmp_path):
     assert changed == [tmp_path / "labs" / "lab01_halves.ipynb"]
     assert any("left as it was" in line for line in said)
     assert build.build(tmp_path, labs=["lab01"], execute=False, echo=said.append) == []
-    with pytest.raises(AuthoringError, match="there is no lab 'lab07': choose among lab01"):
+    with pytest.raises(AuthoringError, match="there is no 'lab07': choose among lab01"):
         build.build(tmp_path, labs=["lab07"])
     assert build.check(tmp_path) == [
         "solutions/lab01_halves.ipynb:1: this notebook has not been built: run `course build lab01`"
     ]
 
 
-GRADED = CONTRACT.replace(
-    'lab.asks("1.1")', '@lab.asks("1.1")\ndef half(x):\n    return weights.half(x)'
-)
-
-
-@pytest.mark.parametrize(
-    ("contract", "message"),
-    [
-        (None, f"{REFERENCE}:1: lab01 has no contract and no answers of the library: write this file"),
-        (GRADED.replace('"1.1"', '"1.2"'), f"question 1.1 is not in {REFERENCE}: write there what it asks for"),
-        (GRADED + 'lab.asks("1.2", "third")\n', f"{REFERENCE}:8: solutions/lab01_halves.py does not ask question 1.2"),
-        (GRADED.replace("def half", "def halve"), f"{REFERENCE}:6: question 1.1 grades `halve`, which solutions/lab01_halves.py does not ask for"),
-        (GRADED + 'lab.asks("1.1", plain=False)\n', f"{REFERENCE}:8: this cannot be imported (ValueError: lab01, 1.1: what is forbidden"),
-        (GRADED + "nowhere()\n", f"{REFERENCE}:8: this cannot be imported (NameError"),
-        (GRADED[: GRADED.index("@lab")], f"{REFERENCE}:1: this asks for nothing"),
-        (GRADED + "(", f"{REFERENCE}:8: this cannot be imported (SyntaxError"),
-    ],
-)  # fmt: skip
-def test_a_contract_that_is_not_the_labs_is_noticed_before_anything_is_written(
-    tmp_path, contract, message
-):
-    course(tmp_path, contract=contract)
-    said: list[str] = []
-    with pytest.raises(AuthoringError) as caught:
-        build.build(tmp_path, echo=said.append)
-    assert message in str(caught.value)
-    assert not said and not list((tmp_path / "labs").iterdir())
-    assert message in "\n".join(build.check(tmp_path))
-
-
-def test_a_contract_that_is_the_labs(tmp_path):
-    course(tmp_path, contract=GRADED)
-    build.build(tmp_path, execute=False, echo=lambda line: None)
-    assert [line.split(": ")[0] for line in build.check(tmp_path)] == [
-        "solutions/lab01_halves.ipynb:1"
-    ]
-
-
-def test_optional_is_said_in_the_heading_and_in_the_contract(tmp_path):
-    course(tmp_path, header=HEADER.replace("3 points**", "3 points · optional**"))
-    (line,) = problems(tmp_path)
-    assert "question 1.1 is optional here and not optional in" in line
-    course(tmp_path, contract=CONTRACT.replace('"1.1"', '"1.1", optional=True'))
-    (line,) = problems(tmp_path)
-    assert "question 1.1 is not optional here and optional in" in line
-
-
 def test_the_core_alone_counts_in_points_and_hours(tmp_path):
-    top = "# Lab 1: Halves\n#\n# 0 points; about 0 hours, and 3 bonus points"
-    header = HEADER.replace("# Lab 1: Halves", top).replace("3 points**", "3 points · optional**")
-    contract = CONTRACT.replace('"1.1"', '"1.1", optional=True')
-    path = course(tmp_path, header=header, contract=contract)
+    words = "# Lab 1: Halves 0 points; about 0 hours, and 3 bonus points"
+    header = HEADER.replace("# Lab 1: Halves", words).replace("3 points**", "3 points · optional**")
+    path = course(tmp_path, header=header)
+    change(tmp_path / REFERENCE, '"1.1")', '"1.1", optional=True)')
     lab, _ = build.load(path, tmp_path)
-    words = [
-        "#",
-        "Lab",
-        "1:",
-        "Halves",
-        "0",
-        "points;",
-        "about",
-        "0",
-        "hours,",
-        "and",
-        "3",
-        "bonus",
-        "points",
-    ]
-    assert build.hours(lab) == pytest.approx(len(words) / build.WORDS_PER_MINUTE / 60)
-    path.write_text(path.read_text().replace("3 bonus points", "2 bonus points"))
+    assert build.hours(lab) == pytest.approx(len(words.split()) / build.WORDS_PER_MINUTE / 60)
+    change(path, "3 bonus points", "2 bonus points")
     (line,) = problems(tmp_path)
-    assert "announces 2 bonus points, its optional questions 3 together" in line
+    assert "announces 2 bonus points" in line
 
 
 def test_answers_that_try_the_tests(tmp_path):
-    course(tmp_path, contract=GRADED)
-    answers = tmp_path / "tests/labs/lab01/answers"
-    (answers / "1.1.txt").write_text("keeps right\nx = 1\n")
-    (answers / "1.2.txt").write_text("loses gone · gone\nx = 1\n")
+    path = course(tmp_path)
+    (tmp_path / ANSWERS).write_text("keeps right\nx = 1\n")
+    (tmp_path / ANSWERS).with_name("1.2.txt").write_text("loses gone · gone\nx = 1\n")
     found = build.check(tmp_path)
-    assert any(
-        "no wrong answer tries the tests of question 1.1" in line and line.startswith("solutions/")
-        for line in found
-    )
-    assert "tests/labs/lab01/answers/1.2.txt:1: an answer to 1.2, which solutions/lab01_halves.py does not ask: delete it, or correct the number" in found  # fmt: skip
-    assert not any("no right answer" in line for line in found)
+    assert any(line.startswith(f"{SOURCE}:{line_of(path, '### 1.1')}: no wrong") for line in found)
+    assert any(line.startswith("tests/labs/lab01/answers/1.2.txt:1: ") for line in found)
     assert len(found) == 4  # beside the notebooks, which are not built
     # a lab that is being written can be built
-    build.load(tmp_path / "solutions" / "lab01_halves.py", tmp_path)
+    build.load(path, tmp_path)
 
 
 def test_a_removed_question_is_named_wherever_it_is_left(tmp_path):
     """Its column would stand empty in the table of points."""
-    path = course(tmp_path, contract=GRADED)
-    path.write_text(HEADER[: HEADER.index("# %% [markdown]\n# ### 1.1")] + "# %%\nprint(1)\n")
-    for name in ("visible.py:6", "course_lib/labs/lab01.py:5", "1.1.txt:1", "1.1.txt:4"):
+    course(tmp_path, "# %%\nprint(1)\n", HEADER[: HEADER.index("# %% [markdown]\n# ### 1.1")])
+    for name in ("visible.py:6", "course_lib/labs/lab01.py:7", "1.1.txt:1", "1.1.txt:4"):
         assert any(name in line and "1.1" in line for line in build.check(tmp_path)), name
 
 
 def test_work_in_labs_is_kept(tmp_path):
     course(tmp_path)
-    build.build(tmp_path, execute=False, echo=lambda line: None)
+    build.build(tmp_path, execute=False, echo=quiet)
     path = tmp_path / "labs" / "lab01_halves.ipynb"
     notebook = nbformat.read(path, 4)
     notebook.cells[3].source = "def half(x): return x / 2  # mine"
     nbformat.write(notebook, path)
-    assert any("cell 4 is not as in the source" in line for line in build.check(tmp_path))
+    assert any(line.startswith("labs/lab01_halves.ipynb:1: ") for line in build.check(tmp_path))
     said: list[str] = []
     assert build.build(tmp_path, execute=False, echo=said.append) == [path]
     assert "# mine" in (tmp_path / "labs" / "lab01_halves.edited-1.ipynb").read_text()
     assert "# mine" not in path.read_text()
     assert any("worked in" in line for line in said)
     assert not any(line.startswith("labs/") for line in build.check(tmp_path))
-    path.write_text("{")
-    assert any("cannot be read" in line for line in build.check(tmp_path))
 
 
 def test_orphans(tmp_path):
@@ -612,10 +460,5 @@ def test_orphans(tmp_path):
     (tmp_path / "tests" / "labs" / "lab05").mkdir()
     (tmp_path / "labs" / "lab05_gone.ipynb").write_text("{}")
     found = build.check(tmp_path)
-    assert any(
-        line.startswith("tests/labs/lab05:1: claims of a lab that is not there") for line in found
-    )
-    assert any(
-        line.startswith("labs/lab05_gone.ipynb:1: there is no solutions/lab05_gone.py")
-        for line in found
-    )
+    for name in ("tests/labs/lab05:1: ", "labs/lab05_gone.ipynb:1: "):
+        assert any(line.startswith(name) for line in found)

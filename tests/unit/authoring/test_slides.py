@@ -111,7 +111,7 @@ def test_what_is_wrong_is_said_with_its_line(text: str, message: str) -> None:
 def test_an_unknown_deck_is_named_with_those_there_are(tmp_path: Path) -> None:
     (tmp_path / "slides").mkdir()
     (tmp_path / "slides" / "lab00_a.py").write_text(DECK)
-    with pytest.raises(AuthoringError, match="no deck 'lab77': there are lab00"):
+    with pytest.raises(AuthoringError, match="'lab77': choose among lab00"):
         slides.build(tmp_path, ["lab77"])
 
 
