@@ -6,6 +6,10 @@ it, so PyTorch's own index of CPU wheels is asked first, if it answers within th
 seconds; else plain pip. ``PAIR`` is tried first: the stored results and the walkthroughs
 were made with it. Where pip cannot install it, any pair in the ranges of
 ``pyproject.toml`` will do. What is installed already is left alone.
+
+Everything else has the versions of ``constraints.txt``, so that a class has the same ones;
+where pip cannot install these, any versions in the ranges will do. ``make lock`` writes the
+file anew. It leaves out PyTorch and CUDA, which depend on the system.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+LOCK = Path(__file__).with_name("constraints.txt")
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 PAIR = ("torch==2.13.0", "torchvision==0.28.0")
 OLDEST, NEWEST = (3, 11), (3, 14)
@@ -35,7 +40,8 @@ def main(extras: list[str]) -> None:
     home = ROOT / ".venv"
     python = home / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     stamp = home / f".installed-{'-'.join(['course', *sorted(extras)])}"
-    wanted = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
+    versions = (ROOT / "pyproject.toml").read_bytes() + LOCK.read_bytes()
+    wanted = hashlib.sha256(versions).hexdigest()
     for other in home.glob(".installed-course*"):  # an environment that has more has this, too
         if (
             set(extras) <= set(other.name.split("-")[2:])
@@ -51,8 +57,10 @@ def main(extras: list[str]) -> None:
             project = (ROOT / "pyproject.toml").read_text()
             ranges = re.findall(r'"((?:torch|torchvision)>=[^"]+)"', project)
             _install(python, [*index, *ranges], f"another PyTorch ({' '.join(ranges)})")
-    what = f".[{','.join(['course', *extras])}]"
-    _install(python, ["-e", what], "the course and what it needs")
+    course = ["-e", f".[{','.join(['course', *extras])}]"]
+    locked = ["--constraint", str(LOCK)]
+    if not _installed(python, [*locked, *course], "the course and what it needs"):
+        _install(python, course, "the course with other versions of what it needs")
     _compile(python)
     stamp.write_text(wanted)
 

@@ -84,7 +84,7 @@ def test_the_workflow_tries_both_ends_of_the_ranges() -> None:
     assert [lowest["python"], newest["python"]] == [pythons[0], pythons[-1]]
 
 
-@pytest.mark.parametrize("has", ["nothing", "a pair", "no wheel of the pair"])
+@pytest.mark.parametrize("has", ["nothing", "a pair", "no wheel of the pair", "other versions"])
 def test_set_up_leaves_torch_alone_or_tries_the_pair_then_the_ranges(
     has: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -95,6 +95,7 @@ def test_set_up_leaves_torch_alone_or_tries_the_pair_then_the_ranges(
         asked = " ".join(called[-1])
         fails = "v('torch')" in asked and has != "a pair"
         fails |= install.PAIR[0] in asked and has == "no wheel of the pair"
+        fails |= "--constraint" in asked and has == "other versions"
         return subprocess.CompletedProcess(command, int(fails), stdout=f"{tmp_path}")
 
     for python in ("bin/python", "Scripts/python.exe"):  # one of them is this system's
@@ -108,14 +109,31 @@ def test_set_up_leaves_torch_alone_or_tries_the_pair_then_the_ranges(
     pips = [command[command.index("--no-compile") + 1 :] for command in called if "pip" in command]
     pair = ["--index-url", "here", *install.PAIR]
     ranges = [d for d in PROJECT["dependencies"] if re.match(r"torch(vision)?>", d)]
+    course = ["-e", ".[course]"]
+    locked = ["--constraint", str(install.LOCK), *course]
     assert (
         pips
         == {
-            "nothing": [pair, ["-e", ".[course]"]],
-            "a pair": [["-e", ".[course]"]],
-            "no wheel of the pair": [pair, ["--index-url", "here", *ranges], ["-e", ".[course]"]],
+            "nothing": [pair, locked],
+            "a pair": [locked],
+            "no wheel of the pair": [pair, ["--index-url", "here", *ranges], locked],
+            "other versions": [pair, locked, course],
         }[has]
     )
+
+
+def test_locked_versions_are_in_the_ranges_and_leave_pytorch_to_set_up() -> None:
+    locked: dict[str, list[Version]] = {}
+    for line in install.LOCK.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            pin = Requirement(line)
+            locked.setdefault(pin.name, []).append(Version(str(pin.specifier).removeprefix("==")))
+    extras = [one for some in PROJECT["optional-dependencies"].values() for one in some]
+    for needed in map(Requirement, [*PROJECT["dependencies"], *extras]):
+        if needed.name in ("torch", "torchvision", PROJECT["name"]):
+            assert needed.name not in locked
+        else:
+            assert all(version in needed.specifier for version in locked[needed.name]), needed
 
 
 def test_the_site_is_published_by_hand_alone() -> None:

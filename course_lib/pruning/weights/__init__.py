@@ -76,7 +76,7 @@ from course_lib.pruning.weights.movement import moving, quadrants, soft_penalty,
 from course_lib.pruning.weights.nm import nm_mask, nm_masks
 from course_lib.pruning.weights.proximal import Proximal, reweighted, soft_threshold
 from course_lib.pruning.weights.schedules import cubic, geometric, one_shot
-from course_lib.pruning.weights.scores import Scores, magnitude, random
+from course_lib.pruning.weights.scores import Scores, ScoresOnDemand, magnitude, random
 from course_lib.pruning.weights.sensitivity import sensitivity
 from course_lib.pruning.weights.sparse_training import (
     DynamicSparse,
@@ -100,6 +100,7 @@ __all__ = [
     "Proximal",
     "PrunedLinear",
     "Scores",
+    "ScoresOnDemand",
     "apply",
     "check",
     "combine_columns",

@@ -22,7 +22,7 @@ see :func:`course_lib.pruning.weights.prune_rescored`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 import torch
 from torch import Tensor, nn
@@ -78,29 +78,37 @@ def loss_change(weight: Tensor, gradient: Tensor, curvature: Tensor | None = Non
     return like(weight, change.to(w.dtype))
 
 
-def gradients(model: nn.Module, x: Tensor, y: Tensor, batch: int = 256) -> Scores:
+def gradients(
+    model: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    batch: int = 256,
+    only: Collection[str] | None = None,
+) -> Scores:
     """The gradient of the mean cross entropy in evaluation mode, for every parameter;
     ``.grad`` and modes stay as they are.
 
     Args:
         model: images or features (B, …) -> logits (B, classes). x: (B, …). y: (B,)
-            int64. batch: samples at a time.
+            int64. batch: samples at a time. only: names of the parameters to
+            differentiate by, if not all: memory is needed for these alone.
 
     Returns:
         Name -> gradient like the parameter, frozen ones too.
 
     Raises:
         ValueError: if there is no sample, there are more or fewer labels, the model
-            makes no (B, classes), or a label is none of the classes.
+            makes no (B, classes), a label is none of the classes, or a name in ``only``
+            is no parameter.
     """
     _classes(model, x, y)
-    parameters = {name: p.detach() for name, p in model.named_parameters()}
+    parameters = _parameters(model, only)
 
     def loss(p: Parameters, some: Tensor, labels: Tensor) -> Tensor:
         return F.cross_entropy(functional_call(model, p, (some,)), labels, reduction="sum") / len(x)
 
     total = {name: torch.zeros_like(p) for name, p in parameters.items()}
-    with evaluating(model):
+    with evaluating(model), torch.no_grad():  # of the parameters that are left out
         for some, labels in zip(x.split(batch), y.split(batch), strict=True):
             for name, g in grad(loss)(parameters, some, labels).items():
                 total[name] += g
@@ -124,7 +132,9 @@ def taylor(model: nn.Module, x: Tensor, y: Tensor) -> Scores:
     return {name: like(w, loss_change(w, found[name]).abs()) for name, w in prunable(model).items()}
 
 
-def empirical_fisher(model: nn.Module, x: Tensor, y: Tensor) -> Scores:
+def empirical_fisher(
+    model: nn.Module, x: Tensor, y: Tensor, only: Collection[str] | None = None
+) -> Scores:
     """Mean over samples of the *square of each sample's own* gradient of its cross
     entropy: the notes' (1/N) Σ g gᵀ, its diagonal.
 
@@ -135,7 +145,7 @@ def empirical_fisher(model: nn.Module, x: Tensor, y: Tensor) -> Scores:
     Args:
         model: (B, …) -> logits (B, classes); any modules, in evaluation mode meanwhile
             (so batch norm mixes no samples).
-        x: (B, …). y: (B,) int64.
+        x: (B, …). y: (B,) int64. only: as in :func:`gradients`.
 
     Returns:
         Name -> float64 like the parameter, for every one of ``named_parameters()``,
@@ -144,7 +154,8 @@ def empirical_fisher(model: nn.Module, x: Tensor, y: Tensor) -> Scores:
 
     Raises:
         ValueError: if there is no sample, there are more or fewer labels, the model
-            makes no (B, classes), or a label is none of the classes.
+            makes no (B, classes), a label is none of the classes, or a name in ``only``
+            is no parameter.
     """
     _classes(model, x, y)
 
@@ -154,10 +165,10 @@ def empirical_fisher(model: nn.Module, x: Tensor, y: Tensor) -> Scores:
 
         return {name: g[None] for name, g in grad(loss)(p).items()}, torch.ones_like(label).double()
 
-    return _mean(model, of_one, x, y, at_once=1)
+    return _mean(model, of_one, x, y, 1, only)
 
 
-def curvature(model: nn.Module, x: Tensor) -> Scores:
+def curvature(model: nn.Module, x: Tensor, only: Collection[str] | None = None) -> Scores:
     """Mean over samples of Σ_c p_c·(∂ log p_c/∂w)², p the softmax of the logits, held
     constant: the Gauss–Newton diagonal.
 
@@ -169,12 +180,14 @@ def curvature(model: nn.Module, x: Tensor) -> Scores:
 
     Args:
         model: (B, …) -> logits (B, classes), in evaluation mode meanwhile. x: (B, …).
+            only: as in :func:`gradients`.
 
     Returns:
         Name -> float64 like the parameter, as :func:`empirical_fisher`.
 
     Raises:
-        ValueError: if there is no sample, or the model makes no (B, classes).
+        ValueError: if there is no sample, the model makes no (B, classes), or a name in
+            ``only`` is no parameter.
 
     Source: Kunstner, Hennig & Balles 2019, section 2.
     """
@@ -189,14 +202,31 @@ def curvature(model: nn.Module, x: Tensor) -> Scores:
         by_class, logs = jacrev(log_p, has_aux=True)(p)  # name -> (classes, *shape)
         return by_class, logs.detach().double().exp()
 
-    return _mean(model, of_one, x, labels, at_once=classes)
+    return _mean(model, of_one, x, labels, classes, only)
 
 
-def _mean(model: nn.Module, of_one: OfOne, x: Tensor, y: Tensor, at_once: int) -> Scores:
+def _parameters(model: nn.Module, only: Collection[str] | None) -> Parameters:
+    parameters = {name: p.detach() for name, p in model.named_parameters()}
+    if only is None:
+        return parameters
+    if isinstance(only, str) or (unknown := sorted(set(only) - parameters.keys())):
+        got = only if isinstance(only, str) else unknown[0]
+        raise ValueError(f"only must hold names of parameters of the model, in a list; got {got!r}")
+    return {name: p for name, p in parameters.items() if name in only}
+
+
+def _mean(
+    model: nn.Module,
+    of_one: OfOne,
+    x: Tensor,
+    y: Tensor,
+    at_once: int,
+    only: Collection[str] | None,
+) -> Scores:
     """The mean over samples of Σ_k weight_k · derivative_k², for the derivatives of each
     parameter and the weights that ``of_one`` finds, ``at_once`` of them.
     """
-    parameters = {name: p.detach() for name, p in model.named_parameters()}
+    parameters = _parameters(model, only)
     # derivatives, and as doubles
     size = (4 + 8) * at_once * sum(p.numel() for p in parameters.values())
     chunk = max(1, min(len(x), _MEMORY // max(1, size)))
@@ -204,7 +234,7 @@ def _mean(model: nn.Module, of_one: OfOne, x: Tensor, y: Tensor, at_once: int) -
         name: torch.zeros(p.shape, dtype=torch.float64, device=p.device)
         for name, p in parameters.items()
     }
-    with evaluating(model):
+    with evaluating(model), torch.no_grad():
         for found, weights in _found(of_one, parameters, x, y, chunk):
             for name, values in found.items():  # (samples, k, *shape)
                 squares = values.to(torch.float64, copy=True).flatten(0, 1)

@@ -8,7 +8,7 @@ exact count, and among equal scores the lower index first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
 import torch
@@ -133,14 +133,13 @@ def local_masks(
     return masks
 
 
-def global_masks(scores: Scores, sparsity: float) -> Masks:
+def global_masks(scores: Mapping[str, Tensor], sparsity: float) -> Masks:
     """Prune the weights with the smallest scores over all layers together: one
     threshold for all.
 
     Exactly ``round(sparsity * n)`` of the n weights go; among equal scores, the one
-    that comes first in the order of ``scores``. On a large network most of the time
-    goes into reading the scores a few times: see ``prune_smallest`` of
-    :mod:`course_lib.pruning.weights.exact`.
+    that comes first in the order of ``scores``. Scores are read a few times, one tensor
+    at a time, so those of :class:`.ScoresOnDemand` need no memory of the model's size.
 
     Args:
         scores: one tensor per parameter name, any shapes; larger = more important.
@@ -156,8 +155,18 @@ def global_masks(scores: Scores, sparsity: float) -> Masks:
     networks are pruned globally, lest their smallest layers become bottlenecks.
     """
     count = count_pruned(sparsity, sum(score.numel() for score in scores.values()))
-    kept = prune_smallest([flat(score, name) for name, score in scores.items()], count)
+    kept = prune_smallest(_Vectors(scores), count)
     return {name: _spread(k, score) for (name, score), k in zip(scores.items(), kept, strict=True)}
+
+
+class _Vectors:
+    """Scores as vectors, each made when it is read."""
+
+    def __init__(self, scores: Mapping[str, Tensor]) -> None:
+        self.scores = scores
+
+    def __iter__(self) -> Iterator[Vector]:
+        return (flat(score, name) for name, score in self.scores.items())
 
 
 def global_group_masks(

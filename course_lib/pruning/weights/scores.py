@@ -7,7 +7,7 @@ weights go, and in which shapes, is decided in
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import torch
 from torch import Tensor
@@ -69,3 +69,34 @@ def random(weights: Mapping[str, Tensor], generator: torch.Generator) -> Scores:
         drawn = torch.rand(weight.shape, generator=generator, dtype=dtype, device=generator.device)
         scores[name] = like(weight, drawn.to(weight.device))
     return scores
+
+
+class ScoresOnDemand(Mapping[str, Tensor]):
+    """Scores that are computed when they are read, each time anew: for a model whose
+    scores would not fit into memory beside it.
+
+    ::
+
+        scores = ScoresOnDemand(prunable(model), lambda name, w: w.detach().abs())
+        apply(model, global_masks(scores, 0.5))
+
+    Args:
+        weights: tensors of any shapes by name. score: name and weight -> its score, of
+            the weight's shape, the same at every call.
+    """
+
+    def __init__(
+        self, weights: Mapping[str, Tensor], score: Callable[[str, Tensor], Tensor]
+    ) -> None:
+        self._weights = weights
+        self._score = score
+
+    def __getitem__(self, name: str) -> Tensor:
+        weight = self._weights[name]
+        return like(weight, self._score(name, weight))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._weights)
+
+    def __len__(self) -> int:
+        return len(self._weights)

@@ -174,3 +174,35 @@ def test_nothing_of_the_model_changes(call):
         torch.equal(model[0].weight.grad, torch.ones_like(model[0].weight))
         and model[3].weight.grad is None
     )
+
+
+@pytest.mark.parametrize("score", ["gradients", "empirical_fisher", "curvature"])
+def test_scores_of_some_parameters_alone_are_those_of_all(score):
+    model, (x, y) = net(), data()
+    compute = getattr(weights, score)
+    given = (model, x) if score == "curvature" else (model, x, y)
+    every = compute(*given)
+    for names in (["0.weight"], ["3.weight", "0.bias"]):
+        some = compute(*given, only=names)
+        assert set(some) == set(names)
+        assert all(torch.equal(some[name], every[name]) for name in names)
+    for wrong in (["0.weigth"], "0.weight"):
+        with pytest.raises(ValueError, match="only"):
+            compute(*given, only=wrong)
+    assert all(p.grad is None for p in model.parameters())
+
+
+def test_masks_from_scores_on_demand_are_those_from_all_at_once():
+    model, (x, y) = net(), data()
+    prunable = weights.prunable(model)
+    held = []
+
+    def fisher(name, w):
+        held.append(name)
+        return weights.empirical_fisher(model, x, y, only=[name])[name]
+
+    every = weights.empirical_fisher(model, x, y)
+    wanted = weights.global_masks({name: every[name] for name in prunable}, 0.6)
+    masks = weights.global_masks(weights.ScoresOnDemand(prunable, fisher), 0.6)
+    assert masks.keys() == wanted.keys() and held[:2] == list(prunable)
+    assert all(torch.equal(masks[name], wanted[name]) for name in masks)

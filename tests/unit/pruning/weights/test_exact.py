@@ -2,12 +2,15 @@
 and large, of every kind.
 """
 
+from unittest import mock
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from course_lib.pruning.weights import exact
 from course_lib.pruning.weights.exact import count_pruned, flat, prune_smallest
 
 
@@ -41,17 +44,21 @@ def vectors(draw):
     return [torch.tensor(draw(st.lists(NUMBERS[d], max_size=20)), dtype=d) for d in dtypes]
 
 
+@pytest.mark.parametrize("at_once", [4, exact._AT_ONCE])  # the first narrows down, digit by digit
 @given(vectors(), st.data())
 @settings(max_examples=300, deadline=None)
-def test_small_vectors_of_any_numbers(parts, data):
-    agree(parts, data.draw(st.integers(0, sum(map(len, parts)))))
+def test_small_vectors_of_any_numbers(at_once, parts, data):
+    with mock.patch.object(exact, "_AT_ONCE", at_once):
+        agree(parts, data.draw(st.integers(0, sum(map(len, parts)))))
 
 
 @pytest.mark.parametrize("count", [0, 1, 70_000, 299_999, 300_000])
 @pytest.mark.parametrize(
     "kind", ["normal", "sorted", "falling", "periodic", "mostly_zero", "mostly_dead", "constant"]
 )
-def test_shapes_of_distribution(kind, count):
+@pytest.mark.parametrize("at_once", [10_000, exact._AT_ONCE])
+def test_shapes_of_distribution(kind, count, at_once, monkeypatch):
+    monkeypatch.setattr(exact, "_AT_ONCE", at_once)
     n = 300_000
     x = torch.randn(n, generator=torch.Generator().manual_seed(1)).abs()
     x = {
