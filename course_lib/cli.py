@@ -238,6 +238,13 @@ def release(
         list[str] | None,
         typer.Option("--labs", help="these labs alone, such as --labs lab00 lab01; all by default"),
     ] = None,
+    repository: Annotated[
+        str | None,
+        typer.Option(
+            metavar="OWNER/NAME",
+            help="on GitHub, where the release will lie: labs get badges for Colab and Binder",
+        ),
+    ] = None,
 ) -> None:
     """Write what students get, without solutions and hidden tests, as a folder and a
     zip; week by week with --labs.
@@ -248,7 +255,7 @@ def release(
         raise ValueError(
             f"{folder} is a lab: name the folder first, course release FOLDER --labs lab00 lab01"
         )
-    archive = releasing.release(_root(), folder, [*(labs or []), *(more or [])] or None)
+    archive = releasing.release(_root(), folder, [*(labs or []), *(more or [])] or None, repository)
     _say(f"students get {folder} or, the same, {archive}")
 
 

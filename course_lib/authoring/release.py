@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
-from course_lib.authoring import build, claims, contract, source
+from course_lib.authoring import build, claims, contract, online, source
 from course_lib.authoring.errors import Problems, error, shown
 from course_lib.authoring.source import Lab
 from course_lib.files import put
@@ -32,7 +32,9 @@ _SOLUTION = re.compile(
 )  # a marker alone on its line, in Python or in a notebook's JSON
 
 
-def release(root: Path, dest: Path, labs: Iterable[str] | None = None) -> Path:
+def release(
+    root: Path, dest: Path, labs: Iterable[str] | None = None, repository: str | None = None
+) -> Path:
     """Write the folder ``dest`` for students, and ``dest.zip`` with the same files.
 
     In it: ``labs/``, ``course_lib/``, ``data/``, the visible tests, ``pyproject.toml``,
@@ -43,6 +45,8 @@ def release(root: Path, dest: Path, labs: Iterable[str] | None = None) -> Path:
         dest: a folder that does not exist yet, or is empty.
         labs: ``"lab01"``, ``"1"`` or a whole slug; None: all. What is handed out then
             leads to no other lab.
+        repository: "owner/name" on GitHub, where the release will lie: its labs get
+            badges that open them on Colab and Binder.
 
     Returns:
         The zip.
@@ -66,7 +70,7 @@ def release(root: Path, dest: Path, labs: Iterable[str] | None = None) -> Path:
             raise error(
                 str(path), 1, "this exists already: delete it, or release into a new folder"
             )
-    files = contents(root, labs)
+    files = contents(root, labs, repository)
     for name, (data, executable) in files.items():
         path = dest / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -76,7 +80,9 @@ def release(root: Path, dest: Path, labs: Iterable[str] | None = None) -> Path:
     return archive
 
 
-def contents(root: Path, labs: Iterable[str] | None = None) -> dict[str, tuple[bytes, bool]]:
+def contents(
+    root: Path, labs: Iterable[str] | None = None, repository: str | None = None
+) -> dict[str, tuple[bytes, bool]]:
     """The files of a release: name -> (bytes, executable?).
 
     Raises:
@@ -96,11 +102,17 @@ def contents(root: Path, labs: Iterable[str] | None = None) -> dict[str, tuple[b
             if not build.is_built(notebook, new):
                 message = f"this is not what its source says: run `course build {lab.name}` first"
                 problems.add(shown(notebook, root), 1, message)
+            if repository is not None:
+                new = build.student_notebook(
+                    lab, online.add_badges(cells, notebook.stem, repository)
+                )
             files[shown(notebook, root)] = (build.as_bytes(new), False)
             read.append(lab)
     problems.stop()
     for path in [root / "pyproject.toml", root / "Makefile", *sorted(root.glob("LICENSE*"))]:
         files[path.name] = (path.read_bytes(), False)
+    if repository is not None:
+        files |= {name: (data, False) for name, data in online.binder_files().items()}
     for name in filter(lambda name: (root / name).is_file(), _PAGES):
         files[name] = ((root / name).read_bytes(), False)
     files["README.md"] = (
