@@ -424,6 +424,8 @@ def grade(
     _say(f"summary of the class: {summary.write(done.report)}")
     if not format:
         handback.write(done.report)
+        for table in sorted(done.report.glob("grades-*.csv")):
+            _say(f"{table} is of an earlier run: give --format again to write it anew")
     else:
         written = upload.write(
             done.report, [f.value for f in format], done.roster, assignment, pending_as_zero

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+import course_lib
 from course_lib.install import NEWEST, OLDEST, PAIR
 from course_lib.paths import course_root, data_places
 
@@ -63,9 +64,13 @@ def _packages() -> list[Finding]:
         remedy = "" if fits else f'needed: pip install "{requirement}"'
         found.append((wanted.name, have or "missing", remedy))
     pair = f"reinstall the pair that belongs together: pip install {' '.join(PAIR)}"
+    vision = _try("torchvision and its models", "torchvision.models", pair)
+    if course_lib._torchvision_operators is not None and not vision[2]:
+        # torch's own error otherwise, from whatever imports torchvision first
+        vision = (vision[0], "loads after `import course_lib` alone: built for another torch", "")
     return [
         *found,
-        _try("torchvision and its models", "torchvision.models", pair),
+        vision,
         _try(
             "transformers' models",
             "transformers.models.bert.modeling_bert",
@@ -106,7 +111,10 @@ def _course() -> list[Finding]:
     if root is None and (Path(__file__).parent / "_course").is_dir():
         return [("course folder", "none: `course lab DIR` writes the labs into DIR", "")]
     if root is None:
-        remedy = "run this inside the course's folder, or set COURSE_ROOT to it"
+        remedy = (
+            "for labs and grading, run this inside the course's folder, or set COURSE_ROOT to it;"
+            " the library needs neither"
+        )
         return [("course folder", "not found", remedy)]
     labs = sorted((root / "labs").glob("lab*.ipynb"))
     tests = sorted((root / "tests" / "labs").glob("lab*/visible.py"))

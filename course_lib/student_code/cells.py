@@ -38,6 +38,7 @@ _AROUND = {
 }
 _WRITES = ("writefile", "file")
 _ENVIRONMENT = ("env", "set_env")
+_DEFINES = re.compile(r"^(?:async\s+def|def|class)\s+(\w+)", re.MULTILINE)
 # cell magics that hand the cell to another program
 OTHER_PROGRAMS = {
     "bash",
@@ -208,12 +209,16 @@ skip = _Skip()
 
 
 def parse(
-    cells: Iterable[str], problems: list[str], files: Mapping[str, str] | None = None
+    cells: Iterable[str],
+    problems: list[str],
+    files: Mapping[str, str] | None = None,
+    lost: dict[str, str] | None = None,
 ) -> list[Statement]:
     """The statements of all cells; a cell that does not parse is left out and said.
 
     Args:
-        files: texts by name, for ``%run``; those that a cell writes are added.
+        files: texts by name, for ``%run``; those that a cell writes are added. lost: gets
+            the names that a cell left out seems to define, with the problem.
     """
     statements: list[Statement] = []
     reader = _Reader(dict(files or {}), problems)
@@ -229,6 +234,8 @@ def parse(
                 f"cell {number}{line} is no Python that can be read ({type(error).__name__}:"
                 f" {_short(error)}): it was left out"
             )
+            if lost is not None:
+                lost |= dict.fromkeys(_DEFINES.findall(source), problems[-1])
             continue
         linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
         for node in tree.body:
@@ -722,7 +729,7 @@ def run(
     result = Definitions(namespace)
     skip.names, skip.namespace = dict(names or {}), result.namespace
     flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-    for statement in select(parse(cells, result.problems, files), graded):
+    for statement in select(parse(cells, result.problems, files, result.lost), graded):
         try:
             try:
                 flags |= _execute(statement, flags, result.namespace)

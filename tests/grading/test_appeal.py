@@ -7,11 +7,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 from small_lab import RIGHT, TESTS, Course, claim, contents
 from typer.testing import CliRunner
 
 from course_lib.cli import app
 from course_lib.grading.batch import appeal
+from course_lib.grading.marking.witness import _answer
 
 pytestmark = pytest.mark.usefixtures("warm")
 USES = """
@@ -69,6 +71,13 @@ def test_what_came_stands_beside_what_was_expected(graded: Course) -> None:
     assert "DOES NOT HOLD: exactly the smaller half goes" in said
     assert "given" in said and "came" in said and "expected" in said
     assert contents(graded.report) == before  # nothing in the report changes
+
+
+def test_another_dtype_is_not_the_same() -> None:
+    came = {"values": torch.ones(2), "index": torch.zeros(2)}
+    right = {"values": torch.ones(2), "index": torch.zeros(2, dtype=torch.int64)}
+    assert _answer(lambda: right, came)[1] == "the numbers agree, the dtypes do not"
+    assert _answer(lambda: right, right)[1] == ""
 
 
 @pytest.mark.long

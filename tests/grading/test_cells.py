@@ -208,6 +208,13 @@ def test_why_a_name_is_missing_is_kept() -> None:
     assert done.namespace["g"]() == 1
 
 
+def test_a_name_of_a_cell_that_is_no_python_is_lost_not_renamed() -> None:
+    result = cells.run(
+        ["def csr_encode(x): return x", "def coo_encode(x):\n    return (x"], ["coo_encode"]
+    )
+    assert result.lost["coo_encode"].startswith("cell 2, line 2 is no Python")
+
+
 def test_where_a_statement_stands_is_counted_in_the_cell_as_it_is_written() -> None:
     done = cells.run(["%%capture\n%%time\nx = 1\nimport no_such_module_here"], [])
     assert "cell 1, line 4" in done.problems[0]

@@ -37,6 +37,17 @@ def marks(course: Course, *lines: str) -> Path:
     return path
 
 
+def test_marks_written_for_an_earlier_file_are_named(graded: Course) -> None:
+    marks(graded, 'bob,1.2,"+0.5",nearly', "amy,all,0,copied")
+    said: list[str] = []
+    graded.grade(say=said.append)
+    (counted,) = said
+    assert counted.endswith("rows: 1 added to the tests' points, 1 in their place, 0 remarks")
+    graded.hand_in("bob", RIGHT)
+    graded.grade(say=said.append)
+    assert "bob was handed in again" in said[-1] and said[-1].endswith("line 2)")
+
+
 def test_points_are_added_or_replaced_and_survive(graded: Course) -> None:
     before = contents(graded.report)
     said: list[str] = []

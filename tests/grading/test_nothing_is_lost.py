@@ -255,6 +255,8 @@ def test_nothing_is_exported_as_0_that_a_person_has_not_decided(course: Course) 
         "didoe": ("graded", "0"), "eddoe": ("pending", ""), "xdoe": ("refused", ""),
         "ydoe": ("refused", ""),
     }  # fmt: skip
+    for id, row in table.items():
+        assert ("Not graded yet" in course.page(id)) == (row["total"] == "")
     first, *said, last = summary.status_sentences(course.report)
     assert first == "7 submissions: 2 graded, 2 pending, 2 refused, 1 unchanged"
     for line, word in zip(

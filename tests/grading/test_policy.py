@@ -72,7 +72,7 @@ def test_days_late_days_and_penalty(
     assert (case.days, case.late_days, case.penalty) == (days, free, penalty)
     told = case.lateness_report(8.0)
     assert told["after"] == pytest.approx(8 * (1 - penalty / 100)) and told["days"] == days
-    assert policy.cells(told)[1:4] == [str(days), str(free), f"{penalty:g} %"]
+    assert policy.cells(told, False)[1:4] == [str(days), str(free), f"{penalty:g} %"]
     assert ("late" in told["said"]) is (days > 0) and "2026-10-12 23:59 +0200" in told["said"]
     hours = max(after, timedelta(0)) // timedelta(hours=1)
     assert told["late"].split(":")[0] == str(hours)
@@ -97,7 +97,7 @@ def test_what_is_not_known_is_said_and_costs_nothing(tmp_path: Path) -> None:
     late = found["late"].lateness_report(5)
     assert "late by the system's word, which does not say by how much" in late["said"]
     assert "whether it is late is not known" in found["unknown"].lateness_report(5)["said"]
-    assert policy.cells(late) == ["", "?", "?", "?", "?"]
+    assert policy.cells(late, False) == ["", "?", "?", "?", "?"]
     times = '[times]\nlate = 2026-10-13T12:00:00+02:00\n"unknown" = "2026-10-12 10:00 +0200"\n'
     found = judge(tmp_path, text + times, *all)
     assert (found["late"].days, found["unknown"].days) == (1, 0)

@@ -28,7 +28,8 @@ class Plan:
             submission. cases: what a policy says of each submission; None without one.
 
     Attributes:
-        todo: the ids to mark, in order. files: all submissions' names in the report, in
+        todo: the ids to mark, in order. handed_in_again: ids whose files changed since
+            they were marked. files: all submissions' names in the report, in
             the order of their ids.
     """
 
@@ -49,11 +50,14 @@ class Plan:
         self.files = [s.file_name for s in submissions]
         self.seconds = read_seconds(out)
         self._version = lab.version
+        self.handed_in_again: set[str] = set()
         self._without_sandbox = 0  # submissions that are kept
         # by submission and version, until all are graded
         self._graded: dict[str, dict[int, GradingResult]] = {}
         for submission in submissions:
             result = read(out, submission.file_name)
+            if result is not None and result.digest != submission.digest:
+                self.handed_in_again.add(submission.id)
             isolated = result is not None and sandbox.Layer(result.layer).is_sandbox
             if (
                 result is None

@@ -144,14 +144,16 @@ class Case:
         return time.astimezone(self.policy.zone).strftime("%Y-%m-%d %H:%M %z")
 
 
-def cells(lateness: Mapping[str, Any] | None) -> list[str]:
-    """A submission's cells under :data:`COLUMNS`."""
+def cells(lateness: Mapping[str, Any] | None, undecided: bool) -> list[str]:
+    """A submission's cells under :data:`COLUMNS`; without points where it has no grade
+    yet.
+    """
     if not lateness:
         return [""] * len(COLUMNS)
     if lateness["days"] is None:
         return [lateness["handed in"], *["?"] * 4]
     about = (f"{lateness['days']}", f"{lateness['late days']}", f"{lateness['penalty']:g} %")
-    return [lateness["handed in"], *about, f"{lateness['after']:g}"]
+    return [lateness["handed in"], *about, "" if undecided else f"{lateness['after']:g}"]
 
 
 def read(path: Path) -> Policy:

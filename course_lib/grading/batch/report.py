@@ -170,7 +170,7 @@ def build_row(result: Result, questions: Iterable[str], late: bool) -> list[str]
         "" if result.undecided else f"{result.score:g}",
         f"{result.max_score:g}",
         status,
-        *(policy.cells(result.lateness) if late else []),
+        *(policy.cells(result.lateness, result.undecided) if late else []),
         result.page,
     ]
 

@@ -163,12 +163,19 @@ def grade(
         tables = {"marks": by_hand, "policy": rules, "roster": people}
         about |= {what: _shown_from(out, path) for what, path in tables.items() if path is not None}
         if given:
-            rows = [m for some in given.values() for m in some]
+            # a row on all questions is a mark of each
+            rows = {m.line: m for some in given.values() for m in some}.values()
             adds = sum(m.adds for m in rows)
             replaces = sum(m.points is not None and not m.adds for m in rows)
             say(
                 f"{by_hand}, rows: {adds} added to the tests' points, {replaces} in their place,"
                 f" {len(rows) - adds - replaces} remarks"
+            )
+        for id in plan.handed_in_again & given.keys():
+            lines = ", ".join(str(line) for line in sorted({m.line for m in given[id]}))
+            say(
+                f"{id} was handed in again after its marks were written: look whether they still"
+                f" hold ({by_hand}, line {lines})"
             )
         report.write_text(out / "batch.json", json.dumps(about, indent=1) + "\n")
         plan.refresh()

@@ -102,7 +102,8 @@ class _Class:
                 " a person marks it, in marks.csv"
             )
         if why:
-            self.missing.append((form, str(person), f"{result.score:g}", why))
+            points = "" if result.undecided else f"{result.score:g}"
+            self.missing.append((form, str(person), points, why))
         return bool(why)
 
 
