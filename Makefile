@@ -29,7 +29,5 @@ site:
 
 # PyTorch and CUDA depend on the system: course_lib/install.py sees to them
 lock:
-	@UV_CUSTOM_COMPILE_COMMAND="make lock" uv pip compile pyproject.toml --quiet --upgrade --all-extras --universal \
-		--no-annotate --python-version 3.11 --output-file course_lib/constraints.txt
-	@sed -i.old -E '/^(torch|torchvision|triton)==|^(nvidia|cuda)-/d' course_lib/constraints.txt
-	@rm course_lib/constraints.txt.old
+	@UV_CUSTOM_COMPILE_COMMAND="make lock" uv pip compile pyproject.toml --upgrade --all-extras --universal --no-annotate --python-version 3.11 \
+		| sed -E '/^(torch|torchvision|triton)==|^(nvidia|cuda)-/d' > course_lib/constraints.txt

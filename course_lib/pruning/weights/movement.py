@@ -39,6 +39,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from course_lib.checks import check_fraction, check_names, check_same_names
 from course_lib.pruning.weights.exact import keep_largest
 from course_lib.pruning.weights.masks import Masks, apply
+from course_lib.wrapped import hold_hooks
 
 
 def top_mask(scores: Tensor, keep: float) -> Tensor:
@@ -305,12 +306,8 @@ def moving(
     found = Moving(weights, keep, how, tau)
     order = {name: list(module._parameters) for name, module in modules.items()}
     done: list[str] = []
-    # of any optimizer: the user's own, or one that a Trainer makes
-    hooks = [register_optimizer_step_post_hook(found.after_step)]
 
     def back() -> None:
-        for hook in hooks:
-            hook.remove()
         for name in done:
             module, attribute = modules[name], name.rpartition(".")[2]
             parametrize.remove_parametrizations(module, attribute, leave_parametrized=False)
@@ -318,19 +315,19 @@ def moving(
             module = modules[name]
             module._parameters = {key: module._parameters[key] for key in order[name]}
 
-    try:
+    # masks are selected by NumPy, which torch.compile would trace
+    with hold_hooks() as hooks:
+        hooks.callback(back)
+        # of any optimizer: the user's own, or one that a Trainer makes
+        hooks.callback(register_optimizer_step_post_hook(found.after_step).remove)
         for name, module in modules.items():
             parametrize.register_parametrization(
                 module, name.rpartition(".")[2], _Masked(found, name), unsafe=True
             )
             done.append(name)
         for module in dict.fromkeys(modules.values()):
-            hooks.append(module.register_state_dict_post_hook(_write_plain))
-            hooks.append(module.register_load_state_dict_pre_hook(_read_plain))
+            hooks.callback(module.register_state_dict_post_hook(_write_plain).remove)
+            hooks.callback(module.register_load_state_dict_pre_hook(_read_plain).remove)
         yield found
         found.refuse_untrained()
-    except BaseException:
-        back()
-        raise
-    back()
     apply(model, found.masks())

@@ -77,8 +77,11 @@ class ScoresOnDemand(Mapping[str, Tensor]):
 
     ::
 
-        scores = ScoresOnDemand(prunable(model), lambda name, w: w.detach().abs())
-        apply(model, global_masks(scores, 0.5))
+        from course_lib.pruning import weights
+
+        of = weights.prunable(model)
+        scores = weights.ScoresOnDemand(of, lambda name, w: w.detach().abs())
+        weights.apply(model, weights.global_masks(scores, 0.5))
 
     Args:
         weights: tensors of any shapes by name. score: name and weight -> its score, of

@@ -125,7 +125,8 @@ def test_all_and_nothing(submission: Submission, draw: Draw) -> None:
     w = draw.normal(4, 5)
     mask, (after,) = submission.call("magnitude_mask", w, 0.4, returning=(0,))
     unchanged(w, after, "the weight")
-    if same(submission.magnitude_mask(1 / w, 0.4), mask):  # what was small is large
+    # what was small is large, also with its sign: a wrong answer to another claim differs, too
+    if same(submission.magnitude_mask(-1 / w, 0.4), mask):
         fail(
             "a second weight of the same shape, with other numbers in it, got the mask of the first: does your code keep "
             "something from one call to the next?"

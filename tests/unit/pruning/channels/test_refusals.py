@@ -55,8 +55,8 @@ def pair(keep=(0,), bn=BN, next_conv=NEXT):
 REFUSED = [
     *((ValueError, "lam", lambda lam=lam: slimming.penalty(NET, lam)) for lam in (-1, math.nan)),
     (ValueError, "batch norm", lambda: slimming.penalty(LINEAR, 0.1)),
-    (ValueError, "sparsity", lambda: c.select_channels(NET, -0.1)),
-    (ValueError, "sparsity", lambda: c.select_channels(NET, math.nan)),
+    (ValueError, "fraction", lambda: c.select_channels(NET, -0.1)),
+    (ValueError, "fraction", lambda: c.select_channels(NET, math.nan)),
     (ValueError, "batch norm", lambda: c.select_channels(LINEAR, 0.5)),
     (ValueError, "'bn1'", lambda: c.select_channels(SPOILT, 0.5)),
     (ValueError, "names .*'bn9'", lambda: c.select_channels(NET, 0.5, names=["bn1", "bn9"])),
