@@ -5,8 +5,8 @@ How many products an operation computes is torch's own formula, from
 ``torch.utils.flop_counter``. Here they are assigned to layers and weights, so that those
 with a zero weight can be left out.
 
-Source: the lecture on pruning, "Computational Cost"; for what counts as a MAC, Sze,
-Chen, Yang and Emer 2020, "Efficient Processing of Deep Neural Networks", section 2.2.
+Source: for what counts as a MAC, Sze, Chen, Yang and Emer 2020, "Efficient Processing
+of Deep Neural Networks", section 2.2.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from course_lib.wrapped import hold_hooks, refuse_wrapped
 class LayerCost:
     """What one call of one layer costs, on the inputs it was given.
 
-    Biases and the scales of normalisation layers are not counted, as in the lecture's
-    formulas.
+    Biases and the scales of normalisation layers are not counted, as in
+    :mod:`course_lib.cost.formulas`.
 
     - ``name``: the module's name in the model; of ``nn.MultiheadAttention`` the
       projections have one more, such as ".q_proj".

@@ -3,8 +3,7 @@ CSC.
 
 Each format is a pair of plain functions, ``*_encode`` and ``*_decode``, that work on
 tensors of any dtype, with the number of bits that the format takes (``*_bits``, for the
-zeros that are there). ``formula_bits`` is what the lecture's formulas predict from the
-sparsity alone.
+zeros that are there). ``formula_bits`` predicts it from the sparsity alone.
 
 All formats agree on what a zero is: whatever compares equal to zero. So -0.0 is a zero
 and comes back as +0.0, while NaN and the infinities are values and come back bit for
@@ -12,9 +11,9 @@ bit. Elements are visited in row-major order (CSC: column by column), indices an
 are int64, values keep the dtype. An encoding is for storage, so it lives on the CPU: a
 tensor from an accelerator is brought over, and a graph is left behind.
 
-Source: the lecture on pruning, "Sparse Matrices Encodings"; Sze, Chen, Yang and Emer
-2020, "Efficient Processing of Deep Neural Networks", chapter 8. CSR and CSC: Saad 2003,
-"Iterative Methods for Sparse Linear Systems", section 3.4.
+Source: Sze, Chen, Yang and Emer 2020, "Efficient Processing of Deep Neural Networks",
+chapter 8. CSR and CSC: Saad 2003, "Iterative Methods for Sparse Linear Systems", section
+3.4.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ def bitmap_encode(x: Tensor) -> tuple[Tensor, Tensor]:
         ``bitmap``, bool with the shape of ``x``, and ``values`` (nnz,), the non-zeros
         in row-major order.
 
-    Source: the lecture on pruning, "Bitmap Encoding".
+    Source: Sze et al. 2020, chapter 8.
     """
     flat = _flat(x)
     present = _present(flat)
@@ -94,8 +93,7 @@ def rle_encode(x: Tensor, run_bits: int = 2) -> tuple[Tensor, Tensor, Shape]:
     Raises:
         ValueError: if ``run_bits`` is out of range.
 
-    Source: the lecture on pruning, "Run Length Encoding"; with fillers as in Chen et
-    al. 2016, "Eyeriss", section V-E.
+    Source: Chen et al. 2016, "Eyeriss", section V-E, has fillers like these.
     """
     longest = _longest_run(run_bits)
     flat = _flat(x)
@@ -162,7 +160,7 @@ def coo_encode(x: Tensor) -> tuple[Tensor, Tensor, Shape]:
         ``index`` (nnz,) int64, increasing; ``values`` (nnz,) with the dtype of ``x``;
         and the shape of ``x``.
 
-    Source: the lecture on pruning, "Coordinate Format".
+    Source: Sze et al. 2020, chapter 8.
     """
     flat = _flat(x)
     return (*_nonzeros(flat, _present(flat)), tuple(x.shape))
@@ -206,7 +204,7 @@ def csr_encode(x2d: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     Raises:
         ValueError: if ``x2d`` is not a matrix.
 
-    Source: the lecture on pruning, "Compressed Sparse Row/Column".
+    Source: Saad 2003, section 3.4.
     """
     rows, columns = _matrix_shape(x2d.shape)
     flat = _flat(x2d)

@@ -1,7 +1,7 @@
 """How many multiply-accumulates (MACs) a layer needs, by its formula: dense, when zeros
 are skipped, with fewer heads.
 
-Here are the formulas of the lecture for one layer, then the exact count of the products
+Here are formulas for one layer, then the exact count of the products
 whose two factors are both non-zero, for weights and inputs as they are.
 :mod:`course_lib.cost.count` counts a whole ``nn.Module`` while it runs on an example.
 
@@ -9,8 +9,8 @@ All counts are Python ints from integer arithmetic: a count kept in float32 stop
 exact at 2^24, which one 3x3 layer of ResNet-50 passes seven times over with a single
 image.
 
-Source: the lecture on pruning, "Computational Cost"; Sze, Chen, Yang and Emer 2020,
-"Efficient Processing of Deep Neural Networks", chapters 2 and 8.
+Source: Sze, Chen, Yang and Emer 2020, "Efficient Processing of Deep Neural Networks",
+chapters 2 and 8.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def conv_cost(
         bits: width of a weight and of an activation.
 
     Returns:
-        ``macs`` = M·C·R·S·E·F (products with padding included, as in the lecture), and
+        ``macs`` = M·C·R·S·E·F (products with padding included), and
         the storage in bits: ``weight_bits`` of MCRS, ``input_bits`` of CHW and
         ``output_bits`` of MEF numbers. Weights stay; activations are transient, so what
         a network needs at once is the maximum over its layers, not the sum.
@@ -53,7 +53,7 @@ def conv_cost(
         ValueError: if a size is not positive, or the kernel is larger than the padded
             input.
 
-    Source: the lecture on pruning, "Computational Cost of Convolution".
+    Source: Sze et al. 2020, chapter 2.
     """
     _check_positive(M=M, C=C, R=R, S=S, H=H, W=W, stride=stride, bits=bits)
     E, F_ = (_output_size(size, kernel, stride, padding) for size, kernel in ((H, R), (W, S)))
@@ -71,7 +71,7 @@ def linear_cost(batch: int, d_in: int, d_out: int, bits: int = 32) -> dict[str, 
     Raises:
         ValueError: if a size is not positive.
 
-    Source: the lecture on pruning, "Computational Cost for MLP".
+    Source: Sze et al. 2020, chapter 2.
     """
     _check_positive(batch=batch, d_in=d_in, d_out=d_out, bits=bits)
     return {
@@ -99,7 +99,7 @@ def transformer_macs(B: int, L: int, E: int, heads: int = 1) -> dict[str, int]:
     Raises:
         ValueError: if a size is not positive or ``heads`` does not divide E.
 
-    Source: the lecture on pruning, "Computational Cost of Transformer".
+    Source: Kim et al. 2022, "Learned Token Pruning for Transformers", section 4.1.
     """
     _check_positive(B=B, L=L, E=E, heads=heads)
     if E % heads:
@@ -192,7 +192,7 @@ def nonzero_macs(weight: Tensor, x: Tensor, stride: int = 1, padding: int = 0) -
     Raises:
         ValueError: if the shapes do not fit together.
 
-    Source: the lecture on pruning, "Convolution with Sparse Weight".
+    Source: Sze et al. 2020, chapter 8.
     """
     if weight.ndim != x.ndim or weight.ndim not in (2, 4) or weight.shape[1] != x.shape[1]:
         raise ValueError(

@@ -12,8 +12,8 @@ A text costs what its real tokens cost: padding is another question, and so is t
 which ``course_lib.cost.latency`` measures. Scoring by the row of [CLS] adds l·W in a
 layer that is scored: 1 product in 12·E or more.
 
-Source: the lecture on pruning, "Computational Cost of Transformer"; Kim et al. 2022,
-"Learned Token Pruning for Transformers", section 4.1, counts the same way.
+Source: Kim et al. 2022, "Learned Token Pruning for Transformers", section 4.1, counts
+the same way.
 """
 
 from __future__ import annotations

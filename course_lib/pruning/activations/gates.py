@@ -5,8 +5,7 @@ The decision is hard, 0 or 1, in training too; backwards it passes the gradient 
 σ(score) on (straight through, Bengio, Léonard & Courville 2013, "Estimating or
 Propagating Gradients Through Stochastic Neurons for Conditional Computation").
 
-Source: the lecture on pruning, "Static vs Dynamic Pruning"; Gao et al. 2019, "Dynamic
-Channel Pruning: Feature Boosting and Suppression".
+Source: Gao et al. 2019, "Dynamic Channel Pruning: Feature Boosting and Suppression".
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def nm_activation(x: Tensor, n: int, m: int, dim: int = 1) -> Tensor:
     """Of every m neighbours along ``dim`` the n largest |x|; see
     :func:`course_lib.pruning.weights.nm.nm_mask` for order and errors.
 
-    Source: Zhang et al. 2024, "JointNF"; the lecture on pruning, "Activation pruning".
+    Source: Zhang et al. 2024, "JointNF".
     """
     return x.masked_fill(~nm_mask(x, n, m, dim), 0)
 

@@ -55,8 +55,8 @@ def scale_shift(bn: _BatchNorm) -> tuple[Tensor, Tensor]:
         ValueError: if it keeps no running statistics, or is lazy and has not seen data
             yet.
 
-    Source: the lecture's slide "Batch Normalization: During Inference", where σ stands
-    for √(σ² + ε).
+    Source: Ioffe & Szegedy 2015, "Batch Normalization", algorithm 2, whose √(Var + ε) is
+    often written σ.
     """
     _check_statistics(bn)
     p, q = _scale_shift(bn)

@@ -136,7 +136,7 @@ def empirical_fisher(
     model: nn.Module, x: Tensor, y: Tensor, only: Collection[str] | None = None
 ) -> Scores:
     """Mean over samples of the *square of each sample's own* gradient of its cross
-    entropy: the notes' (1/N) Σ g gᵀ, its diagonal.
+    entropy: the diagonal of (1/N) Σ g gᵀ.
 
     It stands in for second derivatives where the model is right about the labels'
     probabilities and close to a minimum; not elsewhere (Kunstner, Hennig & Balles 2019,
