@@ -199,7 +199,7 @@ check("2.1")
 # $$F_j = \frac1N \sum_{i=1}^N \Big(\frac{\partial}{\partial w_j}\big(-\log p(y_i \mid x_i)\big)\Big)^2.$$
 #
 # $F$ is the diagonal of $\frac1N \sum_i g_i g_i^\top$. It measures the *spread* of the
-# gradients. Square first, because after training the mean gradient is nearly 0.
+# gradients. Square before you average: after training the mean gradient is nearly 0.
 #
 # For a batch, `loss.backward()` gives only the mean gradient. So use one sample at a
 # time, or compute many gradients at once with `torch.func.vmap`. Use evaluation mode,
@@ -291,6 +291,9 @@ check("2.2")
 #
 # $$h_j = \frac{\partial z}{\partial w_j}^{\!\top}\! \big(\operatorname{diag}(p) - p\,p^\top\big) \frac{\partial z}{\partial w_j}
 # \;=\; \sum_c p_c \Big(\frac{\partial \log p_c}{\partial w_j}\Big)^2 .$$
+#
+# The last step holds because $\partial \log p_c = \partial z_c - \sum_k p_k\, \partial z_k$:
+# both sides are the variance of $\partial z_c$ under $p$.
 #
 # The right-hand side is the *true* Fisher information, or Gauss–Newton diagonal. It is
 # computed as in 2.2, but over all classes, weighted by their probabilities, instead of

@@ -135,9 +135,9 @@ tables.means(stored["starts"], "accuracy")
 # **What is tested**: every point of the docstring, also with momentum and after a NaN
 # gradient.
 #
-# *Before you write anything:* suppose both arms are trained without end. Which arm
-# cannot have the higher training loss? (`"the one that holds them"` or `"the one that
-# lets them go"`.)
+# *Before you write anything:* suppose both arms are trained without end. Which arm ends
+# with a training loss that is lower or equal? (`"the one that holds them"` or `"the one
+# that lets them go"`.)
 
 # %%
 ### BEGIN SOLUTION
@@ -161,8 +161,8 @@ def prune_then_finetune(
             them), and do not change its mode.
         masks: parameter name -> bool of its shape, True = kept. Not changed.
         finetune: call it exactly once, as ``finetune(model, post_step)``. It calls
-            ``post_step()`` after its optimizer steps. After the last call it may change
-            weights once more (for example, load the best ones).
+            ``post_step()`` after each optimizer step. After the last of these calls it
+            may change weights once more (for example, load the best ones).
         hold: True: the masked weights are 0 (+0.0) before fine-tuning, after every
             ``post_step()``, and when this function returns. False: they are 0 before
             fine-tuning, and then left as fine-tuning changes them.
@@ -210,12 +210,13 @@ check("6.1")
 # 1. **free**: with zeros held, the accuracy is at most the tolerance below the dense
 #    model's;
 # 2. else **information lost**: letting the zeros go would not help (`held` is at most
-#    the tolerance below `deleted`);
+#    the tolerance below `deleted`, the accuracy when the zeros are let go);
 # 3. else **cannot fit**: the model can fit the task with all weights, but not with the
 #    weights that are kept.
 #
 # **What is tested**: the three regimes, each entry judged alone; exactly the tolerance
-# below; above dense; empty lists; ValueError.
+# below (compare `held >= dense - tolerance`, as in Part A's accuracies in %); above
+# dense; empty lists; ValueError.
 
 
 # %%
@@ -364,7 +365,9 @@ plots.curves(real, x="sparsity", y="accuracy", control=None, xaxis="sparsity", t
 #
 # $$\frac{\partial L}{\partial S} = \frac{\partial L}{\partial W'} \circ W,$$
 #
-# at *every* entry, also where $M = 0$. So the score of a pruned weight still changes,
+# at *every* entry, also where $M = 0$. Autograd finds the factor $W$ itself, as the
+# derivative of the product $W\circ M$: `TopV` is only the step from $S$ to $M$, and its
+# backward pass hands $\partial L/\partial M$ on. So the score of a pruned weight still changes,
 # and the weight can be restored.
 #
 # **What is tested**: the number and positions of the ones, with ties, negative scores,

@@ -224,8 +224,8 @@ def take_layers(model: nn.Module, path: str, depth: int) -> nn.Module:
 
     Returns:
         A copy that shares no weights; the given model is unchanged. If the copy has a
-        ``config``, the old number of layers is replaced by ``depth`` in the first of
-        ``num_hidden_layers``, ``encoder_layers``, ``num_layers`` that equals it.
+        ``config``, look at ``num_hidden_layers``, ``encoder_layers``, ``num_layers`` in
+        this order: the first that equals the old number becomes ``depth``.
     """
     ### BEGIN SOLUTION
     smaller = copy.deepcopy(model)
@@ -327,8 +327,8 @@ words.say(
 # bias. A gate before the last linear layer would not scale this bias. A gate after the
 # sum, or after the layer norm, would also scale the input $x$.
 #
-# `mlp_outputs(model)` lists for each layer the linear layer whose output is MLP(x). The
-# function for heads, `gated(model, xi)`, is given.
+# `mlp_outputs(model)` lists for each layer the linear layer whose output is MLP(x), of
+# shape (B, L, E). The function for heads, `gated(model, xi)`, is given.
 #
 # **What is tested**: gates per layer and per sample, gradients; no hook left after an
 # exception; any batch size, a stream of batches; evaluation mode; unchanged mode and
@@ -385,7 +385,7 @@ def joint_importance(
     Args:
         model: any with ``len(mlp_outputs(model))`` layers of
             ``model.config.num_attention_heads`` heads. Evaluate it in evaluation mode;
-            afterwards its mode and every ``.grad`` are as before.
+            afterwards the mode of every module and every ``.grad`` are as before.
         batches: dicts with ``input_ids`` (B, L); may be a stream.
         loss_fn: ``loss_fn(model, batch)`` -> (B,), one loss per sample.
 

@@ -106,4 +106,4 @@ def test_the_index_leads_through_all_of_it() -> None:
             assert link in page, f"{link} is not in the index"
         assert f"labs/{source.stem}.ipynb" in (ROOT / "README.md").read_text(encoding="utf-8")
     assert str(sheet.PAGE.relative_to("slides")) in page
-    assert "colab.research.google.com/github/" in page
+    assert "course release FOLDER --repository OWNER/NAME" in page

@@ -230,8 +230,8 @@ def expect_refused(
         expect_equal(function(*good), right)
     except Mistake as mistake:
         fail(
-            "refusals count where the result for arguments that are fine is right, and it is not"
-            f" yet: {mistake}"
+            "a ValueError counts where valid arguments give the right result, and they do not yet:"
+            f" {mistake}"
         )
     for when, arguments in bad.items():
         expect_raises(ValueError, partial(function, *arguments), when)

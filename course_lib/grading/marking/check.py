@@ -284,7 +284,10 @@ def _card(question: str, outcomes: list[Outcome]) -> Card:
     ]
     whole = earned(outcomes)
     most = sum(o.points for o in outcomes)
-    foot = "All visible claims hold. The grader tries more inputs and some further claims."
+    foot = (
+        "All visible claims hold. The grader tries all else that the docstring and the line on what"
+        " is tested say: read them once more."
+    )
     title = (
         f"{whole:g} of {most:g} visible points"
         if most
