@@ -79,6 +79,8 @@ def as_named(
 PLUS = "the first term has the wrong sign: the weight goes from w to 0, a step of -w, so the change begins with -g·w"
 SIZE = "the result has no sign any more: the forecast is signed, and negative where the loss would fall"
 NO_HALF = "the second term is h·w²: Taylor's series has a half before it"
+MINUS_SECOND = "the second term has the wrong sign: half of h·w² is added"
+BOTH_HALVED = "the first term has a half before it: only the second one has"
 NOT_SQUARED = "the second term has w where w² belongs: the step is taken twice"
 BOTH_FROM_G = "the second term is made of g²: second derivatives come as `curvature`"
 SECOND_ONLY = "with a curvature the first term is gone: at a minimum g is 0, but nothing says that this is one"
@@ -94,6 +96,8 @@ WRONG: dict[str, dict[str, Callable[..., Any]]] = {
         PLUS: lambda w, g, h=None: reference.loss_change(w, -g, h),
         SIZE: lambda w, g, h=None: reference.loss_change(w, g, h).abs(),
         NO_HALF: lambda w, g, h=None: _first(w, g, h, lambda h: h * w**2),
+        MINUS_SECOND: lambda w, g, h=None: _first(w, g, h, lambda h: -h * w**2 / 2),
+        BOTH_HALVED: lambda w, g, h=None: -g * w if h is None else (h * w**2 - g * w) / 2,
         NOT_SQUARED: lambda w, g, h=None: _first(w, g, h, lambda h: h * w / 2),
         BOTH_FROM_G: lambda w, g, h=None: _first(w, g, h, lambda h: g**2 * w**2 / 2),
         SECOND_ONLY: lambda w, g, h=None: -g * w if h is None else h * w**2 / 2,
@@ -144,6 +148,7 @@ def expect_second_order(
 # --- 2.2 empirical_fisher -------------------------------------------------------------
 
 OF_THE_MEAN = "this is the square of the mean gradient, and that is nearly 0 after training: square each sample's gradient first"
+OF_THE_MEAN_BY_N = "this is the square of the mean gradient, divided by the number of samples once more: square each sample's gradient, then take the mean"
 SUMMED = "the squares were summed: a mean over samples divides by their number"
 MEAN_INSIDE = "this is the Fisher divided by the number of samples: each sample's own loss was divided by it before the square"
 ABSOLUTE = "this is the mean of |g|: the Fisher is the mean of g²"
@@ -194,6 +199,9 @@ def _each(values: Named, what: Callable[[Tensor], Tensor]) -> Named:
 
 WRONG["empirical_fisher"] = {
     OF_THE_MEAN: lambda m, x, y: _each(mean_of(_losses(m, x, y), Tensor.double), Tensor.square),
+    OF_THE_MEAN_BY_N: lambda m, x, y: _each(
+        mean_of(_losses(m, x, y), Tensor.double), lambda g: g.square() / len(x)
+    ),
     SUMMED: lambda m, x, y: scaled(reference.empirical_fisher(m, x, y), len(x)),
     MEAN_INSIDE: lambda m, x, y: scaled(reference.empirical_fisher(m, x, y), 1 / len(x)),
     ABSOLUTE: lambda m, x, y: mean_of(_losses(m, x, y), Tensor.abs),
