@@ -97,6 +97,8 @@ class Run:
 
     def expect_zero_at_first(self) -> None:
         before = self.log[0]["before"]
+        if all(not before[name][mask].any() for name, mask in self.masks.items()):
+            fail("the masks are used the wrong way round: True means kept, False means set to 0")
         if not self.zeros(before):
             fail(
                 "fine-tuning began with weights that are not 0 where the mask is False: the first gradient is then the dense network's"
@@ -124,7 +126,7 @@ def test_held(submission: Submission, draw: Draw) -> None:
     run.expect_zero_at_first()
     if not run.log[0]["post_step"]:
         fail(
-            "finetune got no post_step: call finetune(model, post_step), where post_step is a function without arguments"
+            "finetune got no post_step, or what it returned: pass the function itself, finetune(model, post_step), without brackets"
         )
     if not all(map(run.zeros, run.steps)):
         fail(
@@ -206,6 +208,14 @@ def _lost(dense: float, h: float, d: float, t: float) -> bool:
     return h >= d - t
 
 
+def _lost_first(
+    dense: float, held: Sequence[float], deleted: Sequence[float], tolerance: float
+) -> list[str]:
+    found = reference.regime(dense, held, deleted, tolerance)
+    lost = [_lost(dense, h, d, tolerance) for h, d in zip(held, deleted, strict=True)]
+    return [LOST if it_is else name for it_is, name in zip(lost, found, strict=True)]
+
+
 def _once_left(*given: Any) -> list[str]:
     found = reference.regime(*given)
     order = [FREE, LOST, CANNOT]
@@ -221,6 +231,7 @@ WRONG: dict[str, dict[str, Callable[..., Any]]] = {
             _free, lambda dense, h, d, t: d < dense - t
         ),
         "what has left a regime never came back to it: each entry is judged alone": _once_left,
+        '"information lost" was tried before "free": the rules are tried in their order': _lost_first,
         'sizes of differences were compared: a pruned model that is better than the dense one is "free"': _judged(
             lambda dense, h, d, t: abs(h - dense) <= t, _lost
         ),
@@ -384,6 +395,8 @@ def test_straight_through(submission: Submission, draw: Draw) -> None:
     mistakes = {
         MASKED: g * value,
         SIGMOID: g * soft * (1 - soft),
+        "the gradient was multiplied by the scores: pass it on unchanged; the factor W of the formula comes from W ∘ M, outside of TopV": g
+        * scores,
         "the gradient is 1, whatever came in": torch.ones_like(g),
     }
     recognise(found, g, mistakes, equal=close)
