@@ -177,7 +177,7 @@ def build(
 
     root = _root()
     if check:
-        problems = builder.check(root)
+        problems = builder.check(root, labs or None)
         for problem in problems:
             _print(problem)
         if problems:

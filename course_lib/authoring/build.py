@@ -121,9 +121,13 @@ def _index(root: Path) -> Any | None:
     return _notebook("index", [Cell(cell.cell_type, cell.source, ()) for cell in read])
 
 
-def check(root: Path) -> list[str]:
+def check(root: Path, labs: Iterable[str] | None = None) -> list[str]:
     """What is wrong with the sources, where the notebooks differ from them (cells and
-    hashes, not outputs), and which questions no wrong or no right answer tries.
+    hashes, not outputs), which questions no wrong or no right answer tries, and where a
+    TODO of a skeleton is left.
+
+    Args:
+        labs: as in :func:`build`.
 
     Returns:
         Problems as ``file:line: what to do``; an empty list if all is well.
@@ -133,9 +137,10 @@ def check(root: Path) -> list[str]:
     paths: list[Path] = []
     with problems.collecting():
         paths = source.sources(root)
-    for path in paths:
+    for path in source.chosen(paths, labs):
         with problems.collecting():
             lab = source.read(path, root)
+            _check_todos(path, lab.name, root, problems)
             with problems.collecting():
                 _check_answers(lab, root)
             cells = student_cells(lab, root)
@@ -150,6 +155,17 @@ def check(root: Path) -> list[str]:
         problems.add("solutions/index.ipynb", 1, _build_again(str(INDEX)))
     _check_orphans(root, {path.stem for path in paths}, problems)
     return problems
+
+
+def _check_todos(path: Path, lab: str, root: Path, problems: Problems) -> None:
+    """What ``course new`` wrote for an author to replace is replaced."""
+    folder = root / "tests" / "labs" / lab
+    written = [path, contract.contract_of(lab, root), *sorted(folder.rglob("*.py"))]
+    for file in [*written, *sorted(folder.glob("answers/*.txt"))]:
+        lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+        for number, line in enumerate(lines, start=1):
+            if "TODO:" in line:
+                problems.add(shown(file, root), number, "a TODO of the skeleton is left here")
 
 
 def _build_again(file: str, lab: str = "") -> str:

@@ -36,7 +36,7 @@ from solutions import LABS, solved
 
 HERE = Path(__file__).parent
 HEAD = re.compile(
-    r"(?P<kind>loses|keeps) (?P<name>\w+)(?: · (?P<says>(?!also \d|from \w+$|in a worker).+?))?"
+    r"(?P<kind>loses|keeps) (?P<name>\w+)(?: · (?P<says>(?!·|also \d|from \w+$|in a worker).+?))?"
     r"(?: · also (?P<also>[\d., ]+))?(?: · holds (?P<holds>.+?))?(?: · from (?P<base>\w+))?(?P<worker> · in a worker)?$"
 )
 

@@ -113,7 +113,9 @@ def expect(answer: Answer, outcomes: list[Outcome]) -> None:
         return
     assert answer.question in told, "a wrong answer that keeps its points"
     assert told.keys() <= {answer.question} | answer.also, told
-    assert any(answer.says in message for message in told[answer.question]), told[answer.question]
+    assert any(answer.says in message for message in told[answer.question]), (
+        f"no failing claim says {answer.says!r}: {told[answer.question]}"
+    )
     if answer.holds:
         there = [o for o in outcomes if o.question == answer.question and answer.holds in o.claim]
         assert there, f"no claim of {answer.question} says {answer.holds!r}"

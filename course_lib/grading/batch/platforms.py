@@ -24,6 +24,10 @@ Sources of the patterns:
   the file nowhere, the keys are those that public tools read
 - nbgrader, ``jdoe+lab01+2024-05-01 10:11:12 UTC``:
   https://github.com/jupyter/nbgrader/blob/main/nbgrader/exchange/default/submit.py
+
+To add a platform, add a pattern, and a branch in :func:`read_name` that returns a
+:class:`Name` for it; earlier branches win. Two names with the same ``key`` (platform,
+who) are one student's. Test it in tests/grading/test_submissions.py.
 """
 
 from __future__ import annotations

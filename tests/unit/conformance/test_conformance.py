@@ -4,14 +4,16 @@ docs/own_models.md says.
 A failure names what is wrong with the family's rows in course_lib/models/families.py.
 """
 
+import re
 from pathlib import Path
 
 import pytest
+import transformers
 
 from course_lib.conformance import page
 from course_lib.conformance.models import SMALL
 from course_lib.conformance.operations import OPERATIONS, try_operation
-from course_lib.models.families import FAMILIES
+from course_lib.models.families import FAMILIES, TABLE
 
 ROOT = Path(__file__).parents[3]
 
@@ -64,3 +66,11 @@ def test_a_wrong_row_is_noticed(monkeypatch):
     families.register(name, attention=(replace(layout, by_head=False),))
     with pytest.raises(AssertionError, match="gates of 0 and removal"):
         try_operation("gpt_neox", "heads")
+
+
+@pytest.mark.parametrize("name", [name for name in TABLE if name.startswith("transformers.")])
+def test_a_class_of_the_table_is_there(name: str) -> None:
+    """A slip in a row's name would make a family refuse what it can do."""
+    *module, cls = name.split(".")
+    file = Path(transformers.__file__).parent.joinpath(*module[1:]).with_suffix(".py")
+    assert re.search(rf"^class {cls}\b", file.read_text(encoding="utf-8"), re.MULTILINE)
