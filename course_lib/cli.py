@@ -658,7 +658,7 @@ def ledger(
         *others, last = labs.available()
         for some in (others, [last]):  # the last lab begins with the table of the others
             building.build(_root(), some, True, _say, force=True)
-            files.put(course_table.path(), written.read_bytes())
+            files.write_atomic(course_table.path(), written.read_bytes())
         picture = _root() / "data" / "pictures" / "ledger.png"
         picture.parent.mkdir(exist_ok=True)
         plots.use_style()

@@ -11,7 +11,7 @@ from pathlib import Path
 HALF = ".part"  # how the name of a file ends that is being written; it begins with a dot
 
 
-def put(path: Path, data: bytes, *, sync: bool = False) -> None:
+def write_atomic(path: Path, data: bytes, *, sync: bool = False) -> None:
     """Write ``data`` to ``path``: whoever is stopped at any moment leaves the old file
     or the new one, never half of one.
 

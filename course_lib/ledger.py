@@ -74,7 +74,7 @@ def add(
         at = next(same, len(kept))
         kept[at : at + 1] = [row]
         lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in kept)
-        files.put(path, f"[\n{lines}\n]\n".encode(), sync=True)
+        files.write_atomic(path, f"[\n{lines}\n]\n".encode(), sync=True)
 
 
 def rows() -> list[Row]:

@@ -13,7 +13,7 @@ from torch import nn
 
 
 @contextmanager
-def modes_kept(model: nn.Module) -> Iterator[None]:
+def restoring_modes(model: nn.Module) -> Iterator[None]:
     """After the block every module is back in the mode, training or evaluation, that it
     had before.
     """
@@ -30,6 +30,6 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     """Evaluation mode, so that dropout is off and the statistics of batch norm stay;
     afterwards each module as it was.
     """
-    with modes_kept(model):
+    with restoring_modes(model):
         model.eval()
         yield

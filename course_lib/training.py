@@ -43,7 +43,7 @@ from tqdm.auto import tqdm
 from course_lib.checks import check_count
 from course_lib.data import images
 from course_lib.data.images import ImageData, Split
-from course_lib.modes import evaluating, modes_kept
+from course_lib.modes import evaluating, restoring_modes
 from course_lib.seeding import seeded as seeded
 
 OptimizerMaker = Callable[[Iterable[nn.Parameter]], Optimizer]
@@ -134,7 +134,7 @@ def optimise(
         leave=False,
         delay=1,
     )
-    with seeded(seed), modes_kept(model), _zeros_kept(model, masks), bar:
+    with seeded(seed), restoring_modes(model), _zeros_kept(model, masks), bar:
         model.train()
         for step, batch in zip(range(start, last), batches, strict=False):
             for group, full, share in zip(optimizer.param_groups, top, rates, strict=True):

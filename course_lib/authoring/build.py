@@ -78,7 +78,7 @@ def build(
     def write(path: Path, notebook: Any, how: str = "written") -> None:
         if not is_built(path, notebook):
             path.parent.mkdir(exist_ok=True)
-            files.put(path, as_bytes(notebook))
+            files.write_atomic(path, as_bytes(notebook))
             changed.append(path)
             echo(f"{shown(path, root)} {how}")
 

@@ -199,5 +199,5 @@ def _with_names(text: str, head: str) -> str:
 def _put(written: dict[Path, str]) -> list[Path]:
     for path, text in written.items():
         path.parent.mkdir(parents=True, exist_ok=True)
-        files.put(path, text.encode())
+        files.write_atomic(path, text.encode())
     return list(written)

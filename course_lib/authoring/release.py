@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 from course_lib.authoring import build, claims, contract, online, source
 from course_lib.authoring.errors import Problems, error, shown
 from course_lib.authoring.source import Lab
-from course_lib.files import put
+from course_lib.files import write_atomic
 
 _WHOLE = ("course_lib", "data")  # folders that are handed out as they are
 _NEEDED = ("course_lib/__init__.py", "pyproject.toml", "Makefile")
@@ -262,4 +262,4 @@ def write_zip(archive: Path, files: dict[str, tuple[bytes, bool]]) -> None:
             info.create_system = 3  # Unix, so that modes are kept
             info.external_attr = (0o100755 if executable else 0o100644) << 16
             out.writestr(info, data, zipfile.ZIP_DEFLATED, compresslevel=9)
-    put(archive, made.getvalue())
+    write_atomic(archive, made.getvalue())

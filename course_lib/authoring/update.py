@@ -124,7 +124,7 @@ def update(notebook: Path, release: Path | None = None, out: Path | None = None)
     if target.is_file() and target.read_bytes() == data:
         return Updated(target, None, carried, current, guessed, False)
     backup = _back_up(target) if target.exists() else None
-    files.put(target, data)
+    files.write_atomic(target, data)
     return Updated(target, backup, carried, current, guessed, True)
 
 

@@ -196,7 +196,7 @@ def publish(
     Arguments and errors as of :func:`to_pdf`.
     """
     page.parent.mkdir(parents=True, exist_ok=True)
-    files.put(page, content.encode())
+    files.write_atomic(page, content.encode())
     paper = to_pdf(page, query, pages, echo)
     written = [page] if paper is None else [page, paper]
     echo(", ".join(shown(path, root) for path in written) + " written")

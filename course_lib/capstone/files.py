@@ -44,7 +44,7 @@ def write(model: nn.Module, path: Path, tokens: Mapping[int, float] | None = Non
     """The model as a file; one that is there is overwritten when the new one is
     whole.
     """
-    files.put(path, to_bytes(model, tokens))
+    files.write_atomic(path, to_bytes(model, tokens))
 
 
 def to_bytes(model: nn.Module, tokens: Mapping[int, float] | None = None) -> bytes:

@@ -74,7 +74,7 @@ def submit(
     data = to_bytes(model, tokens)
     drawn = secrets.randbelow(1 << 30) if seed is None else seed
     found = measure(kind, of_bytes(data, NAMES[kind]), number_of(student), drawn, "validation")
-    files.put(folder / NAMES[kind], data)
+    files.write_atomic(folder / NAMES[kind], data)
     if kind == "bert":
         display(Markdown(survey.table(survey.row(found, component))))
     lines = ["| level | points | what it lacks |", "|---|---|---|"]

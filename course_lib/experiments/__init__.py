@@ -99,9 +99,9 @@ def write(name: str, result: Result, took: Mapping[str, float] | None = None) ->
     folder = paths.data_dir() / "results" / name
     folder.mkdir(parents=True, exist_ok=True)
     for table, frame in result.tables.items():
-        files.put(folder / f"{table}.csv", frame.to_csv(index=False).encode())
+        files.write_atomic(folder / f"{table}.csv", frame.to_csv(index=False).encode())
     about = {"settings": dict(result.settings), **({TOOK: dict(took)} if took else {})}
-    files.put(folder / ABOUT, (json.dumps(about, indent=1) + "\n").encode())
+    files.write_atomic(folder / ABOUT, (json.dumps(about, indent=1) + "\n").encode())
     return folder
 
 

@@ -167,7 +167,7 @@ def write(root: Path) -> list[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
     plots.use_style()
     plots.save(picture(CLAIMS), root / PICTURE)
-    files.put(root / PAGE, page().encode())
+    files.write_atomic(root / PAGE, page().encode())
     return [root / PAGE, root / PICTURE]
 
 

@@ -61,7 +61,7 @@ def write(root: Path, labs: list[str] | None = None) -> Iterator[Path]:
             lines.append(f"## {question.id} {question.title} (points: {question.points:g})\n")
             lines += [*(found[question.id] or ["The tests know no mistake by name."]), ""]
         page.parent.mkdir(parents=True, exist_ok=True)
-        files.put(page, "\n".join(lines).encode())
+        files.write_atomic(page, "\n".join(lines).encode())
         yield page
 
 

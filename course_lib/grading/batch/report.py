@@ -199,4 +199,4 @@ def write_text(path: Path, text: str) -> None:
     """Write a file whole or not at all; what UTF-8 cannot hold (half a surrogate pair)
     is written as an escape.
     """
-    files.put(path, text.encode("utf-8", "backslashreplace"))
+    files.write_atomic(path, text.encode("utf-8", "backslashreplace"))

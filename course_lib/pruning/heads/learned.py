@@ -13,7 +13,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from course_lib.modes import modes_kept
+from course_lib.modes import restoring_modes
 from course_lib.pruning.components.hard_concrete import hard_concrete, open_probability
 
 Batch = TypeVar("Batch")
@@ -49,7 +49,7 @@ def train_with_gates(
     if lam < 0:
         raise ValueError(f"lam is the price of an open gate, 0 or more; got {lam}")
     found = []
-    with modes_kept(model):
+    with restoring_modes(model):
         model.train()
         for batch in batches:
             u = torch.rand(log_alpha.shape, generator=generator).clamp(1e-6, 1 - 1e-6)
