@@ -168,7 +168,7 @@ def test_progress(capsys) -> None:
         ('check("1.7")', "there are 1.1"),
         ("check(1.1)", "in quotes"),
         *(
-            (f'check("{name}")', 'named like "1.3"|has no question')
+            (f'check("{name}")', 'named like "1.3"|has no question|there is no lab')
             for name in ("x", "²", "1.²", "", "1.1.1", "١.١")
         ),
         ('skip("1.8")', "nothing to bind"),

@@ -216,10 +216,12 @@ class AskedWrong(ValueError):
 def _lab(question: str) -> str:
     if not isinstance(question, str):
         raise AskedWrong(f'write the question in quotes: "{question}", not {question!r}')
-    number = question.split(".")[0]
-    if not re.fullmatch(r"[0-9]{1,3}", number):
+    if not (named := re.fullmatch(r"([0-9]{1,2})\.[0-9]+", question)):
         raise AskedWrong(f'a question is named like "1.3", got {question!r}')
-    return f"lab{int(number):02d}"
+    lab = f"lab{int(named[1]):02d}"
+    if lab not in labs.available():
+        raise AskedWrong(f"there is no {lab}: the labs are {', '.join(labs.available())}")
+    return lab
 
 
 def _asked(question: str) -> labs.Exercise:
