@@ -720,13 +720,11 @@ def families(
 
     import course_lib.conformance.page as page
 
-    if write and names:
-        raise typer.BadParameter("--write writes the table of all families: leave the names out")
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     found = page.results(names or ())
     if write:
-        _say(f"{page.write(_root(), found)} written")
+        _say(f"{page.write(_root(), page.read(_root()) | found if names else found)} written")
     else:
         _print(page.table(found))
 

@@ -74,3 +74,17 @@ def test_a_class_of_the_table_is_there(name: str) -> None:
     *module, cls = name.split(".")
     file = Path(transformers.__file__).parent.joinpath(*module[1:]).with_suffix(".py")
     assert re.search(rf"^class {cls}\b", file.read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def test_every_operation_that_a_wrong_row_breaks_is_named(monkeypatch) -> None:
+    def fail(family: str, operation: str) -> str:
+        if operation == "heads":
+            raise KeyError("fc2")
+        return "works"
+
+    monkeypatch.setattr(page, "try_operation", fail)
+    with pytest.raises(RuntimeError) as caught:
+        page.results(["bert", "gpt2"])
+    first, second, last = str(caught.value).splitlines()
+    assert (first, second) == ("bert, heads: KeyError: 'fc2'", "gpt2, heads: KeyError: 'fc2'")
+    assert "families.py" in last
