@@ -72,4 +72,22 @@ def _code(tree: ast.Module) -> str:
             and isinstance(body[0].value, ast.Constant)
         ):
             body[0].value = ast.Constant(None)
-    return ast.dump(tree)
+    return _dump(tree)
+
+
+def _dump(node: object) -> str:
+    """A tree as text, the same with every Python: fields that are empty do not count, since
+    later Pythons have more of them, nor do the empty texts that 3.12 puts into f-strings.
+    """
+    if isinstance(node, list):
+        return f"[{','.join(map(_dump, node))}]"
+    if isinstance(node, ast.JoinedStr):
+        node.values = [v for v in node.values if getattr(v, "value", None) != ""]
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    fields = (
+        f"{name}={_dump(value)}"
+        for name, value in ast.iter_fields(node)
+        if value is not None and value != [] and name != "kind"
+    )
+    return f"{type(node).__name__}({','.join(fields)})"

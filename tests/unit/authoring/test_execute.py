@@ -15,7 +15,7 @@ import pytest
 from nbformat import v4
 from PIL import Image
 
-from course_lib.authoring import build, execute
+from course_lib.authoring import build, execute, stamp
 from course_lib.authoring.errors import AuthoringError
 
 LAB = """# %% [markdown]
@@ -299,3 +299,10 @@ def test_places_of_this_machine_are_told_nowhere(tmp_path, monkeypatch):
     assert outputs[0].data["text/html"] == "<b>.</b>"
     assert (outputs[1].evalue, outputs[1].traceback) == ("in .", ["File [python]/a.py", "E"])
     json.dumps(outputs)
+
+
+def test_the_stamp_is_the_same_with_every_python(tmp_path):
+    """Fields that a Python adds to trees, empty ones, do not count."""
+    (tmp_path / "course_lib").mkdir()
+    cells = ["def f(x: int = 1) -> str:\n    'What it does.'\n    return f'{x:>3}' + u'a'"]
+    assert stamp.stamp(cells, tmp_path) == "cd11c6d9bd0cbfa6"
