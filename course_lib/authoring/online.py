@@ -55,7 +55,7 @@ def binder_files() -> dict[str, bytes]:
     """Name -> content of what Binder builds an environment from."""
     wanted = [
         f"--extra-index-url {CPU_INDEX}",
-        f"-c course_lib/{LOCK.name}",
+        f"-c ../course_lib/{LOCK.name}",  # seen from this file
         *PAIR,
         ".[course]",
     ]
