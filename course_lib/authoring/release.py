@@ -136,7 +136,20 @@ def contents(
                         "this holds a solution and would be handed out: move it out of this folder",
                     )
     _lead_nowhere_else(read, files)
+    files["pyproject.toml"] = (_packaged(files), False)
     return files
+
+
+def _packaged(files: dict[str, tuple[bytes, bool]]) -> bytes:
+    """The project file without what it puts into the package and this release does not
+    have: the tests of other labs. pip could not install it.
+    """
+    there = {str(part) for name in files for part in (name, *PurePosixPath(name).parents)}
+    lines = files["pyproject.toml"][0].decode().splitlines(keepends=True)
+    packed = re.compile(r'"([^"]+)" = "course_lib/_')
+    return "".join(
+        line for line in lines if not (found := packed.match(line)) or found[1] in there
+    ).encode()
 
 
 def _of_lab(lab: Lab, root: Path) -> dict[str, tuple[bytes, bool]]:

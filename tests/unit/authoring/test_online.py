@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import zipfile
 from pathlib import Path
 
 import nbformat
@@ -45,6 +46,17 @@ def test_what_is_no_repository_is_refused(repository: str, tmp_path: Path) -> No
     with pytest.raises(AuthoringError, match="--repository"):
         release(ROOT, tmp_path / "out", ["lab01"], repository)
     assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.long
+def test_a_release_of_one_lab_can_be_installed(folder: Path, tmp_path: Path) -> None:
+    """pip builds it; the tests of other labs are not there."""
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    done = subprocess.run(build, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    tests = [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith("visible.py")]
+    assert tests == ["course_lib/_course/tests/labs/lab01/visible.py"]
 
 
 SESSION = """
