@@ -290,7 +290,7 @@ class Channels:
     """The labels of all channels of a model, and which of them are tied or pinned.
 
     Args:
-        model: on the meta device, as :func:`course_lib.pruning.channels.trace.skeleton`
+        model: on the meta device, as ``trace.skeleton``
             makes it.
         example: a batch as the model takes it.
         labels: layer name -> the labels (M,) of the channels it makes, and "" -> those

@@ -59,11 +59,11 @@ def slice_ffn(model: nn.Module, keep: Sequence[Tensor]) -> nn.Module:
 
     Args:
         keep: bool (width,) for each part, True = kept; at least one stays. (0,) where
-            :func:`remove_mlps` has taken the part.
+            :func:`~course_lib.pruning.layers.remove_mlps` has taken the part.
 
     Raises:
         ValueError: if ``keep`` does not fit the model, or a part would keep none
-            (:func:`remove_mlps` takes whole parts).
+            (:func:`~course_lib.pruning.layers.remove_mlps` takes whole parts).
     """
     refuse_wrapped(model, "parallel", "compile", "script")
     model = copy.deepcopy(model)
