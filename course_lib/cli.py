@@ -425,7 +425,7 @@ def grade(
     if not format:
         handback.write(done.report)
         for table in sorted(done.report.glob("grades-*.csv")):
-            _say(f"{table} is of an earlier run: give --format again to write it anew")
+            _say(f"{table} is of an earlier run: give --format again to update it")
     else:
         written = upload.write(
             done.report, [f.value for f in format], done.roster, assignment, pending_as_zero

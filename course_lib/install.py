@@ -8,8 +8,8 @@ were made with it. Where pip cannot install it, any pair in the ranges of
 ``pyproject.toml`` will do. What is installed already is left alone.
 
 Everything else has the versions of ``constraints.txt``, so that a class has the same ones;
-where pip cannot install these, any versions in the ranges will do. ``make lock`` writes the
-file anew. It leaves out PyTorch and CUDA, which depend on the system.
+where pip cannot install these, any versions in the ranges will do. ``make lock`` updates the
+file. It leaves out PyTorch and CUDA, which depend on the system.
 """
 
 from __future__ import annotations

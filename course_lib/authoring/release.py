@@ -26,6 +26,8 @@ _NEVER = {"__pycache__", ".ipynb_checkpoints", ".DS_Store", "ledger.json", "Thum
 _LINK = re.compile(r"(?<!\\)\[[^\]]*\]\(<?([^)>\s]+)[^)]*\)|(?:href|src)=\"([^\"]+)\"")
 # and formulas: where brackets are no links
 _CODE = re.compile(r"```.*?```|`[^`\n]*`|\$[^$\n]*\$", re.DOTALL)
+# in the project file: what goes into the package, and where
+_PACKED = re.compile(r'"([^"]+)" = "[^"]+/_course/')
 _NOTEBOOK = re.compile(rb"labs/lab\w+\.ipynb")  # which an example of data/ may name
 _SOLUTION = re.compile(
     rf"[\s\"]*{source.BEGIN}(\\n)?[\s\",]*"
@@ -146,9 +148,8 @@ def _packaged(files: dict[str, tuple[bytes, bool]]) -> bytes:
     """
     there = {str(part) for name in files for part in (name, *PurePosixPath(name).parents)}
     lines = files["pyproject.toml"][0].decode().splitlines(keepends=True)
-    packed = re.compile(r'"([^"]+)" = "course_lib/_')
     return "".join(
-        line for line in lines if not (found := packed.match(line)) or found[1] in there
+        line for line in lines if not (found := _PACKED.match(line)) or found[1] in there
     ).encode()
 
 

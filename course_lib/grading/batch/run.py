@@ -171,7 +171,7 @@ def grade(
                 f"{by_hand}, rows: {adds} added to the tests' points, {replaces} in their place,"
                 f" {len(rows) - adds - replaces} remarks"
             )
-        for id in plan.handed_in_again & given.keys():
+        for id in sorted(plan.handed_in_again & given.keys()):
             lines = ", ".join(str(line) for line in sorted({m.line for m in given[id]}))
             say(
                 f"{id} was handed in again after its marks were written: look whether they still"

@@ -81,7 +81,7 @@ class Cascading(Dropping):
     text by itself.
 
     Tokens are dropped, as :class:`~course_lib.pruning.tokens.Dropping` does, by their
-    scores summed over layers. Heads are chosen anew for every text, so their output is
+    scores summed over layers. Heads are chosen for every text, so their output is
     set to zero and not removed: that shows what it does to accuracy and counts in MACs
     (``working``), but takes no time off. For heads that are gone for every text, remove
     them and use ``dropping`` on the smaller model.

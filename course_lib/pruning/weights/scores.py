@@ -72,7 +72,7 @@ def random(weights: Mapping[str, Tensor], generator: torch.Generator) -> Scores:
 
 
 class ScoresOnDemand(Mapping[str, Tensor]):
-    """Scores that are computed when they are read, each time anew: for a model whose
+    """Scores that are computed whenever they are read: for a model whose
     scores would not fit into memory beside it.
 
     ::
