@@ -1,22 +1,21 @@
-"""Channels that are removed: a smaller model, with its batch norms, and the constants
-that removed channels leave.
+"""Removal of channels with their batch norms: a smaller model.
 
 ::
 
     from course_lib.pruning import channels
 
     keep = channels.select_channels(model, 0.3)  # bool by batch norm, True = kept
-    smaller, report = channels.remove_filters(model, keep, images)  # and all that belongs to them
-    channels.recalibrate(smaller, images)                           # batch norms measure again
+    smaller, report = channels.remove_filters(model, keep, images)  # dependent parameters, too
+    channels.recalibrate(smaller, images)                           # new batch-norm statistics
 
-- :mod:`.trace`: what a model does with its tensors; :mod:`.groups`: which channels
-  can only be removed together.
-- :mod:`.removal`: filters, with all that belongs to them, cut out; :mod:`.constants`:
-  what they leave behind.
-- :mod:`.folding`: a batch norm becomes part of the layer before it;
-  :mod:`.recalibration`: its statistics anew.
-- :mod:`.slimming`: network slimming, where training itself chooses
-  (``slimming.penalty``, ``slimming.scales``).
+- :mod:`.trace`: the operations of a model, by ``torch.fx``; :mod:`.groups`: the channels
+  that can only be removed together.
+- :mod:`.removal`: removes filters with all parameters that depend on them;
+  :mod:`.constants`: the constant outputs of removed channels, added to later biases.
+- :mod:`.folding`: merges a batch norm into the layer before it; :mod:`.recalibration`:
+  measures its statistics again.
+- :mod:`.slimming`: network slimming (``slimming.penalty``, ``slimming.scales``,
+  ``select_channels``).
 """
 
 from course_lib.pruning.channels.folding import FoldReport, fold_bn, fold_model, scale_shift

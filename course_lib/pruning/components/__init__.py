@@ -1,5 +1,5 @@
-"""Components of a matrix that leave the model: low rank, with gates that learn how many
-each layer needs.
+"""Low rank: components of a matrix are removed, with gates that learn how many each
+layer needs.
 
 ::
 
@@ -11,8 +11,9 @@ each layer needs.
     train(gated, lambda: to_target(components.expected_size(gated)))
     smaller = components.compact_components(gated)    # two plain linear layers each
 
-- :mod:`.low_rank`: factorise, gate, compact; :mod:`.hard_concrete`:
-  gates that are 0 or 1 and have a gradient; :mod:`.target`: a target size that is met.
+- :mod:`.low_rank`: factorise, gate, compact; :mod:`.hard_concrete`: gates that are
+  exactly 0 or 1 and have a gradient (Louizos et al. 2018); :mod:`.target`: a penalty
+  that reaches a target size.
 """
 
 from course_lib.pruning.components.hard_concrete import (

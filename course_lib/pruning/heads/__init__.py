@@ -1,4 +1,4 @@
-"""Attention heads: find them, gate them, score them, take them out.
+"""Attention heads: find, gate, score and remove them.
 
 ::
 
@@ -12,17 +12,18 @@
 
 "layers" are the attention modules in the order of ``find_attention``, cross-attention
 included. Where layers have unequally many heads, a grid (layers, heads) is as wide as
-the largest; what lies beyond a layer's heads is ignored as a gate and NaN as a score.
-Where a model has its heads is written down in :mod:`course_lib.models.attention`.
+the largest; entries beyond a layer's heads are ignored as gates and NaN as scores.
+:mod:`course_lib.models.attention` lists where each model has its heads.
 
-- :mod:`.gates`: a factor on each head; :mod:`.importance`: what the loss says of it;
-  :mod:`.ablation`: each head tried out; :mod:`.placement`: which ones go, by score or
-  by place.
-- :mod:`.learned`: gates that a network learns to close; :mod:`.roles`: what a head
-  looks at; :mod:`.patterns`: what its maps are like, and fixed ones in their place.
-- :mod:`.removal`: a smaller model; :mod:`.files`: such a model on disk;
-  :mod:`.explicit`: torch's attention with its projections as layers, so that all this
-  works there, too.
+- :mod:`.gates`: a factor per head; :mod:`.importance`: expected sensitivity of the loss
+  to a gate (Michel et al. 2019); :mod:`.ablation`: removes each head in turn;
+  :mod:`.placement`: selects heads by score or by place.
+- :mod:`.learned`: trains hard-concrete gates on heads (Voita et al. 2019);
+  :mod:`.roles`: the tokens that a head attends to; :mod:`.patterns`: kinds of attention
+  maps, and fixed maps in place of learned ones.
+- :mod:`.removal`: makes a smaller model; :mod:`.files`: saves and loads it;
+  :mod:`.explicit`: torch's attention with its projections as layers, so that all of
+  this works there, too.
 """
 
 from course_lib.models.attention import (

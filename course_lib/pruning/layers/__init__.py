@@ -1,20 +1,20 @@
-"""Whole layers, and their feed-forward parts, that leave a transformer.
+"""Removal of whole transformer layers, and of their feed-forward parts.
 
 ::
 
     from course_lib.pruning import layers
 
-    with layers.layerdrop(model.bert.encoder.layer, 0.5, generator):  # skips each every other time
+    with layers.layerdrop(model.bert.encoder.layer, 0.5, generator):  # skips each with p = 0.5
         train(model)
     half = layers.take_layers(model, "bert.encoder.layer", 2)         # two layers, evenly spaced
 
     heads, mlps = layers.joint_importance(model, batches, losses)  # one backward pass for both
-    smaller = layers.remove_mlps(model, mlps > mlps.min())         # the least important one goes
+    smaller = layers.remove_mlps(model, mlps > mlps.min())         # all but the least important
 
-- :mod:`.depth`: layers dropped in training, and taken out; :mod:`.mlps`: gates on
-  feed-forward parts, importance, removal; :mod:`.neurons`: single neurons of them,
-  importance, narrower parts; :mod:`.subnetworks`: good, random and bad ones, and what
-  survives from seed to seed.
+- :mod:`.depth`: layers skipped in training (LayerDrop, Fan et al. 2020) and removed;
+  :mod:`.mlps`: gates, importance and removal of feed-forward parts; :mod:`.neurons`:
+  importance and removal of their neurons; :mod:`.subnetworks`: good, random and bad
+  subnetworks, and the agreement between seeds (Prasanna et al. 2020).
 """
 
 from course_lib.pruning.layers.depth import layerdrop, layers_to_keep, take_layers

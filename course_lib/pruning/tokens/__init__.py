@@ -1,20 +1,20 @@
-"""Tokens that are not worth their cost: score them, choose, drop their rows in the
-middle of the model.
+"""Token dropping: score the tokens, choose, and remove their rows inside the model.
 
 ::
 
     from course_lib.pruning import tokens
 
-    with tokens.dropping(model, {1: 0.15}) as drop:  # after layer 1, 15 % of a text go on
+    with tokens.dropping(model, {1: 0.15}) as drop:  # after layer 1, 15 % of a text are kept
         logits = model(**batch).logits
     attention, ffn = drop.lengths()                  # tokens in each layer, for the cost
 
-- :mod:`.significance`: the attention that a token receives; :mod:`.selection`: which
-  ones stay; :mod:`.dropping`: their rows leave the model as it runs.
-- :mod:`.cascade`: tokens and heads together (SpAtten); :mod:`.threshold`: thresholds
-  that are learned (LTP).
-- :mod:`.layers`: where a layer can lose rows; :mod:`.attention_masks`: what its
-  attention mask becomes.
+- :mod:`.significance`: the attention that a token receives (PoWER-BERT, Goyal et al.
+  2020); :mod:`.selection`: chooses tokens by score, with fixed shares per layer;
+  :mod:`.dropping`: removes their rows while the model runs.
+- :mod:`.cascade`: tokens and heads together (SpAtten, Wang et al. 2021);
+  :mod:`.threshold`: learned thresholds (LTP, Kim et al. 2022).
+- :mod:`.layers`: the place in a layer where rows can be removed;
+  :mod:`.attention_masks`: the attention mask after the removal.
 """
 
 from course_lib.pruning.tokens.cascade import Cascading, cascade_step, cascading

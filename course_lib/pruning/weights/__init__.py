@@ -1,4 +1,4 @@
-"""Single weights, and groups of them, that become zero:
+"""Single weights, and groups of weights, that are set to zero:
 scores -> select -> masks -> apply.
 
 ::
@@ -6,26 +6,26 @@ scores -> select -> masks -> apply.
     from course_lib.pruning import weights
 
     scores = weights.magnitude(weights.prunable(model))  # one per weight, larger = more important
-    masks = weights.global_masks(scores, 0.9)            # select: bool, True = kept, 90 % are not
+    masks = weights.global_masks(scores, 0.9)            # select: True = kept; 90 % are pruned
     with weights.masked(model, masks):                   # apply, and hold the zeros while training
         train(model)
 
-- :mod:`.scores`: what says that a weight matters; :mod:`.criteria`: what the loss says
-  of it (gradients, Fisher, curvature); :mod:`.wanda`: by what passes through it;
-  :mod:`.proximal`: zeros by training with an L1 penalty; :mod:`.movement`: scores that
-  are learned.
-- :mod:`.granularity`: how many go and in which shapes, exactly
-  (:mod:`.exact`); :mod:`.masks`: what is kept, and how zeros stay zero.
-- :mod:`.encoder`: a transformer's layers, without embeddings; :mod:`.transfer`: prune,
-  then fine-tune, and what that loses.
-- :mod:`.nm`: n of every m neighbours; :mod:`.columns`: sparse columns packed into dense
-  ones.
+- :mod:`.scores`: magnitude and random scores; :mod:`.criteria`: the predicted change of
+  the loss (Taylor, Fisher, curvature; Optimal Brain Damage is ``loss_change`` with
+  gradient 0 and ``curvature``); :mod:`.wanda`: weights times the norm of their inputs;
+  :mod:`.proximal`: zeros from training with an L1 penalty; :mod:`.movement`: movement
+  pruning, ``moving`` (Sanh et al. 2020).
+- :mod:`.granularity`: exactly as many as asked for, in which shapes (:mod:`.exact`);
+  :mod:`.masks`: applies masks and keeps pruned weights at zero.
+- :mod:`.encoder`: a transformer's layers, without embeddings; :mod:`.transfer`: prune
+  before fine-tuning (Gordon et al. 2020).
+- :mod:`.nm`: N:M sparsity; :mod:`.columns`: column combining (Kung et al. 2019).
 - :mod:`.schedules` and :mod:`.iterative`: prune in steps, train in between;
-  :mod:`.sensitivity`: one layer alone.
+  :mod:`.sensitivity`: prune one layer at a time.
 - :mod:`.masked_gradient`: the backward pass of a pruned layer.
-- :mod:`.lottery`: tickets and their controls; :mod:`.ticket_search`: many, in
-  parallel, resumable.
-- :mod:`.sparse_training`: connections that move while the model trains (SET, RigL).
+- :mod:`.lottery`: lottery tickets and their controls; :mod:`.ticket_search`: searches
+  many tickets in parallel and resumes.
+- :mod:`.sparse_training`: connections that move during training (SET, RigL).
 """
 
 from course_lib.pruning.weights.columns import (
