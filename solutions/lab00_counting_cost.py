@@ -205,6 +205,10 @@ def linear_cost(batch: int, d_in: int, d_out: int, bits: int = 32) -> dict[str, 
 
     Raises:
         ValueError: if an argument is below 1.
+
+    >>> cost = linear_cost(batch=2, d_in=3, d_out=5)
+    >>> cost["weight_bits"], cost["input_bits"]  # 15 and 6 numbers of 32 bits
+    (480, 192)
     """
     require(min(batch, d_in, d_out, bits) >= 1, "batch, d_in, d_out, bits must be at least 1")
     ### BEGIN SOLUTION
@@ -318,6 +322,10 @@ def transformer_macs(B: int, L: int, E: int, heads: int = 1) -> dict[str, int]:
 
     Raises:
         ValueError: if an argument is below 1, or ``heads`` does not divide ``E``.
+
+    >>> macs = transformer_macs(B=2, L=3, E=4)
+    >>> macs["attention"], macs["scores"]  # 2 · 9 pairs of tokens
+    (144, 18)
     """
     require(min(B, L, E, heads) >= 1, "B, L, E and heads must be at least 1")
     ### BEGIN SOLUTION
@@ -444,6 +452,9 @@ def nonzero_macs(weight: Tensor, x: Tensor, stride: int = 1, padding: int = 0) -
 
     Raises:
         ValueError: if the shapes do not fit together.
+
+    >>> nonzero_macs(torch.ones(1, 1, 3, 3), torch.ones(1, 1, 2, 2), padding=1)  # not 36
+    16
     """
     require(
         weight.ndim in (2, 4) and x.ndim == weight.ndim,
@@ -570,6 +581,10 @@ def bitmap_encode(x: Tensor) -> tuple[Tensor, Tensor]:
 
     Write all three yourself: not with the sparse formats of torch or scipy, nor with
     ``course_lib.cost``.
+
+    >>> bitmap, values = bitmap_encode(torch.tensor([[0, 5], [7, 0]]))
+    >>> bitmap.tolist(), values.tolist()
+    ([[False, True], [True, False]], [5, 7])
     """
     ### BEGIN SOLUTION
     bitmap = x != 0
@@ -582,6 +597,9 @@ def bitmap_decode(bitmap: Tensor, values: Tensor) -> Tensor:
 
     Raises:
         ValueError: if there are not as many values as True bits.
+
+    >>> bitmap_decode(torch.eye(2).bool(), torch.tensor([5, 7])).tolist()
+    [[5, 0], [0, 7]]
     """
     require(int(bitmap.sum()) == len(values), f"values must have {int(bitmap.sum())} entries")
     ### BEGIN SOLUTION
@@ -592,7 +610,11 @@ def bitmap_decode(bitmap: Tensor, values: Tensor) -> Tensor:
 
 
 def bitmap_bits(x: Tensor, n: int = 32) -> int:
-    """Count the bits of the encoding, values and map, with n bits per value."""
+    """Count the bits of the encoding, values and map, with n bits per value.
+
+    >>> bitmap_bits(torch.tensor([0, 5, 0, 7]), n=8)  # 2 values, and a map of 4 bits
+    20
+    """
     ### BEGIN SOLUTION
     return int((x != 0).sum()) * n + x.numel()
     ### END SOLUTION
@@ -696,6 +718,9 @@ def rle_decode(runs: Tensor, values: Tensor, shape: tuple[int, ...]) -> Tensor:
 
     Raises:
         ValueError: if there are not as many runs as values.
+
+    >>> rle_decode(torch.tensor([3, 0]), torch.tensor([0, 5]), (5,))  # 3 zeros and the value 0, 5
+    tensor([0, 0, 0, 0, 5])
     """
     require(len(runs) == len(values), f"values must have {len(runs)} entries, got {len(values)}")
     ### BEGIN SOLUTION
@@ -706,7 +731,11 @@ def rle_decode(runs: Tensor, values: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def rle_bits(x: Tensor, n: int = 32, run_bits: int = 2) -> int:
-    """Count the bits of the encoding: n + run_bits per pair, fillers included."""
+    """Count the bits of the encoding: n + run_bits per pair, fillers included.
+
+    >>> rle_bits(torch.tensor([0, 0, 0, 0, 5]), n=8)  # 2 pairs of 8 + 2 bits; one is a filler
+    20
+    """
     ### BEGIN SOLUTION
     runs, _, _ = rle_encode(x, run_bits)
     return len(runs) * (n + run_bits)
@@ -809,6 +838,9 @@ def coo_encode(x: Tensor) -> tuple[Tensor, Tensor, tuple[int, ...]]:
 
     Write all three yourself: not with the sparse formats of torch or scipy, nor with
     ``course_lib.cost``.
+
+    >>> coo_encode(torch.tensor([[0, 5], [7, 0]]))
+    (tensor([1, 2]), tensor([5, 7]), (2, 2))
     """
     ### BEGIN SOLUTION
     flat = x.flatten()
@@ -823,6 +855,9 @@ def coo_decode(index: Tensor, values: Tensor, shape: tuple[int, ...]) -> Tensor:
     Raises:
         ValueError: if there are not as many positions as values, or a position lies
             outside the shape.
+
+    >>> coo_decode(torch.tensor([2]), torch.tensor([7]), (2, 2)).tolist()
+    [[0, 0], [7, 0]]
     """
     length = math.prod(shape)
     require(len(index) == len(values), f"values must have {len(index)} entries, got {len(values)}")
@@ -837,6 +872,9 @@ def coo_decode(index: Tensor, values: Tensor, shape: tuple[int, ...]) -> Tensor:
 def coo_bits(x: Tensor, n: int = 32) -> int:
     """Count the bits of the encoding: n bits and an address of (L - 1).bit_length() bits
     per non-zero.
+
+    >>> coo_bits(torch.tensor([0, 5, 0, 7, 0]), n=8)  # the addresses 0 … 4 have 3 bits
+    22
     """
     ### BEGIN SOLUTION
     address = (x.numel() - 1).bit_length()
@@ -908,6 +946,9 @@ def csr_decode(v: Tensor, COL_INDEX: Tensor, ROW_INDEX: Tensor, shape: tuple[int
 
     Raises:
         ValueError: if the arrays do not fit together, or do not fit the shape.
+
+    >>> csr_decode(torch.tensor([5]), torch.tensor([1]), torch.tensor([0, 0, 1]), (2, 2)).tolist()
+    [[0, 0], [0, 5]]
     """
     R, C = shape
     require(
@@ -933,6 +974,9 @@ def csc_encode(x2d: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
     Raises:
         ValueError: if ``x2d`` is not two-dimensional.
+
+    >>> csc_encode(torch.tensor([[0, 5, 0], [7, 0, 0]]))
+    (tensor([7, 5]), tensor([1, 0]), tensor([0, 1, 2, 2]))
     """
     require(x2d.ndim == 2, f"x2d must have 2 dimensions, got {x2d.ndim}")
     ### BEGIN SOLUTION
@@ -943,7 +987,12 @@ def csc_encode(x2d: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def csc_decode(v: Tensor, ROW_INDEX: Tensor, COL_POINTER: Tensor, shape: tuple[int, int]) -> Tensor:
     """Decode to the (R, C) matrix, with the dtype of ``v``; ``shape`` is (R, C).
 
-    The arrays that you get fit together and fit the shape."""
+    The arrays that you get fit together and fit the shape.
+
+    >>> v, row, pointer = torch.tensor([7]), torch.tensor([1]), torch.tensor([0, 0, 0, 1])
+    >>> csc_decode(v, row, pointer, (2, 3)).tolist()
+    [[0, 0, 0], [0, 0, 7]]
+    """
     ### BEGIN SOLUTION
     R, C = shape
     return csr_decode(v, ROW_INDEX, COL_POINTER, (C, R)).T.contiguous()
@@ -956,6 +1005,9 @@ def csr_bits(x2d: Tensor, n: int = 32) -> int:
 
     Raises:
         ValueError: if ``x2d`` is not two-dimensional.
+
+    >>> csr_bits(torch.tensor([[0, 5, 0], [7, 0, 0]]), n=8)  # 2 · (8 + 2) + 3 · 2
+    26
     """
     require(x2d.ndim == 2, f"x2d must have 2 dimensions, got {x2d.ndim}")
     ### BEGIN SOLUTION

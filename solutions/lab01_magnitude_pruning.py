@@ -281,6 +281,9 @@ def threshold_mask(weight: Tensor, a: float) -> Tensor:
 
     Raises:
         ValueError: if ``a`` is negative.
+
+    >>> threshold_mask(torch.tensor([0.5, -1.0, -0.25]), 0.5)
+    tensor([ True,  True, False])
     """
     if not a >= 0:
         raise ValueError(f"a is a threshold on |w| and must be at least 0, got {a}")
@@ -357,6 +360,9 @@ def grouped_mask(weight: Tensor, sparsity: float, granularity: str) -> Tensor:
     Raises:
         ValueError: as 1.1 does; if ``weight`` has neither 4 nor 2 dimensions; if it has
             no such granularity.
+
+    >>> grouped_mask(torch.tensor([[3.0, 0.0], [-2.0, 2.0]]), 0.5, "filter").tolist()  # norms 3, 4
+    [[False, False], [True, True]]
     """
     known = {4: ["element", "row", "kernel", "filter"], 2: ["element", "filter"]}
     if weight.ndim not in known:
@@ -517,6 +523,10 @@ def global_masks(weights: dict[str, Tensor], sparsity: float) -> dict[str, Tenso
 
     Raises:
         ValueError: as 1.1 does.
+
+    >>> layers = {"a": torch.tensor([[1, 2.0]]), "bias": torch.zeros(1), "b": torch.tensor([[3.0]])}
+    >>> global_masks(layers, 0.5)  # round(1.5) is 2
+    {'a': tensor([[False, False]]), 'b': tensor([[True]])}
     """
     ### BEGIN SOLUTION
     layers = {name: w for name, w in weights.items() if w.ndim >= 2}
@@ -648,6 +658,11 @@ class PrunedLinear(torch.autograd.Function):
     m: bool like w, True = kept. Returns y: (..., d_out).
     Gradients: of x through the pruned weight; of w masked, so exactly 0 where m is False;
     none of m.
+
+    >>> w, m = torch.tensor([[2.0, 3.0]], requires_grad=True), torch.tensor([[True, False]])
+    >>> PrunedLinear.apply(torch.ones(1, 2), w, m).sum().backward()
+    >>> w.grad
+    tensor([[1., 0.]])
     """
 
     @staticmethod
@@ -754,6 +769,10 @@ def sensitivity(
 
     Raises:
         ValueError: as 1.1 does.
+
+    >>> count_zeros = lambda model, split: int((model.weight == 0).sum())
+    >>> sensitivity(nn.Linear(4, 1), count_zeros, [0.5, 0.25])
+    {'weight': [2, 1]}
     """
     ### BEGIN SOLUTION
     measured = {}
@@ -869,6 +888,9 @@ def cubic_schedule(final: float, steps: int) -> list[float]:
 
     Raises:
         ValueError: if ``final`` is outside [0, 1] or ``steps`` is below 1.
+
+    >>> cubic_schedule(0.5, 2)
+    [0.4375, 0.5]
     """
     if not 0 <= final <= 1:
         raise ValueError(f"final is a sparsity and must lie in [0, 1], got {final}")
@@ -902,6 +924,10 @@ def iterative_prune(
     Raises:
         ValueError: if a target is outside [0, 1] or smaller than the one before; the
             model is then unchanged.
+
+    >>> model, finetune = nn.Linear(4, 1), lambda model, post_step: post_step()
+    >>> int(iterative_prune(model, [0.5, 0.75], finetune)["weight"].sum())  # 3 of 4 are pruned
+    1
     """
     ### BEGIN SOLUTION
     for previous, target in zip([0, *targets], targets, strict=False):

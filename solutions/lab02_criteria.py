@@ -233,8 +233,7 @@ def empirical_fisher(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, Tensor
     Args:
         model: x (B, …) -> logits (B, classes). The modes of its modules and the ``.grad``
             of its parameters must be the same after the call as before.
-        x: (N, …), N ≥ 1.
-        y: (N,) int64, the labels.
+        x, y: (N, …) and (N,) int64, the labels; N ≥ 1.
 
     Returns:
         Name -> float64 tensor with the parameter's shape, for all of
@@ -243,6 +242,9 @@ def empirical_fisher(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, Tensor
 
     Raises:
         ValueError: if there is no sample.
+
+    >>> empirical_fisher(nn.LayerNorm(2), torch.ones(2, 2), torch.arange(2))["bias"]  # gradients ±½
+    tensor([0.2500, 0.2500], dtype=torch.float64)
     """
     if len(x) == 0:
         raise ValueError("x must have at least one sample")
@@ -317,15 +319,16 @@ def curvature(model: nn.Module, x: Tensor) -> dict[str, Tensor]:
     Write it yourself: not with ``course_lib.pruning`` or ``torch.func.hessian``.
 
     Args:
-        model: x (B, …) -> logits (B, classes). Its modes and ``.grad`` must be the same
-            after the call as before.
-        x: (N, …), N ≥ 1.
+        model, x: as in 2.2.
 
     Returns:
         Name -> float64 tensor, as in 2.2.
 
     Raises:
         ValueError: if there is no sample.
+
+    >>> curvature(nn.LayerNorm(2), torch.ones(3, 2))["bias"]  # both p are ½
+    tensor([0.2500, 0.2500], dtype=torch.float64)
     """
     if len(x) == 0:
         raise ValueError("x must have at least one sample")
@@ -512,6 +515,10 @@ def prune_rescored(
     Raises:
         ValueError: before ``score`` is called or anything changes, if a target is outside
             [0, 1] or not above the one before.
+
+    >>> score = lambda model: {"weight": torch.tensor([[3.0, 1.0, 2.0, 4.0]])}
+    >>> prune_rescored(nn.Linear(4, 1), score, [0.25, 0.5])["weight"]
+    tensor([[ True, False, False,  True]])
     """
     ### BEGIN SOLUTION
     if any(not 0 <= t <= 1 for t in targets) or any(
@@ -696,6 +703,9 @@ def input_aware_mask(weight: Tensor, x: Tensor, sparsity: float) -> Tensor:
 
     Raises:
         ValueError: if ``sparsity`` is outside [0, 1].
+
+    >>> input_aware_mask(torch.tensor([[1.0, 2.0], [30.0, 40.0]]), torch.ones(2), 0.5).tolist()
+    [[False, True], [False, True]]
     """
     if not 0 <= sparsity <= 1:
         raise ValueError(f"sparsity is a share and must lie in [0, 1], got {sparsity}")
@@ -823,12 +833,14 @@ def proximal_step(
     Args:
         weights: by name; not changed.
         gradients: of the loss without the penalty, with the same keys.
-        lr: η ≥ 0.
-        lam: λ ≥ 0.
+        lr, lam: η and λ, at least 0.
 
     Returns:
         New tensors with the keys of ``weights`` in their order. Only tensors with two or
         more dimensions are penalised: biases get the gradient step alone.
+
+    >>> proximal_step({"w": torch.tensor([[0.5]])}, {"w": torch.tensor([[0.25]])}, lr=0.5, lam=1.0)
+    {'w': tensor([[0.]])}
     """
     ### BEGIN SOLUTION
     new = {}
@@ -890,6 +902,9 @@ def reweighted_step(
     """Make ``proximal_step``, but with one penalty per weight, from its value *before* the step.
 
     So the threshold of a weight is lr·lam/(|w| + eps), with w from ``weights``.
+
+    >>> reweighted_step({"w": torch.ones(1, 1)}, {"w": -torch.ones(1, 1)}, lr=1.0, lam=1.0, eps=1.0)
+    {'w': tensor([[1.5000]])}
     """
     ### BEGIN SOLUTION
     new = {}

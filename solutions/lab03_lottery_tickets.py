@@ -267,6 +267,11 @@ def rewind(model: nn.Module, state: dict[str, Tensor], masks: dict[str, Tensor])
             changes of the model must not change ``state``.
         masks: parameter name -> bool mask, True = kept. Where it is False the parameter
             is 0 afterwards. Parameters without a mask take all values of ``state``.
+
+    >>> model, state = nn.Linear(2, 1, bias=False), {"weight": torch.tensor([[5.0, 7.0]])}
+    >>> rewind(model, state, {"weight": torch.tensor([[True, False]])})
+    >>> model.weight.tolist(), state["weight"].tolist()
+    ([[5.0, 0.0]], [[5.0, 7.0]])
     """
     ### BEGIN SOLUTION
     model.load_state_dict(state)  # copies the values into the model's own parameters and buffers
@@ -364,6 +369,11 @@ def find_ticket(
         two or more dimensions; all True in round 0.
         ``"remaining"``: the fraction of all these weights that is kept, a float.
         ``"result"``: what ``train`` returned.
+
+    >>> build, train = lambda: nn.Linear(4, 2), lambda model, masks, start, stop: (start, stop)
+    >>> records = find_ticket(build, train, rounds=1, rate=0.5, rewind_step=3)
+    >>> [(r["remaining"], r["result"]) for r in records]  # the only layer is the output layer
+    [(1.0, (3, None)), (0.75, (3, None))]
     """
     ### BEGIN SOLUTION
     model = build()
@@ -469,6 +479,10 @@ def random_ticket(masks: dict[str, Tensor], generator: torch.Generator) -> dict[
     Returns:
         New bool masks with the same keys, shapes and number of True in each. Within a
         layer every choice of positions is equally likely.
+
+    >>> ticket = random_ticket({"w": torch.tensor([True, False, True])}, torch.Generator())
+    >>> int(ticket["w"].sum())
+    2
     """
     ### BEGIN SOLUTION
     elsewhere = {}
@@ -492,6 +506,11 @@ def reinitialise(model: nn.Module, masks: dict[str, Tensor], seed: int) -> None:
         masks: parameter name -> bool mask, True = kept. Where it is False the parameter
             is 0 afterwards.
         seed: of the new weights.
+
+    >>> model, before = nn.Linear(2, 1), torch.get_rng_state()
+    >>> reinitialise(model, {}, seed=0)
+    >>> torch.equal(torch.get_rng_state(), before)
+    True
     """
     ### BEGIN SOLUTION
     with torch.random.fork_rng():  # restores the generator's state at the end of the block
@@ -855,6 +874,10 @@ def drop_and_grow(
 
     Raises:
         ValueError: if ``fraction`` is outside [0, 1].
+
+    >>> weight, mask = torch.tensor([1.0, 3.0, 0.0, 0.0]), torch.tensor([True, True, False, False])
+    >>> drop_and_grow(weight, torch.tensor([9.0, 0.0, 2.0, 5.0]), mask, 0.5)
+    (tensor([0., 3., 0., 0.]), tensor([False,  True, False,  True]))
     """
     if not 0 <= fraction <= 1:
         raise ValueError(

@@ -177,6 +177,11 @@ def bn_scale_shift(bn: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
     Returns:
         p and q, both (C,), without gradient: p · x + q equals ``bn(x)`` in evaluation
         mode.
+
+    >>> bn = nn.BatchNorm2d(1, eps=1.0)
+    >>> bn.running_mean, bn.running_var = torch.tensor([2.0]), torch.tensor([3.0])
+    >>> bn_scale_shift(bn)
+    (tensor([0.5000]), tensor([-1.]))
     """
     ### BEGIN SOLUTION
     p = bn.weight.detach() / torch.sqrt(bn.running_var + bn.eps)  # (C,)
@@ -256,6 +261,11 @@ def fold_bn(conv: nn.Conv2d, bn: nn.BatchNorm2d) -> nn.Conv2d:
 
     Raises:
         RuntimeError: if ``conv`` or ``bn`` is in training mode.
+
+    >>> conv, bn = nn.Conv2d(1, 1, 1, bias=False).eval(), nn.BatchNorm2d(1, eps=3.0).eval()
+    >>> folded = fold_bn(conv, bn)  # p is ½, q is 0
+    >>> torch.equal(folded.weight, conv.weight / 2), folded.bias.tolist()
+    (True, [0.0])
     """
     ### BEGIN SOLUTION
     if conv.training or bn.training:
@@ -391,6 +401,11 @@ def remove_filters(
     Raises:
         ValueError: if ``keep`` is empty, not strictly increasing, or has an index
             outside 0 to C − 1.
+
+    >>> layers = nn.Conv2d(1, 3, 1), nn.BatchNorm2d(3), nn.Conv2d(3, 5, 1)
+    >>> conv, bn, next_conv = remove_filters(*layers, keep=[0, 2])
+    >>> conv.out_channels, bn.num_features, tuple(next_conv.weight.shape)
+    (2, 2, (5, 2, 1, 1))
     """
     ### BEGIN SOLUTION
     channels = conv.out_channels
@@ -512,6 +527,12 @@ def absorb_removed(
         (M,), without gradient: for each output of ``next_conv`` the sum that it receives
         from all removed channels where its whole kernel lies on the map (so not at a
         border padded with zeros).
+
+    >>> conv, bn, next_conv = nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2), nn.Conv2d(2, 1, 3)
+    >>> bn.weight.data, bn.bias.data = torch.zeros(2), torch.tensor([1.0, 2.0])
+    >>> next_conv.weight.data = torch.ones(1, 2, 3, 3)
+    >>> absorb_removed(conv, bn, next_conv, keep=[0])  # 9 weights read the constant 2
+    tensor([18.])
     """
     ### BEGIN SOLUTION
     # (C,): with α = 0 a batch norm gives β for any input
@@ -666,6 +687,10 @@ def select_channels(model: nn.Module, fraction: float) -> dict[str, Tensor]:
 
     Raises:
         ValueError: if ``fraction`` is outside [0, 1].
+
+    >>> model = nn.Sequential(nn.BatchNorm2d(2), nn.BatchNorm2d(1))
+    >>> select_channels(model, 1.0)
+    {'0': tensor([False,  True]), '1': tensor([True])}
     """
     if not 0 <= fraction <= 1:
         raise ValueError(f"fraction of channels to remove: must lie in [0, 1], got {fraction}")

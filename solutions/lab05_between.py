@@ -214,12 +214,14 @@ def nm_compress(weight: Tensor, n: int, m: int) -> tuple[Tensor, Tensor]:
     Returns:
         ``values`` and ``index`` (int64), both (R, C·n/m): n entries per block, sorted by
         place in the block, 0 … m − 1. These are all non-zeros of the block. If there are
-        fewer than n, add the lowest other places, with their zeros: at 2:4 the block
-        (0, 0, 0, 7) gives values (0, 7), places (0, 3). −0.0 is a zero; NaN and ±inf
-        are not.
+        fewer than n, add the lowest other places, with their zeros. −0.0 is a zero; NaN
+        and ±inf are not.
 
     Raises:
         ValueError: if a block has more than n non-zeros.
+
+    >>> nm_compress(torch.tensor([[0, 0, 0, 7, 5, 0, 6, 0]]), 2, 4)
+    (tensor([[0, 7, 5, 6]]), tensor([[0, 3, 0, 2]]))
     """
     if weight.ndim != 2 or not 1 <= n <= m or weight.shape[1] % m:
         raise ValueError(f"weight must be (R, C), C a multiple of m, and 1 ≤ n ≤ m; got {n}:{m}")
@@ -238,6 +240,9 @@ def nm_compress(weight: Tensor, n: int, m: int) -> tuple[Tensor, Tensor]:
 def nm_decompress(values: Tensor, index: Tensor, n: int, m: int) -> Tensor:
     """Rebuild the matrix (R, C), in the dtype of ``values``. The places of a block may
     have any order.
+
+    >>> nm_decompress(torch.tensor([[5, 7]]), torch.tensor([[3, 0]]), 2, 4)
+    tensor([[7, 0, 0, 5]])
     """
     ### BEGIN SOLUTION
     rows = len(values)
@@ -310,6 +315,10 @@ def nm_linear(x: Tensor, values: Tensor, index: Tensor, n: int, m: int) -> Tenso
 
     Raises:
         ValueError: if C does not fit.
+
+    >>> values, index = torch.tensor([[5.0, 6.0]]), torch.tensor([[1, 0]])
+    >>> nm_linear(torch.tensor([1.0, 2.0, 3.0, 4.0]), values, index, 1, 2)  # 2 · 5 + 3 · 6
+    tensor([28.])
     """
     if x.shape[-1] * n != values.shape[1] * m:
         raise ValueError(
@@ -435,6 +444,10 @@ def group_columns(weight: Tensor, size: int, gamma: float) -> list[list[int]]:
 
     Raises:
         ValueError: if size < 1 or gamma < 0.
+
+    >>> weight = torch.tensor([[1.0, 1.0, 0.0], [1.0, 0.0, 0.0]])
+    >>> group_columns(weight, 2, gamma=0.0), group_columns(weight, 2, gamma=0.5)
+    ([[0], [1]], [[0, 1]])
     """
     if size < 1 or not gamma >= 0:
         raise ValueError(f"size must be at least 1 and gamma at least 0, got {size} and {gamma}")
@@ -497,6 +510,10 @@ def combine_columns(weight: Tensor, groups: list[list[int]]) -> tuple[Tensor, Te
 
     Raises:
         ValueError: if a column is in two groups, twice in one, or outside 0 … C − 1.
+
+    >>> packed, channel, mask = combine_columns(torch.tensor([[3.0, -4.0], [0.0, 0.0]]), [[0, 1]])
+    >>> packed.tolist(), channel.tolist(), mask.tolist()
+    ([[-4.0], [0.0]], [[1], [-1]], [[False, True], [False, False]])
     """
     listed = [c for group in groups for c in group]
     if len(set(listed)) < len(listed) or any(not 0 <= c < weight.shape[1] for c in listed):
@@ -638,6 +655,9 @@ def topk_activation(x: Tensor, k: int) -> Tensor:
 def nm_activation(x: Tensor, n: int, m: int, dim: int = 1) -> Tensor:
     """Keep the n largest |x| in every block of m neighbours along ``dim``, as in 5.1;
     the gradient is as above.
+
+    >>> nm_activation(torch.tensor([[3.0, -4.0, 1.0, 2.0]]), 1, 2)
+    tensor([[ 0., -4.,  0.,  2.]])
     """
     ### BEGIN SOLUTION
     return x.masked_fill(~nm_mask(x, n, m, dim), 0)
@@ -721,6 +741,11 @@ class ChannelGate(nn.Module):
 
     The only parameters are those of ``self.score``, an
     ``nn.Linear(channels_in, channels_out)``, with any initial values.
+
+    >>> gate = ChannelGate(3, 2)
+    >>> gate.score.bias.data = torch.tensor([1.0, 0.0])
+    >>> gate(torch.zeros(1, 3, 4, 4)).tolist()
+    [[1.0, 0.0]]
     """
 
     def __init__(self, channels_in: int, channels_out: int) -> None:
@@ -753,6 +778,10 @@ def gated_macs(gates: list[Tensor], dense: list[float]) -> Tensor:
 
     Raises:
         ValueError: if there is no layer or the lengths differ.
+
+    >>> gates = [torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 1.0, 1.0, 0.0]])]
+    >>> gated_macs(gates, [100.0, 200.0])  # 100 · ½ + 200 · ¾ · ½
+    tensor([125.])
     """
     if not gates or len(gates) != len(dense):
         raise ValueError(
@@ -871,6 +900,9 @@ def joint_nm(x: Tensor, weight: Tensor, n_x: int, n_w: int, m: int) -> tuple[Ten
 
     Raises:
         ValueError: as 5.1.
+
+    >>> joint_nm(torch.tensor([[1.0, 2.0]]), torch.tensor([[5.0, 3.0], [0.0, 4.0]]), 1, 1, 2)
+    (tensor([[0., 8.]]), 1)
     """
     ### BEGIN SOLUTION
     sparse_x, sparse_w = (

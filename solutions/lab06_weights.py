@@ -170,6 +170,12 @@ def prune_then_finetune(
     Raises:
         ValueError: if the model has no parameter of a name, or its shape differs; raise
             before anything changes.
+
+    >>> model, mask = nn.Linear(2, 1), torch.tensor([[True, False]])
+    >>> finetune = lambda model, post_step: nn.init.ones_(model.weight)
+    >>> prune_then_finetune(model, {"weight": mask}, finetune, hold=True)
+    >>> model.weight.tolist()
+    [[1.0, 0.0]]
     """
     ### BEGIN SOLUTION
     parameters = dict(model.named_parameters())
@@ -232,6 +238,9 @@ def regime(dense: float, held: list[float], deleted: list[float], tolerance: flo
 
     Raises:
         ValueError: if held and deleted differ in length, or the tolerance is negative.
+
+    >>> regime(90.0, held=[89.5, 80.0, 70.0], deleted=[90.0, 80.5, 85.0], tolerance=0.5)
+    ['free', 'information lost', 'cannot fit']
     """
     ### BEGIN SOLUTION
     if len(held) != len(deleted) or tolerance < 0:
@@ -451,6 +460,10 @@ def movement(history: list[tuple[Tensor, Tensor]], lr: float) -> Tensor:
 
     Returns:
         S = −lr · Σ_t g_t ∘ w_t, float64.
+
+    >>> step = (torch.tensor([2.0]), torch.tensor([-1.0]))  # SGD makes this weight larger
+    >>> movement([step, step], lr=0.5)
+    tensor([2.], dtype=torch.float64)
     """
     ### BEGIN SOLUTION
     return -lr * sum(gradient.double() * weight.double() for weight, gradient in history)
@@ -521,6 +534,9 @@ def soft_mask(scores: Tensor, tau: float) -> Tensor:
 
     Args:
         tau: 0 ≤ tau < 1.
+
+    >>> soft_mask(torch.tensor([0.0, 2.0]), tau=0.5)  # σ(0) is 0.5
+    tensor([0., 1.])
     """
     ### BEGIN SOLUTION
     mask = (torch.sigmoid(scores) > tau).to(scores.dtype)
@@ -531,6 +547,9 @@ def soft_mask(scores: Tensor, tau: float) -> Tensor:
 def soft_penalty(scores: list[Tensor], lam: float) -> Tensor:
     """Compute λ · (Σ over all entries of all tensors of σ(S)) / (number of all entries),
     a scalar with a gradient.
+
+    >>> soft_penalty([torch.zeros(1), torch.full((3,), -torch.inf)], lam=8.0).item()  # 8 · 0.5 / 4
+    1.0
     """
     ### BEGIN SOLUTION
     return lam * sum(torch.sigmoid(s).sum() for s in scores) / sum(s.numel() for s in scores)
@@ -735,6 +754,11 @@ def proximal_after(
         params: changed in place; they stay the same objects.
         lr: a number, or a function without arguments that returns the current rate:
             call it once per ``post_step()``.
+
+    >>> w = nn.Parameter(torch.tensor([2.0]))
+    >>> post_step = proximal_after([w], lr=0.5, lam=1.0, eps=0.5, every=1)
+    >>> [post_step() or w.item() for call in (1, 2)]  # the thresholds are 0.5 and 0.25
+    [1.5, 1.25]
     """
     if lam < 0 or eps <= 0 or every < 1:
         raise ValueError(f"lam must be ≥ 0, eps > 0 and every ≥ 1; got {lam}, {eps}, {every}")
@@ -859,6 +883,10 @@ def factorise(weight: Tensor, rank: int) -> tuple[Tensor, Tensor]:
     Returns:
         P (out, rank) and Q (rank, in) with PᵀP = QQᵀ: multiply the root of each singular
         value into both.
+
+    >>> P, Q = factorise(torch.tensor([[4.0, 0.0], [0.0, 1.0]]), rank=1)
+    >>> round((P.T @ P).item(), 3), round((Q @ Q.T).item(), 3)
+    (4.0, 4.0)
     """
     if not 1 <= rank <= min(weight.shape):
         raise ValueError(
@@ -880,6 +908,10 @@ def compact(P: Tensor, z: Tensor, Q: Tensor) -> tuple[Tensor, Tensor]:
     Returns:
         P' (out, r') and Q' (r', in) with P'·Q' = P·diag(z)·Q: the r' components with a
         gate other than 0, in order. r' may be 0.
+
+    >>> P, Q = compact(torch.ones(2, 1), torch.zeros(1), torch.ones(1, 3))
+    >>> tuple(P.shape), tuple(Q.shape)
+    ((2, 0), (0, 3))
     """
     ### BEGIN SOLUTION
     there = z != 0
@@ -995,7 +1027,11 @@ def size_left(p_open: list[Tensor], shapes: list[tuple[int, int]]) -> Tensor:
 
 
 def lagrangian(size: Tensor, target: float, lam1: float, lam2: float) -> Tensor:
-    """Compute λ₁ · (size − target) + λ₂ · (size − target)², differentiable in size."""
+    """Compute λ₁ · (size − target) + λ₂ · (size − target)², differentiable in size.
+
+    >>> lagrangian(torch.tensor(0.75), 0.5, lam1=2.0, lam2=4.0)  # 2 · ¼ + 4 · ¼²
+    tensor(0.7500)
+    """
     ### BEGIN SOLUTION
     return lam1 * (size - target) + lam2 * (size - target) ** 2
     ### END SOLUTION
@@ -1004,7 +1040,11 @@ def lagrangian(size: Tensor, target: float, lam1: float, lam2: float) -> Tensor:
 def dual_step(
     size: float, target: float, lam1: float, lam2: float, lr: float
 ) -> tuple[float, float]:
-    """Return λ₁ and λ₂ after one step of gradient **ascent** at rate lr: floats."""
+    """Return λ₁ and λ₂ after one step of gradient **ascent** at rate lr: floats.
+
+    >>> dual_step(0.25, 0.5, lam1=0.0, lam2=0.0, lr=1.0)  # smaller than the target
+    (-0.25, 0.0625)
+    """
     ### BEGIN SOLUTION
     gap = float(size) - target
     return lam1 + lr * gap, lam2 + lr * gap**2

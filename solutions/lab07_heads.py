@@ -172,6 +172,10 @@ def attention_as_sum(
 
     Raises:
         ValueError: if ``heads`` does not divide E.
+
+    >>> x, one = torch.tensor([[[1.0, 2.0]]]), torch.eye(2)
+    >>> attention_as_sum(x, one, one, one, one, heads=2).tolist()
+    [[[[1.0, 0.0]]], [[[0.0, 2.0]]]]
     """
     ### BEGIN SOLUTION
     B, L, E = x.shape
@@ -272,6 +276,14 @@ def gated(model: nn.Module, xi: Tensor) -> Iterator[None]:
         model: an encoder from transformers, or a classifier that contains one.
         xi: (layers, H), the same gates for all samples; or (layers, B, H), one set per
             sample. H is the number of heads.
+
+    >>> from transformers import BertConfig, BertModel
+    >>> bert = BertModel(BertConfig(hidden_size=4, num_attention_heads=2, num_hidden_layers=1))
+    >>> (out,) = output_projections(bert)
+    >>> out.weight.data, out.bias.data = torch.eye(4), torch.zeros(4)
+    >>> with gated(bert, torch.tensor([[1.0, 0.5]])):
+    ...     out(torch.ones(1, 1, 4)).tolist()
+    [[[1.0, 1.0, 0.5, 0.5]]]
     """
     ### BEGIN SOLUTION
     heads = model.config.num_attention_heads
@@ -384,6 +396,14 @@ def head_importance(
     Returns:
         (layers, H), without gradient. The absolute value is taken sample by sample,
         so the result depends neither on the batch size nor on the order of the data.
+
+    >>> from transformers import BertConfig, BertModel
+    >>> bert = BertModel(BertConfig(hidden_size=2, num_attention_heads=2, num_hidden_layers=1))
+    >>> (out,) = output_projections(bert)
+    >>> out.weight.data = torch.eye(2)
+    >>> loss_fn = lambda model, batch: out(batch["x"])[:, 0, 0]  # 3 times the first gate, or -3 times
+    >>> head_importance(bert, [{"x": torch.tensor([[[3.0, 0.0]], [[-3.0, 0.0]]])}], loss_fn).tolist()
+    [[3.0, 0.0]]
     """
     ### BEGIN SOLUTION
     layers, heads = len(output_projections(model)), model.config.num_attention_heads
@@ -517,6 +537,10 @@ def all_but_one(
     Returns:
         One pair per layer: the head that is kept, and ``eval_test`` with it minus
         ``eval_test`` with all heads.
+
+    >>> score = lambda xi: float(xi[0, 0] + 2 * xi[0, 1])
+    >>> all_but_one(score, score, layers=1, heads=2)
+    [(1, -1.0)]
     """
     ### BEGIN SOLUTION
     full = eval_test(torch.ones(layers, heads))
@@ -930,6 +954,11 @@ def slice_heads(
 
     Raises:
         ValueError: if ``keep`` is not strictly increasing, or an index is out of range.
+
+    >>> layers = [nn.Linear(6, 6) for _ in range(4)]
+    >>> q, k, v, out = slice_heads(*layers, keep=[0, 2], head_dim=2)
+    >>> tuple(q.weight.shape), tuple(out.weight.shape)
+    ((4, 6), (6, 4))
     """
     ### BEGIN SOLUTION
     heads = q.out_features // head_dim

@@ -155,6 +155,9 @@ def sample_gate(
 
     Args:
         u: uniform noise of the same shape, strictly between 0 and 1.
+
+    >>> sample_gate(torch.tensor([-9.0, 0.0, 9.0]), torch.full((3,), 0.5))
+    tensor([0.0000, 0.5000, 1.0000])
     """
     if beta <= 0 or gamma >= 0 or zeta <= 1:
         raise ValueError(f"need beta > 0, gamma < 0, zeta > 1, got {beta}, {gamma}, {zeta}")
@@ -169,7 +172,11 @@ def sample_gate(
 def expected_l0(
     log_alpha: Tensor, beta: float = 2 / 3, gamma: float = -0.1, zeta: float = 1.1
 ) -> Tensor:
-    """Compute P(g ≠ 0) of each gate: same shape and dtype as ``log_alpha``."""
+    """Compute P(g ≠ 0) of each gate: same shape and dtype as ``log_alpha``.
+
+    >>> expected_l0(torch.zeros(1), beta=1.0, gamma=-0.5, zeta=1.5)  # σ(log 3)
+    tensor([0.7500])
+    """
     if beta <= 0 or gamma >= 0 or zeta <= 1:
         raise ValueError(f"need beta > 0, gamma < 0, zeta > 1, got {beta}, {gamma}, {zeta}")
     ### BEGIN SOLUTION
@@ -178,7 +185,11 @@ def expected_l0(
 
 
 def gate_at_test(log_alpha: Tensor, gamma: float = -0.1, zeta: float = 1.1) -> Tensor:
-    """Compute the gates of the trained model: no noise, no β; like ``log_alpha``."""
+    """Compute the gates of the trained model: no noise, no β; like ``log_alpha``.
+
+    >>> gate_at_test(torch.tensor([0.01, 1.0, 3.0]).log())  # σ is 0.01, 0.5, 0.75
+    tensor([0.0000, 0.5000, 0.8000])
+    """
     if gamma >= 0 or zeta <= 1:
         raise ValueError(f"need gamma < 0, zeta > 1, got {gamma}, {zeta}")
     ### BEGIN SOLUTION
@@ -242,6 +253,13 @@ def train_with_gates(
             of this batch alone. Do not clip gradients.
         generator: once per batch draw ``torch.rand(log_alpha.shape,
             generator=generator)`` and clamp it to [1e-6, 1 − 1e-6].
+
+    >>> log_alpha, model = torch.zeros(2, requires_grad=True), nn.Linear(1, 1)
+    >>> optimizer, loss_fn = torch.optim.SGD([log_alpha], lr=0.0), lambda model, batch, g: g.sum()
+    >>> batches, generator = [None, None], torch.Generator()
+    >>> sums = train_with_gates(model, log_alpha, batches, loss_fn, 1.0, optimizer, generator)
+    >>> [round(each, 2) for each in sums]  # 2 gates, each 0.83
+    [1.66, 1.66]
     """
     if lam < 0:
         raise ValueError(f"lam must be at least 0, got {lam}")
@@ -365,6 +383,10 @@ def points_to(attn: Tensor, target: Tensor, token_mask: Tensor) -> Tensor:
 
     Raises:
         ValueError: if no query is counted, or the target of a counted one is not real.
+
+    >>> attn = torch.tensor([[[[0.5, 0.5], [0.25, 0.75]]]])
+    >>> points_to(attn, torch.tensor([[0, -1]]), torch.ones(1, 2).bool())
+    tensor([1.], dtype=torch.float64)
     """
     counted = (target >= 0) & token_mask
     inside = target.clamp(0, token_mask.shape[1] - 1)
@@ -382,7 +404,11 @@ def points_to(attn: Tensor, target: Tensor, token_mask: Tensor) -> Tensor:
 
 
 def neighbour(token_mask: Tensor, offset: int) -> Tensor:
-    """Find for query i the key i + offset if both are real tokens, else −1: (B, L) int64."""
+    """Find for query i the key i + offset if both are real tokens, else −1: (B, L) int64.
+
+    >>> neighbour(torch.tensor([[True, True, False]]), 1)
+    tensor([[ 1, -1, -1]])
+    """
     if offset == 0:
         raise ValueError("offset must not be 0, which is the word itself")
     ### BEGIN SOLUTION
@@ -400,6 +426,10 @@ def rarest(tokens: Tensor, counts: Tensor, token_mask: Tensor) -> Tensor:
 
     Args:
         tokens: (B, L) int64. counts: (V,), ints or floats: how often each token occurs.
+
+    >>> counts, real = torch.tensor([9, 4, 7]), torch.tensor([[True, True, False]])
+    >>> rarest(torch.tensor([[2, 0, 1]]), counts, real)
+    tensor([[ 0,  0, -1]])
     """
     ### BEGIN SOLUTION
     of_tokens = counts.double()[tokens].masked_fill(~token_mask, math.inf)
@@ -561,6 +591,10 @@ def disable(context: Tensor, values: Tensor, token_mask: Tensor, off: Tensor) ->
     Returns:
         (B, L, H·d): for a head in off, at *every* position, the mean of its values over
         the sentence's real tokens (padded values may be NaN); other heads unchanged.
+
+    >>> values, real = torch.tensor([[[2.0], [4.0], [9.0]]]), torch.tensor([[True, True, False]])
+    >>> disable(torch.zeros(1, 3, 1), values, real, torch.tensor([True])).tolist()
+    [[[3.0], [3.0], [3.0]]]
     """
     ### BEGIN SOLUTION
     real = token_mask[..., None]  # (B, L, 1)
@@ -576,6 +610,10 @@ def attention_change(before: Tensor, after: Tensor, token_mask: Tensor) -> Tenso
 
     Args:
         before, after: (H, B, L, L). token_mask: (B, L) bool.
+
+    >>> before = torch.eye(2).view(1, 1, 2, 2)
+    >>> attention_change(before, before.flip(-1), torch.ones(1, 2).bool())
+    tensor([1.], dtype=torch.float64)
     """
     ### BEGIN SOLUTION
     cosines = []
@@ -708,6 +746,9 @@ def frozen_attention(learned: Tensor, lengths: Tensor) -> Tensor:
     Returns:
         like learned: head h < H − 1 of a sentence has pattern h of
         ``fixed_patterns(its length)`` on its words, and 0 on padded rows and columns.
+
+    >>> frozen_attention(torch.full((1, 2, 2, 2), 0.5), torch.tensor([1])).tolist()  # one word
+    [[[[1.0, 0.0], [0.0, 0.0]], [[0.5, 0.5], [0.5, 0.5]]]]
     """
     if learned.shape[1] - 1 > 7 or (lengths < 1).any() or (lengths > learned.shape[-1]).any():
         raise ValueError("learned has at most 8 heads, and lengths must lie in 1 … L")
@@ -789,6 +830,10 @@ def prune_by_kind(scores: dict[str, Tensor], kind: str, fraction: float) -> dict
 
     Ties: the first in the dict's order, row by row, is pruned first. +inf is a score.
     Missing heads: NaN means that there is no such head. It is not counted in n, and False.
+
+    >>> scores = {"encoder": torch.tensor([[1.0, 2.0]]), "cross": torch.tensor([[0.0, torch.nan]])}
+    >>> prune_by_kind(scores, "encoder", 0.5)
+    {'encoder': tensor([[False,  True]]), 'cross': tensor([[ True, False]])}
     """
     if kind not in (*scores, "all") or not 0 <= fraction <= 1:
         raise ValueError(
@@ -815,6 +860,9 @@ def prunable_share(curve: list[tuple[float, float]], tolerance: float = 0.1) -> 
 
     Args:
         curve: pairs (fraction, score); the first is (0, full), fractions increase.
+
+    >>> prunable_share([(0.0, 80.0), (0.25, 73.0), (0.5, 60.0), (0.75, 75.0)])  # 72 is the limit
+    0.25
     """
     fractions = [fraction for fraction, _ in curve]
     if (

@@ -145,6 +145,11 @@ def layerdrop(layers: nn.ModuleList, p: float, generator: torch.Generator) -> It
     layer runs. A layer in evaluation mode draws nothing and is never skipped. The state
     dict has the same names inside the block. After it, also after an exception, each layer
     is restored: same object in ``layers``, no hook, no attribute ``forward`` of its own.
+
+    >>> layers = nn.ModuleList([nn.Linear(1, 1)])
+    >>> with layerdrop(layers, 1.0, torch.Generator()):
+    ...     layers[0](torch.tensor([7.0]))
+    tensor([7.])
     """
     if not 0 <= p <= 1:
         raise ValueError(f"p must lie in [0, 1], got {p}")
@@ -226,6 +231,11 @@ def take_layers(model: nn.Module, path: str, depth: int) -> nn.Module:
         A copy that shares no weights; the given model is unchanged. If the copy has a
         ``config``, look at ``num_hidden_layers``, ``encoder_layers``, ``num_layers`` in
         this order: the first that equals the old number becomes ``depth``.
+
+    >>> blocks = nn.ModuleList([nn.Linear(1, width) for width in (1, 2, 3, 4)])
+    >>> half = take_layers(nn.ModuleDict({"blocks": blocks}), "blocks", 2)
+    >>> [layer.out_features for layer in half["blocks"]]
+    [1, 3]
     """
     ### BEGIN SOLUTION
     smaller = copy.deepcopy(model)
@@ -362,6 +372,11 @@ def gated_mlps(model: nn.Module, nu: Tensor) -> Iterator[None]:
             nu = 1 changes nothing.
 
     No hook is left after the block, also after an exception.
+
+    >>> layer = nn.TransformerEncoderLayer(4, nhead=2)
+    >>> with gated_mlps(layer, torch.zeros(1)):
+    ...     mlp_outputs(layer)[0](torch.ones(1, 1, 2048)).any()  # its bias is multiplied, too
+    tensor(False)
     """
     ### BEGIN SOLUTION
     with ExitStack() as hooks:
@@ -477,6 +492,12 @@ def prune_while(
 
     Pass copies of the masks. Call ``evaluate`` once at the start and once per round,
     ``importance`` once per round.
+
+    >>> evaluate = lambda xi, nu: float(nu.sum())
+    >>> importance = lambda xi, nu: (torch.ones(2, 2), torch.tensor([0.5, 0.25]))
+    >>> rounds = prune_while(evaluate, importance, layers=2, heads=2, share=0.5, step=0.5)
+    >>> [(xi.tolist(), nu.tolist(), score) for xi, nu, score in rounds[1:]]
+    [([[False, False], [True, True]], [True, False], 1.0)]
     """
     if not 0 <= share <= 1 or not 0 < step < 1:
         raise ValueError(f"need 0 ≤ share ≤ 1 and 0 < step < 1, got {share} and {step}")
@@ -550,6 +571,11 @@ def subnetworks(
       generator=generator)``; then parts likewise, with ``torch.randperm(layers, …)``.
     - "bad": the lowest scores among those that did *not* survive; if these are too few,
       all of them and the survivors with the lowest scores.
+
+    >>> xi, I_h = torch.tensor([[True, True, False]]), torch.tensor([[3.0, 2.0, 1.0]])
+    >>> nu, I_mlp = torch.tensor([True]), torch.ones(1)
+    >>> subnetworks(xi, nu, I_h, I_mlp, torch.Generator())["bad"][0]
+    tensor([[False,  True,  True]])
     """
     if xi.shape != I_h.shape or nu.shape != I_mlp.shape or I_h.isnan().any() or I_mlp.isnan().any():
         raise ValueError("I_h and I_mlp need the shapes of xi and nu, and no NaN")
@@ -592,6 +618,13 @@ def retrain(
 
     Raises:
         ValueError: if the model lacks a name; before anything changes.
+
+    >>> from course_lib.pruning.heads import explicit_attention
+    >>> layer = explicit_attention(nn.TransformerEncoderLayer(2, nhead=2))
+    >>> pretrained, train = {"norm1.bias": torch.ones(2)}, lambda net: net.norm1.bias.data.zero_()
+    >>> retrain(layer, pretrained, torch.ones(1, 2).bool(), torch.ones(1).bool(), train)
+    >>> layer.norm1.bias.tolist(), pretrained["norm1.bias"].tolist()
+    ([0.0, 0.0], [1.0, 1.0])
     """
     ### BEGIN SOLUTION
     parameters = dict(model.named_parameters())
@@ -700,6 +733,10 @@ def survival(masks: list[list[Tensor]]) -> tuple[Tensor, Tensor]:
     Raises:
         ValueError: if there is no mask, or if seeds differ in their number of tasks, or
             masks in their shapes.
+
+    >>> mean, deviation = survival([[torch.ones(1).bool()], [torch.zeros(1).bool()]])  # two seeds
+    >>> mean.tolist(), deviation.tolist()
+    ([0.5], [0.5])
     """
     if (
         not masks
@@ -716,7 +753,11 @@ def survival(masks: list[list[Tensor]]) -> tuple[Tensor, Tensor]:
 
 
 def survivors_below(masks: list[list[Tensor]], tasks: float) -> float:
-    """Compute the share of elements with a mean count over seeds below ``tasks``."""
+    """Compute the share of elements with a mean count over seeds below ``tasks``.
+
+    >>> survivors_below([[torch.tensor([True, False])]], 1)
+    0.5
+    """
     ### BEGIN SOLUTION
     return float((survival(masks)[0] < tasks).double().mean())
     ### END SOLUTION
@@ -760,7 +801,11 @@ def overlap(a: Tensor, b: Tensor) -> tuple[int, float]:
 
 
 def fleiss_kappa(masks: Tensor) -> float:
-    """Compute κ of bool masks (R, n), R raters and n elements; 1.0 if chance agreement is 1."""
+    """Compute κ of bool masks (R, n), R raters and n elements; 1.0 if chance agreement is 1.
+
+    >>> fleiss_kappa(torch.tensor([[True, False], [False, True]]))
+    -1.0
+    """
     if masks.ndim != 2 or masks.shape[0] < 2 or masks.shape[1] == 0:
         raise ValueError(f"masks must be (R, n) with R ≥ 2 and n ≥ 1, got {tuple(masks.shape)}")
     ### BEGIN SOLUTION

@@ -150,8 +150,7 @@ def attention_received(attn: Tensor, token_mask: Tensor) -> Tensor:
         (B, L): for token i the mean of column i over heads and real queries; 0 for padding.
         Then each text is scaled so that it sums to 1.
 
-    >>> attn = torch.tensor([[[[0.5, 0.5], [0.1, 0.9]]]])
-    >>> attention_received(attn, torch.tensor([[True, True]]))
+    >>> attention_received(torch.tensor([[[[0.5, 0.5], [0.1, 0.9]]]]), torch.ones(1, 2).bool())
     tensor([[0.3000, 0.7000]])
     """
     ### BEGIN SOLUTION
@@ -217,8 +216,7 @@ def keep_tokens(
 
     Args:
         hidden: (B, L, E), one row per token. Column 0 is [CLS].
-        token_mask: bool (B, L), True = a real token. Column 0 is real; padding may be
-            anywhere else.
+        token_mask: bool (B, L), True = a real token; padding may be anywhere after column 0.
         scores: (B, L), finite, larger = more important; the scores of [CLS] and of
             padding are ignored.
         k: number of rows to keep, at least 1; k' = min(k, L).
@@ -235,6 +233,9 @@ def keep_tokens(
 
     Raises:
         ValueError: if k is below 1.
+
+    >>> keep_tokens(torch.zeros(1, 3, 9), torch.ones(1, 3).bool(), torch.arange(3.0)[None], k=2)[2]
+    tensor([[0, 2]])
     """
     if k < 1:
         raise ValueError(f"k must be at least 1, since [CLS] is kept, got {k}")
@@ -406,8 +407,7 @@ def progressive(lengths: Tensor, layers: int, final: float) -> Tensor:
 
     Args:
         lengths: int64 (B,), the number n of real tokens of each text.
-        layers: the number of layers, at least 2.
-        final: the share in the last layer, in (0, 1].
+        layers: at least 2. final: the share in the last layer, in (0, 1].
 
     Returns:
         int64 (layers, B): row l, counted from 0, is max(1,
@@ -416,6 +416,9 @@ def progressive(lengths: Tensor, layers: int, final: float) -> Tensor:
 
     Raises:
         ValueError: if ``final`` is not in (0, 1].
+
+    >>> progressive(torch.tensor([5]), layers=3, final=0.25).tolist()  # 5, 2.5 and 1.25
+    [[5], [3], [2]]
     """
     ### BEGIN SOLUTION
     if not 0 < final <= 1:
@@ -431,12 +434,14 @@ def threshold_policy(scores: Tensor, theta: float, token_mask: Tensor) -> Tensor
     the average of n · s is 1.
 
     Args:
-        scores: (B, L), 0 for padding; over each text they sum to 1.
-        theta: the threshold, ≥ 0.
+        scores: (B, L), 0 for padding; over each text they sum to 1. theta: at least 0.
         token_mask: bool (B, L), True = a real token. Column 0 is [CLS].
 
     Returns:
         bool (B, L), True = kept: [CLS] always, padding never.
+
+    >>> threshold_policy(torch.tensor([[0.0, 0.25, 0.75, 0.0]]), 1.0, torch.ones(1, 4).bool())
+    tensor([[ True,  True,  True, False]])
     """
     ### BEGIN SOLUTION
     n = token_mask.sum(1, keepdim=True)  # (B, 1)
@@ -523,13 +528,12 @@ prediction_10_4 = 0.97  # sigmoid(1 / 0.3)
 
 # %%
 class SoftThreshold(nn.Module):
-    """One learned threshold per layer.
+    """One learned threshold per layer: ``theta``, an ``nn.Parameter`` (layers,), 0 at first.
 
-    Args:
-        layers: the number of thresholds.
-        temperature: T > 0, how gradual the step is in training mode.
+    ``temperature`` is T > 0, how gradual the step is in training mode.
 
-    ``theta`` is an ``nn.Parameter`` (layers,), 0 at first.
+    >>> SoftThreshold(1, 2.0)(torch.tensor([[1.0, 0.0]]), 0, torch.ones(1, 2).bool()).tolist()
+    [[1.0, 0.5]]
     """
 
     def __init__(self, layers: int, temperature: float):
@@ -543,9 +547,8 @@ class SoftThreshold(nn.Module):
         """Compute the gate of each token after layer ``layer``, from 0 to 1.
 
         Args:
-            scores: (B, L), 0 for padding; over each text they sum to 1.
+            scores, token_mask: as in 10.3.
             layer: the layer, from 0, whose threshold θ is used.
-            token_mask: bool (B, L), True = a real token. Column 0 is [CLS].
 
         Returns:
             (B, L) in the dtype of ``scores``; n is the number of real tokens of the text.
@@ -723,10 +726,8 @@ def cascade_step(
     """Choose the tokens and heads that are kept for the next layer.
 
     Args:
-        token_scores: (L,), summed over the layers so far, finite. Token 0 is [CLS].
-        head_scores: (H,), summed over the layers so far, finite.
-        alive_tokens: bool (L,), True = not dropped yet; [CLS] is always True.
-        alive_heads: bool (H,), the same for heads.
+        token_scores, head_scores: (L,) and (H,), sums over layers, finite. Token 0 is [CLS].
+        alive_tokens, alive_heads: bool (L,) and (H,), True = not dropped yet ([CLS]: always).
         n_tokens, n_heads: how many to keep, at least 1; if fewer are alive, all of them.
 
     Returns:
@@ -735,6 +736,9 @@ def cascade_step(
 
     Raises:
         ValueError: if ``n_tokens`` or ``n_heads`` is below 1.
+
+    >>> cascade_step(torch.arange(3.0), torch.ones(1), torch.ones(3) > 0, torch.ones(1) > 0, 2, 1)
+    (tensor([ True, False,  True]), tensor([True]))
     """
     if n_tokens < 1 or n_heads < 1:
         raise ValueError(f"n_tokens and n_heads must be at least 1, got {n_tokens} and {n_heads}")
@@ -825,6 +829,9 @@ def token_macs(lengths_per_layer: list[int], E: int) -> int:
     Args:
         lengths_per_layer: the number l of tokens in each layer.
         E: the width. The feed-forward block is 4·E wide.
+
+    >>> token_macs([2, 1], E=1)  # 24 + 8 and 12 + 2
+    46
     """
     ### BEGIN SOLUTION
     return sum(12 * length * E**2 + 2 * length**2 * E for length in lengths_per_layer)

@@ -1,50 +1,61 @@
 """What a lab asks its students to read: short cells, few lines, a fifth of them theirs."""
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-import jupytext
 import pytest
 
+from course_lib.authoring.source import BEGIN, END, read
+from course_lib.authoring.student import strip
+
 SOURCES = sorted((Path(__file__).parents[2] / "solutions").glob("lab*.py"))
-BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
+IMPORT = re.compile(r"(from|import) ")
 
 
 class Shape(NamedTuple):
-    """Lines that are not blank: of all code cells, of the student's answers, of imports,
-    and of the longest cell that holds no answer (without its imports).
+    """Lines that are not blank. Of all code in the released notebook; of all code when the
+    answers replace the lines that ask for them; of the answers; of imports; and of the
+    longest cell without an answer (without its imports).
     """
 
     code: int
+    completed: int
     answers: int
     imports: int
     longest: int
 
 
-def shape_of(source: Path) -> Shape:
-    code = answers = imports = longest = 0
-    for cell in jupytext.read(source).cells:
-        if cell.cell_type != "code":
-            continue
-        inside, mine, given, imported = False, 0, 0, 0
-        for line in filter(str.strip, cell.source.splitlines()):
-            if line.strip() in (BEGIN, END):
-                inside = line.strip() == BEGIN
-            elif inside:
-                mine += 1
-            elif line.startswith("# isort") or "yours to use" in line:
-                continue  # nothing that has to be read
-            elif re.match(r"(from|import) ", line):
-                imported += 1
-            else:
-                given += 1
-        code += mine + given + imported
-        answers += mine
-        imports += imported
-        if not mine:
-            longest = max(longest, given)
-    return Shape(code, answers, imports, longest)
+def lines_of(sources: Iterable[str]) -> list[str]:
+    """The lines that a student has to read."""
+    lines = [line for source in sources for line in source.split("\n") if line.strip()]
+    return [
+        line
+        for line in lines
+        if line.strip() not in (BEGIN, END)
+        and not line.startswith("# isort")
+        and "yours to use" not in line
+    ]
+
+
+def shape_of(path: Path) -> Shape:
+    lab = read(path, path.parents[1])
+    code = {at: cell.source for at, cell in enumerate(lab.cells) if cell.kind == "code"}
+    answers = [
+        line
+        for region in lab.regions
+        for line in code[region.cell].split("\n")[region.begin : region.end - 1]
+    ]
+    given = [code[at] for at in code.keys() - {region.cell for region in lab.regions}]
+    completed = lines_of(code.values())
+    return Shape(
+        code=len(lines_of(cell.source for cell in strip(lab) if cell.kind == "code")),
+        completed=len(completed),
+        answers=len(lines_of(answers)),
+        imports=sum(map(bool, map(IMPORT.match, completed))),
+        longest=max(sum(not IMPORT.match(line) for line in lines_of([cell])) for cell in given),
+    )
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
@@ -52,17 +63,19 @@ def test_a_student_reads_little_and_writes_a_fifth(source: Path) -> None:
     shape = shape_of(source)
     assert shape.longest <= 15, "a cell that the student does not write"
     assert shape.code <= 450
-    assert shape.answers >= shape.code / 5
+    assert shape.answers >= shape.completed / 5
     assert shape.imports <= 12
 
 
 def test_the_shape_of_a_source(tmp_path: Path) -> None:
-    path = tmp_path / "lab99_small.py"
+    path = tmp_path / "solutions" / "lab99_small.py"
+    path.parent.mkdir()
     path.write_text(
-        "# %%\nimport torch\n\nx = 1\ny = 2\n\n# %%\ndef f():\n"
-        f"    {BEGIN}\n    return 3\n    {END}\n\n# %% [markdown]\n# text\n"
+        "# %%\nimport torch\n\nx = 1\ny = 2\n\n"
+        "# %% [markdown]\n# ### 99.1 Three\n# **4 minutes · 2 points**\n\n# %%\ndef f():\n"
+        f"    {BEGIN}\n    z = 3\n    return z\n    {END}\n"
     )
-    assert shape_of(path) == Shape(code=5, answers=1, imports=1, longest=2)
+    assert shape_of(path) == Shape(code=5, completed=6, answers=2, imports=1, longest=2)
 
 
 def test_the_index_has_the_hours_that_the_labs_announce() -> None:

@@ -27,6 +27,7 @@ from sybil.parsers.rest.lexers import END_PATTERN_TEMPLATE, DirectiveLexer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from course_lib.authoring.source import read
 from course_lib.data.images import load
 from course_lib.models import SmallConvNet
 from unit.small_transformers import inputs_of, model_of
@@ -92,6 +93,18 @@ def of_exercises(name: str) -> tuple[list[Block], dict[str, Any]]:
     exec(compile(ast.Module(found, []), ROOT / name, "exec"), names)
     texts = [ast.get_docstring(node) or "" for node in found if isinstance(node, kinds[2:])]
     return [Block(name, 1, "doctest", text) for text in texts if ">>>" in text], names
+
+
+def docstrings_of_exercises(name: str) -> dict[str, str]:
+    """Name -> docstring, for each function and class of a lab that holds an answer."""
+    lab, found = read(ROOT / name, ROOT), {}
+    for region in lab.regions:
+        for node in ast.parse(lab.cells[region.cell].source).body:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and (
+                node.lineno < region.begin <= (node.end_lineno or 0)
+            ):
+                found[node.name] = ast.get_docstring(node) or ""
+    return found
 
 
 def _blocks(document: Document, file: str) -> Iterator[Block]:

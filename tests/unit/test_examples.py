@@ -33,6 +33,15 @@ FOLLOWED = {"docs/new_exercise.md": "tests/unit/authoring/test_new_exercise.py"}
 PROGRAMS = {"jupytext", "mkdir", "pip", "python", "ruff", "sed", "source"}
 
 Names = dict[str, Any]
+# exercises without an example in their docstring, and the reason
+WITHOUT = {
+    "find_bug": "its argument is a function with a mistake, which the notebook has",
+    "magnitude_is_wrong": "its answer is an example",
+    "joint_importance": "needs a transformer with known weights; 7.3 shows one of its two scores",
+    "compress_convnet": "trains a network",
+    "compress_bert": "trains a network",
+    "argument": "its answer is a page of text",
+}
 LEAVES: dict[str, Callable[[Names, list[str]], None]] = {}
 
 
@@ -127,6 +136,16 @@ def test_of_the_exercises(lab: str) -> None:
     blocks, names = examples.of_exercises(lab)
     assert blocks, f"{lab}: no exercise has an example"
     run(blocks, names)
+
+
+def test_every_exercise_has_an_example() -> None:
+    missing = {
+        name
+        for lab in examples.LABS
+        for name, docstring in examples.docstrings_of_exercises(lab).items()
+        if ">>>" not in docstring
+    }
+    assert missing == WITHOUT.keys(), "write a `>>>` example, or name the reason in WITHOUT"
 
 
 def test_every_block_is_found() -> None:
