@@ -28,9 +28,11 @@
 # | 1 · What a layer costs | 0.1 – 0.3 | which layers cost most, and what a zero saves |
 # | 2 · Storing zeros | 0.4 – 0.7 | four ways to store the positions of values |
 # | 3 · Does a zero pay? | 0.8 | sizes, encoding times and kernels, measured |
-# | 4 · Two more values | 0.9 | peak memory; costs that pruning weights cannot reduce |
+# | 4 · Two more values | 0.9, 0.10 (optional) | peak memory; costs that pruning weights cannot reduce |
 #
-# 20 points; about 5 hours.
+# 19 points; about 5 hours without the optional exercise 0.10. Its 1 bonus point can
+# replace a point that you lose elsewhere in the lab. To leave it out, write
+# `skip("0.10")` in a cell.
 #
 # **Prerequisites.** PyTorch tensors and convolutions; no earlier lab.
 #
@@ -892,8 +894,8 @@ check("0.6")
 # 3 bits.</details>
 
 # %% [markdown]
-# ### 0.7 CSR and CSC: row by row, column by column
-# **30 minutes · 3 points**
+# ### 0.7 CSR: row by row
+# **24 minutes · 2 points**
 #
 # COO stores the row again for every value in that row. *Compressed sparse row* (CSR)
 # stores three arrays for a matrix of $R$ rows and $C$ columns: the values row by row,
@@ -911,9 +913,6 @@ check("0.6")
 #
 # $$\text{bits}=\mathit{nnz}\,\big(n+\lceil\log_2 C\rceil\big)+(R+1)\,\lceil\log_2(\mathit{nnz}+1)\rceil$$
 #
-# *Compressed sparse column* (CSC) exchanges rows and columns. It stores the values
-# column by column, the row of each value, and a COL_POINTER.
-#
 # **What is tested** also: the matrix above; empty rows and columns; the last row and
 # column; 0 bits for a matrix of zeros.
 
@@ -924,7 +923,7 @@ def csr_encode(x2d: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
     v: values row by row. COL_INDEX: column of each, int64. ROW_INDEX: R + 1 counts, int64.
 
-    Write all five yourself: not with the sparse formats of torch or scipy, nor with
+    Write all three yourself: not with the sparse formats of torch or scipy, nor with
     ``course_lib.cost``.
 
     Raises:
@@ -967,38 +966,6 @@ def csr_decode(v: Tensor, COL_INDEX: Tensor, ROW_INDEX: Tensor, shape: tuple[int
     ### END SOLUTION
 
 
-def csc_encode(x2d: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Encode a matrix (R, C) as three 1-D tensors (v, ROW_INDEX, COL_POINTER).
-
-    v: values column by column. ROW_INDEX: row of each, int64. COL_POINTER: C + 1, int64.
-
-    Raises:
-        ValueError: if ``x2d`` is not two-dimensional.
-
-    >>> csc_encode(torch.tensor([[0, 5, 0], [7, 0, 0]]))
-    (tensor([7, 5]), tensor([1, 0]), tensor([0, 1, 2, 2]))
-    """
-    require(x2d.ndim == 2, f"x2d must have 2 dimensions, got {x2d.ndim}")
-    ### BEGIN SOLUTION
-    return csr_encode(x2d.T)
-    ### END SOLUTION
-
-
-def csc_decode(v: Tensor, ROW_INDEX: Tensor, COL_POINTER: Tensor, shape: tuple[int, int]) -> Tensor:
-    """Decode to the (R, C) matrix, with the dtype of ``v``; ``shape`` is (R, C).
-
-    The arrays that you get fit together and fit the shape.
-
-    >>> v, row, pointer = torch.tensor([7]), torch.tensor([1]), torch.tensor([0, 0, 0, 1])
-    >>> csc_decode(v, row, pointer, (2, 3)).tolist()
-    [[0, 0, 0], [0, 0, 7]]
-    """
-    ### BEGIN SOLUTION
-    R, C = shape
-    return csr_decode(v, ROW_INDEX, COL_POINTER, (C, R)).T.contiguous()
-    ### END SOLUTION
-
-
 def csr_bits(x2d: Tensor, n: int = 32) -> int:
     """Count the bits of the CSR encoding: a value and a column per non-zero, and R + 1
     counts between 0 and nnz.
@@ -1026,10 +993,7 @@ check("0.7")
 # <details><summary>Hint 2: back again</summary>The differences of ROW_INDEX are the
 # counts per row.
 # <code>repeat_interleave</code> turns counts into "row of each value".</details>
-# <details><summary>Hint 3: CSC for free</summary>The columns of x are the rows of its
-# transpose. For decoding, check which shape you pass and which you
-# return.</details>
-# <details><summary>Hint 4: widths</summary>⌈log₂(m + 1)⌉ of an int m ≥ 0 is
+# <details><summary>Hint 3: widths</summary>⌈log₂(m + 1)⌉ of an int m ≥ 0 is
 # <code>m.bit_length()</code>. Which m is it for a column, and which for a
 # count?</details>
 
@@ -1062,7 +1026,6 @@ decoded = {
     "RLE (0.5)": rle_decode(*rle_encode(matrix)),
     "COO (0.6)": coo_decode(*coo_encode(matrix)),
     "CSR (0.7)": csr_decode(*csr_encode(matrix), matrix.shape),
-    "CSC (0.7)": csc_decode(*csc_encode(matrix), matrix.shape),
 }
 print("Is the decoded layer equal?", {name: torch.equal(x, matrix) for name, x in decoded.items()})
 
@@ -1364,6 +1327,60 @@ say(real_data.table("00"))
 # randomly chosen weights. Also, zeros cluster, on CIFAR-10 most of all, so RLE needs
 # more fillers there. Bitmap, COO and CSR do not change, since they depend only on the
 # number of zeros.
+
+# %% [markdown]
+# ### 0.10 CSC: column by column
+# **8 minutes · 1 point · needs 0.7 · optional**
+#
+# *Compressed sparse column* (CSC) exchanges rows and columns. It stores the values
+# column by column, the **row** of each value, and a COL_POINTER of $C+1$ cumulative
+# counts. A product $\boldsymbol w\boldsymbol x$ with a sparse *input* reads only the columns where
+# $\boldsymbol x$ is not zero, so accelerators such as EIE store the weights in CSC
+# ([Han et al. 2016](https://arxiv.org/abs/1602.01528)).
+#
+# **What is tested** also: empty rows and columns; the last row and column; any dtype.
+
+
+# %%
+def csc_encode(x2d: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Encode a matrix (R, C) as three 1-D tensors (v, ROW_INDEX, COL_POINTER).
+
+    v: values column by column. ROW_INDEX: row of each, int64. COL_POINTER: C + 1, int64.
+
+    Raises:
+        ValueError: if ``x2d`` is not two-dimensional.
+
+    >>> csc_encode(torch.tensor([[0, 5, 0], [7, 0, 0]]))
+    (tensor([7, 5]), tensor([1, 0]), tensor([0, 1, 2, 2]))
+    """
+    require(x2d.ndim == 2, f"x2d must have 2 dimensions, got {x2d.ndim}")
+    ### BEGIN SOLUTION
+    return csr_encode(x2d.T)
+    ### END SOLUTION
+
+
+def csc_decode(v: Tensor, ROW_INDEX: Tensor, COL_POINTER: Tensor, shape: tuple[int, int]) -> Tensor:
+    """Decode to the (R, C) matrix, with the dtype of ``v``; ``shape`` is (R, C).
+
+    The arrays that you get fit together and fit the shape.
+
+    >>> v, row, pointer = torch.tensor([7]), torch.tensor([1]), torch.tensor([0, 0, 0, 1])
+    >>> csc_decode(v, row, pointer, (2, 3)).tolist()
+    [[0, 0, 0], [0, 0, 7]]
+    """
+    ### BEGIN SOLUTION
+    R, C = shape
+    return csr_decode(v, ROW_INDEX, COL_POINTER, (C, R)).T.contiguous()
+    ### END SOLUTION
+
+
+# %%
+check("0.10")
+
+# %% [markdown]
+# <details><summary>Hint: the transpose</summary>The columns of x are the rows of its
+# transpose. For decoding, check which shape you pass and which you
+# return.</details>
 
 # %% [markdown]
 # ## The ledger

@@ -54,9 +54,11 @@ for question, answers, forbidden in (
     ("0.4", (bitmap_encode, bitmap_decode, bitmap_bits), _SPARSE),
     ("0.5", (rle_encode, rle_decode, rle_bits), _SPARSE),
     ("0.6", (coo_encode, coo_decode, coo_bits), _SPARSE),
-    ("0.7", (csr_encode, csr_decode, csc_encode, csc_decode, csr_bits), _SPARSE),
+    ("0.7", (csr_encode, csr_decode, csr_bits), _SPARSE),
 ):
     for answer in answers:
         lab.asks(question, forbidden=forbidden)(answer)
 lab.asks("0.8", "answer_0_8a", "answer_0_8b")
 lab.asks("0.9", "answer_0_9a", "answer_0_9b")
+for answer in (csc_encode, csc_decode):
+    lab.asks("0.10", forbidden=_SPARSE, optional=True)(answer)

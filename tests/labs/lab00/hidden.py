@@ -68,6 +68,7 @@ from .visible import (
     times_fewer,
     untouched,
     whole_bits,
+    with_empty_lines,
 )
 
 # a sentence for the student -> a function that makes this mistake, by graded name
@@ -444,7 +445,7 @@ def test_coo_of_any_kind(submission: Submission, draw: Draw) -> None:
         expect_decoded(back, x, "coo_decode")
 
 
-# --- 0.7 CSR and CSC ------------------------------------------------------------------
+# --- 0.7 CSR, 0.10 CSC ----------------------------------------------------------------
 
 
 NO_VALUES: Wrong = {
@@ -453,58 +454,61 @@ NO_VALUES: Wrong = {
 WRONG["csr_bits"] = NO_VALUES
 
 
-@question("0.7", points=0.5, claim="empty rows and columns have their entry, too")
-def test_empty_rows(submission: Submission, draw: Draw) -> None:
+def expect_empty_lines(
+    submission: Submission, name: str, expect_arrays: Callable[..., None], line: str, draw: Draw
+) -> None:
+    """Empty first, middle and last rows and columns, and a matrix of zeros."""
+    thought = f"What does your code do with a {line} that has no values?"
     for empty in (2, 0, -1):
         x = matrix(draw)
         x[empty], x[:, empty] = 0, 0
         for y, when in ((x, f"{show(x)}: "), (torch.zeros_like(x), "a matrix of zeros: ")):
-            for name, expect_arrays, line in (
-                ("csr_encode", expect_csr, "row"),
-                ("csc_encode", expect_csc, "column"),
-            ):
-                thought = f"What does your code do with a {line} that has no values?"
-                encode = functools.partial(submission.call, name, y)
-                expect_arrays(ask(encode, f"for {when}", thought), y, when)
-    bits, mistakes = (
-        submission.csr_bits(torch.zeros(4, 5)),
-        apply_each(NO_VALUES, torch.zeros(4, 5)),
-    )
+            encode = functools.partial(submission.call, name, y)
+            expect_arrays(ask(encode, f"for {when}", thought), y, when)
+
+
+def matrices_of_any_kind(draw: Draw) -> list[Tensor]:
+    """With -0.0 and NaN first; then of many dtypes and shapes, as matrices."""
+    return [
+        strange_numbers(draw, draw.integer(4, 5), 6),
+        *(
+            y.flatten(1) if y.ndim > 2 else y[None] if y.ndim < 2 else y
+            for y in of_many_kinds(draw)
+        ),
+    ]
+
+
+@question("0.7", points=0.25, claim="empty rows and columns have their entry, too")
+def test_empty_rows(submission: Submission, draw: Draw) -> None:
+    expect_empty_lines(submission, "csr_encode", expect_csr, "row", draw)
+    zeros = torch.zeros(4, 5)
+    bits, mistakes = submission.csr_bits(zeros), apply_each(NO_VALUES, zeros)
     expect_count(bits, "csr_bits of a matrix of zeros", 0, mistakes)
 
 
-@question("0.7", points=0.5, claim="back again: empty rows, the last row and column, other dtypes")
-def test_compressed_decode(submission: Submission, draw: Draw) -> None:
-    tall = torch.cat([matrix(draw)[:5, :5], figures(draw, 2, 5)]).to(
-        draw.choice([torch.float64, torch.int64])
-    )
-    tall[draw.integer(0, 4)] = 0
-    tall[:, draw.integer(0, 3)] = 0
-    # a row that no column can be, and in the other matrix a column that no row can be
-    tall[-1, -1] = 3
-    for x in (tall, tall.T.contiguous(), torch.zeros_like(tall)):
-        expect_back(submission, "csr_decode", reference.csr_encode(x), x)
-        expect_back(submission, "csc_decode", reference.csc_encode(x), x)
-
-
-@question("0.7", points=0.5, claim="-0.0 is a zero, NaN is none; any dtype")
+@question("0.7", points=0.25, claim="-0.0 is a zero, NaN is none; any dtype")
 def test_compressed_of_any_kind(submission: Submission, draw: Draw) -> None:
-    strange = strange_numbers(draw, draw.integer(4, 5), 6)
+    strange, *others = matrices_of_any_kind(draw)
     encoded = submission.csr_encode(strange)
     expect_length(encoded, 3, "the result of csr_encode", tuple)
     expect_same_zeros(as_values(encoded[0], strange), strange)
     bits = reference.csr_bits(strange)
     expect_count(submission.csr_bits(strange), "csr_bits of a matrix with -0.0 and NaN", bits)
-    flat = [
-        y.flatten(1) if y.ndim > 2 else y[None] if y.ndim < 2 else y for y in of_many_kinds(draw)
-    ]
-    for x in (strange, *flat):
-        when = f"for {kind(x)}: "
-        expect_csr(untouched(submission, "csr_encode", x), x, when)
-        expect_csc(untouched(submission, "csc_encode", x), x, when)
-        shape = tuple(x.shape)
-        expect_decoded(submission.csr_decode(*reference.csr_encode(x), shape), x, "csr_decode")
-        expect_decoded(submission.csc_decode(*reference.csc_encode(x), shape), x, "csc_decode")
+    for x in (strange, *others):
+        expect_csr(untouched(submission, "csr_encode", x), x, f"for {kind(x)}: ")
+        back = submission.csr_decode(*reference.csr_encode(x), tuple(x.shape))
+        expect_decoded(back, x, "csr_decode")
+
+
+@question("0.10", points=0.5, claim="empty rows and columns, the last row and column; any dtype")
+def test_csc_of_any_kind(submission: Submission, draw: Draw) -> None:
+    expect_empty_lines(submission, "csc_encode", expect_csc, "column", draw)
+    for x in with_empty_lines(draw):
+        expect_back(submission, "csc_decode", reference.csc_encode(x), x)
+    for x in matrices_of_any_kind(draw):
+        expect_csc(untouched(submission, "csc_encode", x), x, f"for {kind(x)}: ")
+        back = submission.csc_decode(*reference.csc_encode(x), tuple(x.shape))
+        expect_decoded(back, x, "csc_decode")
 
 
 # --- 0.8, 0.9: values -----------------------------------------------------------------

@@ -1118,9 +1118,9 @@ def test_coo_bits(submission: Submission, draw: Draw) -> None:
     expect_bits(submission, "coo_bits", WRONG["coo_bits"], case, "32 bits a value")
 
 
-# --- 0.7 CSR and CSC ------------------------------------------------------------------
+# --- 0.7 CSR, 0.10 CSC ----------------------------------------------------------------
 
-LECTURE = torch.tensor(
+EXAMPLE = torch.tensor(
     [[10.0, 20, 0, 0, 0, 0], [0, 30, 0, 40, 0, 0], [0, 0, 50, 60, 70, 0], [0, 0, 0, 0, 0, 80]]
 )  # (4, 6)
 
@@ -1231,20 +1231,38 @@ def expect_csc(encoded: Any, x: Tensor, said: str = "") -> None:
     expect_compressed(encoded, x.T, names, "column", COLUMNS, said or f"{show(x)}: ")
 
 
-@question("0.7", points=0.5, claim="CSR of the lecture's matrix and of another, and back again")
+@question("0.7", points=0.5, claim="the three arrays of the exercise's matrix and of another")
 def test_csr_encode(submission: Submission, draw: Draw) -> None:
-    expect_csr(submission.csr_encode(LECTURE), LECTURE, "the lecture's matrix: ")
+    expect_csr(submission.csr_encode(EXAMPLE), EXAMPLE, "the exercise's matrix: ")
     x = matrix(draw)
     expect_csr(submission.csr_encode(x), x)
-    for y in (LECTURE, x):
-        expect_back(submission, "csr_decode", reference.csr_encode(y), y)
+
+
+def with_empty_lines(draw: Draw) -> tuple[Tensor, ...]:
+    """A tall matrix, its transpose, and zeros; float64 or int64."""
+    tall = torch.cat([matrix(draw)[:5, :5], figures(draw, 2, 5)]).to(
+        draw.choice([torch.float64, torch.int64])
+    )
+    tall[draw.integer(0, 4)] = 0
+    tall[:, draw.integer(0, 3)] = 0
+    # a row that no column can be, and in the other matrix a column that no row can be
+    tall[-1, -1] = 3
+    return tall, tall.T.contiguous(), torch.zeros_like(tall)
 
 
 @question(
-    "0.7", points=0.5, claim="CSC: column by column, with the row of each value, and back again"
+    "0.7", points=0.5, claim="back again: empty rows, the last row and column, other dtypes, too"
+)
+def test_csr_decode(submission: Submission, draw: Draw) -> None:
+    for x in (EXAMPLE, matrix(draw), *with_empty_lines(draw)):
+        expect_back(submission, "csr_decode", reference.csr_encode(x), x)
+
+
+@question(
+    "0.10", points=0.5, claim="CSC: column by column, with the row of each value, and back again"
 )
 def test_csc_encode(submission: Submission, draw: Draw) -> None:
-    matrices = (LECTURE, matrix(draw))
+    matrices = (EXAMPLE, matrix(draw))
     for x in matrices:
         expect_csc(submission.csc_encode(x), x)
     for x in matrices:
