@@ -155,7 +155,7 @@ say(
     "$$P(g \\ne 0) = \\sigma\\!\\left(\\log\\alpha - \\beta \\ln\\frac{-\\gamma}{\\zeta}\\right)$$"
 )
 tables.show(tables.plain(pd.DataFrame(rows, columns=columns).astype(float)))
-say("> **Left open.** At log α = 0, where does a gate stand? Guess the share of zeros first.")
+say("> **Left open.** At log α = 0, how are the gates distributed? Guess the share of zeros first.")
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # g > 0 where s > −γ/(ζ − γ). Solve for ln u − ln(1 − u), whose distribution function is
@@ -342,7 +342,8 @@ chosen = [looks[distance] for distance in sorted(looks, reverse=True) if distanc
 plots.show(drawings.where_it_looks(chosen, offset))
 
 # %% [markdown]
-# Arrow: its largest attention. Dashed: the best fixed offset. Thick: the truth.
+# Arrow: the head's largest attention. Dashed: the best fixed offset. Thick: the target, from
+# the grammar.
 
 # %% slideshow={"slide_type": "notes"}
 shares, by_offset, chance = role(MARK)
