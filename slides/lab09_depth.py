@@ -17,7 +17,7 @@ import torch
 from course_lib import experiments
 from course_lib.experiments import lab09
 from course_lib.pruning.layers import fleiss_kappa, layers_to_keep, overlap, survival, take_layers
-from course_lib.show import plots, tables
+from course_lib.show import drawings, plots, tables
 from course_lib.show.words import minus, say
 
 torch.set_num_threads(1)
@@ -74,6 +74,11 @@ say(
 # %% [markdown] slideshow={"slide_type": "notes"}
 # With p = 1/2 and four layers all four run in 6 of 100 steps. The paper: 16 to 8
 # layers, 246.9 to 146.2 million parameters.
+
+# %% slideshow={"slide_type": "slide"}
+say("## Two steps of training, and the cut")
+plots.show(drawings.layers_skipped())
+say("A skipped layer passes its input on. In the end every second layer is kept.")
 
 # %% slideshow={"slide_type": "slide"}
 say("## Which layers are kept?")

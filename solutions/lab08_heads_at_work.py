@@ -922,8 +922,9 @@ tables.plain(beside, 2)
 # The order of the kinds is the same. With *no* encoder head at all, this model keeps
 # three quarters of its BLEU. Such sentences seem to require little context. Here one
 # head attends to the previous word in four of five cases. That is near to a positional
-# head (nine of ten in 8.3); no head did this with the generated grammar. (Importance is better than random
-# pruning at five of nine points. With one checkpoint, this is no evidence.)
+# head (nine of ten in 8.3); no head did this with the generated grammar. (Importance is
+# better than random pruning at five of nine points. With one checkpoint, this is no
+# evidence.)
 #
 # ## Part E · What was it worth?
 #

@@ -190,7 +190,7 @@ words.say(
 )
 
 # %% [markdown]
-# ### 9.2 Which layers stay
+# ### 9.2 Which layers to keep
 # **15 minutes · 2 points**
 #
 # To use half of the depth, keep every second layer. The paper's rule ("drop layer $d$

@@ -38,7 +38,7 @@
 #
 # | part | you write | question |
 # |---|---|---|
-# | A · Rows that leave | 10.1 a score, 10.2 dropping rows | where in the depth is dropping free, and for which model? |
+# | A · Removing rows | 10.1 a score, 10.2 dropping rows | where in the depth is dropping free, and for which model? |
 # | B · How many, and which? | 10.3 two policies, 10.4 a threshold that learns | which policy is better at equal cost? what does fine-tuning add? |
 # | C · What it saves | 10.5 tokens and heads (optional), 10.6 products | do saved MACs save time? does it hold for patches and real sentences? |
 # | D · What was it worth? | 10.7 two short answers, 10.8 a bug hunt | |
@@ -103,7 +103,7 @@ berts = lab10.load(SEEDS, TEXTS)
 say(berts.describe())
 
 # %% [markdown]
-# ## Part A · Rows that leave
+# ## Part A · Removing rows
 
 # %% [markdown]
 # ### 10.1 The attention a token receives
@@ -184,7 +184,7 @@ say(you_wrote(prediction_10_1))
 plots.heat_map(received, title="Attention received (1 = mean of the pieces)", colour_label="n · s")
 
 # %% [markdown]
-# ### 10.2 Rows that leave
+# ### 10.2 Dropping rows
 # **20 minutes · 4 points**
 #
 # A *masked* token costs as much as before: the same products are computed, some with
