@@ -1163,8 +1163,8 @@ print("suspicious_compact passes the naive test.")
 #
 # **What is tested**: your verdicts on right and wrong versions; you must judge both
 # kinds correctly. All versions accept finite matrices and gates ≥ 0, and may multiply z
-# into either factor. Use small inputs: more than eight million numbers in one call, or
-# a call that takes long, is refused.
+# into either factor. Use small inputs: a call with more than eight million numbers is
+# refused, and `find_bug` has ten seconds per version.
 
 
 # %%

@@ -1013,8 +1013,8 @@ print("suspicious_points_to passes the naive test.")
 #
 # **What is tested**: right versions must pass, *and* six wrong versions must be found.
 # Call `f` with float64 `attn` that has positive entries, targets that are real tokens,
-# and at least one counted query. Keep inputs small: more than eight million numbers, or
-# a long run, is refused.
+# and at least one counted query. Use small inputs: a call with more than eight million
+# numbers is refused, and `find_bug` has ten seconds per version.
 
 
 # %%

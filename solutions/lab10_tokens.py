@@ -1068,8 +1068,8 @@ for f in (attention_received, suspicious_received):
 # **What is tested**: right versions that are written differently from yours must pass,
 # *and* ten wrong versions must be found. Call `f` with attention weights (B, H, L, L)
 # in float32 or float64 whose rows sum to 1, and with masks with at least one real token
-# per text and padding on the right. Keep inputs small: more than eight million numbers,
-# or a long run, is refused.
+# per text and padding on the right. Use small inputs: a call with more than eight
+# million numbers is refused, and `find_bug` has ten seconds per version.
 
 
 # %%
