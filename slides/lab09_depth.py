@@ -78,7 +78,11 @@ say(
 # %% slideshow={"slide_type": "slide"}
 say("## Two steps of training, and the cut")
 plots.show(drawings.layers_skipped())
-say("A skipped layer passes its input on. In the end every second layer is kept.")
+
+# %% [markdown]
+# - Each layer draws its own number in every step. A skipped layer passes its input on.
+# - So the other layers learn to work without it.
+# - In the end every second layer is kept: half of the depth, without further training.
 
 # %% slideshow={"slide_type": "slide"}
 say("## Which layers are kept?")
