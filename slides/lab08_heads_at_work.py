@@ -444,8 +444,8 @@ classes = {attention_pattern(attn, special, segment): attn for attn in ideal}
 plots.show(drawings.attention_maps(classes))
 
 # %% [markdown]
-# … and *heterogeneous*, all others. Our rule: the attention on marks, $V$, and next
-# door, $D$; a half decides. (Theirs: a classifier, trained on maps labelled by hand.)
+# … and *heterogeneous*, all others. Our rule: the attention on marks, $V$, and on
+# neighbours, $D$, with a threshold of ½. (Theirs: a classifier, trained on maps labelled by hand.)
 
 # %% slideshow={"slide_type": "slide"}
 say("## And here?\n\nHeads of three checkpoints each, by the class of most of their maps:")

@@ -322,7 +322,7 @@ plots.show(
 # %% [markdown] slideshow={"slide_type": "notes"}
 # The formula is often printed like this, with x_i in the first place. Read as written, x_i
 # is the query, and the sum runs along its own row. This score is the right-hand column of
-# the figure: 1.0 everywhere. What is meant is the last row.
+# the figure: 1.0 everywhere. The intended score is the last row.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## The attention a token *receives*
@@ -540,7 +540,7 @@ say(
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # PoWER-BERT learns a number of tokens for each layer. The "same factor" schedule of the
-# last line is l ↦ n · f^(l/(D−1)). All rows cost the same; otherwise two policies cannot
+# last line is l ↦ n · f^(l/(N−1)) with N layers. All rows cost the same; otherwise two policies cannot
 # be compared.
 
 # %% slideshow={"slide_type": "slide"}
