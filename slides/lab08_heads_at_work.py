@@ -342,8 +342,7 @@ chosen = [looks[distance] for distance in sorted(looks, reverse=True) if distanc
 plots.show(drawings.where_it_looks(chosen, offset))
 
 # %% [markdown]
-# Arrow: the head's largest attention. Dashed: the best fixed offset. Thick: the target, from
-# the grammar.
+# Arrow: its largest attention. Dashed: the best fixed offset. Thick: the target.
 
 # %% slideshow={"slide_type": "notes"}
 shares, by_offset, chance = role(MARK)
