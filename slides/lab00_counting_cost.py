@@ -53,7 +53,7 @@ torch.set_num_threads(1)
 # | **running cost** | multiply–accumulates (MACs) | time, energy |
 # | **storage** | bits of weights and activations | memory, and the traffic to it |
 #
-# Weights stay for as long as the model is there. Activations come and go.
+# Weights are stored as long as the model is loaded, activations only until they are used.
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # > A zero weight saves a product only if the hardware **skips** it, and memory only if
@@ -125,7 +125,7 @@ plots.show(fig, inches=(8, 3.3))
 # | **total** | $12\,B L E^2 + 2\,B L^2 E$ |
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# The formula has no number of heads M in it. Heads of width E / M cost together what
+# The formula does not contain the number of heads, H. Heads of width E / H cost together what
 # one head of width E costs. Heads are not entirely free: see the slide "Are heads free?".
 
 # %% slideshow={"slide_type": "slide"}
@@ -151,11 +151,11 @@ plots.show(fig, inches=(4.9, 4.05))
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Are heads free?
 #
-# MACs: $M$ heads of width $D = E/M$ cost $M\cdot 2L^2 D = 2L^2E$. The same for every
-# $M$.
+# MACs: $H$ heads of width $D = E/H$ cost $H\cdot 2L^2 D = 2L^2E$: the same for every
+# $H$.
 
 # %%
-counts = {M: transformer_macs(1, 512, E, heads=M) for M in (1, 12)}
+counts = {H: transformer_macs(1, 512, E, heads=H) for H in (1, 12)}
 say(
     "But each head has its own $L\\times L$ scores, which a softmax must read and write: at L"
     f" = 512 one head has {counts[1]['scores'] / 1e6:.2f} million of them, twelve have"

@@ -227,7 +227,7 @@ tables.show(tables.plain(pd.DataFrame(rows)))
 # occur.
 #
 # round is Python's: half to even, round(2.5) is 2. A comparison treats all equal weights
-# alike, so it cannot give an exact number; a ranking can. Random normal numbers
+# equally, so it cannot give an exact number; a ranking can. Random normal numbers
 # have no ties, which is why tests with them miss this mistake.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
@@ -277,8 +277,8 @@ say(
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # Leave the last question open: it is the lab's experiment to part A (batch norm's
-# statistics are still those of the dense network; measured again, most of the collapse
-# is gone).
+# statistics are still those of the dense network; measured again, they remove most of
+# the collapse).
 
 # %% slideshow={"slide_type": "slide"}
 say("## A threshold for each layer, or one for all?")
@@ -959,8 +959,8 @@ say(
 # %% [markdown] slideshow={"slide_type": "notes"}
 # A random mask with the same fine-tuning? The dense model with the same 30 epochs?
 # Chosen on the test set, out of 20? One seed? Smaller with which encoding (at 90 % and
-# 32 bits a bitmap alone is 1/32 of the dense size: 7.6×, not 10×)? Faster measured by a
-# clock, or by counting MACs? Which layers: are embeddings and tied weights in the 90 %?
+# 32 bits a bitmap alone is 1/32 of the dense size: 7.6×, not 10×)? Faster in measured
+# latency, or in MACs? Which layers: are embeddings and tied weights in the 90 %?
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## What to take along

@@ -187,7 +187,7 @@ bars = plots.bars(
     y="accuracy",
     by="scored",
     fmt="{:.0f}",
-    title="90 % removed, nothing trained",
+    title="90 % pruned, nothing trained",
 )
 plots.show(bars, inches=(8, 3.2))
 at_90 = both[both.scored == "12 times"]
@@ -208,8 +208,8 @@ figure = plots.curves(
 plots.show(figure, inches=(5.2, 4.05))
 
 # %% [markdown]
-# At 80 and 90 % **magnitude is a point or two ahead**: training repairs most damage, but
-# least the loss of large weights. Beyond 95 % the order turns.
+# At 80 and 90 % **magnitude is a point or two ahead**: training repairs most of
+# the damage, but it repairs the removal of large weights least. From 95 % on the order changes.
 
 # %% slideshow={"slide_type": "slide"}
 say("## In numbers")

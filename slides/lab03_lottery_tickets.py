@@ -560,7 +560,7 @@ tables.show(tables.plain(costs, digits=2))
 # ## Pruning for training: sparse from the first step
 #
 # No dense training at all: a random mask, and every $\Delta T$ steps some connections
-# **move**. Their number stays.
+# **move**. Their number does not change.
 #
 # | | drops | grows |
 # |---|---|---|

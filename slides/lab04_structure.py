@@ -545,8 +545,8 @@ except ValueError as error:
 
 # %% slideshow={"slide_type": "slide"}
 say(
-    "## α, and not p\n\nA form often seen penalises p = α/σ. Multiply all filters by 4: σ follows, and"
-    " the outputs stay but for the ε under the root."
+    "## α, and not p\n\nA form often seen penalises p = α/σ. Multiply all filters by 4: σ grows by the"
+    " same factor, and the outputs do not change (except for the ε under the root)."
 )
 table = lab04.penalties(dense[0], channels.scale_shift, images, factor=4)
 tables.show(tables.plain(table, {"difference": ".0e"}))

@@ -557,7 +557,7 @@ fig = plots.curves(
     by_rule,
     x="sparsity",
     y="accuracy",
-    xlabel="activations removed (%)",
+    xlabel="activations pruned (%)",
     title="Nothing trained, three networks",
     xaxis="sparsity",
 )

@@ -58,7 +58,7 @@ display(
 display(
     Markdown(
         "## The set-up\n\n"
-        "| | BERT-base in the papers | here |\n|---|---|---|\n"
+        "| | BERT in the papers | here |\n|---|---|---|\n"
         "| pre-training | a masked language model, weeks | sentiment of generated reviews |\n"
         "| task | MNLI, SQuAD, SST-2 | is the main clause negated? 1,000 texts |\n"
         f"| what is counted | encoder matrices | the same: {encoder:,} weights |\n\n"

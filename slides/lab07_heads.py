@@ -35,7 +35,7 @@ def show_curves(table, title, x="removed", y="test", by="method", inches=None, c
         by=by,
         title=title,
         xaxis="sparsity",
-        xlabel="heads removed",
+        xlabel="heads pruned",
         control=control,
     )
     plots.show(figure, inches=inches)
@@ -70,28 +70,28 @@ def show_curves(table, title, x="removed", y="test", by="method", inches=None, c
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Multi-head attention, in shapes
 #
-# $B$ texts of $L$ tokens, width $E$, $M$ heads of size $D = E/M$:
+# $B$ texts of $L$ tokens, width $E$, $H$ heads of size $D = E/H$:
 #
 # | | shape |
 # |---|---|
-# | $Q = xW_Q$, also $K$ and $V$ | $(B, L, E) \to (B, M, L, D)$ |
-# | scores $QK^\top/\sqrt D$, softmax over keys | $(B, M, L, L)$ |
-# | times $V$ | $(B, M, L, D)$ |
+# | $Q = xW_Q$, also $K$ and $V$ | $(B, L, E) \to (B, H, L, D)$ |
+# | scores $QK^\top/\sqrt D$, softmax over keys | $(B, H, L, L)$ |
+# | times $V$ | $(B, H, L, D)$ |
 # | side by side again, times $W_O$ | $(B, L, E)$ |
 #
 # Everything between the first and the last line happens **for each head on its own**.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# A common mistake scales by the root of the whole width. Right is √(E / M), that of one
+# A common mistake scales by the root of the whole width. Right is √(E / H), that of one
 # head. "Heads do not change the cost" is true for MACs; the softmax and the memory
-# traffic grow with M (lab 00).
+# traffic grow with H (lab 00).
 
 # %% slideshow={"slide_type": "slide"}
 say("## Side by side, or a sum?")
 plots.show(drawings.heads_as_a_sum(4))
 
 # %% [markdown]
-# $$[A_1, \dots, A_M]\,W_O = \sum_{h=1}^{M} A_h\,W_O^{(h)}$$
+# $$[A_1, \dots, A_H]\,W_O = \sum_{h=1}^{H} A_h\,W_O^{(h)}$$
 #
 # $W_O^{(h)}$: the $D$ rows of $W_O$ that multiply head $h$. The bias $b_O$ belongs to
 # no head and is added once.

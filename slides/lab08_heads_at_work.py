@@ -155,7 +155,7 @@ say(
     "$$P(g \\ne 0) = \\sigma\\!\\left(\\log\\alpha - \\beta \\ln\\frac{-\\gamma}{\\zeta}\\right)$$"
 )
 tables.show(tables.plain(pd.DataFrame(rows, columns=columns).astype(float)))
-say("> **Left open.** At log α = 0, where does a gate stand? Guess the share of zeros first.")
+say("> **Left open.** At log α = 0, how are the gates distributed? Guess the share of zeros first.")
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # g > 0 where s > −γ/(ζ − γ). Solve for ln u − ln(1 − u), whose distribution function is
@@ -342,7 +342,7 @@ chosen = [looks[distance] for distance in sorted(looks, reverse=True) if distanc
 plots.show(drawings.where_it_looks(chosen, offset))
 
 # %% [markdown]
-# Arrow: its largest attention. Dashed: the best fixed offset. Thick: the truth.
+# Arrow: its largest attention. Dashed: the best fixed offset. Thick: the target.
 
 # %% slideshow={"slide_type": "notes"}
 shares, by_offset, chance = role(MARK)
@@ -443,8 +443,8 @@ classes = {attention_pattern(attn, special, segment): attn for attn in ideal}
 plots.show(drawings.attention_maps(classes))
 
 # %% [markdown]
-# … and *heterogeneous*, all others. Our rule: the attention on marks, $V$, and next
-# door, $D$; a half decides. (Theirs: a classifier, trained on maps labelled by hand.)
+# … and *heterogeneous*, all others. Our rule: the attention on marks, $V$, and on
+# neighbours, $D$, with a threshold of ½. (Theirs: a classifier, trained on maps labelled by hand.)
 
 # %% slideshow={"slide_type": "slide"}
 say("## And here?\n\nHeads of three checkpoints each, by the class of most of their maps:")

@@ -17,7 +17,7 @@ import torch
 from course_lib import experiments
 from course_lib.experiments import lab09
 from course_lib.pruning.layers import fleiss_kappa, layers_to_keep, overlap, survival, take_layers
-from course_lib.show import plots, tables
+from course_lib.show import drawings, plots, tables
 from course_lib.show.words import minus, say
 
 torch.set_num_threads(1)
@@ -76,13 +76,22 @@ say(
 # layers, 246.9 to 146.2 million parameters.
 
 # %% slideshow={"slide_type": "slide"}
+say("## Two steps of training, and the cut")
+plots.show(drawings.layers_skipped())
+
+# %% [markdown]
+# - Each layer draws its own number in every step. A skipped layer passes its input on.
+# - So the other layers learn to work without it.
+# - In the end every second layer is kept: half of the depth, without further training.
+
+# %% slideshow={"slide_type": "slide"}
 say("## Which layers are kept?")
 say(
     "Evenly spaced, the first included: number $\\lfloor i\\,n/d \\rfloor$ for $i = 0 \\dots d - 1$."
 )
 rows = [(depth, ", ".join(map(str, layers_to_keep(12, depth)))) for depth in (9, 6, 4, 3, 1)]
 tables.show(tables.plain(pd.DataFrame(rows, columns=["of 12 layers", "kept"])))
-say("If *every* layer was missing in some steps of training, each of these rows is possible.")
+say("Each of these rows is possible if *every* layer was missing in some steps of the training.")
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # Why evenly? Neighbours do similar work, so one of two neighbours can replace the other.
@@ -139,8 +148,8 @@ say(f"LayerDrop 0.5 minus plain: {minus(half_evenly, 'test', 'LayerDrop 0.5', 'p
 # ## Good, random, bad
 #
 # **Search**: a tenth of the heads and of the feed-forward parts per round, the least
-# important first, while 90 % of the full accuracy are left. What survives is the *good*
-# subnetwork.
+# important first, while at least 90 % of the full accuracy is left. The survivors are the
+# *good* subnetwork.
 #
 # **Random**: as many heads and parts, drawn at random.
 #
@@ -169,8 +178,8 @@ plots.show(
         y="validation",
         by="task",
         control=None,
-        title="While 90 % of the score are left",
-        xlabel="heads removed",
+        title="While at least 90 % of the score is left",
+        xlabel="heads pruned",
         ylabel="accuracy (%)",
     ),
     inches=(5.4, 4.05),
@@ -213,10 +222,11 @@ points.rows = [
 tables.show(points)
 
 # %% [markdown]
-# As they are, the good ones are far ahead (*contrast* varies too much to show it).
+# As they are, the good ones are far ahead (on *contrast* the random ones vary too much to
+# detect it).
 # *Retrained*, no difference between good and random could be detected, and on two of
-# four tasks even the bad one reaches the full model. So "it reaches the full model" is no
-# statement about *this* subnetwork (as in lab 03).
+# four tasks even the bad one reaches the full model. So "it reaches the full model" does
+# not distinguish *this* subnetwork (as in lab 03).
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## The same every time?
@@ -299,12 +309,12 @@ tables.show(tables.plain(shown.rename(columns={"model": "64 texts, one thread"})
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## What to take along
 #
-# - A residual layer can be **left out**; trained with missing layers, a network can be
+# - A residual layer can be **removed**; trained with missing layers, a network can be
 #   cut to any depth.
 # - The comparison that matters: a network *trained* at that depth.
 # - One backward pass scores heads and feed-forward parts.
-# - Retrained, good and random could not be told apart: **without a baseline, every
-#   ticket wins**.
+# - Retrained, good and random subnetworks are not distinguishable: **without a baseline,
+#   every ticket wins**.
 # - What survives differs from seed to seed. Compute κ before you interpret.
 
 # %% [markdown] slideshow={"slide_type": "slide"}

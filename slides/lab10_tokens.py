@@ -181,7 +181,7 @@ say(
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # A common mistake is to scale by the square root of the whole width: it is that of a
-# head's width, √(E/M). Projections and feed-forward block treat rows one by one, so a
+# head's width, √(E/H). Projections and feed-forward block treat rows one by one, so a
 # dropped row changes nothing for the others there. Therefore dropping works at all.
 
 # %% slideshow={"slide_type": "slide"}
@@ -285,7 +285,7 @@ short_ids = torch.tensor([short["input_ids"]])
 short_named = tokenizer.convert_ids_to_tokens(short["input_ids"])
 eager = patients.eager[0]
 with torch.inference_mode():
-    attn = eager(short_ids, output_attentions=True).attentions[1]  # (1, M, L, L)
+    attn = eager(short_ids, output_attentions=True).attentions[1]  # (1, H, L, L)
 n = attn.shape[-1]
 average = attn[0].mean(0) * n  # (L, L), over heads; 1 = average
 rows = [*(f"{word} {i}" for i, word in enumerate(short_named, 1)), "", "mean"]
@@ -313,7 +313,7 @@ plots.show(
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Is this a score?
 #
-# $$s(x_i) = \frac{1}{N_h}\,\frac1n \sum_h \sum_j A^{(h)}(x_i, x_j) \;\overset{?}{=}\; \frac1n$$
+# $$s(x_i) = \frac{1}{H}\,\frac1n \sum_h \sum_j A^{(h)}(x_i, x_j) \;\overset{?}{=}\; \frac1n$$
 #
 # For all: **each row of the softmax sums to 1.** (In the figure: the column on the
 # right, 1.0 everywhere.) The last row, the means of the *columns*, differs between
@@ -322,12 +322,12 @@ plots.show(
 # %% [markdown] slideshow={"slide_type": "notes"}
 # The formula is often printed like this, with x_i in the first place. Read as written, x_i
 # is the query, and the sum runs along its own row. This score is the right-hand column of
-# the figure: 1.0 everywhere. What is meant is the last row.
+# the figure: 1.0 everywhere. The intended score is the last row.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## The attention a token *receives*
 #
-# $$s_i = \frac{1}{N_h}\,\frac{1}{n} \sum_{h}\ \sum_{j\ \text{real}} A^{(h)}_{j,i} \qquad\qquad s_i^{\text{[CLS]}} = \frac{1}{N_h}\sum_h A^{(h)}_{\text{[CLS]},\,i}$$
+# $$s_i = \frac{1}{H}\,\frac{1}{n} \sum_{h}\ \sum_{j\ \text{real}} A^{(h)}_{j,i} \qquad\qquad s_i^{\text{[CLS]}} = \frac{1}{H}\sum_h A^{(h)}_{\text{[CLS]},\,i}$$
 #
 # The mean of a **column**, over heads and over all *real* queries. Or one query only:
 # the row of [CLS], from which the answer will be read.
@@ -540,7 +540,7 @@ say(
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # PoWER-BERT learns a number of tokens for each layer. The "same factor" schedule of the
-# last line is l ↦ n · f^(l/(D−1)). All rows cost the same; otherwise two policies cannot
+# last line is l ↦ n · f^(l/(N−1)) with N layers. All rows cost the same; otherwise two policies cannot
 # be compared.
 
 # %% slideshow={"slide_type": "slide"}
@@ -569,7 +569,7 @@ fig = plots.curves(
     x="texts",
     y="stay",
     by="layer",
-    xlabel="texts, those that lose most first (%)",
+    xlabel="texts (%), sorted by tokens kept",
     ylabel="tokens kept (%)",
     ylim=(0, 80),
     control=None,
@@ -591,7 +591,7 @@ fig = plots.curves(
     x="n·s",
     y="goes on",
     xlabel="n · score",
-    ylabel="how much of it goes on",
+    ylabel="gate",
     control=None,
     title="θ = 1: a step has no slope to learn from",
 )

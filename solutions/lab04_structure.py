@@ -1278,8 +1278,8 @@ print(
 # (written in other ways than yours) and wrong ones. You must judge both kinds
 # correctly. All versions take finite weights of any shape (M, C, R, S) in float32 or
 # float64, and finite constants where a channel is removed. Wrong arguments are not
-# tested. Use small inputs: more than eight million numbers in one call, or a call that
-# takes long, is refused.
+# tested. Use small inputs: a call with more than eight million numbers is refused, and
+# `find_bug` has ten seconds per version.
 #
 # Try not to use your own `cascade`: a convolution over constant maps computes the
 # shift.

@@ -1091,8 +1091,9 @@ print("suspicious_nm_mask passes the naive test.")
 #
 # **What is tested**: your verdicts on right and wrong versions; you must judge both
 # kinds correctly. All take finite weights with one to four dimensions and an m that
-# divides the dimension. Wrong arguments are not tested. Use small inputs: more than
-# eight million numbers in one call, or a call that takes long, is refused.
+# divides the dimension. Wrong arguments are not tested. Use small inputs: a call with
+# more than eight million numbers is refused, and `find_bug` has ten seconds per
+# version.
 
 
 # %%

@@ -376,8 +376,8 @@ plots.curves(real, x="sparsity", y="accuracy", control=None, xaxis="sparsity", t
 #
 # at *every* entry, also where $M = 0$. Autograd finds the factor $W$ itself, as the
 # derivative of the product $W\circ M$: `TopV` is only the step from $S$ to $M$, and its
-# backward pass hands $\partial L/\partial M$ on. So the score of a pruned weight still changes,
-# and the weight can be restored.
+# backward pass returns $\partial L/\partial M$ unchanged. So the score of a pruned weight
+# still changes, and the weight can be restored.
 #
 # **What is tested**: the number and positions of the ones, with ties, negative scores,
 # any shape and dtype; the gradient; `scores` does not change.
@@ -1203,8 +1203,8 @@ print("suspicious_compact passes the naive test.")
 #
 # **What is tested**: your verdicts on right and wrong versions; you must judge both
 # kinds correctly. All versions accept finite matrices and gates ≥ 0, and may multiply z
-# into either factor. Use small inputs: more than eight million numbers in one call, or
-# a call that takes long, is refused.
+# into either factor. Use small inputs: a call with more than eight million numbers is
+# refused, and `find_bug` has ten seconds per version.
 
 
 # %%

@@ -1216,8 +1216,8 @@ for f in (attention_as_sum, suspicious_sum):
 # **What is tested**: your verdicts on several right versions (written in other ways
 # than yours) and wrong versions; you must judge both kinds correctly. All versions
 # accept finite inputs of any sizes where `heads` divides E. Wrong arguments are not
-# tested. Use small inputs: more than eight million numbers in one call, or a call that
-# takes long, is refused.
+# tested. Use small inputs: a call with more than eight million numbers is refused, and
+# `find_bug` has ten seconds per version.
 #
 # Try not to use your own `attention_as_sum`. What must be *true* of the parts?
 

@@ -970,8 +970,9 @@ tables.plain(beside, 2)
 # The order of the kinds is the same. With *no* encoder head at all, this model keeps
 # three quarters of its BLEU. Such sentences seem to require little context. Here one
 # head attends to the previous word in four of five cases. That is near to a positional
-# head (nine of ten in 8.3); no head did this with the generated grammar. (Importance is better than random
-# pruning at five of nine points. With one checkpoint, this is no evidence.)
+# head (nine of ten in 8.3); no head did this with the generated grammar. (Importance is
+# better than random pruning at five of nine points. With one checkpoint, this is no
+# evidence.)
 #
 # ## Part E · What was it worth?
 #
@@ -1060,8 +1061,8 @@ print("suspicious_points_to passes the naive test.")
 #
 # **What is tested**: right versions must pass, *and* six wrong versions must be found.
 # Call `f` with float64 `attn` that has positive entries, targets that are real tokens,
-# and at least one counted query. Keep inputs small: more than eight million numbers, or
-# a long run, is refused.
+# and at least one counted query. Use small inputs: a call with more than eight million
+# numbers is refused, and `find_bug` has ten seconds per version.
 
 
 # %%

@@ -195,7 +195,7 @@ words.say(
 )
 
 # %% [markdown]
-# ### 9.2 Which layers stay
+# ### 9.2 Which layers to keep
 # **15 minutes · 2 points**
 #
 # To use half of the depth, keep every second layer. The paper's rule ("drop layer $d$
@@ -1016,7 +1016,8 @@ print("suspicious_subnetworks passes the naive test.")
 #
 # **What is tested**: right versions must pass, *and* five wrong versions must be found.
 # Call `f` with masks that have at least one True and one False each, and with finite
-# scores. Keep inputs small: more than eight million numbers, or a long run, is refused.
+# scores. Use small inputs: a call with more than eight million numbers is refused, and
+# `find_bug` has ten seconds per version.
 
 
 # %%

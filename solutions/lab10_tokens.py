@@ -38,7 +38,7 @@
 #
 # | part | you write | question |
 # |---|---|---|
-# | A · Rows that leave | 10.1 a score, 10.2 dropping rows | where in the depth is dropping free, and for which model? |
+# | A · Removing rows | 10.1 a score, 10.2 dropping rows | where in the depth is dropping free, and for which model? |
 # | B · How many, and which? | 10.3 two policies, 10.4 a threshold that learns | which policy is better at equal cost? what does fine-tuning add? |
 # | C · What it saves | 10.5 tokens and heads (optional), 10.6 products | do saved MACs save time? does it hold for patches and real sentences? |
 # | D · What was it worth? | 10.7 two short answers, 10.8 a bug hunt | |
@@ -103,7 +103,7 @@ berts = lab10.load(SEEDS, TEXTS)
 say(berts.describe())
 
 # %% [markdown]
-# ## Part A · Rows that leave
+# ## Part A · Removing rows
 
 # %% [markdown]
 # ### 10.1 The attention a token receives
@@ -111,14 +111,14 @@ say(berts.describe())
 #
 # In head $h$ of layer $l$ the attention weights are a matrix. Row $j$ contains the
 # attention that query $j$ gives to each key $i$; each row sums to 1. How important is
-# token $i$? With $N_h$ heads and $n$ tokens, a formula often seen is
+# token $i$? With $H$ heads and $n$ tokens, a formula often seen is
 #
-# $$s^{(l)}(x_i) = \frac{1}{N_h}\,\frac{1}{n}\sum_{h}\sum_{j} A^{(h,l)}(x_i, x_j).$$
+# $$s^{(l)}(x_i) = \frac{1}{H}\,\frac{1}{n}\sum_{h}\sum_{j} A^{(h,l)}(x_i, x_j).$$
 #
 # If $x_i$ is the query, this formula sums a *row*, and every token gets $1/n$. The
 # intended score is the attention that $x_i$ **receives**, the mean of a column:
 #
-# $$s_i = \frac{1}{N_h}\,\frac{1}{n}\sum_h \sum_{j\ \text{real}} A^{(h)}_{j,i}.$$
+# $$s_i = \frac{1}{H}\,\frac{1}{n}\sum_h \sum_{j\ \text{real}} A^{(h)}_{j,i}.$$
 #
 # Padding needs care twice. A padding token must not be chosen, so its score is 0. And
 # its *query* must not count: the kernel computes its row like any other, and this row
@@ -166,7 +166,7 @@ def attention_received(attn: Tensor, token_mask: Tensor) -> Tensor:
 check("10.1")
 
 # %% [markdown]
-# <details><summary>Hint 1: axes</summary>In <code>attn[b, m, j, i]</code> the last axis
+# <details><summary>Hint 1: axes</summary>In <code>attn[b, h, j, i]</code> the last axis
 # is the token that receives attention. The result keeps this axis.</details>
 # <details><summary>Hint 2: whose queries count</summary>After the mean over heads,
 # multiply by the mask along the axis of the queries (<code>token_mask[:, :,
@@ -183,7 +183,7 @@ say(you_wrote(prediction_10_1))
 plots.heat_map(received, title="Attention received (1 = mean of the pieces)", colour_label="n · s")
 
 # %% [markdown]
-# ### 10.2 Rows that leave
+# ### 10.2 Dropping rows
 # **20 minutes · 4 points**
 #
 # A *masked* token costs as much as before: the same products are computed, some with
@@ -380,7 +380,7 @@ figure
 # **A schedule of counts.** PoWER-BERT *learns* a number of tokens for each layer; the
 # numbers fall with depth. Our schedule is simpler: the share falls by the same factor
 # from layer to layer. The first layer gets all $n$ tokens, the last layer $n\cdot f$,
-# and layer $l$ of $D$ gets $n\cdot f^{\,l/(D-1)}$ (here $l$ counts from 0).
+# and layer $l$ of $N$ gets $n\cdot f^{\,l/(N-1)}$ (here $l$ counts from 0).
 #
 # **A threshold.** Kim et al. keep every token whose score reaches $\theta$, so an easy
 # text may lose more tokens than a hard one. But the scores of a text sum to 1, so in a
@@ -1075,8 +1075,8 @@ for f in (attention_received, suspicious_received):
 # **What is tested**: right versions that are written differently from yours must pass,
 # *and* ten wrong versions must be found. Call `f` with attention weights (B, H, L, L)
 # in float32 or float64 whose rows sum to 1, and with masks with at least one real token
-# per text and padding on the right. Keep inputs small: more than eight million numbers,
-# or a long run, is refused.
+# per text and padding on the right. Use small inputs: a call with more than eight
+# million numbers is refused, and `find_bug` has ten seconds per version.
 
 
 # %%

@@ -60,7 +60,7 @@ METHODS = ("informed", "all evidence", "polar words", "random")
 SAMPLES = (3, 7, 12, 21, 30, 44)  # validation texts to look at
 
 Schedule = dict[int, float]  # layer -> share of the text that goes on from it
-# exercise 10.1: attention weights (B, M, L, L), token mask (B, L) -> scores (B, L)
+# exercise 10.1: attention weights (B, H, L, L), token mask (B, L) -> scores (B, L)
 Received = Callable[[Tensor, Tensor], Tensor]
 # exercise 10.2: rows (B, L, E), token mask, scores, k -> rows, token mask, index
 Keep = Callable[[Tensor, Tensor, Tensor, int], tuple[Tensor, Tensor, Tensor]]
@@ -246,7 +246,7 @@ def sketch() -> Figure:
 @torch.inference_mode()
 def run_attention(model: Any, ids: Tensor) -> list[tuple[Tensor, Tensor]]:
     """The attention output of each layer for texts of one length: rows (B, L, E) and
-    attention weights (B, M, L, L).
+    attention weights (B, H, L, L).
     """
     found = []
     hidden = model.bert.embeddings(ids)  # (B, L, E)
@@ -520,7 +520,7 @@ def cascade(
     outputs: list[Tensor] = []
 
     def silence_dropped(module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor]:
-        outputs.append(args[0].unflatten(-1, (len(heads), -1)) * heads[:, None])  # (B, L, M, d)
+        outputs.append(args[0].unflatten(-1, (len(heads), -1)) * heads[:, None])  # (B, L, H, d)
         return (outputs[-1].flatten(-2),)
 
     rows = []
@@ -532,7 +532,7 @@ def cascade(
         hook.remove()
         hidden = block.feed_forward_chunk(out)
         token_sum += received(attn[:, heads], tokens[None])[0]
-        head_sum += outputs[-1].abs()[0, tokens].sum(-1).mean(0)  # (M,)
+        head_sum += outputs[-1].abs()[0, tokens].sum(-1).mean(0)  # (H,)
         if layer in plan:
             share, n_heads = plan[layer]
             n_tokens = max(1, math.ceil(share * len(tokens) - 1e-9))

@@ -25,7 +25,7 @@ _CUT = ("torch.nn.utils.prune", "transformers.pytorch_utils.prune_linear_layer")
 def attention_as_sum(
     x: Tensor, Wq: Tensor, Wk: Tensor, Wv: Tensor, Wo: Tensor, heads: int
 ) -> Tensor:
-    """7.1: (M, B, L, E), for each head the output of multi-head attention with the
+    """7.1: (H, B, L, E), for each head the output of multi-head attention with the
     gates of all others shut.
     """
     E = x.shape[-1]

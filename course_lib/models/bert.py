@@ -37,7 +37,7 @@ def small_bert(
     Args:
         vocabulary: number of pieces of the tokenizer.
         labels: classes; 1 for a regression.
-        layers, width, heads, ffn: L, E, M and the hidden width of the feed-forward
+        layers, width, heads, ffn: L, E, H and the hidden width of the feed-forward
             layers.
         positions: the longest text, in pieces.
         dropout: probability, of features and of attention weights; the course's

@@ -31,7 +31,7 @@ def small_marian(
 
     Args:
         vocabulary: number of pieces, padding and marks included.
-        layers, width, heads, ffn: L of the encoder, E, M and the hidden width of the
+        layers, width, heads, ffn: L of the encoder, E, H and the hidden width of the
             feed-forward layers.
         decoder_layers: None: as many as the encoder has.
         positions: the longest text, in pieces.

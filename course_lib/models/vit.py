@@ -35,7 +35,7 @@ def small_vit(
             (image / patch)² tokens and [CLS]; an 8x8 digit has 16 patches of 2x2, or 64
             of one pixel.
         classes, channels: as in the data.
-        layers, width, heads, ffn: L, E, M and the hidden width of the feed-forward
+        layers, width, heads, ffn: L, E, H and the hidden width of the feed-forward
             layers.
 
     Raises:

@@ -62,10 +62,10 @@ def attention_change(before: Tensor, after: Tensor, token_mask: Tensor) -> Tenso
     tokens, on average over sentences.
 
     Args:
-        before, after: (M, B, L, L). token_mask: (B, L) bool.
+        before, after: (H, B, L, L). token_mask: (B, L) bool.
 
     Returns:
-        (M,) float64.
+        (H,) float64.
 
     Source: Kovaleva et al. 2019, section 4.3.
     """
@@ -83,17 +83,17 @@ def disable(context: Tensor, values: Tensor, token_mask: Tensor, off: Tensor) ->
     tokens alike: Kovaleva's a = 1/L.
 
     Args:
-        context, values: (B, L, M·d), heads side by side. token_mask: (B, L) bool. off:
-            (M,) bool.
+        context, values: (B, L, H·d), heads side by side. token_mask: (B, L) bool. off:
+            (H,) bool.
 
     Source: Kovaleva et al. 2019, section 4.4.
     """
     real = token_mask.to(values.dtype)[..., None]  # (B, L, 1)
-    # (B, 1, M·d)
+    # (B, 1, H·d)
     mean = values.masked_fill(~token_mask[..., None], 0).sum(1, keepdim=True) / real.sum(
         1, keepdim=True
     )
-    wide = off.repeat_interleave(context.shape[-1] // len(off))  # (M·d,)
+    wide = off.repeat_interleave(context.shape[-1] // len(off))  # (H·d,)
     return torch.where(wide, mean, context)
 
 
@@ -129,11 +129,11 @@ def fixed_patterns(length: int) -> Tensor:
 
 
 def frozen_attention(learned: Tensor, lengths: Tensor) -> Tensor:
-    """Maps of which only the last head is the learned one; head h < M − 1 has pattern h
+    """Maps of which only the last head is the learned one; head h < H − 1 has pattern h
     of each sentence, 0 in padding.
 
     Args:
-        learned: (B, M, L, L). lengths: (B,) int64, 1 … L.
+        learned: (B, H, L, L). lengths: (B,) int64, 1 … L.
 
     Raises:
         ValueError: if there are more than seven other heads, or a length is not in 1 …

@@ -21,13 +21,13 @@ def points_to(attn: Tensor, target: Tensor, token_mask: Tensor) -> Tensor:
     queries that have one.
 
     Args:
-        attn: (B, M, L, L), query by key, not negative. target: (B, L) int64, the key
+        attn: (B, H, L, L), query by key, not negative. target: (B, L) int64, the key
             that a query should look at, -1 for none. token_mask: (B, L) bool, False for
             padding and the end mark: they are neither counted as queries nor looked at
             as keys.
 
     Returns:
-        (M,) float64, over all queries of the batch alike. Of equal maxima the first
+        (H,) float64, over all queries of the batch alike. Of equal maxima the first
         counts.
 
     Raises:
@@ -36,7 +36,7 @@ def points_to(attn: Tensor, target: Tensor, token_mask: Tensor) -> Tensor:
     Source: Voita et al. 2019, section 5.1 and 5.2.
     """
     counted = _counted(target, token_mask)
-    # (B, M, L), the first of equal ones
+    # (B, H, L), the first of equal ones
     found = attn.masked_fill(~token_mask[:, None, None, :], -1.0).argmax(-1)
     right = (found == target[:, None]) & counted[:, None]
     return right.sum((0, 2)).double() / int(counted.sum())

@@ -41,12 +41,12 @@ def cascade_step(
     Args:
         token_scores: (L,), cumulative; alive_tokens: bool (L,), [CLS] first, which
             always stays.
-        head_scores: (M,), cumulative; alive_heads: bool (M,).
+        head_scores: (H,), cumulative; alive_heads: bool (H,).
         n_tokens, n_heads: how many go on, ≥ 1; where fewer are alive, all of them.
             Equal scores: the first one stays.
 
     Returns:
-        bool (L,) and bool (M,), parts of ``alive_tokens`` and ``alive_heads``.
+        bool (L,) and bool (H,), parts of ``alive_tokens`` and ``alive_heads``.
 
     Raises:
         ValueError: if shapes do not fit, a number is below 1, a score is NaN, or
@@ -62,7 +62,7 @@ def cascade_step(
 
 
 def _best_heads(scores: Tensor, alive: Tensor, n: int) -> Tensor:
-    """The n best of the heads that are alive, bool (B, M)."""
+    """The n best of the heads that are alive, bool (B, H)."""
     check_mask(alive, "alive_heads", scores.shape)
     check_count(n, "n_heads", 1)
     check_numbers(scores)
@@ -93,7 +93,7 @@ class Cascading(Dropping):
             behind it.
 
     Attributes:
-        working: after a forward pass, for each layer bool (B, M): the heads that worked
+        working: after a forward pass, for each layer bool (B, H): the heads that worked
             in it. Else as in ``dropping``.
 
     Raises:
@@ -114,7 +114,7 @@ class Cascading(Dropping):
         )
         self.schedule = dict(heads)
         self.working: list[Tensor] = []
-        # layer -> heads that go on, and their scores, (B, M) each
+        # layer -> heads that go on, and their scores, (B, H) each
         self._after: dict[int, tuple[Tensor, Tensor]] = {}
         self._sizes = [(layer.attention.heads, layer.attention.head_size) for layer in self.layers]
         self.check_layers(heads)
@@ -132,19 +132,19 @@ class Cascading(Dropping):
         hooks.callback(output.register_forward_pre_hook(lambda m, args: self._gate(i, args)).remove)
 
     def _alive(self, i: int) -> Tensor:
-        """The heads that work in layer i, bool (B, M)."""
+        """The heads that work in layer i, bool (B, H)."""
         if i > 0:
             return self._after[i - 1][0]
         mask = self.token_mask
         return torch.ones(len(mask), self._sizes[0][0], dtype=torch.bool, device=mask.device)
 
     def _gate(self, i: int, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        alive = self._alive(i)  # (B, M)
+        alive = self._alive(i)  # (B, H)
         self.working = [*self.working[:i], alive]
-        out = args[0].unflatten(-1, self._sizes[i]) * alive[:, None, :, None]  # (B, l, M, d)
+        out = args[0].unflatten(-1, self._sizes[i]) * alive[:, None, :, None]  # (B, l, H, d)
         with torch.no_grad():
             real = self.token_mask  # (B, l)
-            size = out.detach().abs().sum(-1, dtype=torch.float32) * real[:, :, None]  # (B, l, M)
+            size = out.detach().abs().sum(-1, dtype=torch.float32) * real[:, :, None]  # (B, l, H)
             # per token, so that layers with fewer count alike
             score = size.sum(1) / real.sum(1, keepdim=True)
             if i > 0:

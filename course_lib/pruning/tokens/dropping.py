@@ -145,7 +145,7 @@ class _ForwardState:
     form: str
     log_weights: Tensor | None = None  # (B, L), soft thresholds: how often a token counts as a key
     hard: Tensor | None = None  # bool (B, L), what would be left were they hard
-    query: Tensor | None = None  # (B, l, M·d) of the layer at work
+    query: Tensor | None = None  # (B, l, H·d) of the layer at work
     key: Tensor | None = None
     score: Tensor | None = None  # (B, l) of the layer at work
     total: Tensor | None = None  # (B, l), summed over layers
@@ -194,7 +194,7 @@ class Dropping:
         where: "attention": between attention and FFN; "layer": between this layer and
             the next.
         at: after which layers, where ``keep`` does not say so itself.
-        heads: bool, (layers, M), (layers, B, M) or one tensor for each layer,
+        heads: bool, (layers, H), (layers, B, H) or one tensor for each layer,
             True = the head votes. With gated heads the mask that gates them, so that
             the tokens chosen are those of the model whose heads are removed:
             ``with gated(model, keep), dropping(model, shares, heads=keep)``. Or a
@@ -373,7 +373,7 @@ class Dropping:
         now, layer = self._at_work(), self.layers[i]
         assert now.query is not None and now.key is not None
         d = layer.attention.head_size
-        # (B, M, l, d)
+        # (B, H, l, d)
         query, key = (t.unflatten(-1, (-1, d)).transpose(1, 2) for t in (now.query, now.key))
         votes = head_weights(heads, key)
         bias = now.log_weights
@@ -525,7 +525,7 @@ class Dropping:
         if self.heads is None:
             return None
         heads = self.heads(i) if callable(self.heads) else self.heads[i]
-        # a grid (layers, M) is as wide as the largest layer
+        # a grid (layers, H) is as wide as the largest layer
         return heads[..., : self.layers[i].attention.heads]
 
     # --------------------------------------------------------------------------- checks

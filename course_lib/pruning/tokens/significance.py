@@ -26,7 +26,7 @@ def attention_received(attn: Tensor, token_mask: Tensor) -> Tensor:
     0, the rest scaled to sum 1.
 
     Args:
-        attn: attention weights (B, M, L, L), [b, m, j, i] = how much query j looks at
+        attn: attention weights (B, H, L, L), [b, h, j, i] = how much query j looks at
             key i in head m.
         token_mask: bool (B, L), True = a real token.
 
@@ -47,10 +47,10 @@ def cls_attention(query: Tensor, key: Tensor, token_mask: Tensor) -> Tensor:
     mean over heads.
 
     Args:
-        query: (B, M, R, d), the queries of the rows that the answer is read from, R = 1
+        query: (B, H, R, d), the queries of the rows that the answer is read from, R = 1
             for [CLS]; over several (DeiT has a distillation token too) the mean is
             taken.
-        key: (B, M, L, d).
+        key: (B, H, L, d).
         token_mask: as in :func:`attention_received`.
 
     Returns:
@@ -67,13 +67,13 @@ def cls_attention(query: Tensor, key: Tensor, token_mask: Tensor) -> Tensor:
 def weights_of(
     query: Tensor, key: Tensor, bias: Tensor | None, scale: float, heads: Tensor | None
 ) -> Tensor:
-    """Attention weights of some queries, averaged over heads: (B, M, R, d), (B, M, L,
+    """Attention weights of some queries, averaged over heads: (B, H, R, d), (B, H, L,
     d) -> (B, R, L).
 
     ``bias`` (B, L) is added to the scores of each key: the log of how much it counts,
     -inf for padding; None = 0.
     """
-    scores = query @ key.mT * scale  # (B, M, R, L)
+    scores = query @ key.mT * scale  # (B, H, R, L)
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     if bias is not None:
         scores = scores + bias[:, None, None, :]
@@ -100,7 +100,7 @@ def of_columns(rows: Tensor, weights: Tensor) -> Tensor:
 
 
 def head_weights(heads: Tensor | None, like: Tensor) -> Tensor | None:
-    """Shares of the heads in the mean, (B or 1, M), from a bool (M,) or (B, M)."""
+    """Shares of the heads in the mean, (B or 1, H), from a bool (H,) or (B, H)."""
     if heads is None:
         return None
     B, M = like.shape[:2]

@@ -54,7 +54,7 @@ def heads_as_a_sum(heads: int = 4, gated: Sequence[int] = ()) -> Figure:
     output projection.
 
     Args:
-        heads: M, at most 6. gated: those with a gate of 0, from 0.
+        heads: H, at most 6. gated: those with a gate of 0, from 0.
     """
     fig, ax = canvas(24, 1.6 * heads)
     middle = 1.6 * heads / 2

@@ -64,12 +64,12 @@ def test_nothing_of_layerdrop_stays(submission: Submission, draw: Draw) -> None:
     run = Dropped(submission, draw, 0.5, [0, 1, 2, 1])
     if run.inside != run.names:
         fail(
-            "inside the block the state dict has other names than outside: put no module round a layer, its names change with it"
+            "inside the block the names in the state dict differ from those outside: do not wrap a layer in another module, because this changes its names"
         )
     if list(run.after.state) != run.names:
-        fail("after the block the state dict has other names than before")
+        fail("after the block the names in the state dict differ from those before it")
     if submission.get(run.hooks, "count"):
-        fail("after the block a hook, or a forward of its own, stays in a layer")
+        fail("after the block a layer still has a hook or an own attribute `forward`: remove it")
     context = submission.call(
         "layerdrop", run.there, 1.0, submission.helper("generator", seed=1), keep=True
     )
@@ -77,12 +77,12 @@ def test_nothing_of_layerdrop_stays(submission: Submission, draw: Draw) -> None:
         pass
     if submission.get(run.hooks, "count"):
         fail(
-            "after an exception in the block a hook, or a forward of its own, stays in a layer: try … finally round the yield"
+            "after an exception in the block a layer still has a hook or an own attribute `forward`: put try … finally around the yield"
         )
     x = draw.normal(6, 4)
     if near(submission.call("0", x, on=run.there), x, tolerance=1e-6):
         fail(
-            "after an exception in the block a layer is still skipped: try … finally round the yield"
+            "after an exception in the block a layer is still skipped: put try … finally around the yield"
         )
 
 
@@ -113,11 +113,11 @@ def test_chance_of_layerdrop(submission: Submission, draw: Draw) -> None:
                 right = x if skipped else layers[i](x)
             if not near(out, right):
                 fail(
-                    "with one of three layers in evaluation mode, a call returned something else than it should: it is the *layer's* mode that "
-                    "counts, and a layer in evaluation mode draws no number"
+                    "one of three layers was in evaluation mode, and a call returned the wrong result: test the mode of *this layer*, not of all "
+                    "layers; a layer in evaluation mode draws no number"
                 )
     if not torch.equal(submission.get(chance, "state"), was):
-        fail("torch's generator for all was used: take every number from the one that is given")
+        fail("torch's global generator was used: draw every number from the argument `generator`")
 
 
 @question("9.1", points=0.5, claim="inside a BERT, whose layers take further arguments")
@@ -138,7 +138,7 @@ def test_layerdrop_in_a_model(submission: Submission, draw: Draw) -> None:
         out = ask(
             lambda: submission.call("__call__", on=there, keep=True, **inputs(batch)),
             "when a BERT was called inside the block,",
-            "Its layers are called with further arguments, positional and by keyword: pass them on",
+            "Its layers are called with further arguments (positional and by keyword): pass all of them to the layer",
         )
         value = submission.get(out, "logits")
     with (
@@ -150,7 +150,7 @@ def test_layerdrop_in_a_model(submission: Submission, draw: Draw) -> None:
         ),
     ):
         right = model(**inputs(batch)).logits
-    expect_close(value, right, "what a BERT says of which some layers are skipped", tolerance=1e-4)
+    expect_close(value, right, "the output of a BERT with some layers skipped", tolerance=1e-4)
 
 
 # --- 9.2 layers_to_keep, take_layers --------------------------------------------------
@@ -219,21 +219,23 @@ def test_gates_of_samples(submission: Submission, draw: Draw) -> None:
         gradient = submission.grad(leaf)
         if gradient is None:
             fail(
-                "no gradient reaches ν: use the tensor itself in the hook, without .detach(), .item() or no_grad"
+                "no gradient reaches ν: use the tensor itself in the hook, not .detach(), .item() or torch.no_grad()"
             )
         expect_close(gradient, right, f"the gradient of gates {shape}", tolerance=1e-4)
     context = submission.call("gated_mlps", there, torch.zeros(2), keep=True)
     with submission.within(context, raising=True):
         pass
     if submission.get(hooks, "count"):
-        fail("after an exception in the block a hook stays in the model")
+        fail(
+            "after an exception in the block a hook is still registered: remove hooks in a finally block or with an ExitStack"
+        )
     value = submission.get(
         submission.call("__call__", on=there, keep=True, **inputs(batch)), "logits"
     )
     expect_close(
         value,
         logits(model, batch, on_output, torch.ones(2)),
-        "what the model says after the blocks",
+        "the model's output after the blocks",
         tolerance=1e-4,
     )
 
@@ -264,13 +266,15 @@ def test_joint_leaves_the_model(submission: Submission, draw: Draw) -> None:
             tolerance=1e-4,
         )
     if submission.get(there, "training") is not True:
-        fail("the model was in training mode and is in evaluation mode afterwards")
+        fail(
+            "the model was in training mode before the call and is in evaluation mode after it: restore the mode"
+        )
     if submission.get(there, "classifier.weight.grad") is not None:
         fail(
-            "a parameter has a .grad afterwards: .backward() fills them all; torch.autograd.grad(…, [xi, nu]) does not"
+            "a parameter has a .grad after the call: .backward() fills the .grad of all parameters; torch.autograd.grad(…, [xi, nu]) fills none"
         )
     if submission.get(hooks, "count"):
-        fail("a hook stays in the model")
+        fail("after the call a hook is still registered in the model")
 
 
 # --- 9.4 prune_while ------------------------------------------------------------------

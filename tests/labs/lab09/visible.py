@@ -60,9 +60,7 @@ exercises = Exercises(reference, WRONG)
 
 # --- 9.1 layerdrop --------------------------------------------------------------------
 
-WITH = (
-    "layerdrop is to be used in a `with` statement: keep @contextmanager above it, and yield once"
-)
+WITH = "layerdrop must work in a `with` statement: keep @contextmanager above it, and yield exactly once"
 
 
 @contextmanager
@@ -116,7 +114,7 @@ class Dropped:
                 value = ask(
                     partial(submission.call, str(i), x, on=self.there),
                     "inside the block, when a layer was called,",
-                    "A layer may be called with further arguments, positional or by keyword: pass them on",
+                    "A layer can be called with further arguments (positional and by keyword): pass all of them to the layer",
                 )
                 self.outputs.append(
                     expect_tensor(value, shape=x.shape, what="what a layer returns")
@@ -147,7 +145,7 @@ class Dropped:
             for out, x, r in zip(self.outputs, self.inputs, self.right, strict=True)
             if not near(out, r, tolerance=1e-4)
         ):
-            fail("what goes on was divided by 1 − p: nothing is rescaled")
+            fail("a result was divided by 1 − p: LayerDrop rescales nothing")
         skipped = [
             near(out, x, tolerance=1e-6) for out, x in zip(self.outputs, self.inputs, strict=True)
         ]
@@ -156,18 +154,20 @@ class Dropped:
             for out, x in zip(self.outputs, self.inputs, strict=True)
         ):
             fail(
-                "samples of one batch were treated differently: a call skips its layer for the whole batch, or not at all"
+                "some samples of a batch skipped the layer and others did not: draw one number per call, for the whole batch"
             )
         if 0 < p < 1 and (all(skipped) or not any(skipped)):
             fail(
-                f"of {len(skipped)} calls at p = {p:g} {'all' if all(skipped) else 'none'} skipped the layer: a number is drawn for *each* call of each layer"
+                f"with p = {p:g}, {'all' if all(skipped) else 'none'} of {len(skipped)} calls skipped the layer: draw a new number for *each* call of each layer"
             )
         if skipped == [not s for s in self.skipped]:
-            fail("a layer runs with probability p: with that probability it is *skipped*")
+            fail(
+                "each layer runs with probability p, but p is the probability that it is *skipped*"
+            )
         if skipped != self.skipped:
             fail(
-                f"calls {[i for i, s in enumerate(skipped) if s]} were skipped, by the generator it is {[i for i, s in enumerate(self.skipped) if s]}: one "
-                "torch.rand((), generator=generator) a call, in calling order, and < p skips"
+                f"calls {[i for i, s in enumerate(skipped) if s]} were skipped, but the numbers of `generator` skip calls {[i for i, s in enumerate(self.skipped) if s]}: draw one "
+                "torch.rand((), generator=generator) per call, in the order of the calls, and skip the call if it is < p"
             )
         for call, (out, right) in enumerate(zip(self.outputs, self.right, strict=True)):
             expect_close(out, right, f"what call {call} returns", tolerance=1e-4)
@@ -176,8 +176,8 @@ class Dropped:
         """Not every call ran the last layer."""
         if self.same(self.outputs, self.last) and not self.same(self.outputs, self.right):
             fail(
-                "every call runs the last layer: a function made in a loop looks its names up when it is called, and by then the loop is at its "
-                "last layer. Make it in a function of its own"
+                "every call runs the last layer: a function defined in a loop reads the loop's variables when it is *called*, and then they are those of "
+                "the last layer. Define it inside another function that gets the layer as an argument"
             )
 
 
@@ -197,7 +197,7 @@ def test_layers_are_dropped(submission: Submission, draw: Draw) -> None:
     run.expect(p)
     if run.did_run != run.ran:
         fail(
-            "a skipped layer ran all the same: what is in it (statistics, dropout) must not notice the call"
+            "a skipped layer still ran (its batch norm statistics changed): decide before you call the layer, and do not call it if it is skipped"
         )
 
 
@@ -206,14 +206,14 @@ def test_nothing_is_dropped_in_evaluation(submission: Submission, draw: Draw) ->
     run = Dropped(submission, draw, 1.0, [0, 1, 0], training=False)
     run.expect_own_layers()
     if any(near(out, x) for out, x in zip(run.outputs, run.inputs, strict=True)):
-        fail("a layer in evaluation mode was skipped: only those in training mode are")
+        fail("a layer in evaluation mode was skipped: skip only layers in training mode")
     if not run.same(run.outputs, run.right):
         fail(
-            "a layer in evaluation mode returned something else than it does outside the block: in evaluation nothing is drawn, skipped or rescaled"
+            "a layer in evaluation mode returned another result than outside the block: in evaluation mode draw nothing, skip nothing and rescale nothing"
         )
     if run.drawn:
         fail(
-            "a number was drawn for a layer in evaluation mode: look at the layer's mode first, then draw"
+            "a number was drawn for a layer in evaluation mode: test `layer.training` first, and draw only if it is True"
         )
 
 
@@ -367,27 +367,35 @@ def on_first(model: Any, i: int, gate: Tensor) -> Any:
 def wrong_gates(model: Any, batch: Batch, nu: Tensor) -> dict[str, Tensor]:
     run = partial(logits, model, batch)
     wrong = {
-        "the gate is on the input of the last layer of each part: its bias stays, and is part of MLP(x)": run(
+        "the gate multiplies the input of each part's last linear layer, so the layer's bias is not gated: multiply the output, MLP(x)": run(
             on_input, nu
         ),
-        "the gate is behind the residual sum: what came in is killed, too. It belongs on what mlp_outputs lists": run(
+        "the gate is after the residual sum, so it also scales the input x: multiply the outputs of the layers that mlp_outputs lists": run(
             on_layer, nu
         ),
-        "the gate is on the first layer of each part: put it on MLP(x), the last layer's output": run(
+        "the gate multiplies the first linear layer of each part: multiply MLP(x), the output of the last one": run(
             on_first, nu
         ),
-        "every layer has the first layer's gate": run(on_output, nu[:1].expand_as(nu)),
-        "every layer has the last layer's gate. If the hook is defined in a loop: it reads the loop's variable when it is called": run(
+        "every layer uses the gate of the first layer: layer i needs nu[i]": run(
+            on_output, nu[:1].expand_as(nu)
+        ),
+        "every layer uses the gate of the last layer. A hook that is defined in a loop reads the loop's variables when it is *called*: give it the gate as an argument": run(
             on_output, nu[-1:].expand_as(nu)
         ),
-        "a part is multiplied by 1 − ν: a gate of 1 is open": run(on_output, 1 - nu),
-        "the gates make no difference": run(on_output, torch.ones_like(nu)),
+        "each part is multiplied by 1 − ν: multiply it by ν (1 is open, 0 is closed)": run(
+            on_output, 1 - nu
+        ),
+        "the gates have no effect: does your hook return the product, on the model that is given?": run(
+            on_output, torch.ones_like(nu)
+        ),
     }
     if nu.ndim == 2:
-        wrong["all samples have the mean of the samples' gates"] = run(
+        wrong["every sample uses the mean of all samples' gates: sample b needs nu[:, b]"] = run(
             on_output, nu.mean(1, keepdim=True)
         )
-        wrong["all samples have the first sample's gates"] = run(on_output, nu[:, :1])
+        wrong["every sample uses the gates of the first sample: sample b needs nu[:, b]"] = run(
+            on_output, nu[:, :1]
+        )
     return wrong
 
 
@@ -402,7 +410,7 @@ def expect_gated(submission: Submission, draw: Draw, *shape: int) -> None:
         out = ask(
             lambda: submission.call("__call__", on=there, keep=True, **inputs(batch)),
             "when the model was called inside the block,",
-            "A gate is (), or (B,) with a number for each sample: view(-1, 1, 1) makes it fit (B, L, E)",
+            "The gate of a layer has shape () or (B,), one number per sample: view(-1, 1, 1) broadcasts it over (B, L, E)",
         )
         value = expect_tensor(submission.get(out, "logits"), what="the model's output")
     right = logits(model, batch, on_output, nu)
@@ -410,7 +418,7 @@ def expect_gated(submission: Submission, draw: Draw, *shape: int) -> None:
     expect_close(value, right, "the model's output", tolerance=1e-4)
     if submission.get(hooks, "count"):
         fail(
-            "after the block a hook stays in the model: keep what register_… returns, and .remove() it"
+            "after the block a hook is still registered: keep the handle that register_forward_hook returns, and call its remove()"
         )
 
 
@@ -482,26 +490,30 @@ def wrong_importance(model: Any, batches: Sequence[Batch]) -> dict[str, dict[str
     ]
     n, batches_ = sum(sizes), len(sizes)
     return {
-        "the gate of a part is on its last layer's input: the bias belongs to MLP(x)": both(
+        "the gate multiplies the input of a part's last linear layer: it must multiply MLP(x), bias included": both(
             h.abs().mean(0), before_bias.abs().mean(0)
         ),
-        "the gate of a part is behind the residual sum": both(
+        "the gate of a part is after the residual sum: it must multiply only MLP(x)": both(
             h.abs().mean(0), behind_sum.abs().mean(0)
         ),
-        "the absolute value was taken of a batch's sum: take it of every sample's gradient, before the sum": mean(
+        "you took the absolute value of a batch's sum: take the absolute value of each sample's gradient first, then the sum": mean(
             summed, [1 / n] * batches_
         ),
-        "signs are left in: take |∂L/∂ξ| and |∂L/∂ν|": both(h.mean(0), m.mean(0)),
-        "the sum over samples is not divided: return the mean": both(
+        "the gradients still have their signs: take |∂L/∂ξ| and |∂L/∂ν|": both(
+            h.mean(0), m.mean(0)
+        ),
+        "this is the sum over samples: divide by their number to return the mean": both(
             h.abs().sum(0), m.abs().sum(0)
         ),
-        "the loss of a batch was averaged, so that each batch is divided by its size twice": mean(
+        "you took the gradient of a batch's *mean* loss, so each batch is divided by its size twice: sum the losses": mean(
             by_batch, [1 / (n * s) for s in sizes]
         ),
-        "means of batches were averaged: every *sample* counts the same": mean(
+        "you averaged the means of batches: every *sample* has the same weight, so add over all samples and divide once": mean(
             by_batch, [1 / (batches_ * s) for s in sizes]
         ),
-        "squares were taken in place of sizes": both(h.square().mean(0), m.square().mean(0)),
+        "you squared the gradients: take absolute values": both(
+            h.square().mean(0), m.square().mean(0)
+        ),
     }
 
 
@@ -515,16 +527,16 @@ def expect_joint(submission: Submission, draw: Draw, sizes: Sequence[int], train
     value = ask(
         partial(submission.call, "joint_importance", there, batches, losses),
         "for batches of " + " and ".join(map(str, sizes)) + " samples",
-        f"Gates are for as many samples as *this* batch has, and for the layers and heads of *this* model, which has {len(model.bert.encoder.layer)} "
+        f"Make gates for the samples of *this* batch and for the layers and heads of *this* model, which has {len(model.bert.encoder.layer)} "
         f"layers of {model.config.num_attention_heads} heads",
     )
     log = submission.get(losses, "log")
     if len(log) != len(batches):
         fail(
-            f"loss_fn was called {len(log)} times for {len(batches)} batches: one pass for each, heads and parts together"
+            f"loss_fn was called {len(log)} times for {len(batches)} batches: call it once per batch, with the gates of heads and parts together"
         )
     if any(entry["dropout"] for entry in log):
-        fail("loss_fn ran with dropout on: evaluate the model in evaluation mode")
+        fail("loss_fn ran with dropout: set the model to evaluation mode first")
     expect_length(value, 2, "joint_importance(…)")
     h, m = sample_gradients(model, batches)
     right = both(h.abs().mean(0), m.abs().mean(0))

@@ -63,7 +63,7 @@ def padded(lengths: list[int], L: int) -> Tensor:
 
 
 def attention(draw: Draw, B: int, M: int, L: int, seen: Tensor | None = None) -> Tensor:
-    """Attention weights (B, M, L, L); ``seen`` (B, L) says what the rows may look
+    """Attention weights (B, H, L, L); ``seen`` (B, L) says what the rows may look
     at.
     """
     raw = draw.normal(B, M, L, L, scale=1.5)
@@ -212,7 +212,7 @@ def received(submission: Submission, attn: Tensor, mask: Tensor, wrong: Wrong, w
     """The student's scores are the right ones; else the mistake whose result they
     are.
     """
-    thought = "attn is (B, M, L, L), token_mask (B, L)"
+    thought = "attn is (B, H, L, L), token_mask (B, L)"
     scores = ask(lambda: submission.attention_received(attn, mask), when, thought)
     expect_tensor(scores, shape=mask.shape, what="the result")
     right = reference.attention_received(attn, mask)
@@ -1554,7 +1554,7 @@ def points_typed(submission: Submission) -> float:
 
 # --- 10.8 find_bug --------------------------------------------------------------------
 
-PROMISE = "10.1 promises of attention weights (B, M, L, L) and a bool mask (B, L)"
+PROMISE = "10.1 promises of attention weights (B, H, L, L) and a bool mask (B, L)"
 
 
 def by_einsum(attn: Tensor, token_mask: Tensor) -> Tensor:
