@@ -26,7 +26,10 @@ TOKEN = "course"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Say so where there is no browser, instead of passing in silence."""
+    """Say so where there is no browser, instead of passing in silence. Tests that need a
+    JupyterLab come last: of two processes one begins with them, and starts the only one.
+    """
+    items.sort(key=lambda item: "jupyter" in getattr(item, "fixturenames", ()))
     if BROWSER is None:
         reason = "no Chromium on this machine: the browser tests did not run (Debian, Ubuntu: apt install chromium)"
         for item in items:
