@@ -27,7 +27,9 @@ PYTEST = (*CELLS, "-p", "no:nbval")  # importing it takes seconds in each of thr
 TWO = ("-n", "2")
 # a file at a time, since its tests share warm workers; those that take longest first
 BY_FILE = ("--dist", "loadfile", "--no-loadscope-reorder")
-NBVAL = (*CELLS, *TWO, "--dist", "loadscope", "--nbval-lax", "--nbval-cell-timeout=300")
+# a notebook at a time, those named first; --nbval-lax compares the outputs of tagged cells
+ONE_KERNEL = ("--dist", "loadscope", "--no-loadscope-reorder")
+NBVAL = (*CELLS, *TWO, *ONE_KERNEL, "--nbval-lax", "--nbval-cell-timeout=300")
 SITE = "tests/browser/test_site.py"
 BROWSER = (*PYTEST, *TWO, "--dist", "worksteal", "-rs", f"--ignore={SITE}", "tests/browser")
 SHORT, LONG = ("-m", "not long"), ("-m", "long")
@@ -67,9 +69,8 @@ TEST: dict[str, list[Run]] = {
     "attacks": [Run((*PYTEST, "tests/attacks/test_attacks.py"), {"ATTACKS": "sample"})],
     "grading": [Run((*PYTEST, *TWO, *BY_FILE, *SHORT, *grading()), {"FRAMES": "1000"})],
     "notebooks": [
-        Run((*PYTEST, "tests/notebooks")),
         Run((*SHORTENED, FIRST)),
-        Run((*NBVAL, "build/walkthroughs")),
+        Run((*NBVAL, "build/walkthroughs", "tests/notebooks")),
     ],
     "browser": [Run((*BROWSER, "-k", f"{FIRST} or student"))],
 }
@@ -107,9 +108,8 @@ def of_lab(lab: str) -> dict[str, list[Run]]:
     return {
         "labs": [Run((*PYTEST, *TWO, "tests/labs", "-k", lab), {"ANSWERS": "all"})],
         "notebooks": [
-            Run((*PYTEST, "tests/notebooks", "-k", f"{lab} or in_sync")),
             Run((*SHORTENED, lab)),
-            Run((*NBVAL, "build/walkthroughs")),
+            Run((*NBVAL, "-k", f"{lab} or in_sync", "build/walkthroughs", "tests/notebooks")),
         ],
         "browser": [Run((*BROWSER, "-k", lab))],
     }

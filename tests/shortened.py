@@ -24,7 +24,7 @@ FOLDER = ROOT / "build" / "walkthroughs"
 # images, epochs, texts; not fewer than three seeds, which the course's own figures
 # refuse
 EVERY_CELL: dict[str, dict[str, Any]] = {
-    "lab00": {"SEEDS": (0, 1, 2), "EPOCHS": 4},
+    "lab00": {"SEEDS": (0, 1, 2), "EPOCHS": 4, "levels": (0, 0.7, 0.95)},
     "lab01": {"SETTINGS": {"train": 300, "dense_epochs": 20, "budget": 6}},
     "lab02": {
         "SETTINGS": {"images": 1097, "epochs": 6, "samples": 64, "retrain": 1, "l1_epochs": 10}

@@ -76,6 +76,7 @@ def build(
     names: Iterable[str] | None = None,
     echo: Callable[[str], Any] = print,
     timeout: float = CELL_TIMEOUT,
+    paper: bool = True,
 ) -> list[Path]:
     """Execute the decks and write ``slides/_build/NN.html``; with Chromium on this
     machine, ``NN.pdf`` beside it.
@@ -85,6 +86,7 @@ def build(
         names: "lab00", "0" or a whole slug; None: all.
         echo: is told what happens, a line at a time.
         timeout: seconds that one cell may take.
+        paper: print the decks, too.
 
     Returns:
         The files written.
@@ -108,7 +110,7 @@ def build(
         deck = slides(notebook, where)
         content = render(deck, _title(notebook, where), libraries)
         page = root / BUILT / f"{path.stem[3:5]}.html"
-        written += webpage.publish(page, content, len(deck), root, "?print-pdf", echo)
+        written += webpage.publish(page, content, len(deck), root, "?print-pdf", echo, paper)
     return written
 
 

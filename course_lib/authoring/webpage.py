@@ -191,14 +191,15 @@ def publish(
     root: Path,
     query: str = "",
     echo: Callable[[str], Any] = print,
+    paper: bool = True,
 ) -> list[Path]:
     """Write a page and, with Chromium on this machine, its PDF; the files written.
-    Arguments and errors as of :func:`to_pdf`.
+    Without ``paper``, the page alone. Other arguments and errors as of :func:`to_pdf`.
     """
     page.parent.mkdir(parents=True, exist_ok=True)
     files.write_atomic(page, content.encode())
-    paper = to_pdf(page, query, pages, echo)
-    written = [page] if paper is None else [page, paper]
+    printed = to_pdf(page, query, pages, echo) if paper else None
+    written = [page] if printed is None else [page, printed]
     echo(", ".join(shown(path, root) for path in written) + " written")
     return written
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 from filelock import FileLock
-from pages import complaints
+from pages import STILL, complaints
 
 from course_lib.authoring.webpage import FLAGS, chromium
 
@@ -25,7 +26,10 @@ TOKEN = "course"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Say so where there is no browser, instead of passing in silence."""
+    """Say so where there is no browser, instead of passing in silence. Tests that need a
+    JupyterLab come last: of two processes one begins with them, and starts the only one.
+    """
+    items.sort(key=lambda item: "jupyter" in getattr(item, "fixturenames", ()))
     if BROWSER is None:
         reason = "no Chromium on this machine: the browser tests did not run (Debian, Ubuntu: apt install chromium)"
         for item in items:
@@ -144,24 +148,42 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def window(browser: Any) -> Any:
-    """Where notebooks are opened, all in one: what it has loaded of JupyterLab, it need
-    not load again.
-    """
-    return browser.new_context(viewport={"width": 1280, "height": 720})
+def window(browser: Any, jupyter: str) -> Iterator[Notebook]:
+    """JupyterLab in the browser, loaded once: it opens one notebook after the other."""
+    context = browser.new_context(viewport={"width": 1280, "height": 720})
+    context.add_init_script(STILL)
+    page = context.new_page()
+    yield Notebook(page, jupyter, complaints(page))
+    context.close()
 
 
 @pytest.fixture
-def notebook(jupyter: str, window: Any, tmp_path: Path) -> Iterator[Notebook]:
+def notebook(window: Notebook, tmp_path: Path) -> Iterator[Notebook]:
     """Opens notebooks in the browser; a picture of the page is kept when a test
     fails.
     """
-    page = window.new_page()
-    opened = Notebook(page, jupyter, complaints(page))
-    yield opened
-    page.screenshot(path=tmp_path / "page.png")
-    opened.close()
-    page.close()
+    window.errors.clear()
+    yield window
+    window.page.screenshot(path=tmp_path / "page.png")
+    window.close()
+
+
+OPEN = """async (path) => {
+    const panel = await jupyterapp.commands.execute('docmanager:open', {path, factory: 'Notebook'});
+    await Promise.all([panel.context.ready, panel.revealed, panel.sessionContext.ready]);
+    await panel.sessionContext.session.kernel.info;
+}"""
+# the last one's kernel ends, so that the next test has the machine to itself
+CLOSE = """async () => {
+    for (const panel of [...jupyterapp.shell.widgets('main')]) {
+        await panel.sessionContext?.shutdown();
+        panel.dispose();
+    }
+}"""
+RUN_ALL = """(seconds) => Promise.race([
+    jupyterapp.commands.execute('notebook:run-all-cells'),
+    new Promise((_, fail) => setTimeout(() => fail(`the notebook did not run within ${seconds} s`), seconds * 1000)),
+])"""
 
 
 class Notebook:
@@ -172,24 +194,12 @@ class Notebook:
 
     def open(self, path: str) -> None:
         """Open a notebook and wait for its kernel."""
-        self.page.goto(f"{self.url}/lab/tree/{path}?token={TOKEN}&reset")
-        self.page.locator(".jp-NotebookPanel .jp-Notebook").wait_for(timeout=60_000)
-        # a notebook without a kernel yet looks idle, and would ask for one when it is
-        # told to run
-        ready = """async (token) => (await (await fetch(`/api/kernels?token=${token}`)).json())
-            .some((k) => k.connections > 0 && k.execution_state === 'idle')"""
-        deadline = time.monotonic() + 60
-        while not self.page.evaluate(ready, TOKEN):
-            assert time.monotonic() < deadline, "no kernel within a minute"
-            self.page.wait_for_timeout(250)
-        self.page.wait_for_timeout(1000)
-        self.idle(60)
-
-    def idle(self, seconds: float) -> None:
-        """Wait until the kernel has nothing to do."""
-        self.page.locator(
-            '.jp-NotebookPanel .jp-Notebook-ExecutionIndicator[data-status="idle"]'
-        ).wait_for(timeout=seconds * 1000)
+        if not self.page.url.startswith(self.url):
+            self.page.goto(f"{self.url}/lab?token={TOKEN}&reset")
+            self.page.wait_for_function("window.jupyterapp?.restored", timeout=60_000)
+            self.page.evaluate("() => jupyterapp.restored.then(() => null)")
+        self.page.evaluate(OPEN, path)
+        self.page.locator(".jp-NotebookPanel .jp-Notebook").wait_for()
 
     def cell(self, text: str):
         """The code cell whose source holds ``text``."""
@@ -208,54 +218,24 @@ class Notebook:
         self.page.keyboard.insert_text(source)
 
     def run(self, cell, seconds: float = 60) -> None:
-        """Run one cell and wait until it has run; a key pressed before the notebook
-        listens is pressed again.
-        """
+        """Run one cell by its key and wait until it has run."""
+        from playwright.sync_api import expect
+
         prompt = cell.locator(".jp-InputPrompt").first
-        before = prompt.inner_text()
-        for _ in range(5):
-            cell.locator(".cm-content").click(position={"x": 5, "y": 5})
-            self.page.keyboard.press("Control+Enter")
-            for _ in range(20):
-                if prompt.inner_text() != before:
-                    break
-                self.page.wait_for_timeout(100)
-            else:
-                continue
-            break
-        deadline = time.monotonic() + seconds
-        while "*" in prompt.inner_text() or prompt.inner_text() == before:
-            assert time.monotonic() < deadline, f"the cell did not run within {seconds} s"
-            self.page.wait_for_timeout(100)
-        self.page.wait_for_timeout(200)
+        before = re.escape(prompt.inner_text().strip())
+        cell.locator(".cm-content").click(position={"x": 5, "y": 5})
+        self.page.keyboard.press("Control+Enter")
+        another = re.compile(rf"^\s*(?!{before})\[\d+\]:\s*$")
+        expect(prompt).to_have_text(another, timeout=seconds * 1000)
 
     def run_all(self, seconds: float) -> None:
-        """Run every cell, by the menu, and wait until none is waiting (between two
-        cells the kernel is idle, too).
-        """
-        waiting = self.page.locator(".jp-CodeCell .jp-InputPrompt", has_text="*")
-        for _ in range(5):  # a click before the notebook listens is lost
-            self.page.locator("#jp-MainMenu .lm-MenuBar-item", has_text="Run").first.click()
-            self.page.locator('.lm-Menu-item[data-command="runmenu:run-all"]').click()
-            for _ in range(50):
-                if waiting.count():
-                    break
-                self.page.wait_for_timeout(100)
-            else:
-                continue
-            break
-        deadline = time.monotonic() + seconds
-        while waiting.count():
-            assert time.monotonic() < deadline, f"the notebook did not run within {seconds} s"
-            self.page.wait_for_timeout(250)
+        """Run every cell."""
+        self.page.evaluate(RUN_ALL, seconds)
         failed = self.page.locator(
             ".jp-OutputArea-output", has_text="Traceback (most recent call last)"
         )
         assert failed.count() == 0, failed.first.inner_text()
-        self.page.wait_for_timeout(1000)
 
     def close(self) -> None:
-        """End the kernel, so that the next test has the machine to itself."""
-        script = """async (token) => { for (const k of await (await fetch(`/api/kernels?token=${token}`)).json())
-            await fetch(`/api/kernels/${k.id}?token=${token}`, {method: 'DELETE', headers: {Authorization: `token ${token}`}}); }"""
-        self.page.evaluate(script, TOKEN)
+        """Close the notebook and end its kernel."""
+        self.page.evaluate(CLOSE)

@@ -81,7 +81,6 @@
   };
   const size = parseFloat(room.style.fontSize);
   if (!images.length && size + 2 <= MOST) {
-    slide.querySelectorAll(".fragment").forEach((step) => { step.style.transition = "none"; });
     room.style.fontSize = `${size + 2}px`;
     if (!outside().length) troubles.push(`type of ${size} px, and larger type would fit`);
     room.style.fontSize = `${size}px`;
