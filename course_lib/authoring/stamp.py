@@ -8,6 +8,7 @@ no figure comes from.
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path
@@ -27,17 +28,23 @@ def stamp(cells: Iterable[str], root: Path) -> str:
     package = root / "course_lib"
     trees = [source.parsed(cell) for cell in cells]
     waiting = {path for tree in trees for path in _imported(tree, package)}
-    modules: dict[Path, ast.Module] = {}
+    modules: dict[Path, str] = {}
     while waiting:
         path = waiting.pop()
         if path not in modules:
-            modules[path] = ast.parse(path.read_text(encoding="utf-8"))
-            waiting |= _imported(modules[path], package)
+            modules[path], imported = _module(path.read_text(encoding="utf-8"), package)
+            waiting |= imported
     parts = [_code(tree) for tree in trees]
-    parts += [
-        f"{path.relative_to(package).as_posix()} {_code(modules[path])}" for path in sorted(modules)
-    ]
+    parts += [f"{path.relative_to(package).as_posix()} {modules[path]}" for path in sorted(modules)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+@functools.cache  # most labs import the same files
+def _module(text: str, package: Path) -> tuple[str, set[Path]]:
+    """A file's code, and the files of the package that it imports."""
+    tree = ast.parse(text)
+    imported = _imported(tree, package)
+    return _code(tree), imported
 
 
 def _imported(tree: ast.Module, package: Path) -> set[Path]:
