@@ -78,7 +78,7 @@ REST: dict[str, list[Run]] = {
     "unit": [Run((*PYTEST, *TWO, *LONG, "tests/unit"))],
     "labs": [Run((*PYTEST, *TWO, "tests/labs/test_answers.py"), {"ANSWERS": "rest"})],
     "attacks": [Run((*PYTEST, "tests/attacks/test_attacks.py"), {"ATTACKS": "rest"})],
-    "class": [Run((*PYTEST, "tests/attacks/test_three_hundred.py"))],
+    "class": [Run((*PYTEST, "tests/attacks/test_whole_class.py"))],
     "grading": [
         Run((*PYTEST, *TWO, *BY_FILE, *LONG, "--durations=10", *grading()), {"FRAMES": "20000"})
     ],
@@ -94,7 +94,7 @@ REST: dict[str, list[Run]] = {
 LEFT_OUT = {
     "unit": "tests that take long",
     "labs": "all but some wrong answers of each question, and one right one",
-    "attacks": "all but some attacks of each kind; weaker sandboxes; a class of three hundred",
+    "attacks": "all but some attacks of each kind; weaker sandboxes; a whole class",
     "grading": "every sandbox tried from inside, a killed grader, a cluster, nbgrader, Gradescope",
     "notebooks": f"walkthroughs but that of {FIRST}",
     "browser": f"explorers and decks but those of {FIRST}, the cheat sheet",

@@ -12,6 +12,7 @@ import linecache
 import random
 import traceback
 import types
+from collections import ChainMap
 from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any
@@ -153,30 +154,26 @@ class Harness:
         """Which of ``among`` the function reaches through the student's own
         functions.
         """
+        # what the notebook means by a name, else what one of its own modules does
+        known = ChainMap(self.namespace, *own.spaces(self.namespace))
         seen: set[str] = set()
         open_names = [name]
         while open_names:
-            for used in _names_in(self._known(open_names.pop())):
+            for used in _names_in(known.get(open_names.pop())):
                 # a name that is not there may be one that got lost: a cell that is no
                 # Python, a function with another name
-                if used not in seen and (self._known(used) is not None or used in among):
+                if used not in seen and (known.get(used) is not None or used in among):
                     seen.add(used)
                     open_names.append(used)
         return [other for other in among if other in seen]
-
-    def _known(self, name: str) -> Any:
-        """What the notebook means by a name; else what one of its own modules does."""
-        if name in self.namespace:
-            return self.namespace[name]
-        spaces = own.spaces(self.namespace)
-        return next((space[name] for space in spaces if name in space), None)
 
     def _replace(self, functions: dict) -> None:
         """Bind the grader's proxies under the names of earlier questions; also in own
         modules, whose functions call each other there.
         """
+        modules = own.spaces(self.namespace) if functions else []
         for name, function in functions.items():
-            others = [space for space in own.spaces(self.namespace) if name in space]
+            others = [space for space in modules if name in space]
             for space in (self.namespace, *others):
                 self.replaced.append((space, name, space.get(name, _MISSING)))
                 space[name] = function

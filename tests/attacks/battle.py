@@ -45,9 +45,8 @@ LAYERS = [name for name in sandbox.LAYERS if not sandbox.try_layer(name)]
 BEST = LAYERS[0]
 LAYERS = LAYERS if WHICH != "sample" else [BEST]
 SEED = 1
-# shorter than in earnest: an attack that hangs hangs as well for less than half of the
-# time
-LIMITS = Limits(Seconds(reply=4.0, define=8.0))
+# shorter than in earnest: an attack that hangs hangs as well for a fifth of the time
+LIMITS = Limits(Seconds(reply=2.0, define=6.0))
 HONEST: dict[str, Callable[[str], list[str]]] = {
     "solution": hostile.solution,
     "handout": hostile.handout,

@@ -17,7 +17,6 @@ import nbformat
 
 from course_lib.grading.batch import run as batch
 from course_lib.grading.batch.submission import Submission
-from course_lib.grading.claims.question import texts_in
 from course_lib.grading.marking.lab import GradingSpec, Lab
 
 TESTS = """
@@ -65,7 +64,7 @@ def claim(folder: Path, text: str = TESTS) -> Path:
 
 def load_lab(folder: Path, seed: int = 1) -> Lab:
     """The lab whose claims are in ``tests/labs/labNN``, or as :func:`claim` wrote them."""
-    return Lab(GradingSpec(folder.name, texts_in(folder), str(folder), seed))
+    return Lab(GradingSpec.read(folder, seed))
 
 
 def notebook(*cells: str) -> str:

@@ -401,4 +401,5 @@ def test_nothing_is_unpacked_and_a_bomb_of_zips_is_refused(tmp_path: Path) -> No
     put(tmp_path / "amy.ipynb", answered())
     there = found(tmp_path)
     assert there["mal"].status == "pending" and has_answer(there["amy"])
+    assert "too many files" in there["mal"].problem
     assert sorted(path.name for path in tmp_path.iterdir()) == ["amy.ipynb", "mal.zip"]

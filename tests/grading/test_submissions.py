@@ -97,6 +97,25 @@ def test_what_a_name_says(name: str, key: tuple[str, str], id: str, file: str) -
     assert (read.key, read.id, read.file) == (key, id, file)
 
 
+def test_another_platform_is_a_function_in_the_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_ilias(name: str, folder: bool, metadata: object) -> platforms.Name | None:
+        match = re.fullmatch(r"(?P<who>[a-z]+)__(?P<number>\d+)__(?P<file>.+)", name)
+        if not match:
+            return None
+        number = int(match["number"])
+        return platforms.Name(("ilias", match["who"]), match["who"], match["file"], number)
+
+    monkeypatch.setattr(platforms, "READERS", [read_ilias, *platforms.READERS])
+    for number in (2, 10):  # the later upload counts, though its name comes first
+        put(tmp_path / f"amy__{number}__lab01.ipynb", f"upload = {number}")
+    put(tmp_path / "doejane_12345_80_lab01.ipynb")
+    there = found(tmp_path)
+    assert there.keys() == {"amy", "doejane_12345"}
+    assert list(there["amy"].cells) == ["upload = 10"]
+
+
 @pytest.mark.parametrize(
     "earlier, later",
     [

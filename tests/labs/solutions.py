@@ -10,7 +10,6 @@ import jupytext
 
 from course_lib import labs
 from course_lib.authoring.source import read
-from course_lib.grading.claims import question as claims
 from course_lib.grading.marking.lab import GradingSpec, Lab
 
 ROOT = Path(__file__).parents[2]
@@ -27,7 +26,7 @@ class Solved:
 
     def __init__(self, name: str) -> None:
         folder = ROOT / "tests" / "labs" / name
-        self.lab = Lab(GradingSpec(name, claims.texts_in(folder), str(folder), SEED))
+        self.lab = Lab(GradingSpec.read(folder, SEED, name))
         source = next((ROOT / "solutions").glob(f"{name}_*.py"))
         self.cells = [c.source for c in jupytext.read(source).cells if c.cell_type == "code"]
         self.files = {name: (folder / "files" / name).read_bytes() for name in self.lab.known.files}

@@ -19,7 +19,6 @@ from course_lib.grading.batch.collect import collect
 from course_lib.grading.batch.result import read, read_batch
 from course_lib.grading.batch.run import check_ids
 from course_lib.grading.batch.submission import Submission
-from course_lib.grading.claims.question import texts_in
 from course_lib.grading.marking.lab import GradingSpec, Lab, Task
 from course_lib.grading.marking.marker import Outcome, earned
 from course_lib.grading.marking.witness import Call, Run, Witness
@@ -76,7 +75,7 @@ def explain(
     lab, seed = str(about["lab"]), int(about["seed"])
     submission = _find(report, about, id, submissions)
     folder = tests(lab)
-    marking = Lab(GradingSpec(lab, texts_in(folder), str(folder), seed))
+    marking = Lab(GradingSpec.read(folder, seed, lab))
     mine = [t for t in marking.tests if t.question == question]
     if not mine:
         there = ", ".join(dict.fromkeys(t.question for t in marking.tests))

@@ -8,6 +8,7 @@ sizes are believed only as far as bytes have been read, whatever a zip's headers
 from __future__ import annotations
 
 import io
+import itertools
 import os
 import re
 import stat
@@ -30,6 +31,7 @@ MAX_FILES = 20_000  # looked at in one student's folder or zip
 MAX_LISTING = 64 << 20  # bytes, of the list of contents of a class's zip: some 300,000 files
 MAX_DEPTH = 12
 MAX_NESTED = 3  # zips in zips
+MAX_ZIPS = 3_000  # opened in one student's zip
 HEAD = 64  # bytes by which a file's form is known
 _SUFFIXES = re.compile(
     r"(?:\.(?:ipynb|zip|7z|rar|tar|t?gz|bz2|xz|zst)(?:\.(?:txt|json|zip))?)+$", re.IGNORECASE
@@ -322,17 +324,24 @@ def in_zip(file: File) -> list[Entry]:
 
 
 @_as_unreadable_zip()
-def of_a_student(file: File, nested: int = 0) -> list[File]:
+def of_a_student(file: File, nested: int = 0, opened: Iterator[int] | None = None) -> list[File]:
     """The files in a zip that a student handed in, and in zips in it; hidden ones are
     left out.
 
+    Args:
+        nested: how many zips it lies in. opened: counts all zips that are opened.
+
     Raises:
-        Unreadable: if it cannot be read, or zips lie too deep in each other.
+        Unreadable: if it cannot be read, if zips lie too deep in each other, or if it
+            holds too many files or zips.
     """
+    opened = opened or itertools.count(1)
     if nested > MAX_NESTED:
         raise Unreadable(
             f"more than {MAX_NESTED} zips lie in each other: hand in the notebook alone"
         )
+    if next(opened) > MAX_ZIPS:
+        raise _too_many()
     data = file.data()
     _refuse_a_long_listing(data, MAX_FILES * 200, alone=True)
     found: list[File] = []
@@ -345,13 +354,17 @@ def of_a_student(file: File, nested: int = 0) -> list[File]:
             place = f"{inside.path}/"
             found += [
                 replace(deeper, path=place + deeper.path)
-                for deeper in of_a_student(inside, nested + 1)
+                for deeper in of_a_student(inside, nested + 1, opened)
             ]
         elif not inside.path.endswith("/"):
             found.append(inside)
         if len(found) > 2 * MAX_FILES:  # with those of zips in it
-            raise Unreadable("the zip holds too many files: hand in the notebook alone")
+            raise _too_many()
     return found
+
+
+def _too_many() -> Unreadable:
+    return Unreadable("the zip holds too many files: hand in the notebook alone")
 
 
 def _files_in(place: Path | io.BytesIO) -> Iterator[File]:
@@ -439,5 +452,5 @@ def _refuse_a_long_listing(data: bytes, limit: int, alone: bool) -> None:
                 limit + 1 if alone or at < 76 else int.from_bytes(tail[at - 36 : at - 28], "little")
             )
         if size > limit:
-            raise Unreadable("the zip holds too many files: hand in the notebook alone")
+            raise _too_many()
         at = tail.find(b"PK\x05\x06", at + 1)

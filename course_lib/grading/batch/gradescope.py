@@ -164,7 +164,7 @@ def run(
     target.unlink(missing_ok=True)
     tests = autograder / "source" / "tests" / "labs" / lab
     drawn = _seed(seed, autograder / "submission_metadata.json")
-    marking = Lab(GradingSpec(lab, texts_in(tests), str(tests), drawn))
+    marking = Lab(GradingSpec.read(tests, drawn, lab))
     layer = sandbox.required() if require_isolation else sandbox.best()
     print(layer.sentence)
     submission = read_single_submission(autograder / "submission", lab, beside=marking.known.files)

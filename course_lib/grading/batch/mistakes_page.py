@@ -19,7 +19,7 @@ from course_lib import files
 from course_lib.authoring import source
 from course_lib.authoring.claims import claims_of
 from course_lib.grading.claims import mistakes, typed
-from course_lib.grading.claims.question import Test, texts_in, wrong_functions
+from course_lib.grading.claims.question import Test, wrong_functions
 from course_lib.grading.claims.student import InProcess, Submission
 from course_lib.grading.marking.lab import GradingSpec, Lab
 from course_lib.grading.marking.marker import Marker, Outcome
@@ -80,7 +80,7 @@ def known(solved: source.Lab, root: Path) -> dict[str, list[str]]:
         for function in _COMPARING:
             module = inspect.getmodule(function)
             stack.enter_context(mock.patch.object(module, function.__name__, hearing(function)))
-        lab = Lab(GradingSpec(solved.name, texts_in(folder), str(folder), seed=1))
+        lab = Lab(GradingSpec.read(folder, seed=1))
     beside = {name: (folder / "files" / name).read_bytes() for name in lab.known.files}
     code = [cell.source for cell in solved.cells if cell.kind == "code"]
     names = cells.run(code, lab.known.graded).namespace

@@ -25,15 +25,16 @@ Sources of the patterns:
 - nbgrader, ``jdoe+lab01+2024-05-01 10:11:12 UTC``:
   https://github.com/jupyter/nbgrader/blob/main/nbgrader/exchange/default/submit.py
 
-To add a platform, add a pattern, and a branch in :func:`read_name` that returns a
-:class:`Name` for it; earlier branches win. Two names with the same ``key`` (platform,
-who) are one student's. Test it in tests/grading/test_submissions.py.
+To add a platform, write a function that reads its names and list it in :data:`READERS`.
+The function returns a :class:`Name`, or None for a name that the platform did not write.
+Two names with the same ``key`` (platform, who) are one student's. Test it in
+tests/grading/test_submissions.py.
 """
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -46,6 +47,7 @@ from course_lib.grading.batch.ipynb import Unreadable
 from course_lib.grading.batch.names import normalize_name, parse_timestamp
 
 METADATA = "submission_metadata.yml"  # of Gradescope's export
+Metadata = dict[str, Any] | None  # what it holds, where it is there
 
 # A class's own scheme, "hw_2024_17_final.ipynb" or "lab01_12_3_x.ipynb", must not be
 # taken for one student's many files: the user is no year, and where the name is more
@@ -130,25 +132,17 @@ def read_name(
             Gradescope's.
     """
     name, id = unicodedata.normalize("NFC", name), unicodedata.normalize("NFC", id)
-    if match := _ANON.fullmatch(name) or _CANVAS.fullmatch(name):
-        return _read_canvas(match)
-    if match := _MOODLE.fullmatch(name):
-        number, called = match["id"], match["name"]
-        who = {"moodle id": number, "name": called}
-        id = f"{called}_{number}"
-        return Name(("moodle", number), id, match["file"] or "", who=(who,), prefix=_fold(called))
-    if folder and (match := _NBGRADER.fullmatch(name)):
-        student, stamp = match["student"], parse_timestamp(match["time"])
-        return Name(("nbgrader", student), student, stamp=stamp)
-    if folder and metadata is not None and (match := _GRADESCOPE.fullmatch(name)):
-        return _read_gradescope(name, match["id"], metadata.get(name))
-    return Name(("name", name), id, name)
+    readings = (read(name, folder, metadata) for read in READERS)
+    return next(filter(None, readings), None) or Name(("name", name), id, name)
 
 
-def _read_canvas(match: re.Match[str]) -> Name:
+def _read_canvas(name: str, folder: bool, metadata: Metadata) -> Name | None:
     """Canvas's user, upload and the student's own file name, or a text typed in there;
     where grading is anonymous, there is no user.
     """
+    match = _ANON.fullmatch(name) or _CANVAS.fullmatch(name)
+    if not match:
+        return None
     user, called = match.groupdict().get("user"), match["name"]
     key = user or called.lower()
     file = match["file"] or match["typed"]
@@ -174,6 +168,24 @@ def _read_canvas(match: re.Match[str]) -> Name:
     )
 
 
+def _read_moodle(name: str, folder: bool, metadata: Metadata) -> Name | None:
+    match = _MOODLE.fullmatch(name)
+    if not match:
+        return None
+    number, called = match["id"], match["name"]
+    who = {"moodle id": number, "name": called}
+    id, file = f"{called}_{number}", match["file"] or ""
+    return Name(("moodle", number), id, file, who=(who,), prefix=_fold(called))
+
+
+def _read_nbgrader(name: str, folder: bool, metadata: Metadata) -> Name | None:
+    match = _NBGRADER.fullmatch(name)
+    if not folder or not match:
+        return None
+    student, stamp = match["student"], parse_timestamp(match["time"])
+    return Name(("nbgrader", student), student, stamp=stamp)
+
+
 def _fold(name: str) -> str:
     """Equal for one person's name however it was packed and unpacked (accents in one
     sign or two, blanks).
@@ -184,10 +196,14 @@ def _fold(name: str) -> str:
 # --- Gradescope -----------------------------------------------------------------------
 
 
-def _read_gradescope(name: str, number: str, entry: Any) -> Name:
+def _read_gradescope(name: str, folder: bool, metadata: Metadata) -> Name | None:
     """A folder of Gradescope's export: several people may have handed it in
     together.
     """
+    match = _GRADESCOPE.fullmatch(name)
+    if not folder or metadata is None or not match:
+        return None
+    number, entry = match["id"], metadata.get(name)
     entry = entry if isinstance(entry, dict) else {}
     people = entry.get(":submitters") or []
     who = tuple(
@@ -207,6 +223,16 @@ def _read_gradescope(name: str, number: str, entry: Any) -> Name:
         seconds = parse_timestamp(str(when)) if when else None
     who = who or ({"gradescope id": number},)
     return Name(("gradescope", number), name, "", int(number[:18]), seconds, who)
+
+
+# a platform's name with its suffix, whether it is a folder's, Gradescope's list -> what
+# it says, or None if the platform did not write it; the first that does counts
+READERS: list[Callable[[str, bool, Metadata], Name | None]] = [
+    _read_canvas,
+    _read_moodle,
+    _read_nbgrader,
+    _read_gradescope,
+]
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]

@@ -9,7 +9,7 @@ import os
 import secrets
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ from course_lib.grading.batch import policy as policies
 from course_lib.grading.batch import roster as rosters
 from course_lib.grading.batch.collect import collect
 from course_lib.grading.batch.plan import Plan
-from course_lib.grading.claims.question import texts_in
 from course_lib.grading.marking.judge import Limits
 from course_lib.grading.marking.lab import GradingResult, GradingSpec, Lab, Task
 from course_lib.grading.marking.pool import mark_here
@@ -112,9 +111,9 @@ def grade(
             used. Like those above, before anything is graded.
         Interrupted: at Ctrl-C. What is finished stays.
     """
-    texts = texts_in(tests)
     # what is wrong with the lab or its tests is said before a folder is made
-    beside = Lab(GradingSpec(lab, texts, str(tests), 0)).known.files
+    spec = GradingSpec.read(tests, 0, lab)
+    beside = Lab(spec).known.files
     if submissions.resolve() in (out.resolve(), *out.resolve().parents):
         raise ValueError(
             f"the report {out} lies among the submissions, and would be taken for one: give another"
@@ -126,7 +125,7 @@ def grade(
         recorded = _recorded(out / "batch.json", lab)
         ids = [submission.id for submission in collected.submissions]
         chosen = seed if seed is not None else int(recorded.get("seed", secrets.randbelow(1 << 63)))
-        marking = Lab(GradingSpec(lab, texts, str(tests), chosen))
+        marking = Lab(replace(spec, seed=chosen))
         check_ids(regrade, ids)
         by_hand = _beside("marks", marks, recorded, out)
         given = {}

@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 
 from course_lib import labs
-from course_lib.grading.claims.question import Test, Texts, tests_in
+from course_lib.grading.claims.question import Test, Texts, tests_in, texts_in
 from course_lib.grading.claims.student import Submission
 from course_lib.grading.marking.marker import Marker, Outcome, outcome
 from course_lib.grading.sandbox import Session, TimeBudget, Worker
@@ -74,6 +74,15 @@ class GradingSpec:
     claims: Texts
     folder: str
     seed: int
+
+    @classmethod
+    def read(cls, folder: Path, seed: int, lab: str = "") -> GradingSpec:
+        """With the claims as they are in a folder, by default that of its lab.
+
+        Raises:
+            FileNotFoundError: if there are none.
+        """
+        return cls(lab or folder.name, texts_in(folder), str(folder), seed)
 
 
 class Lab:

@@ -1,8 +1,8 @@
-"""A class of three hundred, shuffled: right answers and other right ones, wrong,
+"""A class of 160, shuffled: right answers and other right ones, wrong,
 half-done, broken and hostile, each several times.
 
 What each must get is known: full marks, none, what a header says. And whatever it is,
-it gets the same claim by claim, word by word, whether three hundred are graded in any
+it gets the same claim by claim, word by word, whether 160 are graded in any
 order on all cores, or each kind once, in another order, one after the other.
 """
 
@@ -21,7 +21,7 @@ from battle import BEST, grade, results_of
 from course_lib.grading.marking.judge import Limits
 
 LAB = "lab00"  # its tests take half the time of lab01's
-CLASS = 300
+CLASS = 160
 LIMITS = Limits()  # an instructor's: three processes on two cores are slow, and none may be late
 # no sandboxes to try, nothing to wait for: what those do to others is in test_attacks.py
 HOSTILE = [a for a in hostile.attacks() if a.lab == LAB]
@@ -103,12 +103,12 @@ def test_each_gets_the_marks_it_must(graded: tuple[dict[str, Any], dict[str, lis
     assert 0 < alone["half"]["score"] < full
 
 
-def test_a_class_of_three_hundred_is_marked_as_each_is_alone(
+def test_a_class_is_marked_as_each_is_alone(
     graded: tuple[dict[str, Any], dict[str, list[Any]]],
 ) -> None:
     alone, copies = graded
     for name, results in copies.items():
-        assert len(results) >= CLASS // len(copies)
+        assert len(results) >= CLASS // len(copies) >= 3
         for result in results:
             assert json.dumps(result["tests"]) == json.dumps(alone[name]["tests"]), name
             assert result["score"] == alone[name]["score"], name
