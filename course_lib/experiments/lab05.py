@@ -177,19 +177,24 @@ def group_in_random_order(weight: Tensor, size: int, gamma: float, seed: int) ->
     the two limits allow.
     """
     there = (weight != 0).T  # (C, R)
-
-    def fits(columns: list[int]) -> bool:
-        together = there[columns]
-        conflicts = int(together.sum() - together.any(0).sum())
-        return len(columns) <= size and conflicts <= gamma * weight.shape[0]
-
     groups: list[list[int]] = []
+    covered: list[Tensor] = []  # per group, the rows where one of its columns is not 0: (R,)
+    conflicts: list[int] = []
+
     order = torch.randperm(len(there), generator=torch.Generator().manual_seed(seed))
     for column in order[there[order].any(1)].tolist():
-        group = next((group for group in groups if fits([*group, column])), None)
-        if group is None:
-            groups.append(group := [])
-        group.append(column)
+        for i, group in enumerate(groups):
+            if len(group) >= size:
+                continue
+            more = conflicts[i] + int((covered[i] & there[column]).sum())
+            if more <= gamma * weight.shape[0]:
+                group.append(column)
+                covered[i], conflicts[i] = covered[i] | there[column], more
+                break
+        else:
+            groups.append([column])
+            covered.append(there[column])
+            conflicts.append(0)
     return groups
 
 

@@ -10,6 +10,7 @@ code.
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import textwrap
 from collections.abc import Callable, Iterator
@@ -59,6 +60,7 @@ def of_page(name: str) -> list[Block]:
     return list(_blocks(Document.parse(str(ROOT / name), FencedCodeBlockLexer(r"\w*")), name))
 
 
+@functools.cache
 def of_docstrings() -> dict[str, list[Block]]:
     """The blocks of every docstring of the library that has any, by the name of what it
     describes.
@@ -66,6 +68,8 @@ def of_docstrings() -> dict[str, list[Block]]:
     found = {}
     for path in sorted((ROOT / "course_lib").rglob("*.py")):
         source, file = path.read_text(encoding="utf-8"), path.relative_to(ROOT)
+        if not any(mark in source for mark in ("::\n", "code-block::", ">>>")):
+            continue  # parsing every file takes seconds
         module = ".".join(file.with_suffix("").parts).removesuffix(".__init__")
         for start, end, _ in PythonDocStringDocument.extract_docstrings(source):
             text, line = source[start:end], source.count("\n", 0, start)

@@ -33,7 +33,7 @@ print(sys.modules["__main__"].here())
 """
 
 
-@pytest.mark.parametrize("how", ["script", "stdin"])
+@pytest.mark.parametrize("how", ["script", pytest.param("stdin", marks=pytest.mark.long)])
 def test_a_script_without_a_guard_runs_once(tmp_path, how):
     path = tmp_path / "script.py"
     path.write_text(SCRIPT)

@@ -5,6 +5,7 @@ example that runs (see ``test_examples.py``).
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import pkgutil
 import re
@@ -46,6 +47,7 @@ def room_of(parts: Sequence[str]) -> str:
     return parts[0].removesuffix(".py")
 
 
+@functools.cache
 def imports(file: Path) -> list[str]:
     """The dotted names that a file imports, imports within functions included."""
     found: list[str] = []
@@ -90,7 +92,8 @@ def test_the_sandbox_is_entered_by_its_door_only() -> None:
         for file in (home.parent / folder).rglob("*.py")
         if not any(map(file.is_relative_to, [*halves, *apart]))
     ]
-    used = {name for file in files for name in imports(file) if name.startswith((door, inside))}
+    naming = [file for file in files if "sandbox" in file.read_text(encoding="utf-8")]
+    used = {name for file in naming for name in imports(file) if name.startswith((door, inside))}
     assert len(files) > 200 and f"{door}.Worker" in used
     assert used - names - {door} == set()
     for file in halves[1].glob("*.py"):  # the child's half knows nothing of the grader's

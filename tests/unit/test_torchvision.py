@@ -36,7 +36,9 @@ if not HAS_OPS:
 """
 
 # the second since torchvision 0.29
-NAMES = pytest.mark.parametrize("library", ["_C.so", "_C_stable.so"])
+NAMES = pytest.mark.parametrize(
+    "library", [pytest.param("_C.so", marks=pytest.mark.long), "_C_stable.so"]
+)
 
 
 def assert_runs(code: str, *path: Path, isolated: bool = False) -> None:

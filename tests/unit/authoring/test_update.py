@@ -465,8 +465,13 @@ def test_cells_pasted_into_a_fresh_notebook_stand_below_what_asks_for_them():
     assert "mine = 1" in texts(made)
 
 
+FIRST, *OTHERS = sorted((ROOT / "solutions").glob("lab*.py"))
+
+
 @pytest.mark.parametrize(
-    "path", sorted((ROOT / "solutions").glob("lab*.py")), ids=lambda path: path.stem[:5]
+    "path",
+    [FIRST, *(pytest.param(path, marks=pytest.mark.long) for path in OTHERS)],
+    ids=lambda path: path.stem[:5],
 )
 def test_a_whole_lab_whose_every_docstring_was_corrected(path):
     text = path.read_text()

@@ -86,8 +86,9 @@ def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
     assert once(new, part, 4) == {"seed": 4} and calls == [3, 4]
 
 
-def test_a_result_says_what_it_took(course: Path) -> None:
-    with parallel.processes(2) as pool:
+def test_a_result_says_what_it_took(course: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ThreadPoolExecutor(2) as threads, parallel.processes(2) as pool:
+        monkeypatch.setattr(pool, "submit", threads.submit)  # processes take seconds to start
         experiments.remake("lab99_kept", pool)
         experiments.remake("lab99_quick", pool)
     runs, took = experiments.read("lab99_kept/runs"), experiments.took("lab99_kept")

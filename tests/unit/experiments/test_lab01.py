@@ -105,7 +105,9 @@ def test_costs_are_of_the_first_network_and_accuracy_of_all(dense, data):
     assert (left[left.method == "dense"]["% of dense"] == 100).all() and len(left) == 6
 
 
-@pytest.mark.parametrize("name", RESULTS)
+@pytest.mark.parametrize(
+    "name", [RESULTS[0], *(pytest.param(name, marks=pytest.mark.long) for name in RESULTS[1:])]
+)
 def test_a_remake_has_the_stored_columns(name, tmp_path, monkeypatch):
     small = {"train": 100, "dense_epochs": 1, "budget": 2}
     monkeypatch.setattr(lab01, "SETTINGS", {"digits": small, "mnist": small})

@@ -48,7 +48,7 @@ def test_rounds_take_each_arm_from_its_own_result() -> None:
     assert one["stopped"].tolist() == [96.0, 96.0, 80.0, 90.0], "where the loss was lowest"
 
 
-@pytest.mark.parametrize("data", STORED)
+@pytest.mark.parametrize("data", ["digits", pytest.param("mnist", marks=pytest.mark.long)])
 def test_a_remake_writes_the_stored_columns(data, tmp_path, monkeypatch) -> None:
     """With few seeds, rounds and steps."""
     if not images.available()[data]:

@@ -124,6 +124,7 @@ def test_which_score_and_the_explorer(networks):
     assert "% of the MACs" in number and "accuracy against MACs" in figure.course_alt
 
 
+@pytest.mark.long
 def test_a_remake_has_the_stored_columns(tmp_path, monkeypatch):
     remake = experiments.registered()["lab04_slimming_digits"]
     tiny = {"images": 60, "epochs": 1, "finetune": 1, "lam": 2e-2, "fraction": 0.5}

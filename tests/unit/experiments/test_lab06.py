@@ -44,7 +44,9 @@ def test_a_transfer(hold):
     assert ("test" in found) == hold
 
 
-@pytest.mark.parametrize("method", ["movement", "magnitude", "random"])
+@pytest.mark.parametrize(
+    "method", ["movement", "magnitude", pytest.param("random", marks=pytest.mark.long)]
+)
 def test_as_many_stay_as_were_asked_for(method):
     found = made.learned(0, 0.2, method, SHORT)
     sizes = [w.numel() for w in encoder_weights(lab06.pretrained(0)).values()]

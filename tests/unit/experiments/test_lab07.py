@@ -38,9 +38,10 @@ def test_costs_added_up_and_together(monkeypatch) -> None:
     assert found["what they cost together (test)"] == -10
 
 
+@pytest.mark.long
 def test_a_remake_at_tiny_settings_has_the_stored_columns(monkeypatch, tmp_path) -> None:
     torch.set_num_threads(1)
-    monkeypatch.setattr(make, "TEXTS", {"validation": 50, "test": 50})
+    monkeypatch.setattr(make, "TEXTS", {"validation": 20, "test": 20})
     monkeypatch.setattr(make, "FRACTIONS", (0.5, 0.9))
     monkeypatch.setattr(make, "DRAWS", 2)
     monkeypatch.setattr(make, "TUNED", make.TUNED | {"fractions": (0.5,), "steps": 2, "draws": 1})

@@ -51,7 +51,7 @@ def test_losses():
 
 
 @pytest.mark.parametrize(
-    "name", ["closing", "roles", *(pytest.param(n, marks=pytest.mark.long) for n in ("kinds", "fixed", "patterns", "over_training"))]
+    "name", ["closing", *(pytest.param(n, marks=pytest.mark.long) for n in PARTS if n != "closing")]
 )  # fmt: skip
 def test_a_remake_has_the_tables_that_are_stored(name):
     found = make.tables({0: [make.part(name, 0)]})

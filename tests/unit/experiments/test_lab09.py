@@ -180,6 +180,7 @@ def small_encoder(monkeypatch):
     monkeypatch.setattr(sst2, "fine_tune", partial(sst2.fine_tune, lr=3e-3))
 
 
+@pytest.mark.long
 def test_real_depths_are_all_there(small_encoder):
     found = make.tables([({"seed": 0}, make.real_depths(0))])
     assert_like_stored("lab09_depth_sst2", found)

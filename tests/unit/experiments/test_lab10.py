@@ -152,7 +152,10 @@ def test_your_functions_choose_as_the_librarys_do(patients):
     )
 
 
-def test_single_drops_and_what_is_chosen_of_them(patients):
+def test_single_drops_and_what_is_chosen_of_them(patients, monkeypatch):
+    compare = lab10.latency.compare
+    once = lambda passes, **_: compare(passes, repeats=1, threads=1)  # noqa: E731
+    monkeypatch.setattr(lab10.latency, "compare", once)
     rows = lab10.single_drops(library.keep_tokens, library.attention_received, patients, 0)
     drops = pd.DataFrame(rows).assign(seed=0)
     assert drops[drops.method != "dense"].groupby("method").size().tolist() == 4 * [12]

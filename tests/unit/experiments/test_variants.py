@@ -57,7 +57,13 @@ def test_the_variants_are_those_that_the_labs_have():
     assert labs == there
 
 
-@pytest.mark.parametrize(("lab", "variant", "train"), VARIANTS)
+@pytest.mark.parametrize(
+    ("lab", "variant", "train"),
+    [
+        case if case[:2] == ("lab01", "mnist") else pytest.param(*case, marks=pytest.mark.long)
+        for case in VARIANTS
+    ],
+)
 def test_a_lab_loads_the_real_images(lab, variant, train):
     if not images.available()[variant]:
         pytest.skip(f"{variant} is in none of the places where data are looked for")

@@ -41,7 +41,9 @@ def test_every_checkpoint_is_there_small_and_says_how_it_was_made(name: str) -> 
     assert {"validation", "test"} <= set(about["accuracy"])
 
 
-@pytest.mark.parametrize("name", REVIEWS)
+@pytest.mark.parametrize(
+    "name", [REVIEWS[0], *(pytest.param(name, marks=pytest.mark.long) for name in REVIEWS[1:])]
+)
 def test_a_text_model_reaches_its_recorded_accuracy(name: str, sample: Any) -> None:
     """On the first half of the validation texts: within three standard errors of the
     record of them all.

@@ -126,9 +126,12 @@ NETWORKS = {
     # chunks, shuffled
     "shufflenet_v2_x0_5": (lambda: torchvision_model("shufflenet_v2_x0_5"), (1, 3, 32, 32)),
 }
+LARGE = {"vgg11_bn", "resnet50", "mobilenet_v2"}  # whose kinds of layers the others have too
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.long) if n in LARGE else n for n in NETWORKS]
+)
 def test_removing_silent_channels_changes_no_output_and_saves_the_macs(name):
     build, shape = NETWORKS[name]
     x = images(*shape)
@@ -156,9 +159,7 @@ def test_removing_silent_channels_changes_no_output_and_saves_the_macs(name):
     assert totals(list(cut.values()))["macs"] < 0.6 * totals(list(dense.values()))["macs"]
 
 
-@pytest.mark.parametrize(
-    "name", ["lenet", "mobilenet_v2", "mobilenet_v3_small", "shufflenet_v2_x0_5"]
-)
+@pytest.mark.parametrize("name", ["lenet", "mobilenet_v3_small", "shufflenet_v2_x0_5"])
 def test_constants_are_absorbed_exactly_where_no_padded_layer_reads_them(name):
     """MobileNets and ShuffleNet pad in depthwise convolutions alone, and these go
     along.
@@ -295,7 +296,7 @@ def chains(draw):
 
 
 @given(chains())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_random_chains_give_what_their_masked_twins_give(chain):
     model, c, seed = chain
     x = images(2, c, 12, 12, seed=seed)
