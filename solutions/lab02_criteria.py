@@ -1161,7 +1161,7 @@ widgets.explorer(
     lambda criterion, removed: lab02.explore(single, pruned, criterion, removed),
     criterion=widgets.choice(list(lab02.CRITERIA), label="criterion"),
     removed=widgets.choice(
-        {f"{100 * s:.0f} %": s for s in lab02.SPARSITIES}, value=0.9, label="removed"
+        {f"{100 * s:.0f} %": s for s in lab02.SPARSITIES}, value=0.9, label="pruned"
     ),
 )
 

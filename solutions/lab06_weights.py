@@ -1311,7 +1311,7 @@ widgets.explorer(
 #
 # ## Going further
 #
-# - **Your own model.** `course_lib.pruning.weights.moving` works with any training
+# - **Your own model.** `course_lib.pruning.weights.movement_pruning` works with any training
 #   loop, `course_lib.pruning.components` with any linear layers.
 # - **Read.** M. Gordon, K. Duh, N. Andrews, [Compressing BERT: Studying the Effects of
 #   Weight Pruning on Transfer Learning](https://arxiv.org/abs/2002.08307), 2020. V.

@@ -760,7 +760,7 @@ prediction_7_5a = "no: two heads that do the same are not missed one at a time"
 # %%
 say(you_wrote(prediction_7_5a))
 orders = lab07.removal("dense", *lab07.BY_SCORE, "random", "most important first")
-title = "Accuracy against heads removed, by order"
+title = "Accuracy against heads pruned, by order"
 plots.show(plots.curves(orders, x="removed", y="test", xaxis="sparsity", title=title))
 tables.show(tables.compare(orders.dropna(), "test", columns="removed"))
 by_gradient = lab07.removal("I_h", "I_h, by layer", "I_h, iterative")
@@ -881,7 +881,7 @@ tables.compare(tuned[tuned["method"] != "dense"], "test", columns="setting")
 # %%
 left = experiments.read("lab07_heads/heads_left").query("removed == 0.8")
 look = {"ylim": (0, 4), "xlabel": "layer", "ylabel": "heads kept"}
-title = "Heads kept per layer, 80 % removed"
+title = "Heads kept per layer, 80 % pruned"
 plots.bars(left, x="layer", y="heads_left", by="method", title=title, **look)
 
 # %% [markdown]
@@ -1294,7 +1294,7 @@ widgets.explorer(lab07.switchboard(nets[0], gated, texts), on=on)
 alone = torch.tensor(each["change"][: LAYERS * HEADS].to_numpy()).view(LAYERS, HEADS)
 orders = {"I_h": importance[0], "single ablation": -alone, "most important first": -importance[0]}
 board = lab07.rule_board(nets[0], gated, texts, orders, choose_heads)
-removed = widgets.slider(0, 16, 1, 12, "heads removed")
+removed = widgets.slider(0, 16, 1, 12, "heads pruned")
 widgets.explorer(board, removed=removed, rule=widgets.choice([*orders, *lab07.RULES], label="rule"))
 
 # %% [markdown]

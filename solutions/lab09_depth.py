@@ -400,7 +400,7 @@ def joint_importance(
     Args:
         model: any with ``len(mlp_outputs(model))`` layers of
             ``model.config.num_attention_heads`` heads. Evaluate it in evaluation mode;
-            afterwards the mode of every module and every ``.grad`` are as before.
+            afterwards the mode of the model and every ``.grad`` are as before.
         batches: dicts with ``input_ids`` (B, L); may be a stream.
         loss_fn: ``loss_fn(model, batch)`` -> (B,), one loss per sample.
 

@@ -45,7 +45,7 @@ from course_lib.pruning.layers import (
     take_layers,
 )
 from course_lib.pruning.tokens import dropping, encoder_layers
-from course_lib.pruning.weights import encoder_weights, moving, sparsity
+from course_lib.pruning.weights import encoder_weights, movement_pruning, sparsity
 
 NOT_A_DECODER = "it does not generate text"
 NOT_AN_ENCODER = "it is a decoder, and what it generates next needs all tokens"
@@ -262,7 +262,7 @@ def movement(family: str) -> None:
     model, data = small_model(family), data_of(family)
     names = list(encoder_weights(model))
     assert names and all(model.get_parameter(name).ndim >= 2 for name in names)
-    with moving(model, names, keep=0.5) as scores:
+    with movement_pruning(model, names, keep=0.5) as scores:
         optimizer = torch.optim.Adam(scores.groups(model, lr=1e-3, score_lr=1e-2))
         for _ in range(2):
             optimizer.zero_grad()

@@ -405,7 +405,7 @@ def explore(
         y="change",
         xlabel=f"{criterion}, its size",
         ylabel="true change, its size (nat)",
-        title="one weight is removed",
+        title="one weight is pruned",
         log=True,
         ax=left,
     )
@@ -417,7 +417,7 @@ def explore(
         by="procedure",
         xaxis="sparsity",
         control=None,
-        title="many are removed",
+        title="many are pruned",
         ylim=(0, 102),
         bars=True,
         ax=right,
@@ -429,4 +429,4 @@ def explore(
         f" {rank_correlations(of_one)['size'].mean():.2f}; at {100 * removed:.0f} % removed "
         + ", ".join(f"{how} {accuracy:.0f} %" for how, accuracy in now.items())
     )
-    return text, plots.alt(fig, f"Score and true change, and accuracy by weights removed. {text}.")
+    return text, plots.alt(fig, f"Score and true change, and accuracy by weights pruned. {text}.")

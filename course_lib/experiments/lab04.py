@@ -789,7 +789,7 @@ def slimming_explorer(
             path, blue = paths[paths["repair"] == repair], plots.COLOURS["slimming"]
             right.plot(path["macs"], path["accuracy"], color=plots.COLOURS["dense"], linewidth=1.2)
             right.plot(here["macs"], here["accuracy"], "o", color=blue, markersize=11)
-            right.set(xlabel="MACs left (%)", ylabel="validation accuracy (%)", title=repair)
+            right.set(xlabel="MACs (% of dense)", ylabel="validation accuracy (%)", title=repair)
             right.set(xlim=(102, -2), ylim=(0, 102))
         number = (
             f"Validation accuracy {here['accuracy']:.1f} % with {here['macs']:.0f} % of the MACs"
@@ -799,7 +799,7 @@ def slimming_explorer(
         return number, alt(
             fig,
             f"Left: the scale of each channel, with a line below which {fraction:.0%} of all are"
-            f" removed; kept: {layers}. Right: accuracy against MACs left, {repair}. {number}.",
+            f" removed; kept: {layers}. Right: accuracy against MACs, {repair}. {number}.",
         )
 
     return explore

@@ -610,7 +610,7 @@ def draw_pattern(model: nn.Module, table: pd.DataFrame, arm: str, size: str) -> 
     left.set_xlabel(f"{mask.shape[1]} channels, one place of the kernel")
     plots.bars(
         steps, x="step", y="accuracy", ax=right, ylim=(0, 105), fmt="{:.0f}",
-        title=f"{arm}, {100 - 100 * n / m:g} % removed",
+        title=f"{arm}, {100 - 100 * n / m:g} % pruned",
     )  # fmt: skip
     means = steps.groupby("step", sort=False)["accuracy"].mean()
     text = f"{arm}, {size}: " + ", ".join(f"{step} {mean:.0f} %" for step, mean in means.items())

@@ -250,7 +250,7 @@ def draw_regimes(
             name[0].upper(), (x, y), xytext=(0, -16), textcoords="offset points", ha="center"
         )
     text = "; ".join(f"{s:.0%}: {name}" for s, name in zip(SPARSITIES, names, strict=True))
-    return text, plots.alt(fig, f"Accuracy against weights removed with regimes. {text}.")
+    return text, plots.alt(fig, f"Accuracy against weights pruned, with regimes. {text}.")
 
 
 def draw_two_scores() -> Figure:

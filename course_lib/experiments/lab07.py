@@ -142,10 +142,10 @@ def by_model(table: pd.DataFrame, value: str, rows: str = "method") -> pd.DataFr
 def attention_macs(heads: Sequence[int], L: int = 37, E: int = 128) -> pd.DataFrame:
     """Multiplications of one layer's attention, and the inputs of its softmax."""
     rows = []
-    for M in heads:
-        macs = transformer_macs(1, L, E, M)
+    for H in heads:
+        macs = transformer_macs(1, L, E, H)
         parts = {"projections": macs["projections"], "scores_and_averages": macs["attention"]}
-        found = {"heads": M, **parts, "products_in_all": sum(parts.values())}
+        found = {"heads": H, **parts, "products_in_all": sum(parts.values())}
         rows.append(found | {"softmax_inputs": macs["scores"]})
     return pd.DataFrame(rows)
 
@@ -280,8 +280,8 @@ def draw_rules(choose_heads: Callable[..., Tensor]) -> Figure:
         for rule in RULES
     }
     return plots.alt(
-        plots.grid(masks, title="12 of 32 heads removed by place (dark = kept)", columns=5),
-        "Five grids of 4 layers by 8 heads with 12 heads removed: at random, from the top, from the"
+        plots.grid(masks, title="12 of 32 heads pruned by place (dark = kept)", columns=5),
+        "Five grids of 4 layers by 8 heads with 12 heads pruned: at random, from the top, from the"
         " bottom, from the middle, and from layers that are not neighbours.",
     )
 

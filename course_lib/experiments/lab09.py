@@ -384,22 +384,22 @@ def show_survivors(
         last, least = mine.iloc[-1], 0.9 * mine["validation"].iloc[0]
         text = (
             f"{task}, seed {seed}: {last['heads']:.0f} heads and {last['parts']:.0f} feed-forward"
-            f" parts left, {last['validation']:.0f} %"
+            f" parts kept, {last['validation']:.0f} %"
         )
         fig = plots.new_figure(4.2)
         left, right = fig.subplots(1, 2)
         grid = mask.pivot(index="layer", columns="head", values="kept").to_numpy()
         left.imshow(grid, cmap="Blues", vmin=-0.2, vmax=1.2, aspect="auto")
-        left.set(xlabel="head", ylabel="layer", title="survived (dark)")
+        left.set(xlabel="head", ylabel="layer", title="kept (dark)")
         left.set(xticks=range(HEADS), yticks=range(LAYERS))
         left.grid(visible=False)
         right.plot(LAYERS * HEADS - mine["heads"], mine["validation"], "o-", color="C0")
         right.axhline(least, color="0.5", ls=":")
         near = {"xytext": (0, 4), "textcoords": "offset points"}
         right.annotate("90 % of the full score", (0, least), **near)
-        right.set(xlabel="heads removed", ylabel="validation accuracy (%)")
+        right.set(xlabel="heads pruned", ylabel="validation accuracy (%)")
         right.set_title(f"{task}, seed {seed}")
-        plots.alt(fig, f"A table of surviving heads, and accuracy against heads removed. {text}.")
+        plots.alt(fig, f"A table of surviving heads, and accuracy against heads pruned. {text}.")
         return text, fig
 
     return draw

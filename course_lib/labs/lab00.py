@@ -60,5 +60,5 @@ for question, answers, forbidden in (
         lab.asks(question, forbidden=forbidden)(answer)
 lab.asks("0.8", "answer_0_8a", "answer_0_8b")
 lab.asks("0.9", "answer_0_9a", "answer_0_9b")
-for answer in (csc_encode, csc_decode):
-    lab.asks("0.10", forbidden=_SPARSE, optional=True)(answer)
+lab.asks("0.10", forbidden=_SPARSE, optional=True)(csc_encode)
+lab.asks("0.10", forbidden=_SPARSE, optional=True)(csc_decode)

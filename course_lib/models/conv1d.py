@@ -51,12 +51,12 @@ def cut(layer: nn.Module, *, inputs: Tensor | None = None, outputs: Tensor | Non
         return
     flip, (n_inputs, n_outputs) = is_conv1d(layer), _names(layer)
     if outputs is not None:
-        part.weight = taken(part.weight, int(flip), outputs)
+        part.weight = select_parameter(part.weight, int(flip), outputs)
         if part.bias is not None:
-            part.bias = taken(part.bias, 0, outputs)
+            part.bias = select_parameter(part.bias, 0, outputs)
         setattr(part, n_outputs, len(outputs))
     if inputs is not None:
-        part.weight = taken(part.weight, int(not flip), inputs)
+        part.weight = select_parameter(part.weight, int(not flip), inputs)
         setattr(part, n_inputs, len(inputs))
 
 
@@ -71,7 +71,7 @@ def _names(layer: nn.Module) -> tuple[str, str]:
     )
 
 
-def taken(parameter: Tensor, dim: int, index: Tensor) -> nn.Parameter:
+def select_parameter(parameter: Tensor, dim: int, index: Tensor) -> nn.Parameter:
     """The entries of ``parameter`` at ``index`` along ``dim``, as a new parameter."""
     return nn.Parameter(
         parameter.detach().index_select(dim, index.to(parameter.device)), parameter.requires_grad

@@ -86,14 +86,14 @@ def _say_depth(model: nn.Module, path: str, before: int, kept: list[int]) -> Non
     # a list that is as long by chance (the convolutions of Wav2Vec2): with it cut, the
     # configuration would build another model
     for word in sorted({name.split("_")[0] for _, name, _ in cut}):
-        wrong = _misfits(described(model, path)[0])
+        wrong = _misfits(config_owner(model, path)[0])
         if not wrong:
             break
         again = [(c, name, old) for c, name, old in cut if name.split("_")[0] == word]
         now = [getattr(c, name) for c, name, _ in again]
         for config, name, old in again:
             setattr(config, name, old)
-        if _misfits(described(model, path)[0]) >= wrong:
+        if _misfits(config_owner(model, path)[0]) >= wrong:
             for (config, name, _), value in zip(again, now, strict=True):
                 setattr(config, name, value)
 
@@ -137,7 +137,7 @@ def _are_places(value: Sequence[Any], before: int) -> bool:
     )
 
 
-def described(model: nn.Module, path: str) -> tuple[nn.Module | None, str]:
+def config_owner(model: nn.Module, path: str) -> tuple[nn.Module | None, str]:
     """The outermost part round ``path`` that is built from a configuration, and the path
     inside it; None if there is none.
     """
@@ -148,7 +148,7 @@ def described(model: nn.Module, path: str) -> tuple[nn.Module | None, str]:
     return None, path
 
 
-def built(model: Any) -> nn.Module | None:
+def meta_model(model: Any) -> nn.Module | None:
     """The model that its configuration describes, without memory for weights; None
     where there is no configuration, or it describes none.
     """
@@ -165,7 +165,7 @@ def _misfits(model: nn.Module | None) -> float:
     """How many tensors the configuration would make otherwise; inf if it is refused."""
     if model is None:
         return 0
-    if (full := built(model)) is None:
+    if (full := meta_model(model)) is None:
         return float("inf")
     mine, theirs = (
         {(name, value.shape) for name, value in m.state_dict().items()} for m in (model, full)

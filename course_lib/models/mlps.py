@@ -24,7 +24,7 @@ from torch import nn
 
 from course_lib.models.conv1d import sizes
 from course_lib.models.families import FeedForward, known, refuse_bypass, register, rows_of
-from course_lib.models.parts import Narrow, put_in_place
+from course_lib.models.parts import ZeroLinear, put_in_place
 from course_lib.wrapped import refuse_wrapped
 
 
@@ -89,8 +89,8 @@ def remove_parts_(model: nn.Module, mlps: list[MLP]) -> None:
         width = sizes(model.get_submodule(mlp.out))[1] if mlp.first else None
         like = next(model.get_submodule(mlp.name).parameters())
         for path in mlp.first:
-            put_in_place(model, path, Narrow(0).to(like))
-        put_in_place(model, mlp.out, Narrow(width).to(like))
+            put_in_place(model, path, ZeroLinear(0).to(like))
+        put_in_place(model, mlp.out, ZeroLinear(width).to(like))
         layer = model.get_submodule(mlp.name) if mlp.first else None
         if isinstance(layer, nn.TransformerEncoderLayer):
             # its fused function would read the weights that are gone; it is called for
@@ -101,7 +101,7 @@ def remove_parts_(model: nn.Module, mlps: list[MLP]) -> None:
 
 
 @contextmanager
-def padded(model: nn.Module) -> Iterator[None]:
+def without_nested_tensors(model: nn.Module) -> Iterator[None]:
     """Inside the block torch's own encoders keep padded batches as they are. Otherwise
     they pack them for their fused function, and hooks get what is packed.
     """

@@ -39,7 +39,7 @@ class LowRank(nn.Sequential):
         cut(self[1], outputs=outputs)
 
 
-class Narrow(nn.Module):
+class ZeroLinear(nn.Module):
     """What is left of a linear layer without inputs or without outputs: zeros of this
     width, or as wide as the input where the width is None.
 

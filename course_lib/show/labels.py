@@ -74,7 +74,8 @@ def remaining_axis(ax: Axes, x: Sequence[float] | np.ndarray | None = None) -> N
         span = (wanted[0], wanted[-1])
     if not 0 < span[1] <= span[0] <= 1 + 1e-9:
         raise ValueError(
-            f"weights remaining are fractions in (0, 1], got {span[1]:g} to {span[0]:g}"
+            '`xaxis="remaining"` needs fractions of weights kept, in (0, 1];'
+            f" got {span[1]:g} to {span[0]:g}"
         )
     ax.set_xscale("log")
     width = max(math.log(span[0] / span[1]), 0.1)

@@ -47,23 +47,25 @@ TITLES = {
 }
 BEGINNING = """# Default and real data, side by side
 
-The labs run on data that come with the course: scikit-learn's digits (real, but of 8×8
-pixels, and easy), reviews and sentence pairs from grammars of our own. What they say is
-repeated here once on MNIST, CIFAR-10, GLUE and Multi30k, at sizes that a laptop can do.
+The labs run on data that come with the course: scikit-learn's digits (real, but easy
+8×8 images), and reviews and sentence pairs that our grammars generated. This page
+repeats the labs' conclusions once on MNIST, CIFAR-10, GLUE and Multi30k, at sizes that
+fit a laptop.
 
-**How to read it.** A sentence of a lab is written as a difference that is above 0 where
-it is right, or as one of which the lab says that there is none (*level*). The figure is
-its mean over runs ± half of its 95 % interval, in points of validation or test accuracy
-as in the lab, unless it says otherwise. *holds*, *does not hold*: the interval leaves 0
-out, on the side that was said or on the other. *not shown*: it does not, so these runs
-cannot tell. Of a level claim they can only say that *no difference* was *shown*, which
-is no proof that there is none. One run has no interval: it is an example.
+**How to read it.** Each conclusion of a lab is tested by a difference. The difference is
+above 0 if the conclusion is right. For conclusions marked *level*, the lab claims that
+there is no difference. The tables show the mean over runs ± half of the 95 % interval, in
+points of validation or test accuracy as in the lab, unless the table says otherwise.
+*Holds* and *does not hold* mean that the interval excludes 0, on the claimed side or on
+the other side. *Not shown* means that the interval contains 0, so these runs do not
+decide. For a level claim this is *no difference shown*, which does not prove that there
+is none. One run has no interval: it is an example.
 """
 ENDING = """## 11 · Capstone
 
-Has no real variant, by design: what counts there is measured on digits distorted, and
-reviews drawn, by a seed that nobody knows when the models are handed in. No fixed set
-has that.
+The capstone has no variant on real data, by design. Its models are measured on distorted
+digits and generated reviews, whose seed is not known when the models are handed in. No
+fixed data set has this property.
 
 ---
 

@@ -36,7 +36,7 @@ INSIDE = {
 ALSO = {
     "course_lib.models": ["ImageShaped"],
     "course_lib.pruning.channels.slimming": ["penalty", "scales"],
-    "course_lib.pruning.weights.movement": ["Moving"],
+    "course_lib.pruning.weights.movement": ["MovementPruning"],
     "course_lib.show.widgets": ["Choice", "Switches"],
 }
 

@@ -83,7 +83,7 @@ def chosen(lab: str, layer: str) -> list[hostile.Attack]:
     of_lab = [
         a
         for a in hostile.attacks()
-        if a.lab == lab and (sandbox.Layer(layer).is_sandbox or not a.needs_sandbox)
+        if a.lab == lab and (sandbox.Isolation(layer).is_sandbox or not a.needs_sandbox)
     ]
     if layer != BEST:
         return [a for a in of_lab if a.needs_sandbox or a.everywhere]
@@ -99,7 +99,7 @@ def grade(
     limits: Limits = LIMITS,
 ) -> Path:
     tests = hostile.ROOT / "tests" / "labs" / lab
-    settings = {"jobs": jobs, "seed": SEED, "layer": sandbox.Layer(layer), "limits": limits}
+    settings = {"jobs": jobs, "seed": SEED, "layer": sandbox.Isolation(layer), "limits": limits}
     return batch.grade(lab, submissions, report, tests=tests, **settings).report
 
 

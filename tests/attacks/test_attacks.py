@@ -23,7 +23,7 @@ from course_lib.grading.batch import entries
 
 Battles = Callable[[str, str], Battle]
 ATTACKS = [(layer, a) for layer in LAYERS for lab in LABS for a in attacks() if a.lab == lab
-           and (a in chosen(lab, layer) or a.needs_sandbox and not sandbox.Layer(layer).is_sandbox)]  # fmt: skip
+           and (a in chosen(lab, layer) or a.needs_sandbox and not sandbox.Isolation(layer).is_sandbox)]  # fmt: skip
 BATTLES = [(lab, layer) for layer in LAYERS for lab in LABS if chosen(lab, layer)]
 
 
@@ -56,7 +56,7 @@ def said(result: dict[str, Any], question: str = "") -> list[str]:
     ids=lambda p: p if isinstance(p, str) else f"{p.lab}-{p.path.stem}",
 )
 def test_what_an_attack_earns(layer: str, attack: Attack, battles: Battles) -> None:
-    if attack.needs_sandbox and not sandbox.Layer(layer).is_sandbox:
+    if attack.needs_sandbox and not sandbox.Isolation(layer).is_sandbox:
         pytest.skip(
             f"{layer}: no sandbox separates submissions from this process; the report says so"
         )

@@ -16,7 +16,7 @@ import torch
 from course_lib.cost.latency import compare, forward
 from course_lib.models import checkpoints
 from course_lib.pruning import components
-from course_lib.pruning.weights import encoder_weights, moving
+from course_lib.pruning.weights import encoder_weights, movement_pruning
 
 SHARES = (0.5, 0.25, 0.1)
 
@@ -41,7 +41,7 @@ def training() -> None:
         "attention_mask": torch.ones(32, 32, dtype=torch.int64),
         "labels": torch.randint(2, (32,), generator=generator),
     }
-    with moving(moved, list(encoder_weights(moved))) as scores:
+    with movement_pruning(moved, list(encoder_weights(moved))) as scores:
         # all kept: the same numbers
         assert torch.allclose(moved(**batch).logits, plain(**batch).logits, atol=1e-4)
         scores.keep = 0.1

@@ -24,7 +24,7 @@ TRIED = [LAYERS[0], *(pytest.param(name, marks=pytest.mark.long) for name in LAY
 @pytest.fixture(scope="session", params=TRIED)
 def worker(request: pytest.FixtureRequest) -> Iterator[Worker]:
     """A warm worker, once in each sandbox that works here."""
-    worker = Worker(sandbox.Layer(request.param))
+    worker = Worker(sandbox.Isolation(request.param))
     worker.start()
     yield worker
     worker.stop()
@@ -56,9 +56,9 @@ def course(tmp_path: Path) -> Course:
 @pytest.fixture(scope="session")
 def idle(
     starter: ThreadPoolExecutor,
-) -> Iterator[dict[tuple[sandbox.Layer, Limits], list[Judge]]]:
+) -> Iterator[dict[tuple[sandbox.Isolation, Limits], list[Judge]]]:
     """By what they are made of, the judges that no batch has just now."""
-    judges: dict[tuple[sandbox.Layer, Limits], list[Judge]] = defaultdict(list)
+    judges: dict[tuple[sandbox.Isolation, Limits], list[Judge]] = defaultdict(list)
     yield judges
     for some in judges.values():
         for judge in some:
@@ -76,7 +76,7 @@ def starter() -> Iterator[ThreadPoolExecutor]:
 
 @pytest.fixture
 def warm(
-    idle: dict[tuple[sandbox.Layer, Limits], list[Judge]],
+    idle: dict[tuple[sandbox.Isolation, Limits], list[Judge]],
     starter: ThreadPoolExecutor,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -85,10 +85,10 @@ def warm(
     """
 
     class Lent(Judge):
-        def __new__(cls, layer: sandbox.Layer, limits: Limits) -> Lent:
+        def __new__(cls, layer: sandbox.Isolation, limits: Limits) -> Lent:
             return idle[layer, limits].pop() if idle[layer, limits] else super().__new__(cls)  # type: ignore[return-value]
 
-        def __init__(self, layer: sandbox.Layer, limits: Limits) -> None:
+        def __init__(self, layer: sandbox.Isolation, limits: Limits) -> None:
             if not hasattr(self, "layer"):
                 super().__init__(layer, limits)
 

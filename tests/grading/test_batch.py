@@ -25,7 +25,7 @@ from course_lib.grading.sandbox import Seconds
 
 pytestmark = pytest.mark.usefixtures("warm")
 HASTY = Limits(Seconds(reply=2.0))
-PLAIN = sandbox.Layer("plain")
+PLAIN = sandbox.Isolation("plain")
 
 
 def test_a_mixed_batch(course: Course) -> None:

@@ -170,7 +170,7 @@ def test_a_fault_of_the_graders_is_no_zero(
     old = autograder / "results" / "results.json"
     old.write_text('{"score": 20}')
 
-    def no_wall() -> sandbox.Layer:
+    def no_wall() -> sandbox.Isolation:
         raise RuntimeError("there is no sandbox here")
 
     monkeypatch.setattr(sandbox, "required", no_wall)

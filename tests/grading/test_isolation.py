@@ -494,7 +494,7 @@ from course_lib.grading.sandbox import usage as watch
 from course_lib.grading.sandbox.workers import Worker
 kept = []
 def start(name):
-    worker = Worker(isolation.Layer(name))
+    worker = Worker(isolation.Isolation(name))
     session = worker.open([sys.argv[1]], ["f"])
     Submission(session).f()
     kept.append(session)
@@ -642,15 +642,15 @@ def test_where_no_sandbox_works_the_best_is_plain_and_asking_for_more_is_refused
         "plain": "",
     }
     monkeypatch.setattr(isolation, "try_layer", problems.__getitem__)
-    assert isolation.best() == isolation.Layer("plain")
+    assert isolation.best() == isolation.Isolation("plain")
     with pytest.raises(
         RuntimeError,
         match=r"(?s)jail: bubblewrap is not installed.*landlock: this kernel has no Landlock",
     ):
         isolation.required()
     problems["landlock"] = ""
-    assert isolation.required() == isolation.best() == isolation.Layer("landlock")
-    layers = [isolation.Layer(name) for name in isolation.LAYERS]
+    assert isolation.required() == isolation.best() == isolation.Isolation("landlock")
+    layers = [isolation.Isolation(name) for name in isolation.LAYERS]
     assert [layer.is_sandbox for layer in layers] == [True, True, False]
     assert all(layer.sentence for layer in layers)
 

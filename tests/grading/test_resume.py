@@ -69,7 +69,7 @@ for line in sys.stdin:
     print(json.dumps({"code": os.waitstatus_to_exitcode(status), "outlived": outlived()}), flush=True)
 """
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("warm")]
-PLAIN = sandbox.Layer("plain")
+PLAIN = sandbox.Isolation("plain")
 linux = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="forks graders and adopts what they leave: Linux"
 )
@@ -159,7 +159,7 @@ def grade(report, dies=0, after=False):
             os.kill(os.getpid(), signal.SIGKILL)
     os.replace = put
     batch.grade("lab01", place / "submissions", place / report, tests=place / "lab01", seed=7, jobs=1,
-        layer=sandbox.Layer("plain"))
+        layer=sandbox.Isolation("plain"))
     os._exit(0)
 
 grade("whole")

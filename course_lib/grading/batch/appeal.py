@@ -54,7 +54,7 @@ def explain(
     *,
     tests: Callable[[str], Path],
     submissions: Path | None = None,
-    layer: sandbox.Layer | None = None,
+    layer: sandbox.Isolation | None = None,
 ) -> Explained:
     """Mark one question of one submission once more, and write down what passed between
     claims and code.

@@ -75,7 +75,7 @@ class Cluster:
         """Leave the cluster, which goes on."""
         self.client.close()
 
-    def _weakest(self) -> sandbox.Layer:
+    def _weakest(self) -> sandbox.Isolation:
         """Ask every worker what it is."""
         try:
             self.client.wait_for_workers(1, timeout=CONNECT_SECONDS)
@@ -96,7 +96,7 @@ class Cluster:
                     f"the Dask worker {worker} has other software: {one['software']} instead of"
                     f" {software()}: install the same there"
                 )
-        layers = [sandbox.Layer(one["layer"]) for one in said.values()]
+        layers = [sandbox.Isolation(one["layer"]) for one in said.values()]
         return min(layers, key=lambda layer: layer.is_sandbox)
 
     def mark(

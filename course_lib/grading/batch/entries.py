@@ -104,7 +104,7 @@ class File:
 
 
 @dataclass(frozen=True)
-class Entry:
+class FolderEntry:
     """A file or folder at the top, on disk or in a zip.
 
     Attributes:
@@ -114,7 +114,7 @@ class Entry:
 
     name: str
     folder: bool
-    children: Callable[[], list[Entry]]
+    children: Callable[[], list[FolderEntry]]
     file: Callable[[], File]
 
     @property
@@ -180,13 +180,13 @@ def _as_unreadable() -> Iterator[None]:
 # --- on disk --------------------------------------------------------------------------
 
 
-def on_disk(path: Path) -> Entry:
+def on_disk(path: Path) -> FolderEntry:
     """A file or folder. A link to a folder is one, too: it is refused later, in a
     sentence.
     """
 
     @_as_unreadable()
-    def children() -> list[Entry]:
+    def children() -> list[FolderEntry]:
         if path.is_symlink():
             raise Unreadable(
                 "it is a link to another place: only files and folders themselves are read"
@@ -203,15 +203,15 @@ def on_disk(path: Path) -> Entry:
         folder = path.is_dir()
     except OSError:
         folder = False
-    return Entry(_name(os.fsencode(path.name)), folder, children, lambda: _file(path))
+    return FolderEntry(_name(os.fsencode(path.name)), folder, children, lambda: _file(path))
 
 
-def _below(path: Path, folder: bool) -> Entry:
+def _below(path: Path, folder: bool) -> FolderEntry:
     """What lies in a student's folder: a link there is no folder, for it is not
     followed.
     """
     entry = on_disk(path)
-    return entry if entry.folder == folder else Entry(entry.name, folder, list, entry.file)
+    return entry if entry.folder == folder else FolderEntry(entry.name, folder, list, entry.file)
 
 
 @_as_unreadable()
@@ -300,7 +300,7 @@ def _as_unreadable_zip() -> Iterator[None]:
 
 
 @_as_unreadable_zip()
-def of_a_class(path: Path) -> list[Entry]:
+def of_a_class(path: Path) -> list[FolderEntry]:
     """What lies at the top of a class's zip. It is read where it lies, however large it
     is.
 
@@ -314,7 +314,7 @@ def of_a_class(path: Path) -> list[Entry]:
     return _level([(_parts(file.path), file) for file in _files_in(path)])
 
 
-def in_zip(file: File) -> list[Entry]:
+def in_zip(file: File) -> list[FolderEntry]:
     """What lies at the top of a zip that a student may have handed in.
 
     Raises:
@@ -379,7 +379,7 @@ def _parts(path: str) -> list[str]:
     return [part for part in path.split("/") if part not in ("", ".", "..")]
 
 
-def _level(inside: Sequence[tuple[list[str], File]]) -> list[Entry]:
+def _level(inside: Sequence[tuple[list[str], File]]) -> list[FolderEntry]:
     """Entries out of paths: what has more parts lies in a folder."""
     folders: dict[str, list[tuple[list[str], File]]] = {}
     entries = []
@@ -387,10 +387,10 @@ def _level(inside: Sequence[tuple[list[str], File]]) -> list[Entry]:
         if len(parts) > 1 or (parts and file.path.endswith("/")):
             folders.setdefault(parts[0], []).append((parts[1:], file))
         elif parts:
-            entries.append(Entry(parts[0], False, list, partial(replace, file)))
+            entries.append(FolderEntry(parts[0], False, list, partial(replace, file)))
     for name, below in folders.items():
         deeper = [item for item in below if item[0]]
-        entries.append(Entry(name, True, partial(_level, deeper), _refuse_folder))
+        entries.append(FolderEntry(name, True, partial(_level, deeper), _refuse_folder))
     return sorted(entries, key=lambda entry: entry.name)
 
 

@@ -31,7 +31,7 @@ from course_lib.authoring import release
 from course_lib.grading import sandbox
 from course_lib.grading.batch.collect import read_single_submission
 from course_lib.grading.batch.report import best_of, write_text
-from course_lib.grading.batch.result import Entry
+from course_lib.grading.batch.result import ClaimResult
 from course_lib.grading.claims.question import texts_in
 from course_lib.grading.marking.lab import GradingSpec, Lab
 from course_lib.grading.marking.marker import total
@@ -185,7 +185,7 @@ def run(
         "output": "\n".join(notes),
         "visibility": "visible",
         "stdout_visibility": "hidden",
-        "tests": [Entry.of(outcome).to_json() for outcome in marked.outcomes],
+        "tests": [ClaimResult.of(outcome).to_json() for outcome in marked.outcomes],
         # instructors see the seed: with it a grading can be repeated
         "extra_data": {**about, "seed": drawn},
     }

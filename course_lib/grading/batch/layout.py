@@ -16,7 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.grading.batch import ipynb, origin, platforms
-from course_lib.grading.batch.entries import Entry, File, in_zip, of_a_class, of_a_student, on_disk
+from course_lib.grading.batch.entries import (
+    File,
+    FolderEntry,
+    in_zip,
+    of_a_class,
+    of_a_student,
+    on_disk,
+)
 from course_lib.grading.batch.ipynb import Unreadable
 from course_lib.grading.batch.names import (
     find_lab_numbers,
@@ -71,7 +78,7 @@ class Placed:
     """
 
     section: str
-    entry: Entry
+    entry: FolderEntry
     name: Name
 
     @property
@@ -112,7 +119,7 @@ def open_class(path: Path, lab: str) -> tuple[list[Placed], list[str]]:
 
 
 def _placed(
-    section: str, entries: Iterable[Entry], metadata: dict[str, Any] | None = None
+    section: str, entries: Iterable[FolderEntry], metadata: dict[str, Any] | None = None
 ) -> list[Placed]:
     return [
         Placed(section, entry, platforms.read(entry, metadata))
@@ -121,7 +128,7 @@ def _placed(
     ]
 
 
-def _unwrapped(entries: list[Entry], place: Path | None) -> list[Entry]:
+def _unwrapped(entries: list[FolderEntry], place: Path | None) -> list[FolderEntry]:
     """Without wrapping: a folder, or a class's zip, with nothing beside it."""
     visible = [entry for entry in entries if not entry.rubbish]
     inside = {entry.name: entry for entry in visible if entry.folder}
@@ -188,7 +195,7 @@ def _split_if_of_several(
     return _placed(only.name, inside), [only.name]
 
 
-def may_be_one(entry: Entry, named: bool = True) -> bool:
+def may_be_one(entry: FolderEntry, named: bool = True) -> bool:
     """May this be a submission, whatever its name?
 
     Args:
@@ -203,14 +210,14 @@ def may_be_one(entry: Entry, named: bool = True) -> bool:
     )
 
 
-def why_not(entry: Entry) -> str:
+def why_not(entry: FolderEntry) -> str:
     """Why it was not taken for a submission."""
     if entry.hidden:
         return "hidden, for its name begins with a dot"
     return _WHY.get(entry.suffix, "no notebook (.ipynb), folder or zip")
 
 
-def _sections(entries: Sequence[Entry]) -> list[Entry]:
+def _sections(entries: Sequence[FolderEntry]) -> list[FolderEntry]:
     """Those of the entries that hold several students' submissions."""
     candidates = [entry for entry in entries if may_be_one(entry)]
     unknown = [entry for entry in candidates if not platforms.read(entry).known]
@@ -234,7 +241,7 @@ def _sections(entries: Sequence[Entry]) -> list[Entry]:
     return candidates if apart and folders else named
 
 
-def _students_in(entry: Entry) -> list[Entry]:
+def _students_in(entry: FolderEntry) -> list[FolderEntry]:
     """What in a folder may be students' submissions; nothing where some of it cannot
     be.
     """
@@ -262,11 +269,11 @@ def _students_in(entry: Entry) -> list[Entry]:
     return inside
 
 
-def _people_in(inside: list[Entry], lab: str) -> tuple[list[Entry], list[Entry]]:
+def _people_in(inside: list[FolderEntry], lab: str) -> tuple[list[FolderEntry], list[FolderEntry]]:
     """What of it is, by its name, a person's, and what bears no name ("lab01", "final
     copy"), where it holds a notebook that answers the lab.
     """
-    found: tuple[list[Entry], list[Entry]] = ([], [])
+    found: tuple[list[FolderEntry], list[FolderEntry]] = ([], [])
     for child in inside:
         try:
             notebooks = [] if child.hidden else [

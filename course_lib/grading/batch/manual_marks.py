@@ -22,7 +22,7 @@ from pathlib import Path
 from unicodedata import normalize
 
 from course_lib.grading.batch.names import printable
-from course_lib.grading.batch.result import MARKED, PENDING, Entry
+from course_lib.grading.batch.result import MARKED, PENDING, ClaimResult
 from course_lib.grading.batch.roster import cells_of
 from course_lib.labs.contract import order
 
@@ -183,8 +183,8 @@ def _raise(path: Path, problems: list[str]) -> None:
 
 
 def merge(
-    entries: Iterable[Entry], marks: Iterable[Mark], waiting: Mapping[str, float]
-) -> list[Entry]:
+    entries: Iterable[ClaimResult], marks: Iterable[Mark], waiting: Mapping[str, float]
+) -> list[ClaimResult]:
     """The entries of a result: those of the tests, and behind them those of a person,
     question by question.
 
@@ -213,5 +213,7 @@ def merge(
         name = f"{question} by a person"
         tags = automatic[0].tags if automatic else ()
         given = kept - earned
-        merged.append(Entry(question, name, given, most, status, comment, by_hand=True, tags=tags))
+        merged.append(
+            ClaimResult(question, name, given, most, status, comment, by_hand=True, tags=tags)
+        )
     return sorted(merged, key=lambda entry: order(entry.number))

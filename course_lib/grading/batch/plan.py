@@ -58,7 +58,7 @@ class Plan:
             result = read(out, submission.file_name)
             if result is not None and result.digest != submission.digest:
                 self.handed_in_again.add(submission.id)
-            isolated = result is not None and sandbox.Layer(result.layer).is_sandbox
+            isolated = result is not None and sandbox.Isolation(result.layer).is_sandbox
             if (
                 result is None
                 or submission.id in regrade
@@ -127,7 +127,7 @@ class Plan:
         seconds = {id: self.seconds[id] for id in self.submissions if id in self.seconds}
         report.write_text(self.out / "times.json", json.dumps(seconds, indent=1) + "\n")
 
-    def remarks(self, layer: sandbox.Layer) -> list[str]:
+    def remarks(self, layer: sandbox.Isolation) -> list[str]:
         """What an instructor should know of the marks that were kept, and of hand-in
         times.
         """

@@ -42,7 +42,7 @@ from typing import Any
 import regex as re  # knows letters' marks, \p{M}, which the standard library's does not
 import yaml
 
-from course_lib.grading.batch.entries import Entry
+from course_lib.grading.batch.entries import FolderEntry
 from course_lib.grading.batch.ipynb import Unreadable
 from course_lib.grading.batch.names import normalize_name, parse_timestamp
 
@@ -112,7 +112,7 @@ class Name:
         return self.key[0] != "name"
 
 
-def read(entry: Entry, metadata: dict[str, Any] | None = None) -> Name:
+def read(entry: FolderEntry, metadata: dict[str, Any] | None = None) -> Name:
     """What the name of an entry says of whose it is: see :func:`read_name`."""
     return read_name(entry.name, entry.stem, entry.folder, metadata)
 
@@ -250,7 +250,7 @@ def _ruby(loader: Any, suffix: str, node: yaml.Node) -> Any:
 _Loader.add_multi_constructor("!ruby/", _ruby)
 
 
-def read_metadata(entries: Iterable[Entry]) -> dict[str, Any] | None:
+def read_metadata(entries: Iterable[FolderEntry]) -> dict[str, Any] | None:
     """Gradescope's list of who handed in what, where it lies among these; else None.
 
     Raises:

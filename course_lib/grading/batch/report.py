@@ -22,7 +22,7 @@ from course_lib import files
 from course_lib.grading.batch import manual_marks, policy
 from course_lib.grading.batch.manual_marks import Mark
 from course_lib.grading.batch.names import printable
-from course_lib.grading.batch.result import PENDING, Entry, Result, read_all
+from course_lib.grading.batch.result import PENDING, ClaimResult, Result, read_all
 from course_lib.grading.batch.submission import Submission
 from course_lib.grading.marking.lab import GradingResult, GradingSpec
 from course_lib.grading.marking.marker import earned, total
@@ -78,7 +78,7 @@ def build_result(
     return Result(
         submission.id,
         submission.file_name,
-        tuple(map(Entry.of, found.outcomes)),
+        tuple(map(ClaimResult.of, found.outcomes)),
         version=version,
         digest=submission.digest,
         lab=spec.lab,

@@ -22,7 +22,7 @@ OPTIONAL = "optional"
 
 
 @dataclass(frozen=True)
-class Entry:
+class ClaimResult:
     """What one claim of a question gave, or what a person gave for the question.
 
     Attributes:
@@ -47,7 +47,7 @@ class Entry:
         return OPTIONAL in self.tags
 
     @classmethod
-    def of(cls, o: Outcome) -> Entry:
+    def of(cls, o: Outcome) -> ClaimResult:
         """What a claim gave."""
         return cls(
             o.question,
@@ -86,7 +86,7 @@ class Result:
 
     id: str
     file_name: str
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[ClaimResult, ...] = ()
     version: str = ""
     digest: str = ""
     lab: str = ""
@@ -123,9 +123,9 @@ class Result:
         return {entry.number for entry in self.entries if entry.optional}
 
     @property
-    def questions(self) -> dict[str, list[Entry]]:
+    def questions(self) -> dict[str, list[ClaimResult]]:
         """The entries by question."""
-        found: dict[str, list[Entry]] = {}
+        found: dict[str, list[ClaimResult]] = {}
         for entry in self.entries:
             found.setdefault(entry.number, []).append(entry)
         return found
@@ -151,7 +151,7 @@ class Result:
     @property
     def isolation(self) -> str:
         """What the sandbox was, in a sentence."""
-        return sandbox.Layer(self.layer).sentence
+        return sandbox.Isolation(self.layer).sentence
 
     @property
     def late_report(self) -> str:
@@ -194,7 +194,8 @@ def read(out: Path, file_name: str) -> Result | None:
         return Result(
             file_name=file_name,
             entries=tuple(
-                Entry(**{**entry, "tags": tuple(entry.get("tags", ()))}) for entry in said["tests"]
+                ClaimResult(**{**entry, "tags": tuple(entry.get("tags", ()))})
+                for entry in said["tests"]
             ),
             time=about.get("handed in"),
             **{key: about[key] for key in _FIELDS if key in about},

@@ -44,7 +44,7 @@ class Batch:
     report: Path
     graded: list[str]
     kept: list[str]
-    layer: sandbox.Layer
+    layer: sandbox.Isolation
     seed: int
     remarks: list[str] = field(default_factory=list)
     roster: Path | None = None
@@ -62,7 +62,7 @@ def grade(
     tests: Path,
     jobs: int | None = None,
     seed: int | None = None,
-    layer: sandbox.Layer | None = None,
+    layer: sandbox.Isolation | None = None,
     require_isolation: bool = False,
     regrade: Sequence[str] = (),
     scheduler: str | None = None,
@@ -211,7 +211,7 @@ def _collect(
             plan.write_tables()
 
 
-def _layer(layer: sandbox.Layer | None, required: bool) -> sandbox.Layer:
+def _layer(layer: sandbox.Isolation | None, required: bool) -> sandbox.Isolation:
     if layer is None:
         return sandbox.required() if required else sandbox.best()
     if required and not layer.is_sandbox:

@@ -58,7 +58,7 @@ class JudgeLost(Exception):
 class Judge:
     """One judge, started when it is first needed, and again when it was lost."""
 
-    def __init__(self, layer: sandbox.Layer, limits: Limits) -> None:
+    def __init__(self, layer: sandbox.Isolation, limits: Limits) -> None:
         self.layer, self.limits = layer, limits
         self._process: subprocess.Popen[bytes] | None = None
         self._ours: Connection | None = None

@@ -42,7 +42,7 @@ class Outcome:
         return self.points if self.passed else 0.0
 
 
-class Borrowed(Exception):
+class ForbiddenCall(Exception):
     """The code called the library, or the function that does the job, for what the
     question asks to write.
     """
@@ -143,7 +143,7 @@ class Marker:
                 self.lost.add(id)
                 self._submission = None
                 message = str(lost)
-            except Borrowed as error:
+            except ForbiddenCall as error:
                 return [outcome(t, False, str(error), borrowed=True) for t in tests]
             outcomes.append(outcome(test, not message, message))
         return outcomes
@@ -175,7 +175,7 @@ class Marker:
             return str(mistake)
         except StudentError as error:
             if error.kind == "library":
-                raise Borrowed(explain(error, test.question)) from None
+                raise ForbiddenCall(explain(error, test.question)) from None
             return explain(error, test.question)
         except (WorkerLost, Fault):
             raise

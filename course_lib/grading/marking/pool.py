@@ -17,7 +17,7 @@ from course_lib.grading.marking.lab import GradingResult, Lab, Task
 class Judges:
     """One judge a thread."""
 
-    def __init__(self, layer: sandbox.Layer, limits: Limits | None = None) -> None:
+    def __init__(self, layer: sandbox.Isolation, limits: Limits | None = None) -> None:
         self.layer = layer
         self.limits = limits or Limits()
         self._local = threading.local()
@@ -75,7 +75,11 @@ class Judges:
 
 
 def mark_here(
-    lab: Lab, tasks: Iterable[Task], layer: sandbox.Layer, jobs: int, limits: Limits | None = None
+    lab: Lab,
+    tasks: Iterable[Task],
+    layer: sandbox.Isolation,
+    jobs: int,
+    limits: Limits | None = None,
 ) -> Generator[tuple[Task, GradingResult], None, None]:
     """Mark with ``jobs`` judges, in the order the marks come. A submission that ends
     its judge is tried once more, after all others.

@@ -35,7 +35,7 @@ the student's code had a core.
 from course_lib.grading.sandbox.alarm import limited
 from course_lib.grading.sandbox.layers import (
     LAYERS,
-    Layer,
+    Isolation,
     address_space,
     best,
     required,
@@ -47,7 +47,7 @@ from course_lib.sandbox_child.restrictions import end_with_parent, limit
 __all__ = [
     "LAYERS",
     "TimeBudget",
-    "Layer",
+    "Isolation",
     "Seconds",
     "Session",
     "Worker",

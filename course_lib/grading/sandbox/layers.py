@@ -91,7 +91,7 @@ SENTENCES = {
 
 
 @dataclass(frozen=True)
-class Layer:
+class Isolation:
     """One way to separate submissions: its name, and the sentence for the report."""
 
     name: str
@@ -112,7 +112,7 @@ class Layer:
 # --------------------------------------------------------------------------------------
 
 
-def limits(layer: Layer) -> dict[str, int]:
+def limits(layer: Isolation) -> dict[str, int]:
     """What each process of a submission may use at most, by the names of
     :mod:`resource`.
 
@@ -164,7 +164,7 @@ def _threads_of_user(_moment: int) -> int:
 # ----------------------------------------------------------------------------
 
 
-def command(layer: Layer, control: int, group: Path | None = None) -> list[str]:
+def command(layer: Isolation, control: int, group: Path | None = None) -> list[str]:
     """The command that starts the warm process behind ``layer``.
 
     Args:
@@ -183,7 +183,7 @@ def command(layer: Layer, control: int, group: Path | None = None) -> list[str]:
     return run
 
 
-def environment(layer: Layer, scratch: str) -> dict[str, str]:
+def environment(layer: Isolation, scratch: str) -> dict[str, str]:
     """All the environment the worker gets."""
     place = SCRATCH if layer.name == "jail" else scratch
     return {
@@ -201,7 +201,7 @@ def environment(layer: Layer, scratch: str) -> dict[str, str]:
     }
 
 
-def orders(layer: Layer, scratch: str) -> dict[str, object]:
+def orders(layer: Isolation, scratch: str) -> dict[str, object]:
     """The settings that the warm process receives: how to restrict its children."""
     return {
         "layer": layer.name,
@@ -383,7 +383,7 @@ def run_probe(prefix: list[str], name: str) -> str:
         f"import sys; sys.path.insert(0, {place!r}); import probe, restrictions as r; probe.main(r)"
     )
     run = [sys.executable, "-I", "-S", "-B", "-c", code]
-    layer = Layer(name)
+    layer = Isolation(name)
     with (
         tempfile.TemporaryDirectory(prefix="course-probe-") as folder,
         socket.create_server(("127.0.0.1", 0)) as tcp,
@@ -485,7 +485,7 @@ def _reason(said: str) -> str:
     )
 
 
-def best() -> Layer:
+def best() -> Isolation:
     """The strongest layer that works here.
 
     Raises:
@@ -493,18 +493,18 @@ def best() -> Layer:
     """
     for name in LAYERS:
         if not try_layer(name):
-            return Layer(name)
+            return Isolation(name)
     raise RuntimeError(try_layer("plain"))
 
 
-def required() -> Layer:
+def required() -> Isolation:
     """The strongest layer that works here and is a real boundary.
 
     Raises:
         RuntimeError: where there is none; says what was tried, why each failed, and the
             remedy.
     """
-    sandboxes = [layer for layer in map(Layer, LAYERS) if layer.is_sandbox]
+    sandboxes = [layer for layer in map(Isolation, LAYERS) if layer.is_sandbox]
     for layer in sandboxes:
         if not try_layer(layer.name):
             return layer

@@ -56,7 +56,7 @@ class WorkerLost(Exception):
 class Worker:
     """One warm process in a sandbox; forks a child for every submission, one at a time."""
 
-    def __init__(self, layer: layers.Layer, seconds: Seconds = Seconds()) -> None:  # noqa: B008 (it is frozen)
+    def __init__(self, layer: layers.Isolation, seconds: Seconds = Seconds()) -> None:  # noqa: B008 (it is frozen)
         self.layer = layer
         self.seconds = seconds
         self.process: subprocess.Popen[bytes] | None = None

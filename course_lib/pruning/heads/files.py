@@ -5,7 +5,7 @@ layers. ``from_pretrained`` alone therefore builds the full model and fails on t
 sizes. Here a small file, ``pruned.json``, is written with the weights. It says how the
 model differs from the one that its configuration describes: which layers are left (of a
 model without a configuration), which heads, how wide the feed-forward parts are, which
-parts are removed, which matrices are two of low rank. The full model is built, brought
+parts are removed, which matrices are two of low rank. The full model is meta_model, brought
 into that form, and then the weights fit.
 """
 
@@ -24,10 +24,10 @@ from torch import Tensor, nn
 
 from course_lib.models.attention import find_attention
 from course_lib.models.conv1d import cut, is_conv1d, sizes, with_linears_
-from course_lib.models.depth import built, keep_layers_
+from course_lib.models.depth import keep_layers_, meta_model
 from course_lib.models.families import rows_of
 from course_lib.models.mlps import find_mlps, remove_parts_
-from course_lib.models.parts import LowRank, Narrow, put_in_place
+from course_lib.models.parts import LowRank, ZeroLinear, put_in_place
 from course_lib.pruning.heads.explicit import ExplicitAttention, explicit_attention_
 from course_lib.pruning.heads.removal import kept_heads, remove_heads_
 
@@ -74,7 +74,7 @@ def save_pruned(
     if build is not None:
         _compare(model, build(), note)
     elif transformer is not None:
-        full = built(transformer)
+        full = meta_model(transformer)
         if full is None:
             raise ValueError(
                 f"a {type(model).__name__} is not built from its configuration alone: pass build=,"
@@ -150,9 +150,9 @@ def _note(model: nn.Module) -> Note:
     has_heads = explicit or any(hasattr(module, "kept_heads") for module in modules.values())
     has_mlps = any(row.mlp for m in modules.values() for row in rows_of(type(m)))
     mlps = find_mlps(model) if has_mlps else []
-    removed = [mlp.name for mlp in mlps if isinstance(modules[mlp.out], Narrow)]
+    removed = [mlp.name for mlp in mlps if isinstance(modules[mlp.out], ZeroLinear)]
     removed += [
-        name for name, m in modules.items() if isinstance(m, Narrow) and m.out_features is None
+        name for name, m in modules.items() if isinstance(m, ZeroLinear) and m.out_features is None
     ]
     return {
         "layers": {

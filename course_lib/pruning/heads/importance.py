@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from course_lib.models.attention import Attention, find_attention
-from course_lib.models.mlps import padded
+from course_lib.models.mlps import without_nested_tensors
 from course_lib.modes import evaluating
 from course_lib.pruning.heads.gates import Gate, attach, gated, refuse_head_mask
 from course_lib.pruning.heads.placement import lowest_heads
@@ -133,7 +133,7 @@ def sample_gradients(
             refuse_empty(batch)
             with hold_hooks() as hooks:
                 hooks.enter_context(refuse_head_mask(model))
-                hooks.enter_context(padded(model))
+                hooks.enter_context(without_nested_tensors(model))
                 gates = put(hooks)
                 losses = loss_fn(model, batch)
             made = _made(gates, losses)

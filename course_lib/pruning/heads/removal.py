@@ -39,7 +39,7 @@ from torch import Tensor, nn
 
 from course_lib.checks import check_mask, check_names
 from course_lib.models.attention import Attention, find_attention, refuse_unlocated
-from course_lib.models.conv1d import cut, sizes, taken
+from course_lib.models.conv1d import cut, select_parameter, sizes
 from course_lib.pruning.heads.explicit import explicit_attention
 from course_lib.pruning.heads.gates import Gate, OwnConfig, split_by_layer
 from course_lib.pruning.heads.placement import refuse_uneven
@@ -215,7 +215,7 @@ def _cut(model: nn.Module, a: Attention, mask: Tensor) -> None:
             inner, _, last = name.rpartition(".")
             owner = module.get_submodule(inner)
             if (parameter := getattr(owner, last)) is not None:
-                setattr(owner, last, taken(parameter, dim, heads))
+                setattr(owner, last, select_parameter(parameter, dim, heads))
     if a.layout.heads:
         setattr(module, a.layout.heads, len(heads))
     if a.layout.width:
@@ -328,7 +328,10 @@ def _slice_position_biases(
             module: Any = model.get_submodule(a.name)
             heads = masks.get(a.name, torch.ones(a.heads, dtype=torch.bool)).nonzero().flatten()
             sliced = copy.deepcopy(table)
-            sliced.weight, sliced.embedding_dim = taken(table.weight, 1, heads), len(heads)
+            sliced.weight, sliced.embedding_dim = (
+                select_parameter(table.weight, 1, heads),
+                len(heads),
+            )
             module.relative_attention_bias = sliced
             module.has_relative_attention_bias = True
             _compute_own_bias(module)

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from course_lib.checks import check_fraction
-from course_lib.models.depth import along, built, described, keep_layers_
+from course_lib.models.depth import along, config_owner, keep_layers_, meta_model
 from course_lib.models.families import rows_of
 
 
@@ -124,8 +124,8 @@ def _refuse_other_numbers(model: nn.Module, smaller: nn.Module, path: str, kept:
     """Raises ValueError where a number of a layer was made from its index (GPT-2's
     ``scale_attn_by_inverse_layer_idx``): the configuration makes another one.
     """
-    (whole, inner_path), (part, _) = described(model, path), described(smaller, path)
-    full, again = built(whole), built(part)
+    (whole, inner_path), (part, _) = config_owner(model, path), config_owner(smaller, path)
+    full, again = meta_model(whole), meta_model(part)
     if whole is None or part is None or full is None or again is None:
         return
 

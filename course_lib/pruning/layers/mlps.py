@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from course_lib.checks import check_mask
 from course_lib.models.attention import find_attention
-from course_lib.models.mlps import MLP, find_mlps, padded, remove_parts_
+from course_lib.models.mlps import MLP, find_mlps, remove_parts_, without_nested_tensors
 from course_lib.pruning.heads.importance import OnesGate, gate_heads, heads_grid, sample_gradients
 from course_lib.wrapped import hold_hooks, refuse_wrapped
 
@@ -42,7 +42,7 @@ def gated_mlps(model: nn.Module, nu: Tensor | Sequence[Tensor]) -> Iterator[None
             f"nu should be (layers,) = ({len(mlps)},), or ({len(mlps)}, B), got {len(nu)} rows"
         )
     with hold_hooks() as hooks:
-        hooks.enter_context(padded(model))
+        hooks.enter_context(without_nested_tensors(model))
         for mlp, gate in zip(mlps, nu, strict=True):
             out = model.get_submodule(mlp.out)
             hooks.callback(out.register_forward_hook(_scaling(gate, mlp.flat)).remove)

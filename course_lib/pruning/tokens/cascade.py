@@ -54,7 +54,7 @@ def cascade_step(
     """
     if token_scores.ndim != 1 or head_scores.ndim != 1:
         raise ValueError(
-            "scores of one text: (L,) for tokens and (M,) for heads, got"
+            "scores of one text: (L,) for tokens and (H,) for heads, got"
             f" {tuple(token_scores.shape)} and {tuple(head_scores.shape)}"
         )
     tokens = top_tokens(token_scores[None], alive_tokens[None], n_tokens)[0]
@@ -120,9 +120,9 @@ class Cascading(Dropping):
         self.check_layers(heads)
         for n in heads.values():
             check_count(n, "heads", 1)
-        if len({M for M, _ in self._sizes}) > 1 or self._sizes[0][0] == 0:
+        if len({H for H, _ in self._sizes}) > 1 or self._sizes[0][0] == 0:
             raise ValueError(
-                f"the layers have {[M for M, _ in self._sizes]} heads: to cascade indices they need"
+                f"the layers have {[H for H, _ in self._sizes]} heads: to cascade indices they need"
                 " equally many"
             )
 

@@ -587,7 +587,7 @@ class Dropping:
             and len(self.heads) != len(self.layers)
         ):
             raise ValueError(
-                f"heads should be bool (layers, M), True = the head votes, with {len(self.layers)}"
+                f"heads should be bool (layers, H), True = the head votes, with {len(self.layers)}"
                 f" layers; got {len(self.heads)}"
             )
 

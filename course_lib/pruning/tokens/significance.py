@@ -37,7 +37,7 @@ def attention_received(attn: Tensor, token_mask: Tensor) -> Tensor:
         ValueError: if the shapes do not fit, or a text has no real token.
     """
     if attn.ndim != 4 or attn.shape[2] != attn.shape[3]:
-        raise ValueError(f"attn holds attention weights (B, M, L, L), got {tuple(attn.shape)}")
+        raise ValueError(f"attn holds attention weights (B, H, L, L), got {tuple(attn.shape)}")
     _check_mask(token_mask, attn.shape[0], attn.shape[3])
     return received(attn, token_mask.to(attn.dtype), None)
 
@@ -103,10 +103,10 @@ def head_weights(heads: Tensor | None, like: Tensor) -> Tensor | None:
     """Shares of the heads in the mean, (B or 1, H), from a bool (H,) or (B, H)."""
     if heads is None:
         return None
-    B, M = like.shape[:2]
-    check_mask(heads, "heads", (M,) if heads.ndim == 1 else (B, M))
-    alive = heads.reshape(-1, M).to(like)
-    if not bool(heads.reshape(-1, M).any(1).all()):
+    B, H = like.shape[:2]
+    check_mask(heads, "heads", (H,) if heads.ndim == 1 else (B, H))
+    alive = heads.reshape(-1, H).to(like)
+    if not bool(heads.reshape(-1, H).any(1).all()):
         raise ValueError(
             "no head of this layer counts, so nothing there attends to any token: score at another"
             " layer"

@@ -14,7 +14,7 @@ scores -> select -> masks -> apply.
   the loss (Taylor, Fisher, curvature; Optimal Brain Damage is ``loss_change`` with
   gradient 0 and ``curvature``); :mod:`.wanda`: weights times the norm of their inputs;
   :mod:`.proximal`: zeros from training with an L1 penalty; :mod:`.movement`: movement
-  pruning, ``moving`` (Sanh et al. 2020).
+  pruning, ``movement_pruning`` (Sanh et al. 2020).
 - :mod:`.granularity`: exactly as many as asked for, in which shapes (:mod:`.exact`);
   :mod:`.masks`: applies masks and keeps pruned weights at zero.
 - :mod:`.encoder`: a transformer's layers, without embeddings; :mod:`.transfer`: prune
@@ -72,7 +72,7 @@ from course_lib.pruning.weights.masks import (
     remaining,
     sparsity,
 )
-from course_lib.pruning.weights.movement import moving, quadrants, soft_penalty, top_mask
+from course_lib.pruning.weights.movement import movement_pruning, quadrants, soft_penalty, top_mask
 from course_lib.pruning.weights.nm import nm_mask, nm_masks
 from course_lib.pruning.weights.proximal import Proximal, reweighted, soft_threshold
 from course_lib.pruning.weights.schedules import cubic, geometric, one_shot

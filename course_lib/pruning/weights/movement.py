@@ -12,7 +12,7 @@ pruned one can come back.
     from course_lib.pruning import weights
 
     names = list(weights.encoder_weights(model))
-    with moving(model, names, keep=1.0) as scores:  # every nn.Linear named computes with W ∘ M(S)
+    with movement_pruning(model, names, keep=1.0) as scores:  # W ∘ M(S)
         optimizer = torch.optim.AdamW(scores.groups(model, lr=5e-5, score_lr=1e-2))
         for sparsity in weights.cubic(0.9, steps=10):
             scores.keep = 1 - sparsity              # as few as wanted, in the end
@@ -141,8 +141,8 @@ def quadrants(before: Tensor, after: Tensor, kept: Tensor) -> dict[str, int]:
     }
 
 
-class Moving:
-    """The scores of a model's weights while it trains; made by :func:`moving`.
+class MovementPruning:
+    """The scores of a model's weights while it trains; made by :func:`movement_pruning`.
 
     Attributes:
         scores: name of a weight -> its nn.Parameter of scores, of its shape.
@@ -219,14 +219,14 @@ class Moving:
 class _Masked(nn.Module):
     """The parametrization: W -> W ∘ M(S)."""
 
-    def __init__(self, moving: Moving, name: str) -> None:
+    def __init__(self, pruning: MovementPruning, name: str) -> None:
         super().__init__()
-        self.scores = moving.scores[name]
+        self.scores = pruning.scores[name]
         # in a list: no submodule, and no copy of it in a state dict
-        self._moving, self._name = [moving], name
+        self._pruning, self._name = [pruning], name
 
     def forward(self, weight: Tensor) -> Tensor:
-        mask = self._moving[0].masks()[self._name]
+        mask = self._pruning[0].masks()[self._name]
         return weight * _Straight.apply(self.scores, mask)
 
 
@@ -249,13 +249,13 @@ def _read_plain(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) 
 
 
 @contextmanager
-def moving(
+def movement_pruning(
     model: nn.Module,
     names: Iterable[str],
     keep: float | Mapping[str, float] = 1.0,
     how: str = "all",
     tau: float = 0.1,
-) -> Iterator[Moving]:
+) -> Iterator[MovementPruning]:
     """Inside the block every weight named is computed with as W ∘ M(S); the scores are
     parameters of the model, and train with it.
 
@@ -275,7 +275,7 @@ def moving(
             first. Sanh et al. have 0.1.
 
     Yields:
-        :class:`Moving`.
+        :class:`MovementPruning`.
 
     After the block the weights are 0 where the masks are False, and plain parameters
     again; after an exception they are as they were trained, without zeros.
@@ -303,7 +303,7 @@ def moving(
                 f"{name!r} is tied to another layer's weight: leave it out, or untie it first"
             )
     modules = {name: model.get_submodule(name.rpartition(".")[0]) for name in names}
-    found = Moving(weights, keep, how, tau)
+    found = MovementPruning(weights, keep, how, tau)
     order = {name: list(module._parameters) for name, module in modules.items()}
     done: list[str] = []
 

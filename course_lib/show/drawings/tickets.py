@@ -132,7 +132,7 @@ def pruning_rounds(
     _matrix(ax, x, top, values, last, scale, edge=ORANGE if rewind else INK)
     words = f"the\nticket:\n$m_{rounds}$, ${early}$" if rewind else "to be\nfine-\ntuned"
     write(ax, x + width / 2, top + rows + 0.5, words, va="top", fontweight="bold")
-    write(ax, left - 0.6, tops[2] + rows + 0.35, "left", ha="right", va="top")
+    write(ax, left - 0.6, tops[2] + rows + 0.35, "kept", ha="right", va="top")
     n = last.numel()
     counts = ", ".join(str(int(c.left.sum())) for c in columns)
     shares = ", ".join(f"{100 * (1 - rate) ** t:.0f}" for t in range(1, rounds + 1))
@@ -149,8 +149,8 @@ def pruning_rounds(
     return alt(
         fig,
         f"{name}: in each of {rounds} rounds a matrix of {n} weights is trained, {rate:.0%}"
-        f" of those left are pruned, and the others are {back}. Left after each round: {shares} per"
-        f" cent by formula, {counts} weights here.",
+        f" of the kept weights are pruned, and the others are {back}. Kept after each round:"
+        f" {shares} per cent by formula, {counts} weights here.",
     )
 
 

@@ -59,7 +59,7 @@ def tokens_leaving(
                 _token(ax, x, y, width, word, fill if i in there else None)
             x += width + _GAP
         y = 0.1 + step * stage
-        write(ax, _UNITS - 0.1, y + 0.53, f"{len(there)} left", ha="right", fontweight="bold")
+        write(ax, _UNITS - 0.1, y + 0.53, f"{len(there)} kept", ha="right", fontweight="bold")
     first = end - step + 1  # below [CLS] of the last row
     arrow(ax, (_LEFT + widths[0] / 2, first), (_LEFT + widths[0] / 2, end + 0.4))
     _footer(ax, end + 0.45, answer)
@@ -69,8 +69,8 @@ def tokens_leaving(
     )
     return alt(
         fig,
-        f"A text of {len(words)} tokens that leave layer by layer, [CLS] never. Left {left}. Read"
-        f" from [CLS]: {answer}.",
+        f"A text of {len(words)} tokens, dropped layer by layer; [CLS] is always kept. Kept {left}."
+        f" Read from [CLS]: {answer}.",
     )
 
 

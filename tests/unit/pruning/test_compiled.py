@@ -41,7 +41,7 @@ BLOCKS = {
     "pruned_inputs": lambda m: activations.pruned_inputs(
         m, lambda x: x * 0, [of(m, "bert.encoder.layer.1.output.dense")]
     ),
-    "moving": lambda m: weights.moving(
+    "moving": lambda m: weights.movement_pruning(
         m, [of(m, "bert.encoder.layer.0.output.dense.weight")], keep=0.1
     ),
 }

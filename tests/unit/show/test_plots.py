@@ -162,7 +162,7 @@ def test_a_tick_says_where_it_stands(results):
     near = results.assign(sparsity=results["sparsity"] / 4 + 0.4)
     (axes,) = plots.curves(near, **CURVES, xaxis="sparsity").axes
     assert [axes.xaxis.get_major_formatter()(x, 0) for x in (0.425, 0.45)] == ["42.5 %", "45 %"]
-    assert axes.get_xlabel() == "weights removed (%)"
+    assert axes.get_xlabel() == "weights pruned (%)"
 
 
 def test_ticks_are_measured_values_powers_of_two_or_whole_numbers():

@@ -52,7 +52,7 @@ REFUSED = [
     (r"write 0\.15", lambda: t.kept_count(MASK.sum(1), 15)),
     ("lengths", lambda: t.progressive([3, 0], 4, 0.5)),
     ("at most at 1", lambda: t.progressive([3], 4, 1.5)),
-    (r"attn .*\(B, M, L, L\)", lambda: t.attention_received(torch.rand(2, 3, 4, 5), ALL)),
+    (r"attn .*\(B, H, L, L\)", lambda: t.attention_received(torch.rand(2, 3, 4, 5), ALL)),
     ("token_mask", lambda: t.attention_received(SQUARE, ALL.float())),
     ("token_mask", lambda: t.attention_received(SQUARE, ALL.T)),
     ("text 1 has no real token", lambda: t.attention_received(SQUARE, mask_of([4, 0], 4))),

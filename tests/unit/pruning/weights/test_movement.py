@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from course_lib.pruning.weights import movement
 from course_lib.pruning.weights.movement import (
     TopV,
-    moving,
+    movement_pruning,
     quadrants,
     soft_mask,
     soft_penalty,
@@ -56,7 +56,7 @@ def test_sgd_leaves_the_movement_in_the_scores(how):
     model, names = net(), ["0.weight", "2.weight"]
     x, y = torch.randn(20, 6), torch.randint(3, (20,))
     history = {name: [] for name in names}
-    with moving(model, names, keep=0.4, how=how) as scores:
+    with movement_pruning(model, names, keep=0.4, how=how) as scores:
         optimizer = torch.optim.SGD(scores.groups(model, lr=0.1, score_lr=0.5))
         for _ in range(5):
             used = {name: model.get_submodule(name[0]).weight for name in names}
@@ -106,7 +106,7 @@ def test_a_pruned_weight_comes_back():
     model = nn.Linear(2, 1, bias=False)
     with torch.no_grad():
         model.weight.copy_(torch.tensor([[1.0, 1.0]]))
-    with moving(model, ["weight"], keep=0.5) as scores:
+    with movement_pruning(model, ["weight"], keep=0.5) as scores:
         assert scores.masks()["weight"].tolist() == [[True, False]]  # equal scores: the first stays
         optimizer = torch.optim.SGD(scores.groups(model, lr=0.0, score_lr=1.0))
         # the second input is what matters
@@ -117,7 +117,7 @@ def test_a_pruned_weight_comes_back():
 
 def test_soft_thresholds_give_each_matrix_its_own_share():
     model = net()
-    with moving(model, ["0.weight", "2.weight"], how="soft") as scores:
+    with movement_pruning(model, ["0.weight", "2.weight"], how="soft") as scores:
         assert all(mask.all() for mask in scores.masks().values())  # σ(0) = ½
         with torch.no_grad():
             scores.scores["0.weight"].fill_(-3)
@@ -130,7 +130,7 @@ def test_soft_thresholds_give_each_matrix_its_own_share():
 def test_after_an_exception_nothing_is_lost():
     model = net()
     before = copy.deepcopy(model.state_dict())
-    with pytest.raises(RuntimeError, match="mine"), moving(model, ["0.weight"], keep=0.1):
+    with pytest.raises(RuntimeError, match="mine"), movement_pruning(model, ["0.weight"], keep=0.1):
         raise RuntimeError("mine")
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
@@ -172,7 +172,7 @@ def test_a_trainer_of_transformers_goes_round_it_unchanged(own_optimizer, tmp_pa
         disable_tqdm=True,
         use_cpu=True,
     )
-    with moving(model, before, keep=0.3) as scores:
+    with movement_pruning(model, before, keep=0.3) as scores:
         optimizer = torch.optim.AdamW(scores.groups(model, 1e-3, 1e-2)) if own_optimizer else None
         Trainer(
             model=model, args=settings, train_dataset=Texts(), optimizers=(optimizer, None)
@@ -196,7 +196,7 @@ def test_a_trainer_of_transformers_goes_round_it_unchanged(own_optimizer, tmp_pa
 @pytest.mark.parametrize("how", ["all", "each", "soft"])
 def test_masks_follow_the_scores_whatever_the_optimizer(how, settings):
     model = net()
-    with moving(model, ["0.weight"], keep=0.5, how=how) as scores:
+    with movement_pruning(model, ["0.weight"], keep=0.5, how=how) as scores:
         one = scores.scores["0.weight"]
         first = scores.masks()["0.weight"].clone()
         # fused kernels write into a tensor and leave its version as it was
@@ -210,7 +210,7 @@ def test_masks_follow_the_scores_whatever_the_optimizer(how, settings):
 def test_a_share_for_each_matrix():
     model = net()
     shares = {"0.weight": 0.25, "2.weight": 0.5}
-    with moving(model, shares, keep=shares) as scores:
+    with movement_pruning(model, shares, keep=shares) as scores:
         masks = scores.masks()
         assert {name: float(m.double().mean()) for name, m in masks.items()} == shares
         shares["0.weight"] = 0.75  # said on the way, in the same mapping
@@ -227,7 +227,7 @@ def test_a_checkpoint_from_inside_the_block_is_the_masked_model(tmp_path):
     model, fresh = model_of("bert"), model_of("bert", seed=1)
     inputs = inputs_of("bert")
     names = [name for name, p in model.named_parameters() if name.endswith("dense.weight")]
-    with moving(model, names, keep=0.4) as scores:
+    with movement_pruning(model, names, keep=0.4) as scores:
         for score in scores.scores.values():
             nn.init.normal_(score)
         expected = model(**inputs)[0]
@@ -238,7 +238,7 @@ def test_a_checkpoint_from_inside_the_block_is_the_masked_model(tmp_path):
         assert torch.equal(model(**inputs)[0], expected)
     loaded = type(model).from_pretrained(tmp_path).eval()
     assert torch.equal(loaded(**inputs)[0], expected)
-    with moving(fresh, names, keep=0.4) as scores:
+    with movement_pruning(fresh, names, keep=0.4) as scores:
         fresh.load_state_dict(saved)
         assert torch.equal(fresh(**inputs)[0], expected)
         masks = scores.masks()
@@ -257,7 +257,7 @@ def test_an_optimizer_without_the_scores_is_refused(held):
     refused = pytest.raises(ValueError, match="make it inside the block")
 
     def run():
-        with moving(model, ["weight"], keep=0.5) as scores:
+        with movement_pruning(model, ["weight"], keep=0.5) as scores:
             optimizers = {
                 "weights": before,
                 "both": [torch.optim.SGD(model.parameters(), 0.1)],

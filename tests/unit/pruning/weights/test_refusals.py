@@ -54,8 +54,8 @@ class Forgetful:
         return scores
 
 
-def moving(model, names, **options):
-    with movement.moving(model, names, **options):
+def movement_pruning(model, names, **options):
+    with movement.movement_pruning(model, names, **options):
         pytest.fail("the block was entered")
 
 
@@ -185,11 +185,11 @@ REFUSED = [
     ("saw no input", lambda: w.input_norms(TIED, [])),
     ("no attention", lambda: w.encoder_weights(NET)),
     ("lazy", lambda: w.prunable(nn.Sequential(nn.LazyLinear(3)))),
-    ("how", lambda: moving(NET, ["weight"], how="other")),
-    ("names", lambda: moving(NET, [])),
-    ("'0.nothing'", lambda: moving(TIED, ["0.nothing"])),
-    ("'7.weight'", lambda: moving(TIED, ["7.weight"])),
-    ("tied", lambda: moving(TIED, ["0.weight"])),
+    ("how", lambda: movement_pruning(NET, ["weight"], how="other")),
+    ("names", lambda: movement_pruning(NET, [])),
+    ("'0.nothing'", lambda: movement_pruning(TIED, ["0.nothing"])),
+    ("'7.weight'", lambda: movement_pruning(TIED, ["7.weight"])),
+    ("tied", lambda: movement_pruning(TIED, ["0.weight"])),
     ("scores", lambda: w.soft_penalty([], 1.0)),
     ("history", lambda: movement.movement([], 0.1)),
     # samples and labels

@@ -23,8 +23,8 @@ def test_a_word_is_written_until_the_row_in_which_it_leaves() -> None:
     times = {word: seen.count(word) for word in WORDS}
     assert times == {"[CLS]": 4, "the": 2, "food": 3, "was": 2, "never": 4, "bad": 4, "[SEP]": 3}
     assert [seen.count(name) for name in ("input", "layer 1", "layer 3", "layer 4")] == [1, 1, 1, 0]
-    counts = [text for text in seen if text.endswith(" left")]
-    assert counts == ["7 left", "5 left", "3 left", "1 left"]
+    counts = [text for text in seen if text.endswith(" kept")]
+    assert counts == ["7 kept", "5 kept", "3 kept", "1 kept"]
 
 
 def test_a_long_text_has_two_lines_and_each_word_is_where_it_was() -> None:
