@@ -14,7 +14,7 @@ from small_lab import RIGHT, TESTS, Course, claim, contents
 
 from course_lib.grading.batch import manual_marks, summary
 from course_lib.grading.batch import upload as lms
-from course_lib.grading.batch.result import Entry, Result
+from course_lib.grading.batch.result import ClaimResult, Result
 from course_lib.labs import Exercise, lab01
 
 pytestmark = pytest.mark.usefixtures("warm")
@@ -207,7 +207,9 @@ points = st.sampled_from([None, 0.0, 0.5, 1.0, -0.5, -2.0, 3.0])
 def test_a_question_keeps_between_nothing_and_its_maximum(
     passed: list[bool], waiting: float, given: float | None, adds: bool
 ) -> None:
-    tests = [Entry("1.1", "1.1 c", float(p), 1.0, "passed" if p else "failed") for p in passed]
+    tests = [
+        ClaimResult("1.1", "1.1 c", float(p), 1.0, "passed" if p else "failed") for p in passed
+    ]
     mark = manual_marks.Mark("amy", "1.1", given, adds, "well", 2)
     asked = {"1.1": waiting} if waiting else {}
     done = manual_marks.merge(tests, [mark], asked)

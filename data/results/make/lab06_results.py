@@ -45,7 +45,7 @@ from course_lib.pruning.weights import (
     encoder_weights,
     global_masks,
     magnitude,
-    moving,
+    movement_pruning,
     prune_then_finetune,
     quadrants,
     random,
@@ -203,7 +203,7 @@ def by_movement(
 
         return changed
 
-    with moving(model, before) as scores:
+    with movement_pruning(model, before) as scores:
         for score in scores.scores.values() if lam or draw_signs else ():
             score.register_hook(learns(score))
 
@@ -238,7 +238,7 @@ def softly(
     model = pretrained(seed)
     names = list(encoder_weights(model))
     before = {name: w.detach().clone() for name, w in encoder_weights(model).items()}
-    with moving(model, names, how="soft", tau=TAU) as scores:
+    with movement_pruning(model, names, how="soft", tau=TAU) as scores:
         finetune(
             model,
             None if watch is None else lambda: watch(scores.masks()),
