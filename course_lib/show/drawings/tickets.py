@@ -120,8 +120,9 @@ def pruning_rounds(
         for y, words in ((tops[0], "train"), (tops[1], f"−{100 * rate:.0f} %")):
             arrow(ax, (x + width / 2, y + rows + 0.2), (x + width / 2, y + drop - 0.15))
             write(ax, x + width / 2 + 0.4, y + rows + 1.2, words, ha="left")
-        power = ("", "²", "³", "⁴")[t]
-        share = f"{1 - rate:.3g}{power} = {100 * (1 - rate) ** (t + 1):.0f} %"
+        share = f"{100 * (1 - rate) ** (t + 1):.0f} %"
+        if t:
+            share = f"{1 - rate:.3g}{'²³⁴'[t - 1]} = {share}"
         write(ax, x + width / 2, tops[2] + rows + 0.35, share, va="top")
         _back(ax, x + width, tops, rows, pitch - width, rewind)
     x = left + rounds * pitch

@@ -24,10 +24,10 @@ def tokens_leaving(
     marked: Sequence[int],
     answer: str,
 ) -> Figure:
-    """A text, layer by layer: who is still there, who gets off here, how many are left.
+    """A text, layer by layer: the tokens kept, the tokens dropped here, and the number kept.
 
     A row is the text as it leaves a layer, in one line or two. A token that is there
-    has a box; one that gets off in this layer is faint, and absent from the next row
+    has a box; one that is dropped in this layer is faint, and absent from the next row
     on.
 
     Args:
@@ -75,7 +75,7 @@ def tokens_leaving(
 
 
 def _token(ax: Axes, x: float, y: float, width: float, word: str, fill: str | None) -> None:
-    """A token's box; with no fill it gets off here, and is faint."""
+    """A token's box; without fill it is dropped here, and faint."""
     ink, edge, line = (INK, INK, "-") if fill else (GREY, FAINT, "--")
     look = {"linewidth": 1.5, "linestyle": line}
     box(ax, x, y, word, size=(width, 1), fill=fill or "none", edge=edge, ink=ink, **look)
@@ -85,7 +85,7 @@ def _footer(ax: Axes, y: float, answer: str) -> None:
     """The answer, and what the colours mean."""
     write(ax, _LEFT, y + 0.53, answer, ha="left", fontweight="bold")
     x = _UNITS - 15.0
-    for fill, text in ((ORANGE, "stays"), (SKY, "decides"), (None, "gets off")):
+    for fill, text in ((ORANGE, "[CLS]"), (SKY, "decides"), (None, "dropped")):
         _token(ax, x, y, 1.0, "", fill)
         write(ax, x + 1.3, y + 0.53, text, ha="left")
         x += 5.0
