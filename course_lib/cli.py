@@ -323,7 +323,7 @@ def grade(
     submissions: Submissions,
     out: Annotated[Path, typer.Option("--out", help="the report's folder")],
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="workers beside each other; one a core by default")
+        int | None, typer.Option(min=1, help="workers beside each other; one per core by default")
     ] = None,
     seed: Seed = None,
     require_isolation: RequireIsolation = False,
@@ -673,7 +673,7 @@ def remake(
         str | None, typer.Argument(help="a file of data/results, such as lab03_tickets_mnist")
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="processes side by side; one a core by default")
+        int | None, typer.Option(min=1, help="processes side by side; one per core by default")
     ] = None,
 ) -> None:
     """Make a shipped result file again; the same command goes on after an interruption.

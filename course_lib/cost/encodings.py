@@ -34,7 +34,7 @@ FORMATS = ("dense", "bitmap", "rle", "coo", "csr", "csc")
 
 # ------------------------------------------------------------------------------- bitmap
 def bitmap_encode(x: Tensor) -> tuple[Tensor, Tensor]:
-    """One bit an element that says whether it is there, and the elements that are.
+    """One bit per element that says whether it is there, and the elements that are.
 
     Args:
         x: any shape (also a scalar), any dtype.
@@ -291,7 +291,7 @@ def storage_bits(x: Tensor, n: int | None = None) -> dict[str, int]:
     Args:
         x: any shape; CSR and CSC see it as a matrix with one row per entry of the first
             axis (one filter a row).
-        n: bits a value (the dtype's own width if None).
+        n: bits per value (the dtype's own width if None).
     """
     n = 8 * x.element_size() if n is None else n
     matrix = x.reshape(1, -1) if x.ndim < 2 else x.reshape(x.shape[0], math.prod(x.shape[1:]))
@@ -327,7 +327,7 @@ def formula_bits(
         format: one of ``FORMATS``.
         L: number of elements.
         p: sparsity, the fraction of zeros, in [0, 1].
-        n: bits a value.
+        n: bits per value.
         run_bits: k, the width of the run field (RLE only).
         shape: (R, C), needed for CSR and CSC.
 

@@ -39,7 +39,7 @@ class Collected:
     """What was found where submissions are to lie.
 
     Attributes:
-        submissions: one a student, sorted by id.
+        submissions: one per student, sorted by id.
         left: whatever else lies there and was not taken for one: its name, and why in a
             sentence.
         sections: the folders that were read as holding several students' submissions.

@@ -176,7 +176,7 @@ def build_row(result: Result, questions: Iterable[str], late: bool) -> list[str]
 
 
 def write_grades(out: Path, questions: Iterable[str], late: bool) -> None:
-    """Write ``grades.csv`` from the results: one row a submission, with the columns of a
+    """Write ``grades.csv`` from the results: one row per submission, with the columns of a
     policy where there is one.
     """
     about = policy.COLUMNS if late else ()

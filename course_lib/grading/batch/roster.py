@@ -1,4 +1,4 @@
-"""The roster: a CSV table with one row a student that says which submission is whose.
+"""The roster: a CSV table with one row per student that says which submission is whose.
 
 It may have any of these columns:
 

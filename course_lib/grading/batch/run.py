@@ -82,7 +82,7 @@ def grade(
         out: the report's folder. The marks that are there are kept where the
             submission, the claims and the seed are the same.
         tests: the folder of the lab's claims, ``tests/labs/lab01``.
-        jobs: workers beside each other, by default one a core; a ``scheduler`` has its
+        jobs: workers beside each other, by default one per core; a ``scheduler`` has its
             own.
         seed: from which the inputs are drawn; by default the report's own, or a fresh
             one. Another than the report's own grades everything again.
