@@ -320,8 +320,7 @@ def formula_bits(
     wherever they lie. For RLE the order matters: the formula is the expectation for
     independent zeros in a long tensor. A run that goes on for ever would begin with a
     value with probability 1-p, and needs a pair more whenever it has 2^k zeros: a
-    geometric series, so there are (1-p)/(1-p^(2^k)) pairs an element. (The lecture
-    calls this "hard to formulate"; it takes only the independence.)
+    geometric series, so there are (1-p)/(1-p^(2^k)) pairs per element.
 
     Args:
         format: one of ``FORMATS``.
