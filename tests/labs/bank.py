@@ -173,7 +173,7 @@ def resting_on(lab: str, question: str) -> set[str]:
     return {q for q, needs in solved(lab).needs.items() if question in needs}
 
 
-def sample(lab: str, each: int = 2) -> list[Answer]:
+def sample(lab: str, each: int = 1) -> list[Answer]:
     """The same few of every question: as many wrong ones from files and from tables,
     and one right one.
     """

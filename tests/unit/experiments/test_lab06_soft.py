@@ -34,6 +34,7 @@ def test_the_penalty_with_soft_movements_own_schedule_is_soft_movement(monkeypat
     assert differ > 1000
 
 
+@pytest.mark.long
 def test_drawn_signs_leave_the_sizes():
     how = SHORT | {"steps": 2}
     weights = encoder_weights(lab06.pretrained(0))

@@ -152,6 +152,7 @@ def test_your_functions_choose_as_the_librarys_do(patients):
     )
 
 
+@pytest.mark.long
 def test_single_drops_and_what_is_chosen_of_them(patients, monkeypatch):
     compare = lab10.latency.compare
     once = lambda passes, **_: compare(passes, repeats=1, threads=1)  # noqa: E731

@@ -11,6 +11,7 @@ from course_lib import recipes
 from course_lib.models import checkpoints
 
 
+@pytest.mark.long
 def test_a_checkpoint_is_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoints, "folder", lambda: tmp_path)
     monkeypatch.setattr(digits_checkpoints, "train", partial(digits_checkpoints.train, epochs=8))
