@@ -17,7 +17,7 @@ from course_lib.grading.claims import question
 
 ROOT = Path(__file__).parents[2]
 LAB = "lab05"
-CUT = ("group_columns", "the sparsest columns were taken first: take the densest first")
+CUT = ("group_columns", "the sparsest columns were taken first: start with the densest column")
 CLAIMS = Path("tests") / "labs" / LAB
 
 
@@ -48,11 +48,11 @@ def test_every_mistake_of_the_claims_is_there_once_with_its_points(course: Path)
     assert all(float(points) > 0 for points, *_ in lines)
     section = text.partition("## 5.5 ")[2].partition("## ")[0]
     # lost by both claims; by the hidden one alone
-    assert "(points: 2)\n\n- **2** · `combine_columns`: weights that meet" in section
-    assert "- **1**, *hidden* · `combine_columns`: of equal sizes the lower column" in section
+    assert "(points: 2)\n\n- **2** · `combine_columns`: weights in the same row" in section
+    assert "- **1**, *hidden* · `combine_columns`: among equal |w|, the lower column" in section
     # what a claim compares with by itself, and options
     assert text.count("- **≥ 1** · the gate is soft: ") == 1
-    assert text.count("- **0.5**, *hidden* · `answer_5_9a`: that was not measured") == 1
+    assert text.count("- **0.5**, *hidden* · `answer_5_9a`: the experiment did not measure") == 1
 
 
 def test_a_solution_that_fails_its_claims_is_named(course: Path) -> None:

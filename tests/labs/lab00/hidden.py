@@ -1,5 +1,5 @@
-"""Lab 00, counting cost and storing zeros: the claims that only the grader sees. What
-is seen in the notebook, and the words for both, stand in visible.py.
+"""Lab 00, counting cost and storing zeros: the claims that only the grader checks.
+The claims that the notebook checks, and the messages of both, are in visible.py.
 """
 
 from __future__ import annotations
@@ -77,11 +77,11 @@ WRONG: dict[str, Wrong] = {}
 # --- 0.1 conv_cost, linear_cost -------------------------------------------------------
 
 
-@question("0.1", points=0.5, claim="a kernel as large as its input; counts of any size")
+@question("0.1", points=0.5, claim="a kernel as large as its input; large counts")
 def test_kernels_as_large_as_the_input(submission: Submission, draw: Draw) -> None:
     M, C, R, S = draw.distinct(4, 2, 7)
     fits = (M, C, R, S, R, S, draw.integer(1, 3), 0)
-    thought = "A kernel as large as its input has one place"
+    thought = "A kernel as large as its input has exactly one place"
     cost = ask(lambda: submission.conv_cost(*fits), f"for conv_cost{fits}", thought)
     expect_keys(cost, COST, f"the result of conv_cost{fits}")
     expect_count(
@@ -94,15 +94,13 @@ def test_kernels_as_large_as_the_input(submission: Submission, draw: Draw) -> No
 
 # --- 0.2 transformer_macs -------------------------------------------------------------
 
-THREE_FOR_ONE = (
-    "a matrix is missing that you count for several heads: the layer has it whatever the heads"
-)
+THREE_FOR_ONE = "a matrix is missing with one head that you count with several heads: the layer has this matrix for any number of heads"
 WRONG["transformer_macs"] = {
     THREE_FOR_ONE: encoder(projections=lambda B, L, E, heads: (3 + (heads > 1)) * B * L * E**2)
 }
 
 
-@question("0.2", points=0.5, claim="one head by default, and as many as there are columns")
+@question("0.2", points=0.5, claim="one head by default, and as many heads as columns")
 def test_one_head(submission: Submission, draw: Draw) -> None:
     B, L, E = draw.integer(2, 5), draw.integer(5, 30), draw.integer(4, 20)
     call = f"transformer_macs({B}, {L}, {E})"
@@ -144,16 +142,14 @@ def multiplied_first(w: Tensor, x: Tensor, stride: int = 1, padding: int = 0) ->
     return sum(int((patches * one.flatten()[:, None]).count_nonzero()) for one in w)
 
 
-NO_PICTURE = (
-    "no product was counted: was the stride or the padding used? There is no picture to slide over"
-)
+NO_PICTURE = "no product was counted: did your code use the stride or the padding? A linear layer has no picture"
 OF_ZEROS = {
-    "NaN was taken for a zero: it is no number, but it is there": taken_for_zero(lambda t: (t == 0) | t.isnan()),
+    "NaN was taken for a zero: NaN does not equal 0": taken_for_zero(lambda t: (t == 0) | t.isnan()),
     "-0.0 was taken for a value: it equals 0": taken_for_zero(lambda t: (t == 0) & ~t.signbit()),
-    "1e-30 was taken for a zero: small is not zero": taken_for_zero(lambda t: t.abs() < 1e-8),
+    "1e-30 was taken for a zero: a small number is not zero": taken_for_zero(lambda t: t.abs() < 1e-8),
     "infinity was taken for a zero": taken_for_zero(lambda t: (t == 0) | t.isinf()),
     "negative numbers were taken for zeros": taken_for_zero(lambda t: t <= 0),
-    "it was multiplied first and looked at afterwards: 1e-30 · 1e-30 is 0 in float32, and NaN · 0 is NaN. Ask each operand": (
+    "your code multiplied first and then looked for zeros: 1e-30 · 1e-30 is 0 in float32, and NaN · 0 is NaN. Check each factor": (
         multiplied_first
     ),
 }  # fmt: skip
@@ -162,7 +158,7 @@ WRONG["nonzero_macs"] = OF_ZEROS | {
 }  # fmt: skip
 
 
-@question("0.3", points=0.5, claim="NaN, infinity and tiny numbers are not zero; -0.0 is")
+@question("0.3", points=0.5, claim="NaN, infinity and tiny numbers are not zero; -0.0 is zero")
 def test_nonzero_macs_of_strange_numbers(submission: Submission, draw: Draw) -> None:
     def case() -> tuple[Tensor, Tensor]:
         return strange_numbers(draw, 4, 7), strange_numbers(draw, 5, 7)
@@ -171,7 +167,7 @@ def test_nonzero_macs_of_strange_numbers(submission: Submission, draw: Draw) -> 
     expect_count(submission.nonzero_macs(w, x), "nonzero_macs", right[0], of(0, mistakes))
 
 
-@question("0.3", points=0.5, claim="exact, however many there are")
+@question("0.3", points=0.5, claim="exact for large counts")
 def test_nonzero_macs_is_exact(submission: Submission, draw: Draw) -> None:
     w, x = (draw.mask(rows, 300, kept=0.97).float() for rows in (3, 4))
     right = count(w, x)
@@ -179,8 +175,8 @@ def test_nonzero_macs_is_exact(submission: Submission, draw: Draw) -> None:
     number = as_number(counted)
     if isinstance(number, int | float) and number != right and (number - right) % 256 == 0:
         fail(
-            f"for a weight {tuple(w.shape)} and an input {tuple(x.shape)} the count is off by {abs(right - int(number))}, a multiple of "
-            "256: it wraps around where a dtype of 8 bits is full. Where in your code do counts have so few?"
+            f"for a weight {tuple(w.shape)} and an input {tuple(x.shape)} the count is off by {abs(right - int(number))}, a "
+            "multiple of 256: it overflows a dtype of 8 bits. Where in your code do counts have so few bits?"
         )
     expect_count(counted, "nonzero_macs", right)
 
@@ -211,14 +207,16 @@ def test_nonzero_macs_is_exact(submission: Submission, draw: Draw) -> None:
     number = as_number(counted)
     if isinstance(number, int | float) and number != right and abs(number - right) < 1e-4 * right:
         fail(
-            f"the count is off by {abs(right - int(number))} of {right}: above 2²⁴ = {2**24} a float32 cannot hold every whole "
-            "number. Where in your code do counts become floats?"
+            f"the count is off by {abs(right - int(number))} of {right}: above 2²⁴ = {2**24} a float32 cannot represent every "
+            "whole number. Where in your code do counts become floats?"
         )
     expect_count(counted, "nonzero_macs", right)
 
 
 @question(
-    "0.3", points=0.5, claim="a linear layer ignores stride and padding; nothing given changes"
+    "0.3",
+    points=0.5,
+    claim="a linear layer ignores stride and padding; the arguments are not changed",
 )
 def test_nonzero_macs_of_no_picture(submission: Submission, draw: Draw) -> None:
     w, x = lumpy(draw, 3, 2, 3, 3), lumpy(draw, 2, 2, 5, 6)
@@ -229,7 +227,7 @@ def test_nonzero_macs_of_no_picture(submission: Submission, draw: Draw) -> None:
     w[:, 0] = x[:, 0] = 1  # so that some products count
     for stride in (2, 3):
         when = f"for a linear layer, stride {stride} and padding 1,"
-        thought = "What does a linear layer do with them?"
+        thought = "Does a linear layer use them?"
         counted = ask(lambda u=stride: submission.nonzero_macs(w, x, u, 1), when, thought)
         mistakes = {NO_PICTURE: WRONG["nonzero_macs"][NO_PICTURE](w, x, stride, 1)}
         expect_count(counted, f"{when} nonzero_macs", count(w, x), mistakes)
@@ -273,7 +271,7 @@ def expect_same_zeros(stored: Tensor, x: Tensor) -> None:
     """
     if bool(((stored == 0) & stored.signbit()).any()):
         fail(
-            "-0.0 was stored as a value: it equals 0, so it is a zero. Does your code look at bits or signs?"
+            "-0.0 was stored as a value: it equals 0, so it is a zero. Does your code compare bits or signs?"
         )
     kinds: dict[str, Callable[[Tensor], Tensor]] = {
         "NaN": Tensor.isnan,
@@ -283,7 +281,9 @@ def expect_same_zeros(stored: Tensor, x: Tensor) -> None:
     }
     for name, there in kinds.items():
         if int(there(stored).sum()) < int(there(x).sum()):
-            fail(f"{name} was lost, taken for a zero: a zero is what equals 0, and nothing else")
+            fail(
+                f"{name} was lost because your code took it for a zero: only a number that equals 0 is a zero"
+            )
 
 
 # --- 0.4 bitmap -----------------------------------------------------------------------
@@ -304,7 +304,7 @@ def test_bitmap_of_strange_numbers(submission: Submission, draw: Draw) -> None:
 
 
 @question(
-    "0.4", points=0.5, claim="any dtype and shape, also all zeros; nothing is kept between calls"
+    "0.4", points=0.5, claim="any dtype and shape, also all zeros; nothing is stored between calls"
 )
 def test_bitmap_of_any_kind(submission: Submission, draw: Draw) -> None:
     for x in of_all_kinds(draw):
@@ -316,7 +316,7 @@ def test_bitmap_of_any_kind(submission: Submission, draw: Draw) -> None:
     first, second = figures(draw, 4, 7), figures(draw, 4, 7)
     submission.bitmap_decode(*reference.bitmap_encode(first))
     expect_decoded(submission.bitmap_decode(*reference.bitmap_encode(second)), second, "bitmap_decode", {
-        "bitmap_decode of a second tensor still has values of the one before: does your code keep something between two calls?": (
+        "bitmap_decode of a second tensor still has values of the first tensor: does your code store something between two calls?": (
             torch.where(second != 0, second, first)
         )
     })  # fmt: skip
@@ -340,7 +340,7 @@ def test_runs_that_just_do_not_fit(submission: Submission, draw: Draw) -> None:
             expect_pairs(submission.rle_encode(x, k), x, k)
 
 
-@question("0.5", points=0.5, claim="back again: fillers, shape and dtype")
+@question("0.5", points=0.5, claim="decoding: fillers, shape and dtype")
 def test_rle_decode(submission: Submission, draw: Draw) -> None:
     for k in (2, draw.choice([1, 3])):
         x = figures(draw, draw.integer(4, 5), 3, draw.integer(3, 4), sparsity=0.85).to(
@@ -351,18 +351,18 @@ def test_rle_decode(submission: Submission, draw: Draw) -> None:
         runs, values, shape = reference.rle_encode(x, k)
         when, thought = (
             f"decoding pairs of {kind(x)}",
-            f"A filler ({2**k - 1}, 0) is {2**k - 1} zeros, and its own value is one more. Every pair is read the same way",
+            f"A filler ({2**k - 1}, 0) has {2**k - 1} zeros, and its own value is one more zero. Decode every pair in the same way",
         )
         pairs = (runs, values, shape)
         back = ask(lambda p=pairs: untouched(submission, "rle_decode", *p), when, thought)
         if isinstance(back, Tensor) and back.numel() < x.numel():
             fail(
-                f"{back.numel()} of {x.numel()} elements came back. How many elements does one pair stand for?"
+                f"your code decoded {back.numel()} of {x.numel()} elements. How many elements does one pair describe?"
             )
         expect_decoded(back, x, "rle_decode")
 
 
-@question("0.5", points=0.5, claim="-0.0 is a zero, NaN is none; any dtype, also all zeros or none")
+@question("0.5", points=0.5, claim="-0.0 is a zero, NaN is not; any dtype, also all zeros or none")
 def test_rle_of_any_kind(submission: Submission, draw: Draw) -> None:
     # enough for a filler
     x = torch.cat([strange_numbers(draw, draw.integer(4, 5), 6), torch.full((1, 6), -0.0)])
@@ -380,7 +380,7 @@ def test_rle_of_any_kind(submission: Submission, draw: Draw) -> None:
         expect_decoded(back, x, "rle_decode")
 
 
-@question("0.5", points=0.5, claim="any width of the run field from 1 bit on, any shape")
+@question("0.5", points=0.5, claim="any width of the run field (at least 1 bit), any shape")
 def test_run_widths(submission: Submission, draw: Draw) -> None:
     for k in (1, 3, 5):
         x = figures(
@@ -399,16 +399,16 @@ def test_run_widths(submission: Submission, draw: Draw) -> None:
 # --- 0.6 coordinates ------------------------------------------------------------------
 
 
-ONE_PLACE = "one bit of address where there is only one place: what could it tell apart?"
+ONE_PLACE = "one bit per address was counted for a single place: how many different places must it distinguish?"
 WRONG["coo_bits"] = {
-    "each address is a bit too long: the largest is L - 1, since they begin at 0": lambda x, n=32: nnz(x) * (n + x.numel().bit_length()),
-    "each address is a bit too short: the last place cannot be named": lambda x, n=32: nnz(x) * (n + max(1, x.numel() - 2).bit_length()),
+    "each address is a bit too long: addresses begin at 0, so the largest is L - 1": lambda x, n=32: nnz(x) * (n + x.numel().bit_length()),
+    "each address is a bit too short: it cannot express the last place": lambda x, n=32: nnz(x) * (n + max(1, x.numel() - 2).bit_length()),
     ONE_PLACE: lambda x, n=32: nnz(x) * (n + max(1, address(x))),
 }  # fmt: skip
 
 
 @question(
-    "0.6", points=0.5, claim="the width at powers of two, beside them, and for a single place"
+    "0.6", points=0.5, claim="the width at powers of two, next to them, and for a single place"
 )
 def test_address_widths(submission: Submission, draw: Draw) -> None:
     n = draw.integer(5, 20)
@@ -425,7 +425,7 @@ def test_address_widths(submission: Submission, draw: Draw) -> None:
     expect_count(submission.coo_bits(one, n), what, n, {ONE_PLACE: n + 1})
 
 
-@question("0.6", points=0.5, claim="-0.0 is a zero, NaN is none; any dtype, also all zeros")
+@question("0.6", points=0.5, claim="-0.0 is a zero, NaN is not; any dtype, also all zeros")
 def test_coo_of_any_kind(submission: Submission, draw: Draw) -> None:
     strange = strange_numbers(draw, draw.integer(4, 5), 6)
     _, values = as_coordinates(submission.coo_encode(strange), strange)
@@ -436,8 +436,8 @@ def test_coo_of_any_kind(submission: Submission, draw: Draw) -> None:
         index, values = as_coordinates(of_kind(submission, "coo_encode", x), x)
         right, right_values, shape = reference.coo_encode(x)
         by_strides = ((x != 0).nonzero() * torch.tensor(x.stride(), dtype=torch.int64)).sum(1)
-        lie = "the index counts places in memory, not row by row as x is read"
-        in_memory = {lie: by_strides, f"{lie} (and sorted)": by_strides.sort().values}
+        lie = "the index counts places in memory, but it must count row by row in x"
+        in_memory = {lie: by_strides, f"{lie}. It was also sorted": by_strides.sort().values}
         recognise(index, right, in_memory, f"for {kind(x)} ")
         expect_equal(index, right, f"for {kind(x)} the index")
         expect_values(values, right_values, x)
@@ -449,7 +449,7 @@ def test_coo_of_any_kind(submission: Submission, draw: Draw) -> None:
 
 
 NO_VALUES: Wrong = {
-    "an entry of ROW_INDEX that can only be 0 takes no bit": sized(entry=lambda R, C, kept: max(1, kept.bit_length()))
+    "an entry of ROW_INDEX that can only be 0 takes no bits": sized(entry=lambda R, C, kept: max(1, kept.bit_length()))
 }  # fmt: skip
 WRONG["csr_bits"] = NO_VALUES
 
@@ -458,7 +458,7 @@ def expect_empty_lines(
     submission: Submission, name: str, expect_arrays: Callable[..., None], line: str, draw: Draw
 ) -> None:
     """Empty first, middle and last rows and columns, and a matrix of zeros."""
-    thought = f"What does your code do with a {line} that has no values?"
+    thought = f"What does your code do for a {line} without values?"
     for empty in (2, 0, -1):
         x = matrix(draw)
         x[empty], x[:, empty] = 0, 0
@@ -478,7 +478,7 @@ def matrices_of_any_kind(draw: Draw) -> list[Tensor]:
     ]
 
 
-@question("0.7", points=0.25, claim="empty rows and columns have their entry, too")
+@question("0.7", points=0.25, claim="empty rows and columns have an entry, too")
 def test_empty_rows(submission: Submission, draw: Draw) -> None:
     expect_empty_lines(submission, "csr_encode", expect_csr, "row", draw)
     zeros = torch.zeros(4, 5)
@@ -486,7 +486,7 @@ def test_empty_rows(submission: Submission, draw: Draw) -> None:
     expect_count(bits, "csr_bits of a matrix of zeros", 0, mistakes)
 
 
-@question("0.7", points=0.25, claim="-0.0 is a zero, NaN is none; any dtype")
+@question("0.7", points=0.25, claim="-0.0 is a zero, NaN is not; any dtype")
 def test_compressed_of_any_kind(submission: Submission, draw: Draw) -> None:
     strange, *others = matrices_of_any_kind(draw)
     encoded = submission.csr_encode(strange)
@@ -514,13 +514,13 @@ def test_csc_of_any_kind(submission: Submission, draw: Draw) -> None:
 # --- 0.8, 0.9: values -----------------------------------------------------------------
 
 
-@question("0.8", points=0.5, claim="a: what (1-p)(1-q) says about a layer")
+@question("0.8", points=0.5, claim="a: the meaning of (1-p)(1-q) for a layer")
 def test_what_the_formula_says(submission: Submission, draw: Draw) -> None:
     refuted = {
-        0: "a lower bound would hold for every layer. How many products are left of w = (1, 0) and x = (0, 1)?",
-        1: "so it would not matter where the zeros are. How many products are left of w = (1, 0) and x = (0, 1)?",
-        3: "an upper bound would hold for every layer. How many products are left of w = (1, 0) and x = (1, 0)?",
-        4: "so a zero input never meets a weight that is there. How many products are left of w = (1, 0) and x = (0, 1)?",
+        0: "a lower bound would hold for every layer. How many products remain for w = (1, 0) and x = (0, 1)?",
+        1: "then the places of the zeros would not matter. How many products remain for w = (1, 0) and x = (0, 1)?",
+        3: "an upper bound would hold for every layer. How many products remain for w = (1, 0) and x = (1, 0)?",
+        4: "then a zero input never meets a non-zero weight. How many products remain for w = (1, 0) and x = (0, 1)?",
     }
     expect_choice(submission, "answer_0_8a", 5, refuted)
 
@@ -532,14 +532,14 @@ def test_where_coo_pays(submission: Submission, draw: Draw) -> None:
         # 93.75: 16 bits of address for each value against 1 bit for each of 36,864 places.
         # 95 is what one guesses
         (92.25, 94.75),
-        "where the two lines cross",
+        "the sparsity where the two lines cross",
         (
-            (31, 35, "where COO gets smaller than the dense layer"),
-            (2.5, 4, "where the bitmap gets smaller than the dense layer"),
-            (79, 82, "where run lengths of 5 bits need less than the bitmap"),
-            (89, 92, "where CSR needs less than the bitmap"),
+            (31, 35, "the sparsity where COO becomes smaller than the dense layer"),
+            (2.5, 4, "the sparsity where the bitmap becomes smaller than the dense layer"),
+            (79, 82, "the sparsity where run lengths of 5 bits need less than the bitmap"),
+            (89, 92, "the sparsity where CSR needs less than the bitmap"),
         ),
-        "Compare your coo_bits with your bitmap_bits there.",
+        "Compare your coo_bits with your bitmap_bits at this sparsity.",
     )
 
 
@@ -552,7 +552,7 @@ CAMERA = [
 ]
 
 
-@question("0.9", points=0.5, claim="a: the memory that activations need at once")
+@question("0.9", points=0.5, claim="a: the memory that activations need at the same time")
 def test_a_device_to_buy(submission: Submission, draw: Draw) -> None:
     costs = [reference.conv_cost(*layer, bits=16) for layer in CAMERA]
     alive = [cost["input_bits"] + cost["output_bits"] for cost in costs]
@@ -560,23 +560,23 @@ def test_a_device_to_buy(submission: Submission, draw: Draw) -> None:
     need = whole_bits(submission)
     right = max(alive)
     for sentence, wrong in {
-        "that is what all layers need together: but is the first layer's input still there when the last one works?": sum(alive),
-        "that is all tensors together, each once: which of them must be there at the same time?": sum(tensors[:1] + tensors[1::2]),
-        "that is the largest tensor: while a layer works, more than one tensor is there": max(tensors),
-        "that is in bytes: bits are asked for": right / 8,
-        "that is how many numbers there are: each has 16 bits": right / 16,
-        "that is with 32 bits a number: these activations have 16": 2 * right,
-        "the weights are in it: activations alone are asked for": max(
+        "this is the sum over all layers: is the input of the first layer still needed when the last layer runs?": sum(alive),
+        "this is the sum of all tensors, each counted once: which tensors are needed at the same time?": sum(tensors[:1] + tensors[1::2]),
+        "this is the largest tensor: while a layer runs, more than one tensor is in memory": max(tensors),
+        "this is in bytes: give bits": right / 8,
+        "this is the number of numbers: each number has 16 bits": right / 16,
+        "this is with 32 bits per number: these activations have 16 bits": 2 * right,
+        "the weights are included: count only the activations": max(
             bits + cost["weight_bits"] for bits, cost in zip(alive, costs, strict=True)
         ),
-        "that is the first layer: is there none that needs more?": alive[0],
-        "that is the last layer: is there none that needs more?": alive[-1],
+        "this is the first layer: does another layer need more?": alive[0],
+        "this is the last layer: does another layer need more?": alive[-1],
     }.items():  # fmt: skip
         if need == wrong:
             fail(f"{need:.0f}: {sentence}")
     if need != right:
         fail(
-            f"{need:.10g} bits are not what is alive at the fullest moment, and the count is exact: add up one layer by hand"
+            f"{need:.10g} bits are not the largest memory that is needed at one time, and the expected answer is exact: calculate one layer by hand"
         )
 
 
@@ -587,16 +587,16 @@ def test_what_weights_cannot_save(submission: Submission, draw: Draw) -> None:
     times = times_fewer(submission)
     right = cost["total"] / (0.1 * matrices + attention)
     for sentence, wrong in {
-        "that would be so if every MAC had a weight in it: does each of the three parts have?": 10.0,
-        "that is the share of MACs that is left, in %: how many times fewer are they?": 100 / right,
-        "that is the share of MACs that is saved, in %: how many times fewer are they?": 100 - 100 / right,
-        "that is with 90 % of the weights kept: 90 % are pruned": cost["total"] / (0.9 * matrices + attention),
-        "the projections were left dense: their weights are pruned as well": cost["total"] / (cost["total"] - 0.9 * cost["ffn"]),
-        "the FFN was left dense: its weights are pruned as well": cost["total"] / (cost["total"] - 0.9 * cost["projections"]),
+        "this would be right if every MAC used a weight: does every MAC of all three parts use a weight?": 10.0,
+        "this is the share of MACs that remains, in %: how many times fewer MACs are there?": 100 / right,
+        "this is the share of MACs that is saved, in %: how many times fewer MACs are there?": 100 - 100 / right,
+        "this is for 90 % kept weights: 90 % of the weights are pruned": cost["total"] / (0.9 * matrices + attention),
+        "the projections were counted as dense: their weights are pruned, too": cost["total"] / (cost["total"] - 0.9 * cost["ffn"]),
+        "the FFN was counted as dense: its weights are pruned, too": cost["total"] / (cost["total"] - 0.9 * cost["projections"]),
     }.items():  # fmt: skip
         if abs(times - wrong) <= 0.01 * wrong:
             fail(f"{times:g}: {sentence}")
     if abs(times - right) > 0.05 + 1e-9:
         fail(
-            f"not {times:g} times: which part of the layer multiplies with weights, and which does not? Divide before by after"
+            f"it is not {times:g} times: which part of the layer multiplies by weights, and which does not? Divide the MACs before pruning by the MACs after pruning"
         )

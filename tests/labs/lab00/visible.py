@@ -1,7 +1,7 @@
 """Lab 00, counting cost and storing zeros: what is claimed of each answer, and its
 likely mistakes, each written once as a wrong function.
 
-Inputs are drawn anew for every grading, and so that the usual mistakes give other
+Inputs are drawn for every grading, so that the usual mistakes give other
 results than the right answer: H and W, R and S, rows and columns differ, lengths are no
 powers of two (or are, where that is the point), zeros stand at both ends.
 """
@@ -123,7 +123,7 @@ def expect_count(value: Any, what: str, right: int, mistakes: Mistakes | None = 
                 )
     if isinstance(value, float | np.floating):
         fail(
-            f"{what} is the float {number!r}, and a count is an int. (Python's / makes a float, and so does a mean; // does not)"
+            f"{what} is the float {number!r}, but a count must be an int. (Python's / and a mean return floats; // returns an int)"
         )
     expect_equal(expect_int(value, what), right, what)
 
@@ -159,8 +159,8 @@ def untouched(submission: Submission, name: str, *arguments: Any) -> Any:
 # --- 0.1 conv_cost, linear_cost -------------------------------------------------------
 
 COST = ["macs", "weight_bits", "input_bits", "output_bits"]
-TWICE = "twice as many: a MAC is one multiplication together with its addition"
-BIASED = "a bias was counted: there is none here"
+TWICE = "this is twice the number of MACs: a MAC is one multiplication together with its addition"
+BIASED = "a bias was counted: this layer has no bias"
 
 
 # a convolution, as conv_cost gets it
@@ -199,44 +199,44 @@ def in_units(right: Function) -> Wrong:
         }
 
     return {
-        "bytes, it seems: the key's name says which unit": version(lambda n, bits: n / 8),
-        "how many numbers there are, without the bits of each": version(lambda n, bits: n // bits),
-        "32 bits a number, although another width was asked for": version(lambda n, bits: n // bits * 32),
+        "this looks like bytes: the end of the key names the unit": version(lambda n, bits: n / 8),
+        "these are counts of numbers: multiply them by the bits per number": version(lambda n, bits: n // bits),
+        "32 bits per number were used, but the call gives another width": version(lambda n, bits: n // bits * 32),
     }  # fmt: skip
 
 
 PLACES: Wrong = {said: conv(at) for said, at in {
-    "the filter went on by one pixel at a time: where does the stride come in?": lambda c: places(c, stride=1),
-    "the padding does not show in it: the filter may begin in the padding": lambda c: places(c, padding=0),
-    "neither the stride nor the padding shows in it: what are E and F for these?": lambda c: places(c, stride=1, padding=0),
-    "the padding was added once: it stands on both sides": lambda c: places(c, H=c.H - c.padding, W=c.W - c.padding),
-    "H and W, or R and S, are crossed: the filter's height R moves along the input's height H": lambda c: places(c, H=c.W, W=c.H),
-    "E was used for both sides: the input is not square": lambda c: 2 * places(c)[:1],
-    "F was used for both sides: the input is not square": lambda c: 2 * places(c)[1:],
-    "one place too few in E and in F: the filter's first place counts as well": lambda c: [n - 1 for n in places(c)],
-    "the + 1 comes after the division by the stride, not before it": lambda c: [n - 1 for n in places(c, R=c.R - 1, S=c.S - 1)],
-    "the division by the stride was rounded up: a place where the filter does not fit completely is none": lambda c: (
+    "the filter moved by one pixel per step: where does the stride enter?": lambda c: places(c, stride=1),
+    "the padding was not used: the filter can begin in the padding": lambda c: places(c, padding=0),
+    "neither the stride nor the padding was used: what are E and F with these?": lambda c: places(c, stride=1, padding=0),
+    "the padding was added once: it is added on both sides": lambda c: places(c, H=c.H - c.padding, W=c.W - c.padding),
+    "H and W, or R and S, are exchanged: the filter's height R moves along the input's height H": lambda c: places(c, H=c.W, W=c.H),
+    "E was used for both sides: the input is not square, so E and F differ": lambda c: 2 * places(c)[:1],
+    "F was used for both sides: the input is not square, so E and F differ": lambda c: 2 * places(c)[1:],
+    "E and F are one too small: count the filter's first place, too": lambda c: [n - 1 for n in places(c)],
+    "1 was added before the division by the stride: add it after the division": lambda c: [n - 1 for n in places(c, R=c.R - 1, S=c.S - 1)],
+    "the division by the stride was rounded up: a place counts only if the filter fits completely": lambda c: (
         places(c, H=c.H + c.stride - 1, W=c.W + c.stride - 1)
     ),
 }.items()}  # fmt: skip
 OF_MACS: Wrong = {said: conv(macs=wrong) for said, wrong in {
-    "there is one product for every pixel of the input: count the places of the output": lambda c, n: math.prod(c[:6]),
-    "the input channels are missing: how many products does one output number sum?": lambda c, n: c.M * c.R * c.S * n,
-    "the filters are missing: each of them makes an output of its own": lambda c, n: c.C * c.R * c.S * n,
+    "one product per pixel of the input was counted: use the places of the output": lambda c, n: math.prod(c[:6]),
+    "the input channels are missing: how many products are summed for one output number?": lambda c, n: c.M * c.R * c.S * n,
+    "the filters are missing: each filter computes its own output channel": lambda c, n: c.C * c.R * c.S * n,
     TWICE: lambda c, n: 2 * math.prod(c[:4]) * n,
-    "the bits per number were multiplied in: MACs are operations": lambda c, n: c.bits * math.prod(c[:4]) * n,
+    "the MACs were multiplied by the bits per number: MACs are operations, without bits": lambda c, n: c.bits * math.prod(c[:4]) * n,
 }.items()}  # fmt: skip
 OF_BITS: Wrong = in_units(reference.conv_cost) | {
-    "the input channels are missing: a filter is C x R x S": conv(weight_bits=lambda c, n: c.bits * c.M * c.R * c.S),
-    "the filters are missing: there are M of them": conv(weight_bits=lambda c, n: c.bits * c.C * c.R * c.S),
-    "the padding was counted: nobody needs to store zeros whose place is known": conv(
+    "the input channels are missing: a filter has C x R x S weights": conv(weight_bits=lambda c, n: c.bits * c.M * c.R * c.S),
+    "the filters are missing: there are M filters": conv(weight_bits=lambda c, n: c.bits * c.C * c.R * c.S),
+    "the padding was counted: its zeros are not stored": conv(
         input_bits=lambda c, n: c.bits * c.C * (c.H + 2 * c.padding) * (c.W + 2 * c.padding)
     ),
-    "the channels are missing: the input has C": conv(input_bits=lambda c, n: c.bits * c.H * c.W),
-    "M channels were counted: the input has C": conv(input_bits=lambda c, n: c.bits * c.M * c.H * c.W),
-    "the channels are missing: the output has one for each filter": conv(output_bits=lambda c, n: c.bits * n),
-    "C channels were counted: the output has M": conv(output_bits=lambda c, n: c.bits * c.C * n),
-    "the output is not as large as the input: it has one number for each place of the filter": conv(
+    "the channels are missing: the input has C channels": conv(input_bits=lambda c, n: c.bits * c.H * c.W),
+    "M channels were counted: the input has C channels": conv(input_bits=lambda c, n: c.bits * c.M * c.H * c.W),
+    "the channels are missing: the output has one channel per filter": conv(output_bits=lambda c, n: c.bits * n),
+    "C channels were counted: the output has M channels": conv(output_bits=lambda c, n: c.bits * c.C * n),
+    "the output size was taken to be the input size: the output has one number per place of the filter": conv(
         output_bits=lambda c, n: c.bits * c.M * c.H * c.W
     ),
 }  # fmt: skip
@@ -255,17 +255,17 @@ def linear(**otherwise: Callable[[int, int, int, int], float]) -> Function:
 
 
 WRONG["linear_cost"] = in_units(reference.linear_cost) | {
-    "the batch is missing: every row is multiplied with all weights": linear(macs=lambda B, i, o, bits: i * o),
+    "the batch is missing: every row is multiplied by all weights": linear(macs=lambda B, i, o, bits: i * o),
     TWICE: linear(macs=lambda B, i, o, bits: 2 * B * i * o),
-    "the bits per number were multiplied in: MACs are operations": linear(macs=lambda B, i, o, bits: bits * B * i * o),
+    "the MACs were multiplied by the bits per number: MACs are operations, without bits": linear(macs=lambda B, i, o, bits: bits * B * i * o),
     BIASED: linear(macs=lambda B, i, o, bits: B * (i + 1) * o, weight_bits=lambda B, i, o, bits: bits * (i + 1) * o),
-    "the weights were counted once per row of the batch: all rows share them": linear(
+    "the weights were counted once per row of the batch: all rows use the same weights": linear(
         weight_bits=lambda B, i, o, bits: bits * B * i * o
     ),
-    "the batch is missing: every row is an input, and has an output": linear(
+    "the batch is missing: count the input and the output of every row": linear(
         input_bits=lambda B, i, o, bits: bits * i, output_bits=lambda B, i, o, bits: bits * o
     ),
-    "the input's rows have d_in numbers, the output's d_out": linear(
+    "d_in and d_out are exchanged: an input row has d_in numbers, an output row has d_out": linear(
         input_bits=lambda B, i, o, bits: bits * B * o, output_bits=lambda B, i, o, bits: bits * B * i
     ),
 }  # fmt: skip
@@ -315,7 +315,7 @@ def test_bits_of_both_layers(submission: Submission, draw: Draw) -> None:
     mistakes = changed(right, apply_each(PLACES, *six))
     what = f"conv_cost{six}['macs'], with the defaults stride 1, padding 0,"
     expect_count(by_default["macs"], what, right["macs"], of("macs", mistakes))
-    what = f"conv_cost{six}['weight_bits'], with 32 bits a number,"
+    what = f"conv_cost{six}['weight_bits'], with 32 bits per number,"
     expect_count(by_default["weight_bits"], what, right["weight_bits"])
     expect_cost("linear_cost", lambda: tuple(draw.distinct(3, 3, 40)), WRONG["linear_cost"], COST)
 
@@ -374,43 +374,43 @@ EVERYWHERE: Wrong = {
     ),
 }  # fmt: skip
 MATRICES: Wrong = EVERYWHERE | {said: encoder(**matrices(change)) for said, change in {
-    "L² does not belong here: only attention compares tokens with tokens, matrices take them one by one": lambda n, B, L, E, heads: n * L,
-    "L² does not belong here, E² does: a matrix takes the tokens one by one": lambda n, B, L, E, heads: n // E * L,
-    "the heads were multiplied in: they share the E columns, they do not each have E": lambda n, B, L, E, heads: n * heads,
-    "the heads were divided out: all heads together use all E columns": lambda n, B, L, E, heads: n // heads,
-    "E² is missing: the matrices have E rows and E (or 4E) columns": lambda n, B, L, E, heads: n // E,
+    "L² is wrong here: a matrix multiplies each token separately. Only attention compares tokens with tokens": lambda n, B, L, E, heads: n * L,
+    "L² is wrong here and E² is right: a matrix multiplies each token separately": lambda n, B, L, E, heads: n // E * L,
+    "the result was multiplied by heads: the heads share the E columns, each head does not have E columns": lambda n, B, L, E, heads: n * heads,
+    "the result was divided by heads: all heads together use all E columns": lambda n, B, L, E, heads: n // heads,
+    "E² is missing: each matrix has E rows and E (or 4E) columns": lambda n, B, L, E, heads: n // E,
 }.items()} | {
-    "that makes three matrices: which one comes after the heads?": encoder(projections=lambda B, L, E, heads: 3 * B * L * E**2),
-    "that makes one matrix: how many are there?": encoder(projections=lambda B, L, E, heads: B * L * E**2),
-    "that is one matrix of the FFN: it goes from E to 4E, and back again": encoder(ffn=lambda B, L, E, heads: 4 * B * L * E**2),
-    "the FFN is wider than E in the middle": encoder(ffn=lambda B, L, E, heads: 2 * B * L * E**2),
+    "this counts three matrices: which matrix follows the heads?": encoder(projections=lambda B, L, E, heads: 3 * B * L * E**2),
+    "this counts one matrix: how many matrices are there?": encoder(projections=lambda B, L, E, heads: B * L * E**2),
+    "this counts one matrix of the FFN: the FFN goes from E to 4E and back to E": encoder(ffn=lambda B, L, E, heads: 4 * B * L * E**2),
+    "the FFN was computed with width E in the middle: its middle is wider": encoder(ffn=lambda B, L, E, heads: 2 * B * L * E**2),
 }  # fmt: skip
 PAIRS: Wrong = EVERYWHERE | {said: encoder(attention=wrong) for said, wrong in {
-    "a factor of heads too many: each head compares all pairs, but how many columns does it have for that?": (
+    "the result is too large by a factor of heads: each head compares all pairs, but how many columns does each head use?": (
         lambda B, L, E, heads: 2 * B * L**2 * E * heads
     ),
-    "a factor of heads too few: that is the work of a single head": lambda B, L, E, heads: 2 * B * L**2 * E // heads,
-    "only one of the two products: the values are weighted, too": lambda B, L, E, heads: B * L**2 * E,
-    "tokens of different sentences were compared: pairs are formed within a sentence": lambda B, L, E, heads: 2 * (B * L)**2 * E,
+    "the result is too small by a factor of heads: this is the work of a single head": lambda B, L, E, heads: 2 * B * L**2 * E // heads,
+    "only one of the two products was counted: the values are weighted, too": lambda B, L, E, heads: B * L**2 * E,
+    "tokens of different sentences were compared: only tokens of the same sentence form pairs": lambda B, L, E, heads: 2 * (B * L)**2 * E,
     "L² is missing: every token is compared with every token of its sentence": lambda B, L, E, heads: 2 * B * L * E,
-    "E² does not belong here: comparing two tokens takes one product of vectors, not a matrix": (
+    "E² is wrong here: two tokens are compared by one product of two vectors, without a matrix": (
         lambda B, L, E, heads: 2 * B * L**2 * E**2
     ),
-    "L and E are exchanged: which of the two is squared where tokens meet tokens?": lambda B, L, E, heads: 2 * B * L * E**2,
-    "E is missing: these are pairs. How many MACs does it take to compare one?": lambda B, L, E, heads: 2 * B * L**2,
+    "L and E are exchanged: which of the two is squared when tokens are compared with tokens?": lambda B, L, E, heads: 2 * B * L * E**2,
+    "E is missing: this is the number of pairs. How many MACs does one comparison take?": lambda B, L, E, heads: 2 * B * L**2,
 }.items()} | {said: encoder(scores=wrong) for said, wrong in {
-    "the heads are missing: each of them has a softmax of its own": lambda B, L, E, heads: B * L**2,
-    "L² is missing: there is one score for every pair": lambda B, L, E, heads: B * heads * L,
-    "tokens of different sentences were paired": lambda B, L, E, heads: heads * (B * L)**2,
-    "scores are numbers, not MACs: E does not belong here": lambda B, L, E, heads: B * heads * L**2 * E,
-    "scores are numbers, not MACs: the size of a head does not belong here": lambda B, L, E, heads: B * L**2 * E,
-    "twice as many: the second product uses the scores, it makes none": lambda B, L, E, heads: 2 * B * heads * L**2,
+    "the heads are missing: each head has its own softmax": lambda B, L, E, heads: B * L**2,
+    "L² is missing: there is one score per pair": lambda B, L, E, heads: B * heads * L,
+    "tokens of different sentences were paired: pair only tokens of the same sentence": lambda B, L, E, heads: heads * (B * L)**2,
+    "scores are numbers, not MACs: do not multiply by E": lambda B, L, E, heads: B * heads * L**2 * E,
+    "scores are numbers, not MACs: do not multiply by the size of a head": lambda B, L, E, heads: B * L**2 * E,
+    "this is twice the number of scores: the second product uses the scores and computes no new scores": lambda B, L, E, heads: 2 * B * heads * L**2,
 }.items()}  # fmt: skip
 IN_ALL = {  # what was summed up to the total
-    "the scores were added in: they are numbers that go through the softmax, not MACs": ("projections", "attention", "ffn", "scores"),
-    "the FFN is missing in it": ("projections", "attention"),
-    "attention is missing in it": ("projections", "ffn"),
-    "the projections are missing in it": ("attention", "ffn"),
+    "the scores were added to the total: they are numbers that pass through the softmax, not MACs": ("projections", "attention", "ffn", "scores"),
+    "the FFN is missing in the total": ("projections", "attention"),
+    "attention is missing in the total": ("projections", "ffn"),
+    "the projections are missing in the total": ("attention", "ffn"),
 }  # fmt: skip
 
 
@@ -480,7 +480,7 @@ def test_heads_that_do_not_divide(submission: Submission, draw: Draw) -> None:
     result = submission.transformer_macs(2, 5, E, heads)
     expect_counts(result, f"transformer_macs{(2, 5, E, heads)}", right, {}, PARTS)
     E += draw.integer(1, heads - 1)
-    when = f"transformer_macs(2, 5, {E}, heads={heads}), where the heads cannot share {E} columns evenly,"
+    when = f"transformer_macs(2, 5, {E}, heads={heads}), where {heads} heads cannot share {E} columns evenly,"
     expect_raises(ValueError, lambda: submission.transformer_macs(2, 5, E, heads), when)
 
 
@@ -516,42 +516,42 @@ def outputs(w: Tensor, x: Tensor, stride: int = 1, padding: int = 0) -> Tensor:
 
 
 COUNTED: Wrong = {  # distinguishable without stride and padding, and with them
-    "that is (1-p)(1-q) times the products, what zeros at random places give on average: count these zeros, where they are": (
+    "this is (1-p)(1-q) times the products, the average for zeros at random places: count the actual zeros at their actual places": (
         lambda w, x, *at: expected(w, x) * count(ones(w), ones(x), *at)
     ),
-    "every product was counted, with zeros or without": lambda w, x, *at: count(ones(w), ones(x), *at),
-    "only zeros among the weights were left out: a zero input spares a product, too": lambda w, x, *at: count(w, ones(x), *at),
-    "only zeros in the input were left out: a zero weight spares a product, too": lambda w, x, *at: count(ones(w), x, *at),
-    "the products with a zero in them were counted, it seems: those without one are asked for": (
+    "every product was counted, also the products with a zero": lambda w, x, *at: count(ones(w), ones(x), *at),
+    "only zeros among the weights were skipped: a product with a zero input is not counted, either": lambda w, x, *at: count(w, ones(x), *at),
+    "only zeros in the input were skipped: a product with a zero weight is not counted, either": lambda w, x, *at: count(ones(w), x, *at),
+    "this looks like the number of products with a zero: count the products without a zero": (
         lambda w, x, *at: count(ones(w), ones(x), *at) - count(w, x, *at)
     ),
-    "a product was counted where only one of the two is non-zero: both have to be": (
+    "products were counted in which only one factor is non-zero: both factors must be non-zero": (
         lambda w, x, *at: count(w, ones(x), *at) + count(ones(w), x, *at) - count(w, x, *at)
     ),
-    "negative numbers were left out: they are not zero either": lambda w, x, *at: count((w > 0).float(), (x > 0).float(), *at),
+    "negative numbers were skipped: negative numbers are not zero": lambda w, x, *at: count((w > 0).float(), (x > 0).float(), *at),
     "only the first sample of the batch was counted": lambda w, x, *at: count(w, x[:1], *at),
-    "that is the mean over the batch: count the whole batch": lambda w, x, *at: count(w, x, *at) / len(x),
+    "this is the mean over the batch: count the products of the whole batch": lambda w, x, *at: count(w, x, *at) / len(x),
     TWICE: lambda w, x, *at: 2 * count(w, x, *at),
-    "outputs that are not zero were counted: each of them is a sum of many products": (
+    "non-zero outputs were counted: each output is a sum of many products": (
         lambda w, x, *at: int(outputs(w, x, *at).count_nonzero())
     ),
 }  # fmt: skip
 PADDED: Wrong = {  # distinguishable with stride and padding
-    "products with padding were counted, as if it held something: it holds zeros": (
+    "products with padding were counted: padding holds zeros": (
         lambda w, x, stride=1, padding=0: count(w, walled(x, padding), stride)
     ),
-    "that is (1-p)(1-q) times all MACs, what random zeros give on average, and products with padding are among them": (
+    "this is (1-p)(1-q) times all MACs, the average for zeros at random places, and it includes products with padding: count the actual products": (
         lambda w, x, stride=1, padding=0: expected(w, x) * count(ones(w), walled(ones(x), padding), stride)
     ),
-    "only zeros among the weights were left out, and products with padding were counted": (
+    "only zeros among the weights were skipped, and products with padding were counted": (
         lambda w, x, stride=1, padding=0: count(w, walled(ones(x), padding), stride)
     ),
-    "every MAC was counted, also those with padding": (
+    "every MAC was counted, also the MACs with padding": (
         lambda w, x, stride=1, padding=0: count(ones(w), walled(ones(x), padding), stride)
     ),
-    "the filter went on by one pixel at a time: where does the stride come in?": lambda w, x, stride=1, padding=0: count(w, x, 1, padding),
-    "the padding was left away: with it, the filter stands at more places": lambda w, x, stride=1, padding=0: count(w, x, stride),
-    "neither the stride nor the padding shows in it": lambda w, x, stride=1, padding=0: count(w, x),
+    "the filter moved by one pixel per step: where does the stride enter?": lambda w, x, stride=1, padding=0: count(w, x, 1, padding),
+    "the padding was not used: with padding, the filter has more places": lambda w, x, stride=1, padding=0: count(w, x, stride),
+    "neither the stride nor the padding was used": lambda w, x, stride=1, padding=0: count(w, x),
 }  # fmt: skip
 WRONG["nonzero_macs"] = COUNTED | PADDED
 
@@ -640,11 +640,11 @@ def as_values(value: Any, x: Tensor, what: str = "values") -> Tensor:
     """
     if isinstance(value, Tensor) and value.ndim != 1:
         fail(
-            f"{what} has shape {tuple(value.shape)}: the values stand one after the other, in one dimension"
+            f"{what} has shape {tuple(value.shape)}: the values must be in one dimension, one after the other"
         )
     if isinstance(value, Tensor) and value.dtype != x.dtype:
         fail(
-            f"of {kind(x)}, {what} came out as {str(value.dtype)[6:]}: a value keeps its dtype, also in a new tensor"
+            f"for {kind(x)}, {what} has dtype {str(value.dtype)[6:]}: a value keeps its dtype, also in a new tensor"
         )
     return expect_tensor(value, dtype=x.dtype, what=what)
 
@@ -654,11 +654,11 @@ def expect_values(value: Any, right: Tensor, x: Tensor, what: str = "values") ->
     values = as_values(value, x, what)
     if len(values) == len(right) and x.dtype.itemsize == 8 and not same(values, right):
         if same(values, right.float().to(right.dtype)):
-            fail(f"the numbers of {kind(x)} were rounded: on their way, did they become float32?")
+            fail(f"the numbers of {kind(x)} were rounded: did your code convert them to float32?")
     lie = in_memory(x)
     if not x.is_contiguous() and same(values, lie[lie != 0]) and not same(values, right):
         fail(
-            f"the values of {kind(x)} came as they lie in memory: row-major means by rows of x, wherever these lie"
+            f"the values of {kind(x)} are in the order of the memory: row-major means by rows of x, in any memory layout"
         )
     expect_equal(values, right, what)
 
@@ -669,11 +669,11 @@ def as_index(value: Any, x: Tensor, what: str) -> Tensor:
     """
     if isinstance(value, Tensor) and value.dtype != torch.int64:
         fail(
-            f"{what} of {kind(x)} holds {str(value.dtype)[6:]}: positions and counts are int64 (torch.long) here"
+            f"{what} of {kind(x)} holds {str(value.dtype)[6:]}: positions and counts must be int64 (torch.long)"
         )
     if isinstance(value, Tensor) and value.ndim != 1:
         fail(
-            f"{what} has shape {tuple(value.shape)}: its numbers stand one after the other, in one dimension"
+            f"{what} has shape {tuple(value.shape)}: its numbers must be in one dimension, one after the other"
         )
     return expect_tensor(value, dtype=torch.int64, what=what)
 
@@ -681,7 +681,7 @@ def as_index(value: Any, x: Tensor, what: str) -> Tensor:
 def expect_shape(value: Any, x: Tensor) -> None:
     """The shape of x as a tuple of ints."""
     if isinstance(value, list | Tensor):
-        fail(f"the shape came as a {type(value).__name__.lower()}: it is a tuple of ints")
+        fail(f"the shape is a {type(value).__name__.lower()}: it must be a tuple of ints")
     expect_equal(value, tuple(x.shape), "the shape")
 
 
@@ -690,15 +690,17 @@ def expect_decoded(value: Any, x: Tensor, what: str, mistakes: Mistakes | None =
     if isinstance(value, Tensor):
         if value.dtype != x.dtype:
             fail(
-                f"{what} gave a {str(value.dtype)[6:]} tensor from {str(x.dtype)[6:]} values: new zeros are float32 unless told "
-                "otherwise. Whose dtype should they have?"
+                f"{what} returned a {str(value.dtype)[6:]} tensor from {str(x.dtype)[6:]} values: new zeros are float32 by default. "
+                "Which dtype should they have?"
             )
         recognise(value, x, mistakes or {})
         if value.ndim == 1 and x.ndim != 1:
-            fail(f"{what} gave one long row of {len(value)}: the shape was {tuple(x.shape)}")
+            fail(
+                f"{what} returned a vector of {len(value)} numbers: the shape must be {tuple(x.shape)}"
+            )
         if value.shape == x.shape and bool(((value == 0) & value.signbit() & (x == 0)).any()):
             fail(
-                f"a -0.0 came back from {what} as -0.0: it equals 0, and comes back as +0.0. Where was it copied?"
+                f"{what} returned a -0.0: -0.0 equals 0 and must be decoded as +0.0. Where did your code copy it?"
             )
     expect_equal(value, x + 0 if x.dtype != torch.bool else x, what)
 
@@ -723,26 +725,28 @@ def nnz(x: Tensor) -> int:
 
 
 WRONG["bitmap_encode"] = {
-    "the map is upside down: True means that there is a value": lambda x: (x == 0, x[x != 0]),
-    "negative numbers are marked as zeros: only what equals 0 is one": lambda x: (x > 0, x[x > 0]),
-    "values holds all elements of x: a zero is not stored, the map says where it is": lambda x: (x != 0, x.flatten()),
-    "the values stand column by column: row-major means that a row comes after the other": (
+    "the map is inverted: True means that there is a value": lambda x: (x == 0, x[x != 0]),
+    "negative numbers are marked as zeros: only a number that equals 0 is a zero": lambda x: (x > 0, x[x > 0]),
+    "values holds all elements of x: zeros are not stored, because the map marks their places": lambda x: (x != 0, x.flatten()),
+    "the values are in column order: row-major means one row after the other": (
         lambda x: (x != 0, turned(x)[turned(x) != 0])
     ),
-    "the signs are lost: the values are those of x": lambda x: (x != 0, x[x != 0].abs()),
-    "values is sorted: the order tells where they belong": lambda x: (x != 0, x[x != 0].sort().values),
+    "the signs are lost: store the values of x unchanged": lambda x: (x != 0, x[x != 0].abs()),
+    "values is sorted: the order of the values determines their places": lambda x: (x != 0, x[x != 0].sort().values),
 }  # fmt: skip
-WRONG["bitmap_decode"] = {"bitmap_decode filled the places column by column": filled_by_columns}
+WRONG["bitmap_decode"] = {
+    "bitmap_decode filled the places in column order: fill them row by row": filled_by_columns
+}
 WRONG["bitmap_bits"] = {
-    "the map was forgotten: someone must know where the values belong": lambda x, n=32: nnz(x) * n,
-    "the map has one bit for each place, for the zeros as well": lambda x, n=32: nnz(x) * (n + 1),
-    "the map was counted with n bits a place: what does a yes or no take?": lambda x, n=32: (nnz(x) + x.numel()) * n,
-    "a bool of PyTorch takes a byte, but a bit is enough": lambda x, n=32: nnz(x) * n + 8 * x.numel(),
-    "every element was counted with n bits: only values are stored": lambda x, n=32: x.numel() * (n + 1),
-    "that is the size of the zeros: the values are stored": lambda x, n=32: (x.numel() - nnz(x)) * n + x.numel(),
-    "that is the dense tensor": lambda x, n=32: x.numel() * n,
-    "32 bits a value, although another n was asked for": lambda x, n=32: nnz(x) * 32 + x.numel(),
-    "bytes, it seems: the name says bits": lambda x, n=32: (nnz(x) * n + x.numel()) / 8,
+    "the map was not counted: without the map, the decoder does not know the places of the values": lambda x, n=32: nnz(x) * n,
+    "the map has one bit per place: count the places of zeros, too": lambda x, n=32: nnz(x) * (n + 1),
+    "the map was counted with n bits per place: how many bits does a yes or no need?": lambda x, n=32: (nnz(x) + x.numel()) * n,
+    "one byte per place was counted, the size of a bool in PyTorch: one bit is enough": lambda x, n=32: nnz(x) * n + 8 * x.numel(),
+    "every element was counted with n bits: only non-zero values are stored": lambda x, n=32: x.numel() * (n + 1),
+    "the zeros were counted: the values are stored": lambda x, n=32: (x.numel() - nnz(x)) * n + x.numel(),
+    "this is the size of the dense tensor": lambda x, n=32: x.numel() * n,
+    "32 bits per value were used, but the call gives another n": lambda x, n=32: nnz(x) * 32 + x.numel(),
+    "this looks like bytes: return bits": lambda x, n=32: (nnz(x) * n + x.numel()) / 8,
 }  # fmt: skip
 
 
@@ -750,11 +754,11 @@ def as_bitmap(value: Any, x: Tensor) -> Tensor:
     """The value, if it has the form of a map of x: bool, one for each place."""
     if isinstance(value, Tensor) and value.dtype != torch.bool:
         fail(
-            f"the map holds {str(value.dtype)[6:]}: one bit a place is a bool, what a comparison gives"
+            f"the map holds {str(value.dtype)[6:]}: one bit per place is a bool, and a comparison returns bools"
         )
     if isinstance(value, Tensor) and value.shape != x.shape:
         fail(
-            f"the map has shape {tuple(value.shape)}, x has {tuple(x.shape)}: one bit for each place, where it is in x"
+            f"the map has shape {tuple(value.shape)}, but x has shape {tuple(x.shape)}: the map has one bit per place, in the shape of x"
         )
     return expect_tensor(value, shape=x.shape, dtype=torch.bool, what="the map")
 
@@ -796,7 +800,7 @@ def test_bitmap_bits(submission: Submission, draw: Draw) -> None:
         shape = draw.integer(3, 9), draw.integer(5, 9)
         return figures(draw, *shape, sparsity=draw.number(0.3, 0.8)), n
 
-    expect_bits(submission, "bitmap_bits", WRONG["bitmap_bits"], case, "32 bits a value")
+    expect_bits(submission, "bitmap_bits", WRONG["bitmap_bits"], case, "32 bits per value")
 
 
 # --- 0.5 run lengths ------------------------------------------------------------------
@@ -861,7 +865,7 @@ def at_the_end(runs: Runs) -> Runs:
 
 
 def one_zero_more(x: Tensor, run_bits: int = 2) -> tuple[Tensor, Tensor, tuple[int, ...]]:
-    """By mistake: a pair (0, 0) behind all others, where the end is a zero."""
+    """By mistake: a pair (0, 0) after all others, where the end is a zero."""
     runs, values, shape = reference.rle_encode(x, run_bits)
     more = int(x.numel() > 0 and x.flatten()[-1] == 0)
     return *(torch.cat([part, part.new_zeros(more)]) for part in (runs, values)), shape
@@ -871,31 +875,31 @@ def right_index(x: Tensor) -> Tensor:
     return reference.coo_encode(x)[0]
 
 
-EARLY = "a filler was written as soon as the zeros of its run had come: which element is its value?"
+EARLY = "a filler was written directly after the zeros of its run: which element is the value of the filler?"
 WRONG["rle_encode"] = {
-    "x was read column by column: row-major means that one row comes after the other": (
+    "x was read column by column: row-major means one row after the other": (
         lambda x, run_bits=2: (*reference.rle_encode(turned(x), run_bits)[:2], tuple(x.shape))
     ),
-    "the pair (0, 0) at the end adds a zero that x does not have: the pair before it has taken the last one": one_zero_more,
-    "the count behind a filler takes a zero once more that was the filler's value": written(once_more, at_the_end(once_more)),
+    "the pair (0, 0) at the end adds a zero that x does not have: the pair before it already contains the last zero": one_zero_more,
+    "the run after a filler counts one zero twice: this zero is already the value of the filler": written(once_more, at_the_end(once_more)),
     EARLY: written(too_early, at_the_end(too_early)),
-    f"{EARLY} The same at the end": written(too_early, too_early),
-    "a run that the field cannot hold was cut off, and zeros are lost: which pair stands for the rest?": (
+    f"{EARLY} The same mistake is at the end": written(too_early, too_early),
+    "a run that is too long for the field was cut off, and zeros are lost: which pair stores the remaining zeros?": (
         written(lambda gap, most: [min(gap, most)], lambda zeros, most: [min(zeros - 1, most)])
     ),
-    "a run that the field cannot hold wrapped around, and zeros are lost: which pair stands for the rest?": (
+    "a run that is too long for the field wrapped around, and zeros are lost: which pair stores the remaining zeros?": (
         written(lambda gap, most: [gap % (most + 1)], lambda zeros, most: [(zeros - 1) % (most + 1)])
     ),
-    "the zeros at the end are lost: no value comes behind them, but the decoder must know of them": written(right_runs, lambda zeros, most: []),
-    "the zeros at the end became one too many: in a pair (r, 0) the value is one of them": written(right_runs, right_runs),
-    "the runs count the zeros behind each value: in a pair the zeros come first": (
+    "the zeros at the end are lost: no value follows them, but the decoder needs them": written(right_runs, lambda zeros, most: []),
+    "there is one zero too many at the end: in a pair (r, 0), the value is one of the zeros": written(right_runs, right_runs),
+    "the runs count the zeros after each value: in a pair, the zeros come before the value": (
         lambda x, k=2: ((i := right_index(x)).diff(append=i.new_tensor([x.numel()])) - 1, *reference.coo_encode(x)[1:])
     ),
-    "the runs are one too large: they count the zeros between, not the steps from one value to the next": written(
+    "the runs are one too large: count the zeros between values, not the steps from one value to the next": written(
         lambda gap, most: [r + 1 for r in right_runs(gap, most)],
         lambda zeros, most: [r + 1 for r in at_the_end(right_runs)(zeros, most)],
     ),
-    "the runs hold positions: they count the zeros in front of each value": lambda x, k=2: reference.coo_encode(x),
+    "the runs hold positions: a run is the number of zeros directly before a value": lambda x, k=2: reference.coo_encode(x),
 }  # fmt: skip
 
 
@@ -909,30 +913,30 @@ def fillers(x: Tensor, k: int) -> int:
 
 
 WRONG["rle_bits"] = {
-    "the bits of the runs are missing: a pair is a run and a value": lambda x, n=32, k=2: pairs(x, k) * n,
-    "fillers were left out: each is stored like any other pair": lambda x, n=32, k=2: (pairs(x, k) - fillers(x, k)) * (n + k),
-    "fillers were counted without their run: each is stored like any other pair": (
+    "the bits of the runs are missing: a pair has a run and a value": lambda x, n=32, k=2: pairs(x, k) * n,
+    "fillers were not counted: each filler is stored like any other pair": lambda x, n=32, k=2: (pairs(x, k) - fillers(x, k)) * (n + k),
+    "fillers were counted without their run: each filler is stored like any other pair": (
         lambda x, n=32, k=2: pairs(x, k) * (n + k) - fillers(x, k) * k
     ),
-    "fillers were counted without their value: the decoder cannot know which pairs are fillers": (
+    "fillers were counted without their value: the decoder does not know which pairs are fillers": (
         lambda x, n=32, k=2: pairs(x, k) * (n + k) - fillers(x, k) * n
     ),
     "the pair for the zeros at the end is missing": lambda x, n=32, k=2: (nnz(x) + fillers(x, k)) * (n + k),
-    "fillers and the pair for the zeros at the end are missing: each is stored like any other pair": (
+    "fillers and the pair for the zeros at the end are missing: each of them is stored like any other pair": (
         lambda x, n=32, k=2: nnz(x) * (n + k)
     ),
-    "the zeros in the pairs were counted as free: each value takes n bits, 0 as well": (
+    "zero values in the pairs were not counted: each value takes n bits, also a 0": (
         lambda x, n=32, k=2: nnz(x) * n + pairs(x, k) * k
     ),
-    "two bits a run, although another width was asked for": lambda x, n=32, k=2: pairs(x, k) * (n + 2),
-    "pairs for runs of 2 bits, although another width was asked for": lambda x, n=32, k=2: pairs(x, 2) * (n + k),
-    "runs of 2 bits, although another width was asked for": lambda x, n=32, k=2: pairs(x, 2) * (n + 2),
-    "32 bits a value, although another n was asked for": lambda x, n=32, k=2: pairs(x, k) * (32 + k),
-    "a run takes 2^k bits, it seems: how many bits has a number below 2^k?": lambda x, n=32, k=2: pairs(x, k) * (n + 2**k),
-    "that is the formula, what zeros at random places give on average: count the pairs": (
+    "two bits per run were used, but the call gives another width": lambda x, n=32, k=2: pairs(x, k) * (n + 2),
+    "the pairs of 2-bit runs were counted, but the call gives another width": lambda x, n=32, k=2: pairs(x, 2) * (n + k),
+    "2-bit runs were used, but the call gives another width": lambda x, n=32, k=2: pairs(x, 2) * (n + 2),
+    "32 bits per value were used, but the call gives another n": lambda x, n=32, k=2: pairs(x, k) * (32 + k),
+    "this looks like 2^k bits per run: how many bits does a number below 2^k need?": lambda x, n=32, k=2: pairs(x, k) * (n + 2**k),
+    "this is the formula, the average for zeros at random places: count the actual pairs": (
         lambda x, n=32, k=2: nnz(x) / (1 - (1 - nnz(x) / x.numel()) ** (2**k)) * (n + k)
     ),
-    "bytes, it seems: the name says bits": lambda x, n=32, k=2: pairs(x, k) * (n + k) / 8,
+    "this looks like bytes: return bits": lambda x, n=32, k=2: pairs(x, k) * (n + k) / 8,
 }  # fmt: skip
 
 
@@ -947,7 +951,7 @@ def as_pairs(encoded: Any, x: Tensor) -> tuple[Tensor, Tensor]:
     expect_shape(shape, x)
     if len(runs) != len(values):
         fail(
-            f"there are {len(runs)} runs and {len(values)} values: every pair has one of each, a filler and the zeros at the end too"
+            f"there are {len(runs)} runs and {len(values)} values: every pair has one of each, also a filler and the pair for the zeros at the end"
         )
     return runs, values
 
@@ -968,25 +972,27 @@ def expect_pairs(encoded: Any, x: Tensor, k: int) -> None:
     recognise(given, right, apply_each(WRONG["rle_encode"], x, k), said)
     if bool((runs < 0).any()):
         fail(
-            f"{said}a run of {int(runs.min())} zeros cannot be. Which pair did you write before it?"
+            f"{said}there is a run of {int(runs.min())} zeros, but a run cannot be negative. Which pair did your code write before it?"
         )
     if len(runs) and int(runs.max()) > most:
         which = "exactly" if int(runs.max()) == most + 1 else "even"
         fail(
-            f"{said}a run of {which} {int(runs.max())} stands in one pair, but the field holds 0 to {most}. What says more?"
+            f"{said}one pair has a run of {which} {int(runs.max())} zeros, but the field holds 0 to {most}. How are longer runs stored?"
         )
     described = [
         n for r, v in zip(runs.tolist(), values.tolist(), strict=True) for n in (*[0.0] * r, v)
     ]
     if len(described) != x.numel():
         fail(
-            f"{said}these pairs describe {len(described)} elements, x has {x.numel()}. How many does one pair stand for?"
+            f"{said}these pairs describe {len(described)} elements, but x has {x.numel()}. How many elements does one pair describe?"
         )
     for at, (one, other) in enumerate(zip(described, x.flatten().tolist(), strict=True)):
         if one != other:
-            fail(f"{said}reading these pairs back, element {at} is {one:g}, in x it is {other:g}")
+            fail(
+                f"{said}when these pairs are decoded, element {at} is {one:g}, but in x it is {other:g}"
+            )
     fail(
-        f"{said}these pairs do describe x, but others are asked for: fillers ({most}, 0) come first, and only if needed"
+        f"{said}these pairs describe x, but they are not the expected pairs: fillers ({most}, 0) come first in a long run, and only where they are needed"
     )
 
 
@@ -1038,20 +1044,22 @@ def put_by_columns(index: Tensor, values: Tensor, shape: tuple[int, ...]) -> Ten
 
 
 WRONG["coo_encode"] = {
-    "the positions count column by column: row-major means that a row comes after the other": (
+    "the positions are in column order: row-major means one row after the other": (
         lambda x: (*reference.coo_encode(turned(x))[:2], tuple(x.shape))
     ),
-    "the positions are those of the zeros": but(reference.coo_encode, 0, lambda x: (x.flatten() == 0).nonzero().flatten()),
-    "negative numbers are missing: only what equals 0 is a zero": lambda x: reference.coo_encode(x * (x > 0)),
-    "the positions count from 1": but(reference.coo_encode, 0, lambda x: right_index(x) + 1),
-    "the index holds the steps from one value to the next: positions are asked for": (
+    "these are the positions of the zeros: return the positions of the values": but(reference.coo_encode, 0, lambda x: (x.flatten() == 0).nonzero().flatten()),
+    "negative numbers are missing: only a number that equals 0 is a zero": lambda x: reference.coo_encode(x * (x > 0)),
+    "the positions are counted from 1: count from 0": but(reference.coo_encode, 0, lambda x: right_index(x) + 1),
+    "the index holds the steps from one value to the next: return positions": (
         but(reference.coo_encode, 0, lambda x: right_index(x).diff(prepend=right_index(x)[:1] * 0))
     ),
-    "the index holds the place in the last row only: the flattened tensor has one number for each place": (
+    "the index holds the place in the last dimension only: use one position in the flattened tensor for each value": (
         but(reference.coo_encode, 0, lambda x: right_index(x) % max(1, x.shape[-1]))
     ),
 }  # fmt: skip
-WRONG["coo_decode"] = {"coo_decode counted the positions column by column": put_by_columns}
+WRONG["coo_decode"] = {
+    "coo_decode read the positions in column order: positions count row by row": put_by_columns
+}
 
 
 def address(x: Tensor) -> int:
@@ -1059,26 +1067,26 @@ def address(x: Tensor) -> int:
 
 
 WRONG["coo_bits"] = {
-    "the addresses are missing: each value needs one": lambda x, n=32: nnz(x) * n,
-    "an address with a fraction of a bit: where must it be rounded, and in which direction?": (
+    "the addresses are missing: each value needs an address": lambda x, n=32: nnz(x) * n,
+    "an address has a fraction of a bit: where must it be rounded, and in which direction?": (
         lambda x, n=32: nnz(x) * (n + math.log2(x.numel()))
     ),
-    "each address is a bit too short: rounded down, they do not reach the last place": lambda x, n=32: nnz(x) * (n + address(x) - 1),
-    "each address is a bit too long: which is the largest, when they begin at 0?": lambda x, n=32: nnz(x) * (n + address(x) + 1),
-    "one address for all: each value needs its own": lambda x, n=32: nnz(x) * n + address(x),
-    "an address of one number per dimension: it is one position in the flattened tensor": (
+    "each address is a bit too short: it was rounded down, so it cannot express the last place": lambda x, n=32: nnz(x) * (n + address(x) - 1),
+    "each address is a bit too long: which address is the largest if addresses begin at 0?": lambda x, n=32: nnz(x) * (n + address(x) + 1),
+    "one address was counted in total: each value needs its own address": lambda x, n=32: nnz(x) * n + address(x),
+    "one address per dimension was counted: an address is one position in the flattened tensor": (
         lambda x, n=32: nnz(x) * (n + sum((size - 1).bit_length() for size in x.shape))
     ),
-    "addresses of 64 bits, as PyTorch keeps them: how many does it take among L places?": lambda x, n=32: nnz(x) * (n + 64),
-    "addresses of 32 bits: how many does it take among L places?": lambda x, n=32: nnz(x) * (n + 32),
-    "the zeros got an address, too": lambda x, n=32: x.numel() * (n + address(x)),
-    "that is a bitmap: here each value has an address": lambda x, n=32: nnz(x) * n + x.numel(),
-    "the addresses are as wide as for as many places as there are values: they go over all L places": (
+    "addresses of 64 bits were counted, as in PyTorch: how many bits does an address need for L places?": lambda x, n=32: nnz(x) * (n + 64),
+    "addresses of 32 bits were counted: how many bits does an address need for L places?": lambda x, n=32: nnz(x) * (n + 32),
+    "addresses of zeros were counted: only values have an address": lambda x, n=32: x.numel() * (n + address(x)),
+    "this is the size of a bitmap: here, each value has an address": lambda x, n=32: nnz(x) * n + x.numel(),
+    "the width of an address was computed from the number of values: an address must distinguish all L places": (
         lambda x, n=32: nnz(x) * (n + max(0, nnz(x) - 1).bit_length())
     ),
-    "L bits an address: log₂ is missing": lambda x, n=32: nnz(x) * (n + x.numel()),
-    "32 bits a value, although another n was asked for": lambda x, n=32: nnz(x) * (32 + address(x)),
-    "bytes, it seems: the name says bits": lambda x, n=32: nnz(x) * (n + address(x)) / 8,
+    "L bits per address were counted: log₂ is missing": lambda x, n=32: nnz(x) * (n + x.numel()),
+    "32 bits per value were used, but the call gives another n": lambda x, n=32: nnz(x) * (32 + address(x)),
+    "this looks like bytes: return bits": lambda x, n=32: nnz(x) * (n + address(x)) / 8,
 }  # fmt: skip
 
 
@@ -1087,7 +1095,9 @@ def as_coordinates(encoded: Any, x: Tensor) -> tuple[Tensor, Tensor]:
     expect_length(encoded, 3, "the result of coo_encode", tuple)
     index, values, shape = encoded
     if isinstance(index, Tensor) and index.ndim == 2 and x.ndim > 1 and x.ndim in index.shape:
-        fail("the index holds one number per dimension: it is one position in the flattened tensor")
+        fail(
+            "the index holds one number per dimension: use one position in the flattened tensor for each value"
+        )
     index, values = as_index(index, x, "the index"), as_values(values, x)
     expect_shape(shape, x)
     return index, values
@@ -1115,7 +1125,7 @@ def test_coo_bits(submission: Submission, draw: Draw) -> None:
         shape = shuffled(draw, [5, 3, draw.choice([5, 9]), 3])
         return figures(draw, *shape, sparsity=draw.number(0.8, 0.9)), n
 
-    expect_bits(submission, "coo_bits", WRONG["coo_bits"], case, "32 bits a value")
+    expect_bits(submission, "coo_bits", WRONG["coo_bits"], case, "32 bits per value")
 
 
 # --- 0.7 CSR, 0.10 CSC ----------------------------------------------------------------
@@ -1151,31 +1161,29 @@ def compressed(line: str, across: str) -> list[Wrong]:
         """The line of each value."""
         return torch.arange(len(x)).repeat_interleave((x != 0).sum(1))
 
-    adding_up = (
-        f"the numbers are not added up: an entry says how many values come before its {line}"
-    )
+    adding_up = f"the counts are not added up: an entry is the number of values before its {line}"
     return [
         {
-            f"these are the arrays of the other one of CSR and CSC: here the values stand {line} by {line}": lambda x: csr(x.T),
-            f"the last two arrays are exchanged: first the {across} of each value, then the entries for the {line}s": (
+            f"CSR and CSC are exchanged: here, the values are stored {line} by {line}": lambda x: csr(x.T),
+            f"the last two arrays are exchanged: return the {across} of each value first, then the entries for the {line}s": (
                 lambda x: (csr(x)[0], csr(x)[2], csr(x)[1])
             ),
-            "negative numbers are missing: only what equals 0 is a zero": lambda x: csr(x * (x > 0)),
+            "negative numbers are missing: only a number that equals 0 is a zero": lambda x: csr(x * (x > 0)),
         },
-        {f"the values stand {across} by {across}, here they go {line} by {line}": only(0, lambda x: csr(x.T)[0])},
+        {f"the values are stored {across} by {across}: store them {line} by {line}": only(0, lambda x: csr(x.T)[0])},
         {
-            f"these are positions in the flattened matrix: the {across} alone is asked for": only(1, right_index),
-            f"these are the {line}s of the values: which {across} is each in?": only(1, lines),
-            f"the {across}s count from 1": only(1, lambda x: csr(x)[1] + 1),
+            f"these are positions in the flattened matrix: store only the {across}": only(1, right_index),
+            f"these are the {line}s of the values: in which {across} is each value?": only(1, lines),
+            f"the {across}s are counted from 1: count from 0": only(1, lambda x: csr(x)[1] + 1),
         },
         {
             adding_up: only(2, lambda x: csr(x)[2].diff()),
-            f"{adding_up}, and it is 0 for the first": only(2, lambda x: csr(x)[2].diff(prepend=csr(x)[2][:1])),
+            f"{adding_up}, so the first entry is 0": only(2, lambda x: csr(x)[2].diff(prepend=csr(x)[2][:1])),
             f"the last entry is missing: where does the last {line} end?": only(2, lambda x: csr(x)[2][:-1]),
             f"the first entry is missing: where does the first {line} begin?": only(2, lambda x: csr(x)[2][1:]),
-            f"that is the {line} of each value, as in coordinates: one entry for each {line} is enough": only(2, lines),
-            "the entries count from 1": only(2, lambda x: csr(x)[2] + 1),
-            "the entries count places, zeros and all: they count values": (
+            f"this is the {line} of each value, as in coordinates: one entry per {line} is enough": only(2, lines),
+            "the entries are counted from 1: count from 0": only(2, lambda x: csr(x)[2] + 1),
+            "the entries count all places, also zeros: count only values": (
                 only(2, lambda x: torch.arange(len(x) + 1) * x.shape[1])
             ),
         },
@@ -1206,14 +1214,16 @@ def expect_compressed(
         return
     recognise(given, right, apply_each(tables[0], x), said)
     if len(given[0]) != len(right[0]):
-        fail(f"{said}{names[0]} has {len(given[0])} values, but {len(right[0])} are not zero")
+        fail(
+            f"{said}{names[0]} has {len(given[0])} values, but {len(right[0])} numbers are not zero"
+        )
     for i, name in enumerate(names):
         mistakes = {what: arrays[i] for what, arrays in apply_each(tables[i + 1], x).items()}
         recognise(given[i], right[i], mistakes, f"{said}{name}: ")
     if len(given[2]) != len(right[2]):
         fail(
-            f"{said}{names[2]} has {len(given[2])} entries for {len(x)} {line}s: one for where each begins, empty ones too, and the "
-            "end"
+            f"{said}{names[2]} has {len(given[2])} entries for {len(x)} {line}s: store one entry for the beginning of each "
+            f"{line}, also of empty {line}s, and one for the end"
         )
     for value, other, name in zip(given, right, names, strict=True):
         expect_equal(value, other, f"{said}{name}")
@@ -1273,11 +1283,11 @@ def expect_back(submission: Submission, name: str, encoded: tuple[Tensor, ...], 
     """The student's decoder ``name`` makes x of its three arrays."""
     shape = tuple(x.shape)
     when = f"for {show(x)}"
-    thought = "How many rows are there, how many columns, and how many values?"
+    thought = "How many rows, columns and values are there?"
     back = ask(lambda: untouched(submission, name, *encoded, shape), f"{name}: {when}", thought)
     if isinstance(back, Tensor) and back.shape == x.T.shape != x.shape:
         fail(
-            f"{name} gave a matrix of shape {tuple(back.shape)}, and the shape handed over was {shape}: rows first"
+            f"{name} returned a matrix of shape {tuple(back.shape)}, but the given shape was {shape}: rows first"
         )
     expect_decoded(back, x, f"{name}, {when},")
 
@@ -1302,43 +1312,43 @@ def sized(
 
 
 WIDTHS: Wrong = {  # distinguishable by powers of two, and where there is one column
-    "one bit for the column where there is only one column: what could it tell apart?": (
+    "one bit per column index was counted for a single column: how many different columns must it distinguish?": (
         sized(column=lambda R, C, kept: max(1, (C - 1).bit_length()))
     ),
-    "an entry of ROW_INDEX is one bit short: it goes from 0 to the number of values, both included": (
+    "an entry of ROW_INDEX is one bit too short: it ranges from 0 to the number of values, both included": (
         sized(entry=lambda R, C, kept: max(0, kept - 1).bit_length())
     ),
-    "a column has one bit too many: the largest is C - 1": sized(column=lambda R, C, kept: C.bit_length()),
-    "a column has one bit too many and an entry of ROW_INDEX too few: which is the largest number of each?": sized(
+    "each column index has one bit too many: the largest column is C - 1": sized(column=lambda R, C, kept: C.bit_length()),
+    "each column index has one bit too many, and each entry of ROW_INDEX one bit too few: which is the largest number in each array?": sized(
         column=lambda R, C, kept: C.bit_length(), entry=lambda R, C, kept: max(0, kept - 1).bit_length()
     ),
 }  # fmt: skip
 OF_PARTS: Wrong = {
-    "the columns are missing: each value has one": sized(column=lambda R, C, kept: 0),
-    "the columns have the width of a position in the whole matrix: a column is one of C": (
+    "the columns are missing: store one column per value": sized(column=lambda R, C, kept: 0),
+    "each column index has the width of a position in the whole matrix: a column is one of C": (
         sized(column=lambda R, C, kept: (R * C - 1).bit_length())
     ),
-    "the columns have the width of a row: a column is one of C": sized(column=lambda R, C, kept: (R - 1).bit_length()),
-    "an entry of ROW_INDEX got the width of a column: it counts values. How large does it get?": (
+    "each column index has the width of a row index: a column is one of C": sized(column=lambda R, C, kept: (R - 1).bit_length()),
+    "each entry of ROW_INDEX has the width of a column index: it counts values. How large can it get?": (
         sized(entry=lambda R, C, kept: (C - 1).bit_length())
     ),
-    "an entry of ROW_INDEX was made to tell rows apart: it counts values": sized(entry=lambda R, C, kept: (R - 1).bit_length()),
-    "ROW_INDEX was counted with R entries: there is one more": sized(entries=lambda R, C, kept: R),
+    "each entry of ROW_INDEX has the width of a row index: it counts values": sized(entry=lambda R, C, kept: (R - 1).bit_length()),
+    "ROW_INDEX was counted with R entries: it has one more": sized(entries=lambda R, C, kept: R),
     "ROW_INDEX is missing": sized(entries=lambda R, C, kept: 0),
-    "a row was counted for every value: CSR has one entry for each row instead": sized(
+    "one row was counted per value: CSR has one entry per row instead": sized(
         column=lambda R, C, kept: (C - 1).bit_length() + (R - 1).bit_length(), entries=lambda R, C, kept: 0
     ),
-    "that is CSC": sized(column=lambda R, C, kept: (R - 1).bit_length(), entries=lambda R, C, kept: C + 1),
-    "indices and pointers of 64 bits, as PyTorch keeps them: how many are needed?": (
+    "this is the size of CSC": sized(column=lambda R, C, kept: (R - 1).bit_length(), entries=lambda R, C, kept: C + 1),
+    "indices and pointers of 64 bits were counted, as in PyTorch: how many bits do they need?": (
         sized(column=lambda R, C, kept: 64, entry=lambda R, C, kept: 64)
     ),
-    "indices and pointers of 32 bits: how many are needed?": sized(column=lambda R, C, kept: 32, entry=lambda R, C, kept: 32),
-    "fractions of bits: round each width up": (
+    "indices and pointers of 32 bits were counted: how many bits do they need?": sized(column=lambda R, C, kept: 32, entry=lambda R, C, kept: 32),
+    "fractions of bits were counted: round each width up": (
         sized(column=lambda R, C, kept: math.log2(C), entry=lambda R, C, kept: math.log2(kept + 1))
     ),
-    "32 bits a value, although another n was asked for": lambda x2d, n=32: reference.csr_bits(x2d),
-    "bytes, it seems: the name says bits": lambda x2d, n=32: reference.csr_bits(x2d, n) / 8,
-    "the entries of ROW_INDEX were counted with n bits: they are counts, not values. How large do they get?": (
+    "32 bits per value were used, but the call gives another n": lambda x2d, n=32: reference.csr_bits(x2d),
+    "this looks like bytes: return bits": lambda x2d, n=32: reference.csr_bits(x2d, n) / 8,
+    "the entries of ROW_INDEX were counted with n bits: they are counts, not values. How large can they get?": (
         lambda x2d, n=32: sized(entry=lambda R, C, kept: n)(x2d, n)
     ),
 }  # fmt: skip
@@ -1355,7 +1365,7 @@ def test_csr_bits(submission: Submission, draw: Draw) -> None:
         kept = draw.choice([9, 11, 13, 15])  # 4 bits, where rows and columns have 3 and 5
         return figures(draw, R, C, sparsity=1 - kept / (R * C)), n
 
-    expect_bits(submission, "csr_bits", OF_PARTS, case, "32 bits a value")
+    expect_bits(submission, "csr_bits", OF_PARTS, case, "32 bits per value")
     n, k = draw.integer(4, 20), draw.integer(2, 4)
     x = torch.zeros(draw.integer(3, 6), 2**k)
     x.view(-1)[draw.permutation(x.numel())[: 2**k]] = 1  # 2^k values among 2^k columns
@@ -1374,7 +1384,7 @@ def test_csr_bits(submission: Submission, draw: Draw) -> None:
 
 def percentage(submission: Submission) -> float:
     """Answer 0.8b, if it is a sparsity in %."""
-    form = "no sparsity in %: that lies between 1 and 100, and is no fraction"
+    form = "not a sparsity in %: it must lie between 1 and 100; do not give a fraction"
     return expect_typed(submission, "answer_0_8b", (1, 100), form)
 
 
@@ -1390,13 +1400,13 @@ def whole_bits(submission: Submission) -> float:
     """Answer 0.9a, if it can be a size in bits."""
     need = expect_typed(submission, "answer_0_9a")
     if not (need > 0 and need % 1 == 0):
-        fail(f"{need:.10g} is no number of bits: they are counted, and the count is exact")
+        fail(f"{need:.10g} is not a number of bits: it must be a positive whole number")
     return need
 
 
 def times_fewer(submission: Submission) -> float:
     """Answer 0.9b, if it can be a saving."""
-    form = "no saving, in times fewer. Is it the share of MACs that is left, or that is saved?"
+    form = "not a number of times fewer. Is it the share of MACs that remains, or the share that is saved?"
     return expect_typed(submission, "answer_0_9b", (1 + 1e-9, math.inf), form)
 
 

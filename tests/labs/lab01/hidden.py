@@ -1,5 +1,5 @@
-"""Lab 01, magnitude pruning: the claims that only the grader sees. What is seen in the
-notebook, and the words for both, stand in visible.py.
+"""Lab 01, magnitude pruning: the claims that only the grader checks.
+The claims that the notebook checks, and the messages of both, are in visible.py.
 """
 
 from __future__ import annotations
@@ -59,15 +59,15 @@ from .visible import WRONG as SEEN
 
 # --- what mistakes are called ---------------------------------------------------------
 
-LAST_FIRST = "of equal ones the last went: the one that comes first goes first"
-ENDS = "What does your code index, or look for, when there is nothing to prune or nothing to keep?"
+LAST_FIRST = "among equal weights, the last was pruned: prune the first one first"
+ENDS = "Which position does your code use when no weight, or every weight, is pruned?"
 
 
 LAST: dict[str, Callable[..., Any]] = {
     LAST_FIRST: lambda w, s: smallest(w.abs().flatten().flip(0), s).flip(0).view(w.shape)
 }
 BY_NAME: dict[str, Callable[..., Any]] = {
-    "among equal |w| the first by name went: the dict's own order counts": lambda weights, s: (
+    "among equal |w|, your code pruned the first in alphabetical order of names: follow the order of the dict": lambda weights, s: (
         reference.global_masks(dict(sorted(weights.items())), s)
     )
 }
@@ -78,7 +78,9 @@ WRONG = {"magnitude_mask": LAST, "global_masks": BY_NAME}
 
 
 @question(
-    "1.1", points=0.5, claim="equal |w|: the first goes first; nearly equal ones are told apart"
+    "1.1",
+    points=0.5,
+    claim="equal |w|: the first is pruned first; nearly equal weights are distinguished",
 )
 def test_ties(submission: Submission, draw: Draw) -> None:
     # its rows are not one after the other in memory
@@ -91,14 +93,21 @@ def test_ties(submission: Submission, draw: Draw) -> None:
     # both: their sum is NaN, and neither is
     tiny[draw.distinct(2, 0, 39)] = torch.tensor([torch.inf, -torch.inf])
     for near, when in (
-        (tiny, "among weights near 1e-30 (whose squares are 0 in float32), one inf and one -inf"),
+        (
+            tiny,
+            "among weights near 1e-30 (their squares are 0 in float32), with one inf and one -inf",
+        ),
         (sign * (1 + order * 2.0**-40), "among float64 weights that differ by 1e-12"),
     ):
         result = ask(
-            functools.partial(submission.magnitude_mask, near, 0.5), when, "Only NaN is an error"
+            functools.partial(submission.magnitude_mask, near, 0.5),
+            when,
+            "Only NaN must raise an error",
         )
         if not torch.equal(as_mask(result, near), reference.magnitude_mask(near, 0.5)):
-            fail(f"{when}, not the smallest went: compare |w| itself, in its own dtype")
+            fail(
+                f"{when}, the pruned weights are not the smallest: compare |w| itself, in its own dtype"
+            )
 
 
 def expect_ties(
@@ -116,7 +125,7 @@ def expect_ties(
 @question(
     "1.1",
     points=0.5,
-    claim="sparsity 0 keeps all, 1 none; a call leaves the weight and later calls alone",
+    claim="sparsity 0 keeps all, sparsity 1 keeps none; a call changes neither the weight nor later calls",
 )
 def test_all_and_nothing(submission: Submission, draw: Draw) -> None:
     # zeros are weights too, at sparsity 0
@@ -128,8 +137,7 @@ def test_all_and_nothing(submission: Submission, draw: Draw) -> None:
     # what was small is large, also with its sign: a wrong answer to another claim differs, too
     if same(submission.magnitude_mask(-1 / w, 0.4), mask):
         fail(
-            "a second weight of the same shape, with other numbers in it, got the mask of the first: does your code keep "
-            "something from one call to the next?"
+            "a second weight of the same shape with other numbers got the mask of the first weight: does your code store something between calls?"
         )
 
 
@@ -139,16 +147,20 @@ def expect_ends(mask_at: Callable[[float], Tensor]) -> None:
     every = ask(lambda: mask_at(1.0), "at sparsity 1", ENDS)
     if not mask.any() and every.all():
         fail(
-            "at sparsity 0 everything went, at sparsity 1 nothing: True means kept, and sparsity is the fraction that goes"
+            "at sparsity 0 everything was pruned, and at sparsity 1 nothing: True means kept, and sparsity is the fraction to prune"
         )
     if not mask.any():
         fail(
-            "at sparsity 0 everything went: if k = 0 go, place k - 1 is the last one, and [-k:] is everything"
+            "at sparsity 0 everything was pruned: if k = 0, position k - 1 is the last one, and [-k:] selects everything"
         )
     if not mask.all():
-        fail(f"at sparsity 0 nothing goes, but {pruned(mask)} of {mask.numel()} went")
+        fail(
+            f"at sparsity 0 nothing should be pruned, but {pruned(mask)} of {mask.numel()} were pruned"
+        )
     if every.any():
-        fail(f"at sparsity 1 everything goes, but {int(every.sum())} of {every.numel()} stayed")
+        fail(
+            f"at sparsity 1 everything should be pruned, but {int(every.sum())} of {every.numel()} were kept"
+        )
 
 
 # --- 1.2 threshold_mask ---------------------------------------------------------------
@@ -160,18 +172,20 @@ def test_threshold_ends(submission: Submission, draw: Draw) -> None:
     mask, (after,) = submission.call("threshold_mask", w, 0.0, returning=(0,))
     unchanged(w, after, "the weight")
     if torch.equal(as_mask(mask, w), w != 0):
-        fail("at a = 0 the zeros went: is |0| >= 0?")
+        fail("at a = 0 the zeros were pruned: is |0| >= 0?")
     if not mask.all():
-        fail(f"at a = 0 every weight has |w| >= a, but {pruned(mask)} went")
+        fail(f"at a = 0 every weight has |w| >= a, but {pruned(mask)} were pruned")
     if as_mask(submission.threshold_mask(w, float(w.abs().max()) + 1), w).any():
-        fail("no weight reaches an a above every |w|, but your mask keeps some")
+        fail(
+            "a is larger than every |w|, so every weight should be pruned, but your mask keeps some"
+        )
     tiny, a = w * 2.0**-100, 2.0**-101
     if not torch.equal(
         as_mask(submission.threshold_mask(tiny, a), tiny), reference.threshold_mask(tiny, a)
     ):
         fail(
-            "right for weights near 1, but wrong for weights and an a near 1e-30 (whose squares are 0 in float32): compare "
-            "|w| itself with a"
+            "your mask is right for weights near 1, but wrong for weights and an a near 1e-30 (their squares are 0 in "
+            "float32): compare |w| itself with a"
         )
 
 
@@ -179,7 +193,9 @@ def test_threshold_ends(submission: Submission, draw: Draw) -> None:
 
 
 @question(
-    "1.3", points=1, claim="exactly round(s · groups) go; among equal norms the first goes first"
+    "1.3",
+    points=1,
+    claim="exactly round(s · groups) are pruned; among equal norms the first is pruned first",
 )
 def test_group_counts_and_ties(submission: Submission, draw: Draw) -> None:
     cases = counting_cases(draw)
@@ -187,7 +203,7 @@ def test_group_counts_and_ties(submission: Submission, draw: Draw) -> None:
     for s, filters in cases:
         w = draw.normal(filters, 3, 1, 2)
         counts.append(pruned(groups_kept(submission.grouped_mask(w, s, "filter"), "filter", w, s)))
-    expect_rounded(counts, cases, "sparsity", "filters went", COUNTING)
+    expect_rounded(counts, cases, "sparsity", "filters were pruned", COUNTING)
 
     w = draw.tied(20, 20, 2, 1)  # kernels of two weights, with norms from 2 to 6
     norm = group_scores(w.abs(), "kernel").flatten()
@@ -199,7 +215,7 @@ def test_group_counts_and_ties(submission: Submission, draw: Draw) -> None:
     )
 
 
-@question("1.3", points=0.5, claim="norms are summed in float64; the weight given stays as it was")
+@question("1.3", points=0.5, claim="norms are summed in float64; the weight is not changed")
 def test_group_sums_in_float64(submission: Submission, draw: Draw) -> None:
     big = float(2 ** draw.integer(24, 27))  # float32 has no big + 1
     # the second is the smaller one, by 1
@@ -210,10 +226,10 @@ def test_group_sums_in_float64(submission: Submission, draw: Draw) -> None:
         right.append(torch.equal(kept, smallest(group_scores(w, "filter"), 0.5)))
     if right == [False, True]:  # of equal ones the first goes
         fail(
-            "two norms that differ by 1 in 10 million came out equal: float32 cannot hold the difference. Sum in float64"
+            "two norms that differ by 1 in 10 million were equal in your code: float32 cannot represent the difference. Sum in float64"
         )
     if not all(right):
-        fail("of two filters with very large norms, not the smaller one went")
+        fail("of two filters with very large norms, the larger one was pruned")
     w = draw.normal(4, 3, 2, 2)
     _, (after,) = submission.call("grouped_mask", w, 0.5, "filter", returning=(0,))
     unchanged(w, after, "the weight")
@@ -223,7 +239,9 @@ def test_group_sums_in_float64(submission: Submission, draw: Draw) -> None:
 
 
 @question(
-    "1.4", points=0.5, claim="exactly round(s · n) of all; equal |w| go in the order of the dict"
+    "1.4",
+    points=0.5,
+    claim="exactly round(s · n) of all; equal |w| are pruned in the order of the dict",
 )
 def test_global_count_and_ties(submission: Submission, draw: Draw) -> None:
     cases = counting_cases(draw)
@@ -235,7 +253,7 @@ def test_global_count_and_ties(submission: Submission, draw: Draw) -> None:
         )
     if counts == [round(s * 6) + round(s * (n - 6)) for s, n in cases]:
         fail(PER_LAYER)
-    expect_rounded(counts, cases, "sparsity", "weights went", COUNTING)
+    expect_rounded(counts, cases, "sparsity", "weights were pruned", COUNTING)
 
     weights = {"z": draw.tied(11, 13), "a": draw.tied(9, 14), "m": draw.tied(12, 10)}
     sparsity = draw.number(0.3, 0.6)
@@ -250,11 +268,11 @@ def test_global_count_and_ties(submission: Submission, draw: Draw) -> None:
     )
 
 
-@question("1.4", points=0.5, claim="nothing, and all; the weights given stay as they were")
+@question("1.4", points=0.5, claim="sparsity 0 and 1; the weights are not changed")
 def test_global_ends(submission: Submission, draw: Draw) -> None:
     weights = layers(draw)
     _, (after,) = submission.call("global_masks", weights, 0.3, returning=(0,))
-    expect_keys(after, weights, "after the call the dict that was given")
+    expect_keys(after, weights, "the dict after the call")
     unchanged(weights, after, "the weights")
     expect_ends(lambda s: one_list(as_masks(submission.global_masks(weights, s), weights)))
 
@@ -302,7 +320,7 @@ def test_two_layers(submission: Submission, draw: Draw) -> None:
     y = submission.call("PrunedLinear.apply", hidden, second, m2, keep=True)
     when, thought = (
         "in a network of two such layers",
-        "Where does forward keep what backward needs? ctx is new for every call",
+        "Where does forward store the tensors that backward needs? ctx is new for every call",
     )
     ask(lambda: submission.backward(y, g), f"{when}, in backward,", thought)
     h, g1 = x @ w1.masked_fill(~m1, 0).T, g @ w2.masked_fill(~m2, 0)
@@ -313,37 +331,39 @@ def test_two_layers(submission: Submission, draw: Draw) -> None:
         grad = submission.grad(ref)
         if grad is None:
             fail(
-                f"{when}, ∂L/∂W of the {which} is None: it is wanted also where nobody asks for ∂L/∂x"
+                f"{when}, ∂L/∂W of the {which} layer is None: backward must return ∂L/∂W also where ∂L/∂x is not needed"
             )
-        said = f"{when}, ∂L/∂W of the {which} is wrong. Is it right for one layer alone? {thought}"
+        said = f"{when}, ∂L/∂W of the {which} layer is wrong. Is it right for one layer alone? {thought}"
         expect_close(grad, right, f"∂L/∂W of the {which} layer", message=said)
 
 
 @question(
-    "1.5", points=0.5, claim="the dense W survives: under another mask other weights are there"
+    "1.5", points=0.5, claim="the dense W is not changed: another mask can use its pruned weights"
 )
 def test_dense_weight_survives(submission: Submission, draw: Draw) -> None:
     step = Pass(submission, draw, 4)
     step.back()
-    unchanged(step.w, step.weights_after(), "w (its pruned values may be wanted again)")
+    unchanged(step.w, step.weights_after(), "w (another mask may need its pruned values)")
     y = submission.PrunedLinear.apply(step.x, step.w, ~step.m)
     right = step.x @ step.w.masked_fill(step.m, 0).T
-    expect_close(y, right, "y under the opposite mask")
+    expect_close(y, right, "y under the inverted mask")
 
 
 # --- 1.6 sensitivity ------------------------------------------------------------------
 
 
-@question("1.6", points=0.5, claim="the values as evaluate gave them, for every layer and sparsity")
+@question(
+    "1.6", points=0.5, claim="the values that evaluate returned, for every layer and sparsity"
+)
 def test_raw_values(submission: Submission, draw: Draw) -> None:
     scan = Scan(submission, draw)
     for name in scan.result if isinstance(scan.result, dict) else ():
         if f"{name}.weight" in scan.weights:
             fail(
-                f"the key {name!r} is a module: the keys are names of parameters, as in named_parameters()"
+                f"the key {name!r} is a module: use the names of parameters as keys, as in named_parameters()"
             )
         if name in scan.dense and name not in scan.weights:
-            fail(f"{name!r} was measured too: only parameters with two or more dimensions are")
+            fail(f"{name!r} was measured, too: measure only parameters with two or more dimensions")
     expect_keys(scan.result, scan.weights, "the result")
     for name in scan.weights:
         expect_length(scan.result[name], len(scan.sparsities), f"the result for {name!r}", list)
@@ -352,13 +372,13 @@ def test_raw_values(submission: Submission, draw: Draw) -> None:
             drops = {abs(one - other) for one in scan.values for other in scan.values}
             what = "a difference of two values" if abs(made_up[0]) in drops else f"{made_up[0]:.6g}"
             fail(
-                f"the result for {name!r} holds {what}, which evaluate never returned: return the values as they came"
+                f"the result for {name!r} holds {what}, which evaluate never returned: return the values of evaluate unchanged"
             )
         expect_order(scan, name, [scan.states[scan.values.index(value)] for value in values])
     calls, needed = len(scan.values), len(scan.weights) * len(scan.sparsities)
     if calls > needed:
         fail(
-            f"evaluate was called {calls} times for {needed} pairs of a layer and a sparsity: once for each is enough"
+            f"evaluate was called {calls} times for {needed} pairs of a layer and a sparsity: call it once per pair"
         )
 
 
@@ -367,13 +387,13 @@ def expect_order(scan: Scan, name: str, states: list[dict[str, Tensor]]) -> None
     order (if at these at all).
     """
     if any(not scan.changed_in(state) for state in states):
-        fail(f"a value for {name!r} was measured on the dense model: prune first, then evaluate")
+        fail(
+            f"a value for {name!r} was measured on the dense model: prune first, then call evaluate"
+        )
     wanted = [int(torch.count_nonzero(scan.right(name, s))) for s in scan.sparsities]
     found = [int(torch.count_nonzero(state[name])) for state in states]
     if found != wanted and sorted(found) == sorted(wanted):
-        fail(
-            f"the values for {name!r} are in another order than the sparsities {scan.sparsities} were asked for"
-        )
+        fail(f"the values for {name!r} are not in the order of the sparsities {scan.sparsities}")
 
 
 @question("1.6", points=0.5, claim="the model is as it was before")
@@ -382,17 +402,17 @@ def test_model_restored(submission: Submission, draw: Draw) -> None:
     for name in scan.changed_in(scan.after.state):
         zeros = f"{int((scan.after.state[name] == 0).sum())} of {scan.dense[name].numel()} numbers of {name!r}"
         fail(
-            f"after the scan {zeros} are zero: put the dense weights back, from a copy made before (state_dict() alone is no "
-            "copy: it shares the model's memory)"
+            f"after the scan {zeros} are zero: restore the dense weights from a copy made before the scan (state_dict() alone "
+            "is no copy, because it shares the model's memory)"
         )
     if scan.after.layer != scan.before.layer:
-        fail("after the scan the model is in another mode (train or eval) than before")
+        fail("the model's mode (train or eval) changed during the scan: restore the mode")
     for name, parameter in scan.parameters.items():
         submission.call("data.zero_", on=parameter)
         if submission.get(scan.model).state[name].any():
             fail(
-                f"{name!r} is another nn.Parameter now than before the scan, and an optimizer made before still holds the old "
-                "one: change the numbers in the parameter, not the parameter"
+                f"after the scan {name!r} is a new nn.Parameter, but an optimizer created before the scan still holds the original "
+                "one: change the numbers in the parameter and keep the parameter"
             )
 
 
@@ -411,7 +431,9 @@ def test_nan_does_not_survive(submission: Submission, draw: Draw) -> None:
 
 
 @question(
-    "1.7", points=0.5, claim="one target is one shot; targets may repeat, and are not rounded"
+    "1.7",
+    points=0.5,
+    claim="a single target is one-shot pruning; targets may repeat, and are not rounded",
 )
 def test_other_targets(submission: Submission, draw: Draw) -> None:
     finetune = {"steps": 1, "settings": {"lr": 0.05}}
@@ -422,32 +444,32 @@ def test_other_targets(submission: Submission, draw: Draw) -> None:
         expect_equal(
             masks[name],
             right,
-            message=f"with the one target 0.75, the mask of {name!r} is not that of 1.1",
+            message=f"with the single target 0.75, the mask of {name!r} differs from the mask of magnitude_mask (1.1)",
         )
     again = Run(submission, draw, [0.5, 0.5], **finetune)
     expect_equal(
         len(again.log),
         2,
-        message="targets may repeat, and each is followed by finetune: [0.5, 0.5] should call it twice",
+        message="targets may repeat, and finetune is called after each target: [0.5, 0.5] should call it twice",
     )
     for name, mask in (
         Run(submission, draw, [0.11, 0.22, 0.33, 0.44, 0.55], **finetune).expect_masks().items()
     ):
         n, went = mask.numel(), pruned(mask)
-        said = f"after the targets 0.11, 0.22 … 0.55, {went} of {n} weights of {name!r} are gone: 0.55 · {n} is {0.55 * n:g}"
-        expect_equal(went, round(0.55 * n), message=f"{said}. Rounded step by step?")
+        said = f"after the targets 0.11, 0.22 … 0.55, {went} of {n} weights of {name!r} are pruned: 0.55 · {n} is {0.55 * n:g}"
+        expect_equal(went, round(0.55 * n), message=f"{said}. Does your code round at every step?")
 
 
 # --- 1.8 two short answers ------------------------------------------------------------
 
 MISREAD = {  # by the order in the lab's source
-    0: "no weight changed in recalibration (the lab printed that all parameters are the same): what else did change?",
-    1: "a fine-tuning needs labels and gradients, and recalibration has neither: what does it measure?",
-    2: "compare the gap between the two numbers with the intervals over seeds",
+    0: "no weight changed in recalibration (the lab printed that all parameters are the same): what else changed?",
+    1: "fine-tuning needs labels and gradients, and recalibration uses neither: what does it measure?",
+    2: "compare the difference of the two numbers with the intervals over seeds",
 }
 
 
-@question("1.8", points=0.5, claim="a: what recalibration had mended")
+@question("1.8", points=0.5, claim="a: why recalibration helped")
 def test_what_was_broken(submission: Submission, draw: Draw) -> None:
     expect_choice(submission, "answer_1_8a", OPTIONS, MISREAD)
 
@@ -456,15 +478,17 @@ def test_what_was_broken(submission: Submission, draw: Draw) -> None:
 # 18.1 to 22.2). Who has not looked says 90, or a little less.
 SHARE = (18.4, 24.4)
 READ_INSTEAD = (  # of the same figure or table, by mistake: from, to, what
-    (75.5, 81.6, "the share that is left"),
-    (7, 11, "what fc loses"),
-    (89, 91, "what every layer loses where each has a threshold of its own"),
+    (75.5, 81.6, "the share that is kept"),
+    (7, 11, "the share that is pruned in fc"),
+    (89, 91, "the share that is pruned in every layer where each layer has its own threshold"),
 )
 
 
-@question("1.8", points=0.5, claim="b: what one threshold for all took from the first layer")
+@question(
+    "1.8", points=0.5, claim="b: the pruned share of the first layer under one global threshold"
+)
 def test_share_of_the_first_layer(submission: Submission, draw: Draw) -> None:
-    what = "what conv1 of these networks loses when all layers share one threshold"
+    what = "the share that is pruned in conv1 of these networks when all layers share one threshold"
     expect_figure(
         share_typed(submission),
         SHARE,
@@ -494,9 +518,9 @@ def test_hunt_subtle_bugs(submission: Submission, draw: Draw) -> None:
         },
         wrong={
             "prunes the largest": SEEN["magnitude_mask"][LARGEST],
-            "cuts the fraction of s · n off": SEEN["magnitude_mask"][CUT_OFF],
+            "rounds s · n down": SEEN["magnitude_mask"][CUT_OFF],
             "keeps one weight at sparsity 1": one_stays,
-            "returns a mask of another shape than the weight": lambda w, s: (
+            "returns a mask whose shape differs from the weight's": lambda w, s: (
                 reference.magnitude_mask(w, s).flatten()
             ),
             "returns numbers, 1.0 for kept and 0.0 for pruned": lambda w, s: (

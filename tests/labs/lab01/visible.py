@@ -1,7 +1,7 @@
 """Lab 01, magnitude pruning: what is claimed of each answer, and what its likely
 mistakes look like.
 
-Inputs are drawn anew for every grading, and so that the usual mistakes give other
+Inputs are drawn for every grading, so that the usual mistakes give other
 results than the right answer: both signs, layers of different scales, ties, counts that
 end in a half, M, C, R and S all different.
 """
@@ -47,42 +47,44 @@ from course_lib.student_code import plain_data
 
 # --- what mistakes are called ---------------------------------------------------------
 
-NO_ABS = "the most negative weights went: rank by size, without the sign"
-ONLY_POSITIVE = "the weights just above 0 went and no negative one: -0.01 is a small weight too"
-LARGEST = "the largest went: what is small does little, and goes first"
+NO_ABS = "the most negative weights were pruned: rank the weights by |w|, without the sign"
+ONLY_POSITIVE = (
+    "your code pruned only positive weights, the smallest first: -0.01 is a small weight, too"
+)
+LARGEST = "the largest weights were pruned: prune the weights with the smallest |w| first"
 UPSIDE_DOWN = "the mask is upside down: True means kept"
-STAYS = "sparsity was taken for the fraction that stays: it is the fraction that goes"
-EACH_ROW = "each row lost its own share: all weights of the tensor compete in one list"
+STAYS = "sparsity was taken for the fraction to keep: sparsity is the fraction to prune"
+EACH_ROW = "each row was pruned by the same fraction: rank all weights of the tensor in one list"
 TIES_GO = (
-    "of equal ones your code prunes too many: all that equal the threshold go, where only some should. A threshold alone "
-    "cannot tell equal ones apart"
+    "among equal weights, your code prunes too many: it prunes all weights that equal the threshold, but only some of "
+    "them should be pruned. A threshold alone cannot choose among equal weights"
 )
 TIES_STAY = (
-    "of equal ones your code prunes too few: all that equal the threshold stay, where some should go. A threshold alone "
-    "cannot tell equal ones apart"
+    "among equal weights, your code prunes too few: it keeps all weights that equal the threshold, but some of them "
+    "should be pruned. A threshold alone cannot choose among equal weights"
 )
 ANY_ORDER = (
-    "how many went is right, and they are the smallest; but of equal ones the wrong ones went: the one that comes first goes "
-    "first, and a plain argsort or topk promises no order among equals"
+    "the number of pruned weights is right, and the pruned weights are the smallest. But among equal weights, the "
+    "wrong ones were pruned: prune the first one first. A plain argsort or topk guarantees no order among equal values"
 )
-QUANTILE = "that is how many lie below the quantile; a threshold cannot promise a number: count"
-TOO_MUCH = "a sparsity of 1.5 (half as much again as all)"
-TOO_LITTLE = "a sparsity of -0.1 (less than nothing)"
-NAN = "a NaN among the weights (neither small nor large)"
-PER_LAYER = (
-    "each layer lost its own share: rank the weights of all layers in one list, not layer by layer"
-)
+QUANTILE = "your code pruned all weights below a quantile. A threshold does not guarantee the number of pruned weights: count the weights"
+TOO_MUCH = "a sparsity of 1.5 (above 1)"
+TOO_LITTLE = "a sparsity of -0.1 (below 0)"
+NAN = "a NaN among the weights (NaN cannot be ranked)"
+PER_LAYER = "each layer was pruned by the same fraction: rank the weights of all layers in one list, not layer by layer"
 
 
 COUNTING: dict[str, Rounding] = ROUNDINGS | {
-    "s · n was calculated in float32, where 10.500000000000002 is 10.5: leave it to Python's floats and its round()": (
+    "s · n was calculated in float32, where 10.500000000000002 becomes 10.5: calculate with Python's floats and round()": (
         lambda s, n: round(float(torch.tensor(s) * n))
     ),
-    "that many should have stayed: True means kept, and sparsity is the fraction that goes": lambda s, n: (
+    "this is the number of weights to keep, not to prune: True means kept, and sparsity is the fraction to prune": lambda s, n: (
         n - round(s * n)
     ),
     QUANTILE: lambda s, n: math.ceil(s * (n - 1)),
-    f"{QUANTILE}. (And what equals it went, too)": lambda s, n: math.floor(s * (n - 1)) + 1,
+    f"{QUANTILE}. (The weights that equal the quantile were pruned, too)": lambda s, n: (
+        math.floor(s * (n - 1)) + 1
+    ),
 }
 
 
@@ -105,14 +107,14 @@ def as_mask(value: Any, weight: Tensor, what: str = "the mask") -> Tensor:
             and bool(((value == weight) | (value == 0)).all())
         ):
             fail(
-                f"{what} holds weights: return which ones are kept, True or False, and leave the pruning to the caller"
+                f"{what} holds weights: return True for each kept entry and False for each pruned entry. The caller prunes the weights"
             )
         fail(
-            f"{what} holds numbers of dtype {str(value.dtype)[6:]}: kept or not is a bool, as a comparison gives it"
+            f"{what} holds numbers of dtype {str(value.dtype)[6:]}: a mask holds bools. A comparison returns bools"
         )
     if isinstance(value, Tensor) and value.shape != weight.shape:
         fail(
-            f"{what} has shape {tuple(value.shape)}, the weight {tuple(weight.shape)}: a mask has one entry a weight"
+            f"{what} has shape {tuple(value.shape)}, but the weight has shape {tuple(weight.shape)}: a mask has one entry per weight"
         )
     return expect_tensor(value, shape=weight.shape, dtype=torch.bool, what=what)
 
@@ -123,16 +125,18 @@ def pruned(mask: Tensor) -> int:
 
 
 def expect_smallest_pruned(mask: Tensor, score: Tensor, right: Tensor, what: str = "|w|") -> None:
-    """``mask`` is ``right``; else say what is wrong with what went: how many, which, or
-    the order among equals.
+    """``mask`` is ``right``; else say what is wrong: how many were
+    pruned, which, or the order among equals.
     """
     if torch.equal(mask, right):
         return
     if pruned(mask) != pruned(right):
-        fail(f"{pruned(mask)} of {mask.numel()} went instead of {pruned(right)}")
+        fail(f"{pruned(mask)} of {mask.numel()} were pruned instead of {pruned(right)}")
     gone, kept = score[~mask].max(), score[mask].min()
     if gone > kept:
-        fail(f"{what} = {gone:.4g} went while {what} = {kept:.4g} was kept: the smallest go first")
+        fail(
+            f"{what} = {gone:.4g} was pruned while {what} = {kept:.4g} was kept: prune the smallest first"
+        )
     fail(ANY_ORDER)
 
 
@@ -154,7 +158,7 @@ def each_row(w: Tensor, s: float) -> Tensor:
 
 
 def by_threshold(survives: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, float], Tensor]:
-    """By mistake: all weights that equal the largest that goes share its fate."""
+    """By mistake: all weights that equal the largest pruned one are pruned."""
 
     def version(w: Tensor, s: float) -> Tensor:
         mask, size = reference.magnitude_mask(w, s), w.abs()
@@ -205,13 +209,13 @@ def test_smallest_go(submission: Submission, draw: Draw) -> None:
         if same(flat, right.flatten()):
             n, went = mask.numel(), pruned(mask)
             what = (
-                f"{went} of {n} went instead of {pruned(right)}"
+                f"{went} of {n} weights were pruned instead of {pruned(right)}"
                 if went != pruned(right)
-                else "others went"
+                else "other weights were pruned"
             )
             fail(
-                f"right for a vector of these {n} weights, but in the shape {tuple(w.shape)} {what}: which step of your code "
-                "sees one dimension only, as argsort, sort and topk do? flatten() first"
+                f"your mask is right for a vector of these {n} weights, but in the shape {tuple(w.shape)} {what}. Which step of "
+                "your code works along one dimension only, as argsort, sort and topk do? Call flatten() first"
             )
     expect_smallest_pruned(mask, w.abs(), right)
 
@@ -224,7 +228,9 @@ def test_exact_count(submission: Submission, draw: Draw) -> None:
         as_mask(submission.magnitude_mask(w, s), w)
         for w, (s, _) in zip(weights, cases, strict=True)
     ]
-    expect_rounded([pruned(mask) for mask in masks], cases, "sparsity", "weights went", COUNTING)
+    expect_rounded(
+        [pruned(mask) for mask in masks], cases, "sparsity", "weights were pruned", COUNTING
+    )
 
     w = draw.tied(draw.integer(10, 15), draw.integer(10, 15))
     given, right, mistakes = draw_case(
@@ -233,7 +239,9 @@ def test_exact_count(submission: Submission, draw: Draw) -> None:
     went = pruned(as_mask(submission.magnitude_mask(*given), w))
     recognise(went, right, mistakes)
     if went != right:
-        fail(f"among many equal ones, {went} of {w.numel()} weights went instead of {right}")
+        fail(
+            f"among many equal weights, {went} of {w.numel()} weights were pruned instead of {right}"
+        )
 
 
 @question(
@@ -246,7 +254,7 @@ def test_arguments(submission: Submission, draw: Draw) -> None:
     right = reference.magnitude_mask(w, 0.4)
     mask = as_mask(submission.magnitude_mask(w, 0.4), w)
     expect_equal(
-        mask, right, message="for arguments that are fine, the mask is wrong: that comes first"
+        mask, right, message="the mask is wrong for valid arguments: correct the mask first"
     )
     for bad, when in (((w, 1.5), TOO_MUCH), ((w, -0.1), TOO_LITTLE), ((with_nan, 0.5), NAN)):
         expect_raises(ValueError, functools.partial(submission.magnitude_mask, *bad), when)
@@ -255,25 +263,25 @@ def test_arguments(submission: Submission, draw: Draw) -> None:
 # --- 1.2 threshold_mask ---------------------------------------------------------------
 
 
-NEGATIVE = "every negative weight went: the threshold is for |w|, not for w"
+NEGATIVE = "every negative weight was pruned: compare |w| with the threshold, not w"
 WRONG["threshold_mask"] = {
-    "a weight with |w| exactly a went: it is to stay. Which comparison includes the threshold?": (
+    "a weight with |w| exactly equal to a was pruned: such a weight must be kept. Which comparison includes the threshold?": (
         lambda w, a: w.abs() > a
     ),
     NEGATIVE: lambda w, a: w >= a,
-    f"{NEGATIVE}. And |w| = a?": lambda w, a: w > a,
-    "large negative weights stayed out, small positive ones in: the threshold is for |w|, not for w": (
+    f"{NEGATIVE}. Which weights with |w| = a should be kept?": lambda w, a: w > a,
+    "large negative weights were pruned and small positive weights were kept: compare |w| with the threshold, not w": (
         lambda w, a: w >= -a
     ),
-    "a weight with |w| just below a stayed: below a is below a, by however little": lambda w, a: (
+    "a weight with |w| just below a was kept: every weight with |w| below a must be pruned, however small the difference": lambda w, a: (
         w.abs() >= a - 1e-4
     ),
     UPSIDE_DOWN: lambda w, a: w.abs() < a,
-    f"{UPSIDE_DOWN}. And |w| = a?": lambda w, a: w.abs() <= a,
-    "a was taken for a sparsity: it is a size, and how many go is what it comes to": lambda w, a: (
+    f"{UPSIDE_DOWN}. Which weights with |w| = a should be kept?": lambda w, a: w.abs() <= a,
+    "a was taken for a sparsity: a is a threshold for |w|. The number of pruned weights follows from the threshold": lambda w, a: (
         smallest(w.abs(), a)
     ),
-    "a was taken relative to the largest weight: it is meant as it is": lambda w, a: (
+    "a was taken relative to the largest weight: compare |w| with a itself": lambda w, a: (
         w.abs() >= a * w.abs().max()
     ),
     "w² was compared with a: compare |w|": lambda w, a: w**2 >= a,
@@ -301,29 +309,31 @@ def test_threshold(submission: Submission, draw: Draw) -> None:
 
 GROUP = {
     "element": "a single weight",
-    "row": "the S weights of one line of a kernel",
+    "row": "the S weights of one row of a kernel",
     "kernel": "the R·S weights of one filter for one input channel",
-    "filter": "the weights that make one output: C·R·S of them, or a row of a matrix",
+    "filter": "all C·R·S weights of one output channel, or one row of a matrix",
 }
 
 
 ALONG = {  # what goes as a whole if other dimensions of (M, C, R, S) are summed, the largest first
     (0, 2, 3): "input channels (over M, R and S)",
-    (0, 1, 3): "one line of all kernels (over M, C and S)",
+    (0, 1, 3): "one row of all kernels (over M, C and S)",
     (0, 1, 2): "one column of all kernels (over M, C and R)",
     (2, 3): "kernels (over R and S)",
-    (0, 1): "one place of all kernels (over M and C)",
+    (0, 1): "one position of all kernels (over M and C)",
     (3,): "rows (along S)",
     (2,): "columns of the kernels (along R)",
-    (1,): "one place of all kernels of a filter (over C)",
-    (0,): "one place of all filters (over M)",
+    (1,): "one position of all kernels of a filter (over C)",
+    (0,): "one position of all filters (over M)",
 }
 
 
-SIGNED = "the groups were scored by a sum with signs, where +5 and -5 make 0: take |w| first, then the sum"
-SQUARES = "the groups were scored by their squares (the L2 norm): the L1 norm is asked for"
-EACH_FILTER = "each filter lost its own share: the groups of the whole layer compete in one list"
-MAXIMUM = "the groups were scored by their largest weight alone: the L1 norm is asked for"
+SIGNED = "the groups were scored by sums of signed weights, where +5 and -5 cancel: take |w| first, then the sum"
+SQUARES = "the groups were scored by sums of squares (the L2 norm): use the L1 norm"
+EACH_FILTER = (
+    "each filter was pruned by the same fraction: rank the groups of the whole layer in one list"
+)
+MAXIMUM = "the groups were scored by their largest |w| alone: use the L1 norm"
 
 
 def whole_numbers(draw: Draw, *shape: int) -> Tensor:
@@ -343,7 +353,7 @@ def convolution(draw: Draw) -> Tensor:
 
 
 def groups_kept(value: Any, granularity: str, weight: Tensor, sparsity: float) -> Tensor:
-    """One bool a group, if every group goes or stays as a whole; else say what went
+    """One bool per group, if every group is pruned or kept as a whole; else say what was pruned
     instead.
     """
     mask = as_mask(value, weight)
@@ -354,13 +364,13 @@ def groups_kept(value: Any, granularity: str, weight: Tensor, sparsity: float) -
         return share == 1
     group = f"a {granularity} is {GROUP[granularity]}"
     if torch.equal(mask, smallest(weight.abs(), sparsity)):
-        fail(f"single weights went, round(s · n) of them: {group}, and goes as a whole")
+        fail(f"round(s · n) single weights were pruned: {group}, and is pruned or kept as a whole")
     if weight.ndim == 2 and torch.equal(mask.amin(0), mask.amax(0)):
-        fail(f"whole columns of the matrix went: {group}, and w is (out, in)")
+        fail(f"whole columns of the matrix were pruned: {group}, and w is (out, in)")
     for dims, what in ALONG.items() if weight.ndim == 4 else ():
         if torch.equal(mask.amin(dims), mask.amax(dims)):
-            fail(f"{what} went as a whole, but {group}. Which dimensions do you sum?")
-    fail(f"some {granularity}s went only in part: {group}, and goes or stays as a whole")
+            fail(f"your code's groups are {what}, but {group}. Over which dimensions do you sum?")
+    fail(f"some {granularity}s were pruned only in part: {group}, and is pruned or kept as a whole")
 
 
 Score = Callable[[Tensor, str], Tensor]
@@ -369,7 +379,7 @@ Score = Callable[[Tensor, str], Tensor]
 def by_group(
     choose: Callable[[Tensor, float], Tensor], score: Score
 ) -> Callable[[Tensor, float, str], Tensor]:
-    """A grouped_mask: ``choose(scores, sparsity)`` says which groups stay."""
+    """A grouped_mask: ``choose(scores, sparsity)`` says which groups are kept."""
 
     def version(w: Tensor, s: float, granularity: str) -> Tensor:
         kept = choose(score(w, granularity), s)  # (M,), (M, C), ...: one bool a group
@@ -389,7 +399,7 @@ def largest_of(w: Tensor, granularity: str) -> Tensor:
 
 
 def each_filter(scores: Tensor, s: float) -> Tensor:
-    """By mistake: every filter loses its share of groups."""
+    """By mistake: every filter is pruned by the same fraction."""
     return torch.stack([smallest(part, s) for part in scores])
 
 
@@ -405,7 +415,7 @@ ELEMENTS: Wrong = {
 }
 GROUPS: Wrong = {
     SIGNED: by_group(smallest, group_scores),
-    f"{SIGNED}, not the other way round": by_group(
+    f"{SIGNED}, not the sum first and then the absolute value": by_group(
         smallest, lambda w, granularity: group_scores(w, granularity).abs()
     ),
     SQUARES: by_group(smallest, lambda w, granularity: group_scores(w**2, granularity)),
@@ -439,19 +449,17 @@ def expect_groups(
     for larger in ("kernel", "filter") if w.ndim == 4 else ():
         if larger != granularity and same(mask, local_masks({"w": w.abs()}, sparsity, larger)["w"]):
             fail(
-                f"whole {larger}s went, but {granularity}s were asked for: a {granularity} is {GROUP[granularity]}"
+                f"whole {larger}s were pruned, but the granularity is {granularity}: a {granularity} is {GROUP[granularity]}"
             )
     recognise(as_mask(mask, w), right, mistakes)
     right = smallest(norms(w, granularity), sparsity)
     if kept.all() or not kept.any():
         none = (
-            " (A sum over no dimension, dim=(), is a sum over all.)"
-            if granularity == "element"
-            else ""
+            " (A sum with dim=() is a sum over all dimensions.)" if granularity == "element" else ""
         )
         fail(
-            f"for {where} and sparsity {sparsity}, {pruned(kept)} of {kept.numel()} groups went instead of {pruned(right)}: how "
-            f"many numbers did your code rank?{none}"
+            f"for {where} and sparsity {sparsity}, {pruned(kept)} of {kept.numel()} groups were pruned instead of "
+            f"{pruned(right)}: how many numbers did your code rank?{none}"
         )
     expect_smallest_pruned(kept, norms(w, granularity), right, f"the norm of a {granularity}")
 
@@ -507,15 +515,15 @@ def as_masks(value: Any, weights: dict[str, Tensor]) -> dict[str, Tensor]:
     order of ``weights``.
     """
     if isinstance(value, plain_data.Model):
-        fail("a model came back: return the masks, a dict from name to mask")
+        fail("your function returned a model: return the masks, a dict from name to mask")
     for name, w in weights.items() if isinstance(value, dict) else ():
         if w.ndim < 2 and name in value:
             fail(
-                f"{name!r} got a mask, though it has one dimension only: biases and norms are left alone"
+                f"{name!r} got a mask, but it has fewer than two dimensions: biases and norms are not pruned"
             )
         if w.ndim >= 2 and name not in value:
             fail(
-                f"{name!r} has {w.ndim} dimensions and got no mask: two or more dimensions take part, whatever the name"
+                f"{name!r} has {w.ndim} dimensions and got no mask: make a mask for every parameter with two or more dimensions, whatever its name"
             )
     expect_keys(value, prunable(weights), "the masks")
     return {
@@ -544,7 +552,7 @@ def everything_competes(weights: dict[str, Tensor], s: float) -> dict[str, Tenso
 
 
 def everything_counts(weights: dict[str, Tensor], s: float) -> dict[str, Tensor]:
-    """By mistake: as many go as if biases and norms took part."""
+    """By mistake: as many are pruned as if biases and norms were counted."""
     goes = round(s * one_list(weights).numel())
     n = one_list(prunable(weights)).numel()
     return reference.global_masks(weights, min(1.0, goes / n))
@@ -554,7 +562,7 @@ TOGETHER: Wrong = {
     PER_LAYER: lambda weights, s: local_masks(
         {name: w.abs() for name, w in prunable(weights).items()}, s
     ),
-    "the layers were scaled before they were compared: let |w| compete as it is": competing(
+    "the layers were rescaled before they were compared: compare |w| without rescaling": competing(
         lambda w: w.abs() / w.abs().max()
     ),
     NO_ABS: competing(lambda w: w),
@@ -565,10 +573,10 @@ TOGETHER: Wrong = {
     STAYS: lambda weights, s: reference.global_masks(weights, 1 - s),
 }
 BIASES: Wrong = {
-    "biases and norms got no mask, but they competed, and took the places of weights: leave them out of the list": (
+    "biases and norms got no mask, but they were ranked together with the weights: leave them out of the list": (
         everything_competes
     ),
-    "too many weights went: were the biases and norms counted in?": everything_counts,
+    "too many weights were pruned: did n include the biases and norms?": everything_counts,
 }
 WRONG["global_masks"] = TOGETHER | BIASES
 
@@ -597,12 +605,12 @@ def test_only_two_dimensions(submission: Submission, draw: Draw) -> None:
 
 # --- 1.5 PrunedLinear -----------------------------------------------------------------
 
-ALL_ONES = "{} is as if ∂L/∂y were all ones: use the gradient that backward is given"
+ALL_ONES = "{} was computed as if ∂L/∂y were all ones: use the gradient that backward receives"
 
 
 class Pass:
-    """One way forward and back through the student's PrunedLinear, beside the tensors
-    that went in.
+    """One forward and one backward pass through the student's PrunedLinear, with the
+    inputs.
     """
 
     def __init__(self, submission: Submission, draw: Draw, *leading: int) -> None:
@@ -632,7 +640,7 @@ class Pass:
         expect_tensor(self.y, shape=self.g.shape, what="PrunedLinear.apply(x, w, m)")
         if self.made_by().endswith(("Backward0", "Backward1")):
             fail(
-                "torch differentiated your forward by itself: inherit from torch.autograd.Function and write backward"
+                "torch differentiated your forward automatically: inherit from torch.autograd.Function and write backward"
             )
         g = self.g
         if g.ndim > 2:  # as behind a transposition: what comes back is not contiguous
@@ -645,7 +653,7 @@ class Pass:
         step = self._submission.get(self._y, "grad_fn")
         if step is None:
             fail(
-                "as far as autograd knows, y does not depend on x and w: inherit apply from torch.autograd.Function"
+                "y has no grad_fn, so autograd cannot compute gradients by x and w: inherit apply from torch.autograd.Function"
             )
         return str(getattr(step, "type", ""))
 
@@ -663,7 +671,7 @@ def expect_gradient(
     """A gradient, up to rounding; else the mistake whose result it is."""
     if value is None:
         fail(
-            f"{name} is None: backward returns one gradient per argument of forward, this one in the {place} place"
+            f"{name} is None: backward returns one gradient per argument of forward, and this gradient must come {place}"
         )
     expect_tensor(value, shape=right.shape, what=name)
     if not torch.allclose(value.double(), right.double(), atol=1e-4):
@@ -684,7 +692,7 @@ def test_forward(submission: Submission, draw: Draw) -> None:
 
 def mistakes_of_output(step: Pass) -> dict[str, Tensor]:
     return {
-        "the pruned weights took part: forward uses W∘m": step.x @ step.w.T,
+        "the pruned weights were used: forward must use W∘m": step.x @ step.w.T,
         UPSIDE_DOWN: step.x @ step.w.masked_fill(step.m, 0).T,
     }
 
@@ -699,9 +707,9 @@ def test_gradient_of_input(submission: Submission, draw: Draw) -> None:
 def mistakes_of_input(step: Pass) -> dict[str, Tensor]:
     g, w = step.g, step.w
     return {
-        "∂L/∂x went back through the dense W: forward used W∘m, so a pruned weight passes nothing back either": g
+        "∂L/∂x was computed with the dense W: forward used W∘m, so no gradient flows back through a pruned weight": g
         @ w,
-        "∂L/∂x went back through the pruned weights only: True means kept": g
+        "∂L/∂x was computed with the pruned weights only: True means kept": g
         @ w.masked_fill(step.m, 0),
         ALL_ONES.format("∂L/∂x"): torch.ones_like(g) @ step.masked,
     }
@@ -719,17 +727,15 @@ def mistakes_of_weight(step: Pass) -> dict[str, Tensor]:
     g, x = step.rows()
     dense = g.T @ x
     right = dense.masked_fill(~step.m, 0)
-    unmasked = "∂L/∂W has entries where weights are pruned"
-    divided = (
-        "∂L/∂W was divided by the batch size: if the loss takes a mean, ∂L/∂y holds that already"
-    )
+    unmasked = "∂L/∂W is not 0 at pruned weights"
+    divided = "∂L/∂W was divided by the batch size: if the loss takes a mean, ∂L/∂y already contains that division"
     mistakes = {
-        f"{unmasked}: these have no influence on y, so what is the slope of the loss there?": dense,
-        "∂L/∂W is there for the pruned weights and 0 for the kept ones: True means kept": dense.masked_fill(
+        f"{unmasked}: pruned weights have no influence on y, so how large is the gradient there?": dense,
+        "∂L/∂W is 0 for the kept weights and not for the pruned weights: True means kept": dense.masked_fill(
             step.m, 0
         ),
         "∂L/∂W was multiplied by W: y is linear in W": dense * step.masked,
-        "a kept weight that is 0 got no gradient, so it stays 0: ask the mask, not the weight": dense.masked_fill(
+        "a kept weight of value 0 got no gradient, so it stays 0: use the mask, not the weight, to find pruned entries": dense.masked_fill(
             step.masked == 0, 0
         ),
         ALL_ONES.format("∂L/∂W"): (torch.ones_like(g).T @ x).masked_fill(~step.m, 0),
@@ -737,7 +743,7 @@ def mistakes_of_weight(step: Pass) -> dict[str, Tensor]:
     return (
         mistakes
         if len(x) == 1
-        else mistakes | {divided: right / len(x), f"{divided}. And {unmasked}": dense / len(x)}
+        else mistakes | {divided: right / len(x), f"{divided}. Also, {unmasked}": dense / len(x)}
     )
 
 
@@ -779,9 +785,11 @@ class Scan:
         def evaluate(*given: Any, **named: Any) -> float:
             model, split, *_ = (*given, *named.values(), None, None)
             if not isinstance(model, plain_data.Model) or model.state.keys() != self.dense.keys():
-                raise TypeError("evaluate takes the whole model first, then the split")
+                raise TypeError("call evaluate with the whole model first, then the split")
             if any(value.shape != self.dense[name].shape for name, value in model.state.items()):
-                raise TypeError("evaluate takes a model whose parameters have their shapes")
+                raise TypeError(
+                    "call evaluate with a model whose parameters have the original shapes"
+                )
             self.by_name |= bool(named)
             self.splits.append(split)
             self.states.append(model.state)
@@ -799,7 +807,7 @@ class Scan:
         self.before, self.after = plain_data.describe(net), submission.get(self.model)
         if not self.states:
             fail(
-                'evaluate was never called: measure every pruned model by evaluate(model, "validation")'
+                'evaluate was never called: measure every pruned model with evaluate(model, "validation")'
             )
 
     def changed_in(self, state: dict[str, Tensor]) -> list[str]:
@@ -823,14 +831,14 @@ def test_one_layer_at_a_time(submission: Submission, draw: Draw) -> None:
             )
         if len(changed) > 1:
             fail(
-                f"{changed[0]!r} was still pruned when {changed[1]!r} was measured: each layer starts from the dense model. Did "
-                "you keep a copy of its numbers (clone, deepcopy), or just another name for them?"
+                f"{changed[0]!r} was still pruned when {changed[1]!r} was measured: start each layer from the dense model. Did you "
+                "copy its numbers (clone, deepcopy), or is your copy only a second name for the same tensor?"
             )
     for name in scan.weights:
         seen = [state[name] for state in scan.states if name in scan.changed_in(state)]
         if not seen:
             fail(
-                f"{name!r} was never pruned when evaluate was called, though it has two or more dimensions"
+                f"{name!r} has two or more dimensions, but it was never pruned when evaluate was called"
             )
         for sparsity in scan.sparsities:
             expect_seen(scan, name, sparsity, seen)
@@ -843,14 +851,14 @@ def expect_seen(scan: Scan, name: str, sparsity: float, seen: list[Tensor]) -> N
     if any(torch.equal(value, right) for value in seen):
         return
     if any(torch.equal(value, w - right) for value in seen):
-        fail(f"in {name!r} the weights were zero that the mask keeps: True means kept")
+        fail(f"in {name!r} the weights that the mask keeps were set to zero: True means kept")
     if all(torch.equal(value, scan.right(name, first)) for value in seen):
         fail(
-            f"{name!r} was still pruned to {first} when it was {sparsity}'s turn: start each from the dense weights, too"
+            f"{name!r} was still pruned to {first} when sparsity {sparsity} was measured: start each sparsity from the dense weights, too"
         )
     zeros = " or ".join(str(n) for n in sorted({int((value == 0).sum()) for value in seen}))
     fail(
-        f"evaluate never saw {name!r} with the smallest {sparsity} of its {w.numel()} weights zero; {zeros} of them were"
+        f"when evaluate was called, the smallest {sparsity} of the {w.numel()} weights of {name!r} should be zero; {zeros} weights were zero"
     )
 
 
@@ -860,16 +868,16 @@ def test_validation_data(submission: Submission, draw: Draw) -> None:
     for split in scan.splits:
         if split == "test":
             fail(
-                "evaluate was asked for the test split: who chooses by the test data has none left to predict with"
+                "evaluate was called with the test split: if you choose by test accuracy, that accuracy no longer predicts the accuracy on new data"
             )
         if split == "train":
             fail(
-                "evaluate was asked for the training split: the model has seen those images, pruned or not"
+                "evaluate was called with the training split: the model was trained on those images"
             )
-        expect_equal(split, "validation", "the split that evaluate was asked for")
+        expect_equal(split, "validation", "the split in the call of evaluate")
     if scan.by_name:
         fail(
-            'evaluate was called with a keyword, and its names are not promised: call evaluate(model, "validation")'
+            'evaluate was called with keyword arguments, but the names of its parameters are not specified: call evaluate(model, "validation")'
         )
 
 
@@ -888,27 +896,27 @@ def increments(final: float, steps: int) -> list[float]:
 
 
 WRONG["cubic_schedule"] = {
-    "t was counted from 0, so the first target is 0 and the last is not final: t runs from 1 to steps": along(
+    "t was counted from 0, so the first target is 0 and the last target is not final: count t from 1 to steps": along(
         lambda final, x, steps: final * (1 - (1 - x + 1 / steps) ** 3)
     ),
-    "slow at first, fast at the end: (t/steps)³ is the curve upside down": along(
+    "the targets rise slowly at first and fast at the end: the formula is not (t/steps)³": along(
         lambda final, x, steps: final * x**3
     ),
-    "the targets fall: (1 - t/steps)³ is what is left of the way": along(
+    "the targets fall: (1 - t/steps)³ is the remaining part": along(
         lambda final, x, steps: final * (1 - x) ** 3
     ),
-    "every step adds the same: where is the cube?": along(lambda final, x, steps: final * x),
-    "the curve is a square, and the formula has a cube": along(
+    "every step adds the same amount: where is the cube?": along(lambda final, x, steps: final * x),
+    "the exponent is 2: the formula has a cube": along(
         lambda final, x, steps: final * (1 - (1 - x) ** 2)
     ),
-    "final went into the cube: it multiplies the whole bracket": along(
+    "final is inside the cube: multiply the whole bracket by final": along(
         lambda final, x, steps: 1 - (1 - final * x) ** 3
     ),
-    "there is one target too many, the 0 before the first step: t runs from 1 to steps": lambda final, steps: [
+    "there is one target too many, the 0 before the first step: count t from 1 to steps": lambda final, steps: [
         0.0,
         *reference.cubic_schedule(final, steps),
     ],
-    "these are what each step adds: a target says how many weights are gone in all by then": increments,
+    "these are the increments of the steps: a target is the total fraction that is pruned after the step": increments,
 }
 
 
@@ -936,7 +944,7 @@ def close_lists(one: list[float], other: list[float]) -> bool:
     )
 
 
-OF_THE_LIVING = "the target was taken of the weights still alive. Each target says how many of all weights are to be gone"
+OF_THE_LIVING = "the target was taken of the weights that are not yet pruned. Each target is the pruned fraction of all weights"
 
 
 class Run:
@@ -967,7 +975,7 @@ class Run:
             fail("finetune was never called: call finetune(model, post_step) after every target")
         if all(torch.equal(self.after[name], value) for name, value in self.start.items()):
             fail(
-                "no number has changed in the model that you were given: did your code prune a copy of it?"
+                "no number has changed in the model that your function received: did your code prune a copy of the model?"
             )
 
     def before(self, i: int) -> dict[str, Tensor]:
@@ -998,15 +1006,15 @@ def test_targets_are_cumulative(submission: Submission, draw: Draw) -> None:
     run = Run(submission, draw, targets, steps=4, settings={"lr": 0.5})
     if len(run.log) != len(targets):
         calls = f"finetune was called {len(run.log)}x for {len(targets)} targets"
-        fail(f"{calls}: prune, fine-tune, prune on, fine-tune again")
+        fail(f"{calls}: prune and fine-tune once per target")
     for i, target in enumerate(targets):
         then = {name: run.log[i]["before"][name] for name in run.weights}
         expect_target(run, i, target, then)
     for name in run.weights:
         if all(torch.equal(entry["before"][name], entry["after"][-1][name]) for entry in run.log):
             fail(
-                f"fine-tuning did not move {name!r} at all: the optimizer was made before and holds the parameter of then. A copy, "
-                "or a new nn.Parameter in its place, is one that nobody trains: change the values in place"
+                f"fine-tuning did not change {name!r}: the optimizer was created earlier and still holds the original parameter. A "
+                "copy or a new nn.Parameter is not trained: change the values in place"
             )
     masks = run.expect_masks()
     last = {name: w == 0 for name, w in prunable(run.log[-1]["before"]).items()}
@@ -1019,7 +1027,7 @@ def test_targets_are_cumulative(submission: Submission, draw: Draw) -> None:
         expect_equal(
             masks[name],
             ~zero,
-            message=f"the mask of {name!r} is not what was pruned in the model at the last target",
+            message=f"the mask of {name!r} differs from the weights pruned in the model at the last target",
         )
 
 
@@ -1043,15 +1051,17 @@ def expect_target(run: Run, i: int, target: float, then: dict[str, Tensor]) -> N
     if i and any(
         bool((w[run.log[i - 1]["before"][name] == 0] != 0).any()) for name, w in then.items()
     ):
-        fail(f"{step} weights are back that an earlier target had pruned: masks only shrink")
+        fail(
+            f"{step} some weights are not zero that an earlier target had pruned: a pruned weight must stay pruned"
+        )
     if share == 0 or (i and abs(share - previous) < 1e-9):
         fail(
-            f"{step} nothing had been pruned when finetune began: set the weights to zero first, then fine-tune"
+            f"{step} no weight was pruned when finetune was called: set the weights to zero first, then fine-tune"
         )
     if i and math.isclose(share, min(1.0, sum(run.targets[: i + 1])), abs_tol=0.01):
         fail(
-            f"{step} {100 * share:.0f} % of the weights are zero: the targets were added up (five times 20 % is not 100 %). Each "
-            "target says how many are to be gone in all"
+            f"{step} {100 * share:.0f} % of the weights are zero: the targets were added up (pruning five times by 20 % does "
+            "not prune 100 %). Each target is the pruned fraction of all weights"
         )
     if i and math.isclose(share, 1 - math.prod(1 - t for t in run.targets[: i + 1]), abs_tol=0.02):
         fail(f"{step} {100 * share:.0f} % of the weights are zero: {OF_THE_LIVING}")
@@ -1060,11 +1070,11 @@ def expect_target(run: Run, i: int, target: float, then: dict[str, Tensor]) -> N
         max(shares.values()), target, abs_tol=0.01
     ):
         fail(
-            f"{step} the layers lost unequal shares: here every layer is pruned to the target by itself, not all together"
+            f"{step} the layers were pruned by different fractions: prune every layer to the target separately, not all layers together"
         )
     if same(then, by_start):
         fail(
-            f"{step} the weights were ranked by what they were at the start: rank them as fine-tuning has left them"
+            f"{step} the weights were ranked by their values at the start: rank them by their values after fine-tuning"
         )
     for name in run.weights:
         zero = then[name] == 0
@@ -1074,7 +1084,7 @@ def expect_target(run: Run, i: int, target: float, then: dict[str, Tensor]) -> N
             )
         if not torch.equal(then[name], found[name].masked_fill(zero, 0)):
             fail(
-                f"{step} weights of {name!r} that were kept changed: pruning sets zeros and leaves the others alone"
+                f"{step} some kept weights of {name!r} changed: pruning sets the pruned weights to zero and does not change the kept weights"
             )
         expect_smallest_pruned(
             ~zero, found[name].abs(), right[name] != 0, f"{step} a weight of {name!r} with |w|"
@@ -1087,7 +1097,7 @@ def test_zeros_stay_zero(submission: Submission, draw: Draw) -> None:
         run = Run(submission, draw, [0.25, 0.5], steps=3, optimizer=optimizer, settings=settings)
         if not all(entry["post_step"] for entry in run.log):
             fail(
-                "finetune got no post_step: call finetune(model, post_step) with a function that it can call after every step"
+                "finetune received no post_step: call finetune(model, post_step) with a function that finetune can call after every step"
             )
         for i, entry in enumerate(run.log):
             for name in run.weights:
@@ -1098,7 +1108,7 @@ def test_zeros_stay_zero(submission: Submission, draw: Draw) -> None:
         for name, mask in run.expect_masks().items():
             if bool((run.after[name][~mask] != 0).any()):
                 fail(
-                    f"at the end, weights of {name!r} that the mask prunes are not zero in the model"
+                    f"at the end, some weights of {name!r} that the mask prunes are not zero in the model"
                 )
     expect_only_shrinking(submission, draw)
 
@@ -1115,32 +1125,34 @@ def expect_only_shrinking(submission: Submission, draw: Draw) -> None:
     back = run.expect_masks()["0.weight"] & (run.log[0]["before"]["0.weight"] == 0)
     if back.any():
         fail(
-            f"{int(back.sum())} weights that the first target had pruned are alive again after the second: some living "
-            "weights had become 0 in training, and were taken for pruned ones. Only those that are alive compete"
+            f"{int(back.sum())} weights that the first target had pruned are kept after the second target: some kept weights "
+            "had become 0 in training, and your code took them for pruned weights. Rank only the weights that are not yet pruned"
         )
     counts = {name: (mask.numel(), pruned(mask)) for name, mask in run.expect_masks().items()}
     if all(abs(went - (1 - 0.75 * 0.625) * n) <= 1 for n, went in counts.values()):
         n, went = counts["0.weight"]
         fail(
-            f"after the targets 0.25 and 0.375, {went} of {n} weights of '0.weight' are gone: {OF_THE_LIVING}"
+            f"after the targets 0.25 and 0.375, {went} of {n} weights of '0.weight' are pruned: {OF_THE_LIVING}"
         )
     for name, (n, went) in counts.items():
         if went > round(0.375 * n):
             fail(
-                f"after the targets 0.25 and 0.375, {went} of {n} weights of {name!r} are gone: more than the second one says. "
-                "Some living weights had become 0 in training; the second target took those, and left those of the first out "
-                "of its count. Who competes for the places, and how many places are there?"
+                f"after the targets 0.25 and 0.375, {went} of {n} weights of {name!r} are pruned: the second target allows fewer. "
+                "Some kept weights had become 0 in training. The second target pruned these and did not count the weights that the "
+                "first target had pruned. Which weights should be ranked, and how many should be pruned?"
             )
 
 
 def _revived(i: int, optimizer: str, count: int, name: str) -> str:
-    said = f"{count} pruned weights of {name!r} were no longer zero after an optimizer step and post_step()"
+    said = (
+        f"{count} pruned weights of {name!r} were not zero after an optimizer step and post_step()"
+    )
     if i == 0:
-        return f"{said}: fine-tuning moves every weight, so post_step has to put the zeros back, all of them, every time"
+        return f"{said}: fine-tuning changes every weight, so post_step must set all pruned weights to zero after every step"
     moved = "momentum" if optimizer == "sgd" else "Adam's moments"
     return (
-        f"{said} of the second round: {moved} from before moved them, whatever their gradient is now. Look at the weights, not "
-        "only at the gradients, and at all that is pruned by now"
+        f"{said} of the second round: {moved} from earlier steps changed these weights, even where the gradient is zero "
+        "now. Reset the weights, not only the gradients, and reset every weight that is pruned by now"
     )
 
 
@@ -1154,7 +1166,7 @@ def test_targets_checked(submission: Submission, draw: Draw) -> None:
         expect_equal(
             mask,
             right[name],
-            message=f"with the one target 0.75, the mask of {name!r} is not that of 1.1",
+            message=f"with the single target 0.75, the mask of {name!r} differs from the mask of magnitude_mask (1.1)",
         )
     net = small_net(draw)
     model = submission.put(net)
@@ -1162,7 +1174,7 @@ def test_targets_checked(submission: Submission, draw: Draw) -> None:
         "finetune", model=model, x=draw.normal(16, 2, 5), y=draw.labels(16, 4)
     )
     for targets, when in (
-        ([0.5, 0.25], "a target below the one before"),
+        ([0.5, 0.25], "a target below the previous target"),
         ([0.5, 1.25], "a target above 1"),
         ([-0.25, 0.5], "a target below 0"),
     ):
@@ -1170,7 +1182,7 @@ def test_targets_checked(submission: Submission, draw: Draw) -> None:
         expect_raises(ValueError, call, f"{when} ({targets})")
         if not same(submission.get(model).state, dict(net.state_dict())):
             fail(
-                f"{when} ({targets}) raised, but by then the model was pruned: look at all targets first"
+                f"{when} ({targets}) raised an error, but the model had already been pruned: check all targets first"
             )
 
 
@@ -1195,13 +1207,13 @@ def share_typed(submission: Submission) -> float:
         submission,
         "answer_1_8b",
         (1, 100),
-        "not the number over the bar: it is in %, from 1 to 100",
+        "not in the right form: give the share in %, from 1 to 100",
     )
 
 
 # --- 1.9 find_bug ---------------------------------------------------------------------
 
-PROMISE = "1.1 promises of finite weights and a sparsity from 0 to 1"
+PROMISE = "1.1 guarantees for finite weights and a sparsity from 0 to 1"
 
 
 @question("1.9", points=0.5, claim="two plain bugs are found, and nothing right is accused")
@@ -1212,7 +1224,7 @@ def test_hunt_plain_bugs(submission: Submission, draw: Draw) -> None:
         "magnitude_mask",
         right={
             "the library's": reference.magnitude_mask,
-            "another of the library's": lambda w, s: local_masks({"w": w.abs()}, s)["w"],
+            "a second one of the library": lambda w, s: local_masks({"w": w.abs()}, s)["w"],
         },
         wrong={
             "forgets the absolute value": WRONG["magnitude_mask"][NO_ABS],

@@ -53,7 +53,7 @@ Named = dict[str, Tensor]
 
 
 @question(
-    "2.1", points=0.5, claim="any shape, and the weight's dtype where the curvature is double"
+    "2.1", points=0.5, claim="any shape, and the weight's dtype where the curvature is float64"
 )
 def test_loss_change_any_shape(submission: Submission, draw: Draw) -> None:
     expect_second_order(submission, draw, 2, 3, 2, 2, dtype=torch.float64)
@@ -82,15 +82,15 @@ def test_fisher_of_any_model(submission: Submission, draw: Draw) -> None:
             value[name],
             r,
             f"{name!r} of a net with batch norm, {len(x)} samples",
-            "in evaluation mode no sample has to do with another: chunks and their order make no difference",
+            "in evaluation mode the samples are independent: chunks and their order must make no difference",
         )
 
 
 # --- 2.3 ---
 
 HESSIAN = (
-    "this is the Hessian's diagonal: for ReLUs it is the same, but for a smooth network it has a second part, with second derivatives of the "
-    "logits. Σ p_c·(∂ log p_c)² has none"
+    "this is the Hessian's diagonal: it equals the Fisher for ReLU networks, but for a smooth network it has a second "
+    "part, with second derivatives of the logits. Σ p_c·(∂ log p_c)² does not contain that part"
 )
 
 
@@ -141,7 +141,7 @@ def test_curvature_of_a_smooth_net(submission: Submission, draw: Draw) -> None:
 @question(
     "2.4",
     points=1,
-    claim="ties, living zeros, scores of pruned weights that are NaN, a target of 1, no target",
+    claim="ties, zeros that are not pruned, NaN scores of pruned weights, a target of 1, no target",
 )
 def test_rescored_at_the_edges(submission: Submission, draw: Draw) -> None:
     net = layers(draw)
@@ -162,19 +162,19 @@ def test_rescored_at_the_edges(submission: Submission, draw: Draw) -> None:
     net = layers(draw)
     run = Rescored(submission, net, [], [])
     if not all(mask.all() for mask in run.masks.values()) or run.score.seen:
-        fail("for no targets nothing is asked and the masks are all True")
+        fail("for an empty list of targets, score must not be called and all masks must be True")
     net = layers(draw)
     script = [drawn_scores(draw, net)]
     run = Rescored(submission, net, script, [1.0])
     if any(mask.any() for mask in run.masks.values()):
-        fail("a target of 1 prunes every weight")
+        fail("a target of 1 must prune every weight")
 
 
 # --- 2.5 ---
 
-LAST_POSITION = "only the last position was looked at: the norm is over all samples and positions"
-ONE_SAMPLE = "only the first sample was looked at: the norm is over all samples and positions"
-POSITIONS_MEANT = "positions were averaged before the norm: each counts by its square"
+LAST_POSITION = "only the last position was used: take the norm over all samples and positions"
+ONE_SAMPLE = "only the first sample was used: take the norm over all samples and positions"
+POSITIONS_MEANT = "positions were averaged before the norm: square each position first"
 WRONG["input_aware_mask"] = {
     LAST_POSITION: lambda w, x, s: reference.input_aware_mask(
         w, x[..., -1, :] if x.ndim > 2 else x, s
@@ -216,7 +216,7 @@ def test_input_aware_any_shape(submission: Submission, draw: Draw) -> None:
 
 # --- 2.6, 2.7 ---
 
-FIRST_T = "one threshold was used for all: t may be a tensor, with one for each entry"
+FIRST_T = "one threshold was used for all entries: t may be a tensor with one threshold per entry"
 WRONG["soft_threshold"] = {
     FIRST_T: lambda w, t: reference.soft_threshold(
         w, t.flatten()[0] if isinstance(t, Tensor) else t
@@ -224,9 +224,7 @@ WRONG["soft_threshold"] = {
 }
 
 
-@question(
-    "2.6", points=0.5, claim="a threshold for each entry, any shape, |w| = t, double precision"
-)
+@question("2.6", points=0.5, claim="one threshold per entry, any shape, |w| = t, double precision")
 def test_soft_threshold_any(submission: Submission, draw: Draw) -> None:
     w = draw.normal(3, 2, 2, 2, dtype=torch.float64)
     t = draw.sizes(w.numel(), 0.2, 1.5).view(w.shape)
@@ -241,16 +239,16 @@ def test_soft_threshold_any(submission: Submission, draw: Draw) -> None:
 # --- 2.8 ---
 
 
-@question("2.8", points=0.5, claim="a: why the order of the forecast destroys the net")
+@question("2.8", points=0.5, claim="a: why pruning in the order of the forecasts destroys the net")
 def test_why(submission: Submission, draw: Draw) -> None:
     expect_choice(
         submission,
         "answer_2_8a",
         4,
         {
-            1: "the experiment of part A shows small weights, too, and the forecast is right for them",
-            2: "the accuracy falls on the training images just as far, and a random order, measured on the same images, keeps more",
-            3: "forecasts are real numbers, and hardly two of them are equal",
+            1: "the experiment of part A also prunes small weights, and for small weights the forecast is right",
+            2: "the accuracy drop is as large on the training images, and a random order, measured on the same images, keeps a higher accuracy",
+            3: "forecasts are real numbers, and two of them are hardly ever equal",
         },
     )
 
@@ -266,9 +264,13 @@ READ_INSTEAD = (  # of the same table, by mistake: from, to, what
 
 @question("2.8", points=0.5, claim="b: ρ between |w|·‖x‖ and the size of the true change")
 def test_rho(submission: Submission, draw: Draw) -> None:
-    what = "what the input-aware score reaches on the digits, the mean of three seeds"
+    what = "the mean over three seeds of ρ for the input-aware score on the digits"
     expect_figure(
-        rho_typed(submission), RHO, what, READ_INSTEAD, "Did you read it off the table of part A?"
+        rho_typed(submission),
+        RHO,
+        what,
+        READ_INSTEAD,
+        "Did you read the value from the table of part A?",
     )
 
 
@@ -279,8 +281,8 @@ def test_rho(submission: Submission, draw: Draw) -> None:
 def test_hunt_more(submission: Submission, draw: Draw) -> None:
     wrong = of_table(PAST_ZERO, HARD, SIGN_LOST, NEGATIVE_GONE, INVERTED)
     wrong |= {
-        "uses the first threshold for all": WRONG["soft_threshold"][FIRST_T],
-        "rounds to whole thresholds": _rounds,
+        "uses the first threshold for all entries": WRONG["soft_threshold"][FIRST_T],
+        "rounds to whole multiples of t": _rounds,
     }
     right = RIGHT | {"one that loops": _loop}
     expect_verdicts(submission, draw, "soft_threshold", right, wrong, PROMISE)

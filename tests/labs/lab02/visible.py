@@ -1,7 +1,7 @@
 """Lab 02, what the loss says: what is claimed of each answer, and its likely mistakes,
 each written once as a wrong function.
 
-Inputs are drawn anew for every grading, and so that the mistakes give other results
+Inputs are drawn for every grading, so that the mistakes give other results
 than the right answer: gradients and curvatures of both signs, scores that grow for what
 is pruned already, rows and inputs of unlike scales.
 """
@@ -76,14 +76,14 @@ def as_named(
 
 # --- 2.1 loss_change ------------------------------------------------------------------
 
-PLUS = "the first term has the wrong sign: the weight goes from w to 0, a step of -w, so the change begins with -g·w"
-SIZE = "the result has no sign any more: the forecast is signed, and negative where the loss would fall"
-NO_HALF = "the second term is h·w²: Taylor's series has a half before it"
-MINUS_SECOND = "the second term has the wrong sign: half of h·w² is added"
-BOTH_HALVED = "the first term has a half before it: only the second one has"
-NOT_SQUARED = "the second term has w where w² belongs: the step is taken twice"
-BOTH_FROM_G = "the second term is made of g²: second derivatives come as `curvature`"
-SECOND_ONLY = "with a curvature the first term is gone: at a minimum g is 0, but nothing says that this is one"
+PLUS = "the first term has the wrong sign: pruning changes the weight from w to 0, a step of -w, so the first term is -g·w"
+SIZE = "the result has lost its sign: the forecast is signed. It is negative where the loss would decrease"
+NO_HALF = "the second term is h·w²: the second term of Taylor's series has a factor ½"
+MINUS_SECOND = "the second term has the wrong sign: add ½·h·w²"
+BOTH_HALVED = "the first term has a factor ½: only the second term has this factor"
+NOT_SQUARED = "the second term has w instead of w²: it is quadratic in the step"
+BOTH_FROM_G = "the second term was computed from g²: use `curvature`, the second derivatives"
+SECOND_ONLY = "with a curvature the first term is missing: g is 0 at a minimum, but the weights may not be at a minimum"
 CURVATURE_LOST = "curvature made no difference: the second term, ½·h·w², is missing"
 
 
@@ -147,13 +147,16 @@ def expect_second_order(
 
 # --- 2.2 empirical_fisher -------------------------------------------------------------
 
-OF_THE_MEAN = "this is the square of the mean gradient, and that is nearly 0 after training: square each sample's gradient first"
-OF_THE_MEAN_BY_N = "this is the square of the mean gradient, divided by the number of samples once more: square each sample's gradient, then take the mean"
-SUMMED = "the squares were summed: a mean over samples divides by their number"
-MEAN_INSIDE = "this is the Fisher divided by the number of samples: each sample's own loss was divided by it before the square"
+OF_THE_MEAN = "this is the square of the mean gradient, and the mean gradient is nearly 0 after training: square each sample's gradient first"
+OF_THE_MEAN_BY_N = "this is the square of the mean gradient, divided by the number of samples: square each sample's gradient, then take the mean"
+SUMMED = "the squares were summed: divide the sum by the number of samples to get the mean"
+MEAN_INSIDE = (
+    "this is the Fisher divided by the number of samples: the loss of each sample was divided by the number of samples "
+    "before the gradient was squared"
+)
 ABSOLUTE = "this is the mean of |g|: the Fisher is the mean of g²"
-PREDICTED = "this takes the class that the network predicts: the empirical Fisher takes the label that is there"
-ROOT = "this is the root of the Fisher: the mean of the squares is wanted, without a root"
+PREDICTED = "the gradient was taken of the loss of the predicted class: the empirical Fisher uses the given label"
+ROOT = "this is the square root of the Fisher: take the mean of the squares, without a root"
 
 
 def parameters_of(model: nn.Module) -> Named:
@@ -261,16 +264,16 @@ class Looked:
         modes = [[m.training for m in module.build().modules()] for module in (before, after)]
         if modes[0] != modes[1]:
             fail(
-                "modules are in another mode than before: some were in evaluation mode and some in training mode, and each goes back to "
-                "its own. `with in_evaluation_mode(model):` does that"
+                "the mode of some modules changed: some modules were in evaluation mode and some in training mode, and each must "
+                "return to its own mode. `with in_evaluation_mode(model):` restores the modes"
             )
         if submission.grad(weight) is not None:
             fail(
-                ".grad of a parameter holds something now: torch.autograd.grad returns gradients and leaves .grad alone"
+                ".grad of a parameter was filled: use torch.autograd.grad, which returns gradients and does not write to .grad"
             )
 
 
-DROPPED = "a second call gave another result: dropout is at work, and evaluation mode turns it off (`with in_evaluation_mode(model):`)"
+DROPPED = "a second call returned another result: dropout was active. Use evaluation mode, which turns it off (`with in_evaluation_mode(model):`)"
 
 
 def expect_named(
@@ -306,31 +309,30 @@ def expect_fisher(submission: Submission, draw: Draw, count: int) -> None:
         right,
         mistakes,
         answer,
-        "each sample's own gradient, squared, and then the mean over samples",
+        "square the gradient of each sample, then take the mean over samples",
     )
 
 
 # --- 2.3 curvature --------------------------------------------------------------------
 
-ONE_CLASS = (
-    "this takes one class only, the most likely: all classes count, each with its probability"
-)
-NO_P = "all classes count alike here: each class's square has its probability p_c before it"
-NO_P_SUM = "p_c is missing: the classes' squares were added up as they are, and each has its probability p_c before it"
+ONE_CLASS = "only the most likely class was used: use all classes, each weighted by its probability"
+NO_P = "all classes have the same weight: multiply the square of each class by its probability p_c"
+NO_P_SUM = "p_c is missing: the squares of the classes were added without weights. Multiply each square by p_c"
 OF_P = "this is the gradient of p_c: take the gradient of log p_c, which is 1/p_c times as large"
-SQUARED_AFTER = "all is 0: were the classes' gradients added up before the square? Σ p_c·∂log p_c is always 0. Or is the softmax taken over samples? It is over classes"
-P_MOVES = "p_c was differentiated, too: it is a weight, held constant (detach)"
-P_INSIDE = "p_c was squared, too, so it counts twice: it weighs the square, p_c·(∂ log p_c)²"
+SQUARED_AFTER = (
+    "every entry is 0: were the gradients of the classes added up before the square? Σ p_c·∂log p_c is always 0. Or "
+    "was the softmax computed over samples? It is over classes"
+)
+P_MOVES = "p_c was differentiated, too: p_c is a constant weight (detach)"
+P_INSIDE = "p_c was squared, too: p_c must be outside the square, p_c·(∂ log p_c)²"
 P_LOG_P = (
-    "this is the gradient of p_c·log p_c, squared: p_c is a weight before the square, held constant"
+    "this is the square of the gradient of p_c·log p_c: p_c is a constant factor outside the square"
 )
-OF_LOGITS = (
-    "these are gradients of the logits: take those of log p_c, the log softmax of the logits"
-)
+OF_LOGITS = "these are gradients of the logits: take the gradients of log p_c, the log softmax of the logits"
 MEAN_FIRST = (
-    "samples were averaged before the square: square each sample's own gradient of log p_c first"
+    "samples were averaged before the square: square the gradient of log p_c of each sample first"
 )
-SAMPLES_SUMMED = "the samples were summed: a mean divides by their number"
+SAMPLES_SUMMED = "the samples were summed: divide the sum by the number of samples to get the mean"
 NO_SQUARE = "this is Σ p_c·|∂ log p_c|: the square is missing"
 
 
@@ -412,27 +414,28 @@ def test_curvature(submission: Submission, draw: Draw) -> None:
         right,
         mistakes,
         answer,
-        "each class's gradient of log p_c, squared, times p_c; then the mean over samples",
+        "square the gradient of log p_c of each class, multiply it by p_c, sum over classes; then take the mean over samples",
     )
 
 
 # --- 2.4 prune_rescored ---------------------------------------------------------------
 
-ONCE = (
-    "the scores of the first target were used for all: call score(model) again before each target"
-)
-BACK = "weights are back that an earlier target had pruned, since their new scores are high: a pruned weight never returns"
-EACH_LAYER = (
-    "each layer was pruned to the target by itself: a target is a share of all weights together"
-)
+ONCE = "the scores of the first target were used for all targets: call score(model) again before each target"
+BACK = "weights that an earlier target had pruned are kept later, because their new scores are high: a pruned weight must stay pruned"
+EACH_LAYER = "each layer was pruned to the target separately: a target is the pruned fraction of all weights together"
 OF_THE_LEFT = (
-    "the target was taken of the weights that were left: it says how many of all are gone by then"
+    "the target was taken of the remaining weights: a target is the pruned fraction of all weights"
 )
-ROUNDED_DOWN = "the number that goes was rounded down: after a target t round(t · n) are gone"
-ZEROS_RANK = "pruned weights were ranked with a score of 0, above living ones with negative scores, and came back: those that are gone do not compete"
-BY_SIZE = "scores were ranked by size: a score is signed, and the lowest goes first"
-HIGHEST = "the highest scores went: larger means more important"
-WITH_BIASES = "biases were counted or pruned: only parameters with two or more dimensions are"
+ROUNDED_DOWN = "the number of pruned weights was rounded down: after a target t, round(t · n) weights are pruned"
+ZEROS_RANK = (
+    "pruned weights were ranked with a score of 0, above remaining weights with negative scores, and were kept: rank "
+    "only the weights that are not yet pruned"
+)
+BY_SIZE = "weights were ranked by the absolute value of the score: scores are signed, and the lowest score is pruned first"
+HIGHEST = (
+    "the weights with the highest scores were pruned: a higher score means a more important weight"
+)
+WITH_BIASES = "biases were counted or pruned: use only parameters with two or more dimensions"
 
 
 Score = Callable[[nn.Module], Named]
@@ -564,7 +567,7 @@ def expect_rescored(
     for target, gone in [*(pruned if countable else []), *last]:
         if (count := sum(int(g.sum()) for g in gone.values())) != round(target * n):
             fail(
-                f"after the target {target} {count} of {n} weights are gone instead of round({target} · {n}) = {round(target * n)}"
+                f"after the target {target}, {count} of {n} weights are pruned instead of round({target} · {n}) = {round(target * n)}"
             )
         if any((gone[name] & mask).any() for name, mask in run.masks.items()):
             fail(RETURNED)
@@ -572,11 +575,11 @@ def expect_rescored(
         expect_equal(
             run.masks[name],
             mask,
-            message=f"as many went as should, but not the lowest scores: the mask of {name!r} differs",
+            message=f"the number of pruned weights is right, but the pruned weights are not the ones with the lowest scores: the mask of {name!r} differs",
         )
 
 
-RETURNED = "weights that an earlier target had pruned are not pruned in the end: a pruned weight never returns"
+RETURNED = "some weights that an earlier target had pruned are kept at the end: a pruned weight must stay pruned"
 
 
 @question(
@@ -610,23 +613,25 @@ def test_rescored_in_place(submission: Submission, draw: Draw) -> None:
     run = Rescored(submission, net, script, targets)
     if len(run.score.seen) != len(targets):
         fail(
-            f"score was asked {len(run.score.seen)}x for {len(targets)} targets: once for each, also for a target of 0"
+            f"score was called {len(run.score.seen)} times for {len(targets)} targets: call it once per target, also for a target of 0"
         )
     for name, value in run.score.seen[0].items():
         if not torch.equal(value, run.before[name]):
-            fail(f"{name!r} was changed before the first scores were asked for")
+            fail(f"{name!r} was changed before the first call of score")
     for i in range(1, len(targets)):
         now = rounds(copy.deepcopy(net), Scripted(script), targets[:i])
         for name, mask in now.items():
             expect_equal(
                 run.score.seen[i][name],
                 run.before[name].masked_fill(~mask, 0),
-                message=f"when the scores for target {targets[i]} were asked for, {name!r} was not pruned to {targets[i - 1]} in the model: "
-                "pruned weights become 0 in place before the next question, and the others stay as they are",
+                message=(
+                    f"when score was called for target {targets[i]}, {name!r} was not pruned to {targets[i - 1]} in the model: set the "
+                    "pruned weights to 0 in place before the next call, and do not change the kept weights"
+                ),
             )
     if all(torch.equal(run.after[name], value) for name, value in run.before.items()):
         fail(
-            "the model is as it was before: its parameters are to be changed in place, not those of a copy"
+            "the model has not changed: change its parameters in place, not the parameters of a copy"
         )
     for name, value in run.before.items():
         kept = run.masks.get(name, torch.ones_like(value, dtype=torch.bool))
@@ -634,10 +639,10 @@ def test_rescored_in_place(submission: Submission, draw: Draw) -> None:
         if torch.equal(now, value.masked_fill(~kept, 0)):
             continue
         if (kept & (now == 0) & (value != 0)).any():
-            fail(f"{RETURNED}; here the mask keeps entries of {name!r} that are 0 by now")
+            fail(f"{RETURNED}; here the mask keeps entries of {name!r} that are already 0")
         if (now[~kept] != 0).any():
             fail(f"the mask prunes entries of {name!r} that are not 0 in the model at the end")
-        fail(f"{name!r} is changed where nothing is pruned: nothing is trained here")
+        fail(f"kept weights of {name!r} have changed: this function prunes and does not train")
 
 
 @question(
@@ -664,21 +669,21 @@ def test_rescored_refuses(submission: Submission, draw: Draw) -> None:
     bad = [0.2, 0.5, draw.choice([0.3, 0.4])], [0.3, 0.3], [-0.1, 0.5], [0.5, 1.5]
     expect_refused(ask, ([0.5],), right, {f"targets {targets}": (targets,) for targets in bad})
     if any(calls[1:]):
-        fail("score was asked before the targets were refused: look at all of them first")
+        fail("score was called before the targets were checked: check all targets first")
     unchanged(plain_data.describe(net).state, submission.get(model).state, "the model")
 
 
 # --- 2.5 input_aware_mask, magnitude_is_wrong -----------------------------------------
 
-GLOBAL = "all rows compete in one list: prune the same number of weights in each row"
-MEAN = "‖x‖ was replaced by |mean of x|: inputs of both signs cancel there, and a norm does not let them"
-L1_NORM = "inputs were summed by size, ‖x‖₁: the norm is the root of the sum of squares"
-MAGNITUDE = "the input made no difference: this is magnitude"
-SIGNED = "the sign of the weight was left in: it is |w| times the norm"
-SQUARED_NORM = "‖x‖² took the place of ‖x‖: the norm is the *root* of the sum of squares"
-INPUT_ONLY = "the weight made no difference: whole columns go, those of small inputs"
+GLOBAL = "all rows were ranked in one list: prune the same number of weights in each row"
+MEAN = "‖x‖ was replaced by |mean of x|: in a mean, positive and negative inputs cancel, but not in a norm"
+L1_NORM = "the absolute values of the inputs were summed, ‖x‖₁: the norm is the root of the sum of squares"
+MAGNITUDE = "the input made no difference: your score is the magnitude"
+SIGNED = "the signed weight was used: the score is |w| times the norm"
+SQUARED_NORM = "‖x‖² was used instead of ‖x‖: the norm is the *root* of the sum of squares"
+INPUT_ONLY = "the weight made no difference: whole columns with small inputs were pruned"
 UPSIDE_DOWN = "the mask is upside down: True means kept"
-LARGEST = "the largest scores were pruned: prune the smallest"
+LARGEST = "the weights with the largest scores were pruned: prune the smallest scores"
 
 
 def _ranked(score: Tensor, sparsity: float) -> Tensor:
@@ -722,11 +727,12 @@ def expect_row_mask(
     for i, row in enumerate(value):
         if int((~row).sum()) != goes:
             fail(
-                f"{said}row {i} lost {int((~row).sum())} weights instead of round({s:.3g} · {w.shape[1]}) = {goes}"
+                f"{said}in row {i}, {int((~row).sum())} weights were pruned instead of round({s:.3g} · {w.shape[1]}) = {goes}"
             )
         if not torch.equal(row, right[i]):
             fail(
-                f"{said}in row {i} as many went as should, but not those of the smallest |w|·‖x‖ (of equal ones the first)"
+                f"{said}in row {i} the number of pruned weights is right, but the weights with the smallest |w|·‖x‖ should be "
+                "pruned (among equal scores, the first)"
             )
 
 
@@ -756,32 +762,35 @@ def test_magnitude_is_wrong(submission: Submission, draw: Draw) -> None:
         or value[1].shape[1] != 2
         or len(value[1]) < 2
     ):
-        fail("the input of your example has the shape (B, 2), with B at least 2")
+        fail("the input of your example must have the shape (B, 2), with B at least 2")
     x = value[1].double()
     if not (w.isfinite().all() and x.isfinite().all()):
         fail("your example holds numbers that are not finite")
     sizes, contributions = w[0].abs(), (w * x).abs().sum(0)
     if sizes[0] == sizes[1]:
-        fail("both weights of your example have the same size: which one would magnitude take?")
+        fail(
+            "both weights of your example have the same size: which weight would magnitude pruning remove?"
+        )
     small = int(sizes.argmin())
     if contributions[small] == 0:
         fail("the smaller weight of your example contributes nothing")
     if contributions[small] < 10 * contributions[1 - small]:
         fail(
-            f"the smaller weight contributes {float(contributions[small]):.3g}, the larger one {float(contributions[1 - small]):.3g}: at least "
-            "ten times as much was asked for. Which input does each of them multiply?"
+            f"the smaller weight contributes {float(contributions[small]):.3g}, the larger one "
+            f"{float(contributions[1 - small]):.3g}: the smaller weight must contribute at least ten times as much. Which input "
+            "does each weight multiply?"
         )
 
 
 # --- 2.6 soft_threshold, proximal_step ------------------------------------------------
 
-PAST_ZERO = "small weights went past 0 and have the other sign now: where |w| ≤ t the result is 0"
-HARD = "what stays was not shrunk: this is the hard threshold; |w| becomes |w| − t"
-SIGN_LOST = "negative weights came out positive: the sign comes back in the end"
-NEGATIVE_GONE = "negative weights are all 0: the operator is the same on both sides of 0"
-INVERTED = "the large ones are 0 and the small ones stayed"
-AWAY = "t was taken off negative weights, too, which moved them away from 0: all that stays moves towards 0"
-TWICE = "what stays was shrunk by 2t: it moves by t"
+PAST_ZERO = "small weights moved past 0 and changed sign: where |w| ≤ t, the result is 0"
+HARD = "the remaining weights were not shrunk: this is the hard threshold. |w| must become |w| − t"
+SIGN_LOST = "negative weights became positive: multiply by the sign at the end"
+NEGATIVE_GONE = "negative weights are all 0: treat positive and negative weights alike"
+INVERTED = "large weights are 0 and small weights were kept: set the weights with |w| ≤ t to 0"
+AWAY = "t was subtracted from negative weights, too, and moved them away from 0: every weight must move towards 0"
+TWICE = "the remaining weights were shrunk by 2t: shrink them by t"
 
 WRONG["soft_threshold"] = {
     PAST_ZERO: lambda w, t: w - t * w.sign(),
@@ -793,13 +802,15 @@ WRONG["soft_threshold"] = {
     TWICE: lambda w, t: reference.soft_threshold(w, 2 * t),
 }
 
-LAM_ALONE = "the threshold is lam: a step of lr pays lr·lam"
-THRESHOLD_FIRST = "the threshold came before the gradient step, so hardly any weight is 0 when the step is over: gradient first"
-BIASES_SHRUNK = "biases were shrunk, too: only what has two or more dimensions is penalised"
-SUBGRADIENT = "this is a step along the subgradient lam·sign(w): no weight is exactly 0 after it"
-UPHILL = "the gradient was added: a step goes downhill, w − lr·g"
+LAM_ALONE = "the threshold is lam: it must be lr·lam for a step of size lr"
+THRESHOLD_FIRST = "the threshold was applied before the gradient step, so hardly any weight is 0 after the step: take the gradient step first"
+BIASES_SHRUNK = "biases were shrunk, too: penalise only parameters with two or more dimensions"
+SUBGRADIENT = (
+    "this is a step along the subgradient lam·sign(w): after such a step no weight is exactly 0"
+)
+UPHILL = "the gradient was added: subtract it, w − lr·g"
 NO_GRADIENT = "the gradient made no difference"
-YOURS = "the step is right, but for what it calls: your {}, which is not yet right (see above)"
+YOURS = "the step itself is right, but it calls your {}, which is wrong: correct that function first (see above)"
 
 
 def _steps(
@@ -843,13 +854,15 @@ def expect_soft(submission: Submission, w: Tensor, t: Any, mistakes: Mapping[str
     value = expect_tensor(result, shape=w.shape, dtype=w.dtype)
     recognise(value, right, mistakes, equal=close)
     if not torch.equal(after[0], w):
-        fail("soft_threshold changed w itself: return a new tensor")
+        fail("soft_threshold changed w: return a new tensor")
     if w.dtype == torch.float64 and close(value, right) and not near(value, right, 1e-12):
-        fail("w is float64, and the result has only the precision of float32")
+        fail("w is float64, but the result has only the precision of float32")
     small = w.abs() <= t
     if bool((value[small] != 0).any()):
-        fail("where |w| ≤ t the result is exactly 0, not only small")
-    expect_near(value, right, "soft_threshold(w, t)", "sign(w)·max(|w| − t, 0), entry by entry")
+        fail("where |w| ≤ t the result must be exactly 0, not only small")
+    expect_near(
+        value, right, "soft_threshold(w, t)", "expected sign(w)·max(|w| − t, 0), entry by entry"
+    )
 
 
 @question(
@@ -910,13 +923,15 @@ def expect_stepped(
         fail(YOURS.format("soft_threshold" if name == "proximal_step" else "reweighted"))
     recognise(value, right, mistakes, equal=close)
     if list(value) != list(right) or list(result) != list(right):
-        fail(f"the keys come in another order: {', '.join(result)}, given were {', '.join(right)}")
+        fail(
+            f"the keys are in the wrong order: {', '.join(result)}; the order of the input is {', '.join(right)}"
+        )
     for key, r in right.items():
         zero = int(((r == 0) != (value[key] == 0)).sum())
-        expect_near(value[key], r, repr(key), "a gradient step, then the threshold")
+        expect_near(value[key], r, repr(key), "take a gradient step, then apply the threshold")
         if zero:
             fail(
-                f"{key!r}: {zero} entries are 0 that should not be, or the other way round: zeros are exact"
+                f"{key!r}: {zero} entries are 0 and should not be, or should be exactly 0 and are not"
             )
 
 
@@ -933,12 +948,14 @@ def test_proximal_step(submission: Submission, draw: Draw) -> None:
 
 # --- 2.7 reweighted, reweighted_step --------------------------------------------------
 
-SQUARED = "w² is in the denominator: it must be |w|"
+SQUARED = "w² is in the denominator: use |w|"
 OUTSIDE = "eps was added to the fraction: add it to |w|, in the denominator"
-NORMALISED = "the penalties were divided by their mean: they are lam/(|w| + eps) as they are"
+NORMALISED = "the penalties were divided by their mean: return lam/(|w| + eps) unchanged"
 SAME = "every weight has the same penalty"
-SIGN_IN = "w is in the denominator with its sign: it must be |w| + eps"
-GROWS = "large weights have a larger penalty: it must be smaller, lam *divided* by |w| + eps"
+SIGN_IN = "the denominator contains w with its sign: use |w| + eps"
+GROWS = (
+    "large weights have a larger penalty: their penalty must be smaller, lam *divided* by |w| + eps"
+)
 
 WRONG["reweighted"] = {
     SQUARED: lambda w, lam, eps: lam / (w**2 + eps),
@@ -949,11 +966,13 @@ WRONG["reweighted"] = {
     GROWS: lambda w, lam, eps: lam * (w.abs() + eps),
 }
 
-AFTER = "the thresholds were made from the weights after the gradient step: use the weights that were given"
-NO_LR = "the threshold is lam/(|w| + eps): a step of lr pays lr times that"
-LAM_TWICE = "lam was counted twice: the penalty of each weight has it already"
-PLAIN = "every weight has the same threshold: each has its own, lr·lam/(|w| + eps)"
-BIASES_TOO = "biases were shrunk here as well: only what has two or more dimensions is penalised"
+AFTER = "the thresholds were computed from the weights after the gradient step: use the weights before the step"
+NO_LR = "the threshold is lam/(|w| + eps): it must be multiplied by lr"
+LAM_TWICE = "lam was multiplied twice: the penalty of each weight already contains lam"
+PLAIN = "every weight has the same threshold: each weight has its own threshold, lr·lam/(|w| + eps)"
+BIASES_TOO = (
+    "biases were shrunk, too: penalise only parameters with two or more dimensions here, too"
+)
 
 _re = reference.reweighted
 WRONG["reweighted_step"] = {
@@ -982,7 +1001,9 @@ def test_reweighted(submission: Submission, draw: Draw) -> None:
     )
     value = expect_tensor(submission.reweighted(*given), shape=given[0].shape)
     recognise(value, right, mistakes, equal=close)
-    expect_near(value, right, "reweighted(weight, lam, eps)", "lam / (|w| + eps), entry by entry")
+    expect_near(
+        value, right, "reweighted(weight, lam, eps)", "expected lam / (|w| + eps), entry by entry"
+    )
 
 
 @question(
@@ -1015,7 +1036,10 @@ def test_form_of_the_answers(submission: Submission, draw: Draw) -> None:
 def rho_typed(submission: Submission) -> float:
     """2.8b."""
     return expect_typed(
-        submission, "answer_2_8b", (-1, 1), "no rank correlation: that lies between -1 and 1"
+        submission,
+        "answer_2_8b",
+        (-1, 1),
+        "not a rank correlation: a rank correlation lies between -1 and 1",
     )
 
 
@@ -1028,16 +1052,16 @@ RIGHT: dict[str, Version] = {
         w.abs() <= t, torch.zeros_like(w), w - t * w.sign()
     ),
 }
-PROMISE = "2.6 promises of finite weights and t ≥ 0"
+PROMISE = "2.6 guarantees for finite weights and t ≥ 0"
 
 
 def of_table(*sentences: str) -> dict[str, Version]:
     names = {
-        PAST_ZERO: "lets small weights go past 0",
-        HARD: "does not shrink what stays",
+        PAST_ZERO: "moves small weights past 0",
+        HARD: "does not shrink the remaining weights",
         SIGN_LOST: "loses the sign",
         NEGATIVE_GONE: "sets all negative weights to 0",
-        INVERTED: "keeps the small and drops the large",
+        INVERTED: "keeps the small weights and prunes the large ones",
     }
     return {names[sentence]: WRONG["soft_threshold"][sentence] for sentence in sentences}
 

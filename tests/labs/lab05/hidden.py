@@ -67,7 +67,7 @@ def test_nm_mask_any_shape(submission: Submission, draw: Draw) -> None:
 @question(
     "5.2",
     points=0.5,
-    claim="a block with more than n is refused; NaN and ±inf are values, −0.0 is none",
+    claim="a block with more than n non-zeros is refused; NaN and ±inf are values, −0.0 is a zero",
 )
 def test_compress_at_the_edges(submission: Submission, draw: Draw) -> None:
     w = draw.normal(3, 8)
@@ -84,12 +84,12 @@ def test_compress_at_the_edges(submission: Submission, draw: Draw) -> None:
     values, index = as_stored(submission.nm_compress(w, 2, 4), w, 2, 4)
     if index[0, :2].tolist() != [1, 3]:
         fail(
-            f"of the block [-0.0, inf, 0.0, nan] the places 1 and 3 are stored, not {index[0, :2].tolist()}: inf and NaN are values, −0.0 is a zero"
+            f"of the block [-0.0, inf, 0.0, nan], store the places 1 and 3, not {index[0, :2].tolist()}: inf and NaN are values, −0.0 is a zero"
         )
 
 
 @question(
-    "5.2", points=0.5, claim="nm_bits for m = 1 and m that is no power of two; half precision"
+    "5.2", points=0.5, claim="nm_bits for m = 1 and an m that is not a power of two; half precision"
 )
 def test_bits_and_dtype(submission: Submission, draw: Draw) -> None:
     for given in ((4, 12, 1, 1, 32), (3, 18, 2, 6, 16), (5, 10, 2, 5, 8)):
@@ -98,7 +98,7 @@ def test_bits_and_dtype(submission: Submission, draw: Draw) -> None:
         if value != reference.nm_bits(*given) and value in (
             rows * columns // m * n * (bits + width) for width in (down, math.log2(m))
         ):
-            fail(f"nm_bits{given}: ⌈log₂ {m}⌉ is rounded *up* to whole bits")
+            fail(f"nm_bits{given}: round ⌈log₂ {m}⌉ *up* to whole bits")
         expect_equal(value, reference.nm_bits(*given), f"nm_bits{given}")
     expect_equal(submission.nm_bits(4, 8, 2, 4), 4 * 2 * 2 * 34, "nm_bits(4, 8, 2, 4)")
     w = draw.normal(2, 8, dtype=torch.float16)
@@ -111,10 +111,10 @@ def test_bits_and_dtype(submission: Submission, draw: Draw) -> None:
     )
 
 
-READS_ALL = "an entry of x that row r does not store changed output r: is the matrix built first? Then 0 · NaN is NaN"
+READS_ALL = "an entry of x that row r does not store changed output r: does your code build the dense matrix first? Then 0 · NaN is NaN"
 
 
-@question("5.3", points=1, claim="only what is stored is read; any leading dimensions")
+@question("5.3", points=1, claim="only the stored entries are used; any leading dimensions")
 def test_nm_linear_reads_what_it_needs(submission: Submission, draw: Draw) -> None:
     n, m = draw.choice(((1, 4), (2, 5)))
     index = places(draw, 3, 3, n, m)
@@ -154,14 +154,14 @@ def test_groups_at_the_edges(submission: Submission, draw: Draw) -> None:
         mistakes = apply_each(SEEN["group_columns"], w, size, gamma) if size > 1 else {}
         recognise(value, right, only_one(mistakes), equal=equal)
         if value != right:
-            fail(f"for size {size} and gamma {gamma} the groups are {value}, and should be {right}")
+            fail(f"for size {size} and gamma {gamma} the groups are {value}, but should be {right}")
     if as_groups(submission.group_columns(torch.zeros(3, 4), 2, 0.5)):
-        fail("a matrix of zeros has no groups")
+        fail("a matrix of zeros must have no groups")
 
 
-LOWER_STAYS = "of equal sizes the lower column stayed: it is the one that is pruned"
-LAST_TO_JOIN = "of equal sizes the last to join its group stayed: the lower column is pruned, whatever the order in the group"
-FIRST_TO_JOIN = "of equal sizes the first to join its group stayed: the lower column is pruned, whatever the order in the group"
+LOWER_STAYS = "among equal |w|, the lower column was kept: prune the lower column"
+LAST_TO_JOIN = "among equal |w|, the last column to join the group was kept: prune the lower column, in any order of joining"
+FIRST_TO_JOIN = "among equal |w|, the first column to join the group was kept: prune the lower column, in any order of joining"
 WRONG["combine_columns"] = {
     LOWER_STAYS: lambda w, groups: tournament(w, [sorted(g) for g in groups], Tensor.abs),
     LAST_TO_JOIN: lambda w, groups: tournament(w, [g[::-1] for g in groups], Tensor.abs),
@@ -169,7 +169,7 @@ WRONG["combine_columns"] = {
 }
 
 
-@question("5.5", points=1, claim="ties, columns in no group, empty rows, no group at all")
+@question("5.5", points=1, claim="ties, columns without a group, empty rows, no groups")
 def test_combined_at_the_edges(submission: Submission, draw: Draw) -> None:
     def grouped() -> tuple[Tensor, list[list[int]]]:
         w = draw.tied(6, 8, levels=2)
@@ -211,7 +211,7 @@ def test_gated_macs_gradient(submission: Submission, draw: Draw) -> None:
     reference.gated_macs(ours, dense).sum().backward()
     theirs = [submission.put(gate, requires_grad=True) for gate in gates]
     total = submission.call("gated_macs", theirs, dense, keep=True)
-    lost = "gated_macs has no gradient by the gates: no .item(), .detach() or float() on the way"
+    lost = "gated_macs returns no gradient for the gates: do not use .item(), .detach() or float()"
     first = expect_gradient(submission, total, theirs[0], torch.ones(3), lost)
     for i, gradient in enumerate((first, submission.grad(theirs[1]))):
         if gradient is None:
@@ -222,7 +222,7 @@ def test_gated_macs_gradient(submission: Submission, draw: Draw) -> None:
         submission.call(f"score.{name}.data.copy_", torch.zeros(shape), on=module, keep=True)
     value = expect_tensor(submission.call("", draw.normal(2, 2, 2, 2), on=module), shape=(2, 3))
     if value.any():
-        fail("a score of exactly 0 is closed: open is > 0, not ≥ 0")
+        fail("a gate with a score of exactly 0 must be closed: use > 0, not ≥ 0")
 
 
 @question("5.8", points=1, claim="bounds of a block, ties, kept zeros, nothing changed")
@@ -236,33 +236,33 @@ def test_joint_at_the_edges(submission: Submission, draw: Draw) -> None:
         expect_equal(products, right[1], f"the number of products for n_x = {n_x}, n_w = {n_w}")
 
 
-@question("5.9", points=0.5, claim="a: why 4.5 % of the products are not 4.5 % of the time")
+@question("5.9", points=0.5, claim="a: why 4.5 % of the products do not take 4.5 % of the time")
 def test_why(submission: Submission, draw: Draw) -> None:
     expect_choice(
         submission,
         "answer_5_9a",
         4,
         {
-            0: "kept blocks hold ReLU's zeros, so fewer than 1/16 are left: the count is right",
-            1: "that was not measured, and has nothing to do with time",
-            2: "padding is in the denominator, and moves the share a little; it says nothing of time",
+            0: "kept blocks contain zeros of ReLU, so fewer than 1/16 of the products remain: the count is right",
+            1: "the experiment did not measure this, and it does not affect the time",
+            2: "padding is in the denominator and changes the share a little, but it does not explain the time",
         },
     )
 
 
-@question("5.9", points=0.5, claim="b: the share of the products that was left")
+@question("5.9", points=0.5, claim="b: the remaining share of the products")
 def test_share(submission: Submission, draw: Draw) -> None:
     value = expect_typed(submission, "answer_5_9b")
     expect_figure(
         value,
         SHARE,
-        "what the seeds give on the digits",
+        "the results of the seeds on the digits",
         (
             (0.24, 0.26, "the expectation (1 − ½)(1 − ½), without ReLU's zeros and the padding"),
             (0.035, 0.055, "1:4 by 1:4"),
-            (0.08, 0.1, "the share at random"),
+            (0.08, 0.1, "the share for random patterns"),
         ),
-        "Read it off the experiment of 5.8.",
+        "Read the value from the experiment of 5.8.",
     )
 
 

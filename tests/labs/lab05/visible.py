@@ -1,7 +1,7 @@
 """Lab 05, between single weights and whole filters: what is claimed of each answer, and
 its likely mistakes, each written once as a wrong function.
 
-Inputs are drawn anew for every grading: n other than m − n, shapes in which every
+Inputs are drawn for every grading: n other than m − n, shapes in which every
 dimension would do, equal sizes, negative numbers, blocks with zeros in them, columns
 that meet.
 """
@@ -71,17 +71,17 @@ def all_but_smallest(score: Tensor, goes: int) -> Tensor:
 
 # --- 5.1 nm_mask ----------------------------------------------------------------------
 
-N_GO = "in each block n weights were pruned: n of m is how many are *kept* (2:4 does not show the difference)"
-STRIDED = "blocks were made of every (size/m)-th entry: a block is m neighbours"
-LAST_DIM = "blocks lie along the last dimension, whatever dim says"
-FLAT = "the flattened tensor was cut into blocks: the entries of a block differ in their index along dim only"
-SIGNED = "weights were ranked with their sign: keep those with the largest |w|"
-SMALLEST_STAY = "the smallest weights were kept: keep those with the largest |w|"
-PER_ROW = "n/m of the whole row were kept, wherever they lie: keep exactly n in every block"
+N_GO = "in each block n weights were pruned: n:m means that n of m weights are *kept* (2:4 does not show the difference)"
+STRIDED = "a block was made of every (size/m)-th entry: a block must be m neighbouring entries"
+LAST_DIM = "blocks were formed along the last dimension: form them along dim"
+FLAT = "the flattened tensor was cut into blocks: entries of one block must differ only in their index along dim"
+SIGNED = "signed weights were ranked: keep the weights with the largest |w|"
+SMALLEST_STAY = "the smallest weights were kept: keep the weights with the largest |w|"
+PER_ROW = "n/m of the whole row were kept, at any position: keep exactly n weights in every block"
 UPSIDE_DOWN = "the mask is upside down: True means kept"
-NOT_MOVED_BACK = "dim was moved to the end, and the result was only reshaped to the weight's shape: move the dimension back, too"
-LATER_GOES = "of equal sizes the later one went: of equal ones that with the lower index goes first"
-EQUALS_STAY = "all that equal the n-th largest were kept: keep exactly n in each block"
+NOT_MOVED_BACK = "dim was moved to the end and the result was only reshaped to the weight's shape: move the dimension back to its position"
+LATER_GOES = "among equal |w|, the one with the higher index was pruned: prune the one with the lower index first"
+EQUALS_STAY = "all weights that equal the n-th largest were kept: keep exactly n in each block"
 
 
 def _rule(kept: Callable[[Tensor, int, int], Tensor]) -> Callable[..., Tensor]:
@@ -143,11 +143,11 @@ def expect_nm_mask(
     counts = blocks_of(value, m, dim).sum(1)
     if (counts != n).any():
         fail(
-            f"{where}: a block kept {int(counts[counts != n][0])}, and in each exactly n = {n} stay"
+            f"{where}: one block kept {int(counts[counts != n][0])} weights, but each block must keep exactly n = {n}"
         )
     if not torch.equal(value, right):
         fail(
-            f"{where}: in each block n stayed, but not the n largest in size (of equal ones the first goes first)"
+            f"{where}: each block kept n weights, but not the n largest |w| (among equal |w|, the lower index is pruned first)"
         )
 
 
@@ -167,7 +167,7 @@ def test_nm_mask(submission: Submission, draw: Draw) -> None:
 
 
 def expect_ties(submission: Submission, draw: Draw, n: int, m: int) -> None:
-    """Of equal sizes the first goes first."""
+    """Among equal sizes, the first is pruned first."""
     given, _, mistakes = draw_case(
         lambda: (draw.tied(3, 12 // m * m), n, m, 1), reference.nm_mask, LATER
     )
@@ -187,10 +187,10 @@ def test_nm_mask_refuses(submission: Submission, draw: Draw) -> None:
 
 # --- 5.2 nm_compress, nm_decompress, nm_bits ------------------------------------------
 
-COLUMN = "index holds columns of the row: it holds places in the block, 0 … m − 1"
-BY_SIZE = "a block's entries are sorted by size: sort them by place"
-MOVED_UP = "only the non-zeros were stored, so the entries after a block with fewer non-zeros moved forward: every block has n entries, zeros where needed"
-FROM_THE_END = "a block with fewer non-zeros was filled up with its highest places: fill it up with the lowest places of its zeros"
+COLUMN = "index holds columns of the row: it must hold places in the block, 0 … m − 1"
+BY_SIZE = "the entries of a block are sorted by size: sort them by place"
+MOVED_UP = "only the non-zeros were stored, so a block with fewer non-zeros shifted all later entries: store n entries per block, zeros included"
+FROM_THE_END = "a block with fewer than n non-zeros was filled with the highest places of its zeros: fill it with the lowest places of its zeros"
 
 Stored = tuple[Tensor, Tensor]
 
@@ -243,15 +243,15 @@ WRONG["nm_compress"] = {
     FROM_THE_END: _from_the_end,
 }
 
-LOG_N = "a place in a block of m takes ⌈log₂ m⌉ bits, not ⌈log₂ n⌉"
-BITMAP = "these are the bits of a bitmap of each block: n places of ⌈log₂ m⌉ bits are stored here"
-NO_PLACES = "the places are missing: each value has one, of ⌈log₂ m⌉ bits"
-ALL_VALUES = "all m values of a block were counted: n are stored"
-ONE_PLACE = "one place was counted for a block: each of its n values has one"
+LOG_N = "a place in a block of m needs ⌈log₂ m⌉ bits, not ⌈log₂ n⌉"
+BITMAP = "this is the size of a bitmap for each block: store n places of ⌈log₂ m⌉ bits per block"
+NO_PLACES = "the places are missing: each value needs a place of ⌈log₂ m⌉ bits"
+ALL_VALUES = "all m values of a block were counted: only n are stored"
+ONE_PLACE = "one place was counted per block: each of the n values of a block has a place"
 ONE_BIT_MORE = (
-    "a place takes one bit less: places in a block are 0 … m − 1, so that m itself is not stored"
+    "each place has one bit too many: places in a block are 0 … m − 1, and m is not a place"
 )
-PATTERN = "these are the bits of the pattern's number, ⌈log₂ C(m, n)⌉ a block: each value has its own place here"
+PATTERN = "these are the bits of the pattern's number, ⌈log₂ C(m, n)⌉ per block: here, each value has its own place"
 
 
 def _bits(per_block: Callable[[int, int, int], int]) -> Callable[..., int]:
@@ -298,21 +298,28 @@ def expect_stored(value: dict[str, Tensor], w: Tensor, n: int, m: int) -> None:
     blocks = w.view(len(w), -1, m)
     index, values = (value[key].view(len(w), -1, n) for key in ("index", "values"))
     if ((index < 0) | (index >= m)).any():
-        fail(f"index is from {index.min()} to {index.max()}: places in a block are 0 … m − 1")
+        fail(
+            f"index has values from {index.min()} to {index.max()}: places in a block are 0 … m − 1"
+        )
     if (index.diff(dim=-1) <= 0).any():
-        fail("the places of a block do not rise: its entries come as they stand there")
+        fail(
+            "the places of a block are not in rising order: store the entries of a block in the order of their places"
+        )
     if not torch.equal(blocks.gather(-1, index), values):
-        fail("values and index do not belong together: a value is what stands at its place")
+        fail(
+            "values and index do not match: each value must be the entry of the block at its place"
+        )
     wrong = ((values != 0).sum(-1) != (blocks != 0).sum(-1)).nonzero().tolist()
     if wrong:
         row, block = wrong[0]
-        fail(f"not all non-zeros of block {block} in row {row} are stored")
+        fail(f"some non-zeros of block {block} in row {row} are not stored")
     right = reference.nm_compress(w, n, m)[1].view(index.shape)
     wrong = (index != right).any(-1).nonzero().tolist()
     if wrong:
         row, block = wrong[0]
         fail(
-            f"block {block} of row {row} has fewer than {n} non-zeros, and was filled up with other places than the lowest of those that are left: {index[row, block].tolist()}"
+            f"block {block} of row {row} has fewer than {n} non-zeros and was not filled with the lowest places of its zeros: "
+            f"its places are {index[row, block].tolist()}"
         )
 
 
@@ -346,16 +353,14 @@ def test_decompress(submission: Submission, draw: Draw) -> None:
         back = expect_tensor(
             submission.nm_decompress(v, i, n, m), shape=w.shape, dtype=w.dtype, what="the matrix"
         )
-        expect_equal(
-            back, w, message=f"{said}nm_decompress does not give the matrix again that was stored"
-        )
+        expect_equal(back, w, message=f"{said}nm_decompress does not return the stored matrix")
     rows, blocks = draw.integer(3, 9), draw.integer(2, 6)
     n, m = draw.choice(((2, 8), (2, 16), (3, 16)))
     given = rows, blocks * m, n, m, draw.choice([8, 16])
     bits = submission.nm_bits(*given)
     if isinstance(bits, float) and bits == reference.nm_bits(*given):
         fail(
-            f"nm_bits{given} is a float: a place has whole bits, ⌈log₂ m⌉ (rounded *up*), and whole blocks are counted with //"
+            f"nm_bits{given} is a float: a place has a whole number of bits, ⌈log₂ m⌉ (rounded *up*). Count the blocks with //"
         )
     bits = expect_int(bits, f"nm_bits{given}")
     for said, wrong in apply_each(WRONG["nm_bits"], *given).items():
@@ -366,15 +371,13 @@ def test_decompress(submission: Submission, draw: Draw) -> None:
 
 # --- 5.3 nm_linear --------------------------------------------------------------------
 
-PLACE_AS_COLUMN = (
-    "the place in the block was taken for the column: a block begins at a multiple of m"
-)
+PLACE_AS_COLUMN = "the place in the block was taken for the column: add the first column of the block, a multiple of m"
 STEPS_OF_N = (
-    "blocks were taken to begin at multiples of n: in the matrix they begin at multiples of m"
+    "blocks were assumed to begin at multiples of n: in the matrix, they begin at multiples of m"
 )
-STEPS_FOR_M = "m values were taken to belong to a block: n of them are stored for each"
-FIRST_ROW = "the places of the first row were used for all rows: each row has its own"
-SAME_ROW = "values and places do not belong together: value k of row r has place k of row r"
+STEPS_FOR_M = "a block was assumed to store m values: each block stores n values"
+FIRST_ROW = "the places of the first row were used for all rows: each row has its own places"
+SAME_ROW = "values and places do not match: value k of row r belongs to place k of row r"
 
 
 def _with_columns(x: Tensor, values: Tensor, column: Tensor) -> Tensor:
@@ -417,23 +420,34 @@ def test_nm_linear(submission: Submission, draw: Draw) -> None:
 
 # --- 5.4 group_columns ----------------------------------------------------------------
 
-FIRST_FIT = "each column joined the first group that it fits, or the group that was fullest before: it joins the group that is fullest *with it*"
-LEFT_TO_RIGHT = "columns were taken from left to right: take the densest first"
-EMPTY_IN = "columns without a non-zero are in groups: leave them out"
-ROWS_ONCE = "a row counted as one conflict, however many meet there: three non-zeros in a row are two conflicts"
-LAST_OF_EQUAL = (
-    "of groups that would be equally full the last was taken: take the group that was opened first"
+FIRST_FIT = (
+    "each column joined the first group within the limits, or the group that was fullest before: the column must join "
+    "the group that is fullest *together with the column*"
 )
-FEWEST = "each column joined the group with the fewest conflicts: of the groups within gamma, take the one that is fullest with it"
-FEWEST_NEW = "each column joined the group where it meets the fewest non-zeros: of the groups within gamma, take the one that is fullest with it"
-SPARSEST = "the sparsest columns were taken first: take the densest first"
-HIGHER_FIRST = "of equally dense columns the one with the higher index was taken first: take the lower index first"
-GAMMA_ALONE = "conflicts were compared with gamma itself: gamma is a share of the rows, so gamma · R conflicts are allowed"
-BELOW_GAMMA = "groups with exactly gamma · R conflicts were refused: so many are allowed"
+LEFT_TO_RIGHT = "columns were taken from left to right: start with the densest column"
+EMPTY_IN = "columns without a non-zero are in groups: leave these columns out"
+ROWS_ONCE = "several collisions in one row were counted as one conflict: three non-zeros in a row are two conflicts"
+LAST_OF_EQUAL = (
+    "among equally full groups, the last one was chosen: choose the group that was opened first"
+)
+FEWEST = (
+    "each column joined the group with the fewest conflicts: of the groups within gamma, choose the group that is "
+    "fullest together with the column"
+)
+FEWEST_NEW = (
+    "each column joined the group in which it collides with the fewest non-zeros: of the groups within gamma, choose "
+    "the group that is fullest together with the column"
+)
+SPARSEST = "the sparsest columns were taken first: start with the densest column"
+HIGHER_FIRST = "among equally dense columns, the one with the higher index was taken first: take the lower index first"
+GAMMA_ALONE = "the number of conflicts was compared with gamma: gamma is a fraction of the rows, so gamma · R conflicts are allowed"
+BELOW_GAMMA = (
+    "groups with exactly gamma · R conflicts were refused: exactly gamma · R conflicts are allowed"
+)
 NO_GAMMA = "gamma made no difference"
-NEW_ONLY = "only the new column's own conflicts were compared with gamma: count all conflicts of the group, the new column included"
-ONE_MORE = "a group may hold `size` columns; one more is in some here"
-ONE_LESS = "groups stop at size − 1 columns: `size` are allowed"
+NEW_ONLY = "only the conflicts of the new column were compared with gamma: count all conflicts of the group, with the new column"
+ONE_MORE = "some groups have more than `size` columns: `size` is the maximum"
+ONE_LESS = "groups have at most size − 1 columns: `size` columns are allowed"
 
 
 def meetings(part: Tensor) -> int:
@@ -515,7 +529,7 @@ WRONG["group_columns"] = {
 
 def as_groups(value: Any, what: str = "the groups") -> Groups:
     if not isinstance(value, list | tuple) or not all(isinstance(g, list | tuple) for g in value):
-        fail(f"{what} are a list of lists of columns, it is {describe(value)}")
+        fail(f"{what} must be a list of lists of columns; got {describe(value)}")
     return [[expect_int(c, "a column in a group") for c in group] for group in value]
 
 
@@ -551,7 +565,8 @@ def test_group_columns(submission: Submission, draw: Draw) -> None:
     recognise(value, right, mistakes, equal=equal)
     if value != right and sorted(map(sorted, value)) == sorted(map(sorted, right)):
         fail(
-            "these are the right groups in another order: groups in order of opening, columns in order of joining"
+            "the groups are right, but in the wrong order: list groups in the order in which they were opened, and columns in "
+            "the order in which they joined"
         )
     if value != right:
         at = next(
@@ -570,16 +585,20 @@ def equal(one: Any, other: Any) -> bool:
 
 # --- 5.5 combine_columns --------------------------------------------------------------
 
-ADDED = (
-    "weights that meet in a row were added: keep the one with the largest |w| and prune the others"
+ADDED = "weights in the same row and group were added: keep the weight with the largest |w| and prune the others"
+WITH_SIGN = "the largest signed weight was kept: keep the weight with the largest |w|"
+SIGN_LOST = "the sign is lost: rank by |w|, but store the weight with its sign"
+PLACE_IN_GROUP = "channel holds the position in the group: it must hold the column of the matrix"
+NAMED_NOBODY = (
+    "channel contains a column where the group has no weight in that row: it must be −1 there"
 )
-WITH_SIGN = "the largest weight with its sign was kept: keep the one with the largest |w|"
-SIGN_LOST = "the sign is lost: only the ranking is by |w|, the weight itself does not change"
-PLACE_IN_GROUP = "channel holds the place in the group: it must hold the column of the matrix"
-NAMED_NOBODY = "channel names a column where the group has nothing in that row: it is −1 there"
-NEGATIVE_NEVER = "negative weights never took a cell: the largest in size stays, whatever its sign"
-ALL_KEPT = "mask keeps non-zeros that met a larger one in their row: those are pruned"
-FIRST_WINS = "the first weight that is not 0 was kept: keep the one with the largest |w|"
+NEGATIVE_NEVER = (
+    "negative weights were never stored: keep the weight with the largest |w|, positive or negative"
+)
+ALL_KEPT = (
+    "mask keeps non-zeros that collide with a larger weight in their row: prune these non-zeros"
+)
+FIRST_WINS = "the first non-zero weight was kept: keep the weight with the largest |w|"
 
 
 def tournament(
@@ -685,12 +704,12 @@ def test_combine_columns(submission: Submission, draw: Draw) -> None:
 
 # --- 5.6 topk_activation, nm_activation -----------------------------------------------
 
-OF_THE_BATCH = "the k·B largest of the whole batch were kept: keep k of *each* sample"
-SIGNED_X = "negative activations were ranked below positive ones: the largest |x| stay"
-LAST_ONLY = (
-    "k of each row of the last dimension were kept: keep k of all entries of a sample together"
+OF_THE_BATCH = (
+    "the k·B largest activations of the whole batch were kept: keep k activations of *each* sample"
 )
-K_GO = "k activations were removed: k is how many are kept"
+SIGNED_X = "negative activations were ranked below positive ones: keep the activations with the largest |x|"
+LAST_ONLY = "k activations of each row of the last dimension were kept: keep k of all activations of a sample"
+K_GO = "k activations were removed: k is the number of activations to keep"
 MASK_ONLY = "this is the mask: return the activations, with 0 where the mask is False"
 
 
@@ -731,18 +750,16 @@ def test_topk(submission: Submission, draw: Draw) -> None:
     recognise(value, right, mistakes)
     counts = (value != 0).flatten(1).sum(1)
     if (counts != k).any():
-        fail(f"a sample kept {int(counts[counts != k][0])} activations instead of k = {k}")
+        fail(f"one sample kept {int(counts[counts != k][0])} activations instead of k = {k}")
     expect_equal(
-        value, right, message="as many stayed as should, but not the largest |x| as they were"
+        value,
+        right,
+        message="the number of kept activations is right, but they must be the activations with the largest |x|, unchanged",
     )
 
 
-THROUGH = (
-    "the gradient is 1 everywhere: where an activation is dropped nothing flows back, as with ReLU"
-)
-NO_GRADIENT = (
-    "no gradient comes back to x: is it taken out on the way (.detach(), .data, a new tensor)?"
-)
+THROUGH = "the gradient is 1 everywhere: where an activation is dropped the gradient must be 0, as with ReLU"
+NO_GRADIENT = "x receives no gradient: did your code detach x from the graph (.detach(), .data, a new tensor)?"
 
 
 @question(
@@ -775,14 +792,14 @@ def test_activation_gradient(submission: Submission, draw: Draw) -> None:
         expect_close(gradient, g * (right != 0), f"the gradient of {call}")
 
 
-LAST_BLOCKS = "blocks lie along the last dimension: they must lie along dim, which is 1 (the channels) unless given"
+LAST_BLOCKS = "blocks were formed along the last dimension: form them along dim, by default dimension 1 (the channels)"
 
 
 # --- 5.7 ChannelGate, gated_macs ------------------------------------------------------
 
 
 class Gate:
-    """A student's gate with drawn parameters, kept beside their code."""
+    """A student's gate with drawn parameters, kept with their code."""
 
     def __init__(self, submission: Submission, draw: Draw, C: int = 3, M: int = 5) -> None:
         self.submission = submission
@@ -790,7 +807,7 @@ class Gate:
         state = submission.get(self.module)
         if not isinstance(state, plain_data.Model):
             fail(
-                f"ChannelGate({C}, {M}) is no nn.Module, it is {describe(state)}: the class begins `class ChannelGate(nn.Module):`"
+                f"ChannelGate({C}, {M}) must be an nn.Module, but it is {describe(state)}: begin the class with `class ChannelGate(nn.Module):`"
             )
         if {n: tuple(p.shape) for n, p in state.state.items()} != {
             "score.weight": (M, C),
@@ -798,7 +815,7 @@ class Gate:
         }:
             holds = ", ".join(f"{n} {tuple(p.shape)}" for n, p in state.state.items()) or "none"
             fail(
-                f"the only parameters of ChannelGate({C}, {M}) are those of self.score = nn.Linear({C}, {M}); it holds {holds}"
+                f"the only parameters of ChannelGate({C}, {M}) must be those of self.score = nn.Linear({C}, {M}); its parameters are {holds}"
             )
         self.weight, self.bias = draw.normal(M, C), draw.normal(M, scale=0.3)
         for name, value in (("weight", self.weight), ("bias", self.bias)):
@@ -811,16 +828,12 @@ class Gate:
         return (self.scores(x) > 0).to(x.dtype)
 
 
-ALWAYS_OPEN = (
-    "every gate is open: σ(score) is above 0 whatever the score. The *score* is compared with 0"
-)
-FUNCTION = (
-    "{} is a function, and a class is asked for, `class {}(nn.Module):` with __init__ and forward"
-)
+ALWAYS_OPEN = "every gate is open: σ(score) is always above 0. Compare the *score* with 0"
+FUNCTION = "{} is a function, but it must be a class: write `class {}(nn.Module):` with __init__ and forward"
 
 
 def made_of_class(submission: Submission, name: str, *settings: Any) -> Ref:
-    """An object of the student's class, kept beside their code."""
+    """An object of the student's class, kept with their code."""
     what = submission.value(name)
     function = isinstance(what, plain_data.Unserializable) and what.type == "function"
     try:
@@ -838,19 +851,21 @@ def gate_mistakes(gate: Gate, x: Tensor) -> dict[str, Any]:
     score, hard = gate.scores(x), gate.gates(x)
     largest = torch.nn.functional.linear(x.amax((2, 3)), gate.weight, gate.bias)
     return {
-        "the gate is soft: the decision is 0 or 1, also while it trains": score.sigmoid(),
-        "one decision was made for the whole batch: each image has its own": (score.mean(0) > 0)
+        "the gate is soft: it must be 0 or 1, also in training": score.sigmoid(),
+        "one decision was made for the whole batch: decide for each image separately": (
+            score.mean(0) > 0
+        )
         .to(x.dtype)
         .expand(hard.shape),
         ALWAYS_OPEN: torch.ones_like(hard),
-        "the decision is upside down: 1 where the score is above 0": 1 - hard,
-        "the score was computed from the largest of each map: compute it from its mean": (
+        "the decision is inverted: it must be 1 where the score is above 0": 1 - hard,
+        "the score was computed from the maximum of each map: compute it from the mean of each map": (
             largest > 0
         ).to(x.dtype),
-        "the score of the sum of each map was taken: take that of its mean": (
+        "the score was computed from the sum of each map: compute it from the mean of each map": (
             torch.nn.functional.linear(x.sum((2, 3)), gate.weight, gate.bias) > 0
         ).to(x.dtype),
-        "the input makes no difference: the score is a linear function of the maps' means": (
+        "the decision does not depend on the input: the score is a linear function of the maps' means": (
             gate.bias > 0
         )
         .to(x.dtype)
@@ -892,7 +907,8 @@ def test_gate_gradient(submission: Submission, draw: Draw) -> None:
         if error.kind != "raised":
             raise
         fail(
-            "no gradient comes back: a comparison has none. Forwards the hard decision, backwards σ(score)"
+            "no gradient flows back, because a comparison has no gradient: use the hard decision in the forward pass and the "
+            "gradient of σ(score) in the backward pass"
         )
     soft = gate.scores(x).sigmoid()
     slope = g * soft * (1 - soft)  # (B, M)
@@ -906,14 +922,14 @@ def test_gate_gradient(submission: Submission, draw: Draw) -> None:
     straight = {"weight": g.T @ x.mean((2, 3)), "bias": g.sum(0)}
     if found["weight"] is None or found["bias"] is None:
         fail(
-            "the gradient does not reach self.score: forwards the hard decision, backwards σ(score)"
+            "the gradient does not reach self.score: use the hard decision in the forward pass and the gradient of σ(score) in the backward pass"
         )
     recognise(
         found,
         right,
         {
-            "the gradient is 1, that of the score itself: it is the gradient of σ(score)": straight,
-            "the gradient has the wrong sign: it is that of σ(score), which grows with the score": {
+            "the gradient is 1, the gradient of the score itself: it must be the gradient of σ(score)": straight,
+            "the gradient has the wrong sign: it must be the gradient of σ(score), which increases with the score": {
                 name: -r for name, r in right.items()
             },
         },
@@ -924,20 +940,19 @@ def test_gate_gradient(submission: Submission, draw: Draw) -> None:
     at_x = (slope @ gate.weight)[:, :, None, None].expand(x.shape) / x[0, 0].numel()
     if (back := submission.grad(given)) is None:
         fail(
-            "the gradient reaches self.score, but not x: layers before the gate train through it, too"
+            "the gradient reaches self.score, but not x: earlier layers must receive a gradient through the gate, too"
         )
     expect_close(back, at_x, "the gradient of x")
 
 
-SUMMED_SHARE = "open channels were counted: take the open *share* of a layer, the mean of its gates"
-INPUTS_LEFT_OUT = "only a layer's own share was counted: its input is open only in part, too, so multiply by the share of the layer before"
-MEANS_MULTIPLIED = "the mean shares of the batch were multiplied: multiply the shares of each image, since a mean of products is another number"
-ALL_BEFORE = (
-    "the shares of all layers before were multiplied: a layer reads the one before it alone"
+SUMMED_SHARE = "open channels were counted: use the open *share* of a layer, the mean of its gates"
+INPUTS_LEFT_OUT = "only the layer's own share was used: its input channels are also partly closed, so multiply by the share of the previous layer"
+MEANS_MULTIPLIED = (
+    "the mean shares of the batch were multiplied: multiply the shares of each image first, because a mean of products "
+    "is not the product of the means"
 )
-BEFORE_FIRST = (
-    "the first layer was multiplied by its share twice: its input is open completely, a share of 1"
-)
+ALL_BEFORE = "the shares of all previous layers were multiplied: a layer reads only the layer directly before it"
+BEFORE_FIRST = "the first layer was multiplied by its share twice: all its input channels are open, so their share is 1"
 
 
 def _macs(
@@ -983,23 +998,19 @@ def test_gated_macs(submission: Submission, draw: Draw) -> None:
 
 # --- 5.8 joint_nm ---------------------------------------------------------------------
 
-EXPECTED = "this is the expected number, with no kept zeros and independent patterns: count the products that are there"
-WEIGHTS_ONLY = "only the weights' zeros were counted: a product needs both factors"
-EXCHANGED = "n_x and n_w were exchanged: activations n_x:m, weights n_w:m"
-ALONG_SAMPLES = (
-    "inputs were pruned along the samples: prune along C, so that each sample keeps n_x of every m"
-)
-KEPT_ZEROS = "zeros that stayed in a block were counted: a kept 0 makes no product"
+EXPECTED = "this is the expected number without kept zeros and with independent patterns: count the actual products"
+WEIGHTS_ONLY = "only the zeros of the weights were considered: a product needs two non-zero factors"
+EXCHANGED = "n_x and n_w were exchanged: prune activations to n_x:m and weights to n_w:m"
+ALONG_SAMPLES = "inputs were pruned along the samples: prune them along C, so that each sample keeps n_x of every m"
+KEPT_ZEROS = "kept zeros were counted: a kept 0 contributes no product"
 
 
-OUTPUTS = (
-    "outputs other than 0 were counted: each output is a sum of products, and those are counted"
-)
-BOUND = "this is the bound, min(n_x, n_w) of every block: count the products that are there"
-ANY_PAIR = "every non-zero input was paired with every non-zero weight: the two factors of a product stand in the same column c"
-X_AS_IT_CAME = "y was made of the inputs as they came: they are pruned, too"
-W_AS_IT_CAME = "y was made of the weights as they came: they are pruned, too"
-BOTH_AS_THEY_CAME = "y was made of inputs and weights as they came: both are pruned first"
+OUTPUTS = "non-zero outputs were counted: each output is a sum of products. Count the products"
+BOUND = "this is the upper bound, min(n_x, n_w) per block: count the actual products"
+ANY_PAIR = "every non-zero input was paired with every non-zero weight: both factors of a product must have the same column c"
+X_AS_IT_CAME = "y was computed from inputs that were not pruned: prune inputs and weights"
+W_AS_IT_CAME = "y was computed from weights that were not pruned: prune inputs and weights"
+BOTH_AS_THEY_CAME = "y was computed from inputs and weights that were not pruned: prune both first"
 
 
 def _joint(count: Callable[[Tensor, Tensor, Tensor, Tensor], int]) -> Callable[..., Any]:
@@ -1066,7 +1077,7 @@ def test_joint(submission: Submission, draw: Draw) -> None:
     y = expect_tensor(result[0], shape=(m, 5), what="y")
     recognise(y, right["y"], {said: wrong["y"] for said, wrong in mistakes.items()}, equal=near)
     if isinstance(result[1], float) and 0 < result[1] < 1:
-        fail(f"products is a share, {result[1]:.3g}: how many there are is asked for")
+        fail(f"products is a share, {result[1]:.3g}: return the number of products")
     count = expect_int(result[1], "products")
     value = {"y": y, "products": torch.tensor(count)}
     recognise(value, right, mistakes, equal=near)
@@ -1087,7 +1098,9 @@ def test_joint(submission: Submission, draw: Draw) -> None:
 )
 def test_form_of_the_answers(submission: Submission, draw: Draw) -> None:
     expect_choice(submission, "answer_5_9a", 4, {})
-    expect_typed(submission, "answer_5_9b", (0, 1), "no share between 0 and 1: is it in per cent?")
+    expect_typed(
+        submission, "answer_5_9b", (0, 1), "not a share between 0 and 1: is it in per cent?"
+    )
 
 
 RIGHT: dict[str, Version] = {
@@ -1110,7 +1123,7 @@ RIGHT: dict[str, Version] = {
         w, m, dim, lambda b: b.abs().argsort(dim=1, stable=True).argsort(dim=1) >= m - n
     ),
 }
-PROMISE = "5.1 promises of finite weights and m that divides"
+PROMISE = "5.1 guarantees for finite weights and an m that divides the size"
 LATER = {
     LATER_GOES: _rule(lambda b, n, m: all_but_smallest(b.abs().flip(1), m - n).flip(1)),
     EQUALS_STAY: _rule(
@@ -1123,11 +1136,11 @@ def of_table(*sentences: str) -> dict[str, Version]:
     names = {
         N_GO: "prunes n instead of keeping n",
         STRIDED: "takes every (size/m)-th entry for a block",
-        LAST_DIM: "goes along the last dimension, whatever dim says",
-        SIGNED: "ranks by the sign along",
+        LAST_DIM: "forms blocks along the last dimension, for every dim",
+        SIGNED: "ranks signed weights",
         PER_ROW: "keeps n/m of a whole row",
-        LATER_GOES: "lets the later of equal ones go",
-        EQUALS_STAY: "keeps all that equal the n-th largest",
+        LATER_GOES: "prunes the higher index of equal weights",
+        EQUALS_STAY: "keeps all weights that equal the n-th largest",
     }
     return {names[s]: (WRONG["nm_mask"] | LATER)[s] for s in sentences}
 
