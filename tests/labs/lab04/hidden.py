@@ -1,5 +1,5 @@
-"""Lab 04, structure: the claims that only the grader sees. What is seen in the
-notebook, and the words for both, stand in visible.py.
+"""Lab 04, structure: the claims that only the grader sees. The claims in the
+notebook, and the sentences for both, are in visible.py.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def test_fold_settings(submission: Submission, draw: Draw) -> None:
     made = fold(submission, conv, bn, "for a convolution with stride, padding and dilation")
     if made.layer.training:
         fail(
-            "the folded convolution is in training mode: a new module begins in training mode, so say .eval()"
+            "the folded convolution is in training mode. A new module begins in training mode, so call .eval()"
         )
     around = draw.conv(
         3, 5, (2, 3), padding=(1, 2), padding_mode=draw.choice(["reflect", "circular", "replicate"])
@@ -139,18 +139,20 @@ def test_fold_settings(submission: Submission, draw: Draw) -> None:
     made = fold(submission, conv, bn, "in float64")
     for name, value in made.state.items():
         if value.dtype != torch.float64:
-            said = (
-                f"of a float64 convolution your code made one with a {str(value.dtype)[6:]} {name}"
-            )
+            said = f"from a float64 convolution your function made one with a {str(value.dtype)[6:]} {name}"
             fail(
-                f"{said}: what goes through the one no longer goes through the other. New layers are float32 unless told"
+                f"{said}: an input for the given convolution no longer fits the new one. New layers are float32 unless you pass a dtype"
             )
 
 
 # --- 4.3 remove_filters ---------------------------------------------------------------
 
 
-@question("4.3", points=1, claim="biases, settings and modes stay; the numbers of channels follow")
+@question(
+    "4.3",
+    points=1,
+    claim="biases, settings and modes are kept; the numbers of channels are updated",
+)
 def test_the_rest_of_the_layers(submission: Submission, draw: Draw) -> None:
     first, then = (
         {"stride": (2, 1), "padding": (0, 2), "dilation": (1, 2)},
@@ -179,7 +181,7 @@ def test_the_rest_of_the_layers(submission: Submission, draw: Draw) -> None:
             expect_settings(made, settings(layer, **new), what)
             if made.layer.training != training:
                 modes = ["evaluation", "training"]
-                said = f"{what} came back in {modes[made.layer.training]} mode, and was given in {modes[training]} mode"
+                said = f"{what} is returned in {modes[made.layer.training]} mode, but was given in {modes[training]} mode"
                 fail(f"{said}. A new module begins in training mode")
 
 
@@ -196,18 +198,18 @@ def expect_bias(
         return
     if absorbed is not None and near(mine, absorbed) and not near(mine, right):
         fail(
-            f"the bias of {what} gained something: absorbing what is gone is 4.4's business, here values stay as they are"
+            f"your function added something to the bias of {what}. Absorbing removed channels is question 4.4; keep the values unchanged here"
         )
     if right is None:
         fail(f"the bias of {what} is not zero, though the layer given has none")
     if mine is None:
-        fail(f"the bias of {what} is gone")
+        fail(f"the bias of {what} is missing")
     if mine.shape != right.shape:
         fail(
-            f"the bias of {what} has {mine.numel()} entries, and the layer {right.numel()} filters: what belongs to a filter?"
+            f"the bias of {what} has {mine.numel()} entries, but the layer has {right.numel()} filters. The bias has one entry per filter"
         )
     if not near(mine, right):
-        fail(f"the bias of {what} is not that of the filters it has")
+        fail(f"the bias of {what} does not belong to its filters")
 
 
 # --- 4.4 absorb_removed ---------------------------------------------------------------
@@ -233,7 +235,7 @@ def test_nothing_to_absorb(submission: Submission, draw: Draw) -> None:
         bn.bias[others(keep, n)] = -bn.bias[others(keep, n)].abs()
     for chosen, when in (
         (keep, "where no removed channel has β > 0,"),
-        (list(range(n)), "where it is to keep all channels,"),
+        (list(range(n)), "when asked to keep all channels,"),
     ):
         call = functools.partial(submission.absorb_removed, *layers, chosen)
         shift = as_shift(
@@ -241,7 +243,9 @@ def test_nothing_to_absorb(submission: Submission, draw: Draw) -> None:
             next_conv,
         )
         if not near(shift, torch.zeros(next_conv.out_channels)):
-            fail(f"{when} the shift is not 0: relu(β) of what is gone is 0, or nothing is gone")
+            fail(
+                f"{when} the shift is not 0. There is nothing to absorb: relu(β) of every removed channel is 0, or no channel is removed"
+            )
 
 
 # --- 4.5 slimming_penalty, select_channels --------------------------------------------
@@ -250,7 +254,7 @@ def test_nothing_to_absorb(submission: Submission, draw: Draw) -> None:
 @question(
     "4.5",
     points=0.5,
-    claim="wherever the batch norms stand; no other norm; the model stays as it was",
+    claim="all batch norms in nested modules; no other norm; the model is not changed",
 )
 def test_penalty_finds_batch_norms(submission: Submission, draw: Draw) -> None:
     lam = draw.number(0.1, 0.9)
@@ -271,7 +275,7 @@ def untouched_model(before: nn.Module, after: Any) -> None:
     for name, value in was.state.items():
         if not torch.equal(after.state[name], value):
             fail(
-                f"your function changed {name} of the model that it was given: work on a copy (`.abs()` makes one, `.abs_()` not)"
+                f"your function changed {name} of the model that it was given. Work on a copy (`.abs()` makes a copy, `.abs_()` does not)"
             )
     if after.layer != was.layer:
         fail("your function changed the mode (train or eval) of the model that it was given")
@@ -283,12 +287,12 @@ def counted(way: Rounding) -> Callable[[nn.Module, float], dict[str, Tensor]]:
 
 
 def threshold(model: nn.Module, fraction: float) -> Tensor:
-    """The |α| of the last channel that goes."""
+    """The |α| of the last channel to prune."""
     return together(model).abs().sort().values[max(share(model, fraction) - 1, 0)]
 
 
 def last_first(model: nn.Module, fraction: float) -> dict[str, Tensor]:
-    """By mistake: of equal ones the last goes first."""
+    """By mistake: of equal ones the last is pruned first."""
     kept = going(together(model).abs().flip(0), share(model, fraction)).flip(0)
     return protected(split(kept, alphas(model)), sizes_of(model))
 
@@ -299,21 +303,21 @@ def by_name(model: nn.Module, fraction: float) -> dict[str, Tensor]:
     return {name: keep[name] for name in norms(model)}
 
 
-APART = "A threshold alone cannot tell equal ones apart"
+APART = "A threshold cannot distinguish equal values"
 TIED: Wrong = {
-    f"of equal ones too many went: all that equal the threshold go. {APART}": (
+    f"of equal |α| too many channels are pruned: all that equal the threshold. {APART}": (
         lambda model, fraction: protected(
             {name: size > threshold(model, fraction) for name, size in sizes_of(model).items()},
             sizes_of(model),
         )
     ),
-    f"of equal ones too few went: all that equal the threshold stay. {APART}": (
+    f"of equal |α| too few channels are pruned: all that equal the threshold are kept. {APART}": (
         lambda model, fraction: {
             name: size >= threshold(model, fraction) for name, size in sizes_of(model).items()
         }
     ),
-    "of equal ones the last went: the first goes first": last_first,
-    "of equal ones the first layer by name lost its own: the order is that of named_modules()": by_name,
+    "of equal |α| the last channel is pruned. Prune the first of them": last_first,
+    "of equal |α| the channel of the alphabetically first layer is pruned. Use the layer order of named_modules()": by_name,
 }
 WRONG: dict[str, Wrong] = {
     "select_channels": {
@@ -338,7 +342,7 @@ def of_filters(keep: Tensor, weight: Tensor) -> Tensor:
 @question(
     "4.5",
     points=0.5,
-    claim="exactly round(fraction · n) compete; among equal |α| the first goes first",
+    claim="exactly round(fraction · n) compete; among equal |α| the first is pruned first",
 )
 def test_counts_and_ties(submission: Submission, draw: Draw) -> None:
     fraction = draw.choice([0.375, 0.5, 0.625])  # of 64, so that nothing is rounded
@@ -363,11 +367,11 @@ def test_counts_and_ties(submission: Submission, draw: Draw) -> None:
     counts = []
     for fraction, n in cases:
         model = network(draw, (3, n - 3), (3.0, 1.0))
-        with torch.no_grad():  # no largest of a layer is among those that go
+        with torch.no_grad():  # no largest of a layer is among those to prune
             for bn in norms(model).values():
                 bn.weight[0] = 100
         counts.append(gone(select(submission, model, fraction)))
-    expect_rounded(counts, cases, "fraction", "channels went")
+    expect_rounded(counts, cases, "fraction", "channels are pruned")
 
     model = network(draw, (6, 5), (1.0, 1.0))
     with torch.no_grad():
@@ -377,7 +381,7 @@ def test_counts_and_ties(submission: Submission, draw: Draw) -> None:
 
 
 @question(
-    "4.5", points=0.5, claim="none, all, and no more; only BatchNorm2d; the model stays as it was"
+    "4.5", points=0.5, claim="none, all, and no more; only BatchNorm2d; the model is not changed"
 )
 def test_selection_ends(submission: Submission, draw: Draw) -> None:
     model = network(draw, (6, 3), (1.0, 0.3), distracting=True)
@@ -385,8 +389,8 @@ def test_selection_ends(submission: Submission, draw: Draw) -> None:
     as_selection(result, model)
     untouched_model(model, after)
     for fraction, thought in (
-        (0.0, "Then all channels stay"),
-        (1.0, "Then the largest of each layer stays"),
+        (0.0, "Then all channels are kept"),
+        (1.0, "Then the largest |α| of each layer is kept"),
     ):
         when = f"with fraction {fraction:g},"
         mine = as_selection(
@@ -395,7 +399,7 @@ def test_selection_ends(submission: Submission, draw: Draw) -> None:
         )
         if fraction == 0 and gone(mine):
             fail(
-                f"{when} {gone(mine)} channels went: if k = 0 go, place k - 1 is the last one, and [-k:] is everything"
+                f"{when} {gone(mine)} channels are pruned, but none should be. With k = 0, index k - 1 is the last element and [-k:] selects all elements"
             )
         expect_selection(mine, ranked()(model, fraction), sizes_of(model), f"{when} ")
 
@@ -432,7 +436,7 @@ def test_cascade_of_odd_layers(submission: Submission, draw: Draw) -> None:
         expect_useful(mask, keep, weight, None, what)
         expect_tensor(shift, shape=(len(weight),), dtype=dtype, what=f"{what}the shift")
         if shift.any():
-            fail(f"{what}the shift is not 0: None says that removed channels give 0")
+            fail(f"{what}the shift is not 0. None means that removed channels output 0")
     for kept, what in (
         (torch.ones(c).bool(), "where all channels are kept, "),
         (torch.zeros(c).bool(), "where none is kept, "),
@@ -452,33 +456,35 @@ def test_cascade_of_odd_layers(submission: Submission, draw: Draw) -> None:
 # --- 4.7 two short answers ------------------------------------------------------------
 
 MISREAD = {  # by the order in the lab's source
-    1: "no weight was trained in recalibration, so nothing was learned in it: what did change?",
-    2: "no weight was trained in recalibration: how many of the lost points were there without any training?",
-    3: "compare the points that pruning cost with the intervals over seeds",
+    1: "recalibration trains no weight, so nothing was learned in it. What did recalibration change?",
+    2: "recalibration trains no weight. How many of the lost points came back without any training?",
+    3: "compare the points lost by pruning with the intervals over seeds",
 }
 
 
-@question("4.7", points=0.5, claim="a: what pruning had broken")
+@question("4.7", points=0.5, claim="a: the part of the network that pruning had disturbed")
 def test_what_was_broken(submission: Submission, draw: Draw) -> None:
     expect_choice(submission, "answer_4_7a", OPTIONS, MISREAD)
 
 
 # Of conv3, three seeds: 17, 13 and 11 % (widths 10 12 17 19, 9 13 14 22, 10 14 13 21);
 # their mean is 14 with a standard error of 1.5. If all layers lost 70 %, it would be
-# 21, which is what one says without having looked.
+# 21, which is the guess without looking at the figure.
 SHARE = (10.5, 17.5)
 READ_INSTEAD = (  # of the same figure, by mistake: from, to, what
-    (6.5, 10.5, "the share that is left"),
-    (17.5, 22.5, "what it would be if this layer and the one before had each lost 70 %"),
+    (6.5, 10.5, "the share that is kept"),
+    (17.5, 22.5, "the share if this layer and the previous layer had each lost 70 %"),
     (22.5, 35, "the share of another layer, or of all layers together"),
-    (60, 90, "the share that goes with its own filter"),
+    (60, 90, "the share that is removed with its own filter"),
 )
 
 
-@question("4.7", points=0.5, claim="b: what the cascade alone took from the third layer")
+@question(
+    "4.7", points=0.5, claim="b: the share that the cascade alone removed from the third layer"
+)
 def test_share_of_the_cascade(submission: Submission, draw: Draw) -> None:
-    what = "what the cascade alone takes from conv3 in these networks"
-    expect_figure(share_typed(submission), SHARE, what, READ_INSTEAD, "Which bar is it?")
+    what = "the share that the cascade alone removes from conv3 in these networks"
+    expect_figure(share_typed(submission), SHARE, what, READ_INSTEAD, "Which bar shows it?")
 
 
 # --- 4.8 find_bug ---------------------------------------------------------------------
@@ -499,7 +505,7 @@ def by_loops(
     return useful, shift
 
 
-@question("4.8", points=0.5, claim="six subtle bugs are found, and nothing right is accused")
+@question("4.8", points=0.5, claim="six subtle bugs are found, and no right version is accused")
 def test_hunt_subtle_bugs(submission: Submission, draw: Draw) -> None:
     expect_verdicts(
         submission,
@@ -511,16 +517,16 @@ def test_hunt_subtle_bugs(submission: Submission, draw: Draw) -> None:
             "one that convolves maps of constants": by_maps,
         },
         wrong={
-            "returns the mask upside down": SEEN["cascade"][MASK_UPSIDE_DOWN],
+            "returns the inverted mask": SEEN["cascade"][MASK_UPSIDE_DOWN],
             "takes the mean of the kernel where the sum is right": SEEN["cascade"][KERNEL_MEAN],
-            "calls weights useful that meet a removed channel which gives something": SEEN[
+            "marks weights useful that read a removed channel with a nonzero constant": SEEN[
                 "cascade"
             ][GIVES_SOMETHING],
             "marks filters instead of inputs where there are as many of both": WRONG["cascade"][
                 FILTERS
             ],
-            "cuts the shift to 0 or more": SEEN["cascade"][CUT_OFF],
-            "returns one bool a channel instead of one a weight": altered(
+            "sets negative shifts to 0": SEEN["cascade"][CUT_OFF],
+            "returns one bool per channel instead of one per weight": altered(
                 mask=lambda keep, *_: keep.clone()
             ),
         },

@@ -1,7 +1,7 @@
 """Lab 04, structure: what is claimed of each answer, and what its likely mistakes look
 like.
 
-Inputs are drawn anew for every grading, and so that the usual mistakes give other
+New inputs are drawn for every grading, such that the usual mistakes give other
 results than the right answer: M, C, R and S all different (and all the same, where an
 axis could be mistaken without an error), α, β and μ of both signs, σ² far from 1 and
 one as small as ε, convolutions with and without bias, with groups, stride, padding and
@@ -53,12 +53,12 @@ WRONG: dict[str, Wrong] = {}  # by graded name
 
 
 def without(wrong: Wrong, *sentences: str) -> Wrong:
-    """The table but for some."""
+    """The table without some of its sentences."""
     return {said: function for said, function in wrong.items() if said not in sentences}
 
 
 def asked(call: Callable[[], Any], when: str, thought: Callable[[str], str]) -> Any:
-    """As ``ask``, with a next thought that goes by what was raised."""
+    """As ``ask``, with a next thought that depends on the error."""
     try:
         return call()
     except StudentError as error:
@@ -99,20 +99,22 @@ def as_module(value: Any, kind: str, what: str) -> plain_data.Model:
     name = value.layer.type.rpartition(".")[2]
     if value.layer.type != kind:
         fail(
-            f"{what} should be a {kind}, it is a {name}: one layer of torch.nn, made new or as a copy"
+            f"{what} should be a {kind}, it is a {name}. Build a new layer of torch.nn, or copy the layer you were given"
         )
     if not isinstance(value.state.get("weight"), Tensor):
-        fail(f"{what} has no weight in its state_dict(): set it as an nn.Parameter")
+        fail(f"{what} has no weight in its state_dict(). Assign the weight as an nn.Parameter")
     return value
 
 
 def expect_settings(value: plain_data.Model, wanted: Mapping[str, Any], what: str) -> None:
-    """The module has these settings; what it has by default but the given one has not
-    is said so.
+    """The module has these settings; a setting that is the default, but not that of
+    the given module, is named.
     """
     for key, right in wanted.items():
         if key not in value.layer.settings:
-            fail(f"{what} has no {key}: is it a layer made new, or a copy?")
+            fail(
+                f"{what} has no {key}. Build a new layer of torch.nn, or copy the layer you were given"
+            )
         mine = value.layer.settings[key]
         if mine == right or (
             isinstance(right, float) and isinstance(mine, float) and math.isclose(mine, right)
@@ -120,15 +122,15 @@ def expect_settings(value: plain_data.Model, wanted: Mapping[str, Any], what: st
             continue
         if key in COUNTS:
             fail(
-                f"{key} of {what} says {mine}, but it has {right} now: printing, counting and copying go by that number"
+                f"{key} of {what} is {mine}, but the layer has {right} now. Update {key}: printing, counting and copying use it"
             )
         fail(
-            f"{key} of {what} is {mine}, and that of the layer given is {right}: everything else stays as it was"
+            f"{key} of {what} is {mine}, but {key} of the given layer is {right}. Keep all other settings of the given layer"
         )
 
 
 def settings(module: nn.Module, **changed: Any) -> dict[str, Any]:
-    """What a layer was built with, but for some."""
+    """The settings that a layer was built with, with some changed."""
     return {
         key: getattr(module, key) for key in (CONV if isinstance(module, nn.Conv2d) else NORM)
     } | changed
@@ -142,7 +144,7 @@ def untouched(before: nn.Module, after: Any, what: str) -> None:
     was_seen, seen = (m.state.get("num_batches_tracked", torch.tensor(0)) for m in (was, after))
     if int(seen) > int(was_seen):
         fail(
-            f"{what} that you were given was used in training mode, where it looks at the batch and moves its own μ and σ²"
+            f"your function used the given {what.removeprefix('the ')} in training mode. There it normalises with the statistics of the batch and updates its own μ and σ²"
         )
     for name, value in was.state.items():
         mine = after.state.get(name)
@@ -151,17 +153,17 @@ def untouched(before: nn.Module, after: Any, what: str) -> None:
             or mine.shape != value.shape
             or not bool((mine == value).all())
         ):
-            fail(f"your function changed {name} of {what} that it was given: work on a copy")
+            fail(f"your function changed {name} of {what} that it was given. Work on a copy")
     if extra := [name for name in after.state if name not in was.state]:
-        fail(f"your function gave {what} a {extra[0]} that it did not have: work on a copy")
+        fail(f"your function added {extra[0]} to {what} that it was given. Work on a copy")
     if after.layer != was.layer:
         which = "mode" if after.layer.training != was.layer.training else "settings"
-        fail(f"your function changed the {which} of {what} that it was given: work on a copy")
+        fail(f"your function changed the {which} of {what} that it was given. Work on a copy")
 
 
 # --- 4.1 bn_scale_shift ---------------------------------------------------------------
 
-UPSIDE_DOWN = "the mask is upside down: True means kept"
+UPSIDE_DOWN = "the mask is inverted: True means kept"
 
 
 def numbers(bn: nn.BatchNorm2d) -> tuple[Tensor, Tensor, Tensor, Tensor, float]:
@@ -171,43 +173,47 @@ def numbers(bn: nn.BatchNorm2d) -> tuple[Tensor, Tensor, Tensor, Tensor, float]:
 
 
 Numbers = tuple[Tensor, Tensor, Tensor, Tensor, float]
-SCALES: Wrong = {  # what p is by mistake
-    "α was divided by the variance: it is the standard deviation that divides, a square root": (
+SCALES: Wrong = {  # wrong p
+    "α was divided by the variance. Divide by the standard deviation, its square root": (
         lambda alpha, beta, mu, var, eps: alpha / (var + eps)
     ),
     "α was divided by the variance, and ε is missing": lambda alpha, beta, mu, var, eps: (
         alpha / var
     ),
-    "ε is missing: where σ² is small, it decides": lambda alpha, beta, mu, var, eps: (
+    "ε is missing. It matters where σ² is small": lambda alpha, beta, mu, var, eps: (
         alpha / var.sqrt()
     ),
-    "ε was added to the root: it belongs under it, to σ²": (
+    "ε was added to the square root. Add it to σ², under the square root": (
         lambda alpha, beta, mu, var, eps: alpha / (var.sqrt() + eps)
     ),
-    "ε was taken to be 1e-5, as it often is: ask the batch norm for its own": (
+    "1e-5 was used for ε, the usual default. Use the ε of the given batch norm": (
         lambda alpha, beta, mu, var, eps: alpha / (var + 1e-5).sqrt()
     ),
     "α is missing": lambda alpha, beta, mu, var, eps: 1 / (var + eps).sqrt(),
-    "α lost its sign: it can be negative": (
+    "the sign of α was lost. α can be negative": (
         lambda alpha, beta, mu, var, eps: alpha.abs() / (var + eps).sqrt()
     ),
     "p is α alone, without the division": lambda alpha, beta, mu, var, eps: alpha,
-    "α was multiplied where it is divided": (
+    "α was multiplied by the standard deviation. It must be divided": (
         lambda alpha, beta, mu, var, eps: alpha * (var + eps).sqrt()
     ),
 }
-SHIFTS: Wrong = {  # what q is by mistake, where p is right
-    "q is β alone: where does the mean go?": lambda p, alpha, beta, mu: beta,
-    "μ was subtracted as it is: x − μ is scaled as a whole": lambda p, alpha, beta, mu: beta - mu,
-    "μ was multiplied by α, not by p": lambda p, alpha, beta, mu: beta - alpha * mu,
-    "μ was divided by the root, but α is forgotten there: μ is multiplied by the whole of p, α included": (
+SHIFTS: Wrong = {  # wrong q, where p is right
+    "q is β alone. Where do you use the mean?": lambda p, alpha, beta, mu: beta,
+    "μ was subtracted without scaling. The batch norm scales all of x − μ": lambda p, alpha, beta, mu: (
+        beta - mu
+    ),
+    "μ was multiplied by α. It must be multiplied by p": lambda p, alpha, beta, mu: (
+        beta - alpha * mu
+    ),
+    "μ was divided by the square root, but not multiplied by α. Multiply μ by all of p, which includes α": (
         lambda p, alpha, beta, mu: beta - p / alpha * mu
     ),
-    "μ was added: it is taken off, x − μ": lambda p, alpha, beta, mu: beta + p * mu,
-    "β was multiplied by p: it is added after the scaling": (
+    "μ was added. The batch norm subtracts it: x − μ": lambda p, alpha, beta, mu: beta + p * mu,
+    "β was multiplied by p. The batch norm adds β after the scaling": (
         lambda p, alpha, beta, mu: p * (beta - mu)
     ),
-    "q is -p·μ alone: β is missing": lambda p, alpha, beta, mu: -p * mu,
+    "q is -p·μ alone. β is missing": lambda p, alpha, beta, mu: -p * mu,
 }
 
 
@@ -254,7 +260,7 @@ def expect_scale_and_shift(value: Any, bn: nn.BatchNorm2d, when: str = "") -> No
     right = alpha / (var + eps).sqrt()
     p, q = as_pair(value, len(alpha))
     if near(p, beta - right * mu) and near(q, right):
-        fail(f"{when}p and q are there, but in the wrong order: p comes first")
+        fail(f"{when}p and q are in the wrong order: p comes first")
     recognise(p, right, apply_each(SCALES, *numbers(bn)), when)
     expect_close(p, right, f"{when}p")
     recognise(q, beta - right * mu, apply_each(SHIFTS, right, alpha, beta, mu), when)
@@ -283,17 +289,17 @@ def test_form_of_the_line(submission: Submission, draw: Draw) -> None:
         part = submission.call("__getitem__", i, on=kept, keep=True)
         if submission.get(part, "requires_grad") is not False:
             fail(
-                f"{name} carries a gradient back to α and β: it is asked for without gradient (.detach(), or no_grad)"
+                f"{name} still depends on α and β in autograd. Return it without gradient (use .detach() or torch.no_grad())"
             )
 
 
 # --- 4.2 fold_bn ----------------------------------------------------------------------
 
-AXIS = "p has one number per output channel, and a filter m is weight[m]: which of the four axes of the weight is that?"
+AXIS = "p has one number per output channel, and filter m is weight[m]. Which of the four axes of the weight is the filter axis?"
 
 
 def folded(conv: nn.Conv2d, bn: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
-    """The weight and the bias that do the work of both."""
+    """The weight and the bias of the folded convolution."""
     alpha, beta, mu, var, eps = numbers(bn)
     p = alpha / (var + eps).sqrt()
     return conv.weight.detach().double() * p.view(-1, 1, 1, 1), beta + p * (bias_of(conv) - mu)
@@ -317,14 +323,16 @@ def scaled(weight: Tensor, by: Tensor, axis: int = 0) -> Tensor:
 
 
 FOLDED_WEIGHTS: Wrong = {  # from the weight and α, β, μ, σ², ε
-    "the weights are those of conv: p scales them": lambda w, alpha, beta, mu, var, eps: w,
-    "the weights were multiplied by α, not by p": (
+    "the weights are those of conv, unchanged. They must be scaled by p": lambda w, alpha, beta, mu, var, eps: (
+        w
+    ),
+    "the weights were multiplied by α. They must be multiplied by p": (
         lambda w, alpha, beta, mu, var, eps: scaled(w, alpha)
     ),
-    "the weights were divided by σ² + ε, not by its root": (
+    "the weights were divided by σ² + ε. They must be divided by its square root": (
         lambda w, alpha, beta, mu, var, eps: scaled(w, alpha / (var + eps))
     ),
-    "ε is missing in the weights: where σ² is small, it decides": (
+    "ε is missing in the weights. It matters where σ² is small": (
         lambda w, alpha, beta, mu, var, eps: scaled(w, alpha / var.sqrt())
     ),
 } | {
@@ -337,22 +345,22 @@ FOLDED_BIASES: Wrong = {  # from b, 0 where there is none, and the same
     "q is missing from the bias": lambda b, alpha, beta, mu, var, eps: (
         alpha / (var + eps).sqrt() * b
     ),
-    "q is β alone: where does the mean go?": (
+    "q is β alone. Where do you use the mean?": (
         lambda b, alpha, beta, mu, var, eps: beta + alpha / (var + eps).sqrt() * b
     ),
     "ε is missing in the bias": (
         lambda b, alpha, beta, mu, var, eps: beta + alpha / var.sqrt() * (b - mu)
     ),
-    "the bias of the convolution is gone: the batch norm saw conv's weights *and* its bias": (
+    "the bias of the convolution is missing. The input of the batch norm contains the bias of conv": (
         lambda b, alpha, beta, mu, var, eps: beta - alpha / (var + eps).sqrt() * mu
     ),
-    "q was added to the bias of the convolution, but the bias of the convolution goes through the batch norm too": (
+    "q was added to the unchanged bias of the convolution. The batch norm is applied to this bias too": (
         lambda b, alpha, beta, mu, var, eps: beta - alpha / (var + eps).sqrt() * mu + b
     ),
-    "the bias is that of conv alone: the bias of the convolution goes through the batch norm too, and q": (
+    "the bias is that of conv, unchanged. The batch norm is applied to this bias too, and q must be added": (
         lambda b, alpha, beta, mu, var, eps: b
     ),
-    "the bias of the convolution was multiplied by α, not by p": (
+    "the bias of the convolution was multiplied by α. It must be multiplied by p": (
         lambda b, alpha, beta, mu, var, eps: beta - alpha / (var + eps).sqrt() * mu + alpha * b
     ),
 }
@@ -383,7 +391,7 @@ WRONG["fold_bn"] |= {said: folding(bias=bias) for said, bias in FOLDED_BIASES.it
 
 
 def expect_folded(value: Any, conv: nn.Conv2d, bn: nn.BatchNorm2d, when: str) -> plain_data.Model:
-    """One convolution that does what both did; else the mistake whose result it is."""
+    """The folded convolution is right; else the mistake that gives this result."""
     what = "the folded convolution"
     one = as_module(value, "Conv2d", f"{when}, the result")
     expect_settings(one, settings(conv), f"{when}, {what}")
@@ -394,7 +402,9 @@ def expect_folded(value: Any, conv: nn.Conv2d, bn: nn.BatchNorm2d, when: str) ->
     expect_close(one.state["weight"], weight, f"{when}, the weight of {what}")
     mine = one.state.get("bias")
     if mine is None:
-        fail(f"{when}, {what} has no bias: q has to go somewhere, whether or not conv has a bias")
+        fail(
+            f"{when}, {what} has no bias. q must be part of the result, whether or not conv has a bias"
+        )
     expect_tensor(mine, shape=bias.shape, what=f"{when}, the bias of {what}")
     recognise(mine, bias, apply_each(FOLDED_BIASES, bias_of(conv), *numbers(bn)), f"{when}, ")
     expect_close(mine, bias, f"{when}, the bias of {what}")
@@ -404,10 +414,14 @@ def expect_folded(value: Any, conv: nn.Conv2d, bn: nn.BatchNorm2d, when: str) ->
 def fold(
     submission: Submission, conv: nn.Conv2d, bn: nn.BatchNorm2d, when: str
 ) -> plain_data.Model:
-    """The student's folded convolution, looked at."""
+    """The student's folded convolution, checked."""
 
     def thought(raised: str) -> str:
-        return "What is b where there is none?" if conv.bias is None and "None" in raised else AXIS
+        return (
+            "Which value does the bias have where conv.bias is None?"
+            if conv.bias is None and "None" in raised
+            else AXIS
+        )
 
     return expect_folded(
         asked(lambda: submission.fold_bn(conv, bn), f"{when},", thought), conv, bn, when
@@ -437,7 +451,7 @@ def test_fold_refuses_and_leaves(submission: Submission, draw: Draw) -> None:
         ((False, True), "a batch norm in training mode (it uses the statistics of each batch)"),
         (
             (True, False),
-            "a convolution in training mode (what stands behind it is about to change)",
+            "a convolution in training mode (its batch norm still changes during training)",
         ),
         ((True, True), "a convolution and a batch norm in training mode"),
     ):
@@ -475,8 +489,8 @@ def chain(
 
 
 def some_of(draw: Draw, n: int) -> list[int]:
-    """Some of n channels, in order: neither the first ones nor as many as are left
-    out.
+    """Some of n channels, in order: neither the first ones nor as many as are
+    removed.
     """
     for _ in range(500):
         keep = sorted(draw.distinct(draw.integer(3, n - 2), 0, n - 1))
@@ -486,7 +500,7 @@ def some_of(draw: Draw, n: int) -> list[int]:
 
 
 def others(keep: list[int], n: int) -> list[int]:
-    """The channels that go."""
+    """The channels to remove."""
     return [i for i in range(n) if i not in keep]
 
 
@@ -508,8 +522,8 @@ def remove(
 ) -> tuple[plain_data.Model, plain_data.Model, plain_data.Model]:
     """The student's three modules."""
     when = f"with the {len(keep)} channels {keep} of {layers[1].num_features} kept,"
-    thought = "A filter m is conv.weight[m]; what the next convolution reads from channel m is next_conv.weight[:, m]. "
-    thought += "next_conv's bias belongs to its own filters"
+    thought = "Filter m is conv.weight[m]. The next convolution reads channel m with next_conv.weight[:, m]. "
+    thought += "The bias of next_conv has one entry per filter of next_conv"
     return as_chain(ask(lambda: submission.remove_filters(*layers, keep), when, thought))
 
 
@@ -529,27 +543,29 @@ def expect_picked(
     if isinstance(value, Tensor) and value.shape == whole.shape:
         if near(pick_of(value, keep, dim), right) and not pick_of(value, gone, dim).any():
             fail(
-                f"{what} has all its {n} {many}, with zeros in it: a zero costs as much time as any other number, so make the "
+                f"{what} still has all {n} {many}, with zeros in it. A zero takes as much time as any other number, so make the "
                 "tensor smaller"
             )
         still = "still reads all" if one == "input" else "still has all"
-        fail(f"{what} {still} {n} {many}: {len(keep)} are kept")
+        fail(f"{what} {still} {n} {many}. Only {len(keep)} should be kept")
     mistakes = {
-        f"{what} has the {many} that should have gone: keep names those that stay": pick(gone),
-        f"{what} has the first {len(keep)} {many}: keep says which ones": pick(
+        f"{what} has the {many} that should have been removed. keep lists the ones to keep": pick(
+            gone
+        ),
+        f"{what} has the first {len(keep)} {many}. Use the indices in keep": pick(
             list(range(len(keep)))
         ),
-        f"{what} has the right {many} in another order than keep has them": pick(keep[::-1]),
+        f"{what} has the right {many}, but in another order than keep": pick(keep[::-1]),
     }
     recognise(value, right, mistakes)
     if isinstance(value, Tensor) and dim == 1 and value.shape[0] != whole.shape[0]:
-        fail(f"{what} lost filters (dimension 0), and makes {value.shape[0]} channels instead of {len(whole)}: it makes "
-             "as many as before, and reads fewer")  # fmt: skip
+        fail(f"{what} lost filters (dimension 0) and now has {value.shape[0]} output channels instead of {len(whole)}. It should "
+             "keep all its output channels and read fewer input channels")  # fmt: skip
     expect_tensor(
         value, shape=right.shape, what=f"the weight of {what}" if whole.ndim == 4 else what
     )
     if not near(value, right):
-        fail(f"what {what} holds is not that of the channels kept, {keep}, in their order")
+        fail(f"{what} does not hold the numbers of the kept channels {keep}, in this order")
 
 
 def pick_of(value: Tensor, index: list[int], dim: int) -> Tensor:
@@ -579,7 +595,7 @@ def test_smaller_batch_norm(submission: Submission, draw: Draw) -> None:
         )
         if name.startswith("running") and near(value, fresh):
             fail(
-                f"{name} of the batch norm is {GREEK[name]} of one that has seen no data: its running statistics go with it"
+                f"{name} of the batch norm is {GREEK[name]} of a batch norm that has seen no data. Copy the running statistics of the kept channels"
             )
         expect_picked(value, whole, keep, 0, f"{name} ({GREEK[name]}) of the batch norm", "entry")
 
@@ -603,12 +619,12 @@ def test_new_modules(submission: Submission, draw: Draw) -> None:
 
 
 def expect_nothing_shared(submission: Submission, layers: Chain, keep: list[int]) -> None:
-    """What is done to the new modules is not done to the given ones."""
+    """Changes to the new modules do not change the given ones."""
     refs = [submission.put(layer) for layer in layers]
     everything = len(keep) == layers[1].num_features
-    what = f"where it is to keep {'all' if everything else 'some'} channels,"
+    what = f"when asked to keep {'all' if everything else 'some'} channels,"
     call = functools.partial(submission.call, "remove_filters", *refs, keep, keep=True)
-    result = ask(call, what, "Any strictly increasing list that is not empty will do")
+    result = ask(call, what, "keep can be any strictly increasing list that is not empty")
     small = as_chain(submission.get(result))
     before = [submission.get(ref) for ref in refs]
     for i, (one, names) in enumerate(
@@ -623,8 +639,8 @@ def expect_nothing_shared(submission: Submission, layers: Chain, keep: list[int]
         for name, value in old.state.items():
             if not torch.equal(now.state[name], value):
                 fail(
-                    f"the new modules share {name} with {which} that was given: who trains the small network "
-                    "changes the large one. Make a new nn.Parameter of a copy"
+                    f"the new modules share {name} with {which} that was given: training the small network "
+                    "then changes the large one. Make a new nn.Parameter from a copy"
                 )
 
 
@@ -654,7 +670,7 @@ def test_keep_is_checked(submission: Submission, draw: Draw) -> None:
 
 
 def shift_of(weight: Tensor, constant: Tensor, which: list[int]) -> Tensor:
-    """What channels of a constant give to each output, (M,), in float64."""
+    """The sum that constant channels add to each output, (M,), in float64."""
     return weight.double().sum((2, 3))[:, which] @ constant.double()[which]
 
 
@@ -669,25 +685,29 @@ def one_weight(weight: Tensor) -> dict[str, Tensor]:
     }
 
 
-KEPT_TOO = "the constants of kept channels count too: all channels were summed, not only those that are gone"
-IGNORED = "the shift is 0 for every output: a removed channel gives relu(β), not nothing"
-CUT_OFF = "the shift was cut to 0 or more: a ReLU stands before the next layer, not behind its sum"
-KERNEL_MEAN = "the mean of the kernel was taken: each of its R·S weights meets the constant"
+KEPT_TOO = "the constants of kept channels were included. Sum over the removed channels only"
+IGNORED = "the shift is 0 for every output. The output of a removed channel is relu(β), not 0"
+CUT_OFF = (
+    "negative shifts were set to 0. The ReLU is applied before the next layer, not after its sum"
+)
+KERNEL_MEAN = (
+    "the mean of the kernel was used. Each of its R·S weights is multiplied by the constant"
+)
 # from the weight (M, C, R, S), the right constant of each channel, and which are gone
 REMOVED: Wrong = {
     IGNORED: lambda w, constant, gone: torch.zeros(len(w), dtype=torch.float64),
-    "the constants of kept channels were summed: those that are kept are still there, and add theirs themselves": (
+    "the constants of the kept channels were summed. Kept channels still compute their own output; sum over the removed channels": (
         lambda w, constant, gone: shift_of(w, constant, others(gone, w.shape[1]))
     ),
     KEPT_TOO: lambda w, constant, gone: shift_of(w, constant, list(range(w.shape[1]))),
-    "the sign is turned: what is gone is made up for": (
+    "the sign of the shift is wrong. The shift replaces the contribution of the removed channels": (
         lambda w, constant, gone: -shift_of(w, constant, gone)
     ),
     CUT_OFF: lambda w, constant, gone: shift_of(w, constant, gone).relu(),
-    "|w| was summed: weights count with their signs": (
+    "|w| was summed. Sum the weights with their signs": (
         lambda w, constant, gone: shift_of(w.abs(), constant, gone)
     ),
-    "the ReLU was taken of the summed weights: it stands before them": (
+    "the ReLU was applied to the summed weights. It is applied before them, to the output of the batch norm": (
         lambda w, constant, gone: shift_of(w.double().sum((2, 3), True).relu(), constant, gone)
     ),
     KERNEL_MEAN: lambda w, constant, gone: shift_of(w, constant, gone) / w[0, 0].numel(),
@@ -702,31 +722,31 @@ def wrong_shifts(weight: Tensor, constant: Tensor, gone: list[int]) -> dict[str,
         REMOVED if kernel else without(REMOVED, KERNEL_MEAN), w, constant, gone
     )
     for place, part in one_weight(w).items():
-        said = f"only one weight of each kernel counts ({place}): all of its R·S weights meet the constant"
+        said = f"only one weight of each kernel was used ({place}). All of its R·S weights are multiplied by the constant"
         mistakes[said] = shift_of(part, constant, gone)
     return mistakes
 
 
-CONSTANTS: Wrong = {  # what a removed channel is taken to give, from α, β, μ, p, q
-    "relu(q) was taken for the constant: with α = 0, p is 0 too, so what is q?": (
+CONSTANTS: Wrong = {  # the assumed output of a removed channel, from α, β, μ, p, q
+    "relu(q) was used as the constant. With α = 0, p is 0 too: what is q then?": (
         lambda alpha, beta, mu, p, q: q.relu()
     ),
-    "q was taken for the constant: with α = 0, p is 0 too; and what stands between bn and next_conv?": (
+    "q was used as the constant. With α = 0, p is 0 too: what is q then? And which layer is between bn and next_conv?": (
         lambda alpha, beta, mu, p, q: q
     ),
-    "β was taken as it is, without the ReLU: what stands between bn and next_conv?": (
+    "β was used as the constant. Which layer is between bn and next_conv?": (
         lambda alpha, beta, mu, p, q: beta
     ),
-    "|β| was taken: the ReLU makes 0 of what is negative": (
+    "|β| was used as the constant. The ReLU sets negative values to 0": (
         lambda alpha, beta, mu, p, q: beta.abs()
     ),
-    "β was divided as α is: with α = 0 only β is left": (
+    "β was divided by the standard deviation, as α is. With α = 0 the batch norm outputs β": (
         lambda alpha, beta, mu, p, q: (p * beta).relu()
     ),
-    "α was added to β: a removed channel has α = 0": (
+    "α was added to β. A removed channel has α = 0": (
         lambda alpha, beta, mu, p, q: (alpha + beta).relu()
     ),
-    "μ was taken for the constant: with α = 0 nothing of the input is left, only β": (
+    "μ was used as the constant. With α = 0 the output does not depend on the input or on μ, only on β": (
         lambda alpha, beta, mu, p, q: mu.relu()
     ),
 }
@@ -761,7 +781,7 @@ def summing(shift: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def of_zero(conv: nn.Conv2d, bn: nn.BatchNorm2d, next_conv: nn.Conv2d, keep: list[int]) -> Tensor:
-    """By mistake: what a channel gives for an input of 0."""
+    """By mistake: the output of a channel for an input of 0."""
     constant = folded(conv, bn)[1].relu()
     return shift_of(next_conv.weight.detach(), constant, others(keep, len(constant)))
 
@@ -778,7 +798,7 @@ def relu_last(conv: nn.Conv2d, bn: nn.BatchNorm2d, next_conv: nn.Conv2d, keep: l
 
 
 def on_a_map(look: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
-    """absorb_removed by a map of the constants, which is looked at where the padding
+    """absorb_removed by a map of the constants, which is read where the padding
     is.
     """
 
@@ -795,16 +815,18 @@ def on_a_map(look: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
     return version
 
 
-OF_ZERO = "the channel was taken to give what it gives for an input of 0: with α = 0 it gives β, whatever conv adds"
-NEW_BIAS = "the new bias came back: asked for is the shift, what the bias must gain"
-INSIDE = "with the zeros of the padding: at the border part of the kernel lies outside, in the middle all lies on it"
+OF_ZERO = "the constant is the output of the channel for an input of 0. With α = 0 the batch norm outputs β, for every output of conv"
+NEW_BIAS = (
+    "your function returned the new bias. It should return the shift, the amount to add to the bias"
+)
+INSIDE = "where zeros of the padding enter. At the border a part of the kernel covers the padding; in the middle all of the kernel covers the map"
 CORNER, MAP_MEAN = (
-    f"a corner of the map was taken, {INSIDE}",
-    f"the mean of the map was taken, {INSIDE}",
+    f"a corner of the map was used, {INSIDE}",
+    f"the mean of the map was used, {INSIDE}",
 )
 WRONG["absorb_removed"] = {
     **{said: giving(constant) for said, constant in CONSTANTS.items()},
-    "the ReLU stands before next_conv, not behind its sum": relu_last,
+    "the ReLU is applied before next_conv, not after its sum": relu_last,
     **{said: summing(shift) for said, shift in REMOVED.items()},
     OF_ZERO: of_zero,
     NEW_BIAS: new_bias,
@@ -851,7 +873,7 @@ def expect_absorbed(
 ) -> None:
     """The shift is right; else the mistake whose result it is."""
     (conv, bn, next_conv), keep = drawn
-    thought = "What is a map of one number, after next_conv? conv.weight is (C, C_in, R, S), next_conv.weight (M, C, R', S')"
+    thought = "What does next_conv compute from a map that has the same number everywhere? conv.weight has shape (C, C_in, R, S), next_conv.weight has shape (M, C, R', S')"
     call = functools.partial(submission.absorb_removed, conv, bn, next_conv, keep)
     shift = as_shift(ask(call, when or f"with the channels {keep} kept,", thought), next_conv)
     recognise(shift, right, mistakes, f"{when} " if when else "")
@@ -879,7 +901,7 @@ def test_form_of_the_shift(submission: Submission, draw: Draw) -> None:
         ref = submission.call("absorb_removed", *layers, keep, keep=True)
         if submission.get(ref, "requires_grad") is not False:
             fail(
-                "the shift carries a gradient back to β and the weights: it is asked for without gradient"
+                "the shift still depends on β and the weights in autograd. Return it without gradient (use .detach() or torch.no_grad())"
             )
 
 
@@ -941,41 +963,39 @@ def together(model: nn.Module) -> Tensor:
     return torch.cat(list(alphas(model).values()))
 
 
-SQUARES = "squares of α were summed, as weight decay does: its pull fades as α does, and nothing gets to 0. |α| is asked for"
+SQUARES = "squares of α were summed, as in weight decay. Its gradient shrinks together with α, so no α reaches 0. Sum |α|"
 NONE_FOUND = (
-    "0 came out: batch norms stand inside of other modules, too. model.modules() finds them"
+    "the penalty is 0. Batch norms can also be inside other modules; model.modules() finds them"
 )
-OTHER_NORMS = (
-    "the weight of a GroupNorm was counted too: what else has a weight (C,) is no batch norm"
-)
+OTHER_NORMS = "the weight of a GroupNorm was included. Other layers also have a weight of shape (C,); include batch norms only"
 WRONG["slimming_penalty"] = {
     SQUARES: summed(lambda model: [together(model) ** 2]),
     f"half the {SQUARES}": summed(lambda model: [together(model) ** 2 / 2]),
-    "p = α/√(σ² + ε) was penalised, not α: p falls too if σ² grows, and that takes no channel out": summed(
+    "p = α/√(σ² + ε) was penalised. Penalise α: p also decreases when σ² grows, and then no channel is removed": summed(
         lambda model: [reference.bn_scale_shift(bn)[0].abs() for bn in norms(model).values()]
     ),
-    "α was summed without the sign taken off: -2 and 2 make 0. |α| first, then the sum": summed(
+    "α was summed with its sign, so -2 and 2 cancel. Take |α| first, then sum": summed(
         lambda model: [together(model)]
     ),
-    "α was summed without the sign taken off, and |…| of the sum: |α| first, then the sum": summed(
+    "α was summed with its sign, and |…| was taken of the sum. Take |α| first, then sum": summed(
         lambda model: [together(model).sum().abs()]
     ),
-    "|…| of each layer's sum was taken without the sign taken off first: |α| first, then the sum": summed(
+    "|…| was taken of the sum of each layer. Take |α| of each channel first, then sum": summed(
         lambda model: [a.sum().abs() for a in alphas(model).values()]
     ),
-    "the mean of |α| was taken: the sum is asked for": summed(
+    "the penalty uses the mean of |α|. It should use the sum": summed(
         lambda model: [together(model).abs().mean()]
     ),
-    "the mean of |α| in each layer was taken: the sum is asked for": summed(
+    "the penalty uses the mean of |α| of each layer. It should use the sum": summed(
         lambda model: [a.abs().mean() for a in alphas(model).values()]
     ),
-    "β was counted too: the scales are penalised, not the shifts": summed(
+    "β was included. Penalise the scales α, not the shifts β": summed(
         lambda model: [p.abs() for bn in norms(model).values() for p in (bn.weight, bn.bias)]
     ),
-    "all parameters of the model were counted: only α of its batch norms is": summed(
+    "all parameters of the model were included. Penalise only α of the batch norms": summed(
         lambda model: [p.abs() for p in model.parameters()]
     ),
-    "the weights of all layers were counted: only α of its batch norms is": summed(
+    "the weights of all layers were included. Penalise only α of the batch norms": summed(
         lambda model: [p.abs() for name, p in model.named_parameters() if name.endswith("weight")]
     ),
     OTHER_NORMS: summed(
@@ -985,10 +1005,10 @@ WRONG["slimming_penalty"] = {
             if name.endswith("weight") and p.ndim == 1
         ]
     ),
-    "√ of the summed squares was taken (the L2 norm): |α| is asked for": summed(
+    "the penalty is the square root of the summed squares (the L2 norm). Sum |α|": summed(
         lambda model: [a.norm() for a in alphas(model).values()]
     ),
-    "√ of the summed squares was taken (an L2 norm): |α| is asked for": summed(
+    "the penalty is the square root of the summed squares (an L2 norm). Sum |α|": summed(
         lambda model: [together(model).norm()]
     ),
     "λ is missing": lambda model, lam: float(together(model).abs().sum()),
@@ -1000,7 +1020,7 @@ def as_penalty(value: Any) -> float:
     """The value as a number."""
     if value is None:
         fail(
-            "nothing came back: return the penalty, which is added to the loss (did the function forget to return?)"
+            "the function returned None. It should return the penalty, which is added to the loss: is the return statement missing?"
         )
     return expect_number(value, "the penalty")
 
@@ -1041,16 +1061,16 @@ def test_penalty_gradient(submission: Submission, draw: Draw) -> None:
     penalty = submission.call("slimming_penalty", there, lam, keep=True)
     value = submission.get(penalty)
     as_penalty(value)
-    said = "autograd cannot differentiate it, so training would not see it"
+    said = "autograd cannot differentiate it, so it would not affect training"
     if not isinstance(value, Tensor):
         fail(
-            f"the penalty came back as {describe(value)}: {said}. Return a tensor made from α itself"
+            f"the function returned {describe(value)}: {said}. Return a tensor computed from the parameters α"
         )
     if submission.get(penalty, "requires_grad") is not True:
         if not float(value):
             fail(NONE_FOUND)
         fail(
-            f"the penalty is cut off from α: {said}. Where does your code detach, or take .data or .item()?"
+            f"the penalty has no gradient with respect to α: {said}. Where does your code use .detach(), .data or .item()?"
         )
     submission.backward(penalty)
     for name, p in model.named_parameters():
@@ -1058,28 +1078,28 @@ def test_penalty_gradient(submission: Submission, draw: Draw) -> None:
         owner, _, kind = name.rpartition(".")
         if owner in norms(model) and kind == "weight":
             if not isinstance(grad, Tensor):
-                fail(f"{name} got no gradient from the penalty, and it is an α")
+                fail(f"{name} got no gradient from the penalty, but it is an α of a batch norm")
             recognise(
                 grad,
                 lam * p.detach().sign(),
                 {
-                    "the gradient of the penalty is proportional to α, as that of weight decay is: it fades as α does": lam
+                    "the gradient of the penalty is proportional to α, as in weight decay, so it shrinks together with α": lam
                     * p.detach(),
-                    "the gradient of the penalty is proportional to α, as that of weight decay is: 2λα": 2
+                    "the gradient of the penalty is 2λα, proportional to α as in weight decay": 2
                     * lam
                     * p.detach(),
-                    "the gradient of the penalty is λ for every α: |α| falls towards 0 from both sides": torch.full_like(
+                    "the gradient of the penalty is λ for every α. It should decrease |α| for negative α, too": torch.full_like(
                         p, lam
                     ),
                 },
             )
             expect_close(grad, lam * p.detach().sign(), f"the gradient of the penalty at {name}")
         elif isinstance(grad, Tensor) and bool(grad.any()):
-            fail(f"{name} gets a gradient from the penalty: only α of batch norms does")
+            fail(f"{name} gets a gradient from the penalty. Only α of batch norms should get one")
 
 
 def going(score: Tensor, count: int) -> Tensor:
-    """True for all but the ``count`` smallest; of equal ones the first go."""
+    """True for all but the ``count`` smallest; of equal ones the first are pruned."""
     kept = torch.ones(len(score), dtype=torch.bool)
     kept[score.argsort(stable=True)[:count]] = False
     return kept
@@ -1091,7 +1111,7 @@ def split(kept: Tensor, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def protected(keep: Mapping[str, Tensor], score: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """With the channel that goes last kept in each layer."""
+    """With the largest channel of each layer kept."""
     out = {}
     for name, mask in keep.items():
         out[name] = mask.clone()
@@ -1100,7 +1120,7 @@ def protected(keep: Mapping[str, Tensor], score: Mapping[str, Tensor]) -> dict[s
 
 
 def selected(score: Mapping[str, Tensor], count: int, protect: bool = True) -> dict[str, Tensor]:
-    """What stays if ``count`` of all go, with or without the protection of each layer's
+    """The channels kept if ``count`` are pruned, with or without protection of each layer's
     last.
     """
     keep = split(going(torch.cat(list(score.values())), count), score)
@@ -1120,24 +1140,24 @@ def as_selection(value: Any, model: nn.Module) -> dict[str, Tensor]:
         if key not in names:
             if isinstance(key, str) and (key.removesuffix(".weight") in names):
                 fail(
-                    f"the key {key!r} is a parameter: the key is the name of the module, as in named_modules()"
+                    f"the key {key!r} is the name of a parameter. The key should be the name of the module, as in named_modules()"
                 )
             if isinstance(key, str) and "norm" in key:
                 fail(
-                    f"{key!r} was selected from too: that is a GroupNorm, and only nn.BatchNorm2d takes part"
+                    f"the selection includes {key!r}, which is a GroupNorm. Select only from nn.BatchNorm2d"
                 )
             fail(
-                f"the key {key!r} is no batch norm: the key is the name of the module, as in named_modules()"
+                f"the key {key!r} is not the name of a batch norm. The key should be the name of the module, as in named_modules()"
             )
     if missing := [name for name in names if name not in value]:
         fail(
-            f"the selection lacks {missing[0]!r}: a batch norm takes part wherever it stands in the model"
+            f"the selection lacks {missing[0]!r}. Include every batch norm of the model, also inside other modules"
         )
     for name, bn in names.items():
         mask = value[name]
         if isinstance(mask, Tensor) and mask.dtype != torch.bool:
             fail(
-                f"the mask of {name!r} holds {str(mask.dtype)[6:]} numbers: a mask says True or False for each channel"
+                f"the mask of {name!r} holds {str(mask.dtype)[6:]} numbers. It should hold True or False for each channel"
             )
         expect_tensor(
             mask, shape=(bn.num_features,), dtype=torch.bool, what=f"the mask of {name!r}"
@@ -1148,7 +1168,7 @@ def as_selection(value: Any, model: nn.Module) -> dict[str, Tensor]:
 def select(submission: Submission, model: nn.Module, fraction: float) -> dict[str, Tensor]:
     """The student's selection, if it has its form."""
     call = functools.partial(submission.select_channels, model, fraction)
-    thought = "Batch norms stand in modules that stand in modules: named_modules() goes through all of them"
+    thought = "Batch norms can be inside modules that are inside other modules. named_modules() lists all of them"
     return as_selection(
         ask(call, f"for a network of blocks and fraction {fraction},", thought), model
     )
@@ -1168,27 +1188,27 @@ def expect_selection(
     for name, mask in mine.items():
         if not mask.any():
             fail(
-                f"{when}nothing is left of {name!r}, and the network is cut in two: each layer's largest |α| stays"
+                f"{when}all channels of {name!r} are pruned, so the layer passes no information on. Keep the largest |α| of each layer"
             )
         if not mask[score[name].argsort(stable=True)[-1]] and bool(right[name].sum() == 1):
             tied = bool((score[name][mask] == score[name].max()).any())
             if tied:
                 fail(
-                    f"{when}of equal largest |α| in {name!r} another stays than the one that goes last"
+                    f"{when}several |α| of {name!r} are equal and largest, and the wrong one is kept. Keep the one that would be pruned last"
                 )
             fail(
-                f"{when}of {name!r}, all of whose |α| are small, something stays, but not its largest |α|"
+                f"{when}all |α| of {name!r} are small. A channel of this layer is kept, but not the one with the largest |α|"
             )
         if mask.all() and bool(right[name].sum() == 1):
             fail(
-                f"{when}{name!r} would have lost all channels, and now stays whole: only its largest stays"
+                f"{when}all channels of {name!r} are kept, though all rank among those to prune. Keep only its largest |α|"
             )
         if bool(right[name].sum() == 1) and int(mask.sum()) > 1:
             fail(
-                f"{when}more than its largest stays of {name!r}, all of whose |α| are small enough to go"
+                f"{when}all |α| of {name!r} are small enough to be pruned, but more than one channel is kept. Keep only its largest |α|"
             )
     if gone(mine) != gone(right):
-        fail(f"{when}{gone(mine)} channels went instead of {gone(right)}")
+        fail(f"{when}{gone(mine)} channels are pruned instead of {gone(right)}")
     together, flat = torch.cat(list(score.values())), torch.cat(list(mine.values()))
     largest, smallest = (
         together[~flat].max(),
@@ -1196,10 +1216,10 @@ def expect_selection(
     )
     if largest > smallest:
         fail(
-            f"{when}|α| = {largest:.4g} went while |α| = {smallest:.4g} stayed: the smallest go first"
+            f"{when}|α| = {largest:.4g} is pruned and |α| = {smallest:.4g} is kept. Prune the smallest first"
         )
-    fail(f"{when}how many went is right, and they are the smallest; but of equal ones the wrong ones went: the first goes first, "
-         "layers in the order of named_modules(), and a plain argsort or topk promises no order among equals")  # fmt: skip
+    fail(f"{when}the number of pruned channels is right, but of equal |α| the wrong channels are pruned. Prune the first of them first, "
+         "with layers in the order of named_modules(). argsort (without stable=True) and topk guarantee no order among equal values")  # fmt: skip
 
 
 Scores = dict[str, Tensor]
@@ -1211,13 +1231,13 @@ def sizes_of(model: nn.Module) -> Scores:
 
 
 def filter_norms(model: nn.Module) -> Scores:
-    """The L1 norm of each filter in front of a batch norm of :func:`network`."""
+    """The L1 norm of each filter before a batch norm of :func:`network`."""
     convs = {name: model.get_submodule(f"{name.removesuffix('bn')}conv") for name in alphas(model)}
     return {name: conv.weight.detach().abs().sum((1, 2, 3)) for name, conv in convs.items()}
 
 
 def share(model: nn.Module, fraction: float) -> int:
-    """How many channels go, but for those that are protected."""
+    """How many channels are to be pruned, apart from protection."""
     return round(fraction * len(together(model)))
 
 
@@ -1234,7 +1254,7 @@ def flattened(change: Callable[[Tensor], Tensor]) -> Callable[[nn.Module], Score
 
 
 def vanishing(kept: Callable[[Tensor], int]) -> Callable[[nn.Module, float], dict[str, Tensor]]:
-    """select_channels where of a layer that would vanish another channel stays: one
+    """select_channels that keeps another channel of a layer that would vanish: one
     chosen from its α.
     """
 
@@ -1249,44 +1269,40 @@ def vanishing(kept: Callable[[Tensor], int]) -> Callable[[nn.Module, float], dic
 
 
 def endless(model: nn.Module) -> Scores:
-    """|α|, but for each layer's largest, which is out of the competition."""
+    """|α|, without each layer's largest, which does not compete."""
     found = {name: size.clone() for name, size in sizes_of(model).items()}
     for size in found.values():
         size[size.argsort(stable=True)[-1]] = torch.inf
     return found
 
 
-ONE_FEW = (
-    "one channel too few went: does the last one that should go equal your threshold, and stay?"
-)
-FEWER_COUNTED = (
-    "fewer than round(fraction · n) were looked at: each layer's largest counts among the n"
-)
+ONE_FEW = "one channel too few is pruned. Does the last channel to prune equal your threshold, so that it is kept?"
+FEWER_COUNTED = "too few channels compete. n includes the largest channel of each layer"
 COMPETING: Wrong = {
-    "each layer lost its own share: the channels of all layers compete in one list": (
+    "each layer lost the same fraction. The channels of all layers compete in one list": (
         lambda model, fraction: {
             name: going(size, round(fraction * len(size))) for name, size in sizes_of(model).items()
         }
     ),
-    "ranked with the sign: α = -2 is a large scale. Rank by |α|": ranked(alphas),
-    "p = α/√(σ² + ε) was ranked, not |α|: training pulls at α, and p goes with σ² too": ranked(
+    "channels were ranked by signed α, but α = -2 is a large scale. Rank by |α|": ranked(alphas),
+    "channels were ranked by p = α/√(σ² + ε). Rank by |α|: the penalty shrinks α, and p also depends on σ²": ranked(
         lambda model: {
             name: reference.bn_scale_shift(bn)[0].abs() for name, bn in norms(model).items()
         }
     ),
-    "β was ranked, not |α|": ranked(
+    "channels were ranked by β. Rank by |α|": ranked(
         lambda model: {name: bn.bias.detach().abs() for name, bn in norms(model).items()}
     ),
-    "the filters were ranked by their L1 norms: that is the alternative. Here |α| decides": ranked(
+    "channels were ranked by the L1 norms of their filters. This is another method; rank by |α| here": ranked(
         filter_norms
     ),
-    "the layers were scaled before they were compared: let |α| compete as it is": ranked(
+    "|α| was rescaled per layer before the comparison. Compare |α| without rescaling": ranked(
         flattened(lambda size: size / size.max())
     ),
-    "the largest went: what has a small scale does little, and goes first": ranked(
+    "the channels with the largest |α| are pruned. A channel with a small scale contributes little: prune these first": ranked(
         flattened(lambda size: -size), protect=False
     ),
-    "the largest went, but for each layer's: what has a small scale does little, and goes first": (
+    "the channels with the largest |α| are pruned, except one per layer. A channel with a small scale contributes little: prune these first": (
         lambda model, fraction: protected(
             selected(flattened(torch.neg)(model), share(model, fraction), protect=False),
             sizes_of(model),
@@ -1295,19 +1311,19 @@ COMPETING: Wrong = {
     UPSIDE_DOWN: lambda model, fraction: {
         name: ~mask for name, mask in ranked()(model, fraction).items()
     },
-    "that many should have gone, not stayed: fraction is what goes": (
+    "the number of kept channels should be the number of pruned channels. fraction is the fraction to prune": (
         lambda model, fraction: selected(
             sizes_of(model), round((1 - fraction) * len(together(model)))
         )
     ),
     ONE_FEW: ranked(more=-1),
-    "one channel too many went": ranked(more=1),
+    "one channel too many is pruned": ranked(more=1),
 }
 VANISHING: Wrong = {
-    "nothing is left of a layer, and the network is cut in two: each layer's largest |α| stays": ranked(
+    "all channels of a layer are pruned, so the layer passes no information on. Keep the largest |α| of each layer": ranked(
         protect=False
     ),
-    "other channels went in the place of those that stay for their layer's sake: fewer may go": ranked(
+    "other channels are pruned instead of the protected ones. Do not replace protected channels: fewer channels than round(fraction · n) may be pruned": ranked(
         endless
     ),
     FEWER_COUNTED: (
@@ -1315,13 +1331,13 @@ VANISHING: Wrong = {
             sizes_of(model), round(fraction * (len(together(model)) - len(norms(model))))
         )
     ),
-    "of a layer all of whose |α| are small, its first channel stayed, not its largest": vanishing(
+    "in a layer where all |α| are small, the first channel is kept instead of the largest": vanishing(
         lambda a: 0
     ),
-    "of a layer all of whose |α| are small, its last channel stayed, not its largest": vanishing(
+    "in a layer where all |α| are small, the last channel is kept instead of the largest": vanishing(
         lambda a: -1
     ),
-    "of a layer all of whose |α| are small, its most positive α stayed, not its largest |α|": vanishing(
+    "in a layer where all |α| are small, the most positive α is kept instead of the largest |α|": vanishing(
         lambda a: int(a.argmax())
     ),
 }
@@ -1335,8 +1351,8 @@ def expect_selected(
     wrong: Wrong,
     when: str = "",
 ) -> None:
-    """The channels that stay are the right ones, in a network that tells the table's
-    mistakes from them.
+    """The kept channels are the right ones, in a network that distinguishes the table's
+    mistakes from the right answer.
     """
     (model, _), right, mistakes = draw_case(lambda: (case(), fraction), ranked(), wrong)
     mine = select(submission, model, fraction)
@@ -1379,8 +1395,8 @@ def test_no_layer_vanishes(submission: Submission, draw: Draw) -> None:
 def cascade_case(
     draw: Draw, m: int, c: int, r: int, s: int
 ) -> tuple[Tensor, Tensor, Tensor, list[int]]:
-    """keep, weights, constants (kept channels have large ones that mean nothing), and
-    what goes.
+    """keep, weights, constants (those of kept channels are large and unused), and the
+    removed channels.
     """
     weight = draw.normal(m, c, r, s)
     gone = sorted(draw.distinct(draw.integer(2, c - 1), 0, c - 1))
@@ -1399,23 +1415,23 @@ def as_cascade(value: Any, weight: Tensor) -> tuple[Any, Any]:
     mask, shift = value
     swapped = isinstance(shift, Tensor) and shift.dtype == torch.bool
     if swapped and isinstance(mask, Tensor) and mask.dtype != torch.bool:
-        fail("mask and shift are there, but in the wrong order: the mask comes first")
+        fail("mask and shift are in the wrong order: the mask comes first")
     return mask, shift
 
 
-FILTERS = "whole filters, the outputs (dimension 0), were called useless: keep is about channels that next_weight reads, its dimension 1"
-MASK_UPSIDE_DOWN = "the mask is upside down: True means useful"
+FILTERS = "whole filters (outputs, dimension 0) were marked useless. keep refers to the channels that next_weight reads, its dimension 1"
+MASK_UPSIDE_DOWN = "the mask is inverted: True means useful"
 GIVES_SOMETHING = (
-    "weights of a removed channel that gives something were called useful: what they give is always the same, "
-    "and goes into the bias"
+    "weights that read a removed channel with a nonzero constant were marked useful. Their contribution is constant "
+    "and belongs in the bias"
 )
-USEFUL: Wrong = {  # what the mask is by mistake
+USEFUL: Wrong = {  # wrong masks
     MASK_UPSIDE_DOWN: lambda keep, weight, constant: ~mask_of(keep, weight),
-    "every weight was called useful, also those that read a removed channel": (
+    "every weight was marked useful, also weights that read a removed channel": (
         lambda keep, weight, constant: torch.ones_like(weight, dtype=torch.bool)
     ),
     GIVES_SOMETHING: lambda keep, weight, constant: mask_of(keep | (constant != 0), weight),
-    "a weight of 0 was called useless: useful is what reads a kept channel, whatever its value": (
+    "a weight of 0 was marked useless. A weight that reads a kept channel is useful, also if its value is 0": (
         lambda keep, weight, constant: mask_of(keep, weight) & (weight != 0)
     ),
 }
@@ -1459,10 +1475,10 @@ def expect_useful(
     if isinstance(value, Tensor) and value.dtype != torch.bool and value.shape == weight.shape:
         if near(value, weight * right):
             fail(
-                f"{when}the mask holds weights: say which are useful, True or False, and change none"
+                f"{when}the mask holds weights. It should hold True for each useful weight and False for the others"
             )
         fail(
-            f"{when}the mask holds numbers of dtype {str(value.dtype)[6:]}: useful or not is a bool"
+            f"{when}the mask holds numbers of dtype {str(value.dtype)[6:]}. It should be a bool tensor"
         )
     if isinstance(value, Tensor) and value.shape != weight.shape:
         said = f"{when}the mask has shape {tuple(value.shape)}, next_weight {tuple(weight.shape)}"
@@ -1475,7 +1491,7 @@ def expect_useful(
         if torch.equal(value.amin((1, 2, 3)), value.amax((1, 2, 3))):
             fail(f"{when}{FILTERS}")
         fail(
-            f"{when}the mask is wrong: keep is about the channels that next_weight (M, C, R, S) reads, its dimension 1"
+            f"{when}the mask is wrong. keep refers to the channels that next_weight (M, C, R, S) reads, its dimension 1"
         )
 
 
@@ -1492,7 +1508,7 @@ def expect_cascade_shift(
 def cascaded(submission: Submission, *arguments: Any, when: str = "") -> tuple[Any, Any]:
     """The student's mask and shift."""
     weight = arguments[1]
-    thought = "keep and constant are about the channels that next_weight (M, C, R, S) reads, its dimension 1"
+    thought = "keep and constant refer to the channels that next_weight (M, C, R, S) reads, its dimension 1"
     called = when or f"for a weight of shape {tuple(weight.shape)}, "
     return as_cascade(ask(lambda: submission.cascade(*arguments), called.strip(), thought), weight)
 
@@ -1523,7 +1539,9 @@ def test_shift_of_the_useless(submission: Submission, draw: Draw) -> None:
     without = constant.masked_fill(keep, torch.nan)
     _, shift = cascaded(submission, keep, weight, without, when=when)
     if isinstance(shift, Tensor) and shift.is_floating_point() and shift.isnan().any():
-        fail(f"{when}the shift is NaN, too: they have no meaning, and 0 · NaN is NaN")
+        fail(
+            f"{when}the shift is NaN, too. Do not use the constants of kept channels: 0 · NaN is NaN"
+        )
     expect_cascade_shift(shift, weight, constant, gone, when)
 
 
@@ -1576,7 +1594,7 @@ def share_typed(submission: Submission) -> float:
 
 # --- 4.8 find_bug ---------------------------------------------------------------------
 
-PROMISE = "4.6 promises of a bool keep (C,), weights (M, C, R, S) and a constant (C,) or None"
+PROMISE = "4.6 requires for a bool keep (C,), weights (M, C, R, S) and a constant (C,) or None"
 
 
 def by_maps(
@@ -1605,7 +1623,7 @@ def test_hunt_plain_bugs(submission: Submission, draw: Draw) -> None:
         "cascade",
         right={"the library's": reference.cascade, "one that convolves maps of constants": by_maps},
         wrong={
-            "counts the constants of kept channels, too": WRONG["cascade"][KEPT_TOO],
+            "includes the constants of kept channels, too": WRONG["cascade"][KEPT_TOO],
             "ignores the constants": WRONG["cascade"][IGNORED],
         },
         promise=PROMISE,

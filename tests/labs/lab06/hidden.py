@@ -49,25 +49,27 @@ from .visible import (
 @question(
     "6.1",
     points=0.5,
-    claim="also a weight that became NaN is 0, zeros are +0.0, and momentum wakes none",
+    claim="pruned weights stay +0.0, also after a NaN gradient and with momentum",
 )
 def test_held_whatever_happens(submission: Submission, draw: Draw) -> None:
     run = Run(submission, draw, True, optimizer="adamw", settings={"lr": 0.1}, poison="2.weight")
     for state in (*run.steps, run.after):
         if not run.zeros(state):
             fail(
-                "a pruned weight is not 0 any more after a step in which its gradient was NaN: fill in 0, NaN · 0 is NaN"
+                "a pruned weight is not 0 after a step in which its gradient was NaN. Assign 0 instead of multiplying: NaN · 0 is NaN"
             )
     before = run.log[0]["before"]
     for name, mask in run.masks.items():
         if bool(torch.signbit(before[name][~mask]).any()):
-            fail("a pruned weight is −0.0: fill in 0 instead of multiplying by the mask")
+            fail("a pruned weight is −0.0. Assign 0 instead of multiplying by the mask")
     if run.mode is not True:
-        fail("the model came back in another mode (train or eval) than it was given in")
+        fail("the model is in another mode (train or eval) than before the call. Restore its mode")
 
 
 @question(
-    "6.2", points=0.5, claim="exactly the tolerance below counts as equal; no sparsity, no regime"
+    "6.2",
+    points=0.5,
+    claim="a value exactly the tolerance below counts as equal; empty lists give an empty list",
 )
 def test_regime_at_the_edges(submission: Submission, draw: Draw) -> None:
     dense = float(draw.integer(80, 95))
@@ -81,20 +83,20 @@ def test_regime_at_the_edges(submission: Submission, draw: Draw) -> None:
     for h, d, said, name in zip(given[1], given[2], value, reference.regime(*given), strict=True):
         if said != name:
             fail(
-                f"dense {dense:g}, held {h:g}, deleted {d:g}, tolerance 2: that is {name!r}, not {said!r} (exactly the tolerance below is equal)"
+                f"dense {dense:g}, held {h:g}, deleted {d:g}, tolerance 2: the regime is {name!r}, not {said!r} (a value exactly the tolerance below is equal)"
             )
     expect_equal(submission.regime(dense, [], [], 0.0), [], "the regimes of no sparsity")
     expect_equal(
         submission.regime(dense, [dense], [dense], 0.0),
         ["free"],
-        "the regime of what is as good as dense, tolerance 0",
+        "the regime of a model as good as the dense one, tolerance 0",
     )
 
 
 @question(
     "6.3",
     points=1,
-    claim="none, all, half a weight, ties; other shapes and dtypes; the scores stay as they are",
+    claim="none, all, half a weight, ties; other shapes and dtypes; the scores are not changed",
 )
 def test_top_at_the_edges(submission: Submission, draw: Draw) -> None:
     equal = torch.full((4, 6), draw.number(-2, 2))  # ties alone: drawn ones may fall otherwise
@@ -115,7 +117,7 @@ def test_top_at_the_edges(submission: Submission, draw: Draw) -> None:
         found = expect_gradient(submission, out, given, g, lost, ARGUMENTS)
         expect_close(found, g, f"the gradient at keep = {keep:g}")
         expect_equal(
-            submission.get(given), scores, message="the scores are changed: work on a copy"
+            submission.get(given), scores, message="the scores are changed. Work on a copy"
         )
 
 
@@ -126,7 +128,11 @@ def test_movement_at_the_edges(submission: Submission, draw: Draw) -> None:
     expect_movement(submission, draw, 6, 3, 3, dtype=torch.float16)
 
 
-@question("6.4", points=0.5, claim="zero before or after is no flip; nothing kept, nothing counted")
+@question(
+    "6.4",
+    points=0.5,
+    claim="zero before or after is no flip; if nothing is kept, nothing is counted",
+)
 def test_quadrants_at_the_edges(submission: Submission, draw: Draw) -> None:
     before = torch.tensor([0.0, 0.0, 2.0, -2.0, 1.0, -1.0])
     after = torch.tensor([1.0, 0.0, 0.0, 2.0, -3.0, -1.0])
@@ -145,7 +151,7 @@ def test_quadrants_at_the_edges(submission: Submission, draw: Draw) -> None:
 def test_soft_mask_gradient(submission: Submission, draw: Draw) -> None:
     expect_straight_through(submission, draw)
     at_tau = submission.soft_mask(torch.zeros(2, 2), 0.5)
-    expect_equal(at_tau, torch.zeros(2, 2), message="σ(0) = ½ is not above tau = ½: > and not ≥")
+    expect_equal(at_tau, torch.zeros(2, 2), message="σ(0) = ½ is not above tau = ½. Use >, not ≥")
 
 
 @question("6.5", points=0.5, claim="soft_penalty has a gradient, through σ and not through a mask")
@@ -155,14 +161,16 @@ def test_soft_penalty_gradient(submission: Submission, draw: Draw) -> None:
     out = submission.call("soft_penalty", given, 1.5, keep=True)
     ours = [s.clone().requires_grad_() for s in scores]
     reference.soft_penalty(ours, 1.5).backward()
-    lost = "the penalty has no gradient by the scores: no .item(), .detach() or mask on the way"
+    lost = "the penalty has no gradient with respect to the scores. Do not use .item(), .detach() or a mask on the way"
     first = expect_gradient(submission, out, given[0], None, lost)
-    expect_close(first, ours[0].grad, "the gradient by the first tensor")
-    expect_close(submission.grad(given[1]), ours[1].grad, "the gradient by the second tensor")
+    expect_close(first, ours[0].grad, "the gradient with respect to the first tensor")
+    expect_close(
+        submission.grad(given[1]), ours[1].grad, "the gradient with respect to the second tensor"
+    )
 
 
 @question(
-    "6.6", points=1, claim="a rate that stays, and one that changes; each param its own α; float64"
+    "6.6", points=1, claim="a constant rate and a changing rate; each param has its own α; float64"
 )
 def test_scheduled(submission: Submission, draw: Draw) -> None:
     expect_proximal(submission, draw, 5, 2, False)
@@ -205,16 +213,16 @@ def test_compact_at_the_edges(submission: Submission, draw: Draw) -> None:
             one: Tensor = z[component] * P[:, [component]] @ Q[[component]]
             if not near(p[:, [k]] @ q[[k]], one, tolerance=1e-4):
                 fail(
-                    f"component {k} of the small layer is not the {k + 1}. open one of the large: they stay in order"
+                    f"component {k} of the small layer is not open component number {k + 1} of the large layer. Keep the components in order"
                 )
 
 
-@question("6.8", points=0.5, claim="size_left is differentiable, and may exceed 1")
+@question("6.8", points=0.5, claim="size_left is differentiable, and can exceed 1")
 def test_size_gradient(submission: Submission, draw: Draw) -> None:
     p_open, shapes = layers(draw)
     given = [submission.put(p, requires_grad=True) for p in p_open]
     out = submission.call("size_left", given, shapes, keep=True)
-    lost = "size_left has no gradient by the probabilities: no .item(), .detach() or float() on the way"
+    lost = "size_left has no gradient with respect to the probabilities. Do not use .item(), .detach() or float() on the way"
     total = sum(o * i for o, i in shapes)
     found = [
         expect_gradient(submission, out, given[0], None, lost),
@@ -235,31 +243,35 @@ def test_size_gradient(submission: Submission, draw: Draw) -> None:
 @question(
     "6.8",
     points=0.5,
-    claim="the Lagrangian's gradient by the size; both multipliers from both sides",
+    claim="the Lagrangian's gradient with respect to the size; both multipliers from both sides",
 )
 def test_lagrangian_from_both_sides(submission: Submission, draw: Draw) -> None:
     size = torch.tensor(draw.number(0.5, 0.9))
     given = submission.put(size, requires_grad=True)
     out = submission.call("lagrangian", given, 0.3, 0.4, 0.7, keep=True)
     found = expect_gradient(
-        submission, out, given, None, "the Lagrangian has no gradient by the size: is it detached?"
+        submission,
+        out,
+        given,
+        None,
+        "the Lagrangian has no gradient with respect to the size. Is it detached?",
     )
-    expect_close(found, 0.4 + 2 * 0.7 * (size - 0.3), "the gradient by the size")
+    expect_close(found, 0.4 + 2 * 0.7 * (size - 0.3), "the gradient with respect to the size")
     expect_dual(submission, draw, draw.number(0.01, 0.1), draw.number(0.4, 0.6))
     over = submission.dual_step(1.5, 1.0, -0.25, 0.5, 0.5)
     expect_close(over, (0.0, 0.625), "λ₁ and λ₂ of a model too large")
 
 
-@question("6.9", points=0.5, claim="a: what the old task lost and the new one did not")
+@question("6.9", points=0.5, claim="a: why the old task lost accuracy and the new one did not")
 def test_why(submission: Submission, draw: Draw) -> None:
     expect_choice(
         submission,
         "answer_6_9a",
         4,
         {
-            0: "the old task fell by more than 20 points: something was there",
-            1: "they are held at 0 while it is fine-tuned",
-            3: "validation texts are what was measured, and none of them is trained on",
+            0: "without the small weights the old task fell by more than 20 points. Could that happen if they contained no knowledge?",
+            1: "the pruned weights are held at 0 during fine-tuning",
+            3: "the accuracies are measured on validation texts, and none of them is trained on",
         },
     )
 
@@ -269,7 +281,7 @@ def test_old_task(submission: Submission, draw: Draw) -> None:
     expect_figure(
         expect_typed(submission, "answer_6_9b"),
         OLD_AT_70,
-        "what the three checkpoints give",
+        "the accuracies of the three checkpoints",
         OTHERS,
         'Read it off the table of 6.2, column "old task".',
     )
@@ -277,10 +289,10 @@ def test_old_task(submission: Submission, draw: Draw) -> None:
 
 OLD_AT_70 = (92.8, 94.9)  # 94.0, 93.5, 94.0
 OTHERS = (
-    (73, 78.5, "that of 80 %"),
-    (95.8, 97.2, "that of 60 %"),
-    (97.2, 99, "that of the dense model, or of 50 %"),
-    (54, 62, "that of 90 %"),
+    (73, 78.5, "the accuracy at 80 %"),
+    (95.8, 97.2, "the accuracy at 60 %"),
+    (97.2, 99, "the accuracy of the dense model, or at 50 %"),
+    (54, 62, "the accuracy at 90 %"),
 )
 
 

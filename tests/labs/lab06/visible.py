@@ -1,9 +1,9 @@
 """Lab 06, BERT's weights: what is claimed of each answer, and its likely mistakes, each
 written once as a wrong function.
 
-Inputs are drawn anew for every grading: scores of both signs with equal ones among
+New inputs are drawn for every grading: scores of both signs with equal ones among
 them, weights and gradients that change from step to step, gates that are neither 0 nor
-1, matrices of unlike shapes.
+1, matrices of different shapes.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ close = partial(near, tolerance=2e-5)
 
 
 class Run:
-    """A call of the student's prune_then_finetune: the model before and after, and what
-    fine-tuning saw.
+    """A call of the student's prune_then_finetune: the model before and after, and the
+    weights during fine-tuning.
     """
 
     def __init__(self, submission: Submission, draw: Draw, hold: bool, **finetune: Any) -> None:
@@ -77,42 +77,42 @@ class Run:
             "prune_then_finetune", model, self.masks, helper, hold, returning=(1,)
         )
         if not same(masks, self.masks):
-            fail("the masks that you were given are changed: read them only")
+            fail("your function changed the given masks. Read them, but leave them unchanged")
         self.log = submission.get(helper, "log")
         self.after: Named = submission.get(model).state
         self.mode = submission.get(model, "training")
         if len(self.log) != 1:
-            fail(f"finetune was called {len(self.log)} times: exactly once")
+            fail(f"finetune was called {len(self.log)} times. Call it exactly once")
         self.steps: list[Named] = self.log[0]["after"]
         replaced = self.log[0]["replaced"]
         if replaced:
             fail(
-                f"{replaced[0]!r} is a new parameter now, and the optimizer of fine-tuning moved nothing of it: it holds the "
-                "parameters of before. Change their numbers, make no new nn.Parameter"
+                f"{replaced[0]!r} is a new parameter, so the optimizer of fine-tuning cannot update it: it still holds the "
+                "old parameter. Change the values in place; do not create an nn.Parameter"
             )
 
     def zeros(self, state: Named) -> bool:
-        """Is every masked weight 0 there?"""
+        """Whether every masked weight is 0."""
         return all(bool((state[name][~mask] == 0).all()) for name, mask in self.masks.items())
 
     def expect_zero_at_first(self) -> None:
         before = self.log[0]["before"]
         if all(not before[name][mask].any() for name, mask in self.masks.items()):
-            fail("the masks are used the wrong way round: True means kept, False means set to 0")
+            fail("the masks are inverted. True means kept, False means set to 0")
         if not self.zeros(before):
             fail(
-                "fine-tuning began with weights that are not 0 where the mask is False: the first gradient is then the dense network's"
+                "when fine-tuning began, some weights were not 0 where the mask is False, so the first gradient is that of the dense network. Set them to 0 before calling finetune"
             )
         for name, w in before.items():
             kept = w[self.masks[name]] if name in self.masks else w
             was = self.start[name][self.masks[name]] if name in self.masks else self.start[name]
             if not torch.equal(kept, was):
                 fail(
-                    f"{name!r} was changed where its mask is True, or has none, before fine-tuning began"
+                    f"{name!r} was changed before fine-tuning began, in entries to keep. Change only entries where the mask is False"
                 )
         if all(torch.equal(before[name], self.steps[-1][name]) for name in before):
             fail(
-                "fine-tuning moved nothing: its optimizer holds the parameters of before. Change their numbers, make no new nn.Parameter"
+                "fine-tuning changed no weight, because its optimizer holds the old parameters. Change the values in place; do not create an nn.Parameter"
             )
 
 
@@ -126,15 +126,15 @@ def test_held(submission: Submission, draw: Draw) -> None:
     run.expect_zero_at_first()
     if not run.log[0]["post_step"]:
         fail(
-            "finetune got no post_step, or what it returned: pass the function itself, finetune(model, post_step), without brackets"
+            "finetune got no function post_step. Pass the function itself, finetune(model, post_step), without calling it"
         )
     if not all(map(run.zeros, run.steps)):
         fail(
-            "after a step weights are not 0 where the mask is False: with hold=True post_step sets them to 0 again"
+            "after a step some weights are not 0 where the mask is False. With hold=True, post_step must set them to 0 again"
         )
     if not run.zeros(run.after):
         fail(
-            "at the end weights are not 0 where the mask is False: fine-tuning may change weights behind its last post_step, and you have the last word"
+            "at the end some weights are not 0 where the mask is False. finetune can change weights after its last post_step, so set them to 0 once more after finetune"
         )
 
 
@@ -147,10 +147,12 @@ def test_let_go(submission: Submission, draw: Draw) -> None:
     run = Run(submission, draw, False)
     run.expect_zero_at_first()
     if any(map(run.zeros, run.steps)):
-        fail("with hold=False post_step sets weights to 0: what fine-tuning makes of them stays")
+        fail(
+            "with hold=False post_step sets weights to 0. Leave the weights as fine-tuning changes them"
+        )
     if not same(run.after, {**run.after, **run.steps[-1]}):
         fail(
-            "with hold=False the model was changed after fine-tuning: what fine-tuning makes of it stays"
+            "with hold=False the model was changed after fine-tuning. Leave the weights as fine-tuning changes them"
         )
 
 
@@ -176,7 +178,9 @@ def test_masks_that_do_not_fit(submission: Submission, draw: Draw) -> None:
             when,
         )
         if not same({**start, **submission.get(model).state}, start):
-            fail(f"{when} raised, but by then the model was pruned: look at all masks first")
+            fail(
+                f"{when} raised ValueError, but the model was already pruned. Check all masks before changing any weight"
+            )
 
 
 # --- 6.2 regime -----------------------------------------------------------------------
@@ -224,24 +228,24 @@ def _once_left(*given: Any) -> list[str]:
 
 WRONG: dict[str, dict[str, Callable[..., Any]]] = {
     "regime": {
-        "the tolerance was taken as a share of the dense accuracy: it is in the same unit": _judged(
+        "the tolerance was used as a fraction of the dense accuracy. It has the same unit as the accuracies": _judged(
             lambda dense, h, d, t: h >= dense * (1 - t / 100), _lost
         ),
-        "deleted was compared with dense: whether it helps to let the zeros go is decided by held and deleted": _judged(
+        "deleted was compared with dense. Compare held with deleted, to decide whether releasing the zeros helps": _judged(
             _free, lambda dense, h, d, t: d < dense - t
         ),
-        "what has left a regime never came back to it: each entry is judged alone": _once_left,
-        '"information lost" was tried before "free": the rules are tried in their order': _lost_first,
-        'sizes of differences were compared: a pruned model that is better than the dense one is "free"': _judged(
+        "an entry depends on the entries before it. Judge each entry by itself": _once_left,
+        '"information lost" was tested before "free". Test the rules in the given order': _lost_first,
+        'absolute differences were compared. A pruned model that is better than the dense one is "free"': _judged(
             lambda dense, h, d, t: abs(h - dense) <= t, _lost
         ),
         "the tolerance is missing between held and deleted": _judged(
             _free, lambda dense, h, d, t: h >= d
         ),
-        '"information lost" and "cannot fit" are exchanged: if letting go helps, it was the room that was missing': _judged(
+        '"information lost" and "cannot fit" are exchanged. If releasing the zeros helps, the model could not fit': _judged(
             _free, lambda dense, h, d, t: h < d - t
         ),
-        '"free" was decided without held: the arm whose zeros are held decides': _judged(
+        '"free" was decided without held. Compare held with dense': _judged(
             lambda dense, h, d, t: d >= dense - t, _lost
         ),
     }
@@ -270,7 +274,7 @@ def test_regime(submission: Submission, draw: Draw) -> None:
     for h, d, said, name in zip(given[1], given[2], value, right, strict=True):
         if said != name:
             fail(
-                f"held {h:.1f}, deleted {d:.1f}, dense {given[0]:.1f}, tolerance {given[3]:.1f}: that is {name!r}, not {said!r}"
+                f"held {h:.1f}, deleted {d:.1f}, dense {given[0]:.1f}, tolerance {given[3]:.1f}. The regime is {name!r}, not {said!r}"
             )
 
 
@@ -291,13 +295,13 @@ def test_regime_refuses(submission: Submission, draw: Draw) -> None:
 
 # --- 6.3 TopV -------------------------------------------------------------------------
 
-BY_SIZE = "scores were ranked by size: they are signed, and a very negative one says that the weight should go"
-SMALLEST_KEPT = "the smallest scores are kept: the largest should be"
-SPARSITY = "keep was taken as the share that goes: it is the share that stays"
-LATER_KEPT = "of equal scores the later were kept: the lower row-major index first"
-ALL_EQUAL = "all scores equal to the last one kept are kept, too: exactly round(keep · n)"
-BY_ROW = "each row keeps its share: all entries of the matrix compete together"
-ROUNDED_DOWN = "the number kept was cut off: it is round(keep · n)"
+BY_SIZE = "scores were ranked by absolute value. They are signed: a weight with a very negative score should be pruned"
+SMALLEST_KEPT = "the smallest scores are kept. Keep the largest"
+SPARSITY = "keep was used as the fraction to prune. It is the fraction to keep"
+LATER_KEPT = "of equal scores the later ones were kept. Keep the lower row-major index first"
+ALL_EQUAL = "all scores equal to the last one kept are kept, too. Keep exactly round(keep · n)"
+BY_ROW = "each row keeps the same fraction. All entries of the matrix compete together"
+ROUNDED_DOWN = "the number to keep was rounded down. It is round(keep · n)"
 
 
 def top(scores: Tensor, count: int) -> Tensor:
@@ -324,7 +328,7 @@ TOP: dict[str, Callable[[Tensor, float], Tensor]] = {
 
 
 def apply_top(submission: Submission, scores: Tensor, keep: float) -> tuple[Any, Any, Tensor]:
-    """What was put, what came out, and its value."""
+    """The scores given, the mask returned, and its value."""
     given = submission.put(scores, requires_grad=True)
     out = submission.call("TopV.apply", given, keep, keep=True)
     value = expect_tensor(
@@ -332,7 +336,7 @@ def apply_top(submission: Submission, scores: Tensor, keep: float) -> tuple[Any,
     )
     if value.dtype != scores.dtype:
         fail(
-            f"the mask is {value.dtype}, the scores are {scores.dtype}: 0 and 1 in the scores' dtype (a bool has no gradient)"
+            f"the mask is {value.dtype}, the scores are {scores.dtype}. Return 0 and 1 in the scores' dtype (a bool has no gradient)"
         )
     return given, out, value
 
@@ -342,7 +346,7 @@ def expect_top(value: Tensor, scores: Tensor, keep: float, mistakes: dict[str, A
     recognise(value, right, mistakes)
     if int(value.sum()) != int(right.sum()):
         fail(
-            f"{int(value.sum())} of {scores.numel()} are kept at keep = {keep:g}: round(keep · n) = {int(right.sum())}"
+            f"{int(value.sum())} of {scores.numel()} are kept at keep = {keep:g}. The number to keep is round(keep · n) = {int(right.sum())}"
         )
     expect_equal(
         value, right, message=_why_not(scores, value > 0) or "the values are not exactly 0 and 1"
@@ -350,7 +354,7 @@ def expect_top(value: Tensor, scores: Tensor, keep: float, mistakes: dict[str, A
 
 
 def _why_not(scores: Tensor, kept: Tensor) -> str:
-    """As many are kept as should: what is wrong with the choice."""
+    """The number is right: the mistake in the choice."""
 
     def chosen_by(worth: Tensor) -> bool:
         return bool(worth[kept].min() >= worth[~kept].max())
@@ -362,7 +366,7 @@ def _why_not(scores: Tensor, kept: Tensor) -> str:
     return (
         BY_SIZE
         if chosen_by(scores.abs())
-        else "as many are kept as should, but not the largest scores"
+        else "the number of kept scores is right, but they are not the largest"
     )
 
 
@@ -378,12 +382,12 @@ def test_top(submission: Submission, draw: Draw) -> None:
     expect_top(value, scores, keep, mistakes)
 
 
-MASKED = "the gradient is 0 where the mask is: straight through means that it goes to all scores, so that what is pruned can come back"
-SIGMOID = "the derivative of a sigmoid was put in: the gradient goes through unchanged"
+MASKED = "the gradient is 0 where the mask is 0. Straight-through means that all scores get the gradient, so that pruned weights can come back"
+SIGMOID = "the gradient contains the derivative of a sigmoid. Pass the gradient on unchanged"
 ARGUMENTS = {
-    "number of gradients": "backward returns a gradient for each argument of forward: that of scores, and None for keep"
+    "number of gradients": "backward must return one gradient for each argument of forward: the gradient of scores, and None for keep"
 }
-LOST_GRADIENT = "no gradient comes back to the scores: inherit from torch.autograd.Function, and let backward return it"
+LOST_GRADIENT = "no gradient comes back to the scores. Inherit from torch.autograd.Function and return the gradient from backward"
 
 
 @question("6.3", points=1, claim="backwards the gradient is unchanged, at all entries")
@@ -395,9 +399,11 @@ def test_straight_through(submission: Submission, draw: Draw) -> None:
     mistakes = {
         MASKED: g * value,
         SIGMOID: g * soft * (1 - soft),
-        "the gradient was multiplied by the scores: pass it on unchanged; the factor W of the formula comes from W ∘ M, outside of TopV": g
+        "the gradient was multiplied by the scores. Pass it on unchanged. The factor W of the formula comes from W ∘ M, outside of TopV": g
         * scores,
-        "the gradient is 1, whatever came in": torch.ones_like(g),
+        "the gradient is always 1, whatever came in. Pass on the incoming gradient": torch.ones_like(
+            g
+        ),
     }
     recognise(found, g, mistakes, equal=close)
     expect_close(found, g, "the gradient of scores")
@@ -405,15 +411,15 @@ def test_straight_through(submission: Submission, draw: Draw) -> None:
 
 # --- 6.4 movement, quadrants ----------------------------------------------------------
 
-PLUS = "the sign is wrong: SGD goes against the gradient, so S = −lr · Σ g ∘ w"
-SALIENCY = "sizes |g·w| were summed: that is lab 02's saliency, and says nothing of the direction"
-LAST_GRADIENT = "only the last step counts here: sum over all of them"
+PLUS = "the sign is wrong. SGD steps against the gradient, so S = −lr · Σ g ∘ w"
+SALIENCY = "|g·w| was summed. This is the saliency of lab 02, which ignores the direction. Sum g ∘ w with its sign"
+LAST_GRADIENT = "only the last step was used. Sum over all steps"
 LAST_WEIGHT = (
-    "the last weight was taken for all steps: each gradient belongs to the weight of its own step"
+    "the last weight was used for all steps. Multiply each gradient by the weight of its own step"
 )
-DISPLACEMENT = "this is how far the weight moved: the score collects g ∘ w"
-NO_RATE = "the rate lr is missing"
-MEAN_STEP = "the mean over steps was taken: SGD adds them up"
+DISPLACEMENT = "this is the distance that the weight moved. The score sums g ∘ w"
+NO_RATE = "the learning rate lr is missing"
+MEAN_STEP = "the mean over steps was returned. Return the sum"
 
 History = list[tuple[Tensor, Tensor]]
 
@@ -455,7 +461,7 @@ def expect_movement(
     value = expect_tensor(submission.movement(*given), shape=shape, what="S")
     recognise(value, right, mistakes, equal=close)
     if value.dtype != torch.float64:
-        fail(f"S is {value.dtype}: sum in float64 (many small steps)")
+        fail(f"S is {value.dtype}. Sum in float64, because there are many small steps")
     expect_close(value, right, "S = −lr · Σ g ∘ w")
 
 
@@ -464,15 +470,13 @@ def test_movement(submission: Submission, draw: Draw) -> None:
     expect_movement(submission, draw, draw.integer(3, 5), 3, 4)
 
 
-FLIPPED_AWAY = (
-    "weights that changed sign are counted as away or toward: they are flipped, whatever their size"
+FLIPPED_AWAY = "weights that changed sign are counted as away or toward. Count them as flipped, for every absolute value"
+FLIPPED_TWICE = "a weight that changed sign is counted twice, as flipped and as away or toward. Count it as flipped only"
+PRUNED_COUNTED = "weights that are not kept are counted. Count kept weights only"
+EQUAL_AWAY = (
+    "a weight with the same absolute value as before is counted as away. Count it as toward"
 )
-FLIPPED_TWICE = (
-    "a weight that changed sign is counted twice: as flipped, and once more as away or toward"
-)
-PRUNED_COUNTED = "weights that are not kept are counted, too"
-EQUAL_AWAY = "a weight that stayed as large counts as away: it counts as toward"
-WITH_SIGN = "after > before was asked, with the sign: away from zero is a matter of sizes"
+WITH_SIGN = "after > before was compared with signs. Compare absolute values"
 EXCHANGED = "away and toward are exchanged"
 
 
@@ -524,7 +528,7 @@ def test_quadrants(submission: Submission, draw: Draw) -> None:
     def weights() -> tuple[Tensor, Tensor, Tensor]:
         before = draw.normal(6, 8)
         after = before * (1 + draw.normal(6, 8))
-        after[0] = before[0]  # some stayed
+        after[0] = before[0]  # some are unchanged
         return before, after, draw.mask(6, 8)
 
     exercises.expect_answer(submission, "quadrants", weights, read=as_counts, what="the counts")
@@ -532,9 +536,9 @@ def test_quadrants(submission: Submission, draw: Draw) -> None:
 
 # --- 6.5 soft_mask, soft_penalty ------------------------------------------------------
 
-ON_SCORES = "S was compared with the threshold: compare σ(S)"
-GRADED = "the mask is soft: its value is exactly 0 or 1"
-BELOW = "entries below tau were kept: keep those above it"
+ON_SCORES = "S was compared with the threshold. Compare σ(S)"
+GRADED = "the values of the mask lie between 0 and 1. They must be exactly 0 or 1"
+BELOW = "entries below tau were kept. Keep the entries above tau"
 
 WRONG["soft_mask"] = {
     ON_SCORES: lambda s, tau: (s > tau).to(s.dtype),
@@ -562,14 +566,14 @@ def test_soft_mask(submission: Submission, draw: Draw) -> None:
     recognise(value, right, mistakes)
     if not bool(((value == 0) | (value == 1)).all()):
         fail(
-            "the mask holds other values than exactly 0 and 1: write mask + (S − S.detach()), with the brackets"
+            "the mask holds values other than exactly 0 and 1. Write mask + (S − S.detach()), with these parentheses"
         )
     expect_equal(value, right, "the mask")
     expect_straight_through(submission, draw)
 
 
 def expect_straight_through(submission: Submission, draw: Draw) -> None:
-    """Through soft_mask the gradient goes unchanged."""
+    """soft_mask passes the gradient on unchanged."""
     scores, g = draw.normal(4, 5, scale=1.7), draw.normal(4, 5)
     given = submission.put(scores, requires_grad=True)
     out = submission.call("soft_mask", given, 0.5, keep=True)
@@ -580,21 +584,22 @@ def expect_straight_through(submission: Submission, draw: Draw) -> None:
         out,
         given,
         g,
-        "no gradient comes back to the scores: a comparison has none. Go straight through",
+        "no gradient comes back to the scores, because a comparison has none. Use the straight-through gradient",
     )
     soft = scores.sigmoid()
     wrong = {
-        "the gradient is 0 where the mask is: it goes to all scores unchanged": g * value,
-        "the gradient is that of σ: it goes through unchanged": g * soft * (1 - soft),
+        "the gradient is 0 where the mask is 0. All scores must get the gradient unchanged": g
+        * value,
+        "the gradient is that of σ. Pass the gradient on unchanged": g * soft * (1 - soft),
     }
     recognise(found, g, wrong, equal=near)
     expect_close(found, g, "the gradient of scores")
 
 
-MEAN_OF_MEANS = "each matrix's mean counts the same: divide by the number of all entries together, so that small matrices weigh no more"
+MEAN_OF_MEANS = "the means of the matrices were averaged, so small matrices have too much weight. Divide by the number of all entries together"
 NOT_DIVIDED = "the sum is not divided by the number of entries"
 LAM_LOST = "lam is missing"
-OF_SCORES = "the scores themselves were summed: sum σ(S)"
+OF_SCORES = "the scores S were summed. Sum σ(S)"
 
 WRONG["soft_penalty"] = {
     MEAN_OF_MEANS: lambda scores, lam: (
@@ -603,7 +608,7 @@ WRONG["soft_penalty"] = {
     NOT_DIVIDED: lambda scores, lam: lam * torch.stack([s.sigmoid().sum() for s in scores]).sum(),
     LAM_LOST: lambda scores, lam: reference.soft_penalty(scores, 1.0),
     OF_SCORES: lambda scores, lam: lam * torch.cat([s.flatten() for s in scores]).mean(),
-    "the sizes of the matrices' sums were averaged: divide by the number of entries, not of matrices": lambda scores, lam: (
+    "the sum was divided by the number of matrices. Divide by the number of entries": lambda scores, lam: (
         lam * torch.stack([s.sigmoid().sum() for s in scores]).mean()
     ),
 }
@@ -640,13 +645,13 @@ def rehearsed(
     renewed: Callable[[Weights, Weights, float], Weights] = lambda before, after, eps: [1 / (w.abs() + eps) for w in after],
     early: bool = False,
 ) -> list[Weights]:  # fmt: skip
-    """What each call makes of the weights that are there then; parts of the rule may be
+    """The weights after each call; parts of the rule may be
     wrong.
 
     Args:
         moved: for each call the weights that the optimizer's step left.
-        due: is it time to renew α after this call, counted from 1?
-        early: α is renewed in front of the threshold.
+        due: whether α is renewed after this call, counted from 1.
+        early: α is renewed before the threshold.
     """
     alphas = [torch.ones_like(w) for w in moved[0]]
     found = []
@@ -674,17 +679,17 @@ def _shared(before: Weights, after: Weights, eps: float) -> Weights:
     return [alpha.expand(w.shape) for w in after]
 
 
-LAM_ALONE = "the threshold is λ·α: the rate is missing. It is lr · lam · α"
-BEFORE = "α was made of the weights before the threshold: make it of those after it"
-EARLY = "α is renewed in front of the threshold of the same call: first the threshold, with the α that there is, then α of what it left"
+LAM_ALONE = "the threshold is λ·α, so the rate is missing. It should be lr · lam · α"
+BEFORE = "α was computed from the weights before the threshold. Compute it from the weights after the threshold"
+EARLY = "α is renewed before the threshold of the same call. First apply the threshold with the old α, then compute α from the new weights"
 EVERY_STEP = (
-    "α is renewed at every call: renew it only when the count of calls is a multiple of `every`"
+    "α is renewed at every call. Renew it only when the number of calls is a multiple of `every`"
 )
-AT_ONCE = "α is renewed at the first call already: it stays at ones until the count is a multiple of `every`"
-NEVER = "α is never renewed: after every `every`-th call it becomes 1 / (|w| + eps)"
-NORMED = "α was scaled to mean 1: it is 1 / (|w| + eps) as it is"
-SHARED = "all weights have one α: each weight must have its own"
-FIRST_RATE = "the rate was read once: a schedule changes it, so ask for it at each call"
+AT_ONCE = "α is renewed at the first call already. Keep it at ones until the number of calls is a multiple of `every`"
+NEVER = "α is never renewed. After every `every`-th call, set it to 1 / (|w| + eps)"
+NORMED = "α was scaled to mean 1. It is 1 / (|w| + eps), without scaling"
+SHARED = "all weights have one α. Each weight must have its own"
+FIRST_RATE = "the rate was read once. A schedule changes it, so read it at each call"
 
 WRONG_PROXIMAL: dict[str, Callable[..., list[Weights]]] = {
     LAM_ALONE: partial(rehearsed, threshold=lambda lr, lam: lam),
@@ -702,7 +707,7 @@ WRONG_PROXIMAL: dict[str, Callable[..., list[Weights]]] = {
 
 
 class Trained:
-    """The student's post_step between steps of an optimizer that the grader plays."""
+    """The student's post_step between steps of an optimizer that the grader simulates."""
 
     def __init__(
         self, submission: Submission, start: Weights, lr: Any, lam: float, eps: float, every: int
@@ -713,7 +718,9 @@ class Trained:
             "proximal_after", self.params, lr, lam, eps, every, keep=True
         )
         if submission.get(self.post_step) is None:
-            fail("proximal_after returned None: return the function post_step that is inside it")
+            fail(
+                "proximal_after returned None. Return the function post_step that is defined inside it"
+            )
 
     def after(self, moved: Weights) -> Weights:
         """The optimizer leaves these; post_step is called."""
@@ -768,13 +775,13 @@ def expect_proximal(
     value = as_named([trained.after(w) for w in moved])
     if len(asked) > calls:
         fail(
-            f"the rate was asked for {len(asked)} times in {calls} calls: once in each, for all params"
+            f"the rate was read {len(asked)} times in {calls} calls. Read it once in each, for all params"
         )
     if all(
         torch.equal(value[f"{t}.{i}"], w) for t, ws in enumerate(moved) for i, w in enumerate(ws)
     ):
         fail(
-            "the params are as the optimizer left them: post_step changes them in place (p.copy_ under torch.no_grad())"
+            "post_step did not change the params. They are as the optimizer left them; change them in place (p.copy_ under torch.no_grad())"
         )
     recognise(value, right, mistakes, equal=close)
     for key, w in right.items():
@@ -801,12 +808,10 @@ def test_reweighted(submission: Submission, draw: Draw) -> None:
 
 # --- 6.7 factorise, compact -----------------------------------------------------------
 
-ON_BOTH = (
-    "the singular values stand on both sides, so the product has their squares: put √σ on each side"
-)
-ON_ONE = "the product is right, but PᵀP is not QQᵀ: each side gets √σ"
-V_FOR_VT = "V was taken for Vᵀ, or Vᵀ for V: torch.linalg.svd gives Vᵀ, the old torch.svd V"
-SMALLEST_ONES = "the smallest singular values were kept: the largest are what matters"
+ON_BOTH = "both factors contain σ, so the product contains σ². Multiply each factor by √σ"
+ON_ONE = "the product is right, but PᵀP is not QQᵀ. Multiply each factor by √σ"
+V_FOR_VT = "V and Vᵀ were confused. torch.linalg.svd returns Vᵀ; the old torch.svd returns V"
+SMALLEST_ONES = "the smallest singular values were kept. Keep the largest"
 NO_SIGMA = "the singular values are missing"
 
 
@@ -824,7 +829,7 @@ def _svd(
 WRONG["factorise"] = {
     ON_BOTH: lambda w, rank: _svd(w, rank, 1, 1),
     ON_ONE: lambda w, rank: _svd(w, rank, 1, 0),
-    "the product is right, but PᵀP is not QQᵀ: the singular values are all on Q": lambda w, rank: (
+    "the product is right, but PᵀP is not QQᵀ. Only Q contains the singular values": lambda w, rank: (
         _svd(w, rank, 0, 1)
     ),
     SMALLEST_ONES: lambda w, rank: _svd(w, rank, 0.5, 0.5, last=True),
@@ -838,7 +843,7 @@ WRONG["factorise"] = {
 
 
 def products(stored: tuple[Tensor, Tensor]) -> Named:
-    """What does not change with the signs of singular vectors."""
+    """The quantities that do not depend on the signs of singular vectors."""
     p, q = stored[0].double(), stored[1].double()
     return {"product": p @ q, "PᵀP": (p.T @ p).diagonal(), "QQᵀ": (q @ q.T).diagonal()}
 
@@ -874,14 +879,12 @@ def test_factorise(submission: Submission, draw: Draw) -> None:
     )
 
 
-FORGOTTEN = (
-    "z is forgotten in the product (gates of 0 and 1 do not show it): P' · Q' = P · diag(z) · Q"
-)
-TWICE = "z stands in both factors, so it counts squared: put it into one of them"
-ABOVE_HALF = "only gates above ½ are kept: keep all that are not 0"
-NOTHING_GONE = "nothing was removed: remove the components whose gate is 0"
-FIRST_K = "the first components were kept instead of those whose gate is open"
-REVERSED = "the components stand in another order in one factor than in the other"
+FORGOTTEN = "z is missing from the product (gates of 0 and 1 alone do not show this). P' · Q' should be P · diag(z) · Q"
+TWICE = "both factors contain z, so the product contains z². Multiply only one factor by z"
+ABOVE_HALF = "only gates above ½ are kept. Keep all gates that are not 0"
+NOTHING_GONE = "nothing was removed. Remove the components whose gate is 0"
+FIRST_K = "the first components were kept instead of the components whose gate is open"
+REVERSED = "the components are in another order in one factor than in the other"
 
 
 def _kept(
@@ -915,7 +918,7 @@ WRONG["compact"] = {
 
 
 def small_product(stored: tuple[Tensor, Tensor]) -> Named:
-    """The number of components, and the product: what is promised, wherever z went."""
+    """The number of components, and the product, for z in either factor."""
     return {
         "count": torch.tensor(stored[0].shape[1]),
         "product": stored[0].double() @ stored[1].double(),
@@ -949,16 +952,16 @@ def test_compact(submission: Submission, draw: Draw) -> None:
     stored = as_compact(submission.compact(P, z, Q), P, Q)
     value = small_product(stored)
     recognise(value, right, mistakes, equal=close)
-    expect_equal(int(value["count"]), int(right["count"]), "the number of components that are left")
+    expect_equal(int(value["count"]), int(right["count"]), "the number of components that are kept")
     expect_close(value["product"], right["product"], "P'·Q'")
 
 
 # --- 6.8 size_left, lagrangian, dual_step ---------------------------------------------
 
-OF_FACTORS = "this is the share of the factors that is left: divide by the number of *dense* parameters, out · in"
-REMOVED = "this is the share that was removed: return the share that is left"
-MEAN_OF_LAYERS = "each layer's share counts the same: sum over all layers, then divide"
-ONE_SIDE = "a component has out + in numbers, not only those of one side"
+OF_FACTORS = "this is the share of the factors' parameters that is kept. Divide by the number of *dense* parameters, out · in"
+REMOVED = "this is the share that was removed. Return the share that is kept"
+MEAN_OF_LAYERS = "the shares of the layers were averaged. Sum over all layers, then divide"
+ONE_SIDE = "only one side of a component was counted. A component has out + in numbers"
 
 Layers = list[tuple[int, int]]
 
@@ -977,7 +980,7 @@ def _dense(shapes: Layers) -> int:
     return sum(out * into for out, into in shapes)
 
 
-ONE_EACH = "a component was counted as one number: it has out + in"
+ONE_EACH = "a component was counted as one number. It has out + in numbers"
 
 WRONG["size_left"] = {
     OF_FACTORS: lambda p, shapes: (
@@ -989,7 +992,7 @@ WRONG["size_left"] = {
     ).mean(),
     ONE_SIDE: lambda p, shapes: _left(p, shapes, lambda out, into: out) / _dense(shapes),
     ONE_EACH: lambda p, shapes: _left(p, shapes, lambda out, into: 1) / _dense(shapes),
-    "the mean probability of each layer was taken: sum the probabilities of its components": lambda p, shapes: (
+    "the mean probability of each layer was used. Sum the probabilities of its components": lambda p, shapes: (
         _left([z.mean()[None] for z in p], shapes) / _dense(shapes)
     ),
 }
@@ -1006,25 +1009,23 @@ def test_size_left(submission: Submission, draw: Draw) -> None:
     exercises.expect_answer(submission, "size_left", lambda: layers(draw), close, what=what)
 
 
-SQUARED_ONLY = "λ₁'s term is squared, too: return λ₁ · (size − target) + λ₂ · (size − target)²"
-REVERSED_GAP = (
-    "the difference is size − target, with its sign: a model that is too small has a negative one"
-)
-DESCENT = "the multipliers descend: they ascend, so add lr times the gradient"
-CLAMPED = "λ₁ was held at 0: it may become negative, and then pulls a model back that is too small"
-LAM2_LINEAR = "λ₂ grows by the difference: its gradient is the square of the difference"
+SQUARED_ONLY = "the term of λ₁ is squared, too. Return λ₁ · (size − target) + λ₂ · (size − target)²"
+REVERSED_GAP = "the sign of the difference is wrong. It is size − target, which is negative if the model is too small"
+DESCENT = "the multipliers descend. They must ascend, so add lr times the gradient"
+CLAMPED = "λ₁ was limited to at least 0. It can become negative, and then it makes a model larger that is too small"
+LAM2_LINEAR = "λ₂ changes by the difference. Its gradient is the square of the difference"
 
 WRONG["lagrangian"] = {
     SQUARED_ONLY: lambda size, target, a, b: (a + b) * (size - target) ** 2,
     REVERSED_GAP: lambda size, target, a, b: a * (target - size) + b * (size - target) ** 2,
-    "λ₂'s term is not squared": lambda size, target, a, b: (a + b) * (size - target),
+    "the term of λ₂ is not squared": lambda size, target, a, b: (a + b) * (size - target),
 }
 WRONG["dual_step"] = {
     DESCENT: lambda size, target, a, b, lr: (
         a - lr * (size - target),
         b - lr * (size - target) ** 2,
     ),
-    "the difference lost its sign: a model that is too small lowers λ₁": lambda size, target, a, b, lr: (
+    "the sign of the difference was lost. If the model is too small, λ₁ must decrease": lambda size, target, a, b, lr: (
         a + lr * abs(size - target),
         b + lr * (size - target) ** 2,
     ),
@@ -1036,7 +1037,7 @@ WRONG["dual_step"] = {
         a + lr * (size - target),
         b + lr * (size - target),
     ),
-    "the gradient was multiplied by the multiplier: the derivative by λ₁ is size − target alone": lambda size, target, a, b, lr: (
+    "the gradient was multiplied by the multiplier. The derivative with respect to λ₁ is size − target alone": lambda size, target, a, b, lr: (
         a + lr * a * (size - target),
         b + lr * b * (size - target) ** 2,
     ),
@@ -1078,7 +1079,9 @@ def test_lagrangian(submission: Submission, draw: Draw) -> None:
 )
 def test_form_of_the_answers(submission: Submission, draw: Draw) -> None:
     expect_choice(submission, "answer_6_9a", 4, {})
-    expect_typed(submission, "answer_6_9b", (1, 100), "no accuracy in %: between 1 and 100")
+    expect_typed(
+        submission, "answer_6_9b", (1, 100), "not an accuracy in %. It must lie between 1 and 100"
+    )
 
 
 RIGHT: dict[str, Version] = {
@@ -1086,17 +1089,17 @@ RIGHT: dict[str, Version] = {
     "one with z in Q": lambda P, z, Q: (P[:, z != 0], (z[:, None] * Q)[z != 0]),
     "one with √z in both": lambda P, z, Q: _kept(P, Q, z.sqrt(), z.sqrt(), z != 0),
 }
-PROMISE = "6.7 promises of finite matrices and gates from 0 up"
+PROMISE = "6.7 requires for finite matrices and gates of 0 or more"
 
 
 def of_table(*sentences: str) -> dict[str, Version]:
     names = {
         FORGOTTEN: "forgets z",
-        TWICE: "puts z into both factors",
+        TWICE: "multiplies both factors by z",
         ABOVE_HALF: "keeps gates above ½ alone",
         FIRST_K: "keeps the first components",
         NOTHING_GONE: "removes nothing",
-        REVERSED: "turns the order round in one factor",
+        REVERSED: "reverses the order in one factor",
     }
     return {names[s]: WRONG["compact"][s] for s in sentences}
 

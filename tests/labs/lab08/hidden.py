@@ -57,7 +57,9 @@ from .visible import (
 
 
 @question(
-    "8.1", points=1, claim="all three are differentiable by log_alpha, also where nothing is cut"
+    "8.1",
+    points=1,
+    claim="all three are differentiable with respect to log_alpha, also where nothing is clipped",
 )
 def test_gradients(submission: Submission, draw: Draw) -> None:
     alpha, u = log_alphas(draw, 6, dtype=torch.float64), noise(draw, 6, dtype=torch.float64)
@@ -66,7 +68,7 @@ def test_gradients(submission: Submission, draw: Draw) -> None:
         (right,) = torch.autograd.grad(getattr(reference, name)(own, *extra).sum(), own)
         given = submission.put(alpha, requires_grad=True)
         out = submission.call(name, given, *extra, keep=True)
-        lost = f"no gradient comes back through {name}: no .data, .detach(), .item(), numpy or comparisons"
+        lost = f"no gradient comes back through {name}. Do not use .data, .detach(), .item(), numpy or comparisons"
         found = expect_gradient(submission, out, given, torch.ones_like(alpha), lost)
         expect_close(found, right, f"the gradient of {name}")
 
@@ -74,7 +76,7 @@ def test_gradients(submission: Submission, draw: Draw) -> None:
 @question(
     "8.1",
     points=1,
-    claim="other constants, shapes and dtypes; the share of zeros is what expected_l0 says",
+    claim="other constants, shapes and dtypes; the share of zeros matches expected_l0",
 )
 def test_other_gates(submission: Submission, draw: Draw) -> None:
     beta, gamma, zeta = draw.number(0.3, 0.9), draw.number(-0.4, -0.2), draw.number(1.2, 1.5)
@@ -93,7 +95,7 @@ def test_other_gates(submission: Submission, draw: Draw) -> None:
     expected = float(submission.expected_l0(alpha[:1])[0])
     if abs(zeros - (1 - expected)) > 0.02:
         fail(
-            f"at log α = {float(alpha[0]):.2f} {zeros:.1%} of the samples are exactly 0, and expected_l0 says {1 - expected:.1%}"
+            f"at log α = {float(alpha[0]):.2f} {zeros:.1%} of the samples are exactly 0, but {1 - expected:.1%} are expected from expected_l0"
         )
 
 
@@ -103,32 +105,34 @@ def test_other_gates(submission: Submission, draw: Draw) -> None:
 @question(
     "8.2",
     points=0.5,
-    claim="a stream of batches; training mode meanwhile and the old mode after; nothing for no batch",
+    claim="a stream of batches; training mode during training and the old mode after it; an empty list for no batch",
 )
 def test_streams_and_modes(submission: Submission, draw: Draw) -> None:
     for mode in (False, True):
         case = GateCase(draw, 3)
         run = GateRun(submission, case, stream=True, training=mode)
         if not all(entry["training"] for entry in run.log):
-            fail("the model was not in training mode while it was trained")
+            fail("the model was not in training mode during training. Call model.train()")
         if submission.get(run.model, "training") is not mode:
             fail(
-                f"the model was in {'training' if mode else 'evaluation'} mode before, and is in the other one afterwards"
+                f"the model was in {'training' if mode else 'evaluation'} mode before the call, but is in the other mode afterwards. Restore its mode"
             )
         expect_run(run, case, name_mistakes=False)
     run = GateRun(submission, GateCase(draw, 0))
     if len(run.said):
-        fail("without a batch the list is empty")
+        fail("without a batch the list should be empty")
 
 
-@question("8.2", points=0.5, claim="prices of 0 and of more than the loss, gates of other shapes")
+@question(
+    "8.2", points=0.5, claim="penalties of 0 and of more than the loss, gates of other shapes"
+)
 def test_prices(submission: Submission, draw: Draw) -> None:
     for lam, shape in ((0.0, (2, 3)), (5.0, (4, 2)), (0.3, (3,))):
         case = GateCase(draw, 3, shape, lam)
         expect_run(GateRun(submission, case), case, name_mistakes=False)
 
 
-@question("8.2", points=0.5, claim="the model's weights learn, too, by the optimizer that is given")
+@question("8.2", points=0.5, claim="the given optimizer trains the model's weights, too")
 def test_weights_learn(submission: Submission, draw: Draw) -> None:
     case = GateCase(draw, 4)
     run = GateRun(submission, case)
@@ -146,7 +150,7 @@ def test_weights_learn(submission: Submission, draw: Draw) -> None:
 @question(
     "8.3",
     points=1,
-    claim="points_to: one head, one sentence, masks inside, other dtypes; the attention stays as it was; no target, or none that is real, raises",
+    claim="points_to: one head, one sentence, masks inside, other dtypes; the attention is not changed; without a target that is real it raises",
 )
 def test_pointing_at_the_edges(submission: Submission, draw: Draw) -> None:
     for B, M, L in ((1, 1, 3), (6, 2, 5), (2, 4, 9)):
@@ -213,7 +217,7 @@ def test_baseline_at_the_edges(submission: Submission, draw: Draw) -> None:
     ):
         given = torch.tensor(target), mask
         right = reference.arc_baseline(*given)
-        expect_baseline(submission.arc_baseline(*given), right, f"of {why}, ")
+        expect_baseline(submission.arc_baseline(*given), right, f"for {why}, ")
     for _ in range(4):
         given = arcs(draw)
         expect_baseline(submission.arc_baseline(*given), reference.arc_baseline(*given))
@@ -256,7 +260,7 @@ def test_classes_at_the_edges(submission: Submission, draw: Draw) -> None:
 @question(
     "8.4",
     points=0.5,
-    claim="disable: no head off, all heads off, float64; padding is not looked at, whatever stands there; nothing given is changed",
+    claim="disable: no head off, all heads off, float64; values at padding have no effect; no argument is changed",
 )
 def test_disable_at_the_edges(submission: Submission, draw: Draw) -> None:
     for how in (False, True):
@@ -267,7 +271,9 @@ def test_disable_at_the_edges(submission: Submission, draw: Draw) -> None:
         value, (after, values_after) = submission.call("disable", *given, returning=(0, 1))
         value = expect_tensor(value, shape=context.shape, what="disable(…)")
         if not value.isfinite().all():
-            fail("what stands at padded positions came into the mean: NaN · 0 is NaN")
+            fail(
+                "the values at padded positions changed the mean. Do not multiply them by 0, because NaN · 0 is NaN"
+            )
         expect_close(value, reference.disable(*given), f"with {'all' if how else 'no'} heads off")
         unchanged(given[0], after, "the contexts")
         unchanged(given[1], values_after, "the values")
@@ -320,7 +326,7 @@ def test_frozen_at_the_edges(submission: Submission, draw: Draw) -> None:
 @question(
     "8.6",
     points=0.5,
-    claim='prune_by_kind: "all", none, every head, +inf, kinds of other shapes; the scores stay as they were',
+    claim='prune_by_kind: "all", none, every head, +inf, kinds of other shapes; the scores are not changed',
 )
 def test_kinds_at_the_edges(submission: Submission, draw: Draw) -> None:
     for fraction in (0.0, 0.35, 0.5, 1.0):
@@ -342,7 +348,7 @@ def test_kinds_at_the_edges(submission: Submission, draw: Draw) -> None:
 @question(
     "8.6",
     points=0.5,
-    claim="prunable_share: exactly the tolerance below, a curve of one point, one that falls at once",
+    claim="prunable_share: exactly the tolerance below, a curve of one point, a curve that falls at once",
 )
 def test_shares_at_the_edges(submission: Submission, draw: Draw) -> None:
     for curve, tolerance in (
@@ -364,16 +370,16 @@ def test_shares_at_the_edges(submission: Submission, draw: Draw) -> None:
 # --- 8.7, 8.8 -------------------------------------------------------------------------
 
 
-@question("8.7", points=0.5, claim="a: what the gates and their two controls say together")
+@question("8.7", points=0.5, claim="a: the conclusion from the gates and their two controls")
 def test_what_the_controls_say(submission: Submission, draw: Draw) -> None:
     expect_choice(
         submission,
         "answer_8_7a",
         4,
         {
-            0: "then putting the survivors' mask on the untrained checkpoint would cost nothing",
-            2: "then random heads would be no better with training than without",
-            3: "look at the row of 8.6 in which all of the encoder's heads are gone",
+            0: "then applying the mask of the open gates to the checkpoint without training would cost nothing",
+            2: "then random heads would be no better with training than without training",
+            3: "look at the row of 8.6 in which all of the encoder's heads are removed",
         },
     )
 
@@ -383,7 +389,7 @@ def test_without_the_encoder(submission: Submission, draw: Draw) -> None:
     expect_figure(
         expect_typed(submission, "answer_8_7b"),
         LEFT,
-        "what the three checkpoints give",
+        "the BLEU of the three checkpoints",
         OTHERS,
         "Read it off the table of 8.6: row encoder, column 100.",
     )
@@ -391,16 +397,16 @@ def test_without_the_encoder(submission: Submission, draw: Draw) -> None:
 
 LEFT = (46.3, 48.4)  # 46.8, 43.9 and 51.4 are 47.4 on average
 OTHERS = (
-    (20, 23.5, "that of the decoder's own attention"),
-    (0, 2, "that of the attention between them"),
-    (77, 83, "that of three quarters of the encoder's heads, by I_h"),
-    (52, 62, "that of three quarters of them, at random"),
-    (96, 100, "that of the dense model"),
+    (20, 23.5, "the BLEU without the decoder's own attention"),
+    (0, 2, "the BLEU without the attention between encoder and decoder"),
+    (77, 83, "the BLEU without three quarters of the encoder's heads, chosen by I_h"),
+    (52, 62, "the BLEU without three quarters of the encoder's heads, chosen at random"),
+    (96, 100, "the BLEU of the dense model"),
 )
 
 
 @question(
-    "8.8", points=0.5, claim="four more wrong versions are found, and nothing right is accused"
+    "8.8", points=0.5, claim="four more wrong versions are found, and no right version is accused"
 )
 def test_hunt_more(submission: Submission, draw: Draw) -> None:
     wrong = of_table(EVERY_KEY, TRANSPOSED, LAST_OF_EQUAL, PADDED_QUERIES)

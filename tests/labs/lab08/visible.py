@@ -1,8 +1,8 @@
 """Lab 08, specialised heads: what is claimed of each answer, and its likely mistakes,
 each written once as a wrong function.
 
-Inputs are drawn anew for every grading: attention with ties, padding at the end and
-inside, sentences with unlike numbers of queries that count, maps beyond every
+New inputs are drawn for every grading: attention with ties, padding at the end and
+inside, sentences with different numbers of queries that count, maps beyond every
 threshold, gates of both signs.
 """
 
@@ -52,58 +52,58 @@ def _s(log_alpha: Tensor, u: Tensor, beta: float) -> Tensor:
 
 
 WRONG["sample_gate"] = {
-    "the gate is not stretched: it is never 0 and never 1": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: (
+    "the gate is not stretched, so it is never 0 and never 1": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: (
         _s(a, u, beta)
     ),
-    "the gate was cut before it was stretched: stretch it first, then cut it to 0 … 1": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: (
+    "the gate was clipped before it was stretched. Stretch it first, then clip it to [0, 1]": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: (
         _s(a, u, beta).clamp(0, 1) * (zeta - gamma) + gamma
     ),
-    "the sum was multiplied by β: divide by β": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: (
+    "the sum was multiplied by β. Divide it by β": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: (
         ((u.log() - (1 - u).log() + a) * beta).sigmoid() * (zeta - gamma) + gamma
     ).clamp(0, 1),
-    "log α is not divided by β: divide the whole sum, log α included": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: (
+    "log α is not divided by β. Divide the whole sum, including log α": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: (
         (((u.log() - (1 - u).log()) / beta + a).sigmoid() * (zeta - gamma) + gamma).clamp(0, 1)
     ),
-    "log α alone is divided by β: divide the whole sum": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: (
+    "only log α is divided by β. Divide the whole sum": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: (
         (((u.log() - (1 - u).log()) + a / beta).sigmoid() * (zeta - gamma) + gamma).clamp(0, 1)
     ),
     "the noise is ln u − ln(1 − u), not ln u + ln(1 − u)": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: (
         (((u.log() + (1 - u).log() + a) / beta).sigmoid() * (zeta - gamma) + gamma).clamp(0, 1)
     ),
-    "the noise has the other sign: it is ln u − ln(1 − u)": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: (
+    "the sign of the noise is wrong. It is ln u − ln(1 − u)": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: (
         ((((1 - u).log() - u.log() + a) / beta).sigmoid() * (zeta - gamma) + gamma).clamp(0, 1)
     ),
-    "the gate was rounded to 0 or 1: values between 0 and 1 are kept as they are": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: (
+    "the gate was rounded to 0 or 1. Keep values between 0 and 1 unchanged": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: (
         (_s(a, u, beta) * (zeta - gamma) + gamma).clamp(0, 1).round()
     ),
 }
 WRONG["expected_l0"] = {
     "the shift −β·ln(−γ/ζ) is missing": lambda a, beta=BETA, gamma=GAMMA, zeta=ZETA: a.sigmoid(),
-    "the shift has the other sign: −γ/ζ is below 1, so P is larger than σ(log α)": lambda a, beta=BETA, gamma=GAMMA, zeta=ZETA: (
+    "the sign of the shift is wrong. −γ/ζ is below 1, so P is larger than σ(log α)": lambda a, beta=BETA, gamma=GAMMA, zeta=ZETA: (
         (a + beta * math.log(-gamma / zeta)).sigmoid()
     ),
     "β is missing from the shift": lambda a, beta=BETA, gamma=GAMMA, zeta=ZETA: (
         a - math.log(-gamma / zeta)
     ).sigmoid(),
-    "log α was divided by β: β belongs to the shift only": lambda a, beta=BETA, gamma=GAMMA, zeta=ZETA: (
+    "log α was divided by β. Only the shift contains β": lambda a, beta=BETA, gamma=GAMMA, zeta=ZETA: (
         ((a - beta * math.log(-gamma / zeta)) / beta).sigmoid()
     ),
-    "these are P(gate = 0): return P(gate ≠ 0)": lambda a, beta=BETA, gamma=GAMMA, zeta=ZETA: (
+    "this is P(gate = 0). Return P(gate ≠ 0)": lambda a, beta=BETA, gamma=GAMMA, zeta=ZETA: (
         1 - (a - beta * math.log(-gamma / zeta)).sigmoid()
     ),
-    "the probabilities were summed: return one number for each gate": lambda a, beta=BETA, gamma=GAMMA, zeta=ZETA: (
+    "the probabilities were summed. Return one number for each gate": lambda a, beta=BETA, gamma=GAMMA, zeta=ZETA: (
         reference.expected_l0(a, beta, gamma, zeta).sum()
     ),
 }
 WRONG["gate_at_test"] = {
-    "β was used: the gate at test has no temperature": lambda a, gamma=GAMMA, zeta=ZETA: (
+    "β was used. The gate at test has no temperature": lambda a, gamma=GAMMA, zeta=ZETA: (
         (a / BETA).sigmoid() * (zeta - gamma) + gamma
     ).clamp(0, 1),
-    "the gate was rounded, or compared with a threshold: stretch it and cut it to 0 … 1; values between 0 and 1 are kept as they are": lambda a, gamma=GAMMA, zeta=ZETA: (
+    "the gate was rounded, or compared with a threshold. Stretch it, clip it to [0, 1] and keep values between 0 and 1 unchanged": lambda a, gamma=GAMMA, zeta=ZETA: (
         (a > 0).to(a.dtype)
     ),
     "the gate is not stretched": lambda a, gamma=GAMMA, zeta=ZETA: a.sigmoid(),
-    "the gate is not cut to 0 … 1": lambda a, gamma=GAMMA, zeta=ZETA: (
+    "the gate is not clipped to [0, 1]": lambda a, gamma=GAMMA, zeta=ZETA: (
         a.sigmoid() * (zeta - gamma) + gamma
     ),
 }
@@ -152,7 +152,7 @@ def test_at_test(submission: Submission, draw: Draw) -> None:
 
 
 class GateCase:
-    """A model, gates and batches; what the rule makes of them, with a part that may be
+    """A model, gates and batches; the result of the rule, with a part that may be
     wrong.
     """
 
@@ -202,28 +202,28 @@ class GateCase:
 
 
 WRONG_TRAINING: dict[str, dict[str, bool]] = {
-    "the noise was drawn once: draw new noise for every batch": {"once": True},
-    "the price is on the sampled gates, which have no gradient where they were cut: put it on expected_l0": {
+    "the noise was drawn once. Draw new noise for every batch": {"once": True},
+    "the penalty uses the sampled gates, which have no gradient where they were clipped. Use expected_l0": {
         "on_samples": True
     },
-    "the price is λ times the mean: it is λ times the sum": {"mean": True},
-    "gradients of earlier batches are in the step: call optimizer.zero_grad() before backward()": {
+    "the penalty is λ times the mean. It should be λ times the sum": {"mean": True},
+    "the step contains gradients of earlier batches. Call optimizer.zero_grad() before backward()": {
         "piling": True
     },
-    "the deterministic gate was used: during training, gates are sampled": {"still": True},
-    "the sum was noted after the step: note it before the step": {"after": True},
+    "the deterministic gate was used. During training, gates are sampled": {"still": True},
+    "the sum was recorded after the step. Record it before the step": {"after": True},
 }
 
 
-# tanh(a·log_alpha + b·u) + c: what stands for expected_l0 is positive, as numbers of gates are
+# tanh(a·log_alpha + b·u) + c: the stand-in for expected_l0 is positive, as numbers of gates are
 STAND_INS = {"sample_gate": (1.3, 0.7, 0.0), "expected_l0": (0.8, 0.0, 1.0)}
 
 
 class GateRun:
     """A case in the student's hands.
 
-    Formulas stand in for the functions of 8.1, so that a mistake there is none here;
-    where the training does not call them, it is looked at with what it has.
+    Formulas replace the functions of 8.1, so that a mistake there is none here;
+    where the training does not call them, it is checked with its own functions.
     """
 
     def __init__(
@@ -262,12 +262,12 @@ class GateRun:
                 ),
                 submission.helper("generator", seed=case.seed),
             ),
-            "when it was trained,",
+            "during training,",
             "loss_fn takes the model, the batch and the gates, and returns a scalar",
         )
         if not isinstance(value, list | tuple):
             fail(
-                f"train_with_gates returns a list with a number for each batch, it returned {describe(value)}"
+                f"train_with_gates should return a list with one number for each batch, it returned {describe(value)}"
             )
         self.said = torch.tensor([expect_number(v, "an expected count") for v in value])
         self.log = submission.get(self.losses, "log")
@@ -281,13 +281,13 @@ class GateRun:
 
 
 def expect_run(run: GateRun, case: GateCase, name_mistakes: bool = True) -> dict[str, Any]:
-    """The gates of every batch, and what became of log_alpha, are right; returns what
-    the rule makes of the case.
+    """The gates of every batch and the final log_alpha are right; returns the result of
+    the rule for the case.
     """
     right, steps = case.follow(), len(case.batches)
     calls = sum(name.startswith("gates") for name in run.found)
     if calls != steps:
-        fail(f"loss_fn was called {calls} times for {steps} batches: once for each")
+        fail(f"loss_fn was called {calls} times for {steps} batches. Call it once for each batch")
     if name_mistakes:
         wrong = {said: case.follow(**how) for said, how in WRONG_TRAINING.items()}
         recognise(run.found, right, wrong, equal=close)
@@ -297,13 +297,13 @@ def expect_run(run: GateRun, case: GateCase, name_mistakes: bool = True) -> dict
         )
         if near(run.found["alpha"], case.log_alpha):
             fail(
-                "log_alpha did not change: the optimizer that is given holds it. A new tensor, or .detach(), takes it away"
+                "log_alpha did not change. The given optimizer holds this tensor: use it directly, without .detach() and without creating a new tensor"
             )
     for i in range(1, steps):
         if not near(run.found[f"gates {i}"], right[f"gates {i}"], tolerance=1e-4):
             fail(
-                f"after {i} step{'s' * (i > 1)} log_alpha is not what it should be, or the noise is other: a step of the optimizer that is given, from the "
-                "gradient of the loss plus λ · Σ expected_l0, and nothing clipped"
+                f"after {i} step{'s' * (i > 1)} log_alpha or the noise is wrong. Take one step of the given optimizer per batch, with the "
+                "gradient of the loss plus λ · Σ expected_l0, and do not clip log_alpha or the gradient"
             )
     expect_close(
         run.found["alpha"], right["alpha"], "log_alpha after the last step", tolerance=1e-4
@@ -326,22 +326,22 @@ def test_training(submission: Submission, draw: Draw) -> None:
     "8.2", points=0.5, claim="for each batch the expected number of open gates before its step"
 )
 def test_counts(submission: Submission, draw: Draw) -> None:
-    """Of the log_alpha that there was: a training that is wrong is the other claim's."""
+    """Checked for the student's log_alpha; the other claim checks the training."""
     case = GateCase(draw, 4)
     run = GateRun(submission, case)
     if len(run.said) != len(case.batches):
-        fail(f"{len(run.said)} numbers came back for {len(case.batches)} batches")
+        fail(f"{len(run.said)} numbers were returned for {len(case.batches)} batches")
     if len(run.log) != len(case.batches):
         fail(
-            f"loss_fn was called {len(run.log)} times for {len(case.batches)} batches: once for each"
+            f"loss_fn was called {len(run.log)} times for {len(case.batches)} batches. Call it once for each batch"
         )
     there = [entry["log_alpha"] for entry in run.log] + [run.found["alpha"]]
     sums = torch.stack([case.expected(alpha).sum() for alpha in there])
     right, after = sums[:-1], sums[1:]
     if near(right, after):
-        fail("log_alpha did not change: there is nothing to see of what is noted, and when")
+        fail("log_alpha did not change, so the recorded numbers cannot be checked")
     if near(run.said, after, tolerance=1e-5):
-        fail("the sum was noted after the step: note it before the step")
+        fail("the sum was recorded after the step. Record it before the step")
     expect_close(
         run.said[:1],
         right[:1],
@@ -383,16 +383,16 @@ def _mass(attn: Tensor, target: Tensor, token_mask: Tensor) -> Tensor:
     return (at * counted[:, None]).sum((0, 2)).double() / counted.sum()
 
 
-EVERY_KEY = "the largest over all keys was taken: leave out padding and the end mark"
-BY_SENTENCE = (
-    "each sentence's share was averaged: every query has the same weight, also in a long sentence"
+EVERY_KEY = "the maximum over all keys was used. Leave out padding and the end mark"
+BY_SENTENCE = "the shares of the sentences were averaged. Give every query the same weight, also in a long sentence"
+TRANSPOSED = (
+    "rows and columns are exchanged. attn has shape (…, query, key), and the maximum is over keys"
 )
-TRANSPOSED = "rows and columns are exchanged: attn is (…, query, key), and the maximum is over keys"
-LAST_OF_EQUAL = "of equal maxima the last was taken: take the lowest key"
-PADDED_QUERIES = "queries that are no real tokens were counted: count real tokens only"
-MASS = "the attention on the target was averaged: return the share of queries whose *largest* attention is on their target"
+LAST_OF_EQUAL = "of equal maxima the last was used. Use the lowest key"
+PADDED_QUERIES = "queries that are no real tokens were counted. Count real tokens only"
+MASS = "the attention to the target was averaged. Return the share of queries whose *largest* attention is to their target"
 OVER_ALL = (
-    "the count was divided by all queries: divide by the number of queries that have a target"
+    "the count was divided by all queries. Divide by the number of queries that have a target"
 )
 
 WRONG["points_to"] = {
@@ -443,15 +443,15 @@ def test_points_to(submission: Submission, draw: Draw) -> None:
 
 
 WRONG["neighbour"] = {
-    "the offset has the other sign: the place is i + offset": lambda mask, offset: (
+    "the sign of the offset is wrong. The position is i + offset": lambda mask, offset: (
         reference.neighbour(mask, -offset)
     ),
-    "the place i + offset wraps around at the end: a place outside the sentence does not exist, so it is −1": lambda mask, offset: (
+    "the position i + offset wraps around at the end. Return −1 for a position outside the sentence": lambda mask, offset: (
         torch.where(
             mask & mask.roll(-offset, 1), (torch.arange(mask.shape[1]) + offset) % mask.shape[1], -1
         )
     ),
-    "a word whose neighbour is no real token has no target: it is −1": lambda mask, offset: (
+    "a word whose neighbour is no real token has a target. Return −1 for it": lambda mask, offset: (
         torch.where(
             mask
             & (
@@ -462,7 +462,7 @@ WRONG["neighbour"] = {
             -1,
         )
     ),
-    "these are the offsets: return the places i + offset": lambda mask, offset: torch.where(
+    "these are the offsets. Return the positions i + offset": lambda mask, offset: torch.where(
         reference.neighbour(mask, offset) >= 0, offset, -1
     ),
 }
@@ -492,23 +492,23 @@ def _extreme(tokens: Tensor, counts: Tensor, mask: Tensor, pick: Callable[..., i
 
 
 WRONG["rarest"] = {
-    "the largest count was taken: the rarest word has the smallest count": lambda tokens, counts, mask: (
+    "the largest count was used. The rarest word has the smallest count": lambda tokens, counts, mask: (
         _extreme(tokens, counts, mask, max)
     ),
-    "padding was searched, too: only real tokens can be the rarest": lambda tokens, counts, mask: (
+    "padding was searched, too. Only real tokens can be the rarest": lambda tokens, counts, mask: (
         torch.where(mask, counts.double()[tokens].argmin(1, keepdim=True), -1)
     ),
-    "of equally rare words the last was taken: take the first": lambda tokens, counts, mask: (
-        _extreme(tokens, counts, mask, lambda places, key: min(reversed(places), key=key))
+    "of equally rare words the last was used. Use the first": lambda tokens, counts, mask: _extreme(
+        tokens, counts, mask, lambda places, key: min(reversed(places), key=key)
     ),
-    "queries that are no real tokens got a target: they have −1": lambda tokens, counts, mask: (
+    "queries that are no real tokens got a target. Return −1 for them": lambda tokens, counts, mask: (
         counts.double()[tokens]
         .masked_fill(~mask, math.inf)
         .argmin(1, keepdim=True)
         .expand_as(tokens)
         .contiguous()
     ),
-    "these are the tokens: return their places": lambda tokens, counts, mask: torch.where(
+    "these are the tokens. Return their positions": lambda tokens, counts, mask: torch.where(
         mask, tokens.gather(1, reference.rarest(tokens, counts, mask).clamp(min=0)), -1
     ),
 }
@@ -553,22 +553,22 @@ def _distance(target: Tensor, mask: Tensor) -> tuple[int, float]:
 
 
 WRONG["arc_baseline"] = {
-    "distances were counted: an offset has a sign, so −1 and 1 are different": _distance,
+    "distances were counted. An offset has a sign, so −1 and 1 are different": _distance,
     "an offset is target − query, not query − target": lambda target, mask: (
         -reference.arc_baseline(target, mask)[0],
         reference.arc_baseline(target, mask)[1],
     ),
-    "offset 0 was counted as an offset: a word that targets itself is no neighbour, so it counts in the denominator only": lambda target, mask: (
+    "offset 0 was counted as an offset. A word that targets itself is no neighbour; count it in the denominator only": lambda target, mask: (
         _with_0(_offsets(target, (target >= 0) & mask))
     ),
-    "queries that target themselves are missing from the denominator": lambda target, mask: _most(
+    "queries that target themselves are missing in the denominator": lambda target, mask: _most(
         _offsets(target, (target >= 0) & mask),
         sum(o != 0 for o in _offsets(target, (target >= 0) & mask)),
     ),
     "queries that are no real tokens were counted in the baseline": lambda target, mask: _most(
         _offsets(target, target >= 0), int((target >= 0).sum())
     ),
-    "the count was divided by all queries: divide by the number of queries that count": lambda target, mask: (
+    "the count was divided by the number of all queries. Divide by the number of real queries that have a target": lambda target, mask: (
         _most(_offsets(target, (target >= 0) & mask), target.numel())
     ),
 }
@@ -645,22 +645,22 @@ def _class(
 
 
 WRONG["attention_pattern"] = {
-    "the attention of a word to itself was taken for the diagonal: the diagonal is i − 1 and i + 1": lambda a, s, g, share=0.5: (
+    "the attention of a word to itself was used for D. D is the attention to i − 1 and i + 1": lambda a, s, g, share=0.5: (
         _class(*_parts(a, s, self_too=True), a, g, share)
     ),
-    "neighbouring keys that are special tokens were counted for D: they count for V only": lambda a, s, g, share=0.5: (
+    "neighbouring keys that are special tokens were counted for D. Count them for V only": lambda a, s, g, share=0.5: (
         _class(*_parts(a, s, special_too=True), a, g, share)
     ),
-    "columns were averaged in place of rows: attn is (query, key)": lambda a, s, g, share=0.5: (
+    "columns were averaged instead of rows. attn has shape (query, key)": lambda a, s, g, share=0.5: (
         _class(*_parts(a, s, rows=False), a, g, share)
     ),
-    "block asks for (1 + share)/2, not for share": lambda a, s, g, share=0.5: _class(
+    "block was tested with share. Test it with (1 + share)/2": lambda a, s, g, share=0.5: _class(
         *_parts(a, s), a, g, share, share
     ),
-    "share was fixed at ½: it is an argument, and ½ is only its default": lambda a, s, g, share=0.5: (
+    "½ was used for share. Use the argument; ½ is only its default": lambda a, s, g, share=0.5: (
         _class(*_parts(a, s), a, g, 0.5)
     ),
-    "block was tested before vertical+diagonal: test vertical+diagonal first": lambda a, s, g, share=0.5: (
+    "block was tested before vertical+diagonal. Test vertical+diagonal first": lambda a, s, g, share=0.5: (
         "block"
         if g is not None
         and len(g.unique()) > 1
@@ -743,22 +743,22 @@ def _instead(context: Tensor, off: Tensor, what: Tensor, interleaved: bool = Fal
 
 
 WRONG["disable"] = {
-    "the disabled heads return 0: they return the mean of their values": lambda c, v, m, off: (
+    "the disabled heads return 0. They should return the mean of their values": lambda c, v, m, off: (
         _instead(c, off, torch.zeros_like(c))
     ),
-    "padding is in the mean: every query attends to the *real* tokens": lambda c, v, m, off: (
-        _instead(c, off, v.mean(1, keepdim=True))
+    "the mean includes padding. Average over the *real* tokens": lambda c, v, m, off: _instead(
+        c, off, v.mean(1, keepdim=True)
     ),
-    "the mean of the contexts was taken: take the mean of the values": lambda c, v, m, off: (
-        _instead(c, off, _mean_of(c, m))
+    "the mean of the contexts was used. Use the mean of the values": lambda c, v, m, off: _instead(
+        c, off, _mean_of(c, m)
     ),
-    "the sum was divided by the padded length: divide by the number of real tokens": lambda c, v, m, off: (
+    "the sum was divided by the padded length. Divide by the number of real tokens": lambda c, v, m, off: (
         _instead(c, off, (v * m[..., None]).sum(1, keepdim=True) / m.shape[1])
     ),
-    "every M-th feature was given to a head: head h has the features h·d … (h+1)·d − 1": lambda c, v, m, off: (
+    "every M-th feature was assigned to a head. Head h has the features h·d … (h+1)·d − 1": lambda c, v, m, off: (
         _instead(c, off, _mean_of(v, m), True)
     ),
-    "the mean was taken over the values of all heads: each head returns the mean of its own values": lambda c, v, m, off: (
+    "the mean was taken over the values of all heads. Each head returns the mean of its own values": lambda c, v, m, off: (
         _instead(
             c,
             off,
@@ -769,13 +769,13 @@ WRONG["disable"] = {
             .flatten(2),
         )
     ),
-    "padded positions kept their context: write the mean to *every* position": lambda c, v, m, off: (
+    "padded positions kept their context. Write the mean to *every* position": lambda c, v, m, off: (
         torch.where(m[..., None], _instead(c, off, _mean_of(v, m)), c)
     ),
-    "the other heads were disabled: off is True for the heads to disable": lambda c, v, m, off: (
+    "the wrong heads were disabled. off is True for the heads to disable": lambda c, v, m, off: (
         _instead(c, ~off, _mean_of(v, m))
     ),
-    "the mean was taken over the whole batch: take one mean per sentence": lambda c, v, m, off: (
+    "the mean was taken over the whole batch. Take one mean per sentence": lambda c, v, m, off: (
         _instead(c, off, v[m].mean(0).expand(len(v), 1, -1))
     ),
 }
@@ -838,13 +838,13 @@ def _by_rows(before: Tensor, after: Tensor, mask: Tensor) -> Tensor:
 
 
 WRONG["attention_change"] = {
-    "the maps were not cut to the real tokens: leave out the rows and columns of padding": _padded,
-    "all sentences were flattened together: compute a cosine for each sentence, then the mean": _all_together,
-    "rows were compared one by one: a sentence's map is one vector": _by_rows,
-    "this is the cosine: return 1 minus the cosine": lambda before, after, mask: _cosines(
+    "the maps contain padding. Leave out the rows and columns of padding": _padded,
+    "all sentences were flattened together. Compute a cosine for each sentence, then the mean": _all_together,
+    "rows were compared one by one. Treat the map of a sentence as one vector": _by_rows,
+    "this is the cosine. Return 1 minus the cosine": lambda before, after, mask: _cosines(
         before, after, mask
     ).mean(0),
-    "the cosines were summed over sentences: return their mean": lambda before, after, mask: (
+    "the cosines were summed over sentences. Use their mean": lambda before, after, mask: (
         1 - _cosines(before, after, mask).sum(0)
     ),
 }
@@ -898,22 +898,22 @@ def _fixed(
 
 
 WRONG["fixed_patterns"] = {
-    "the weights are j³, so the first key has weight 0: they are (j + 1)³": lambda n: _fixed(
+    "the weights are j³, so the first key has weight 0. They should be (j + 1)³": lambda n: _fixed(
         n, start=0
     ),
-    "the larger contexts leave out the neighbour: they are j ≤ i − 2 and j ≥ i + 2": lambda n: (
+    "the larger contexts include the neighbour. They should be j ≤ i − 2 and j ≥ i + 2": lambda n: (
         _fixed(n, gap=1)
     ),
-    "positions wrap around at the end: the first word has no previous word": lambda n: _fixed(
+    "positions wrap around at the end. The first word has no previous word": lambda n: _fixed(
         n, wrap=True
     ),
-    "a row without a key is 0: it attends to itself": lambda n: _fixed(n, zero=True),
-    "the weights are not cubes: take the third power": lambda n: _fixed(n, power=1),
+    "a row without a key is 0. Such a word should attend to itself": lambda n: _fixed(n, zero=True),
+    "the weights are not cubes. Take the third power": lambda n: _fixed(n, power=1),
     "left and right are exchanged": lambda n: _fixed(n)[[0, 2, 1, 4, 3, 5, 6]],
     "the patterns of the start and the end are exchanged": lambda n: _fixed(n)[
         [0, 1, 2, 3, 4, 6, 5]
     ],
-    "the rows do not sum to 1: divide each row by its sum": lambda n: (
+    "the rows do not sum to 1. Divide each row by its sum": lambda n: (
         _fixed(n) * (1 + torch.arange(n)[:, None])
     ),
 }
@@ -961,20 +961,22 @@ def _learned_cut(learned: Tensor, lengths: Tensor, patterns: Patterned) -> Tenso
 
 Patterned = Callable[[int], Tensor]
 FROZEN: dict[str, Callable[[Tensor, Tensor, Patterned], Tensor]] = {
-    "the patterns were made for the padded length: make them for each sentence's own length": partial(
+    "the patterns were computed for the padded length. Compute them for each sentence's own length": partial(
         _frozen, padded=True
     ),
-    "the first rows and columns of the longest sentence's patterns were taken: make the patterns for each sentence's own length": partial(
+    "the first rows and columns of the longest sentence's patterns were used. Compute the patterns for each sentence's own length": partial(
         _frozen, cut=True
     ),
-    "head 0 is the learned head here: the last head is": partial(_frozen, first=True),
-    "fixed heads kept the learned attention behind a sentence's words: they are 0 there": partial(
+    "head 0 is the learned head in your result. The last head should be": partial(
+        _frozen, first=True
+    ),
+    "fixed heads kept the learned attention after the end of a sentence. They should be 0 there": partial(
         _frozen, everywhere=True
     ),
-    "the learned head was set to 0 on padding: it is returned as it came, padding included": _learned_cut,
-    "all heads are fixed here: the last head is learned": lambda a, n, patterns: _frozen(
-        torch.cat([a, a[:, :1]], 1), n, patterns
-    )[:, : a.shape[1]],
+    "the learned head was set to 0 on padding. Return it unchanged, including padding": _learned_cut,
+    "all heads are fixed in your result. The last head should be learned": lambda a, n, patterns: (
+        _frozen(torch.cat([a, a[:, :1]], 1), n, patterns)[:, : a.shape[1]]
+    ),
 }
 WRONG["frozen_attention"] = {
     said: partial(wrong, patterns=reference.fixed_patterns) for said, wrong in FROZEN.items()
@@ -982,7 +984,7 @@ WRONG["frozen_attention"] = {
 
 
 class Others:
-    """Stands for ``fixed_patterns``, so that a mistake there is none in what calls it:
+    """Replaces ``fixed_patterns``, so that a mistake there is none in its callers:
     maps by places alone, rows sum to 1, and none of the seven.
     """
 
@@ -998,8 +1000,8 @@ class Others:
 def expect_frozen(
     submission: Submission, given: tuple[Tensor, Tensor], what: str, name_mistakes: bool = False
 ) -> None:
-    """Right with the patterns of others, or, where none are asked for, with the
-    seven; ``learned`` stays as it was.
+    """Right with the replaced patterns, or, where they are not called, with the
+    seven; ``learned`` is not changed.
     """
     others = Others()
     submission.replace({"fixed_patterns": others})
@@ -1060,19 +1062,19 @@ def _pruned(scores: Kinds, kind: str, fraction: float, lowest: bool = True, by_l
 
 
 WRONG["prune_by_kind"] = {
-    "the heads with the highest scores were removed: remove those with the lowest": lambda s, kind, fraction: (
+    "the heads with the highest scores were removed. Remove those with the lowest": lambda s, kind, fraction: (
         _pruned(s, kind, fraction, lowest=False)
     ),
-    "each layer lost its own share: rank the heads of a kind from all layers together": lambda s, kind, fraction: (
+    "each layer lost the same share. Rank the heads of a kind from all layers together": lambda s, kind, fraction: (
         _pruned(s, kind, fraction, by_layer=True)
     ),
-    "the share was taken of all heads: it is a share of this kind's heads": lambda s, kind, fraction: (
+    "the share of all heads was computed. Compute the share of this kind's heads": lambda s, kind, fraction: (
         _pruned(s, kind, fraction, of_all=True)
     ),
-    "the other kinds were pruned, too: prune the given kind only": lambda s, kind, fraction: (
+    "the other kinds were pruned, too. Prune the given kind only": lambda s, kind, fraction: (
         _pruned(s, kind, fraction, others=True)
     ),
-    "heads that do not exist (NaN) were counted or kept: do not count them, and return False for them": lambda s, kind, fraction: {
+    "heads that do not exist (NaN) were counted or kept. Do not count them, and return False for them": lambda s, kind, fraction: {
         name: mask | s[name].isnan() for name, mask in _pruned(s, kind, fraction).items()
     },
 }
@@ -1105,12 +1107,12 @@ def expect_kinds(
     for name, mask in right.items():
         if int(value[name].sum()) != int(mask.sum()):
             fail(
-                f"{given[1]!r} at {given[2]:g}: of {name!r} {int(value[name].sum())} heads stay, and {int(mask.sum())} should"
+                f"{given[1]!r} at {given[2]:g}: {int(value[name].sum())} heads of {name!r} are kept instead of {int(mask.sum())}"
             )
         expect_equal(
             value[name],
             mask,
-            message=f"{given[1]!r} at {given[2]:g}: of {name!r} other heads stay than should",
+            message=f"{given[1]!r} at {given[2]:g}: the wrong heads of {name!r} are kept",
         )
 
 
@@ -1128,16 +1130,16 @@ def test_by_kind(submission: Submission, draw: Draw) -> None:
 
 
 WRONG["prunable_share"] = {
-    "the last point above the line was taken: all points before it must be above the line, too": lambda curve, tolerance=0.1: (
+    "the last point above the line was used. All points before it must be above the line, too": lambda curve, tolerance=0.1: (
         max((float(f) for f, s in curve if s >= (1 - tolerance) * curve[0][1]), default=0.0)
     ),
-    "the tolerance was subtracted as points: it is a share of the full score": lambda curve, tolerance=0.1: (
+    "the tolerance was subtracted as points. It is a share of the full score": lambda curve, tolerance=0.1: (
         reference.prunable_share(curve, tolerance / curve[0][1])
     ),
-    "this is the first fraction below the line: return the last fraction before it": lambda curve, tolerance=0.1: (
+    "this is the first fraction below the line. Return the last fraction before it": lambda curve, tolerance=0.1: (
         next((float(f) for f, s in curve if s < (1 - tolerance) * curve[0][1]), float(curve[-1][0]))
     ),
-    "each score was compared with the score before it: compare it with the full score": lambda curve, tolerance=0.1: (
+    "each score was compared with the previous score. Compare it with the full score": lambda curve, tolerance=0.1: (
         next(
             (
                 float(curve[i][0])
@@ -1147,7 +1149,7 @@ WRONG["prunable_share"] = {
             float(curve[-1][0]),
         )
     ),
-    "this is the score: return the fraction": lambda curve, tolerance=0.1: float(
+    "this is the score. Return the fraction": lambda curve, tolerance=0.1: float(
         dict(curve)[reference.prunable_share(curve, tolerance)]
     ),
 }
@@ -1185,7 +1187,9 @@ def test_share(submission: Submission, draw: Draw) -> None:
 )
 def test_form_of_the_answers(submission: Submission, draw: Draw) -> None:
     expect_choice(submission, "answer_8_7a", 4, {})
-    expect_typed(submission, "answer_8_7b", (1, 100), "no BLEU in points: between 1 and 100")
+    expect_typed(
+        submission, "answer_8_7b", (1, 100), "not a BLEU in points. It must lie between 1 and 100"
+    )
 
 
 def by_loops(attn: Tensor, target: Tensor, mask: Tensor) -> Tensor:
@@ -1214,10 +1218,10 @@ RIGHT: dict[str, Version] = {
     "one with loops": by_loops,
     "one that adds to real keys": by_adding,
 }
-PROMISE = "8.3 promises of positive attention in float64, and of targets that are real"
+PROMISE = "8.3 requires for positive attention in float64 and targets that are real tokens"
 NAMES = {
-    EVERY_KEY: "looks at all keys",
-    BY_SENTENCE: "averages sentences' shares",
+    EVERY_KEY: "uses all keys",
+    BY_SENTENCE: "averages the shares of the sentences",
     TRANSPOSED: "exchanges rows and columns",
     LAST_OF_EQUAL: "takes the last of equal maxima",
     PADDED_QUERIES: "counts queries that are no real tokens",

@@ -1,5 +1,5 @@
-"""Lab 10, tokens: the claims that only the grader sees. What is seen in the notebook,
-and the words for both, stand in visible.py.
+"""Lab 10, tokens: the claims that only the grader sees. The claims in the notebook,
+and the sentences for both, are in visible.py.
 """
 
 from __future__ import annotations
@@ -70,11 +70,9 @@ from .visible import (
 )
 from .visible import WRONG as SEEN
 
-BETWEEN = (
-    "padding may stand between real tokens, and token_mask says where: their number alone does not"
-)
-AT_LAST = f"n was the place of the last real token: {BETWEEN}"
-NOT_REAL_N = "n was counted from the scores above 0: a real token may have the score 0, and token_mask says who is real"
+BETWEEN = "Padding can lie between real tokens. Use the positions in token_mask, not only the number of real tokens"
+AT_LAST = f"n was computed as the position of the last real token. {BETWEEN}"
+NOT_REAL_N = "n was counted as the number of scores above 0. A real token can have the score 0; count the real tokens in token_mask"
 
 
 # --- texts ----------------------------------------------------------------------------
@@ -110,14 +108,14 @@ def place_of_last(mask: Tensor) -> Tensor:
 RECEIVED: Wrong = {BETWEEN: lambda attn, mask: reference.attention_received(attn, at_the_end(mask))}
 
 
-@question("10.1", points=0.5, claim="padding may stand anywhere between the real tokens")
+@question("10.1", points=0.5, claim="padding can be anywhere between the real tokens")
 def test_received_between(submission: Submission, draw: Draw) -> None:
     def case() -> tuple[Tensor, Tensor]:
         M, L = draw.integer(2, 4), draw.integer(9, 11)
         return attention(draw, 3, M, L), scattered(draw, [L - 3, L, 5], L)
 
     (attn, mask), _, _ = draw_case(case, reference.attention_received, RECEIVED)
-    received(submission, attn, mask, RECEIVED, "where padding stands between real tokens")
+    received(submission, attn, mask, RECEIVED, "where padding lies between real tokens")
 
 
 @question(
@@ -150,18 +148,18 @@ def in_order(mask: Tensor) -> Tensor:
 
 PADDED_TEXTS: Wrong = {
     BETWEEN: lambda mask, scores, k: chosen(real_first(scores, at_the_end(mask)), k),
-    "of padding the last filled up a short text: the first padding first": (
+    "a short text was filled up with the last padding. Use the first padding first": (
         lambda mask, scores, k: chosen(scores.double().where(mask, in_order(mask) - 1e6), k)
     ),
 }
 EQUAL_SCORES: Wrong = {
-    "of equal scores the last stayed: the one that comes first does": (
+    "of equal scores the last row was kept. Keep the first of them": (
         lambda mask, scores, k: chosen(real_first(scores + in_order(mask) / 1e6, mask), k)
     ),
 }
 
 
-@question("10.2", points=0.5, claim="padding between real tokens, of which the first fills up")
+@question("10.2", points=0.5, claim="padding between real tokens; the first padding fills up")
 def test_padding_between(submission: Submission, draw: Draw) -> None:
     def case() -> Texts:
         k = draw.integer(5, 6)
@@ -173,11 +171,11 @@ def test_padding_between(submission: Submission, draw: Draw) -> None:
         submission,
         draw_texts(case, PADDED_TEXTS),
         PADDED_TEXTS,
-        "where padding stands between real tokens",
+        "where padding lies between real tokens",
     )
 
 
-@question("10.2", points=0.5, claim="of equal scores the first stays")
+@question("10.2", points=0.5, claim="of equal scores the first is kept")
 def test_equal_scores(submission: Submission, draw: Draw) -> None:
     def case() -> Texts:
         scores = draw.tied(3, draw.integer(60, 70), levels=2)
@@ -186,7 +184,7 @@ def test_equal_scores(submission: Submission, draw: Draw) -> None:
     expect_kept(submission, draw_texts(case, EQUAL_SCORES), EQUAL_SCORES, "where scores are equal")
 
 
-@question("10.2", points=0.5, claim="k = 1 leaves [CLS], k ≥ L all")
+@question("10.2", points=0.5, claim="k = 1 keeps [CLS], k ≥ L keeps all rows")
 def test_small_and_large_k(submission: Submission, draw: Draw) -> None:
     L = draw.integer(6, 8)
     mask = padded([L - 2, L - 3], L)
@@ -235,15 +233,15 @@ def in_single(lengths: Tensor, layers: int, final: float) -> Tensor:
 
 
 ROUNDED_UP: Wrong = {
-    "products like 100 · 0.07 = 7.000000000000001 were rounded up: that is what the 1e-9 is for": falling(
+    "products like 100 · 0.07 = 7.000000000000001 were rounded up. Subtract 1e-9 before rounding up, as stated": falling(
         number=torch.ceil
     ),
-    "one more than the whole part was taken, also where the product is a whole number": (
+    "1 was added to the rounded-down product, also where the product is an integer": (
         lambda lengths, layers, final: torch.minimum(
             falling(number=lambda x: (x + 1e-9).floor() + 1)(lengths, layers, final), lengths
         )
     ),
-    "float32 is too coarse: it cannot tell n · share - 1e-9 from n · share. Compute in float64": in_single,
+    "float32 is too coarse for a difference of 1e-9 in n · share. Compute in float64": in_single,
 }
 
 
@@ -272,7 +270,7 @@ def test_progressive_rounding(submission: Submission, draw: Draw) -> None:
         counts = as_table(value, lengths, 3, f"for final = {final}")
         if (counts < 1).any():
             fail(
-                f"for final = {final} a layer works on {int(counts.min())} tokens: [CLS] alone is left at least, max(1, …)"
+                f"for final = {final} a layer works on {int(counts.min())} tokens. It must work on at least one, [CLS] alone: max(1, …)"
             )
         expect_table(value, lengths, 3, final, {})
 
@@ -280,34 +278,38 @@ def test_progressive_rounding(submission: Submission, draw: Draw) -> None:
 # --- 10.3 threshold_policy ------------------------------------------------------------
 
 EXACTLY: Wrong = {
-    "a token exactly at the threshold went: it stays, ≥": kept_where(
+    "a token exactly at the threshold was dropped. Keep it (≥)": kept_where(
         lambda scores, theta, mask: count(mask) * scores > theta
     ),
 }
 AT_ZERO: Wrong = {
-    "padding was kept, since its 0 is not below θ = 0: it never is": (
+    "padding was kept at θ = 0, because its score 0 is not below θ. Always drop padding": (
         lambda scores, theta, mask: (
             (count(mask) * scores >= theta) | (torch.arange(mask.shape[1]) == 0)
         )
     ),
-    "a real token of score 0 went at θ = 0: it is exactly at the threshold, and stays": kept_where(
+    "a real token of score 0 was dropped at θ = 0. It is exactly at the threshold: keep it": kept_where(
         lambda scores, theta, mask: (count(mask) * scores >= theta) & (scores > 0)
     ),
 }
 OWN_N: Wrong = {
     said: kept_where(lambda scores, theta, mask, n=n: n(scores, mask) * scores >= theta)
     for said, n in {
-        "n was counted without [CLS]: [CLS] is one of the n": lambda scores, mask: count(mask) - 1,
-        "n was the longest text of the batch: each text has its own n": lambda scores, mask: count(
-            mask
-        ).max(),
+        "n was counted without [CLS]. Include [CLS]": lambda scores, mask: count(mask) - 1,
+        "the length of the longest text of the batch was used for n. Each text has its own n": lambda scores, mask: (
+            count(mask).max()
+        ),
         AT_LAST: lambda scores, mask: place_of_last(mask),
         NOT_REAL_N: lambda scores, mask: count(scores > 0),
     }.items()
 }
 
 
-@question("10.3", points=0.5, claim="exactly at the threshold stays; at θ = 0 all real tokens do")
+@question(
+    "10.3",
+    points=0.5,
+    claim="a token exactly at the threshold is kept; at θ = 0 all real tokens are",
+)
 def test_at_the_threshold(submission: Submission, draw: Draw) -> None:
     for n, L in ((4, 6), (8, 8), (8, 11)):
         mask = padded([n, n], L)
@@ -334,7 +336,7 @@ def test_same_decision(submission: Submission, draw: Draw) -> None:
         return case() if close(*drawn) else drawn
 
     (scores, theta, mask), _, _ = draw_case(case, reference.threshold_policy, OWN_N)
-    expect_keep(submission, scores, theta, mask, OWN_N, "where padding stands between real tokens")
+    expect_keep(submission, scores, theta, mask, OWN_N, "where padding lies between real tokens")
     right = reference.threshold_policy(scores, theta, mask)
     for b, real in enumerate(mask):
         alone = submission.threshold_policy(scores[b : b + 1, real], theta, mask[b : b + 1, real])
@@ -353,12 +355,12 @@ def test_same_decision(submission: Submission, draw: Draw) -> None:
 # --- 10.4 SoftThreshold ---------------------------------------------------------------
 
 AT_THETA: Wrong = {
-    "a token exactly at the threshold went: ≥ lets it go on": gates(
+    "the gate of a token exactly at the threshold is 0. It must be 1 (≥)": gates(
         hard=lambda x: (x > 0).to(x.dtype)
     ),
 }
 BELOW_ZERO: Wrong = {
-    "a θ below 0 was taken for 0: it is a number like any other, and has a gradient there": gates(
+    "a θ below 0 was replaced by 0. θ can be negative, and it has a gradient there, too": gates(
         above=lambda scores, theta, layer, T, mask: over_t(
             scores, theta.clamp(min=0), layer, T, mask
         )
@@ -428,7 +430,7 @@ def test_dtype_of_the_gate(submission: Submission, draw: Draw) -> None:
 
 
 @question(
-    "10.4", points=0.5, claim="padding anywhere, scores of 0, shut gates; nothing given is changed"
+    "10.4", points=0.5, claim="padding anywhere, scores of 0, closed gates; no argument is changed"
 )
 def test_gate_of_odd_texts(submission: Submission, draw: Draw) -> None:
     theirs = Thresholds(submission, draw, theta=[0.9, 1.2, 80.0])
@@ -440,9 +442,9 @@ def test_gate_of_odd_texts(submission: Submission, draw: Draw) -> None:
         row[real.nonzero()[2]] = 0
     scores = scaled(scores)
     mistakes = gate_mistakes(theirs, OTHER_N, scores, 1, mask)
-    when = "where padding stands between real tokens"
+    when = "where padding lies between real tokens"
     expect_gate(theirs(scores, 1, mask), theirs.soft(scores, 1, mask), mask, mistakes, when)
-    when = "at a θ that lets nothing through"
+    when = "at a θ that closes all gates"
     expect_gate(theirs(scores, 2, mask), theirs.soft(scores, 2, mask), mask, {}, when)
     alone, one = torch.ones(1, 1), torch.ones(1, 1, dtype=torch.bool)
     expect_gate(theirs(alone, 2, one), alone, one, {}, "for a text of [CLS] alone")
@@ -454,10 +456,10 @@ def test_gate_of_odd_texts(submission: Submission, draw: Draw) -> None:
 # --- 10.5 cascade_step ----------------------------------------------------------------
 
 TIES: Wrong = {
-    "of equal scores the last went on: the one that comes first does": of_both(
+    "of equal scores the last was kept. Keep the first of them": of_both(
         lambda scores, alive, n: best(scores + torch.arange(len(scores)) / 1e6, alive, n)
     ),
-    "of equal scores all went on, and so too many: a threshold cannot tell them apart": of_both(
+    "of equal scores all were kept, which is too many. A threshold cannot distinguish equal values": of_both(
         lambda scores, alive, n: alive & (scores >= scores[best(scores, alive, n)].min())
     ),
 }
@@ -473,7 +475,7 @@ WRONG: dict[str, Wrong] = {
 }
 
 
-@question("10.5", points=0.5, claim="of equal scores the first goes on; all below 0")
+@question("10.5", points=0.5, claim="of equal scores the first is kept; all below 0")
 def test_ties_in_the_cascade(submission: Submission, draw: Draw) -> None:
     def below_zero() -> Layer:
         layer = Layer(draw, cls=-3.0)
@@ -490,10 +492,10 @@ def test_ties_in_the_cascade(submission: Submission, draw: Draw) -> None:
 @question("10.5", points=0.5, claim="if fewer are alive, all of those; nothing given changes")
 def test_numbers_of_the_cascade(submission: Submission, draw: Draw) -> None:
     for n_tokens, n_heads, when in (
-        (1, 1, "where one of each goes on"),
-        (99, 99, "where fewer are alive than asked for"),
-        (3, 99, "where fewer heads are alive than asked for"),
-        (99, 2, "where fewer tokens are alive than asked for"),
+        (1, 1, "where one token and one head are kept"),
+        (99, 99, "where fewer are alive than n"),
+        (3, 99, "where fewer heads are alive than n_heads"),
+        (99, 2, "where fewer tokens are alive than n_tokens"),
     ):
         layer = Layer(draw, cls=draw.choice([-9.0, 9.0]))
         layer.n_tokens, layer.n_heads = n_tokens, n_heads
@@ -522,14 +524,14 @@ def test_macs_are_exact(submission: Submission, draw: Draw) -> None:
     value = submission.token_macs(lengths, E)
     if isinstance(value, int) and value != right and math.isclose(value, right, rel_tol=1e-12):
         fail(
-            f"for {lengths} tokens of width {E} the result is off by {abs(value - right)}: somewhere it went through floats, which "
-            "do not hold such whole numbers. Ints do"
+            f"for {lengths} tokens of width {E} the result differs by {abs(value - right)}. Your code uses floats somewhere, and floats cannot "
+            "store such large whole numbers exactly. Compute with ints"
         )
     expect_macs(value, right, {}, f"for {lengths} tokens of width {E}")
     expect_macs(submission.token_macs([1], 1), 14, {}, "for one token of width 1")
 
 
-@question("10.6", points=0.5, claim="long texts, where l² counts most; the list stays as it was")
+@question("10.6", points=0.5, claim="long texts, where l² dominates; the list is not changed")
 def test_macs_of_long_texts(submission: Submission, draw: Draw) -> None:
     lengths, E = [draw.integer(3000, 9000) for _ in range(4)], 2 * draw.integer(8, 16)
     right = summed(macs)(lengths, E)
@@ -543,38 +545,40 @@ def test_macs_of_long_texts(submission: Submission, draw: Draw) -> None:
 # --- 10.7 two short answers -----------------------------------------------------------
 
 MISREAD = {  # by the order in the lab's source
-    0: "after the last layer nothing is left to save: all of them have worked on all tokens",
-    1: "look at the top row. After the first layer half of the tokens, chosen by attention, cost some fifteen points: what a word "
-    "means for the verdict, negated or outweighed by another clause, has not been read yet",
-    2: "look at the green line. Keeping the polar words alone cost more than ten points after every layer: without its negator, "
-    "or the word that says which clause to believe, a polar word does not know what it is worth",
+    0: "after the last layer nothing is left to save: all layers have worked on all tokens",
+    1: "look at the top row. Dropping half of the tokens by attention after the first layer cost about fifteen points: the meaning of a word "
+    "for the verdict (negated, or outweighed by another clause) has not been read yet",
+    2: "look at the green line. Keeping the polar words alone cost more than ten points after every layer: a polar word is not enough without its negator, "
+    "or without the word that shows which clause decides",
 }
 
 
-@question("10.7", points=0.5, claim="a: after which layer tokens can go")
+@question("10.7", points=0.5, claim="a: after which layer tokens can be dropped")
 def test_which_layer(submission: Submission, draw: Draw) -> None:
     expect_choice(submission, "answer_10_7a", OPTIONS, MISREAD)
 
 
 # θ = 1/37 on s takes 85.4 % of the longest quarter and 20.0 % of the shortest. Model
 # and reviews are the same everywhere, so only rounding differs, the printout's among
-# it. Who has not looked says some 10 to 50 points.
+# it. A guess without the printout is 10 to 50 points.
 APART = (63, 68)
 READ_INSTEAD = (  # of the same printout, by mistake: from, to, what
-    (1, 6, "the difference that n·s leaves"),
+    (1, 6, "the difference that remains with n·s"),
     (
         17,
         23,
-        "the share of the shortest quarter alone, or what lies between the two rules in the longest",
+        "the share of the shortest quarter alone, or the difference between the two rules in the longest",
     ),
-    (41, 46, "what lies between the two rules in the shortest quarter"),
+    (41, 46, "the difference between the two rules in the shortest quarter"),
     (83, 88, "the share of the longest quarter alone"),
 )
 
 
-@question("10.7", points=0.5, claim="b: what a threshold on s takes more from long texts")
+@question(
+    "10.7", points=0.5, claim="b: how many points more a threshold on s removes from long texts"
+)
 def test_long_and_short_texts(submission: Submission, draw: Draw) -> None:
-    what = "what lies between the two quarters for these reviews"
+    what = "the difference between the two quarters for these reviews"
     expect_figure(
         points_typed(submission),
         APART,
@@ -596,7 +600,7 @@ def by_loops(attn: Tensor, token_mask: Tensor) -> Tensor:
     return out
 
 
-@question("10.8", points=0.5, claim="eight subtle bugs are found, and nothing right is accused")
+@question("10.8", points=0.5, claim="eight subtle bugs are found, and no right version is accused")
 def test_hunt_subtle_bugs(submission: Submission, draw: Draw) -> None:
     wrong = SEEN["attention_received"]
     expect_verdicts(
@@ -605,14 +609,14 @@ def test_hunt_subtle_bugs(submission: Submission, draw: Draw) -> None:
         "attention_received",
         right=RIGHT | {"one that goes through the texts": by_loops},
         wrong={
-            "counts the queries of padding": wrong[PADDING_ASKS],
-            "sets padding to 0 and does not scale the rest": wrong[NOT_SCALED],
-            "reads the row of [CLS] alone": wrong[CLS_ROW],
-            "takes the strongest head for the mean of all": wrong[STRONGEST_HEAD],
-            "reads the first head alone": wrong[FIRST_HEAD],
-            "takes the padding of the first text for that of all": wrong[FIRST_MASK],
-            "lets the scores of the whole batch sum to 1": wrong[WHOLE_BATCH],
-            "leaves out what a token takes from itself": wrong[NOT_FROM_ITSELF],
+            "includes the queries of padding": wrong[PADDING_ASKS],
+            "sets padding to 0 and does not scale the other scores": wrong[NOT_SCALED],
+            "uses the row of [CLS] alone": wrong[CLS_ROW],
+            "takes the maximum over heads instead of the mean": wrong[STRONGEST_HEAD],
+            "uses the first head alone": wrong[FIRST_HEAD],
+            "uses the padding of the first text for all texts": wrong[FIRST_MASK],
+            "scales the scores of the whole batch to sum to 1": wrong[WHOLE_BATCH],
+            "leaves out the attention of a token to itself": wrong[NOT_FROM_ITSELF],
         },
         promise=PROMISE,
     )

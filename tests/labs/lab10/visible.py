@@ -1,10 +1,10 @@
 """Lab 10, tokens: what is claimed of each answer, and what its likely mistakes look
 like.
 
-Inputs are drawn anew for every grading, and so that the usual mistakes give other
-results than the right answer: texts of unlike lengths, padding that has the largest
-scores, that is looked at, and that stands between real tokens, scores of both signs and
-above 1, ties, a [CLS] that nobody looks at, and layers whose thresholds all differ.
+New inputs are drawn for every grading, such that the usual mistakes give other
+results than the right answer: texts of different lengths, padding that has the largest
+scores, that is attended to, and that lies between real tokens, scores of both signs and
+above 1, ties, a [CLS] that no token attends to, and layers whose thresholds all differ.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def padded(lengths: list[int], L: int) -> Tensor:
 
 
 def attention(draw: Draw, B: int, M: int, L: int, seen: Tensor | None = None) -> Tensor:
-    """Attention weights (B, H, L, L); ``seen`` (B, L) says what the rows may look
-    at.
+    """Attention weights (B, H, L, L); ``seen`` (B, L) marks the tokens that rows may
+    attend to.
     """
     raw = draw.normal(B, M, L, L, scale=1.5)
     return (raw if seen is None else raw.masked_fill(~seen[:, None, None], -torch.inf)).softmax(-1)
@@ -73,22 +73,20 @@ def attention(draw: Draw, B: int, M: int, L: int, seen: Tensor | None = None) ->
 # --- 10.1 attention_received ----------------------------------------------------------
 
 ROWS = (
-    "every token has the same score, 1/n: a row says where a token looks, and sums to 1 whatever it is worth. What the others "
-    "take from token i stands in column i"
+    "every token has the same score, 1/n. Row i contains the attention that token i pays, so every row sums to 1. "
+    "Column i contains the attention that token i receives"
 )
-CLS_ROW = "only the row of [CLS] was read: here every query counts"
-STRONGEST_HEAD = (
-    "of the heads, the strongest head was taken for each query: take the mean over heads"
+CLS_ROW = "only the row of [CLS] was used. Use the rows of all queries"
+STRONGEST_HEAD = "the maximum over heads was used. Take the mean over heads"
+FIRST_HEAD = "only the first head was used. Take the mean over heads"
+NOT_FROM_ITSELF = "the attention of a token to itself was left out. Include the diagonal"
+WHOLE_BATCH = "the scores sum to 1 over the whole batch. They should sum to 1 over each text"
+PADDING_RECEIVES = (
+    "padding has a score. Set the scores of padding to 0 and scale the other scores to sum to 1"
 )
-FIRST_HEAD = "only the first head was read: take the mean over heads"
-NOT_FROM_ITSELF = (
-    "what a token takes from itself was left out: it counts like the rest of its column"
-)
-WHOLE_BATCH = "the scores sum to 1 over the whole batch: over each text they should"
-PADDING_RECEIVES = "padding has a score: what was taken from it counts for nothing, and the rest is scaled to sum to 1"
-NOT_SCALED = "padding has score 0, and the rest was not scaled (or before the zeros were set): it sums to less than 1"
-FIRST_MASK = "the padding of the first text was taken for that of all"
-PADDING_ASKS = "queries of padding were counted: their rows sum to 1 like all others, but nobody reads what comes of them"
+NOT_SCALED = "padding has score 0, but the other scores sum to less than 1. Scale them after setting padding to 0"
+FIRST_MASK = "the padding of the first text was used for all texts"
+PADDING_ASKS = "the rows of padding queries were included. Their outputs are never used, so include real queries only"
 SCALE = "divide, so that the scores of a text sum to 1"
 
 Part = Callable[[Tensor], Tensor]
@@ -100,8 +98,8 @@ def altered(
     receives: Part = lambda real: real,
     end: Part = scaled,
 ) -> Callable[[Tensor, Tensor], Tensor]:
-    """A version of attention_received of which one part may be wrong: how heads become
-    one, (B, L, L), which queries ask, which columns count, and what is done at the end.
+    """A version of attention_received with one part that may be wrong: how heads become
+    one, (B, L, L), which queries ask, which columns count, and the last step.
     """
 
     def version(attn: Tensor, token_mask: Tensor) -> Tensor:
@@ -121,7 +119,7 @@ def as_it_is(total: Tensor) -> Tensor:
 
 
 def diagonal(attn: Tensor) -> Tensor:
-    """What each token takes from itself, on average over heads, (B, L, L)."""
+    """The attention of each token to itself, averaged over heads, (B, L, L)."""
     return attn.mean(1) * torch.eye(attn.shape[-1], dtype=attn.dtype)
 
 
@@ -150,58 +148,60 @@ def strongest_query(attn: Tensor, token_mask: Tensor) -> Tensor:
 COLUMNS: Wrong = {  # distinguishable where there is no padding
     ROWS: altered(weights=lambda attn: attn.mean(1).mT),
     CLS_ROW: altered(asks=lambda real: real * (torch.arange(real.shape[1]) == 0)),
-    "only the row of the last query was read: here every query counts": altered(
+    "only the row of the last query was used. Use the rows of all queries": altered(
         asks=lambda real: real * (real.cumsum(1) == real.sum(1, keepdim=True))
     ),
-    f"the scores were summed over the heads: take the mean, or {SCALE}": times(
+    f"the scores were summed over the heads. Take the mean, or {SCALE}": times(
         lambda attn: attn.shape[1]
     ),
-    f"the scores were summed over the queries: take the mean, or {SCALE}": times(
+    f"the scores were summed over the queries. Take the mean, or {SCALE}": times(
         lambda attn: attn.shape[2]
     ),
-    f"the scores were summed over heads and queries: {SCALE}": times(
+    f"the scores were summed over heads and queries. Take the mean, or {SCALE}": times(
         lambda attn: attn.shape[1] * attn.shape[2]
     ),
     STRONGEST_HEAD: altered(weights=lambda attn: attn.amax(1)),
-    "of the heads, the strongest head was taken for each query, and nothing scaled: take the mean": altered(
+    "the maximum over heads was used, without scaling. Take the mean over heads": altered(
         weights=lambda attn: attn.amax(1) / attn.shape[2], end=as_it_is
     ),
-    "of the queries, the query that asks most was taken: take the mean over queries": (
+    "the maximum over queries was used. Take the mean over queries": (
         lambda attn, mask: scaled(strongest_query(attn, mask))
     ),
-    "of the queries, the query that asks most was taken, and nothing scaled: take the mean": strongest_query,
+    "the maximum over queries was used, without scaling. Take the mean over queries": strongest_query,
     FIRST_HEAD: altered(weights=lambda attn: attn[:, 0]),
-    "only the last head was read: take the mean over heads": altered(
+    "only the last head was used. Take the mean over heads": altered(
         weights=lambda attn: attn[:, -1]
     ),
     NOT_FROM_ITSELF: altered(weights=lambda attn: attn.mean(1) - diagonal(attn)),
-    "only the diagonal was read, what each token takes from itself": altered(weights=diagonal),
+    "only the diagonal was used, the attention of each token to itself. Use all queries": altered(
+        weights=diagonal
+    ),
     WHOLE_BATCH: altered(end=lambda total: total / total.sum()),
-    "a softmax was taken of the scores, which evens them out: divide by their sum": (
+    "a softmax was applied to the scores, which makes them more equal. Divide by their sum": (
         lambda attn, mask: not_scaled(attn, mask).masked_fill(~mask, -torch.inf).softmax(1)
     ),
-    "the largest score is 1: it is their sum that should be 1": altered(
+    "the scores were scaled so that the largest is 1. Scale them so that their sum is 1": altered(
         end=lambda total: total / total.amax(1, keepdim=True)
     ),
 }
-LEAKS: Wrong = {  # distinguishable where real tokens look at padding
+LEAKS: Wrong = {  # distinguishable where real tokens attend to padding
     PADDING_RECEIVES: altered(receives=torch.ones_like),
     NOT_SCALED: not_scaled,
-    "the sum over real queries was divided by all L, and the rest was not scaled to sum to 1": (
+    "the sum over real queries was divided by L, and the scores were not scaled to sum to 1": (
         lambda attn, mask: altered(end=as_it_is)(attn, mask) / mask.shape[1]
     ),
     FIRST_MASK: altered(
         asks=lambda real: real[:1].expand_as(real), receives=lambda real: real[:1].expand_as(real)
     ),
-    "each head was scaled to sum to 1 before the mean was taken: first the mean over heads, at the end the scaling": (
+    "each head was scaled to sum to 1 before the mean over heads. Take the mean first and scale at the end": (
         by_heads
     ),
-    "each query was scaled to sum to 1 before the mean was taken: one that looks at padding most counts as much as one that "
-    "never does. Scale once, at the end": by_queries,
+    "each query was scaled to sum to 1 before the mean over queries, so a query that attends mostly to padding has as much weight as "
+    "any other. Scale once, at the end": by_queries,
 }
-VOTES: Wrong = {  # distinguishable where nobody looks at padding
+VOTES: Wrong = {  # distinguishable where no token attends to padding
     PADDING_ASKS: altered(asks=torch.ones_like),
-    f"{PADDING_ASKS}, and the mean was taken over fewer": (
+    f"{PADDING_ASKS}. In addition, the sum over all queries was divided by the number of real ones": (
         lambda attn, mask: attn.mean(1).sum(1) / mask.sum(1, keepdim=True)
     ),
 }
@@ -212,23 +212,23 @@ def received(submission: Submission, attn: Tensor, mask: Tensor, wrong: Wrong, w
     """The student's scores are the right ones; else the mistake whose result they
     are.
     """
-    thought = "attn is (B, H, L, L), token_mask (B, L)"
+    thought = "attn has shape (B, H, L, L), token_mask has shape (B, L)"
     scores = ask(lambda: submission.attention_received(attn, mask), when, thought)
     expect_tensor(scores, shape=mask.shape, what="the result")
     right = reference.attention_received(attn, mask)
     recognise(scores, right, apply_each(wrong, attn, mask), f"{when}: ")
     recognise(scores, right, {ROWS: scaled(mask.to(attn.dtype))}, f"{when}: ")
     if scores.isnan().any():
-        fail(f"{when}, some scores are NaN: what is divided by 0?")
+        fail(f"{when}, some scores are NaN. Where does your code divide by 0?")
     if (scores[~mask] != 0).any():
         fail(
-            f"{when}, padding has a score above 0: set its columns to 0, and then let the rest sum to 1"
+            f"{when}, padding has a score above 0. Set its columns to 0, then scale the other scores to sum to 1"
         )
     sums = scores.double().sum(1)
     b = int((sums - 1).abs().argmax())
     if abs(float(sums[b]) - 1) > 1e-4:
         fail(
-            f"{when}, the scores of text {b} sum to {sums[b]:.4g}, not to 1: divide by their sum, text by text"
+            f"{when}, the scores of text {b} sum to {sums[b]:.4g}, not to 1. Divide the scores of each text by their sum"
         )
     expect_close(scores, right, f"{when}, the result")
 
@@ -254,7 +254,7 @@ def test_padding_receives_nothing(submission: Submission, draw: Draw) -> None:
         return attn, mask
 
     (attn, mask), _, _ = draw_case(case, reference.attention_received, LEAKS)
-    received(submission, attn, mask, LEAKS, "where real tokens look at padding")
+    received(submission, attn, mask, LEAKS, "where real tokens attend to padding")
 
 
 @question("10.1", points=0.5, claim="padding does not ask: only real queries count")
@@ -265,22 +265,26 @@ def test_padding_does_not_ask(submission: Submission, draw: Draw) -> None:
         return attention(draw, 3, M, L, seen=mask), mask
 
     (attn, mask), _, _ = draw_case(case, reference.attention_received, VOTES)
-    received(submission, attn, mask, VOTES, "where nobody looks at padding")
+    received(submission, attn, mask, VOTES, "where no token attends to padding")
 
 
 # --- 10.2 keep_tokens -----------------------------------------------------------------
 
 EQUALS = (
-    "of equal scores the wrong ones went: the one that comes first stays, and a plain topk or argsort promises no order among "
-    "equals"
+    "of equal scores the wrong rows were dropped. Keep the first of them. topk and argsort (without stable=True) guarantee no order among "
+    "equal values"
 )
 KEPT = "the result (hidden, token_mask, index)"
-CLS_DROPPED = "[CLS] was dropped: the answer is read from it, whatever its score"
-PADDING_LAST = "padding stays while real tokens went: whatever scores say of padding, it comes last"
+CLS_DROPPED = (
+    "[CLS] was dropped. Keep it for every score, because the prediction is computed from it"
+)
+PADDING_LAST = (
+    "padding is kept, but real tokens were dropped. Padding ranks last, whatever its scores are"
+)
 
 
 def chosen(rank: Tensor, k: int, cls: bool = True) -> Tensor:
-    """Where the k largest of each row stand, [CLS] among them, ascending; of equal ones
+    """The columns of the k largest of each row, [CLS] among them, ascending; of equal ones
     the first. int64 (B, k').
     """
     rank = rank.double().clone()
@@ -295,7 +299,7 @@ def real_first(scores: Tensor, mask: Tensor, padding: float = -torch.inf) -> Ten
 
 
 class Texts:
-    """What keep_tokens is given, and what it should return."""
+    """The arguments of keep_tokens and the right result."""
 
     def __init__(self, draw: Draw, mask: Tensor, scores: Tensor, k: int, E: int = 3) -> None:
         self.hidden = draw.normal(*mask.shape, E)
@@ -307,7 +311,7 @@ class Texts:
 
     @property
     def ranked(self) -> tuple[Tensor, Tensor, int]:
-        """What is chosen by."""
+        """The arguments that determine the choice."""
         return self.given[1:]
 
     @functools.cached_property
@@ -320,63 +324,63 @@ class Texts:
 
 
 def cls_in_place_of(mask: Tensor, scores: Tensor, k: int, place: int) -> Tensor:
-    """By mistake: [CLS] in the place of the first or of the last of the best k."""
+    """By mistake: [CLS] replaces the first or the last of the best k."""
     index = chosen(real_first(scores, mask), k, cls=False)
     index[:, place] = 0
     return index.sort(1).values
 
 
-CLS_PLACE = "[CLS] took the place of one of the best k, but not of the one with the smallest score"
-BEST: Wrong = {  # from token_mask, scores and k: where the rows stood that stay, int64 (B, k')
-    "the rows with the smallest scores stayed: larger = more important": (
+CLS_PLACE = "[CLS] replaced one of the best k rows, but not the one with the smallest score"
+BEST: Wrong = {  # from token_mask, scores and k: the columns of the kept rows, int64 (B, k')
+    "the rows with the smallest scores were kept. A larger score means more important": (
         lambda mask, scores, k: chosen(real_first(-scores, mask), k)
     ),
-    "the scores were ranked without their sign: larger = more important, and -3 is not": (
+    "the scores were ranked without their sign. A larger score means more important, so -3 ranks below 0": (
         lambda mask, scores, k: chosen(real_first(scores.abs(), mask), k)
     ),
-    "the choice of the first text was made for all: each text has scores of its own": (
+    "the choice for the first text was used for all texts. Each text has its own scores": (
         lambda mask, scores, k: chosen(real_first(scores, mask), k)[:1].expand(len(scores), -1)
     ),
-    "the mean over the texts was ranked: each text has scores of its own": (
+    "the mean over the texts was ranked. Each text has its own scores": (
         lambda mask, scores, k: chosen(real_first(scores.mean(0).expand_as(scores), mask), k)
     ),
-    "the first k rows stayed, whatever their scores": (
+    "the first k rows were kept. Keep the rows with the largest scores": (
         lambda mask, scores, k: torch.arange(min(k, mask.shape[1])).expand(len(mask), -1)
     ),
 }
 CLS_STAYS: Wrong = {
     CLS_DROPPED: lambda mask, scores, k: chosen(real_first(scores, mask), k, cls=False),
-    f"{CLS_PLACE}: the first in the text went": functools.partial(cls_in_place_of, place=0),
-    f"{CLS_PLACE}: the last in the text went": functools.partial(cls_in_place_of, place=-1),
+    f"{CLS_PLACE}: it replaced the first in the text": functools.partial(cls_in_place_of, place=0),
+    f"{CLS_PLACE}: it replaced the last in the text": functools.partial(cls_in_place_of, place=-1),
 }
 REAL_FIRST: Wrong = {
     PADDING_LAST: lambda mask, scores, k: chosen(scores, k),
 } | {
-    f"padding was ranked by a fixed number, as {number}: a real token may have less": (
+    f"padding was ranked as if its score were {number}. A real token can have a lower score": (
         lambda mask, scores, k, number=number: chosen(real_first(scores, mask, number), k)
     )
     for number in (0, -1)
 }
-PLACES: Wrong = {  # what index is by mistake, from the right one and token_mask
-    "the places were counted again, from 0 to k' - 1: index must say where each row was before": (
+PLACES: Wrong = {  # wrong index, from the right one and token_mask
+    "index counts from 0 to k' - 1. It must contain the column that each row had in hidden": (
         lambda index, mask: torch.arange(index.shape[1]).expand_as(index)
     ),
-    "index counts real tokens only: it says which column of hidden each row was": (
+    "index counts real tokens only. It must contain the column that each row had in hidden": (
         lambda index, mask: (mask.long().cumsum(1) - 1).gather(1, index)
     ),
-    "index counts from 1: columns count from 0": lambda index, mask: index + 1,
-    "index counts through one long list of all texts: it says which column of its own text each row was": (
+    "index counts from 1. Columns count from 0": lambda index, mask: index + 1,
+    "index counts through all texts as one long list. It must contain the column that each row had in its own text": (
         lambda index, mask: index + mask.shape[1] * torch.arange(len(index))[:, None]
     ),
 }
-MASKS: Wrong = {  # what the mask of the rows is by mistake, from the same
-    "the mask calls padding real: it stays padding when it fills up a short text": (
+MASKS: Wrong = {  # wrong mask of the rows, from the same
+    "the mask marks padding as real. Padding that fills up a short text is still padding": (
         lambda index, mask: torch.ones_like(index, dtype=torch.bool)
     ),
-    "this is the first k columns of token_mask: the mask is taken with the rows, by the same index": (
+    "it is the first k columns of token_mask. Select the mask with the same index as the rows": (
         lambda index, mask: mask[:, : index.shape[1]]
     ),
-    "the mask is upside down: True is a real token": lambda index, mask: ~mask.gather(1, index),
+    "the mask is inverted. True means a real token": lambda index, mask: ~mask.gather(1, index),
 }
 
 
@@ -418,7 +422,7 @@ def draw_texts(case: Callable[[], Texts], wrong: Wrong) -> Texts:
 
 
 def stood(rows: Tensor, hidden: Tensor) -> Tensor:
-    """Where each row stood in its text, int64 (B, k'); -1 where it is none of its
+    """The column of each row in its text, int64 (B, k'); -1 where it is none of its
     rows.
     """
     same = (rows[:, :, None] == hidden[:, None]).all(-1)  # (B, k', L)
@@ -436,23 +440,23 @@ def as_kept(value: Any, texts: Texts, when: str) -> tuple[Tensor, Tensor, Tensor
         and index.is_floating_point() > rows.is_floating_point()
     ):
         fail(
-            f"{KEPT} has its parts in another order: the rows come first, then their mask, then where they stood"
+            f"{KEPT} has its parts in another order. The rows come first, then their mask, then their columns (index)"
         )
     B, L, E = texts.hidden.shape
     left = min(texts.k, L)
     if isinstance(rows, Tensor) and rows.ndim == 3 and left < L:
         if rows.shape[1] == L:
             fail(
-                f"{when}, all {L} rows are there still: rows that are set to 0 cost as much as before. Here they leave, and "
-                f"(B, {left}, E) stay"
+                f"{when}, the result still has all {L} rows. Rows set to 0 cost as much as before; drop them, so that "
+                f"the shape is (B, {left}, E)"
             )
         if rows.shape[1] == left + 1:
             fail(
-                f"{when}, {left + 1} rows stay where k = {texts.k}: k is all that stay, [CLS] among them"
+                f"{when}, {left + 1} rows are kept for k = {texts.k}. k is the number of kept rows, including [CLS]"
             )
         if rows.shape[1] == L - left:
             fail(
-                f"{when}, {L - left} of {L} rows stay where k = {texts.k}: k is how many stay, not how many go"
+                f"{when}, {L - left} of {L} rows are kept for k = {texts.k}. k is the number of rows to keep, not to drop"
             )
     expect_tensor(rows, shape=(B, left, E), dtype=texts.hidden.dtype, what=f"{when}, hidden")
     expect_tensor(mask, shape=(B, left), dtype=torch.bool, what=f"{when}, the mask")
@@ -462,18 +466,20 @@ def as_kept(value: Any, texts: Texts, when: str) -> tuple[Tensor, Tensor, Tensor
 
 def expect_kept(submission: Submission, texts: Texts, wrong: Wrong, when: str) -> None:
     """Rows, mask and index are right; else the mistake whose result they are.
-    ``wrong``: where the rows stood.
+    ``wrong``: the columns of the rows.
     """
-    thought = "k' = min(k, L) rows of each text stay"
+    thought = "Keep k' = min(k, L) rows of each text"
     value = ask(lambda: submission.keep_tokens(*texts.given), when, thought)
     rows, mask, index = as_kept(value, texts, when)
     _expect_rows(rows, texts, wrong, when)
     right = texts.index
     if not torch.equal(index, right):
-        said = f"{when}, the rows are right, but index does not say where they stood: "
+        said = f"{when}, the rows are right, but index does not contain their columns: "
         recognise(index, right, apply_each(PLACES, right, texts.mask), said)
         if torch.equal(index.sort(1).values, right):
-            fail(f"{when}, index says another order than the rows have: both rise along the text")
+            fail(
+                f"{when}, index has another order than the rows. Both must be in the order of the text"
+            )
         fail(f"{said}text 0 has {index[0].tolist()} instead of {right[0].tolist()}")
     if not torch.equal(mask, texts.right[1]):
         said = f"{when}, the rows are right, but their mask is not: "
@@ -489,12 +495,12 @@ def _expect_rows(rows: Tensor, texts: Texts, wrong: Wrong, when: str) -> None:
     if strange.any():
         if (rows[strange] == 0).all():
             fail(
-                f"{when}, rows of padding that stay are 0 now: a row stays as it is, and the mask says that it is padding"
+                f"{when}, kept rows of padding are 0 now. Keep each row unchanged; the mask marks it as padding"
             )
         everywhere = texts.hidden.flatten(0, 1)[None].expand(len(rows), -1, -1)
         if (stood(rows, everywhere) >= 0).all():
-            fail(f"{when}, there are rows of another text: index counts within each text")
-        fail(f"{when}, there are rows that were not given: choose among them, and change none")
+            fail(f"{when}, a text contains rows of another text. index counts within each text")
+        fail(f"{when}, some rows are not rows of hidden. Select rows and leave them unchanged")
     if torch.equal(at.sort(1).values, right):
         fail(out_of_order(f"{when}, ", "text 0", at[0].tolist()))
     recognise(at, right, apply_each(wrong, *texts.ranked), f"{when}: ")
@@ -510,8 +516,8 @@ def _expect_rows(rows: Tensor, texts: Texts, wrong: Wrong, when: str) -> None:
 
 def out_of_order(where: str, text: str, kept: list[int]) -> str:
     return (
-        f"{where}the right rows stay, but not in their order: {text} has the columns {kept}. Whoever reads them next takes their "
-        "order for that of the text"
+        f"{where}the right rows are kept, but not in their order: {text} has the columns {kept}. The next layers read this order "
+        "as the order of the text"
     )
 
 
@@ -524,7 +530,7 @@ def _expect_choice(
     if 0 not in kept:
         fail(f"{where}{CLS_DROPPED}")
     if len(set(kept)) < len(kept):
-        fail(f"{where}a row stays twice: columns {kept}")
+        fail(f"{where}a row is kept twice: columns {kept}")
     extra, missed = sorted(set(kept) - set(right)), sorted(set(right) - set(kept))
     if not extra:
         fail(out_of_order(where, "it", kept))
@@ -532,14 +538,14 @@ def _expect_choice(
         if mask[missed].any():
             fail(f"{where}{PADDING_LAST}")
         fail(
-            f"{where}{missed[0]} should fill up, not {extra[0]}: of padding, the first padding first"
+            f"{where}column {missed[0]} should fill up, not column {extra[0]}. Use the first padding first"
         )
     if missed and extra and scores[extra].sort().values.equal(scores[missed].sort().values):
         fail(f"{where}{EQUALS}")
     low, high = extra[scores[extra].argmin()], missed[scores[missed].argmax()]
     fail(
-        f"{where}the token of score {scores[low]:.3g} (column {low}) stays and that of {scores[high]:.3g} (column {high}) went: "
-        "the largest stay"
+        f"{where}the token of score {scores[low]:.3g} (column {low}) is kept and that of {scores[high]:.3g} (column {high}) is dropped. "
+        "Keep the largest scores"
     )
 
 
@@ -584,8 +590,8 @@ def test_real_before_padding(submission: Submission, draw: Draw) -> None:
 # --- 10.3 progressive -----------------------------------------------------------------
 
 Rounding = Callable[[Tensor], Tensor]
-CUT_OFF = "the numbers were cut off: a part of a token that is left over is one more token, ⌈…⌉"
-NEAREST = "the numbers were rounded to the nearest: a part of a token that is left over is one more token, ⌈…⌉"
+CUT_OFF = "the numbers were rounded down. Round up, ⌈…⌉"
+NEAREST = "the numbers were rounded to the nearest integer. Round up, ⌈…⌉"
 
 
 def up(x: Tensor) -> Tensor:
@@ -596,7 +602,7 @@ def falling(
     share: Callable[[int, int, float], float] = lambda i, last, final: final ** (i / last),
     number: Rounding = up,
 ) -> Callable[[Tensor, int, float], Tensor]:
-    """progressive with another share for layer i of those from 0 to ``last``, or
+    """progressive with another share for layer i from 0 to ``last``, or
     another rounding.
     """
 
@@ -610,7 +616,7 @@ def falling(
 
 
 def from_the_rounded(lengths: Tensor, layers: int, final: float) -> Tensor:
-    """By mistake: the share of a layer is taken of the number before it."""
+    """By mistake: the share of a layer is multiplied by the previous layer's number."""
     rows = [lengths]
     for _ in range(layers - 1):
         rows.append(up(rows[-1].double() * final ** (1 / (layers - 1))).clamp(min=1).long())
@@ -619,42 +625,42 @@ def from_the_rounded(lengths: Tensor, layers: int, final: float) -> Tensor:
 
 ROUNDED: Wrong = {CUT_OFF: falling(number=torch.floor), NEAREST: falling(number=torch.round)}
 SHARES: Wrong = {
-    "the share begins to fall before the first layer: the first layer works on all": falling(
+    "the share is below 1 in the first layer already. The first layer works on all tokens": falling(
         lambda i, last, final: final ** ((i + 1) / (last + 1))
     ),
-    "the last layer works on the share final, and here it works on more: layers count from 0 to layers - 1": falling(
+    "the last layer works on more than the share final. Layers count from 0 to layers - 1": falling(
         lambda i, last, final: final ** (i / (last + 1))
     ),
-    "the shares come one layer late": falling(
+    "each layer has the share of the previous layer": falling(
         lambda i, last, final: final ** (max(i - 1, 0) / last)
     ),
-    "the shares come one layer early: the first layer works on all": falling(
+    "each layer has the share of the next layer. The first layer works on all tokens": falling(
         lambda i, last, final: final ** (min(i + 1, last) / last)
     ),
-    "the share falls by the same amount in each layer: it should fall by the same factor": falling(
+    "the share decreases by the same amount in each layer. It should decrease by the same factor": falling(
         lambda i, last, final: 1 - (1 - final) * i / last
     ),
-    "the share falls by final from each layer to the next: final is reached in the last layer, not in the second": falling(
+    "the share is multiplied by final in each layer. It should reach final in the last layer, not in the second": falling(
         lambda i, last, final: final**i
     ),
-    "all layers but the first work on the share final: it is reached in the last": falling(
+    "all layers after the first work on the share final. The share should reach final in the last layer": falling(
         lambda i, last, final: final if i else 1.0
     ),
-    "the numbers were taken from the rounded number of the layer before, so that rounding adds up: take them from n": (
+    "each number was computed from the rounded number of the previous layer, so rounding errors add up. Compute it from n": (
         from_the_rounded
     ),
-    "shares of the longest text were taken for all: each text has its own n": (
+    "the n of the longest text was used for all texts. Each text has its own n": (
         lambda lengths, layers, final: torch.minimum(
             falling()(lengths.max().expand(len(lengths)), layers, final), lengths
         )
     ),
-    "that is how many leave: the result is how many each layer works on": (
+    "the result is the number of removed tokens. It should be the number that each layer works on": (
         lambda lengths, layers, final: lengths - falling()(lengths, layers, final)
     ),
-    "[CLS] was counted apart, n - 1 shared and 1 added: [CLS] counts like the others": (
+    "the share was applied to n - 1 tokens and 1 was added for [CLS]. Apply the share to n, which includes [CLS]": (
         lambda lengths, layers, final: 1 + falling()(lengths - 1, layers, final)
     ),
-    "the table is the other way round: layer 0, the first, works on all": (
+    "the layers are in reverse order. Layer 0, the first, works on all tokens": (
         lambda lengths, layers, final: falling()(lengths, layers, final).flip(0)
     ),
 }
@@ -668,7 +674,7 @@ def as_table(value: Any, lengths: Tensor, layers: int, when: str) -> Tensor:
         and value.shape == (len(lengths), layers)
     ):
         fail(
-            f"{when} the result has shape {tuple(value.shape)}: it has one row for each layer, and a column for each text"
+            f"{when} the result has shape {tuple(value.shape)}. It should have one row for each layer and one column for each text"
         )
     return expect_tensor(
         value, shape=(layers, len(lengths)), dtype=torch.int64, what=f"{when} the result"
@@ -681,7 +687,9 @@ def expect_table(value: Any, lengths: Tensor, layers: int, final: float, wrong: 
     right = reference.progressive(lengths, layers, final)
     recognise(counts, right, apply_each(wrong, lengths, layers, final), f"{when}: ")
     if not torch.equal(counts[0], lengths):
-        fail(f"{when} the first layer works on {counts[0].tolist()}: the first layer works on all")
+        fail(
+            f"{when} the first layer works on {counts[0].tolist()} tokens. The first layer works on all tokens"
+        )
     expect_equal(counts, right, f"{when} the result")
 
 
@@ -730,12 +738,10 @@ def test_progressive_arguments(submission: Submission, draw: Draw) -> None:
 # --- 10.3 threshold_policy ------------------------------------------------------------
 
 WITHOUT_N = (
-    "θ was compared without n: s sums to 1 over a text, so an average token of a long text has less than one of a short text. "
-    "Compare n · s, where 1 is average"
+    "θ was compared with s. s sums to 1 over a text, so the average score is lower in a long text than in a short one. "
+    "Compare n · s, which averages to 1"
 )
-PADDED_N = (
-    "padding was counted in n: the same text would keep other tokens when it is padded further"
-)
+PADDED_N = "n includes padding. Then the tokens kept depend on the amount of padding; count real tokens only"
 
 
 def parts(draw: Draw, mask: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -752,7 +758,7 @@ def count(mask: Tensor) -> Tensor:
 
 
 def close(scores: Tensor, theta: float, mask: Tensor) -> bool:
-    """Could rounding decide?"""
+    """Whether rounding could change the result."""
     return bool(((count(mask) * scores - theta).abs() < 1e-3).any())
 
 
@@ -772,16 +778,16 @@ def kept_where(
 POLICIES: Wrong = {
     WITHOUT_N: kept_where(lambda scores, theta, mask: scores >= theta),
     PADDED_N: kept_where(lambda scores, theta, mask: mask.shape[1] * scores >= theta),
-    "n was the mean length of the batch: each text has its own n": kept_where(
+    "the mean length of the batch was used for n. Each text has its own n": kept_where(
         lambda scores, theta, mask: count(mask).double().mean() * scores >= theta
     ),
-    "θ was compared with parts of the largest score: n · s has no upper end at 1, and 1 is its average": kept_where(
+    "θ was compared with the score divided by the largest score. Compare n · s, whose average is 1": kept_where(
         lambda scores, theta, mask: scores / scores.amax(1, keepdim=True) >= theta
     ),
-    "[CLS] was dropped: [CLS] stays whatever its score, since the answer is read from it": kept_where(
+    "[CLS] was dropped. Keep it for every score, because the prediction is computed from it": kept_where(
         lambda scores, theta, mask: count(mask) * scores >= theta, cls=False
     ),
-    "tokens below the threshold stayed: those at and above it do": kept_where(
+    "tokens below the threshold were kept. Keep tokens at or above it": kept_where(
         lambda scores, theta, mask: count(mask) * scores < theta
     ),
 }
@@ -797,10 +803,10 @@ def expect_keep(
     recognise(keep, right, apply_each(wrong, scores, theta, mask), f"{when}: ")
     if not keep[:, 0].all():
         fail(
-            f"{when}, [CLS] was dropped: [CLS] stays whatever its score, since the answer is read from it"
+            f"{when}, [CLS] was dropped. Keep it for every score, because the prediction is computed from it"
         )
     if (keep & ~mask).any():
-        fail(f"{when}, padding was kept: it never is")
+        fail(f"{when}, padding was kept. Always drop padding")
     expect_equal(keep, right, f"{when}, the result")
 
 
@@ -820,16 +826,16 @@ def test_threshold(submission: Submission, draw: Draw) -> None:
 
 # --- 10.4 SoftThreshold ---------------------------------------------------------------
 
-NO_PARAMETER = "theta is no nn.Parameter of the module: an optimizer that gets module.parameters() will never move it"
+NO_PARAMETER = "theta is no nn.Parameter of the module, so an optimizer of module.parameters() will never update it"
 NOT_REACHED = (
-    "the gradient never reaches theta: is its value taken out on the way (.item(), .data, .detach(), a new tensor, no_grad), or is "
+    "the gradient never reaches theta. Does your code use .item(), .data, .detach(), no_grad or a new tensor on the way? Or is "
     "the gate a comparison?"
 )
-HARD = "the gate is hard while training, and a step has no gradient: in training mode it is σ((n·s - θ)/T)"
+HARD = "the gate is hard in training mode, and a step has no gradient. In training mode the gate is σ((n·s - θ)/T)"
 
 
 class Thresholds:
-    """A student's module, kept beside their code, with thresholds that all differ."""
+    """A student's module, held in their process, with thresholds that all differ."""
 
     def __init__(
         self, submission: Submission, draw: Draw, theta: list[float] | None = None, T: float = 0
@@ -847,7 +853,7 @@ class Thresholds:
                 raise
             said = f"{error.type}: {error.message}"
             fail(
-                f"theta could not be set to {describe(self.theta)} ({said}): it is an nn.Parameter, one for each layer"
+                f"theta could not be set to {describe(self.theta)} ({said}). It should be an nn.Parameter with one entry for each layer"
             )
 
     def __call__(self, scores: Tensor, layer: int, mask: Tensor, **settings: Any) -> Any:
@@ -885,8 +891,8 @@ def step(x: Tensor) -> Tensor:
 
 
 class Gate(nn.Module):
-    """SoftThreshold of which one part may be wrong: what goes into sigmoid and step,
-    the gate of each mode made of it, and what is done with [CLS] and padding."""
+    """SoftThreshold with one part that may be wrong: the argument of sigmoid and step,
+    the gate of each mode, and the treatment of [CLS] and padding."""
 
     def __init__(
         self,
@@ -911,37 +917,37 @@ def gates(**parts: Any) -> Callable[[int, float], Gate]:
     return functools.partial(Gate, **parts)
 
 
-ARGUMENTS: dict[str, Above] = {  # what the sigmoid takes by mistake, and the step
-    "n·s - θ was multiplied by the temperature: it is divided by it, so that a low one makes a steep step": (
+ARGUMENTS: dict[str, Above] = {  # wrong arguments of the sigmoid and the step
+    "n·s - θ was multiplied by the temperature. Divide by it, so that a low temperature gives a steep step": (
         lambda scores, theta, layer, T, mask: T * T * over_t(scores, theta, layer, T, mask)
     ),
-    "the temperature does nothing: n·s - θ is divided by it": (
+    "the temperature has no effect. Divide n·s - θ by it": (
         lambda scores, theta, layer, T, mask: over_t(scores, theta, layer, 1, mask)
     ),
-    "the temperature divides n·s alone: it divides the whole difference": (
+    "only n·s was divided by the temperature. Divide the whole difference n·s - θ": (
         lambda scores, theta, layer, T, mask: count(mask) * scores / T - theta[layer]
     ),
-    "the gate is the wrong way round: what is at θ and above goes on": (
+    "the gate is inverted. It is open at θ and above": (
         lambda scores, theta, layer, T, mask: -over_t(scores, theta, layer, T, mask)
     ),
     WITHOUT_N: lambda scores, theta, layer, T, mask: (scores - theta[layer]) / T,
     PADDED_N: lambda scores, theta, layer, T, mask: (mask.shape[1] * scores - theta[layer]) / T,
-    "the gate does not look at θ": lambda scores, theta, layer, T, mask: (
+    "the gate does not depend on θ": lambda scores, theta, layer, T, mask: (
         (count(mask) * scores - 1) / T
     ),
-    "the mean of all layers' thresholds was used: each layer has its own": (
+    "the mean of all layers' thresholds was used. Each layer has its own threshold": (
         lambda scores, theta, layer, T, mask: (count(mask) * scores - theta.mean()) / T
     ),
-    "the thresholds of the layers before were added: each layer has its own": (
+    "the thresholds of the previous layers were added. Each layer has its own threshold": (
         lambda scores, theta, layer, T, mask: (count(mask) * scores - theta[: layer + 1].sum()) / T
     ),
-    "theta[0] was used, that of another layer: layers count from 0, and each has its own": (
+    "theta[0] was used, which belongs to another layer. Each layer has its own threshold": (
         lambda scores, theta, layer, T, mask: over_t(scores, theta, 0, T, mask)
     ),
-    "theta[layer - 1] was used, that of another layer: layers count from 0": (
+    "theta[layer - 1] was used, which belongs to another layer. Layers count from 0": (
         lambda scores, theta, layer, T, mask: over_t(scores, theta, layer - 1, T, mask)
     ),
-    "theta[layer + 1] was used, that of another layer: layers count from 0": (
+    "theta[layer + 1] was used, which belongs to another layer. Layers count from 0": (
         lambda scores, theta, layer, T, mask: over_t(
             scores, theta, (layer + 1) % len(theta), T, mask
         )
@@ -951,13 +957,11 @@ TRAINING: Wrong = {said: gates(above=above) for said, above in ARGUMENTS.items()
     HARD: gates(soft=step),
 }
 EVALUATION: Wrong = {
-    "the gate is soft: here it is a step, 1 or 0, so that rows can leave": gates(
+    "the gate is soft. In evaluation mode it must be a step, 1 or 0, so that rows can be dropped": gates(
         hard=torch.sigmoid
     ),
 }
-OTHERS_TEACH = (
-    "the gradient of theta comes from {} too, whose gate is always {}: it can teach theta nothing"
-)
+OTHERS_TEACH = "the gradient of theta also comes from {}, whose gate is always {}. This part of the gradient should be 0"
 
 
 def and_gradient_of(which: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
@@ -972,13 +976,13 @@ GRADIENTS: Wrong = {
         end=and_gradient_of(lambda mask: torch.arange(mask.shape[1]) == 0)
     ),
     OTHERS_TEACH.format("padding", 0): gates(end=and_gradient_of(lambda mask: ~mask)),
-    "the gradient of theta has the wrong sign: a higher θ lets less through": gates(
+    "the gradient of theta has the wrong sign. A higher θ makes the gates smaller": gates(
         above=lambda scores, theta, layer, T, mask: over_t(
             scores, 2 * theta.detach() - theta, layer, T, mask
         )
     ),
 }
-TIMES_SCORES = "what comes out is the gate times the score itself: return how much of the token goes on, 1 for all of it"
+TIMES_SCORES = "the result is the gate times the score. Return the gate alone, 1 for an open gate"
 
 
 class Scores(Gate):
@@ -1024,10 +1028,12 @@ def expect_gate(
     when: str,
     tolerance: float = 1e-5,
 ) -> None:
-    """The gate is right; else say which part of it is not."""
+    """The gate is right; else name the part that is wrong."""
     expect_tensor(value, shape=mask.shape, dtype=right.dtype, what=f"{when} the gate")
     if value.isnan().any():
-        fail(f"{when} the gate is NaN at some token: is something divided by itself that may be 0?")
+        fail(
+            f"{when} the gate is NaN at some token. Does your code divide a number by itself that can be 0?"
+        )
     words = mask.clone()
     words[:, 0] = False
     recognise(
@@ -1037,10 +1043,10 @@ def expect_gate(
         f"{when}: ",
     )
     if not (value[:, 0] == 1).all():
-        fail(f"{when} [CLS] goes on to {value[0, 0].item():.4g}: its gate is 1 whatever its score")
+        fail(f"{when} the gate of [CLS] is {value[0, 0].item():.4g}. It must be 1 for every score")
     if (value[~mask] != 0).any():
         fail(
-            f"{when} padding has a gate of {value[~mask].double().abs().max().item():.4g}: it is 0 whatever θ is"
+            f"{when} padding has a gate of {value[~mask].double().abs().max().item():.4g}. It must be 0 for every θ"
         )
     expect_close(value, right, f"{when} the gate", tolerance=tolerance)
 
@@ -1052,7 +1058,7 @@ def test_theta_is_a_parameter(submission: Submission, draw: Draw) -> None:
         model = submission.get(module)
         if not isinstance(model, plain_data.Model):
             fail(
-                f"SoftThreshold(layers, temperature) is {describe(model)}: it should be an nn.Module"
+                f"SoftThreshold(layers, temperature) should be an nn.Module, it is {describe(model)}"
             )
         try:
             submission.call("get_parameter", "theta", on=module, keep=True)
@@ -1064,15 +1070,15 @@ def test_theta_is_a_parameter(submission: Submission, draw: Draw) -> None:
         theta = model.state.get("theta")
         if isinstance(theta, Tensor) and theta.shape != (layers,):
             fail(
-                f"theta has shape {tuple(theta.shape)} for {layers} layers: one for each layer, ({layers},)"
+                f"theta has shape {tuple(theta.shape)} for {layers} layers. It should have one for each layer, shape ({layers},)"
             )
         theta = expect_tensor(theta, what="theta")
         if (theta != 0).any():
             fail(
-                f"theta is {describe(theta)} when it is made: 0 at first, so that all tokens go on"
+                f"theta is initialised to {describe(theta)}. It should be 0 at first, so that all tokens are kept"
             )
         if submission.get(module, "theta.requires_grad") is not True:
-            fail("theta.requires_grad is False: nothing will ever train it")
+            fail("theta.requires_grad is False, so no optimizer can train it. It should be True")
 
 
 def batch(draw: Draw) -> tuple[Tensor, Tensor]:
@@ -1116,11 +1122,11 @@ def test_soft_gate(submission: Submission, draw: Draw) -> None:
         )
 
 
-HARD_GATES = EVALUATION | {  # the sentences of which the hard gate can tell
+HARD_GATES = EVALUATION | {  # the sentences that the hard gate can distinguish
     said: TRAINING[said]
     for said in (
-        "the gate is the wrong way round: what is at θ and above goes on",
-        "the gate does not look at θ",
+        "the gate is inverted. It is open at θ and above",
+        "the gate does not depend on θ",
         WITHOUT_N,
         PADDED_N,
     )
@@ -1162,8 +1168,8 @@ def test_gradient_of_theta(submission: Submission, draw: Draw) -> None:
             raise
         if "inplace" in error.message:
             fail(
-                "the gradient cannot be computed: autograd needs the gate as it was, and the code changed it in place (gate[:, 0] = 1?). "
-                "Change a new tensor, or put the columns together"
+                "the gradient cannot be computed, because your code changed in place a tensor that autograd needs (gate[:, 0] = 1?). "
+                "Change a copy, or concatenate the columns"
             )
         if "does not require grad" in error.message:
             fail(NOT_REACHED)
@@ -1191,7 +1197,7 @@ Pair = tuple[Tensor, Tensor]  # tokens, heads
 
 
 def best(scores: Tensor, alive: Tensor, n: int) -> Tensor:
-    """The n largest of those alive; of equal ones the first."""
+    """The n largest among the alive; of equal ones the first."""
     order = scores.double().masked_fill(~alive, -torch.inf).argsort(descending=True, stable=True)
     keep = torch.zeros_like(alive)
     keep[order[:n]] = True
@@ -1199,7 +1205,7 @@ def best(scores: Tensor, alive: Tensor, n: int) -> Tensor:
 
 
 class Layer:
-    """What cascade_step is given, and what it should return."""
+    """The arguments of cascade_step and the right result."""
 
     def __init__(self, draw: Draw, cls: float, levels: int = 0) -> None:
         L, M = draw.integer(15, 18), draw.integer(11, 13)
@@ -1261,35 +1267,35 @@ def with_cls(token_scores: Tensor, head_scores: Tensor, *given: Any) -> Pair:
 
 
 AMONG_THE_LIVING: Wrong = {
-    "those that are not alive took places: choose among the living, and then as many as asked": of_both(
+    "dead tokens or heads were counted among the n. Choose n among the alive ones only": of_both(
         lambda scores, alive, n: best(scores, torch.ones_like(alive), n) & alive
     ),
-    "some came back that were not alive: what has gone is gone for good": of_both(
+    "some that were not alive came back. A removed token or head can never come back": of_both(
         lambda scores, alive, n: best(scores, torch.ones_like(alive), n)
     ),
-    "those with the smallest scores went on: larger = more important": of_both(
+    "those with the smallest scores were kept. A larger score means more important": of_both(
         lambda scores, alive, n: best((-scores).masked_fill(scores == torch.inf, 99), alive, n)
     ),
     "the scores were ranked without their sign": of_both(
         lambda scores, alive, n: best(scores.abs(), alive, n)
     ),
-    "the number is how many go on, not how many go": of_both(
+    "n was used as the number to remove. It is the number to keep": of_both(
         lambda scores, alive, n: best(scores, alive, max(1, int(alive.sum()) - n))
     ),
 }
 DEAD_AS_ZERO: Wrong = {  # distinguishable where all scores are below 0
-    "those that are not alive were ranked as 0: a score may be below 0": of_both(
+    "those that are not alive were ranked as if their score were 0. The score of an alive one can be below 0": of_both(
         lambda scores, alive, n: best(scores.where(alive, 0), torch.ones_like(alive), n) & alive
     ),
-    "those that are not alive were ranked as 0, and came back: a score may be below 0": of_both(
+    "those that are not alive were ranked as if their score were 0, and came back. The score of an alive one can be below 0": of_both(
         lambda scores, alive, n: best(scores.where(alive, 0), torch.ones_like(alive), n)
     ),
 }
 OF_HEADS: Wrong = {
-    "n_tokens was used for them, too: they have a number of their own": (
+    "n_tokens was used for the heads, too. Use n_heads for them": (
         lambda *given: reference.cascade_step(*given[:5], given[4])
     ),
-    "all heads that are alive went on: only the best n_heads do": (
+    "all alive heads were kept. Keep only the best n_heads": (
         lambda *given: (reference.cascade_step(*given)[0], given[3].clone())
     ),
 }
@@ -1298,10 +1304,10 @@ OF_CLS: Wrong = {
         best(given[0], given[2], given[4]),
         reference.cascade_step(*given)[1],
     ),
-    "one too many: [CLS] is one of the n_tokens": with_cls,
+    "one token too many is kept. n_tokens includes [CLS]": with_cls,
 }
 OF_HEAD_0: Wrong = {
-    "head 0 went on whatever its score: [CLS] is a token, and no head is protected": (
+    "head 0 was kept for every score. [CLS] is a token; no head is protected": (
         lambda *given: (
             reference.cascade_step(*given)[0],
             best(protected(given[1]), given[3], given[5]),
@@ -1312,7 +1318,7 @@ WRONG["cascade_step"] = AMONG_THE_LIVING | OF_HEADS | OF_CLS | OF_HEAD_0
 
 
 def mistaken(layer: Layer, both: Wrong, tokens: Wrong, heads: Wrong) -> dict[str, Any]:
-    """What comes of tokens and heads by mistake: sentence -> (tokens, heads), None
+    """The wrong results for tokens and heads: sentence -> (tokens, heads), None
     where it is about the others.
     """
     return (
@@ -1350,7 +1356,7 @@ def as_pair(value: Any, layer: Layer) -> Pair:
         for given, name in ((tokens, "tokens"), (heads, "heads")):
             if given.dtype != torch.bool:
                 fail(
-                    f"the {name} are {describe(given)}: who goes on is a bool for each, as a comparison gives it"
+                    f"the {name} are {describe(given)}. The result should be a bool tensor, True for each one to keep"
                 )
     expect_tensor(tokens, shape=layer.tokens.shape, dtype=torch.bool, what="the tokens")
     expect_tensor(heads, shape=layer.heads.shape, dtype=torch.bool, what="the heads")
@@ -1361,8 +1367,8 @@ def expect_step(submission: Submission, layer: Layer, mistakes: known.Mistakes, 
     """Tokens and heads are right; else the mistake whose result they are, see
     :func:`mistaken`.
     """
-    thought = "If fewer are alive than asked for, all of those go on"
-    # behind the others: these do not always show here
+    thought = "If fewer are alive than n, keep all that are alive"
+    # after the other mistakes: these do not always show here
     mistakes = {**mistakes, **mistaken(layer, AMONG_THE_LIVING | DEAD_AS_ZERO, {}, {})}
     value = ask(lambda: submission.cascade_step(*layer.given), when, thought)
     pair = as_pair(value, layer)
@@ -1375,19 +1381,21 @@ def expect_step(submission: Submission, layer: Layer, mistakes: known.Mistakes, 
             f"{when}, of the {name}: ",
         )
         if (keep & ~alive).any():
-            fail(f"{when}, {name} came back that were not alive: what has gone is gone for good")
+            fail(
+                f"{when}, some {name} that were not alive came back. A removed token or head can never come back"
+            )
         if name == "tokens" and not keep[0]:
             fail(f"{when}, {CLS_DROPPED}")
         if keep.sum() != right.sum():
-            said = f"of the {name}, {int(keep.sum())} went on where {int(right.sum())} should"
-            fail(f"{when}, {said}: {n} asked for, {int(alive.sum())} alive")
+            said = f"{int(keep.sum())} {name} were kept instead of {int(right.sum())}"
+            fail(f"{when}, {said} (n is {n}, and {int(alive.sum())} are alive)")
         if not torch.equal(keep, right):
             if scores[keep].sort().values.equal(scores[right].sort().values):
                 fail(
-                    f"{when}, of equal {name} the wrong ones went on: the one that comes first does, and a plain topk or argsort "
-                    "promises no order among equals"
+                    f"{when}, of {name} with equal scores the wrong ones were kept. Keep the first of them. topk and argsort (without stable=True) "
+                    "guarantee no order among equal values"
                 )
-            fail(f"{when}, it is not the {name} with the largest scores that go on")
+            fail(f"{when}, the {name} that were kept are not those with the largest scores")
 
 
 @question("10.5", points=0.5, claim="of those alive, the ones with the largest scores")
@@ -1399,7 +1407,7 @@ def test_best_of_those_alive(submission: Submission, draw: Draw) -> None:
         return layer
 
     layer, mistakes = draw_layer(case, AMONG_THE_LIVING, {}, OF_HEADS)
-    expect_step(submission, layer, mistakes, "in a layer where some are gone")
+    expect_step(submission, layer, mistakes, "in a layer where some are removed")
 
 
 @question(
@@ -1427,48 +1435,48 @@ def at_mean(lengths: list[int], E: int) -> float:
     return len(lengths) * macs(sum(lengths) / len(lengths), E)
 
 
-NO_SQUARE = "l² is missing: every token looks at every other, 2·l²·E"
+NO_SQUARE = "l² is missing. Every token attends to every token, which costs 2·l²·E"
 OF_A_LAYER: Wrong = {
     said: summed(layer)
     for said, layer in {
         NO_SQUARE: lambda n, E: macs(n, E, square=0),
-        "l² is missing: Q·Kᵀ has l · l entries of E products each, not l": lambda n, E: 12 * n * E**2 + 2 * n * E,
-        "one of the two products with l² is missing: Q·Kᵀ is one, A·V the other": lambda n, E: macs(n, E, square=1),
-        "that is too much for the attention matrix: 2·l²·E, for Q·Kᵀ and A·V": lambda n, E: macs(n, E, square=4),
-        "those are two operations for each MAC: a multiplication with its addition counts once": (
+        "l² is missing. Q·Kᵀ has l · l entries of E products each, not l entries": lambda n, E: 12 * n * E**2 + 2 * n * E,
+        "one of the two products with l² is missing. They are Q·Kᵀ and A·V": lambda n, E: macs(n, E, square=1),
+        "the count for the attention matrix is too large. It is 2·l²·E, for Q·Kᵀ and A·V": lambda n, E: macs(n, E, square=4),
+        "each MAC was counted as two operations. A multiplication with its addition counts once": (
             lambda n, E: 2 * macs(n, E)
         ),
         "the feed-forward block is missing, 8·l·E²": lambda n, E: macs(n, E, linear=4),
-        "one of its two matrices is missing: the feed-forward block has two matrices, E by 4E and back": (
+        "one matrix of the feed-forward block is missing. The block has two, E by 4E and 4E by E": (
             lambda n, E: macs(n, E, linear=8)
         ),
-        "the feed-forward block is as wide as the rows: it is 4·E wide": lambda n, E: macs(n, E, linear=6),
-        "the attention is missing, its four projections and its matrix": lambda n, E: 8 * n * E**2,
-        "one projection is missing: Q, K, V and the output": lambda n, E: macs(n, E, linear=11),
-        "E² is missing: a matrix of E by E has as many weights for each token": lambda n, E: 12 * n * E + 2 * n**2 * E,
-        "E² belongs to the projections alone: the attention matrix needs 2·l²·E": (
+        "the width of the feed-forward block was taken as E. It is 4·E": lambda n, E: macs(n, E, linear=6),
+        "the attention is missing: four projections and the products with the attention matrix": lambda n, E: 8 * n * E**2,
+        "one projection is missing. There are four: Q, K, V and the output": lambda n, E: macs(n, E, linear=11),
+        "E² is missing. An E by E matrix needs E² MACs for each token": lambda n, E: 12 * n * E + 2 * n**2 * E,
+        "the attention matrix was counted with E². It needs 2·l²·E; only the projections need E²": (
             lambda n, E: 12 * n * E**2 + 2 * n**2 * E**2
         ),
-        "those are millions: count MACs, the unit is 1": lambda n, E: macs(n, E) // 10**6,
-        "those are millions: count MACs, and the unit is 1": lambda n, E: macs(n, E) / 10**6,
+        "the result is in millions. Return the number of MACs": lambda n, E: macs(n, E) // 10**6,
+        "the result is in millions. Return the exact number of MACs": lambda n, E: macs(n, E) / 10**6,
     }.items()
 }  # fmt: skip
 OF_LAYERS: Wrong = {
-    "the lengths were added, and then squared, as if all layers together were one text": (
+    "the lengths of all layers were added and then squared. Compute each layer with its own length, then add": (
         lambda lengths, E: macs(sum(lengths), E)
     ),
-    "all layers were counted at their mean length: the mean of l² is more than the square of the mean": at_mean,
-    "all layers were counted at their mean length, and rounded: l² does not work on means": (
+    "all layers were counted at their mean length. The mean of l² is larger than the square of the mean": at_mean,
+    "all layers were counted at their mean length, rounded. The mean of l² is larger than the square of the mean": (
         lambda lengths, E: round(at_mean(lengths, E))
     ),
-    "all layers were counted at the length of the first layer: they get shorter": (
+    "all layers were counted at the length of the first layer. Later layers are shorter": (
         lambda lengths, E: len(lengths) * macs(lengths[0], E)
     ),
     "only the first layer was counted": lambda lengths, E: macs(lengths[0], E),
     "only the last layer was counted": lambda lengths, E: macs(lengths[-1], E),
-    "a layer is missing: the last": lambda lengths, E: summed(macs)(lengths[:-1], E),
-    "a layer is missing: the first": lambda lengths, E: summed(macs)(lengths[1:], E),
-    "the feed-forward block was counted at the length of the next layer: each l is for the whole layer": (
+    "the last layer is missing": lambda lengths, E: summed(macs)(lengths[:-1], E),
+    "the first layer is missing": lambda lengths, E: summed(macs)(lengths[1:], E),
+    "the feed-forward block was counted at the length of the next layer. Use the same l for the whole layer": (
         lambda lengths, E: (
             summed(functools.partial(macs, linear=4))(lengths, E)
             + sum(8 * length * E**2 for length in [*lengths[1:], lengths[-1]])
@@ -1489,7 +1497,7 @@ def expect_macs(value: Any, right: int, mistakes: Mapping[str, float], when: str
             if equal_numbers(value, wrong):
                 fail(f"{when}: {said}")
     if isinstance(value, float) and value == right:
-        fail(f"{when} the result is {value!r}: MACs are counted, and should be an int")
+        fail(f"{when} the result is {value!r}. The number of MACs should be an int")
     if expect_int(value, f"{when} the result") != right:
         fail(f"{when} the result is {int(value):,} instead of {right:,}")
 
@@ -1526,7 +1534,7 @@ def test_macs_of_layers(submission: Submission, draw: Draw) -> None:
         each = [submission.token_macs([length], E) for length in lengths]
         if each != [macs(length, E) for length in lengths] and value == sum(each):
             fail(
-                f"{value:,} is the sum of what your code counts for each layer alone, and that is not right yet: see the first claim"
+                f"{value:,} is the sum of your function's results for each single layer, and these are not right yet. See the first claim"
             )
     expect_macs(value, right, mistakes, f"for layers on {lengths} tokens of width {E}")
 
@@ -1548,13 +1556,13 @@ def test_form_of_the_answers(submission: Submission, draw: Draw) -> None:
 
 def points_typed(submission: Submission) -> float:
     """10.7b."""
-    form = "no number of percentage points between two shares: 85 % and 50 % are 35 points apart"
+    form = "not a number of percentage points between two shares. For example, 85 % and 50 % differ by 35 points"
     return expect_typed(submission, "answer_10_7b", (1, 100), form)
 
 
 # --- 10.8 find_bug --------------------------------------------------------------------
 
-PROMISE = "10.1 promises of attention weights (B, H, L, L) and a bool mask (B, L)"
+PROMISE = "10.1 requires for attention weights (B, H, L, L) and a bool mask (B, L)"
 
 
 def by_einsum(attn: Tensor, token_mask: Tensor) -> Tensor:
