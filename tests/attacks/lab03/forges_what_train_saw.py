@@ -1,4 +1,4 @@
-# earns 0 of 3.3 · status graded · message: "did not lead from the weights before it to those after it"
+# earns 0 of 3.3 · status graded · message: "did not lead from the weights before it to the weights after it"
 # Never trains: writes into the log of the training what a search would have left there, masks by invented weights and all.
 import torch
 

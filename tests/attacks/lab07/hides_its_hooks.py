@@ -1,4 +1,4 @@
-# earns 2.5 of 7.2 · status graded · message: "are gates still at work in it?"
+# earns 2.5 of 7.2 · status graded · message: "does the model still apply gates?"
 # Leaves its hooks in the model after an exception, where the count of hooks says none: what the model says shows it.
 from contextlib import contextmanager
 

@@ -1,5 +1,5 @@
-"""Lab 03, lottery tickets: the claims that only the grader sees. What is seen in the
-notebook, and the words for both, stand in visible.py.
+"""Lab 03, lottery tickets: the claims that only the grader uses. The claims that the
+notebook shows, and the sentences for both, are in visible.py.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ from .visible import WRONG as SEEN
 # --- 3.1 shrink -----------------------------------------------------------------------
 
 COUNTING: dict[str, Rounding] = ROUNDINGS | {
-    "the threshold is a quantile, which lies between two weights: count the weights to prune, and prune exactly that many": (
+    "the threshold is a quantile, which lies between two weights: compute the number of weights to prune, and prune exactly that number": (
         lambda r, n: math.floor(r * (n - 1)) + 1
     ),
 }
@@ -87,7 +87,7 @@ def survivors(ties: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Version:
 
 
 def level(size: Tensor, mask: Tensor, right: Tensor) -> Tensor:
-    """The size of the last one that goes; less than all if nobody goes."""
+    """The size of the last weight that is pruned; below all sizes if none is."""
     gone = size[mask & ~right]
     return gone.max() if len(gone) else torch.tensor(-1.0)
 
@@ -97,13 +97,13 @@ def last_of_equals(size: Tensor, mask: Tensor, right: Tensor) -> Tensor:
     return without(backwards[0], count(mask & ~right), backwards[1]).flip(0).view(mask.shape)
 
 
-ALONE = "A threshold alone cannot tell equal ones apart"
-LAST = "of equal survivors the last went: the one that comes first goes first"
+ALONE = "A threshold cannot separate equal weights"
+LAST = "among equal survivors the last was pruned, but the first one is pruned first"
 TIED: Wrong = {
-    f"of equal survivors too many went: all that equal the threshold, where only some should. {ALONE}": survivors(
+    f"too many survivors were pruned: all that equal the threshold, but only some of them should be pruned. {ALONE}": survivors(
         lambda size, mask, right: mask & (size > level(size, mask, right))
     ),
-    f"of equal survivors too few went: all that equal the threshold stayed, where some should go. {ALONE}": survivors(
+    f"too few survivors were pruned: all that equal the threshold were kept, but some of them should be pruned. {ALONE}": survivors(
         lambda size, mask, right: mask & (size >= level(size, mask, right))
     ),
     LAST: survivors(last_of_equals),
@@ -118,7 +118,11 @@ def by(way: Callable[[float, int], int]) -> Version:
 WRONG: dict[str, Wrong] = {"shrink": {said: by(way) for said, way in COUNTING.items()} | TIED}
 
 
-@question("3.1", points=0.5, claim="exactly round(rate · survivors) go, as Python rounds")
+@question(
+    "3.1",
+    points=0.5,
+    claim="exactly round(rate · survivors) weights are pruned, with Python's rounding",
+)
 def test_exact_number(submission: Submission, draw: Draw) -> None:
     # down to even, up to even
     halves = [(0.5, 4 * draw.integer(2, 6) + 1), (0.5, 4 * draw.integer(2, 6) + 3)]
@@ -139,14 +143,16 @@ def test_exact_number(submission: Submission, draw: Draw) -> None:
         )
         left = as_masks(submission.shrink(weights, masks, rate), weights)
         went.append(count(mask & ~left["a.weight"]))
-    wrong = COUNTING | {"that many should have stayed": lambda r, n: n - round(r * n)}
-    expect_rounded(went, cases, "rate", "survivors went", wrong)
+    wrong = COUNTING | {
+        "that is the number that should have been kept": lambda r, n: n - round(r * n)
+    }
+    expect_rounded(went, cases, "rate", "survivors were pruned", wrong)
 
 
 @question(
     "3.1",
     points=0.5,
-    claim="dead is what the mask says, not what is 0; of equal ones the first goes",
+    claim="the mask defines the pruned weights, not the value 0; of equal weights the first is pruned first",
 )
 def test_dead_weights_and_ties(submission: Submission, draw: Draw) -> None:
     expect_ties(submission, draw)
@@ -159,23 +165,23 @@ def test_dead_weights_and_ties(submission: Submission, draw: Draw) -> None:
     rates = dict.fromkeys(hidden, 0.2) | {output: 0.1}  # fewer go than are 0
     right = reference.shrink(weights, masks, 0.2)
     left = as_masks(submission.shrink(weights, masks, 0.2), weights)
-    zero = "a survivor that happens to be 0 was taken for a dead one: weights may reach 0 in training, and the mask says who lives"
+    zero = "a survivor with the value 0 was treated as pruned: weights may reach 0 in training, and only the mask defines which weights are kept"
     if any(bool((left[name] & ~masks[name]).any()) for name in weights):
-        fail(f"pruned weights are alive again, since {zero}")
+        fail(f"pruned weights are kept again, since {zero}")
     nonzero = {n: masks[n] & (w != 0) for n, w in weights.items()}
     recognise(left, right, {zero: {n: without(nonzero[n], round(rates[n] * count(nonzero[n])), w.abs()) | (masks[n] & (w == 0)) for n, w in weights.items()}})  # fmt: skip
     expect_shrunk(left, weights, masks, right)
     for name, w in weights.items():
         w[~masks[name]] = torch.nan
     when = "where pruned weights are NaN"
-    thought = "Pruned weights may hold any value: look at the survivors alone"
+    thought = "Pruned weights may hold any value: use only the survivors"
     left = as_masks(ask(lambda: submission.shrink(weights, masks, 0.2), when, thought), weights)
     if not same(left, right):
-        fail(f"{when}, another mask came out than where they are 0. {thought}; NaN · 0 is NaN")
+        fail(f"{when}, the mask is not the same as where they are 0. {thought}. NaN · 0 is NaN")
 
 
 def expect_ties(submission: Submission, draw: Draw) -> None:
-    """Of equal survivors, some of which go, the first go."""
+    """Of equal survivors, some of which are pruned, the first are pruned."""
 
     def tied() -> tuple[dict[str, Tensor], Masks, float]:
         weights = {
@@ -194,7 +200,7 @@ def expect_ties(submission: Submission, draw: Draw) -> None:
 @question(
     "3.1",
     points=0.5,
-    claim="rates 0 and 1 and an empty layer are fine; nothing given is changed",
+    claim="rates 0 and 1 and a layer without survivors work; no argument is changed",
 )
 def test_arguments_of_shrink(submission: Submission, draw: Draw) -> None:
     weights, masks = layers(draw)
@@ -203,24 +209,24 @@ def test_arguments_of_shrink(submission: Submission, draw: Draw) -> None:
     )
     unchanged(weights, weights_after, "the dict of weights")
     unchanged(masks, masks_after, "the dict of masks")
-    thought = "What does it index, or look for, when there is nothing to prune, or nobody is left?"
+    thought = "Which elements does your code index when no weight is to be pruned, or when no survivor remains?"
     left = as_masks(
         ask(lambda: submission.shrink(weights, masks, 0.0), "at rate 0", thought), weights
     )
-    expect_equal(left, masks, message="at rate 0 nobody goes, but the masks are not what they were")
+    expect_equal(left, masks, message="at rate 0 no weight is pruned, but the masks have changed")
     left = as_masks(
         ask(lambda: submission.shrink(weights, masks, 1.0, 1.0), "at rates 1 and 1", thought),
         weights,
     )
     if stayed := sum(count(mask) for mask in left.values()):
-        fail(f"at the rates 1 and 1 everything goes, but {stayed} weights stayed")
+        fail(f"at rates 1 and 1 all weights are pruned, but {stayed} weights were kept")
     nobody = masks | {"wide.weight": torch.zeros_like(masks["wide.weight"])}
     when = "for a layer without survivors"
     left = as_masks(ask(lambda: submission.shrink(weights, nobody, 0.3), when, thought), weights)
     expect_equal(
         left,
         reference.shrink(weights, nobody, 0.3),
-        message=f"{when} (beside others) the masks are wrong",
+        message=f"{when}, next to layers with survivors, the masks are wrong",
     )
 
 
@@ -230,7 +236,7 @@ def test_arguments_of_shrink(submission: Submission, draw: Draw) -> None:
 @question(
     "3.2",
     points=0.5,
-    claim="a weight without a mask takes all its values; a pruned one is 0 whatever state holds",
+    claim="a weight without a mask gets all its values from state; a pruned weight is 0, whatever its value in state",
 )
 def test_weights_without_a_mask(submission: Submission, draw: Draw) -> None:
     for unmasked in (("8.weight",), ("0.weight",)):
@@ -239,26 +245,32 @@ def test_weights_without_a_mask(submission: Submission, draw: Draw) -> None:
     for name, mask in run.masks.items():
         if run.after[name][~mask].isnan().any():
             fail(
-                f"{name!r} is NaN where the mask prunes and state holds NaN or inf there: NaN · 0 is NaN. "
-                "Set what is pruned to 0 instead of multiplying by the mask"
+                f"{name!r} is NaN where the mask prunes and state holds NaN or inf: NaN · 0 is NaN. "
+                "Set pruned weights to 0 instead of multiplying by the mask"
             )
 
 
 @question(
-    "3.2", points=1, claim="in place: whoever holds a parameter, an optimizer say, holds it still"
+    "3.2",
+    points=1,
+    claim="in place: the parameters remain the same tensors, so an optimizer still refers to them",
 )
 def test_rewound_in_place(submission: Submission, draw: Draw) -> None:
     run = rewound(submission, draw)
     if same(run.after, run.trained):
-        fail("the model is as it was trained: there is nothing to see of how it is changed")
+        fail(
+            "the model still has its trained values, so this test cannot check how it is changed. Rewind the model first"
+        )
     for name, parameter in run.held.items():
         if submission.get(parameter, "requires_grad") is not True:
-            fail(f"{name!r} has requires_grad = False after rewind: nobody can train it any more")
+            fail(
+                f"{name!r} has requires_grad = False after rewind, so it cannot be trained any more: restore requires_grad = True"
+            )
         submission.call("data.fill_", 77.0, on=parameter)
         if not bool((submission.get(run.model).state[name] == 77.0).all()):
             fail(
-                f"{name!r} is a new nn.Parameter after rewind, and whoever held the old one (an optimizer, a dict of weights) "
-                "holds something else than the model now: change the values in the tensor that is there"
+                f"{name!r} is a new nn.Parameter after rewind, but an optimizer or a dict of weights made before still refers to "
+                "the old one: change the values of the existing tensor in place"
             )
     if run.result is not None:
         fail(
@@ -272,7 +284,7 @@ def test_rewound_in_place(submission: Submission, draw: Draw) -> None:
 @question(
     "3.3",
     points=1,
-    claim="records: round, the masks trained with, what remains, what train returned",
+    claim="records: the round, the masks it was trained with, the fraction kept, the value that train returned",
 )
 def test_records(submission: Submission, draw: Draw) -> None:
     search = Search(submission, draw, 3, 0.3, 1)
@@ -283,15 +295,17 @@ def test_records(submission: Submission, draw: Draw) -> None:
         if not same(masks[i], entry["masks"]):
             later = i + 1 < len(records) and same(masks[i], search.trainings[i + 1]["masks"])
             late = (
-                ": they are those of the round after, shrunk one round late or recorded one round early"
+                ": they are the masks of the next round, recorded one round early, or used for training one round late"
                 if later
                 else ""
             )
-            fail(f"the masks of record {i} are not those that train was given in round {i}{late}")
+            fail(
+                f"the masks of record {i} are not the masks that you passed to train in round {i}{late}"
+            )
         if not same(record["result"], entry["result"]):
             fail(
-                f'"result" of record {i} is {describe(record["result"])}; it should be what train returned in that round, as it '
-                f"came: {entry['result']}"
+                f'"result" of record {i} is {describe(record["result"])}; it should be the unchanged value that train returned '
+                f"in that round, {entry['result']}"
             )
         expect_remaining(
             search, i, expect_number(record["remaining"], f'"remaining" of record {i}'), masks
@@ -311,20 +325,20 @@ def expect_remaining(search: Search, i: int, got: float, masks: list[Masks]) -> 
     )
     alive = search.trainings[i]["after"]
     mistakes = {
-        "that is the fraction that is pruned: remaining is what is left": 1 - right,
-        "that is per cent: remaining is a fraction, between 0 and 1": 100 * right,
-        "that is the mean over the layers, large or small: count the weights of all layers together": (
+        "this is the fraction that is pruned: remaining is the fraction that is kept": 1 - right,
+        "this is in per cent: remaining is a fraction between 0 and 1": 100 * right,
+        "this is the mean over the layers, which counts small and large layers equally: count the weights of all layers together": (
             sum(count(m) / m.numel() for m in masks[i].values()) / len(masks[i])
         ),
-        "biases and norms were counted, too: only weights with two or more dimensions are": 1
+        "biases and norms were counted, too: count only weights with two or more dimensions": 1
         - (search.size - kept) / everything,
-        "that is a formula's (the output layer loses half of the rate, and counts are rounded): count what the masks keep": (
+        "this is (1 - rate) ** round. But the output layer loses half of the rate, and counts are rounded: count the weights that the masks keep": (
             (1 - search.rate) ** i
         ),
-        "weights that happen to be 0 were not counted, though they are alive: count what the masks keep": (
+        "weights that happen to be 0 were not counted, although they are kept: count the weights that the masks keep": (
             sum(int(alive[name].count_nonzero()) for name in search.names) / search.size
         ),
-        "that is what remains of the round after it": (
+        "this is the fraction of the next round: use the masks of this record": (
             sum(map(count, masks[i + 1].values())) / search.size if i < search.rounds else math.inf
         ),
     }
@@ -339,7 +353,7 @@ def expect_remaining(search: Search, i: int, got: float, masks: list[Masks]) -> 
 @question(
     "3.3",
     points=0.5,
-    claim="0 rounds are the dense network alone; nothing is built, trained or rewound twice",
+    claim="0 rounds: only the dense network; it is built and trained once",
 )
 def test_no_rounds(submission: Submission, draw: Draw) -> None:
     search = Search(submission, draw, 0, 0.2, draw.integer(0, 1) * 2)
@@ -357,7 +371,7 @@ def test_no_rounds(submission: Submission, draw: Draw) -> None:
 @question(
     "3.4",
     points=0.5,
-    claim="each choice of places is as likely as any other; the ticket is not changed",
+    claim="all choices of positions are equally likely; the ticket is not changed",
 )
 def test_any_places(submission: Submission, draw: Draw) -> None:
     masks = tickets(draw)
@@ -366,13 +380,15 @@ def test_any_places(submission: Submission, draw: Draw) -> None:
     for name, mask in masks.items():
         if not bool((after[name] & mask).any()):
             fail(
-                f"in {name!r} no weight of the ticket is kept: every position may be chosen, those of the ticket, too, or it is "
-                "no random control but the opposite"
+                f"in {name!r} no weight of the ticket is kept: every position may be chosen, also a position of the ticket. "
+                "Otherwise this is not a random baseline"
             )
     if said := structured(masks, after):
         fail(said)
     if torch.equal(after["a.weight"], after["c.weight"]):
-        fail("two layers with the same mask got the same random one: draw for each layer anew")
+        fail(
+            "two layers with the same mask got the same random mask: draw new positions for each layer"
+        )
     small = {}
     for i in range(200):
         small[f"{i}.weight"] = torch.zeros(2, 4, dtype=torch.bool)
@@ -380,8 +396,8 @@ def test_any_places(submission: Submission, draw: Draw) -> None:
     places = torch.stack(list(shuffled(submission, small, seed).values())).sum(0)
     if not places.all():
         fail(
-            f"in 200 layers that keep one weight of 8, position {places.flatten().argmin()} was never chosen: every position may "
-            "be. Is the last one in your range?"
+            f"in 200 layers that keep one weight of 8, position {places.flatten().argmin()} was never chosen: every position must be "
+            "possible. Does your range include the last position?"
         )
     _, (given,) = submission.call(
         "random_ticket", masks, submission.helper("generator", seed=seed), returning=(0,)
@@ -392,7 +408,7 @@ def test_any_places(submission: Submission, draw: Draw) -> None:
 @question("3.4", points=0.5, claim="in place: the model's parameters stay the same tensors")
 def test_reinitialised_in_place(submission: Submission, draw: Draw) -> None:
     run = Reinitialised(submission, draw)
-    run.expect_fresh_weights("how the model is changed")
+    run.expect_fresh_weights("whether the model is changed in place")
     if run.result is not None:
         fail(
             f"reinitialise returns None, since it changes the model that it was given; yours returned {describe(run.result)}"
@@ -401,8 +417,8 @@ def test_reinitialised_in_place(submission: Submission, draw: Draw) -> None:
         submission.call("data.fill_", 77.0, on=parameter)
         if not bool((submission.get(run.model).state[name] == 77.0).all()):
             fail(
-                f"{name!r} is a new nn.Parameter now, and an optimizer made before holds the old one: change the values in the "
-                "tensor that is there"
+                f"{name!r} is a new nn.Parameter now, but an optimizer made before still refers to the old one: change the values "
+                "of the existing tensor in place"
             )
 
 
@@ -412,7 +428,7 @@ def test_reinitialised_in_place(submission: Submission, draw: Draw) -> None:
 @question(
     "3.5",
     points=0.5,
-    claim="NaN is passed over and keeps its place; inf is a loss; every is 1 by default",
+    claim="NaN is skipped, but its place counts; inf is a loss; every is 1 by default",
 )
 def test_nan_losses(submission: Submission, draw: Draw) -> None:
     every = draw.choice([5, 20, 100])
@@ -424,9 +440,9 @@ def test_nan_losses(submission: Submission, draw: Draw) -> None:
     )  # fmt: skip
     expect_step(
         submission, [high, nan, low, nan, low], every,
-        {PLACES_MOVED: 2 * every, TAKEN: 2 * every, "a NaN was met, and what comes after it was not looked at": every},
+        {PLACES_MOVED: 2 * every, TAKEN: 2 * every, "the search stopped at a NaN: look at the losses after it, too": every},
     )  # fmt: skip
-    thought = "An infinite loss is a loss; compare it like any other"
+    thought = "An infinite loss is a loss; compare it like any other loss"
     when = "for the losses [inf, inf] (inf is large, but a number)"
     step = ask(lambda: submission.early_stop([inf, inf], every), when, thought)
     expect_equal(step, every, f"the step {when}")
@@ -457,15 +473,15 @@ def test_number_exchanged(submission: Submission, draw: Draw) -> None:
         )
         if count(mask) != active:
             fail(
-                f"{active} of {n} positions were active before, {count(mask)} are now: as many grow as are dropped"
+                f"{active} of {n} positions were active before, and {count(mask)} are active now: grow as many positions as you drop"
             )
         cases.append((fraction, active))
         moved.append(count(layer.mask & ~mask))
-    expect_rounded(moved, cases, "fraction", "active ones were exchanged", COUNTING)
-    thought = "How many positions are there to grow at?"
+    expect_rounded(moved, cases, "fraction", "active positions were exchanged", COUNTING)
+    thought = "How many inactive positions are there, where you can grow?"
     for kept, when in (
-        (0.9, "where fewer positions are inactive than should be exchanged"),
-        (1.0, "where all are active"),
+        (0.9, "where the number of inactive positions is smaller than round(fraction · active)"),
+        (1.0, "where all positions are active"),
     ):
         layer = Exchange(draw, 0.8, kept=kept)
         value = ask(
@@ -476,13 +492,15 @@ def test_number_exchanged(submission: Submission, draw: Draw) -> None:
         _, mask = as_weight_and_mask(value, layer)
         if count(mask) != layer.active:
             fail(
-                f"{when}, {layer.active} were active before and {count(mask)} are now: nothing is dropped that has no room to grow"
+                f"{when}, {layer.active} positions were active before and {count(mask)} are active now: do not drop more positions than there is room to grow"
             )
         expect_exchange(layer, mask, layer.right[1])
 
 
 @question(
-    "3.6", points=0.5, claim="of equal weights, or gradients, the first is dropped, or grown, first"
+    "3.6",
+    points=0.5,
+    claim="of equal weights the first is dropped first; of equal gradients the first is grown first",
 )
 def test_equal_weights_and_gradients(submission: Submission, draw: Draw) -> None:
     def case() -> Case:
@@ -491,16 +509,16 @@ def test_equal_weights_and_gradients(submission: Submission, draw: Draw) -> None
         back = torch.arange(old.numel()).view(old.shape) / 1e6
         level, bar = size[old & ~layer.right[1]].max(), gains[~old & layer.right[1]].min()
         mistakes = {
-            "of equal gradients the last was grown: the one that comes first is grown first": layer.with_mask(
+            "of equal gradients the last was grown: the first one is grown first": layer.with_mask(
                 grow=gains + back
             ),
-            "of equal weights the last was dropped: the one that comes first is dropped first": layer.with_mask(
+            "of equal weights the last was dropped: the first one is dropped first": layer.with_mask(
                 drop=size - back
             ),
-            "of equal weights and of equal gradients the last went first: the first does": (
+            "of equal weights the last was dropped, and of equal gradients the last was grown: the first one is dropped first, and the first one is grown first": (
                 layer.with_mask(drop=size - back, grow=gains + back)
             ),
-            "all weights, or gradients, that equal the threshold went, where some should: a threshold cannot tell equal ones apart": (
+            "all weights that equal the threshold were dropped, or all gradients that equal it were grown, but only some should be: a threshold cannot separate equal values": (
                 (old & (size > level)) | (~old & (gains >= bar))
             ),
         }
@@ -509,7 +527,7 @@ def test_equal_weights_and_gradients(submission: Submission, draw: Draw) -> None
     expect_exchange_of(submission, case)
 
 
-@question("3.6", points=0.5, claim="fractions 0 and 1 are fine; nothing given is changed")
+@question("3.6", points=0.5, claim="fractions 0 and 1 work; no argument is changed")
 def test_arguments_of_the_exchange(submission: Submission, draw: Draw) -> None:
     layer = Exchange(draw, 0.3)
     given = (layer.weight, layer.grad, layer.mask)
@@ -524,23 +542,25 @@ def test_arguments_of_the_exchange(submission: Submission, draw: Draw) -> None:
         value = ask(
             lambda: submission.drop_and_grow(*given, layer.fraction),
             f"at fraction {fraction:g}",
-            "Nothing, or all, goes",
+            "At fraction 0 no position is dropped; at fraction 1 all active positions are, if there is room",
         )
         _, mask = as_weight_and_mask(value, layer)
         if not torch.equal(mask, layer.right[1]):
             moved = count(layer.mask & ~mask), count(mask & ~layer.mask)
-            nothing = ": if k = 0, [:k] is nothing, but [-k:] is everything" if layer.k == 0 else ""
+            nothing = (
+                ". If k = 0, [:k] is empty, but [-k:] is the whole list" if layer.k == 0 else ""
+            )
             fail(
-                f"at fraction {fraction:g}, {moved[0]} positions were dropped and {moved[1]} grown; {layer.k} each should be{nothing}"
+                f"at fraction {fraction:g}, {moved[0]} positions were dropped and {moved[1]} grown; both numbers should be {layer.k}{nothing}"
             )
 
 
 # --- 3.7 two short answers ------------------------------------------------------------
 
 MISREAD = {  # by the order in the lab's source
-    0: "the random mask has no more weights in any layer, and it lost: it matters which tenth",
-    2: "reinit is just that, the ticket's places with other initial weights. Where is its curve?",
-    3: "the random mask starts from the same initial weights, at other places. Where is its curve?",
+    0: "the random mask keeps the same number of weights in every layer, and its accuracy is lower: it matters which tenth is kept",
+    2: "reinit keeps the ticket's positions with other initial weights. Where is its curve?",
+    3: "the random mask keeps the same initial weights, at other positions. Where is its curve?",
 }
 
 
@@ -551,14 +571,14 @@ def test_what_a_ticket_is(submission: Submission, draw: Draw) -> None:
 
 UNTRAINED = (80, 88)  # three seeds: 84 ± 6, a 95 % interval, so a standard error of 1.4
 READ_INSTEAD = (  # from, to, what
-    (7, 14, "chance, or the random mask"),
+    (7, 14, "the accuracy of guessing, or of the random mask"),
     (94, 100, "an accuracy after training"),
 )
 
 
-@question("3.7", points=0.5, claim="b: what a ticket knows before its first step")
+@question("3.7", points=0.5, claim="b: the accuracy of a ticket before its first training step")
 def test_untrained_ticket(submission: Submission, draw: Draw) -> None:
-    what = "what the best untrained tickets reach on the digits"
+    what = "the accuracy of the best untrained tickets on the digits"
     expect_figure(
         accuracy_typed(submission),
         UNTRAINED,
@@ -580,9 +600,7 @@ def by_looping(
     }
     if any(not 0 <= share <= 1 for share in (rate, *rates.values())):
         raise ValueError("a rate is between 0 and 1")
-    if any(
-        w.numel() > 2000 for w in weights.values()
-    ):  # it would take the square of that: the grader's time, whoever asked
+    if any(w.numel() > 2000 for w in weights.values()):  # the loops would need quadratic time
         return reference.shrink(weights, masks, rate, output_rate)
     left = {}
     for name, w in weights.items():
@@ -599,7 +617,7 @@ def by_looping(
 def revives(
     weights: dict[str, Tensor], masks: Masks, rate: float, output_rate: float | None = None
 ) -> Masks:
-    """A wrong version: as many stay as should, but the dead compete with the living."""
+    """A wrong version: the number kept is right, but pruned weights are ranked, too."""
     right = reference.shrink(weights, masks, rate, output_rate)
     return {
         n: without(torch.ones_like(mask), count(~mask), weights[n].abs())
@@ -607,7 +625,7 @@ def revives(
     }
 
 
-@question("3.8", points=0.5, claim="six subtle bugs are found, and nothing right is accused")
+@question("3.8", points=0.5, claim="six subtle bugs are found, and no right version is accused")
 def test_hunt_subtle_bugs(submission: Submission, draw: Draw) -> None:
     def together(
         weights: dict[str, Tensor], masks: Masks, rate: float, output_rate: float | None = None
@@ -630,14 +648,14 @@ def test_hunt_subtle_bugs(submission: Submission, draw: Draw) -> None:
             "one that loops": by_looping,
         },
         wrong={
-            "lets pruned weights come back if they are large": revives,
-            "cuts the fraction of rate · survivors off": WRONG["shrink"][CUT_OFF],
-            "uses half of the rate in the output layer also where output_rate is given": version(
+            "keeps pruned weights again if they are large": revives,
+            "cuts off the fraction of rate · survivors": WRONG["shrink"][CUT_OFF],
+            "uses half of the rate in the output layer even if output_rate is given": version(
                 output=lambda rate, own: rate / 2
             ),
-            "lets the survivors of all layers but the output compete in one list": together,
-            "prunes the last of equal ones first": WRONG["shrink"][LAST],
-            "ranks by the sign as well: the most negative go": SEEN["shrink"][NO_ABS],
+            "ranks the survivors of all layers except the output layer in one list": together,
+            "prunes the last of equal weights first": WRONG["shrink"][LAST],
+            "ranks with the sign and prunes the most negative weights": SEEN["shrink"][NO_ABS],
         },
         promise=PROMISE,
     )

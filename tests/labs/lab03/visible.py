@@ -1,11 +1,10 @@
-"""Lab 03, lottery tickets: what is claimed of each answer, and what its likely mistakes
-look like.
+"""Lab 03, lottery tickets: the claims about each answer, and its likely mistakes.
 
-Inputs are drawn anew for every grading, and so that the usual mistakes give other
-results than the right answer: layers of unlike scales, counts that end in a half, ties,
-living weights that are 0 and dead ones that are large. In 3.3 the training runs beside
-the student's code and notes what it saw; what should have been pruned, and where each
-round should have begun, is worked out here from the notes.
+Every grading draws new inputs. The inputs are chosen so that the usual mistakes and the
+right answer give different results: layers of unlike scales, counts that end in a half,
+ties, kept weights that are 0 and pruned weights that are large. In 3.3 the training runs
+next to the student's code and logs each call; the tests compute from this log which
+weights each round should have pruned, and where it should have started.
 """
 
 from __future__ import annotations
@@ -54,8 +53,8 @@ WRONG: dict[str, Wrong] = {}  # by graded name
 
 UPSIDE_DOWN = "the mask is upside down: True means kept"
 ANY_ORDER = (
-    "how many went is right, and they are the smallest; but of equal ones the wrong ones went: the one that comes first goes "
-    "first, and a plain argsort or topk promises no order among equals"
+    "the number of pruned weights is right, and they are the smallest. But among equal weights the wrong ones were pruned: "
+    "the first one is pruned first. A plain argsort or topk does not guarantee an order among equal values"
 )
 
 
@@ -65,11 +64,11 @@ def as_mask(value: Any, like: Tensor, what: str) -> Tensor:
     """
     if isinstance(value, Tensor) and value.dtype != torch.bool:
         fail(
-            f"{what} holds numbers of dtype {str(value.dtype)[6:]}: kept or not is a bool, as a comparison gives it"
+            f"{what} holds numbers of dtype {str(value.dtype)[6:]}: a mask must have dtype bool, like the result of a comparison"
         )
     if isinstance(value, Tensor) and value.shape != like.shape:
         fail(
-            f"{what} has shape {tuple(value.shape)}, the weight {tuple(like.shape)}: a mask has one entry a weight"
+            f"{what} has shape {tuple(value.shape)}, but the weight has {tuple(like.shape)}: a mask has one entry per weight"
         )
     return expect_tensor(value, shape=like.shape, dtype=torch.bool, what=what)
 
@@ -81,8 +80,8 @@ def as_masks(value: Any, like: Mapping[str, Tensor], what: str = "the result") -
     expect_keys(value, like, what)
     if list(value) != list(like):
         fail(
-            f"{what} has the keys {', '.join(value)}: return them in the same order as they came, {', '.join(like)}, since the "
-            "last one is the output layer for whoever takes it from here"
+            f"{what} has the keys {', '.join(value)}: return them in the same order as they were given, {', '.join(like)}. The last "
+            "key marks the output layer, and later code relies on this order"
         )
     return {name: as_mask(value[name], like[name], f"the mask of {name!r}") for name in like}
 
@@ -112,8 +111,8 @@ def layers(draw: Draw, kept: float = 0.6) -> tuple[dict[str, Tensor], Masks]:
 
 
 def without(mask: Tensor, goes: int, score: Tensor) -> Tensor:
-    """``mask`` without the ``goes`` survivors of the smallest score; of equal ones the
-    first.
+    """``mask`` without the ``goes`` survivors that have the smallest scores. Of equal
+    scores the first one is pruned first.
     """
     alive = score[mask]
     left = mask.clone()
@@ -124,18 +123,20 @@ def without(mask: Tensor, goes: int, score: Tensor) -> Tensor:
 # --- 3.1 shrink -----------------------------------------------------------------------
 
 OF_ALL = (
-    "the rate was taken of all weights of the layer: it is the share of its survivors. With 20 % of all, nothing would be left "
-    "after five rounds; with 20 % of the survivors, a third is"
+    "the rate was taken of all weights of the layer: it is a share of the layer's survivors. With 20 % of all weights per "
+    "round, no weight would remain after five rounds. With 20 % of the survivors, a third of the weights remains"
 )
-GLOBAL = "the layers lost unequal shares, the one with the smallest weights most: rank the survivors of each layer by themselves"
-STAYS = "the rate was taken for the share that stays: it is the share that goes"
-NO_ABS = "the most negative survivors went: rank by size, without the sign"
-LARGEST = "the largest survivors went: what is small does little, and goes first"
-EACH_ROW = "each row lost its own share: all survivors of the layer compete in one list"
-KEPT_FOR_GONE = "exactly those that should go were kept, and the others went: True means kept"
+GLOBAL = "the layers lost unequal shares, and the layer with the smallest weights lost most: rank the survivors of each layer separately"
+STAYS = "the rate was used as the share to keep: it is the share to prune"
+NO_ABS = "the most negative survivors were pruned: rank by absolute value, without the sign"
+LARGEST = (
+    "the largest survivors were pruned: small weights have little effect, so they are pruned first"
+)
+EACH_ROW = "each row lost the same share: rank all survivors of the layer in one list"
+KEPT_FOR_GONE = "exactly the weights that should be pruned were kept, and all other weights were pruned: True means kept"
 DEAD_COMPETE = (
-    "the dead competed with the survivors: those went that are among the smallest of *all* weights of the layer. The rate is a "
-    "share of the survivors, and they alone are ranked"
+    "pruned weights were ranked together with the survivors: your code pruned survivors that are among the smallest of *all* "
+    "weights of the layer. The rate is a share of the survivors, and only the survivors are ranked"
 )
 OF_THE_REST = (
     "rate / (1 - rate) of the survivors were pruned: prune the share rate of the survivors"
@@ -215,7 +216,7 @@ def row_by_row(w: Tensor, mask: Tensor, rate: float) -> Tensor:
 
 
 def goes_alone(w: Tensor, mask: Tensor, rate: float) -> Tensor:
-    """By mistake: what should go, instead of what should stay."""
+    """By mistake: the mask of the weights to prune, instead of the weights to keep."""
     return mask & ~without(mask, round(rate * count(mask)), w.abs())
 
 
@@ -238,8 +239,8 @@ WRONG["shrink"] = {
 
 
 def expect_shrunk(left: Masks, weights: dict[str, Tensor], masks: Masks, right: Masks) -> None:
-    """``left`` is ``right``; else say what is wrong: who is back, how many went, which,
-    or the order among equals.
+    """``left`` is ``right``; else say what is wrong: which pruned weights are kept again,
+    how many weights were pruned, which ones, or the order among equals.
     """
     if same(left, {name: ~mask for name, mask in right.items()}):
         fail(UPSIDE_DOWN)
@@ -247,21 +248,25 @@ def expect_shrunk(left: Masks, weights: dict[str, Tensor], masks: Masks, right: 
         back = count(left[name] & ~mask)
         if back:
             fail(
-                f"{back} weights of {name!r} that had been pruned are alive again: a round takes some of the survivors, and "
-                "leaves the dead where they are, whatever their values"
+                f"{back} weights of {name!r} that had been pruned before are kept again: a round prunes only survivors, and pruned "
+                "weights must remain pruned, whatever their values are"
             )
         went, should = count(mask & ~left[name]), count(mask & ~right[name])
         if went != should:
-            stay = ": that many should have stayed" if went == count(mask) - should else ""
+            stay = (
+                ": that is the number that should have been kept"
+                if went == count(mask) - should
+                else ""
+            )
             fail(
-                f"of the {count(mask)} survivors of {name!r}, {went} went instead of {should}{stay}"
+                f"of the {count(mask)} survivors of {name!r}, {went} were pruned instead of {should}{stay}"
             )
         if not torch.equal(left[name], right[name]):
             size = weights[name].abs()
             gone, kept = size[mask & ~left[name]].max(), size[left[name]].min()
             if gone > kept:
                 fail(
-                    f"in {name!r} |w| = {gone:.4g} went while |w| = {kept:.4g} was kept: the smallest survivors go first"
+                    f"in {name!r} |w| = {gone:.4g} was pruned while |w| = {kept:.4g} was kept: the smallest survivors are pruned first"
                 )
             fail(ANY_ORDER)
 
@@ -295,7 +300,7 @@ def test_share_of_the_survivors(submission: Submission, draw: Draw) -> None:
         half = without(masks[output], round(rate / 2 * count(masks[output])), weights[output].abs())
         if torch.equal(left[output], half):
             fail(
-                f"output_rate = {rate} was given, but half of the rate went in the output layer: half is for None only"
+                f"output_rate = {rate} was given, but the output layer lost half of the rate: half of the rate is only for output_rate = None"
             )
     expect_shrunk(left, weights, masks, right)
 
@@ -325,22 +330,22 @@ def test_output_rate(submission: Submission, draw: Draw) -> None:
         others = dict.fromkeys(weights, rate)
         half = "output_rate is None means half of the rate"
         mistakes = {
-            f"the output rate {own} was used in every layer: it is for the last key only": dict.fromkeys(
+            f"the output rate {own} was used in every layer: it applies to the last key only": dict.fromkeys(
                 weights, own
             ),
-            f"the output layer {output!r} lost {rate} of its survivors like the others; {half}": (
+            f"the output layer {output!r} lost {rate} of its survivors, like the other layers; {half}": (
                 others if output_rate is None else {}
             ),
-            f"output_rate = {output_rate} made no difference: the output layer lost {rate} like the others": (
+            f"output_rate = {output_rate} had no effect: the output layer lost {rate}, like the other layers": (
                 others if output_rate is not None else {}
             ),
-            "output_rate = 0 was taken for none given: 0 is false, as None is. Ask `output_rate is None`": (
+            "output_rate = 0 was treated as if no output_rate had been given: 0 is false, as None is. Test for `output_rate is None`": (
                 others | {output: rate / 2} if output_rate == 0 else {}
             ),
-            f"output_rate = {output_rate} was given, and half of the rate went in the output layer": (
+            f"output_rate = {output_rate} was given, but the output layer lost half of the rate: use the output_rate that was given": (
                 others | {output: rate / 2} if output_rate is not None else {}
             ),
-            f"output_rate = {output_rate} was given, and half of it was used: half of the *rate* is for None": (
+            f"output_rate = {output_rate} was given, but half of output_rate was used: use all of it. Half of the *rate* is for output_rate = None": (
                 others | {output: own / 2} if output_rate is not None else {}
             ),
         }
@@ -349,8 +354,8 @@ def test_output_rate(submission: Submission, draw: Draw) -> None:
         }
         for name in list(weights)[:-1]:
             wrong[
-                f"{name!r} was pruned at the output rate: the output layer is the last key of the dict, {output!r}, wherever "
-                "it stands in the alphabet"
+                f"{name!r} was pruned at the output rate: the output layer is the last key of the dict, {output!r}. The alphabet "
+                "does not matter"
             ] = with_rates(weights, masks, others | {name: own})
         recognise(left, right, wrong, f"{call}: ")
         for name in weights:
@@ -360,11 +365,11 @@ def test_output_rate(submission: Submission, draw: Draw) -> None:
                 number = round(share * alive)
                 if went != number:
                     fail(
-                        f"{call}: of the {alive} survivors of {name!r}, {went} went instead of round({share:g} · {alive}) = {number}"
-                        f"{': that many should have stayed' if went == alive - number else ''}"
+                        f"{call}: of the {alive} survivors of {name!r}, {went} were pruned instead of round({share:g} · {alive}) = {number}"
+                        f"{': that is the number that should have been kept' if went == alive - number else ''}"
                     )
                 fail(
-                    f"{call}: of {name!r} as many went as should, {number}, but not the smallest of the survivors"
+                    f"{call}: in {name!r} the number of pruned weights is right, {number}, but they are not the smallest survivors"
                 )
 
 
@@ -373,7 +378,7 @@ def test_output_rate(submission: Submission, draw: Draw) -> None:
 
 class Rewound:
     """A call of the student's rewind: the net, its parameters as they were held before,
-    the state, and what came of both.
+    the state, and the model after the call.
     """
 
     def __init__(
@@ -398,7 +403,7 @@ class Rewound:
             for name, p in self.parameters.items()
             if p.ndim >= 2 and name not in unmasked
         }
-        if diverged:  # what is not kept need not be a number
+        if diverged:  # pruned weights need not be numbers
             for name, mask in self.masks.items():
                 self.state[name].masked_fill_(~mask, draw.choice([math.nan, math.inf]))
         self.model = submission.put(net)
@@ -425,7 +430,7 @@ def rewound(
         if error.kind == "raised" and "a leaf" in error.message:
             thought = "Parameters are changed in place under torch.no_grad()"
         elif error.kind == "raised" and error.type == "KeyError":
-            thought = "Which parameters have a mask? Ask masks"
+            thought = "Which parameters have a mask? Look into masks"
         else:
             raise
         when = (
@@ -452,7 +457,7 @@ def expect_parameters_rewound(submission: Submission, draw: Draw) -> None:
         for name, mask in run.masks.items():
             if torch.equal(run.after[name][mask], run.trained[name][mask]):
                 fail(
-                    "the trained weights are still there: rewind puts those that are kept back to what they were in state. "
+                    "the model still has the trained weights: rewind sets the kept weights back to their values in state. "
                     "Did your code change a copy of the model?"
                 )
     for name in run.parameters:
@@ -463,19 +468,17 @@ def expect_parameters_rewound(submission: Submission, draw: Draw) -> None:
             continue
         if torch.equal(now[kept], run.trained[name][kept]):
             what = (
-                "weights that are kept have"
+                "the weights that the mask keeps still have"
                 if name in run.masks
-                else "this parameter, one without a mask, has"
+                else "this parameter, which is without a mask, still has"
             )
-            fail(
-                f"{name!r}: {what} the trained values still. All parameters go back, not only some"
-            )
+            fail(f"{name!r}: {what} the trained values. Rewind all parameters, not only some")
         if not now[kept].any():
             if name in run.masks and torch.equal(now[~kept], then[~kept]):
-                fail(f"{name!r}: {UPSIDE_DOWN}, and what is False goes")
-            fail(f"{name!r} is 0 now: a parameter without a mask takes all values of state")
+                fail(f"{name!r}: {UPSIDE_DOWN}, and False means pruned")
+            fail(f"{name!r} is 0 now: a parameter without a mask gets all its values from state")
         fail(
-            f"{name!r} is neither at its value in state nor at the trained one: is it drawn afresh? Copy what state holds"
+            f"{name!r} has neither its values in state nor the trained values. Did your code draw new random values? Copy the values in state"
         )
 
 
@@ -487,23 +490,25 @@ def test_pruned_weights_are_zero(submission: Submission, draw: Draw) -> None:
 def expect_pruned_are_zero(
     submission: Submission, draw: Draw, unmasked: tuple[str, ...] = ()
 ) -> None:
-    """Where a mask is False the weight is 0; what has no mask is back."""
+    """Where a mask is False the weight is 0; parameters without a mask are rewound."""
     run = rewound(submission, draw, unmasked)
     for name, mask in run.masks.items():
         if (alive := count(run.after[name][~mask])) == 0:
             continue
         said = f"{alive} weights of {name!r} that the masks prune are not 0 after rewind"
         if not run.after[name][mask].any():
-            fail(f"{said}, and those that they keep are: {UPSIDE_DOWN}")
+            fail(f"{said}, and the weights that the masks keep are 0: {UPSIDE_DOWN}")
         if torch.equal(run.after[name][~mask], run.state[name][~mask]):
-            fail(f"{said} but at their values in state: first back, then the zeros")
+            fail(
+                f"{said}. They have their values in state: first copy state, then set the pruned weights to 0"
+            )
         if torch.equal(run.after[name][~mask], run.trained[name][~mask]):
-            fail(f"{said} but as they were trained")
+            fail(f"{said}. They still have their trained values")
         fail(said)
     for name in unmasked:
         if not torch.equal(run.after[name], run.state[name]):
             fail(
-                f"{name!r}, a weight without a mask, is not what it was in state: it takes all its values"
+                f"{name!r}, a weight without a mask, does not have its values in state: copy all of them"
             )
 
 
@@ -514,7 +519,7 @@ def expect_buffers_rewound(submission: Submission, draw: Draw) -> None:
             run.after[name], run.state[name]
         ):
             fail(
-                f"the buffer {name!r} is as training left it: batch norm's running statistics belong to the state of then, too. "
+                f"the buffer {name!r} still has its value after training: rewind batch norm's running statistics, too. "
                 "They are in state_dict() and buffers(), not among the parameters"
             )
         expect_equal(run.after[name], run.state[name], f"the buffer {name!r} after rewind")
@@ -524,7 +529,9 @@ def expect_buffers_rewound(submission: Submission, draw: Draw) -> None:
 def test_state_is_copied(submission: Submission, draw: Draw) -> None:
     run = rewound(submission, draw)
     if same(run.after, run.trained):
-        fail("the model is as it was trained: there is nothing to see of how state is copied")
+        fail(
+            "the model still has its trained values, so this test cannot check how state is copied. Rewind the model first"
+        )
     unchanged(run.state, submission.get(run.given), "the state")
     for name in run.parameters:
         submission.call(
@@ -537,8 +544,8 @@ def test_state_is_copied(submission: Submission, draw: Draw) -> None:
     for name, value in submission.get(run.given).items():
         if not torch.equal(value, run.state[name]):
             fail(
-                f"when the rewound model was changed, {name!r} in state changed with it: the model shares its memory now, so the "
-                "next training trains the state along, and there is nothing left to rewind to. Copy the values"
+                f"when the rewound model was changed, {name!r} in state changed, too: the model shares memory with state. The next "
+                "training would change state, and you could not rewind to it again. Copy the values"
             )
 
 
@@ -556,7 +563,7 @@ def _trained(entry: Any, net: nn.Module, x: Tensor, y: Tensor) -> bool:
 
 
 class Search:
-    """A call of the student's find_ticket: its records, and what train saw."""
+    """A call of the student's find_ticket: its records, and the log of train."""
 
     def __init__(
         self, submission: Submission, draw: Draw, rounds: int, rate: float, k: int
@@ -588,14 +595,16 @@ class Search:
         self.records = submission.find_ticket(self.build, train, rounds, rate, *([k] if k else []))
         self.log = submission.get(train, "log")
         if not self.log:
-            fail("train was never called: call train(model, masks, start, stop) in every round")
+            fail(
+                "your code never called train: call train(model, masks, start, stop) in every round"
+            )
         for number, entry in enumerate(
             self.log, start=1
         ):  # notes that the code could write itself are believed no further
             if not _trained(entry, net, x, y):
                 fail(
-                    f"call {number} of train did not lead from the weights before it to those after it: training them again gives "
-                    "other ones. Only train(model, masks, start, stop) trains, on the model that it is given"
+                    f"call {number} of train did not lead from the weights before it to the weights after it: when we repeat this "
+                    "training, we get other weights. Train only by train(model, masks, start, stop), on the model that you pass to it"
                 )
 
     @property
@@ -604,8 +613,8 @@ class Search:
 
     @property
     def trainings(self) -> list[dict[str, Any]]:
-        """What train saw in each round, if it was called as often as it should be:
-        without the one to step k.
+        """The log of train in each round, if train was called as often as it should be:
+        without the call to step k.
         """
         self.expect_calls()
         return self.log[1:] if self.k else self.log
@@ -622,41 +631,41 @@ class Search:
         if calls == wanted and dense <= 1 + bool(self.k):
             return
         said = ", ".join(f"{start}–{'end' if stop is None else stop}" for start, stop in calls)
-        here = f"In {self.call} train was called from step to step: {said}."
+        here = f"In {self.call} train was called for these steps: {said}."
         if self.k == 0 and (0, 0) in calls:
             fail(
-                f"{here} For rewind_step = 0 there is nothing to train before w_0: train(model, masks, 0, k) only if k > 0"
+                f"{here} For rewind_step = 0, w_0 needs no training: call train(model, masks, 0, k) only if k > 0"
             )
         if calls.count((0, self.k)) > 1 and self.k:
             fail(
-                f"{here} The first {self.k} steps are trained once, dense; every round then starts from what they gave, w_k"
+                f"{here} Train the first {self.k} steps once, with the dense network: the result is w_k, and every round starts from w_k"
             )
         if dense > 1 + bool(self.k):
             fail(
-                f"{here} {dense} of these trainings were dense (all masks True): the dense network is trained once, in round 0; "
-                "each round then prunes and trains what the round before has left"
+                f"{here} {dense} of these trainings were dense (all masks True): train the dense network once, in round 0. "
+                "Each later round prunes some survivors of the round before, and trains the others"
             )
         if self.k and (0, self.k) not in calls:
             fail(
-                f"{here} With rewind_step = {self.k}, train(model, masks, 0, {self.k}) comes first: its result is w_k"
+                f"{here} With rewind_step = {self.k}, call train(model, masks, 0, {self.k}) first: its result is w_k"
             )
         if self.k and (0, None) in calls:
             fail(
-                f"{here} A round starts from w_k, the weights of step {self.k}, so it goes from step {self.k} on, not from step 0"
+                f"{here} A round starts from w_k, the weights at step {self.k}, so train from step {self.k}, not from step 0"
             )
         if any(stop is not None for start, stop in calls[bool(self.k) :]):
             fail(f"{here} A round trains to the end: train(model, masks, {self.k}, None)")
-        to_k = f", the way to step {self.k}" if self.k else ""
+        to_k = f", and the first {self.k} steps" if self.k else ""
         fail(
-            f"{here} {len(calls)} call{'s' * (len(calls) != 1)}, and {len(wanted)} are needed: {self.rounds} rounds of pruning, the dense round 0{to_k}"
+            f"{here} There should be {len(wanted)} calls, not {len(calls)}: {self.rounds} rounds of pruning, the dense round 0{to_k}"
         )
 
     def expect_records(self) -> list[dict[str, Any]]:
         """The records, if they have the form of records."""
         if isinstance(self.records, list) and len(self.records) in (self.rounds, self.rounds + 2):
             fail(
-                f"{self.call} returned {len(self.records)} records: round 0, the dense one, is a record too, and then one for "
-                "each time that was pruned, so rounds + 1 together"
+                f"{self.call} returned {len(self.records)} records: return one record for the dense round 0, and one for "
+                "each round of pruning, so rounds + 1 in total"
             )
         expect_length(self.records, self.rounds + 1, f"the result of {self.call}", list)
         for i, record in enumerate(self.records):
@@ -686,12 +695,12 @@ class Search:
             if not mask.all():
                 if self.rounds and all(same(masks, every[0]) for masks in every):
                     fail(
-                        "the records of all rounds hold the same masks, those of the last: the same dict was changed in every "
-                        "round, and each record holds it. Make a new dict for each"
+                        "the records of all rounds hold the masks of the last round: the same dict was changed in every "
+                        "round, and each record refers to it. Make a new dict of masks for each round"
                     )
                 fail(
                     f"round 0 is the dense network, but {count(~mask)} weights of {name!r} are pruned in its masks: record "
-                    "those that the round was trained with, and prune after it"
+                    "the masks that the round was trained with, and prune after the training"
                 )
         return every
 
@@ -706,12 +715,10 @@ def test_trainings(submission: Submission, draw: Draw) -> None:
         search = Search(submission, draw, rounds, draw.choice([0.2, 0.3, 0.4]), k)
         search.expect_calls()
         for entry, which in zip(
-            search.log, [f"the way to step {k}", "round 0"] if k else ["round 0"], strict=False
+            search.log, [f"the training to step {k}", "round 0"] if k else ["round 0"], strict=False
         ):
             if not all(bool(mask.all()) for mask in entry["masks"].values()):
-                fail(
-                    f"{which} was trained with pruned weights: it is the dense network that is trained there"
-                )
+                fail(f"{which} was run with pruned weights: train the dense network there")
 
 
 @question("3.3", points=1.5, claim="every round starts from w_k, whatever was trained since")
@@ -731,22 +738,20 @@ def test_rewinding(submission: Submission, draw: Draw) -> None:
 
 
 def _not_rewound(search: Search, i: int, name: str, now: Tensor, kept: Tensor) -> str:
-    """Where round i began instead of w_k."""
+    """Where round i started instead of w_k."""
     step = f"In {search.call}, round {i} did not start from w_k (k = {search.k}): {name!r}"
     if i and torch.equal(now, search.trainings[i - 1]["after"][name][kept]):
         if name not in dict.fromkeys(search.names) and not name.endswith(("weight", "bias")):
-            return f"{step}, a buffer, is as the round before left it: w_k is all of state_dict(), parameters and buffers"
+            return f"{step}, a buffer, still has its value from the round before: w_k is all of state_dict(), parameters and buffers"
         return (
-            f"{step} trained on from where the round before ended. Rewind to a copy: state_dict() alone shares the model's memory "
-            "and is trained along, and so is what dict() or .copy() makes of it"
+            f"{step} started from the trained weights of the round before. Rewind to a copy: state_dict() shares memory with the "
+            "model, so training changes it. dict() and .copy() do not copy the tensors, either"
         )
     if search.k and torch.equal(now, search.start[name][kept]):
-        return (
-            f"{step} was as build() made it, at step 0: what the first {search.k} steps gave is w_k"
-        )
+        return f"{step} had the values that build() gave it, at step 0: w_k are the weights after the first {search.k} steps"
     return (
-        f"{step} has other values, neither those of w_k nor those that the round before had trained. Between rewinding and "
-        "train nothing changes the weights: no other random start, no step of an optimizer from before"
+        f"{step} has neither the values of w_k nor the trained values of the round before. Do not change the weights between "
+        "rewinding and train: no new random start, and no step of an old optimizer"
     )
 
 
@@ -772,9 +777,9 @@ def test_masks_of_the_rounds(submission: Submission, draw: Draw) -> None:
         first = {name: search.trainings[0]["after"][name] for name in search.names}
         moved = {name: w - search.w_k[name] for name, w in trained.items()}
         mistakes = {
-            "the weights were ranked by their values at w_k: prune before you rewind, by what training made of them": search.w_k,
-            "the weights were ranked by the dense network's trained values: each round ranks by what it has last trained": first,
-            "the weights with the largest change were kept: the largest trained |w| are": moved,
+            "the weights were ranked by their values at w_k: rank by the trained weights, so prune before you rewind": search.w_k,
+            "the weights were ranked by the dense network's trained values: in each round, rank by the weights of the last training": first,
+            "the weights with the largest change were kept: keep the weights with the largest trained |w|": moved,
         }
         wrong = {
             said: with_rates({n: w[n] for n in search.names}, before, rates)
@@ -782,28 +787,28 @@ def test_masks_of_the_rounds(submission: Submission, draw: Draw) -> None:
         }
         recognise(now, right, wrong, f"Round {i}: ")
         fail(
-            f"Round {i}: the masks are not what shrink makes of the weights as train left them in round {i - 1}. Does something "
+            f"Round {i}: shrink gives other masks for the trained weights of round {i - 1}. Does your code "
             "change the weights between train and shrink?"
         )
 
 
 def expect_nested(search: Search, i: int, before: Masks, now: Masks) -> None:
-    """Nobody has come back, and somebody has gone."""
+    """No pruned weight is kept again, and some weight was pruned."""
     for name in search.names:
         if back := count(now[name] & ~before[name]):
             fail(
-                f"the masks are not nested: {back} weights of {name!r} that were pruned in round {i - 1} are alive in round {i}. "
-                "A round shrinks the masks of the round before"
+                f"the masks are not nested: {back} weights of {name!r} that were pruned in round {i - 1} are kept in round {i}. "
+                "Each round shrinks the masks of the round before"
             )
     if same(before, now):
         fail(
-            f"no weight was pruned from round {i - 1} to round {i}: a round shrinks the masks of the round before, whose pruned "
-            "weights are 0 already"
+            f"no weight was pruned from round {i - 1} to round {i}: each round shrinks the masks of the round before. The weights "
+            "that those masks prune are 0 already"
         )
 
 
 def expect_counts_of_round(search: Search, i: int, before: Masks, now: Masks) -> None:
-    """In each layer as many went as the rate says, half as many in the output layer."""
+    """Each layer lost the rate of its survivors, and the output layer half of the rate."""
     rate = search.rate
     *hidden, output = search.names
     went = {name: (count(before[name] & ~now[name]), count(before[name])) for name in search.names}
@@ -811,10 +816,10 @@ def expect_counts_of_round(search: Search, i: int, before: Masks, now: Masks) ->
     right = {name: round(rates[name] * n) for name, (_, n) in went.items()}
     numbers = {name: k for name, (k, _) in went.items()}
     mistakes = {
-        f"the output layer {output!r} lost {rate} of its survivors like the others: half of the rate is for it": {
+        f"the output layer {output!r} lost {rate} of its survivors, like the other layers: it should lose half of the rate": {
             name: round(rate * n) for name, (_, n) in went.items()
         },
-        f"every layer lost half of the rate: that is for the output layer {output!r} alone. Does shrink see all layers at once?": {
+        f"every layer lost half of the rate: only the output layer {output!r} should. Do you pass all layers to shrink in one call?": {
             name: round(rate / 2 * n) for name, (_, n) in went.items()
         },
         "the rate was taken of all weights, not of the survivors": {
@@ -843,7 +848,7 @@ def tickets(draw: Draw) -> Masks:
 
 
 def shuffled(submission: Submission, masks: Masks, seed: int) -> Masks:
-    """What the student's random_ticket makes of the masks with a generator of this
+    """The result of the student's random_ticket for the masks, with a generator of this
     seed.
     """
     return as_masks(
@@ -859,21 +864,21 @@ def test_same_counts(submission: Submission, draw: Draw) -> None:
     counts = {name: (count(after[name]), count(mask), mask.numel()) for name, mask in masks.items()}
     if all(k == right for k, right, _ in counts.values()):
         if same(after, masks):
-            fail("the ticket itself came back: as many weights, but elsewhere")
+            fail(
+                "your code returned the ticket itself: keep as many weights, but at random positions"
+            )
         return
     if all(k == n - right for k, right, n in counts.values()):
-        fail("as many are kept as are pruned in the masks that were given: True means kept")
+        fail("your code keeps as many weights as the given masks prune: True means kept")
     in_all, right_in_all = (sum(numbers[i] for numbers in counts.values()) for i in (0, 1))
     name, (k, right, n) = next((name, c) for name, c in counts.items() if c[0] != c[1])
-    said = (
-        f"of {name!r} {k} weights are kept, not {right} of {n}, which is as many as in the ticket"
-    )
+    said = f"in {name!r} {k} of {n} weights are kept, but the ticket keeps {right}: keep as many"
     if in_all == right_in_all:
         fail(
-            f"{said}: over all layers the number is right, so they were shuffled together. Shuffle layer by layer"
+            f"{said}. The total over all layers is right, so the layers were shuffled together. Shuffle layer by layer"
         )
     fail(
-        f"{said}. A share that is right on average, or drawn with repetition, is not the same number"
+        f"{said}. The number must be exact. It is not if each position is drawn independently, or if a position can be drawn twice"
     )
 
 
@@ -883,44 +888,44 @@ def test_places_are_random(submission: Submission, draw: Draw) -> None:
     one, two = draw.distinct(2, 0, 10**6)
     first = shuffled(submission, masks, one)
     if any(same(first[name], masks[name]) for name in masks) and not structured(masks, first):
-        fail("a layer came back as it was: the places of the random ticket are random")
+        fail(
+            "a layer has the same mask as before: a random ticket keeps weights at random positions"
+        )
     if not same(first, shuffled(submission, masks, one)):
         fail(
-            "two generators with the same seed gave different tickets: is all randomness taken from the generator given?"
+            "two generators with the same seed gave different tickets: do all your random numbers come from the given generator?"
         )
     if same(first, shuffled(submission, masks, two)):
         fail(
-            "two generators with different seeds gave the same ticket: the places should be random, and the generator given "
-            "decide. Is it used, and not seeded anew?"
+            "two generators with different seeds gave the same ticket: the positions should be random, and depend on the given "
+            "generator. Do you use it, without seeding it again?"
         )
     generator = submission.helper("generator", seed=two)
     again = [as_masks(submission.random_ticket(masks, generator), masks) for _ in range(2)]
     if same(*again):
         fail(
-            "a second call with the same generator gave the first ticket again: draw from the generator, which goes on"
+            "a second call with the same generator gave the first ticket again: draw from the generator itself, so that its state changes with every call"
         )
 
 
 def structured(masks: Masks, after: Masks) -> str:
-    """What is not random about the places of ``after``, or "". Of a right answer's
-    tickets not one in 10¹⁰ is called so.
+    """A sentence about the positions of ``after`` that are not random, or "". A right
+    answer gets such a sentence less than once in 10¹⁰ tickets.
     """
     upper, right = after["a.weight"], after["b.weight"]
     as_it_was = {name: torch.equal(after[name], mask) for name, mask in masks.items()}
     if all(as_it_was.values()):
         return ""
     if (upper.all(1) | ~upper.any(1)).all() and as_it_was["b.weight"]:
-        return (
-            "whole rows were moved: a row that was kept is kept elsewhere. Shuffle single weights"
-        )
+        return "whole rows were moved: each kept row is kept at another position. Shuffle single weights"
     if (right.all(0) | ~right.any(0)).all() and as_it_was["a.weight"]:
-        return "whole columns were moved: a column that was kept is kept elsewhere. Shuffle single weights"
+        return "whole columns were moved: each kept column is kept at another position. Shuffle single weights"
     if all(as_it_was[name] or _shifted(mask, after[name]) for name, mask in masks.items()):
-        return "the mask was only shifted: neighbours are neighbours still. Shuffle single weights"
+        return "the mask was only shifted, so weights that were neighbours are still neighbours. Shuffle single weights"
     if torch.equal(right.sum(1), masks["b.weight"].sum(1)):
-        return "the weights were shuffled within each row, so each row keeps its number: shuffle those of the whole layer"
+        return "the weights were shuffled within each row, so each row keeps the same number of weights: shuffle all weights of the layer together"
     if torch.equal(upper.sum(0), masks["a.weight"].sum(0)):
-        return "the weights were shuffled within each column, so each column keeps its number: shuffle the whole layer"
+        return "the weights were shuffled within each column, so each column keeps the same number of weights: shuffle all weights of the layer together"
     return ""
 
 
@@ -1001,14 +1006,16 @@ class Reinitialised:
         return self.drawn(reset)
 
     def expect_fresh_weights(self, what: str) -> None:
-        """Some weight that is kept is another than before: there is something to see of
-        ``what``.
+        """Some kept weight has another value than before, so that ``what`` can be
+        checked.
         """
         if all(
             torch.equal(self.after[name][mask], self.dense[name][mask])
             for name, mask in self.masks.items()
         ):
-            fail(f"no weight that is kept is a fresh one: there is nothing to see of {what}")
+            fail(
+                f"no kept weight has a new value, so this test cannot check {what}. Draw new weights first"
+            )
 
 
 def reset(modules: list[nn.Module]) -> None:
@@ -1040,11 +1047,11 @@ def expect_fresh(submission: Submission, draw: Draw) -> None:
     for name, mask in run.masks.items():
         if not run.after[name][mask].any() and run.after[name][~mask].any():
             fail(
-                f"the weights of {name!r} that are kept are 0 and the others are not: {UPSIDE_DOWN}"
+                f"the kept weights of {name!r} are 0, and the pruned weights are not: {UPSIDE_DOWN}"
             )
     if same(kept(run.after), kept(run.dense)):
         fail(
-            "the model has not changed: give the modules that are there fresh weights, not those of a copy"
+            "the model has not changed: draw new weights for the modules of this model, not for a copy"
         )
 
     def seed_for_each(modules: list[nn.Module]) -> None:
@@ -1054,13 +1061,13 @@ def expect_fresh(submission: Submission, draw: Draw) -> None:
 
     top = list(run.net.children())
     mistakes = {
-        "every module was seeded anew, so layers of one shape have the same weights: seed once, before the first": (
+        "the seed was set again for every module, so layers of the same shape have the same weights: seed once, before the first module": (
             run.drawn(seed_for_each)
         ),
-        "the modules were reset in another order than that of model.modules(): then each gets other weights": (
+        "the modules were reset in another order than that of model.modules(), so each module gets other weights: use the order of model.modules()": (
             run.drawn(lambda modules: reset(modules[::-1]))
         ),
-        "modules inside of others kept their weights: model.children() are those of the first level, model.modules() all": (
+        "modules inside other modules kept their weights: model.children() gives only the first level, model.modules() gives all modules": (
             run.drawn(lambda modules: reset([module for module in modules if module in top]))
         ),
     }
@@ -1068,14 +1075,14 @@ def expect_fresh(submission: Submission, draw: Draw) -> None:
     stayed = [name for name, value in run.after.items() if torch.equal(value, run.dense[name])]
     if stayed and all(torch.equal(run.after[n], right[n]) for n in run.dense if n not in stayed):
         fail(
-            f"{stayed[0]!r} has its trained values still: every module that has reset_parameters is reset, norms as well"
+            f"{stayed[0]!r} still has its trained values: reset every module that has reset_parameters, norm layers, too"
         )
     wrong = next(
         name for name, value in right.items() if not torch.equal(kept(run.after)[name], value)
     )
     fail(
-        f"{wrong!r} is not what the layer's own reset_parameters() draws under torch.manual_seed(seed): how a layer is initialised "
-        "belongs to the layer (its width, its kind). Is the generator seeded before, once, with the seed that was given?"
+        f"{wrong!r} is not what the layer's own reset_parameters() draws under torch.manual_seed(seed): the right initialisation "
+        "depends on the layer's width and type. Do you set the given seed once, before the first reset?"
     )
 
 
@@ -1085,18 +1092,18 @@ def expect_masked(submission: Submission, draw: Draw) -> None:
         now = run.after[name]
         if alive := count(now[~mask]):
             fail(
-                f"{alive} weights of {name!r} that the masks prune are not 0: first fresh weights, then the masks"
+                f"{alive} weights of {name!r} that the masks prune are not 0: first draw new weights, then apply the masks"
             )
 
 
 @question("3.4", points=0.5, claim="the caller's random generator stays where it was")
 def test_generator_untouched(submission: Submission, draw: Draw) -> None:
     run = Reinitialised(submission, draw)
-    run.expect_fresh_weights("where its chance came from")
+    run.expect_fresh_weights("whether the caller's random generator is restored")
     if not same(run.chance_before, run.chance_after):
         fail(
-            "torch's random generator was moved: whatever the caller draws next (batches, dropout) depends on this call now. "
-            "torch.random.fork_rng() puts it back; is everything inside of it that seeds or draws?"
+            "your code changed the state of torch's random generator: this changes the numbers that the caller draws next (batches, "
+            "dropout). torch.random.fork_rng() restores the state. Is all your code that seeds or draws inside it?"
         )
 
 
@@ -1119,10 +1126,8 @@ def expect_step(
         fail(f"{shown} returned {int(number)} instead of {right}")
 
 
-PLACES_MOVED = (
-    "NaNs were taken out first, and the places after them moved up: keep each loss's own place"
-)
-TAKEN = "a NaN was taken for the minimum: NaN is no loss, pass over it"
+PLACES_MOVED = "NaNs were removed first, and the places of the losses after them changed: keep each loss at its own place"
+TAKEN = "a NaN was treated as the minimum: NaN is not a loss, skip it"
 
 
 @question(
@@ -1149,24 +1154,26 @@ def test_first_minimum(submission: Submission, draw: Draw) -> None:
         for loss in losses[1:]:
             mean = 0.6 * mean + 0.4 * loss
             means.append(mean)
-        smoothed = "the losses were smoothed first: take them as they were measured"
+        smoothed = "the losses were smoothed first: use the losses as they were measured"
         mistakes = {
-            "that is the last of several equal minima: the first one counts": every * (1 + last),
-            "that step was counted from 0: the first loss was measured after `every` steps": every
+            "this is the last of several equal minima: the first minimum counts": every
+            * (1 + last),
+            "this step was counted from 0: the first loss was measured after `every` steps": every
             * first,
-            "one step after `every` times the index: the index counts measurements, and the first has index 0": every
+            "this is `every` times the index, plus 1: the index counts measurements, and the first measurement has index 0": every
             * first
             + 1,
-            "that is the number of the measurement: there are `every` steps from one to the next": 1
+            "this is the number of the measurement: there are `every` steps between two measurements": 1
             + first,
-            "there the loss rose for the first time: the minimum of all losses counts, also after a rise": every
+            "after this step the loss rose for the first time: look for the minimum of all losses, also after a rise": every
             * (1 + rise),
-            "patience ran out there: the minimum of all losses counts, however long it takes": every
+            "this looks like early stopping with patience: look for the minimum of all losses, at any distance": every
             * (1 + best),
             smoothed: every * (1 + smooth.index(min(smooth))),
             f"{smoothed} (a running mean)": every * (1 + means.index(min(means))),
-            "there the loss is highest": every * (1 + losses.index(max(losses))),
-            "that is the loss itself: return the step at which it was reached": low,
+            "at this step the loss is highest: look for the lowest loss": every
+            * (1 + losses.index(max(losses))),
+            "this is the loss itself: return the step at which it was measured": low,
         }
         return (losses, every), every * (1 + first), mistakes
 
@@ -1178,7 +1185,7 @@ def test_first_minimum(submission: Submission, draw: Draw) -> None:
         near,
         1,
         {
-            "float32, or a rounding, cannot tell 0.5 + 2^-30 and 0.5 + 2^-31 apart, which nearly are equal": 2
+            "0.5 + 2^-30 and 0.5 + 2^-31 are nearly equal: they look equal after rounding, or in float32. Compare the losses as they are": 2
         },
     )
     expect_step(submission, [math.nan, 0.75, 0.5, 0.625], 5, {
@@ -1246,7 +1253,7 @@ def as_weight_and_mask(value: Any, layer: Exchange) -> tuple[Tensor, Tensor]:
         and isinstance(mask, Tensor)
         and mask.is_floating_point()
     ):
-        fail("the mask came first: return the weight first, then the mask")
+        fail("your code returned the mask first: return the weight first, then the mask")
     expect_tensor(weight, shape=layer.weight.shape, dtype=layer.weight.dtype, what="the new weight")
     return weight, as_mask(mask, layer.weight, "the new mask")
 
@@ -1259,8 +1266,8 @@ def exchanging(
     ),
     among: Callable[[Tensor, Tensor], Tensor] = lambda mask, stays: ~mask,
 ) -> Callable[..., tuple[Tensor, Tensor]]:
-    """drop_and_grow, but for one thing: what is dropped, what grows, how many, or among
-    which positions.
+    """drop_and_grow with one change: which weights are dropped, which ones grow, how many,
+    or among which positions.
     """
 
     def version(
@@ -1278,32 +1285,30 @@ def exchanging(
     return version
 
 
-OF_ALL_POSITIONS = "the fraction was taken of all positions: it is the share of the active ones"
-GREW_AGAIN = (
-    "positions that had just been dropped grew again: only what was inactive before the drop may"
-)
+OF_ALL_POSITIONS = "the fraction was taken of all positions: it is a share of the active positions"
+GREW_AGAIN = "positions that had just been dropped grew again: grow only at positions that were inactive before the drop"
 GROWN_MASKED = (
-    "the first inactive positions were grown, not those with the largest gradient. A masked gradient has this effect, "
-    "since it is 0 at all inactive positions: use the dense gradient"
+    "the first inactive positions were grown, not the positions with the largest gradient. Did your code use a masked gradient? "
+    "It is 0 at all inactive positions, so use the dense gradient"
 )
 
 
 WRONG["drop_and_grow"] = {
     GROWN_MASKED: exchanging(grow=lambda weight, grad, mask: grad * mask),
     GREW_AGAIN: exchanging(among=lambda mask, stays: ~stays),
-    "positions that are active already were grown: look among those that were inactive before the drop": exchanging(
+    "positions that were already active were grown: grow at positions that were inactive before the drop": exchanging(
         among=lambda mask, stays: torch.ones_like(mask)
     ),
-    "it grew where the gradient is most positive: without the sign, a large negative gradient is as good": exchanging(
+    "weights were grown where the gradient is most positive: rank by |gradient|, since a large negative gradient is as useful": exchanging(
         grow=lambda weight, grad, mask: grad
     ),
-    "it grew at the smallest gradients: where |gradient| is largest, a weight helps most": exchanging(
+    "weights were grown where |gradient| is smallest: grow them where |gradient| is largest, since a weight helps most there": exchanging(
         grow=lambda weight, grad, mask: -grad.abs()
     ),
-    "the largest active weights were dropped: the smallest do least": exchanging(
+    "the largest active weights were dropped: drop the smallest, since they have the least effect": exchanging(
         drop=lambda weight, grad: -weight.abs()
     ),
-    "the most negative weights were dropped: rank by size, without the sign": exchanging(
+    "the most negative weights were dropped: rank by absolute value, without the sign": exchanging(
         drop=lambda weight, grad: weight
     ),
     "the active weights with the smallest gradient were dropped: drop those with the smallest |weight|": exchanging(
@@ -1312,10 +1317,10 @@ WRONG["drop_and_grow"] = {
     OF_ALL_POSITIONS: exchanging(
         number=lambda fraction, active, inactive: round(fraction * (active + inactive))
     ),
-    "the fraction was taken of the inactive positions: it is the share of the active ones": exchanging(
+    "the fraction was taken of the inactive positions: it is a share of the active positions": exchanging(
         number=lambda fraction, active, inactive: round(fraction * inactive)
     ),
-    "nothing was dropped and nothing grown (or did what had just grown, being 0, go at once?)": exchanging(
+    "no position was dropped and none was grown. Did your code drop the new weights again at once, because they are 0?": exchanging(
         number=lambda fraction, active, inactive: 0
     ),
     UPSIDE_DOWN: lambda *arguments: (
@@ -1350,7 +1355,7 @@ def expect_exchange_of(submission: Submission, case: Callable[[], Case]) -> None
 
 
 def expect_exchange(layer: Exchange, mask: Tensor, right: Tensor) -> None:
-    """The mask is right; else say what is wrong about what was dropped, or grown."""
+    """The mask is right; else say what is wrong about the positions dropped or grown."""
     if torch.equal(mask, right):
         return
     old, size, gains = layer.mask, layer.weight.abs(), layer.grad.abs()
@@ -1361,44 +1366,44 @@ def expect_exchange(layer: Exchange, mask: Tensor, right: Tensor) -> None:
         OF_ALL_POSITIONS: layer.with_mask(k=min(of_all, layer.active), grown_k=min(of_all, layer.inactive)),
         GREW_AGAIN: stays | (~stays & ~without(~stays, layer.k, -gains)),
     })  # fmt: skip
-    moved = f"{count(dropped)} positions were dropped and {count(grown)} grown; {layer.k} each should be"
+    moved = f"{count(dropped)} positions were dropped and {count(grown)} grown; both numbers should be {layer.k}"
     wanted = (
         f", min(round({layer.fraction:.3g} · {layer.active} active), {layer.inactive} inactive)"
     )
     share = (
-        f". {of_all} is round({layer.fraction:.3g} · {old.numel()}), a share of all positions"
+        f". {of_all} is round({layer.fraction:.3g} · {old.numel()}), a share of all positions: take the share of the active positions"
         if layer.k != of_all in (count(dropped), count(grown))
         else ""
     )
     if count(mask) != layer.active:
         who = ""
         if count(dropped) < layer.k == count(grown):
-            who = ". Did positions that were not active (their weight is 0, the smallest) compete when you dropped?"
+            who = ". Did you also rank positions that were not active when you dropped? Their weight is 0, the smallest"
         if count(grown) < layer.k == count(dropped):
-            who = ". Did positions that were active already compete when you grew?"
+            who = ". Did you also rank positions that were already active when you grew?"
         fail(f"{moved}{wanted}{share or who}")
     if count(dropped) != layer.k:
         fail(f"{moved}{wanted}{share}")
     if layer.k and size[dropped].max() > size[old & mask].min():
         rows = [count(row) for row in dropped]
         even = (
-            " Did each row lose its own share? All positions of the layer compete"
+            " Did each row lose the same share? Rank all positions of the layer together"
             if max(rows) - min(rows) <= 2
             else ""
         )
         fail(
-            f"|w| = {size[dropped].max():.4g} was dropped while |w| = {size[old & mask].min():.4g} stayed: the smallest go first.{even}"
+            f"|w| = {size[dropped].max():.4g} was dropped while |w| = {size[old & mask].min():.4g} was kept: drop the smallest first.{even}"
         )
     missed = ~old & ~mask
     if layer.k and count(missed) and gains[grown].min() < gains[missed].max():
         fail(
-            f"it grew where |gradient| is {gains[grown].min():.4g} and not where it is {gains[missed].max():.4g}: by chance, or by "
-            "something else than the dense gradient? The largest weight among the inactive says nothing, it is 0"
+            f"a weight was grown where |gradient| is {gains[grown].min():.4g}, and none where |gradient| is {gains[missed].max():.4g}: grow "
+            "where the dense |gradient| is largest, not at random. Do not look for the largest weight: all inactive weights are 0"
         )
     fail(
-        "of equal ones the wrong position was dropped, or grown: the one that comes first is dropped first, and the one that comes "
-        "first is grown first. A plain argsort or topk promises no order among equals, and taking the end of a sorted list turns "
-        "it round"
+        "among equal values the wrong position was dropped, or grown: of equal values, the first one is dropped first, and the "
+        "first one is grown first. A plain argsort or topk does not guarantee an order among equal values. The end of a sorted "
+        "list has the reverse order"
     )
 
 
@@ -1410,29 +1415,33 @@ def expect_exchange(layer: Exchange, mask: Tensor, right: Tensor) -> None:
 def test_values_after_the_exchange(submission: Submission, draw: Draw) -> None:
     for dead in (False, True):
         layer = Exchange(draw, 0.35)
-        if dead:  # values at positions without a weight, as nobody has set them to 0
+        if dead:  # pruned weights that were not set to 0
             layer.weight = layer.weight.where(layer.mask, draw.normal(*layer.mask.shape))
         weight, mask = exchanged(submission, layer)
         expect_exchange(layer, mask, layer.right[1])
         grown, stayed = mask & ~layer.mask, mask & layer.mask
         if bool((weight[grown] != 0).any()):
             took = (
-                "the values that stood there"
+                "the old values at these positions"
                 if dead and torch.equal(weight[grown], layer.weight[grown])
-                else "something else"
+                else "values other than 0"
             )
             fail(
-                f"new weights start with {took}: they start at 0, so that growing does not change what the network computes"
+                f"new weights start with {took}: they must start at 0, so that growing does not change the output of the network"
             )
         if not torch.equal(weight[stayed], layer.weight[stayed]):
-            fail("weights that stayed active have other values now: they keep theirs")
+            fail(
+                "weights that were active before and after have other values now: they must keep their values"
+            )
         if bool((weight[~mask] != 0).any()):
             which = (
                 "dropped weights"
                 if bool((weight[layer.mask & ~mask] != 0).any())
                 else "weights that are not active"
             )
-            fail(f"{which} have a value still: the new weight is 0 wherever the new mask is False")
+            fail(
+                f"{which} still have a value: the new weight must be 0 wherever the new mask is False"
+            )
 
 
 # --- 3.7 two short answers ------------------------------------------------------------
@@ -1453,7 +1462,7 @@ def test_form_of_the_answers(submission: Submission, draw: Draw) -> None:
 def accuracy_typed(submission: Submission) -> float:
     """3.7b, in %."""
     return expect_typed(
-        submission, "answer_3_7b", (1, 100), "no accuracy in %: that lies between 1 and 100 here"
+        submission, "answer_3_7b", (1, 100), "no accuracy in %: type a number between 1 and 100"
     )
 
 
@@ -1465,8 +1474,8 @@ PROMISE = "3.1 promises of finite weights, any masks and rates from 0 to 1"
 def zero_is_dead(
     weights: dict[str, Tensor], masks: Masks, rate: float, output_rate: float | None = None
 ) -> Masks:
-    """The wrong version that the lab shows: the dead are ranked as zeros, and so are
-    living zeros.
+    """The wrong version that the lab shows: pruned weights are ranked as zeros, and so
+    are kept weights that are 0.
     """
     right = reference.shrink(weights, masks, rate, output_rate)
     return {
@@ -1483,8 +1492,8 @@ def test_hunt_plain_bugs(submission: Submission, draw: Draw) -> None:
         "shrink",
         right={"the library's": reference.shrink, "another of the library's": version()},
         wrong={
-            "takes the rate of all weights, dead or alive": WRONG["shrink"][OF_ALL],
-            "takes living weights that are 0 for dead ones": zero_is_dead,
+            "takes the rate of all weights, kept or pruned": WRONG["shrink"][OF_ALL],
+            "treats kept weights that are 0 as pruned": zero_is_dead,
         },
         promise=PROMISE,
     )

@@ -1,5 +1,5 @@
-"""Lab 07, attention heads: the claims that only the grader sees. What is seen in the
-notebook, and the words for both, stand in visible.py.
+"""Lab 07, attention heads: the claims that only the grader uses. The claims that the
+notebook shows, and the sentences for both, are in visible.py.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ PROJECTIONS = ("Wq", "Wk", "Wv", "Wo")
 @question(
     "7.1",
     points=0.5,
-    claim="one head, as many as features, equal sizes, float64; nothing given changes",
+    claim="one head, as many heads as features, equal sizes, float64; no argument is changed",
 )
 def test_attention_of_odd_sizes(submission: Submission, draw: Draw) -> None:
     n = draw.integer(3, 4)
@@ -108,14 +108,14 @@ def test_gradients_of_the_gates(submission: Submission, draw: Draw) -> None:
         gradient = submission.grad(leaf)
         if gradient is None:
             fail(
-                "no gradient reaches ξ: use the tensor itself in the hook, without .detach(), .data, .tolist() or no_grad"
+                "no gradient reaches ξ: use ξ itself in the hook, without .detach(), .data, .tolist() or no_grad"
             )
         gradient = expect_tensor(gradient, shape=shape, what="the gradient of ξ")
         expect_close(gradient, right, f"the gradient of gates {shape}", tolerance=1e-4)
 
 
 @question(
-    "7.2", points=0.5, claim="other numbers of heads, equal sizes, gates of one sample for all"
+    "7.2", points=0.5, claim="other numbers of heads, equal sizes, the same gates for all samples"
 )
 def test_gates_of_other_models(submission: Submission, draw: Draw) -> None:
     model, n = draw.bert(3, 6, 2), 3
@@ -157,28 +157,28 @@ def test_importance_leaves_the_model(submission: Submission, draw: Draw) -> None
             now = submission.get(there, f"{name}.grad")
             if was is None and now is not None:
                 fail(
-                    f"{when}, {name} has one afterwards: .backward() fills them all; torch.autograd.grad(…, xi) does not"
+                    f"{when}, {name} has a .grad after the call: .backward() sets the .grad of all parameters. Use torch.autograd.grad(…, xi)"
                 )
             if was is not None and (now is None or not torch.equal(was, now)):
                 fail(
-                    f"{when}, that of {name} is another afterwards: torch.autograd.grad(…, xi) leaves all .grad alone"
+                    f"{when}, the .grad of {name} has changed after the call: use torch.autograd.grad(…, xi), which changes no .grad"
                 )
             if submission.get(there, f"{name}.requires_grad") is not True:
                 fail(
-                    f"{when}, {name} does not have requires_grad any more: give it back what you took"
+                    f"{when}, {name} has requires_grad = False after the call: restore requires_grad"
                 )
         expect_as_before(submission, model, there, hooks, "afterwards")
         out = submission.call("__call__", on=there, keep=True, **inputs(batches[0]))
         submission.backward(submission.call("logits.sum", on=out, keep=True))
 
 
-@question("7.3", points=0.5, claim="batches may come as a stream; the result carries no gradient")
+@question("7.3", points=0.5, claim="batches may be an iterator; the result has no gradient")
 def test_importance_of_a_stream(submission: Submission, draw: Draw) -> None:
     model, batches = draw.bert(2, 4), [draw.texts(3, 5), draw.texts(2, 4)]
-    when = "where the batches come as a stream, which can be read once and has no length,"
+    when = "where batches is an iterator, which can be read only once and has no length,"
     stream = submission.helper("stream", values=batches)
     losses = submission.helper("losses")
-    thought = "Go through the batches once, and count the samples on the way"
+    thought = "Iterate over the batches once, and count the samples at the same time"
     kept = ask(
         lambda: submission.call(
             "head_importance", submission.put(model), stream, losses, keep=True
@@ -193,7 +193,7 @@ def test_importance_of_a_stream(submission: Submission, draw: Draw) -> None:
     expect_close(value, right, f"{when} the importance", tolerance=1e-4)
     if submission.get(kept, "requires_grad") is not False:
         fail(
-            "the result carries a gradient: it is asked for without (.detach(), and no create_graph)"
+            "the result requires a gradient: return it without one (.detach(), and no create_graph)"
         )
 
 
@@ -227,7 +227,9 @@ def test_ablations_of_odd_sizes(submission: Submission, draw: Draw) -> None:
 
 
 @question(
-    "7.4", points=0.5, claim="of equal heads the first stays; scores below 0; one layer, one head"
+    "7.4",
+    points=0.5,
+    claim="of equally good heads the first is kept; scores below 0; one layer, one head",
 )
 def test_all_but_one_of_odd_scores(submission: Submission, draw: Draw) -> None:
     expect_pairs(submission, *splits(draw, 3, 4, -200.0), "where all scores are below 0, ")
@@ -251,7 +253,7 @@ def test_all_but_one_of_odd_scores(submission: Submission, draw: Draw) -> None:
 @question(
     "7.5",
     points=0.5,
-    claim='"no_consecutive"; min_per_layer by every rule; all chance is the generator\'s',
+    claim='"no_consecutive"; min_per_layer by every rule; all random numbers come from the generator',
 )
 def test_no_neighbours_and_least(submission: Submission, draw: Draw) -> None:
     generator = submission.helper("generator", seed=draw.seed)
@@ -264,8 +266,8 @@ def test_no_neighbours_and_least(submission: Submission, draw: Draw) -> None:
                 close = [(a, b) for a, b in itertools.pairwise(touched) if b - a == 1]
                 if close:
                     fail(
-                        f"no_consecutive: of {layers} layers, {touched} lost heads, and {close[0][0]} and {close[0][1]} are "
-                        "adjacent: of two layers side by side, only one may lose any"
+                        f"no_consecutive: of {layers} layers, {touched} lost heads, but {close[0][0]} and {close[0][1]} are "
+                        "adjacent: of two adjacent layers, only one may lose heads"
                     )
     for rule in ("top", "bottom", "middle"):
         expect_by_layers(submission, 5, 4, 8, rule, generator, 1)
@@ -285,13 +287,13 @@ def expect_chance_of_the_generator(submission: Submission, draw: Draw) -> None:
         )
         if not torch.equal(once, again):
             fail(
-                f"{rule!r} chose other heads with a generator in the same state: take all chance from the generator"
+                f"{rule!r} chose other heads with a generator in the same state: draw all random numbers from the given generator"
             )
         generator = submission.helper("generator", seed=draw.seed)
         masks = torch.stack([chosen(submission, 6, 8, count, rule, generator) for _ in range(12)])
         if bool((masks == masks[0]).all()):
-            fail(f"{rule!r} removed the same heads in 12 calls with the same generator ({lost(masks[0])} of the layers, from the first): "
-                 "where the rule leaves it open which heads of a layer go, chance decides, and goes on from call to call")  # fmt: skip
+            fail(f"{rule!r} removed the same heads in 12 calls with the same generator (heads removed per layer: {lost(masks[0])}). "
+                 "If the rule does not determine which heads of a layer are removed, draw them at random from the generator")  # fmt: skip
 
 
 # --- 7.6 slice_heads ------------------------------------------------------------------
@@ -320,30 +322,30 @@ def test_slices_of_odd_layers(submission: Submission, draw: Draw) -> None:
 
 OPTIONS = 4
 MISREAD = {  # by position, from 0
-    0: "single ablations and I_h were measured on the same texts: what does an ablation alone not see, however many texts?",
-    1: "both saw the same texts: what does an ablation alone not see, however many texts?",
-    3: "look at the heat map again: they are not all in one layer. And would that make the order worse?",
+    0: "single ablations and I_h were measured on the same texts. What can a single ablation not show, even with many more texts?",
+    1: "both were measured on the same texts. What can a single ablation not show, even with many more texts?",
+    3: "look at the heat map again: these heads are not all in one layer. And would that make the order worse?",
 }
 
 
-@question("7.7", points=0.5, claim="a: what single ablations cannot see")
+@question("7.7", points=0.5, claim="a: the limit of single ablations")
 def test_what_ablations_cannot_see(submission: Submission, draw: Draw) -> None:
     expect_choice(submission, "answer_7_7a", OPTIONS, MISREAD)
 
 
-@question("7.7", points=0.5, claim="b: what is left without the last layers' heads")
+@question("7.7", points=0.5, claim="b: the accuracy without the heads of the last layers")
 def test_without_the_top(submission: Submission, draw: Draw) -> None:
     expect_figure(
         expect_typed(submission, "answer_7_7b"),
         (65.3, 66.95),  # 68.4, 61.2 and 68.8
-        "what the three models give",
+        "the mean of the three models",
         (
-            (68.0, 70.0, "that of the bottom, or of one model"),
-            (60.5, 62.0, "that of one model: the mean of three is asked for"),
-            (76.5, 79.5, "that of the middle, or of layers that are no neighbours"),
-            (86.0, 89.0, "that of heads drawn at random"),
-            (96.0, 97.5, "that of the lowest I_h"),
-            (30.0, 36.0, "what is lost: what is left is asked for"),
+            (68.0, 70.0, 'the accuracy of "bottom", or of one model'),
+            (60.5, 62.0, "the accuracy of one model, instead of the mean of three"),
+            (76.5, 79.5, 'the accuracy of "middle", or of layers that are not adjacent'),
+            (86.0, 89.0, "the accuracy with heads removed at random"),
+            (96.0, 97.5, "the accuracy with the heads of lowest I_h removed"),
+            (30.0, 36.0, "the accuracy that is lost, instead of the accuracy that remains"),
         ),
         'Read it off the table with half of the heads, row "top".',
     )
@@ -371,7 +373,7 @@ def samples_mixed(parts: Tensor) -> Tensor:
     )
 
 
-@question("7.8", points=0.5, claim="seven subtle bugs are found, and nothing right is accused")
+@question("7.8", points=0.5, claim="seven subtle bugs are found, and no right version is accused")
 def test_hunt_subtle_bugs(submission: Submission, draw: Draw) -> None:
     expect_verdicts(
         submission,
@@ -383,13 +385,13 @@ def test_hunt_subtle_bugs(submission: Submission, draw: Draw) -> None:
             "one of three sums (einsum)": by_einsum,
         },
         wrong={
-            "gives every head the same share, so that only the sum is right": SEEN[
+            "gives every head the same part, so that only the sum is right": SEEN[
                 "attention_as_sum"
             ][ALL_ALIKE],
-            "exchanges what the last two heads add": altered(last_two_exchanged),
-            "confuses the samples of a batch": altered(samples_mixed),
-            "deals the features out to the heads in turn": SEEN["attention_as_sum"][IN_TURN],
-            "lets the softmax go over the queries": SEEN["attention_as_sum"][OVER_QUERIES],
+            "exchanges the parts of the last two heads": altered(last_two_exchanged),
+            "changes the order of the samples of a batch": altered(samples_mixed),
+            "gives each head every heads-th feature": SEEN["attention_as_sum"][IN_TURN],
+            "takes the softmax over the queries": SEEN["attention_as_sum"][OVER_QUERIES],
             "multiplies by W instead of its transpose": SEEN["attention_as_sum"][TIMES_W],
             "exchanges queries and keys": SEEN["attention_as_sum"][SWAPPED],
         },

@@ -1,12 +1,12 @@
-"""Lab 07, attention heads: what is claimed of each answer, and its likely mistakes,
-each written once as a wrong function.
+"""Lab 07, attention heads: the claims about each answer, and its likely mistakes, each
+written once as a wrong function.
 
-Inputs are drawn anew for every grading, and so that the usual mistakes give other
-results than the right answer: a small BERT with dropout whose heads all matter, and
+Every grading draws new inputs. The inputs are chosen so that the usual mistakes and the
+right answer give different results: a small BERT with dropout whose heads all matter, and
 unequally; numbers of samples, positions, layers and heads that differ (and some that
-are all equal, where an axis could be mistaken without an error); gates of many sizes;
-evaluations that do not add up head by head. What a mistake would have given is worked
-out only where the answer is not right.
+are all equal, where an axis could be confused without an error); gates of many sizes;
+evaluations that do not add up head by head. The results of the mistakes are computed
+only where the answer is not right.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def expect_right(
 
 # --- 7.1 attention_as_sum -------------------------------------------------------------
 
-SHAPES = "A head has d = E / heads features. A weight is (out, in), so that x @ W[rows].T makes the features of these rows"
+SHAPES = "A head has d = E / heads features. A weight has shape (out, in), so x @ W[rows].T computes the features of these rows"
 
 
 def attention_case(
@@ -114,7 +114,7 @@ def scaled(divisor: Callable[[int, int], float], dim: int = -1) -> Function:
 
 
 def causal(q: Tensor, k: Tensor) -> Tensor:
-    """By mistake: no position sees one that is to come."""
+    """By mistake: no position attends to later positions."""
     future = torch.ones(q.shape[-2], q.shape[-2], dtype=torch.bool).triu(1)
     return torch.softmax((q @ k.mT / q.shape[-1] ** 0.5).masked_fill(future, -torch.inf), -1)
 
@@ -123,36 +123,40 @@ right_parts = attention()
 
 
 def altered(change: Callable[[Tensor], Tensor]) -> Function:
-    """The right version, but for what is made of its result."""
+    """The right version, with a change to its result."""
     return lambda *given: change(right_parts(*given))
 
 
-BY_E = "the scores were divided by √E: each head multiplies vectors of d = E / heads numbers, and √d is their scale"
-OVER_QUERIES = "the softmax went over the queries: each query shares its attention out among the keys, the last axis"
-TIMES_W = "the projections are x @ W: torch stores a weight (out, in), so it is x @ W.T"
-ROWS_OF_WO = "a head went through its rows of Wo: Wo reads the heads, so a head owns columns of it"
+BY_E = "the scores were divided by √E: each head multiplies vectors of d = E / heads numbers, so divide by √d"
+OVER_QUERIES = (
+    "the softmax was taken over the queries: for each query, take it over the keys, the last axis"
+)
+TIMES_W = (
+    "the projections were computed as x @ W: torch stores a weight as (out, in), so use x @ W.T"
+)
+ROWS_OF_WO = "each head was multiplied by its rows of Wo: the heads are the input of Wo, so a head owns columns of Wo"
 IN_TURN = (
-    "the features were dealt out to the heads in turn: head h owns the rows h·d to (h+1)·d, so view(B, L, heads, d), "
+    "each head got every heads-th feature: head h owns the adjacent rows h·d to (h+1)·d, so use view(B, L, heads, d), "
     "not view(B, L, d, heads)"
 )
-SWAPPED = "queries and keys changed places: row i of the scores belongs to query i"
-ALL_ALIKE = "the parts are the same for all heads: entry h is what head h alone adds"
-MIXED = "alone mixes positions and heads: after view(B, L, heads, d) the axis of the heads has to be moved to the front"
+SWAPPED = "queries and keys were exchanged: row i of the scores belongs to query i"
+ALL_ALIKE = "the parts are the same for all heads: entry h must be the part that head h alone adds"
+MIXED = "alone mixes positions and heads: use view(B, L, heads, d), then move the axis of the heads to the front"
 WRONG["attention_as_sum"] = {
     BY_E: scaled(lambda M, d: (M * d) ** 0.5),
-    "the scores were divided by d, not by its root": scaled(lambda M, d: d),
-    "the scores were divided by the root of the number of heads: it is the length of a head's vectors, d": scaled(lambda M, d: M**0.5),
+    "the scores were divided by d: divide by √d": scaled(lambda M, d: d),
+    "the scores were divided by the root of the number of heads: divide by the root of d, the length of a head's vectors": scaled(lambda M, d: M**0.5),
     "the scores were not divided by √d": scaled(lambda M, d: 1),
-    "the scores were multiplied by √d where they are divided": scaled(lambda M, d: d**-0.5),
+    "the scores were multiplied by √d: divide by √d": scaled(lambda M, d: d**-0.5),
     OVER_QUERIES: scaled(lambda M, d: d**0.5, dim=-2),
-    "the softmax went over the heads: each head shares out for itself, over the keys": scaled(lambda M, d: d**0.5, dim=0),
+    "the softmax was taken over the heads: in each head, take it over the keys": scaled(lambda M, d: d**0.5, dim=0),
     "the softmax is missing": attention(weights=lambda q, k: q @ k.mT / q.shape[-1] ** 0.5),
     TIMES_W: lambda x, Wq, Wk, Wv, Wo, heads: right_parts(x, Wq.T, Wk.T, Wv.T, Wo, heads),
-    "the projections and the output are turned: torch stores a weight (out, in), so it is x @ W.T": (
+    "the projections and the output use the weights without transposing: torch stores a weight as (out, in), so use x @ W.T": (
         lambda x, Wq, Wk, Wv, Wo, heads: right_parts(x, Wq.T, Wk.T, Wv.T, Wo.T, heads)
     ),
     ROWS_OF_WO: attention(columns=lambda W, M: W.unflatten(0, (M, -1))),
-    "the columns of Wo were dealt out in turn: head h owns the columns h·d to (h+1)·d, side by side": (
+    "each head got every heads-th column of Wo: head h owns the adjacent columns h·d to (h+1)·d": (
         attention(columns=lambda W, M: W.unflatten(1, (-1, M)).permute(2, 1, 0))
     ),
     IN_TURN: attention(split=lambda p, M: p.unflatten(2, (-1, M)).permute(3, 0, 1, 2)),
@@ -161,16 +165,16 @@ WRONG["attention_as_sum"] = {
         attention(split=lambda p, M: p.contiguous().view(len(p), M, p.shape[1], -1).transpose(0, 1))
     ),
     SWAPPED: attention(weights=lambda q, k: softmax(k, q, q.shape[-1] ** 0.5)),
-    "positions do not attend to those to come: no mask was asked for": attention(weights=causal),
+    "positions do not attend to later positions: remove the causal mask, the question does not ask for one": attention(weights=causal),
     "the parts are right, but the order of the heads is not": altered(lambda parts: parts.flip(0)),
     ALL_ALIKE: altered(lambda parts: parts.mean(0).expand_as(parts)),
-    "every part is the whole output: entry h is what head h alone adds": altered(lambda parts: parts.sum(0).expand_as(parts)),
-    "the parts were divided by the number of heads: their sum, not their mean, is the output": altered(lambda parts: parts / len(parts)),
-    "Wo is missing: the heads' outputs lie side by side, and nothing has read them yet": (
+    "every part is the whole output: entry h must be the part that head h alone adds": altered(lambda parts: parts.sum(0).expand_as(parts)),
+    "the parts were divided by the number of heads: the output is the sum of the parts, not their mean": altered(lambda parts: parts / len(parts)),
+    "Wo is missing: multiply each head's output by its columns of Wo": (
         lambda x, Wq, Wk, Wv, Wo, heads: right_parts(x, Wq, Wk, Wv, torch.eye(len(Wo), dtype=x.dtype), heads)
     ),
-    "the keys were summed up where the values belong: Wv is not used": attention(summed=lambda k, v, y: k),
-    "the values are missing: x itself was summed up, Wv is not used": attention(summed=lambda k, v, y: y),
+    "the keys were summed instead of the values: use Wv": attention(summed=lambda k, v, y: k),
+    "x itself was summed instead of the values: use Wv": attention(summed=lambda k, v, y: y),
 }  # fmt: skip
 
 
@@ -180,15 +184,15 @@ def as_parts(value: Any, x: Tensor, heads: int) -> Tensor:
     if isinstance(value, Tensor) and value.shape != (heads, B, L, E):
         if value.shape == (B, L, E):
             fail(
-                "the sum over heads came back, (B, L, E): return what each head adds, (heads, B, L, E)"
+                "your code returned the sum over heads, (B, L, E): return the part of each head, (heads, B, L, E)"
             )
         if value.shape == (heads, B, L, E // heads):
             fail(
-                "what came back are the heads' outputs of d numbers: each still goes through its columns of Wo, to (B, L, E)"
+                "your code returned the heads' outputs of d numbers: multiply each head's output by its columns of Wo, to get (B, L, E)"
             )
         if sorted(value.shape) == sorted((heads, B, L, E)):
             fail(
-                f"the result has shape {tuple(value.shape)}: the heads come first, (heads, B, L, E) = {(heads, B, L, E)}"
+                f"the result has shape {tuple(value.shape)}: the heads must be the first axis, (heads, B, L, E) = {(heads, B, L, E)}"
             )
     return expect_tensor(value, shape=(heads, B, L, E), dtype=x.dtype)
 
@@ -248,12 +252,12 @@ def test_attention_arguments(submission: Submission, draw: Draw) -> None:
 
 
 def inputs(batch: Batch) -> Batch:
-    """What the model is called with."""
+    """The arguments of a call of the model."""
     return {name: batch[name] for name in ("input_ids", "attention_mask")}
 
 
 def spread(gate: Tensor) -> Tensor:
-    """(heads,) or (B, heads) -> what multiplies (B, L, heads, d)."""
+    """(heads,) or (B, heads) -> a factor that broadcasts to (B, L, heads, d)."""
     return gate[..., None] if gate.ndim == 1 else gate[:, None, :, None]
 
 
@@ -262,7 +266,7 @@ def by_head(x: Tensor, gate: Tensor) -> Tensor:
     return (x.unflatten(-1, (gate.shape[-1], -1)) * spread(gate)).flatten(-2)
 
 
-Change = Callable[[Tensor, Tensor], Tensor]  # (x, the layer's gate) -> what goes on
+Change = Callable[[Tensor, Tensor], Tensor]  # (x, the layer's gate) -> the changed x
 
 
 def gating(
@@ -304,7 +308,7 @@ def logits(model: Any, batch: Batch, xi: Tensor, version: Function | None = None
 
 # --- 7.2 gated ------------------------------------------------------------------------
 
-WITH = "the head's number is model.config.num_attention_heads; what enters the output projection is (B, L, heads · d)"
+WITH = "the number of heads is model.config.num_attention_heads; the input of the output projection is (B, L, heads · d)"
 
 
 def gates(draw: Draw, *shape: int) -> Tensor:
@@ -326,44 +330,44 @@ def added(x: Tensor, gate: Tensor) -> Tensor:
 
 
 def by_position(x: Tensor, gate: Tensor) -> Tensor:
-    """By mistake: what is for sample b goes to position b; if there are as many."""
+    """By mistake: the gates of sample b act on position b, if there are as many."""
     each = gate[..., None] if gate.ndim == 1 else gate[:, :, None]
     return (x.unflatten(-1, (gate.shape[-1], -1)) * each).flatten(-2)
 
 
 OF_GATES: Wrong = {
-    "with gates that are not 1, nothing changed. Do the gates reach the model? A head_mask=… is ignored by transformers 5, "
-    "without a word": gating(torch.ones_like),
-    "the gates were put behind the projection: it adds the heads up, so behind it no feature belongs to one head. They "
-    "act on what goes in": gating(behind=True),
-    "the gates were put on what goes into the attention: there are no heads yet": gating(of="self"),
-    "the gates were put on queries or keys: they change where a head looks, not how much it says": gating(behind=True, of="self.query"),
+    "gates that are not 1 did not change the output. Does your code apply the gates in the model? transformers 5 ignores "
+    "head_mask=… without a warning": gating(torch.ones_like),
+    "the gates were applied after the projection: the projection adds the heads, so its output has no features of single "
+    "heads. Apply the gates to its input": gating(behind=True),
+    "the gates were applied to the input of the attention: it has no heads yet. Apply them to the input of the output projection": gating(of="self"),
+    "the gates were applied to queries or keys: this changes the attention weights of a head. Multiply the output of the head": gating(behind=True, of="self.query"),
     "only the first layer is gated": gating(lambda xi: torch.cat([xi[:1], torch.ones_like(xi[1:])])),
     "only the last layer is gated": gating(lambda xi: torch.cat([torch.ones_like(xi[1:]), xi[-1:]])),
     "every layer has the first layer's gates": gating(lambda xi: xi[:1].expand_as(xi)),
-    "every layer has the last layer's gates. If the hook is defined in a loop: it reads the loop's variable when it is "
-    "called, and the loop is over then": gating(lambda xi: xi[-1:].expand_as(xi)),
-    "the order of the layers is wrong: row l of ξ is for the l-th of output_projections(model)": gating(lambda xi: xi.flip(0)),
+    "every layer has the last layer's gates. Did you define the hook in a loop? A hook reads the loop's variable when it is "
+    "called, and then the variable has its last value": gating(lambda xi: xi[-1:].expand_as(xi)),
+    "the order of the layers is wrong: row l of ξ belongs to entry l of output_projections(model)": gating(lambda xi: xi.flip(0)),
     "the order of the heads is wrong": gating(lambda xi: xi.flip(-1)),
-    "the gates were dealt out to the features in turn: the features of a head lie side by side, (heads, d) and not "
+    "each gate was applied to every heads-th feature: the features of a head are adjacent, so use (heads, d), not "
     "(d, heads)": gating(change=dealt_out),
-    "the gates act twice: is a hook registered twice?": gating(lambda xi: xi**2),
-    "a head is multiplied by 1 - ξ: a gate of 1 is open": gating(lambda xi: 1 - xi),
-    "a gate that is not 0 was taken for 1: heads are multiplied by the number": gating(lambda xi: (xi != 0).to(xi.dtype)),
-    "the gates were added: a head is multiplied by its gate": gating(change=added),
+    "the gates were applied twice: did you register a hook twice?": gating(lambda xi: xi**2),
+    "each head was multiplied by 1 - ξ: multiply it by ξ, so that a gate of 1 changes nothing": gating(lambda xi: 1 - xi),
+    "every gate that is not 0 was treated as 1: multiply each head by the value of its gate": gating(lambda xi: (xi != 0).to(xi.dtype)),
+    "the gates were added: multiply each head by its gate": gating(change=added),
 }  # fmt: skip
 OF_SAMPLES: Wrong = {
-    "all samples were gated with the mean over the samples' gates": gating(lambda xi: xi.mean(1) if xi.ndim == 3 else xi),
-    "all samples were gated like the first sample": gating(lambda xi: xi[:, 0] if xi.ndim == 3 else xi),
+    "all samples were gated with the mean of the samples' gates: use the gates of each sample for this sample": gating(lambda xi: xi.mean(1) if xi.ndim == 3 else xi),
+    "all samples were gated like the first sample: use the gates of each sample for this sample": gating(lambda xi: xi[:, 0] if xi.ndim == 3 else xi),
 }  # fmt: skip
 OF_POSITIONS: Wrong = {
-    "row b of (layers, B, heads) went to position b of every text: it is for sample b": gating(change=by_position)
+    "row b of (layers, B, heads) was applied to position b of every text: apply it to sample b": gating(change=by_position)
 }  # fmt: skip
 WRONG["gated"] = OF_GATES | OF_SAMPLES | OF_POSITIONS
 
 
 def wrong_logits(model: Any, batch: Batch, xi: Tensor) -> dict[str, Tensor]:
-    """What the logits are by mistake."""
+    """The logits that each mistake gives."""
     as_many = xi.ndim == 3 and xi.shape[1] == batch["input_ids"].shape[1]
     wrong = OF_GATES | (OF_SAMPLES if xi.ndim == 3 else {}) | (OF_POSITIONS if as_many else {})
     return {said: logits(model, batch, xi, version) for said, version in wrong.items()}
@@ -374,8 +378,8 @@ def within(submission: Submission, model: Ref, xi: Any) -> Iterator[None]:
     """Inside the student's ``with gated(model, xi):``."""
     context = submission.call("gated", model, xi, keep=True)
     thought = (
-        "gated is to be used in a `with` statement (keep @contextmanager above it, and yield once), with gates (layers, heads) "
-        "as well as (layers, B, heads)"
+        "gated must work in a `with` statement (keep @contextmanager above it, and yield once). It must accept gates "
+        "(layers, heads) and gates (layers, B, heads)"
     )
     with ExitStack() as stack:
         ask(
@@ -391,14 +395,14 @@ def forward(submission: Submission, model: Ref, batch: Batch, when: str) -> Ref:
     return ask(
         lambda: submission.call("__call__", on=model, keep=True, **inputs(batch)),
         when,
-        f"The gates did not fit what they met: {WITH}",
+        f"The gates did not fit the tensor that they multiply: {WITH}",
     )
 
 
 def expect_logits(
     submission: Submission, model: Any, there: Ref, batch: Batch, xi: Tensor, when: str
 ) -> None:
-    """With these gates, the student's model says what it should."""
+    """With these gates, the student's model gives the right output."""
     shape = "(layers, heads)" if xi.ndim == 2 else "(layers, B, heads)"
     said = f"{when}with gates {shape} = {tuple(xi.shape)}, "
     with within(submission, there, xi):
@@ -411,12 +415,12 @@ def expect_logits(
 
 
 def expect_as_before(submission: Submission, model: Any, there: Ref, hooks: Ref, when: str) -> None:
-    """The student's model is as it was given: weights, modes, and no hook; and it says
-    what such a model says.
+    """The student's model is as it was given (weights, modes, no hook), and gives the same
+    output.
     """
     if submission.get(hooks, "count"):
         fail(
-            f"{when} a hook (or a forward put in its place) stays in the model: keep what register_… returns, and .remove() it"
+            f"{when} a hook (or a replaced forward) stays in the model: keep the handle that register_… returns, and call its .remove()"
         )
     was, now = plain_data.describe(model), submission.get(there)
     if not isinstance(now, plain_data.Model) or now.state.keys() != was.state.keys():
@@ -424,10 +428,10 @@ def expect_as_before(submission: Submission, model: Any, there: Ref, hooks: Ref,
     for name, value in was.state.items():
         if not torch.equal(value, now.state[name]):
             fail(
-                f"{when} the weight {name} is another than before: gate what flows through the model, not its weights"
+                f"{when} the weight {name} has changed: multiply activations by the gates, not weights"
             )
     modes(was.layer, now.layer, when)
-    if not model.training:  # where it is, dropout makes it say something else each time
+    if not model.training:  # in training mode, dropout makes every output different
         words = {
             "input_ids": torch.arange(8).view(2, 4),
             "attention_mask": torch.ones(2, 4, dtype=torch.int64),
@@ -442,7 +446,7 @@ def expect_as_before(submission: Submission, model: Any, there: Ref, hooks: Ref,
             value,
             right,
             tolerance=1e-4,
-            message=f"{when} the model says something else than before: are gates still at work in it?",
+            message=f"{when} the output of the model is not the same as before: does the model still apply gates?",
         )
 
 
@@ -492,7 +496,7 @@ def test_gates_of_one_and_afterwards(submission: Submission, draw: Draw) -> None
     submission.call("__enter__", on=context, keep=True)
     if submission.leave(context, raising=True):
         fail(
-            "an exception inside the block was swallowed: whoever uses the block would never hear of it. Use try and finally"
+            "your code swallowed an exception raised inside the block, so the caller cannot notice it. Use try and finally"
         )
     expect_as_before(submission, model, there, hooks, "after an exception inside the block")
 
@@ -563,47 +567,47 @@ def switched_off(model: Any, batches: Iterable[Batch], loss_fn: Loss) -> Tensor:
 
 
 OF_BATCH = (
-    "the absolute value was taken of the gradient of a whole batch: samples that pull in opposite directions cancel in "
-    "it. Each sample needs gates of its own"
+    "the absolute value was taken of the gradient of a whole batch: gradients of opposite signs cancel in it. Use separate "
+    "gates for each sample"
 )
 WRONG["head_importance"] = {
     OF_BATCH: of_each_batch(lambda b: b.sum(0).abs(), lambda sizes, samples: sizes.sum(0) / samples),
-    f"{OF_BATCH} (and the mean was taken over batches)": of_each_batch(lambda b: b.sum(0).abs(), lambda sizes, samples: sizes.mean(0)),
-    f"{OF_BATCH} (and it was that of a mean)": of_each_batch(lambda b: b.mean(0).abs(), lambda sizes, samples: sizes.mean(0)),
-    f"{OF_BATCH} (and it was that of a mean, divided by the samples once more)": (
+    f"{OF_BATCH}. Also, the mean was taken over batches": of_each_batch(lambda b: b.sum(0).abs(), lambda sizes, samples: sizes.mean(0)),
+    f"{OF_BATCH}. Also, the loss was a mean over the batch": of_each_batch(lambda b: b.mean(0).abs(), lambda sizes, samples: sizes.mean(0)),
+    f"{OF_BATCH}. Also, the loss was a mean over the batch, and the result was divided by the number of samples again": (
         of_each_batch(lambda b: b.mean(0).abs(), lambda sizes, samples: sizes.sum(0) / samples)
     ),
-    "the gradient is that of the mean of the losses, which is 1/B of a sample's own: differentiate their sum": (
+    "the gradient was taken of the mean of the losses, so it is 1/B of each sample's gradient: differentiate the sum of the losses": (
         importance_by(lambda g: torch.cat([b.abs() / len(b) for b in g]).mean(0))
     ),
-    "the sign is still there: I_h is the mean of absolute values, and samples of both signs cancel": of_samples(lambda g: g.mean(0)),
-    "the absolute value was taken at the end, of the mean: take it sample by sample, before anything is added up": (
+    "the absolute value is missing: I_h is the mean of absolute values. Without them, gradients of opposite signs cancel": of_samples(lambda g: g.mean(0)),
+    "the absolute value was taken of the mean, at the end: take it for each sample, before you sum over samples": (
         of_samples(lambda g: g.mean(0).abs())
     ),
-    "each batch's mean counts as much as any other's: a smaller last batch then weighs too much. Divide by the number "
-    "of samples, once, at the end": of_each_batch(lambda b: b.abs().mean(0), lambda means, samples: means.mean(0)),
-    "the sum was divided by the number of batches, not of samples": (
+    "the means of all batches have equal weight, so samples of a smaller batch count too much. Divide by the number "
+    "of samples once, at the end": of_each_batch(lambda b: b.abs().mean(0), lambda means, samples: means.mean(0)),
+    "the sum was divided by the number of batches: divide by the number of samples": (
         of_each_batch(lambda b: b.abs().sum(0), lambda sums, samples: sums.mean(0))
     ),
-    "the samples were summed up, and not divided by their number": of_samples(lambda g: g.abs().sum(0)),
-    "the importance was normalised within each layer: the raw mean is asked for": (
+    "the sum over samples was not divided by the number of samples": of_samples(lambda g: g.abs().sum(0)),
+    "the importance was normalised within each layer: return the mean without normalisation": (
         of_samples(lambda g: g.abs().mean(0) / g.abs().mean(0).norm(dim=1, keepdim=True))
     ),
-    "the importance was normalised: the raw mean is asked for": of_samples(lambda g: g.abs().mean(0) / g.abs().mean(0).sum()),
-    "the squares were averaged, not the absolute values": of_samples(lambda g: g.square().mean(0)),
-    "the root of the mean of the squares came out: average the absolute values": of_samples(lambda g: g.square().mean(0).sqrt()),
-    "the largest over the samples came out, not the mean": of_samples(lambda g: g.abs().amax(0)),
-    "only the first batch was counted": importance_by(lambda g: g[0].abs().mean(0)),
-    "only the last batch was counted": importance_by(lambda g: g[-1].abs().mean(0)),
-    "only the first batch was counted, and divided by all samples": importance_by(lambda g: g[0].abs().sum(0) / sum(map(len, g))),
-    "only the last batch was counted, and divided by all samples": importance_by(lambda g: g[-1].abs().sum(0) / sum(map(len, g))),
-    "the gradient was taken at ξ = 0, of a model without heads: it is taken at ξ = 1, of the model as it is": (
+    "the importance was normalised: return the mean without normalisation": of_samples(lambda g: g.abs().mean(0) / g.abs().mean(0).sum()),
+    "the squares were averaged: average the absolute values": of_samples(lambda g: g.square().mean(0)),
+    "this is the root of the mean of the squares: average the absolute values": of_samples(lambda g: g.square().mean(0).sqrt()),
+    "this is the maximum over the samples: take the mean": of_samples(lambda g: g.abs().amax(0)),
+    "only the first batch was used: use all batches": importance_by(lambda g: g[0].abs().mean(0)),
+    "only the last batch was used: use all batches": importance_by(lambda g: g[-1].abs().mean(0)),
+    "only the first batch was used, and its sum was divided by the number of all samples: use all batches": importance_by(lambda g: g[0].abs().sum(0) / sum(map(len, g))),
+    "only the last batch was used, and its sum was divided by the number of all samples: use all batches": importance_by(lambda g: g[-1].abs().sum(0) / sum(map(len, g))),
+    "the gradient was taken at ξ = 0, where all heads are off: take it at ξ = 1, where the model is unchanged": (
         of_samples(lambda g: g.abs().mean(0), at=0.0)
     ),
-    "the gradient is that of another loss, its square: differentiate what loss_fn returns": (
+    "the gradient was taken of the square of the loss: differentiate the loss that loss_fn returns": (
         of_samples(lambda g: g.abs().mean(0), power=2)
     ),
-    "the heads were switched off, one by one: I_h is a gradient, from one backward pass for all heads": switched_off,
+    "the heads were switched off one by one: I_h is a gradient. One backward pass gives it for all heads": switched_off,
 }  # fmt: skip
 
 
@@ -622,8 +626,8 @@ def importance(
     """The student's importance, and the notes of the loss."""
     losses = submission.helper("losses")
     thought = (
-        "Batches may have other batch sizes, from one to the next: each needs gates for as many samples as it has. And does "
-        "your gated (7.2) take (layers, B, heads), and let the gradient through?"
+        "Batches may have different batch sizes: make the gates of each batch for its own number of samples. Does "
+        "your gated (7.2) accept (layers, B, heads), and do gradients reach ξ?"
     )
     value = ask(
         lambda: submission.call("head_importance", model, batches, losses, **how), when, thought
@@ -633,7 +637,7 @@ def importance(
         fail(f"{when.rstrip(',')}, your code did not call loss_fn")
     if any(entry["dropout"] for entry in log):
         fail(
-            f"{when.rstrip(',')}, loss_fn ran with dropout on, and every run then has another result: evaluate the model in evaluation mode"
+            f"{when.rstrip(',')}, loss_fn ran with dropout on, so every run gives another result: put the model into evaluation mode first"
         )
     return value, log
 
@@ -699,8 +703,8 @@ def test_importance_and_modes(submission: Submission, draw: Draw) -> None:
 
 
 class Evaluate:
-    """An evaluation of gates that does not add up head by head; notes what it was
-    asked.
+    """An evaluation of gates that does not add up head by head; logs the gates that it
+    was called with.
     """
 
     def __init__(
@@ -783,31 +787,31 @@ def from_before(f: Callable[[Tensor], float], layers: int, heads: int) -> Tensor
 
 
 STAY = (
-    "heads that were switched off stay off: each is switched off by itself, with all the others on"
+    "heads that were switched off stay off: switch off one head at a time, with all other heads on"
 )
 WRONG["ablate_each"] = {
     STAY: gone(lambda layers, heads, a, b: [divmod(i, heads) for i in range(a * heads + b + 1)]),
-    f"{STAY}, of its layer, too": gone(lambda layers, heads, a, b: [(a, h) for h in range(b + 1)]),
-    "the sign is wrong: the change is what comes out without the head, minus what comes out with all": (
+    f"{STAY} (also the heads of its own layer)": gone(lambda layers, heads, a, b: [(a, h) for h in range(b + 1)]),
+    "the sign is wrong: the change is the score without the head, minus the score with all heads": (
         lambda *given: -right_changes(*given)
     ),
-    "the changes lost their sign: a head may do harm, too": lambda *given: right_changes(*given).abs(),
-    "what came back is the evaluation without the head: subtract the one with all gates at 1": off,
-    "each head alone is left on, all others are off: it is the head that is switched off": (
+    "the changes have no sign: keep the sign, since removing a head may also improve the score": lambda *given: right_changes(*given).abs(),
+    "this is the score without the head: subtract the score with all gates at 1": off,
+    "only the head is on, and all other heads are off: switch off the head, and keep all others on": (
         lambda f, layers, heads: table(f, layers, heads, lambda a, b: 1 - all_but(layers, heads, (a, b))) - whole(f, layers, heads)
     ),
-    "each head alone is left on in its layer: it is the head that is switched off": (
+    "only the head is on in its layer: switch off the head, and keep all others on": (
         gone(lambda layers, heads, a, b: [(a, h) for h in range(heads) if h != b])
     ),
-    "the whole layer was switched off, not the head alone": gone(lambda layers, heads, a, b: [(a, h) for h in range(heads)]),
-    "the head was switched off in every layer": gone(lambda layers, heads, a, b: [(layer, b) for layer in range(layers)]),
-    "it was compared with all gates at 0: all at 1 is the whole model": (
+    "the whole layer was switched off: switch off the head alone": gone(lambda layers, heads, a, b: [(a, h) for h in range(heads)]),
+    "the head was switched off in every layer: switch it off in its own layer only": gone(lambda layers, heads, a, b: [(layer, b) for layer in range(layers)]),
+    "the score was compared with all gates at 0: compare it with all gates at 1, the whole model": (
         lambda f, layers, heads: off(f, layers, heads) - f(torch.zeros(layers, heads))
     ),
-    "the change is a ratio: a difference is asked for": lambda *given: off(*given) / whole(*given) - 1,
-    "the change is a ratio: a difference is asked for, without minus with all": lambda *given: off(*given) / whole(*given),
-    "each was compared with the one before, not with all gates at 1": from_before,
-    "the last head of each layer was left out": lambda f, layers, heads: (
+    "the change is a ratio minus 1: return the difference of the scores": lambda *given: off(*given) / whole(*given) - 1,
+    "the change is a ratio: return the difference, the score without the head minus the score with all heads": lambda *given: off(*given) / whole(*given),
+    "each score was compared with the score of the head before: compare it with all gates at 1": from_before,
+    "the last head of each layer is missing: switch off every head once": lambda f, layers, heads: (
         right_changes(f, layers, heads) * (torch.arange(heads) < heads - 1)
     ),
 }  # fmt: skip
@@ -822,7 +826,7 @@ def expect_changes(
     submission: Submission, draw: Draw, layers: int, heads: int, base: float = 5.0, when: str = ""
 ) -> None:
     f = Evaluate(draw, layers, heads, base)
-    thought = "evaluate takes gates (layers, heads), and gives a number"
+    thought = "evaluate takes gates (layers, heads) and returns a number"
     value = ask(
         lambda: submission.ablate_each(Proxy(f, "evaluate"), layers, heads),
         f"{when}ablate_each:",
@@ -831,7 +835,7 @@ def expect_changes(
     value = expect_tensor(value, shape=(layers, heads), what=f"{when}the changes")
     if not value.is_floating_point():
         fail(
-            f"{when}the changes are whole numbers (dtype {str(value.dtype)[6:]}): differences of accuracies have fractions"
+            f"{when}the changes are whole numbers (dtype {str(value.dtype)[6:]}): differences of accuracies have fractions. Use a float dtype"
         )
     right = right_changes(f.score, layers, heads)
     mistakes = functools.partial(apply_each, WRONG["ablate_each"], f.score, layers, heads)
@@ -851,8 +855,8 @@ def pairing(
     """A version of all_but_one.
 
     Args:
-        by, reported, compared: which of the two evaluations chooses, is reported, and says what
-            all heads give (None: nothing is subtracted). gate: layers, heads and a place
+        by, reported, compared: which of the two evaluations chooses, is reported, and gives the
+            score of all heads (None: nothing is subtracted). gate: layers, heads and a place
             -> gates. best: of a layer's scores -> head.
     """
 
@@ -879,25 +883,25 @@ def stays_cut(eval_val: Any, eval_test: Any, layers: int, heads: int) -> Pairs:
 
 right_pairs = pairing()
 WRONG["all_but_one"] = {
-    "the head was chosen on the test data: the best of many on the same data looks better than it is": pairing(by=1),
-    "the change is that on the validation data, on which the head was chosen: report eval_test": pairing(reported=0, compared=0),
-    "eval_test was compared with eval_val of all heads, the validation data: compare like with like": pairing(compared=0),
-    "eval_val, of the validation data, was compared with eval_test of all heads: report eval_test": pairing(reported=0),
-    "the splits changed places: chosen on test and reported on validation": pairing(by=1, reported=0, compared=0),
-    "the sign is wrong: the change is with one head, minus with all heads": lambda *given: [(b, -c) for b, c in right_pairs(*given)],
-    "what came back is eval_test itself: subtract that with all heads": pairing(compared=None),
-    "the head with the lowest score stays: higher is better": pairing(best=lambda row: int(row.argmin())),
-    "the other layers were switched off, too: they stay whole": pairing(gate=lambda M, h, a, b: 1 - all_but(M, h, (a, b))),
-    "the earlier layers stay cut to one head: each layer is tried by itself, the others whole": stays_cut,
-    "one head was taken out of the layer: all are, but one": pairing(gate=lambda M, h, a, b: all_but(M, h, (a, b))),
-    "where all scores are below 0, the wrong head was chosen: does your search begin with a best of 0?": (
+    "the head was chosen on the test data, so its test score is too optimistic: choose it by eval_val": pairing(by=1),
+    "the change was computed on the validation data, where the head was chosen: compute it by eval_test": pairing(reported=0, compared=0),
+    "eval_test of one head was compared with eval_val of all heads: use eval_test for both": pairing(compared=0),
+    "eval_val of one head was compared with eval_test of all heads: use eval_test for both": pairing(reported=0),
+    "the two splits were exchanged: choose by eval_val, and compute the change by eval_test": pairing(by=1, reported=0, compared=0),
+    "the sign is wrong: the change is the score with one head, minus the score with all heads": lambda *given: [(b, -c) for b, c in right_pairs(*given)],
+    "this is eval_test itself: subtract eval_test with all heads": pairing(compared=None),
+    "the head with the lowest score was kept: keep the head with the highest score": pairing(best=lambda row: int(row.argmin())),
+    "the heads of the other layers were switched off, too: keep all of them on": pairing(gate=lambda M, h, a, b: 1 - all_but(M, h, (a, b))),
+    "the earlier layers still have only one head: change one layer at a time, with all heads of the other layers on": stays_cut,
+    "one head of the layer was switched off: switch off all heads of the layer except one": pairing(gate=lambda M, h, a, b: all_but(M, h, (a, b))),
+    "where all scores are below 0, the wrong head was chosen: does your search start with a best score of 0?": (
         pairing(best=lambda row: int(row.argmax()) if row.max() > 0 else 0)
     ),
-    "the heads are counted over all layers: give each its number within its layer": (
+    "the heads are numbered over all layers: return the number of the head within its layer": (
         lambda val, test, L, M: [(a * M + b, c) for a, (b, c) in enumerate(right_pairs(val, test, L, M))]
     ),
-    "the heads are counted from 1: the first is 0, and they count from 0": lambda *given: [(b + 1, c) for b, c in right_pairs(*given)],
-    "of equal heads, not the first was chosen": pairing(best=lambda row: int((row == row.max()).nonzero()[-1])),
+    "the heads are numbered from 1: number them from 0": lambda *given: [(b + 1, c) for b, c in right_pairs(*given)],
+    "among equally good heads, the first was not chosen: choose the first": pairing(best=lambda row: int((row == row.max()).nonzero()[-1])),
 }  # fmt: skip
 
 
@@ -909,7 +913,7 @@ def expect_pairs(submission: Submission, val: Evaluate, test: Evaluate, when: st
             Proxy(val, "eval_val"), Proxy(test, "eval_test"), layers, heads
         ),
         f"{when}all_but_one:",
-        "Both take gates (layers, heads), and give a number",
+        "eval_val and eval_test take gates (layers, heads) and return a number",
     )
     expect_length(value, layers, f"{when}the result", list)
     found = []
@@ -918,7 +922,7 @@ def expect_pairs(submission: Submission, val: Evaluate, test: Evaluate, when: st
             fail(f"{when}entry {layer} should be a pair (head, change), it is {describe(pair)}")
         head, change = pair
         if isinstance(head, float) and not isinstance(change, float):
-            fail(f"{when}entry {layer} is {describe(pair)}: first the head, then the change")
+            fail(f"{when}entry {layer} is {describe(pair)}: return the head first, then the change")
         found.append(
             (
                 expect_int(head, f"{when}the head of layer {layer}"),
@@ -932,7 +936,7 @@ def expect_pairs(submission: Submission, val: Evaluate, test: Evaluate, when: st
         for layer, ((head, change), (best, cost)) in enumerate(zip(found, right, strict=True)):
             if head != best:
                 fail(
-                    f"{when}in layer {layer} head {head} stays: the one with the highest eval_val is {best}"
+                    f"{when}in layer {layer} head {head} was kept, but head {best} has the highest eval_val"
                 )
             expect_close(change, cost, f"{when}the change of layer {layer}", tolerance=1e-4)
 
@@ -978,29 +982,31 @@ def test_all_but_one(submission: Submission, draw: Draw) -> None:
 def chosen(
     submission: Submission, layers: int, heads: int, count: int, rule: str, generator: Any, least: int | None = None
 ) -> Tensor:  # fmt: skip
-    """The student's mask, if it has the form of one, and ``count`` heads went."""
+    """The student's mask, if it has the form of one and removes ``count`` heads."""
     call = f"choose_heads({layers}, {heads}, {count}, {rule!r}{'' if least is None else f', min_per_layer={least}'}): "
     rest = [] if least is None else [least]
-    thought = f"{count} of these heads can be removed so"
+    thought = f"{count} of these heads can be removed by this rule"
     value = ask(
         lambda: submission.choose_heads(layers, heads, count, rule, generator, *rest),
         call[:-2],
         thought,
     )
     if isinstance(value, Tensor) and value.dtype != torch.bool:
-        fail(f"{call}the mask holds numbers of dtype {str(value.dtype)[6:]}: kept or not is a bool")
+        fail(
+            f"{call}the mask holds numbers of dtype {str(value.dtype)[6:]}: it must have dtype bool"
+        )
     keep = expect_tensor(value, shape=(layers, heads), dtype=torch.bool, what=f"{call}the mask")
     gone = int((~keep).sum())
     if gone != count and gone == layers * heads - count:
         fail(
-            f"{call}{gone} heads went, and {count} stay: is the mask upside down? True means kept, and count is how many are removed"
+            f"{call}{gone} heads were removed, and {count} were kept: is the mask upside down? True means kept, and count is the number of heads to remove"
         )
     if gone != count:
-        fail(f"{call}{gone} heads went instead of {count}")
+        fail(f"{call}{gone} heads were removed instead of {count}")
     left = keep.sum(1)
     if least is not None and int(left.min()) < least:
         fail(
-            f"{call}layer {int(left.argmin())} is left with {int(left.min())} heads, fewer than min_per_layer"
+            f"{call}layer {int(left.argmin())} keeps {int(left.min())} heads, which is fewer than min_per_layer"
         )
     return keep
 
@@ -1046,12 +1052,12 @@ def choosing(order: Callable[[int, str], list[int]]) -> Function:
 
 
 MISPLACED: dict[str, Callable[[int, str], list[int]]] = {
-    'that is the wrong end. "top" begins with the last layer, the one next to the output, and "bottom" with the first': (
+    'the heads were removed from the wrong end. "top" starts with the last layer, next to the output, and "bottom" starts with the first layer': (
         lambda layers, rule: layers_in_order(
             layers, {"top": "bottom", "bottom": "top"}.get(rule, rule)
         )
     ),
-    "of two layers equally near the middle, the earlier one goes first": lambda layers, rule: (
+    "of two layers equally near the middle, the earlier layer must lose its heads first": lambda layers, rule: (
         layers_in_order(layers, rule)
         if rule != "middle"
         else [layers - 1 - layer for layer in layers_in_order(layers, rule)]
@@ -1063,7 +1069,7 @@ WRONG["choose_heads"] = {said: choosing(order) for said, order in MISPLACED.item
 def expect_by_layers(
     submission: Submission, layers: int, heads: int, count: int, rule: str, generator: Any, least: int | None = None
 ) -> Tensor:  # fmt: skip
-    """The rule takes whole layers, in its order."""
+    """The rule removes all heads of a layer, layer by layer, in its order."""
     keep = chosen(submission, layers, heads, count, rule, generator, least)
     call = f"choose_heads({layers}, {heads}, {count}, {rule!r}{'' if least is None else f', min_per_layer={least}'}): "
     most = heads - (least or 0)
@@ -1075,7 +1081,7 @@ def expect_by_layers(
     mistakes = {what: filled(wrong(layers, rule), count, most) for what, wrong in MISPLACED.items()}
     known.recognise(got, right, mistakes, f"{call}{said}: ")
     fail(
-        f"{call}{said}: a layer loses all it may lose ({most}) before the next one loses any, in the order {order}"
+        f"{call}{said}: in the order {order}, each layer must lose {most} heads before the next layer loses any"
     )
 
 
@@ -1091,20 +1097,22 @@ def test_random_heads(submission: Submission, draw: Draw) -> None:
     first = masks[0]
     if bool((masks == first).all()):
         fail(
-            "40 calls with the same generator removed the same heads: draw from the generator as it is, and do not seed one anew"
+            "40 calls with the same generator removed the same heads: draw from the given generator, and do not seed a generator"
         )
     if bool(masks.all(0).any()) or bool((~masks).all(0).any()):
         fail(
-            "in 40 random choices some heads went never, or always: any head may go, anywhere in the model"
+            "in 40 random choices some heads were removed never, or always: any head anywhere in the model may be removed"
         )
     of_layers = torch.stack([torch.tensor(lost(m)) for m in masks])
     if int((of_layers.amax(1) - of_layers.amin(1)).max()) <= 1:
         fail(
-            "each layer always lost its share, the same number: at random, one layer may lose more than another, anywhere"
+            "each layer always lost the same number of heads: draw from all heads of the model, so that one layer may lose more heads than another"
         )
     whole = [sorted(n for n in row if n not in (0, heads)) for row in of_layers.tolist()]
     if all(len(part) <= 1 for part in whole):
-        fail("whole layers went: at random any head may go, anywhere")
+        fail(
+            "whole layers were removed: by the random rule, any head anywhere in the model may be removed"
+        )
     for _ in range(8):
         chosen(submission, layers, heads, layers * (heads - 2) - 1, "random", generator, 2)
 
@@ -1134,8 +1142,8 @@ def test_impossible_choices(submission: Submission, draw: Draw) -> None:
         (3, 4, -1, "random", 0, "a count of -1"),
         (3, 4, 10, "random", 1, "10 heads of 12, where each of 3 layers keeps 1"),
         (3, 4, 10, "middle", 1, "10 heads of 12, where each of 3 layers keeps 1"),
-        (4, 4, 9, "no_consecutive", 0, "9 heads of 4 layers of 4, no two of them adjacent"),
-        (5, 4, 10, "no_consecutive", 1, "10 heads of 5 layers of 4 that keep 1, no two of them adjacent"),
+        (4, 4, 9, "no_consecutive", 0, "9 heads of 4 layers with 4 heads each, where no two adjacent layers may lose heads"),
+        (5, 4, 10, "no_consecutive", 1, "10 heads of 5 layers with 4 heads each, where each layer keeps 1 and no two adjacent layers may lose heads"),
     ):  # fmt: skip
         generator = submission.helper("generator", seed=draw.seed)
         chosen(submission, layers, heads, 2, rule, generator, least)
@@ -1209,31 +1217,31 @@ def zeroed(w: Tensor, some: Tensor, out: bool) -> Tensor:
 
 
 OF_FEATURES: Wrong = {said: slicing(features) for said, features in {
-    "the heads that keep names were removed: they are those that stay": lambda keep, heads, d: of_heads(sorted({*range(heads)} - {*keep}), d),
-    "the first heads stayed, as many as keep names: keep says which": lambda keep, heads, d: of_heads(range(len(keep)), d),
-    "the heads that stay are in another order than in keep": lambda keep, heads, d: of_heads(keep[::-1], d),
-    "the features were dealt out to the heads in turn: those of a head lie side by side, h·d to (h+1)·d": lambda keep, heads, d: (
+    "the heads in keep were removed: keep them, and remove the other heads": lambda keep, heads, d: of_heads(sorted({*range(heads)} - {*keep}), d),
+    "the first len(keep) heads were kept: keep exactly the heads in keep": lambda keep, heads, d: of_heads(range(len(keep)), d),
+    "the kept heads are in another order than in keep": lambda keep, heads, d: of_heads(keep[::-1], d),
+    "each head got every heads-th feature: the features of a head are adjacent, h·d to (h+1)·d": lambda keep, heads, d: (
         torch.arange(heads * d).view(d, heads).T[torch.tensor(keep, dtype=torch.int64)].flatten()
     ),
-    "the numbers in keep were taken for features: a head has head_dim features, h·d to (h+1)·d": lambda keep, heads, d: (
+    "the numbers in keep were used as features: keep contains heads, and head h has head_dim features, h·d to (h+1)·d": lambda keep, heads, d: (
         torch.tensor(keep, dtype=torch.int64)
     ),
 }.items()}  # fmt: skip
 OF_WEIGHTS: Wrong = OF_FEATURES | {
-    "the weight is that of all heads: nothing was taken out": slicing(weight=lambda w, i, out: w, bias=lambda b, i: b),
-    "the other heads' weights were set to 0: they are to be removed for good, and the layer smaller": slicing(
+    "this is the weight of all heads: remove the features of the heads that are not in keep": slicing(weight=lambda w, i, out: w, bias=lambda b, i: b),
+    "the other heads' weights were set to 0: remove them, so that the layer becomes smaller": slicing(
         weight=zeroed, bias=lambda b, i: zeroed(b[:, None], i, False)[:, 0]
     ),
 }  # fmt: skip
 TURNED: Wrong = {  # where all widths are those of the heads
-    "rows were taken: out reads the heads, so a head owns columns of its weight (out, in)": slicing(weight=lambda w, i, out: w[i]),
-    "columns were taken: q, k and v make the heads, so a head owns rows of their weight (out, in)": slicing(weight=lambda w, i, out: w[:, i]),
+    "rows were selected: the heads are the input of out, so a head owns columns of its weight (out, in)": slicing(weight=lambda w, i, out: w[i]),
+    "columns were selected: the heads are the output of q, k and v, so a head owns rows of their weight (out, in)": slicing(weight=lambda w, i, out: w[:, i]),
 }  # fmt: skip
 OF_BIASES: Wrong = {
     "this is the bias of all heads: it must have one number for each row that is kept": slicing(
         bias=lambda b, i: b
     ),
-    "this is the bias of the first heads: keep says which heads are kept": slicing(
+    "this is the bias of the first heads: select the bias of the heads in keep": slicing(
         bias=lambda b, i: b[: len(i)]
     ),
 }
@@ -1256,7 +1264,7 @@ def expect_sliced(
     heads = given[0].out_features // d
     when = f"{when}for {heads} heads of head_dim {d} and keep = {keep}, "
     thought = "Head h owns features h·d to (h+1)·d: rows of q, k and v, columns of out"
-    none = "None of the heads may stay: the layers then have 0 features. " if not keep else ""
+    none = "None of the heads is kept: the layers then have 0 features. " if not keep else ""
     value = ask(lambda: submission.slice_heads(*given, keep, d), when[:-2], none + thought)
     expect_length(value, 4, f"{when}the result (a tuple of four layers)")
     parts = [
@@ -1276,7 +1284,7 @@ def expect_sliced(
         ]
         if ways:
             fail(
-                f"{when}the layers are right, but the order is {', '.join(NAMES[j] for j in ways[0])}: it should be q, k, v, out"
+                f"{when}the layers are right, but their order is {', '.join(NAMES[j] for j in ways[0])}: it should be q, k, v, out"
             )
     square = all(layer.in_features == layer.out_features for layer in given)
     wrong = apply_each(OF_WEIGHTS | (TURNED if square else {}) | OF_BIASES, *given, keep, d)
@@ -1289,7 +1297,7 @@ def expect_linear(
     part: plain_data.Model, layer: nn.Linear, name: str, right: Tensor, features: Tensor,
     mistakes: dict[str, nn.Linear], when: str,
 ) -> None:  # fmt: skip
-    """One new layer is right; else what it is by mistake."""
+    """One new layer is right; else name the mistake."""
     weight, mine = layer.weight.detach(), part.state["weight"]
     weights = {said: m.weight.detach() for said, m in mistakes.items() if said not in OF_BIASES}
     recognise(mine, right, weights, f"{when}the new {name}: ")
@@ -1298,10 +1306,10 @@ def expect_linear(
     bias = part.state.get("bias")
     if layer.bias is None:
         if bias is not None:
-            fail(f"{when}the new {name} has a bias, where {name} has none")
+            fail(f"{when}the new {name} has a bias, but {name} has none")
     elif bias is None:
         whose = (
-            "the bias of out belongs to no head, and stays" if name == "out" else f"{name} has one"
+            "the bias of out belongs to no head, so keep it" if name == "out" else f"{name} has one"
         )
         fail(f"{when}the new {name} has no bias: {whose}")
     else:
@@ -1309,7 +1317,7 @@ def expect_linear(
         expected = b if name == "out" else b[features]
         if name == "out" and not near(bias, expected):
             fail(
-                f"{when}the bias of out is not what it was: it belongs to no head, and stays whole, as it is"
+                f"{when}the bias of out has changed: it belongs to no head, so keep all of it unchanged"
             )
         if not near(bias, expected):
             biases = {said: mistakes[said].bias for said in OF_BIASES}
@@ -1317,13 +1325,13 @@ def expect_linear(
             expect_close(bias, expected, f"{when}the bias of the new {name}")
     if mine.dtype != weight.dtype:
         fail(
-            f"{when}the weight of the new {name} is of dtype {str(mine.dtype)[6:]}, that of {name} {str(weight.dtype)[6:]}"
+            f"{when}the weight of the new {name} has dtype {str(mine.dtype)[6:]}, but the weight of {name} has dtype {str(weight.dtype)[6:]}"
         )
     for key, n in (("out_features", mine.shape[0]), ("in_features", mine.shape[1])):
         if part.layer.settings.get(key) != n:
             fail(
-                f"{when}{key} of the new {name} says {part.layer.settings.get(key)}, but it has {n} now: printing, counting and "
-                "copying go by that number"
+                f"{when}{key} of the new {name} is {part.layer.settings.get(key)}, but the layer has {n} now: set {key}, because "
+                "printing, counting and copying use it"
             )
 
 
@@ -1379,14 +1387,14 @@ def test_slices_compute_the_same(submission: Submission, draw: Draw) -> None:
 
         def output(part: Ref, given: Tensor, name: str) -> Any:
             when = f"when the new {name} was given {tuple(given.shape)} (keep = {keep} of {heads} heads of {d} features),"
-            thought = "q, k and v read x and give the features of the heads kept; out reads those and gives E"
+            thought = "q, k and v take x and return the features of the kept heads; out takes these features and returns E numbers"
             return ask(lambda: submission.call("__call__", given, on=part), when, thought)
 
         heads_of = [
             expect_tensor(
                 output(part, x, name),
                 shape=(2, 5, len(keep) * d),
-                what=f"what the new {name} makes of x {tuple(x.shape)}",
+                what=f"the output of the new {name} for x {tuple(x.shape)}",
             )
             for part, name in zip(parts[:3], NAMES, strict=False)
         ]
@@ -1396,14 +1404,14 @@ def test_slices_compute_the_same(submission: Submission, draw: Draw) -> None:
         untouched(
             layer,
             submission.get(ref),
-            f"your function changed {name}, which it was given: work on a copy",
+            f"your function changed its argument {name}: work on a copy",
         )
     for part in parts:
         for tensor in ("weight", "bias"):
             submission.call(f"{tensor}.data.fill_", 7.0, on=part)
     for layer, ref, name in zip(given, there, NAMES, strict=True):
-        untouched(layer, submission.get(ref), f"the new {name} shares memory with the old one: what one learns, the other "
-                  "would. Copy what stays")  # fmt: skip
+        untouched(layer, submission.get(ref), f"the new {name} shares memory with the old one, so training one of them would "
+                  "change the other. Copy the kept weights")  # fmt: skip
 
 
 def untouched(layer: nn.Linear, now: Any, said: str) -> None:
@@ -1431,12 +1439,12 @@ def test_slices_of_bad_heads(submission: Submission, draw: Draw) -> None:
     given = linears(draw, 4, 2, (8,) * 4)
     expect_sliced(submission, given, [1, 3], 2)
     for keep, why in (
-        ([2, 1], "falls"),
-        ([1, 1], "names a head twice"),
-        ([0, 2, 2, 3], "names a head twice"),
-        ([3, 4], "names a head that is not there"),
-        ([-1, 2], "counts from behind"),
-        ([9], "names a head that is not there"),
+        ([2, 1], "is not in rising order"),
+        ([1, 1], "contains a head twice"),
+        ([0, 2, 2, 3], "contains a head twice"),
+        ([3, 4], "contains a head that does not exist"),
+        ([-1, 2], "contains a negative number"),
+        ([9], "contains a head that does not exist"),
     ):
         expect_raises(
             ValueError,
@@ -1455,7 +1463,9 @@ def test_slices_of_bad_heads(submission: Submission, draw: Draw) -> None:
 )
 def test_form_of_the_answers(submission: Submission, draw: Draw) -> None:
     expect_choice(submission, "answer_7_7a", 4, {})
-    expect_typed(submission, "answer_7_7b", (1, 100), "no accuracy in %: between 1 and 100")
+    expect_typed(
+        submission, "answer_7_7b", (1, 100), "no accuracy in %: type a number between 1 and 100"
+    )
 
 
 # --- 7.8 find_bug ---------------------------------------------------------------------
@@ -1485,7 +1495,7 @@ def test_hunt_plain_bugs(submission: Submission, draw: Draw) -> None:
         right={"the library's": reference.attention_as_sum, "one that loops": by_loops},
         wrong={
             "divides the scores by √E": WRONG["attention_as_sum"][BY_E],
-            "sends a head through its rows of Wo": WRONG["attention_as_sum"][ROWS_OF_WO],
+            "multiplies a head by its rows of Wo": WRONG["attention_as_sum"][ROWS_OF_WO],
         },
         promise=PROMISE,
     )

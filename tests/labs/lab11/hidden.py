@@ -1,4 +1,4 @@
-"""Lab 11: the claims that only the grader sees."""
+"""Lab 11: the claims that only the grader uses."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .visible import (
 @question(
     "11.1",
     points=1,
-    claim="−0.0 is a zero and NaN is none; no tensors, empty ones, single numbers; 32 bits by default",
+    claim="−0.0 is a zero and NaN is not; no tensors, tensors of zeros, single numbers; 32 bits by default",
 )
 def test_model_bits_at_the_edges(submission: Submission, draw: Draw) -> None:
     odd = draw.normal(6, 9)
@@ -59,7 +59,9 @@ def test_model_bits_at_the_edges(submission: Submission, draw: Draw) -> None:
 
 
 @question(
-    "11.2", points=1, claim="one row, none, all equal; whole numbers and floats alike; any order"
+    "11.2",
+    points=1,
+    claim="one row, no row, equal rows; integers and floats; any order of rows and keys",
 )
 def test_frontier_at_the_edges(submission: Submission, draw: Draw) -> None:
     expect_rows(submission, [], {}, "frontier([])")
@@ -76,7 +78,7 @@ def test_frontier_at_the_edges(submission: Submission, draw: Draw) -> None:
 @question(
     "11.3",
     points=1,
-    claim="limits that are missing or None, nothing that fits, no test accuracies, other numbers of seeds",
+    claim="limits that are missing or None, no candidate that fits, no test accuracies, other numbers of seeds",
 )
 def test_pick_at_the_edges(submission: Submission, draw: Draw) -> None:
     candidates, budget = drawn_candidates(draw)
@@ -108,7 +110,7 @@ def test_convnet_level_1(submission: Submission, draw: Draw) -> None:
 @question(
     "11.4",
     points=1.5,
-    claim="level 2, two combined: size, products, speed and accuracy at once, on hidden images",
+    claim="level 2, two methods combined: size, products, speed and accuracy at once, on hidden images",
 )
 def test_convnet_level_2(submission: Submission, draw: Draw) -> None:
     expect_level(submission, "cnn", 2, draw.common, "test")
@@ -117,7 +119,7 @@ def test_convnet_level_2(submission: Submission, draw: Draw) -> None:
 @question(
     "11.4",
     points=1.5,
-    claim="level 3, further still: size, products, speed and accuracy at once, on hidden images",
+    claim="level 3, a smaller and faster model: size, products, speed and accuracy at once, on hidden images",
 )
 def test_convnet_level_3(submission: Submission, draw: Draw) -> None:
     expect_level(submission, "cnn", 3, draw.common, "test")
@@ -135,7 +137,7 @@ def test_bert_level_1(submission: Submission, draw: Draw) -> None:
 @question(
     "11.5",
     points=1.5,
-    claim="level 2, two combined: size, products, speed and accuracy at once, on hidden texts",
+    claim="level 2, two methods combined: size, products, speed and accuracy at once, on hidden texts",
 )
 def test_bert_level_2(submission: Submission, draw: Draw) -> None:
     expect_level(submission, "bert", 2, draw.common, "test")
@@ -144,7 +146,7 @@ def test_bert_level_2(submission: Submission, draw: Draw) -> None:
 @question(
     "11.5",
     points=1.5,
-    claim="level 3, further still: size, products, speed and accuracy at once, on hidden texts",
+    claim="level 3, a smaller and faster model: size, products, speed and accuracy at once, on hidden texts",
 )
 def test_bert_level_3(submission: Submission, draw: Draw) -> None:
     expect_level(submission, "bert", 3, draw.common, "test")
@@ -157,9 +159,9 @@ def test_why(submission: Submission, draw: Draw) -> None:
         "answer_11_6a",
         4,
         {
-            0: "the three papers give sizes and accuracies, page by page",
-            2: "all three measure on the hardware that the others use",
-            3: "two of the three are older than rows that do have figures",
+            0: "all three papers report sizes and accuracies",
+            2: "all three papers use the same hardware as the other papers of the survey",
+            3: "two of the three papers are older than other papers whose rows have figures",
         },
     )
 
@@ -173,14 +175,18 @@ def test_share(submission: Submission, draw: Draw) -> None:
         submission, "answer_11_6b", (0, 1), "no share between 0 and 1: is it in per cent?"
     )
     others = (
-        (0.114, 0.124, "the word embeddings alone: positions and types are embeddings, too"),
-        (0.839, 0.859, "the share of all others"),
+        (
+            0.114,
+            0.124,
+            "the share of the word embeddings alone, without position and type embeddings",
+        ),
+        (0.839, 0.859, "the share of all other numbers"),
     )
-    what = "the share of reviews-bert's own numbers that are its embeddings"
+    what = "the share of the embeddings in reviews-bert's own numbers"
     expect_figure(
         value,
         SHARE,
         what,
         others,
-        "Word, position and type embeddings, by all numbers of the state.",
+        "Divide the number of word, position and type embeddings by the number of all numbers in the state.",
     )

@@ -1,8 +1,8 @@
-"""Lab 11, the capstone: what is claimed of each answer, and its likely mistakes, each
+"""Lab 11, the capstone: the claims about each answer, and its likely mistakes, each
 written once as a wrong function.
 
-States are drawn so that each format is the cheapest of some tensor; rows so that equal
-ones, and ones that are worse in one number alone, are among them.
+States are drawn so that each format is the cheapest for some tensor. Rows are drawn so
+that some are equal, and some are worse in only one number.
 """
 
 from __future__ import annotations
@@ -46,17 +46,23 @@ exercises = Exercises(reference, WRONG)
 
 # --- 11.1 model_bits ------------------------------------------------------------------
 
-NO_CHOICE = "the two bits that say which format a tensor has are missing: 2 for each"
-MATRICES_ALONE = "only tensors with two or more dimensions are counted: biases, norms and running statistics are stored, too"
-ONE_FORMAT = "one format was taken for all tensors: each has the cheapest of its own"
-DENSE_ALONE = "everything is dense here: a tensor with zeros has cheaper formats"
-NO_PLACES = "the non-zeros alone were counted: where they are has to be stored, too"
-COUNTERS = "integer and bool tensors are counted: they are counters and masks, and not stored"
-ALWAYS_32 = "`bits` made no difference"
-TIED_TWICE = "`tied` made no difference: numbers that are shared are stored once"
-NO_CSR = "CSR is missing: for a matrix with many rows and few non-zeros it is the cheapest"
-NO_COO = "COO is missing: for a very sparse tensor it is the cheapest"
-NO_BITMAP = "the bitmap is missing: for a tensor with half of its entries 0 it is the cheapest"
+NO_CHOICE = "the two bits for the format of each tensor are missing: add 2 bits per tensor"
+MATRICES_ALONE = "only tensors with two or more dimensions were counted: count biases, norms and running statistics, too"
+ONE_FORMAT = "one format was used for all tensors: choose the cheapest format for each tensor"
+DENSE_ALONE = (
+    "all tensors were counted as dense: other formats are cheaper for a tensor with many zeros"
+)
+NO_PLACES = "only the non-zeros were counted: their positions must be stored, too"
+COUNTERS = "integer and bool tensors were counted: skip them, since they are counters and masks, which are not stored"
+ALWAYS_32 = "`bits` had no effect: it is the number of bits per stored value"
+TIED_TWICE = "`tied` had no effect: count a shared tensor only once"
+NO_CSR = (
+    "CSR is missing: for a sparse matrix with many non-zeros per row it can be the cheapest format"
+)
+NO_COO = "COO is missing: for a very sparse tensor it can be the cheapest format"
+NO_BITMAP = (
+    "the bitmap is missing: for a tensor with half of its entries 0 it is the cheapest format"
+)
 
 
 def _width(k: int) -> int:
@@ -151,7 +157,7 @@ def expect_bits(
     value = expect_int(submission.model_bits(*given), what)
     recognise(value, right, mistakes)
     if value != right:
-        fail(f"{what} is {value:,}, and should be {right:,}")
+        fail(f"{what} is {value:,}, but should be {right:,}")
 
 
 @question(
@@ -185,14 +191,12 @@ def test_tied_wrongly(submission: Submission, draw: Draw) -> None:
 
 # --- 11.2 frontier --------------------------------------------------------------------
 
-BEST_IN_ONE = "only rows that are the best in one column are left: a row that is good in all and best in none may be on the frontier"
-BETTER_IN_ALL = (
-    "a row has to be better in *all* four here to dominate: no worse in all, and better in one"
-)
-EQUALS_GONE = "equal rows drop each other: neither is better in anything"
-AS_COST = "less accuracy counts as better here"
-TWO_COLUMNS = "only size and accuracy were compared: macs and ms count, too"
-DOMINATED = "the dominated rows came back: the others are asked for"
+BEST_IN_ONE = "only rows that are best in some column were kept: a row that is best in no column can also be on the frontier"
+BETTER_IN_ALL = "your code requires a row to be better in *all* four columns to dominate: it must be no worse in all columns, and better in at least one"
+EQUALS_GONE = "equal rows were removed: equal rows do not dominate each other, since neither is better in any column"
+AS_COST = "a lower accuracy was treated as better: a higher accuracy is better"
+TWO_COLUMNS = "only size and accuracy were compared: compare macs and ms, too"
+DOMINATED = "your code returned the dominated rows: return the rows that no other row dominates"
 
 _KEYS = ("bits", "macs", "ms")
 
@@ -263,12 +267,12 @@ def expect_rows(
     right = reference.frontier(rows)
     value = submission.frontier(rows)
     if not isinstance(value, list) or not all(isinstance(i, int) for i in value):
-        fail(f"{what} is {describe(value)}: a list of indices is asked for")
+        fail(f"{what} is {describe(value)}, but should be a list of indices")
     recognise(value, right, mistakes)
     if value != right:
         if sorted(value) == right:
-            fail(f"{what} is {value}: the right rows, and their indices should rise")
-        fail(f"{what} is {value}, and should be {right}")
+            fail(f"{what} is {value}: the rows are right, but their indices should rise")
+        fail(f"{what} is {value}, but should be {right}")
 
 
 @question("11.2", points=1, claim="the rows that no other dominates, in order")
@@ -279,14 +283,14 @@ def test_frontier(submission: Submission, draw: Draw) -> None:
 
 # --- 11.3 pick ------------------------------------------------------------------------
 
-BY_TEST = "the largest *test* accuracy was picked: test data are not there to choose by"
-LUCKIEST = "the best single seed decides here: the mean over seeds does"
-BELOW = "a candidate exactly at a limit was left out: it meets it"
-ANY_LIMIT = "a candidate that meets one of the limits was taken: all of them have to be met"
-FASTER_AS_COST = "`faster` was taken as an upper limit: at least so many times faster"
-NO_BUDGET = "the budget made no difference"
-SMALLEST = "the smallest was picked, not the one of the largest validation accuracy"
-MORE_MACS = "of equal accuracies the one with fewer macs is taken, then the first"
+BY_TEST = "the candidate with the largest *test* accuracy was picked: choose by validation accuracy, never by test data"
+LUCKIEST = "the candidate with the best single seed was picked: compare the means over seeds"
+BELOW = "a candidate exactly at a limit was rejected: it meets the limit"
+ANY_LIMIT = "a candidate that meets only some of the limits was picked: it must meet all limits"
+FASTER_AS_COST = "`faster` was used as an upper limit: it is a lower limit, the minimum speed-up"
+NO_BUDGET = "the budget had no effect: pick only among candidates that meet all its limits"
+SMALLEST = "the smallest candidate was picked: pick the candidate with the largest mean validation accuracy"
+MORE_MACS = "two candidates have equal accuracy: pick the candidate with fewer macs, and if macs are equal, the first"
 
 
 def _fits(
@@ -391,7 +395,7 @@ def expect_picked(
         value = expect_int(value, what)
     recognise(value, right, mistakes)
     if value != right:
-        fail(f"{what} is {value}, and should be {right}")
+        fail(f"{what} is {value}, but should be {right}")
 
 
 @question("11.3", points=1, claim="within the budget, the largest mean validation accuracy")
@@ -411,7 +415,7 @@ def handed(submission: Submission, kind: str) -> bytes:
         return data
     fail(
         data
-        or f'{name} is not beside the notebook: submit(model, "{kind}", …) writes it, and it is handed in, too'
+        or f'{name} is missing in the folder of the notebook: submit(model, "{kind}", …) writes it. Hand it in together with the notebook'
     )
 
 
@@ -439,10 +443,10 @@ def measured(submission: Submission, kind: str, seed: int, split: str) -> Measur
 
 
 def describe_measured(found: Measured) -> str:
-    """What was measured, in a sentence."""
+    """A sentence with all measured numbers."""
     return (
         f"storage {found.storage:.1%}, products {found.macs_share:.1%}, {found.faster:.2f} times faster, accuracy {found.accuracy:.1f} % "
-        f"({found.given_accuracy:.1f} % the given model)"
+        f"(given model: {found.given_accuracy:.1f} %)"
     )
 
 
