@@ -84,11 +84,13 @@ def _token(ax: Axes, x: float, y: float, width: float, word: str, fill: str | No
 def _footer(ax: Axes, y: float, answer: str) -> None:
     """The answer, and what the colours mean."""
     write(ax, _LEFT, y + 0.53, answer, ha="left", fontweight="bold")
-    x = _UNITS - 15.0
-    for fill, text in ((ORANGE, "[CLS]"), (SKY, "decides"), (None, "dropped")):
-        _token(ax, x, y, 1.0, "", fill)
-        write(ax, x + 1.3, y + 0.53, text, ha="left")
-        x += 5.0
+    for left, fill, text in (
+        (18.5, ORANGE, "never dropped"),
+        (10.0, SKY, "decides"),
+        (5.0, None, "dropped"),
+    ):
+        _token(ax, _UNITS - left, y, 1.0, "", fill)
+        write(ax, _UNITS - left + 1.3, y + 0.53, text, ha="left")
 
 
 def _second_line(widths: Sequence[float]) -> int:
