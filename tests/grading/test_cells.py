@@ -86,8 +86,19 @@ def test_what_is_needed_runs_and_nothing_else(case: str) -> None:
     sources, claim = NEEDED[case]
     done = cells.run(sources, ["f", "y"])
     assert eval(claim, done.namespace)
-    assert bool(done.problems) == ("beside one" in case or "inside magics" in case)
-    assert not case.startswith("cells beside") or "cell 1" in done.problems[0]
+    wrong = "beside one" in case or "inside magics" in case
+    if "too deep to compile" in case:  # not for Python 3.14
+        wrong = not compiles(sources[0])
+    assert bool(done.problems) == wrong
+    assert not (wrong and case.startswith("cells beside")) or "cell 1" in done.problems[0]
+
+
+def compiles(source: str) -> bool:
+    try:
+        compile(source, "a cell", "exec")
+    except (SyntaxError, RecursionError, MemoryError):
+        return False
+    return True
 
 
 def test_a_statement_that_raises_costs_only_itself() -> None:
