@@ -110,7 +110,7 @@ def test_files_that_are_no_honest_notebooks(battles: Battles) -> None:
         result = battle.results[id]
         score, status = result["score"], result["extra_data"]["status"]
         told = any(expected.message in text for text in said(result))
-        if (score, status) != (20 if expected.full else 0, expected.status) or (
+        if (score, status) != (core(result) if expected.full else 0, expected.status) or (
             not expected.full and not told
         ):
             wrong[id] = (score, status, said(result)[-1], expected)

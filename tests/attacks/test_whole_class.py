@@ -85,7 +85,10 @@ def lost(result: dict[str, Any]) -> set[str]:
 
 def test_each_gets_the_marks_it_must(graded: tuple[dict[str, Any], dict[str, list[Any]]]) -> None:
     alone, _ = graded
-    full = sum(t["max_score"] for t in alone["solution"]["tests"])
+    # a bonus adds up to the points of the questions that are not optional
+    full = sum(
+        t["max_score"] for t in alone["solution"]["tests"] if "optional" not in t.get("tags", ())
+    )
     for name, result in alone.items():
         kind, _, stem = name.partition("-")
         if kind in ("solution", "variant") or name in ("broken-syntax", "broken-order"):

@@ -1,4 +1,4 @@
-# earns 0 of 1.1 · status graded · message: "went"
+# earns 0 of 1.1 · status graded · message: "were pruned"
 # Gives another mask each time, with about the right number of zeros, hoping for one of them.
 import os
 

@@ -468,14 +468,21 @@ def expect_empty_lines(
 
 
 def matrices_of_any_kind(draw: Draw) -> list[Tensor]:
-    """With -0.0 and NaN first; then of many dtypes and shapes, as matrices."""
-    return [
+    """With -0.0 and NaN first; then of many dtypes and shapes, as matrices. No row and no
+    column is empty: these have claims of their own.
+    """
+    matrices = [
         strange_numbers(draw, draw.integer(4, 5), 6),
         *(
             y.flatten(1) if y.ndim > 2 else y[None] if y.ndim < 2 else y
             for y in of_many_kinds(draw)
         ),
     ]
+    for x in matrices:
+        R, C = x.shape
+        at = torch.arange(max(R, C))
+        x[at % R, at % C] = torch.where(x[at % R, at % C] == 0, 1, x[at % R, at % C]).to(x.dtype)
+    return matrices
 
 
 @question("0.7", points=0.25, claim="empty rows and columns have an entry, too")
