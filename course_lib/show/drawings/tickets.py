@@ -95,7 +95,7 @@ def pruning_rounds(
     first = width + 1.6 if rewind_to else 0.0  # room for w_0 on its way to w_k
     pitch, drop = width + 4.0, rows + 2.6
     total = first + 5.2 + rounds * pitch + width + 0.8
-    lines = 2 * drop + rows + 4.5
+    lines = 2 * drop + rows + 4.9
     # a slide has words below it, too
     fig, ax = canvas(total, lines, min(0.75, 3.1 * total / (INCHES * lines)))
     scale = max(float(c.trained.abs().max()) for c in columns)
