@@ -1,4 +1,4 @@
-# earns 1.25 of 0.7 · status graded · message: "it is 0"
+# earns 1.5 of 0.7 · status graded · message: "it is 0"
 # The grader answers for coo_decode where csr_bits seems to rest on it: it is asked for a tensor of 64 GB, then of 1 TB.
 import torch
 

@@ -499,8 +499,13 @@ def test_compressed_of_any_kind(submission: Submission, draw: Draw) -> None:
     encoded = submission.csr_encode(strange)
     expect_length(encoded, 3, "the result of csr_encode", tuple)
     expect_same_zeros(as_values(encoded[0], strange), strange)
-    bits = reference.csr_bits(strange)
-    expect_count(submission.csr_bits(strange), "csr_bits of a matrix with -0.0 and NaN", bits)
+    bits = submission.csr_bits(strange)  # its formula has a claim of its own
+    for said, places, value in (
+        ("-0.0 was counted as a value, but it equals 0", (strange == 0) & strange.signbit(), 1.0),
+        ("NaN was not counted, but it is a value", strange.isnan(), 0.0),
+    ):
+        if bits == reference.csr_bits(torch.where(places, value, strange)):
+            fail(f"csr_bits of a matrix with -0.0 and NaN: {said}")
     for x in (strange, *others):
         expect_csr(untouched(submission, "csr_encode", x), x, f"for {kind(x)}: ")
         back = submission.csr_decode(*reference.csr_encode(x), tuple(x.shape))

@@ -232,7 +232,12 @@ def test_nothing_to_absorb(submission: Submission, draw: Draw) -> None:
     n = bn.num_features
     keep = some_of(draw, n)
     with torch.no_grad():
-        bn.bias[others(keep, n)] = -bn.bias[others(keep, n)].abs()
+        gone = others(keep, n)
+        bn.bias[gone] = -bn.bias[gone].abs()
+        # α + β and q = β - p·μ are 1: who takes them for the constant finds something
+        bn.weight[gone] = 1 - bn.bias[gone]
+        deviation = (bn.running_var[gone] + bn.eps).sqrt()
+        bn.running_mean[gone] = (bn.bias[gone] - 1) * deviation / bn.weight[gone]
     for chosen, when in (
         (keep, "where no removed channel has β > 0,"),
         (list(range(n)), "when asked to keep all channels,"),
