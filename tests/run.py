@@ -94,7 +94,7 @@ REST: dict[str, list[Run]] = {
 LEFT_OUT = {
     "unit": "tests that take long",
     "labs": "all but two wrong answers of each question, and one right one",
-    "attacks": "all but some attacks of each kind; weaker sandboxes; a whole class",
+    "attacks": "all but some attacks of each kind; weaker sandboxes; a class of three hundred",
     "grading": "every sandbox tried from inside, a killed grader, a cluster, nbgrader, Gradescope",
     "notebooks": f"walkthroughs but that of {FIRST}",
     "browser": f"explorers and decks but those of {FIRST}, the cheat sheet",

@@ -1,8 +1,8 @@
-"""A class of 160, shuffled: right answers and other right ones, wrong,
+"""A class of three hundred, shuffled: right answers and other right ones, wrong,
 half-done, broken and hostile, each several times.
 
 What each must get is known: full marks, none, what a header says. And whatever it is,
-it gets the same claim by claim, word by word, whether 160 are graded in any
+it gets the same claim by claim, word by word, whether three hundred are graded in any
 order on all cores, or each kind once, in another order, one after the other.
 """
 
@@ -21,7 +21,7 @@ from battle import BEST, grade, results_of
 from course_lib.grading.marking.judge import Limits
 
 LAB = "lab00"  # its tests take half the time of lab01's
-CLASS = 160
+CLASS = 300
 LIMITS = Limits()  # an instructor's: three processes on two cores are slow, and none may be late
 # no sandboxes to try, nothing to wait for: what those do to others is in test_attacks.py
 HOSTILE = [a for a in hostile.attacks() if a.lab == LAB]

@@ -11,7 +11,7 @@ from typing import Any
 
 PICTURES = Path(__file__).parents[2] / "build" / "browser"  # what the page looked like, to look at
 PAGE = 5  # steps that a page key moves a slider
-STOPS = 1  # places between the ends of a slider at which we wait for number and figure
+STOPS = 2  # places between the ends of a slider at which we wait for number and figure
 
 
 @dataclass(frozen=True)

@@ -36,12 +36,11 @@ def test_the_penalty_with_soft_movements_own_schedule_is_soft_movement(monkeypat
 
 @pytest.mark.long
 def test_drawn_signs_leave_the_sizes():
-    how = SHORT | {"steps": 2}
     weights = encoder_weights(lab06.pretrained(0))
     one = dict.fromkeys(weights, 0.5)
-    _, as_they_are = made.by_movement(0, lambda step: one, how=how)
-    _, drawn = made.by_movement(0, lambda step: one, draw_signs=True, how=how)
-    _, again = made.by_movement(0, lambda step: one, draw_signs=True, how=how)
+    _, as_they_are = made.by_movement(0, lambda step: one, how=SHORT)
+    _, drawn = made.by_movement(0, lambda step: one, draw_signs=True, how=SHORT)
+    _, again = made.by_movement(0, lambda step: one, draw_signs=True, how=SHORT)
     for name in weights:
         assert torch.equal(drawn[name], again[name])
         assert float(drawn[name].double().mean()) == pytest.approx(0.5, abs=1e-3)

@@ -56,7 +56,16 @@ WAYS = [half_of_the_heads, third_of_the_neurons, without_a_part, two_layers, low
 
 @pytest.mark.parametrize(
     "ways",
-    [*([way] for way in WAYS), *itertools.combinations(WAYS, 2), WAYS, WAYS[::-1]],
+    [
+        *([way] for way in WAYS),
+        *itertools.combinations(WAYS, 2),
+        *(
+            pytest.param(pair, marks=pytest.mark.long)
+            for pair in itertools.combinations(WAYS[::-1], 2)
+        ),
+        WAYS,
+        WAYS[::-1],
+    ],
     ids=lambda ways: ", ".join(way.__name__ for way in ways),
 )
 def test_what_was_pruned_in_any_ways_and_order_comes_back(ways, tmp_path):

@@ -46,7 +46,7 @@ def vectors(draw):
 
 @pytest.mark.parametrize("at_once", [4, exact._AT_ONCE])  # the first narrows down, digit by digit
 @given(vectors(), st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=300, deadline=None)
 def test_small_vectors_of_any_numbers(at_once, parts, data):
     with mock.patch.object(exact, "_AT_ONCE", at_once):
         agree(parts, data.draw(st.integers(0, sum(map(len, parts)))))

@@ -45,8 +45,9 @@ def test_gradients_are_those_of_the_chain_rule(d_out: int, d_in: int, seed: int)
     assert f"L = {loss:g}" in written(fig)
 
 
-def test_pruned_positions_are_marked_in_both_directions() -> None:
-    weight, mask, activation, target = drawn(3, 4, 1)
+@pytest.mark.parametrize("seed", range(3))
+def test_pruned_positions_are_marked_in_both_directions(seed: int) -> None:
+    weight, mask, activation, target = drawn(3, 4, seed)
     fig = mask_flow(weight, mask, activation, target)
     gone = int((~mask).sum())
     assert cells(fig, ORANGE) == 6 * gone, "W, M, W′ forward; ∂L/∂W, M, ∂L/∂W′ backward"
