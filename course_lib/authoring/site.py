@@ -50,18 +50,15 @@ def build(root: Path, echo: Callable[[str], Any] = print) -> Path:
     _formulas(libraries / "katex" / "dist", source / "_static")
     shutil.rmtree(built, ignore_errors=True)
     command = [
+        *(sys.executable, "-m", "sphinx", "--builder", "html", "--quiet", "--fail-on-warning"),
         *(
-            sys.executable,
-            "-m",
-            "sphinx",
-            "--builder",
-            "html",
             "--jobs",
             "2",
-            "--quiet",
-            "--fail-on-warning",
+            "--conf-dir",
+            str(root / OWN),
+            "--doctree-dir",
+            str(built.with_name("site-doctrees")),
         ),
-        *("--conf-dir", str(root / OWN), "--doctree-dir", str(built.with_name("site-doctrees"))),
         *(str(source), str(built)),
     ]
     if subprocess.run(command, cwd=root, check=False).returncode:

@@ -132,7 +132,7 @@ def read_name(
             Gradescope's.
     """
     name, id = unicodedata.normalize("NFC", name), unicodedata.normalize("NFC", id)
-    readings = (read(name, folder, metadata) for read in READERS)
+    readings = (reader(name, folder, metadata) for reader in READERS)
     return next(filter(None, readings), None) or Name(("name", name), id, name)
 
 

@@ -27,7 +27,7 @@ def attention_received(attn: Tensor, token_mask: Tensor) -> Tensor:
 
     Args:
         attn: attention weights (B, H, L, L), [b, h, j, i] = how much query j looks at
-            key i in head m.
+            key i in head h.
         token_mask: bool (B, L), True = a real token.
 
     Returns:
