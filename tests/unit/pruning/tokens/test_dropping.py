@@ -130,7 +130,9 @@ def hooks(model):
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 @pytest.mark.parametrize("family", TEXT + IMAGE)
 def test_dropped_equals_masked_for_the_kept(family, attention, where):
-    model, batch = build(family, attention), inputs(family)
+    # in float64: in float32 the last digits depend on how the rows lie in memory
+    model = build(family, attention).double()
+    batch = {k: x.double() if x.is_floating_point() else x for k, x in inputs(family).items()}
     with dropping(model, {0: 0.7, 2: 0.3}, where=where) as drop:
         got = run(model, batch)
     alive = [drop.last.alive(i) for i in range(LAYERS)]
