@@ -135,13 +135,13 @@ def _kernel() -> list[Finding]:
 def _machine() -> list[Finding]:
     import torch
 
-    from course_lib.training import device
+    from course_lib import devices
 
-    here = device()
-    name = {"mps": "Apple GPU", "cpu": "no GPU: the labs need none"}.get(here.type, "")
+    here = devices.best()
+    name = "no GPU: the labs need none" if here.type == "cpu" else torch.cuda.get_device_name()
     return [
         ("system", f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores", ""),
-        ("device", f"{here}, {name or torch.cuda.get_device_name()}", ""),
+        ("device", f"{here}, {name}", ""),
     ]
 
 

@@ -19,10 +19,13 @@ import pandas as pd
 import torch
 from tqdm.auto import tqdm
 
+from course_lib import devices
 
-def processes(workers: int | None = None) -> ProcessPoolExecutor:
+
+def processes(workers: int | None = None) -> Executor:
     """An executor with processes in which torch uses one thread; to be closed, best by
-    ``with``.
+    ``with``. Where the course uses an accelerator (:func:`course_lib.devices.use`): with
+    one thread of this process, since the accelerator does one thing after the other.
 
     A small network trains fastest with one thread, and two networks side by side. The
     processes start afresh ("spawn": a copy of a process in which torch has computed can
@@ -46,6 +49,8 @@ def processes(workers: int | None = None) -> ProcessPoolExecutor:
         )
     if workers < 1:
         raise ValueError(f"workers is how many processes to start, 1 or more, got {workers}")
+    if devices.current().type != "cpu":
+        return ThreadPoolExecutor(1)
     return _Pool(workers, _Context(), torch.set_num_threads, (1,))
 
 

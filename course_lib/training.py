@@ -69,15 +69,6 @@ class History:
     cpu_seconds: float = 0.0  # processor time of this process
 
 
-def device() -> torch.device:
-    """The best device of this machine: CUDA, Apple's MPS, else the CPU."""
-    if torch.cuda.is_available():
-        return torch.device("cuda")
-    if torch.backends.mps.is_available():
-        return torch.device("mps")
-    return torch.device("cpu")
-
-
 # ---- the loop
 
 
@@ -517,15 +508,16 @@ def accuracy(model: nn.Module, batches: Iterable[Mapping[str, Tensor]]) -> float
         ValueError: if there are no texts.
     """
     where = next(model.parameters()).device
-    right = n = 0
+    right, n = torch.zeros((), dtype=torch.int64, device=where), 0
     with evaluating(model):
         for batch in batches:
-            inputs = {name: part.to(where) for name, part in batch.items() if name != "labels"}
-            right += int((model(**inputs).logits.argmax(dim=1).cpu() == batch["labels"]).sum())
-            n += len(batch["labels"])
+            inputs = {name: part.to(where) for name, part in batch.items()}
+            labels = inputs.pop("labels")
+            right += (model(**inputs).logits.argmax(dim=1) == labels).sum()
+            n += len(labels)
     if not n:
         raise ValueError("accuracy needs at least one text, got none: was an iterator used twice?")
-    return 100 * right / n
+    return 100 * right.item() / n
 
 
 # ---- helpers

@@ -68,7 +68,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from course_lib import experiments, ledger
+from course_lib import devices, experiments, ledger
 from course_lib.data.images import load
 from course_lib.experiments import lab01
 from course_lib.show import plots, real_data, tables, widgets
@@ -91,9 +91,15 @@ plots.show(
 # The default data are scikit-learn's handwritten digits: 1,797 *real* 8×8 images. To
 # use MNIST (28×28), change one word; the lab then takes about seven minutes instead of
 # one.
+#
+# All labs run on the processor. With a GPU you can say `"cuda"`; `devices.use()` chooses
+# by itself. Data and models are then on the GPU, so your functions must create new
+# tensors there, too: `torch.zeros_like(w)`, or `device=w.device`. The checks and the
+# grader use the processor, and milliseconds are always measured there.
 
 # %%
 DATA = "digits"  # or "mnist"
+DEVICE = devices.use("cpu")  # or "cuda"
 SEEDS = range(3)
 SETTINGS = lab01.SETTINGS[DATA]  # training images; epochs of dense networks and of fine-tuning
 data = load(DATA).subset(SETTINGS["train"], validation=lab01.VALIDATION)
@@ -1424,8 +1430,8 @@ widgets.explorer(
 #   schedule?
 # - **A sparsity per layer.** Use the second map of 1.6 to choose a sparsity for each layer
 #   at the same total, and compare with `global_masks`, recalibrated and fine-tuned.
-# - **On a GPU.** Move a model with `model.to("cuda")` before `fit`; train on all 55,000
-#   MNIST images. Do the milliseconds change now?
+# - **On a GPU.** Choose `DATA = "mnist"` and `DEVICE = devices.use("cuda")`, and train on
+#   all 55,000 images. By how much is a large batch faster, and by how much a small one?
 # - **Read** the papers linked above, and H. Mao et al., [Exploring the Regularity of Sparse
 #   Structure in Convolutional Neural Networks](https://arxiv.org/abs/1705.08922), 2017.
 # - **Next.** Magnitude ignores the input that a weight multiplies. It also ignores the

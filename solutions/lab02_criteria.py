@@ -64,7 +64,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
-from course_lib import experiments, intervals, ledger, parallel
+from course_lib import devices, experiments, intervals, ledger, parallel
 from course_lib.data.images import load
 from course_lib.experiments import lab02
 from course_lib.modes import evaluating as in_evaluation_mode
@@ -89,7 +89,7 @@ drawings.forecast_step()
 
 # %%
 DATA = "digits"  # or "mnist"
-
+DEVICE = devices.use("cpu")  # or "cuda"
 SEEDS = 3
 SETTINGS = {"digits": lab02.DIGITS, "mnist": lab02.MNIST}[DATA]
 SAMPLES = SETTINGS["samples"]  # training images that the scores are computed from
@@ -250,7 +250,7 @@ def empirical_fisher(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, Tensor
         raise ValueError("x must have at least one sample")
     ### BEGIN SOLUTION
     parameters = {name: p.detach().clone().requires_grad_() for name, p in model.named_parameters()}
-    total = {name: torch.zeros(p.shape, dtype=torch.float64) for name, p in parameters.items()}
+    total = {name: torch.zeros_like(p, dtype=torch.float64) for name, p in parameters.items()}
     with in_evaluation_mode(model):
         for i in range(len(x)):
             loss = F.cross_entropy(
@@ -334,7 +334,7 @@ def curvature(model: nn.Module, x: Tensor) -> dict[str, Tensor]:
         raise ValueError("x must have at least one sample")
     ### BEGIN SOLUTION
     parameters = {name: p.detach().clone().requires_grad_() for name, p in model.named_parameters()}
-    total = {name: torch.zeros(p.shape, dtype=torch.float64) for name, p in parameters.items()}
+    total = {name: torch.zeros_like(p, dtype=torch.float64) for name, p in parameters.items()}
     with in_evaluation_mode(model):
         for i in range(len(x)):
             # (classes,)
@@ -526,9 +526,8 @@ def prune_rescored(
     ):
         raise ValueError(f"targets must rise and lie in [0, 1], got {targets}")
     weights = {name: p for name, p in model.named_parameters() if p.ndim >= 2}
-    # (n,), all layers in a row
-    alive = torch.ones(sum(p.numel() for p in weights.values()), dtype=torch.bool)
     masks = {name: torch.ones_like(p, dtype=torch.bool) for name, p in weights.items()}
+    alive = torch.cat([mask.flatten() for mask in masks.values()])  # (n,), all layers in a row
     for target in targets:
         scores = score(model)
         flat = torch.cat([scores[name].detach().double().flatten() for name in weights])

@@ -64,7 +64,7 @@ import numpy as np  # noqa: F401  (yours to use)
 import torch
 from torch import Tensor, nn
 
-from course_lib import experiments, ledger, models, parallel, training
+from course_lib import devices, experiments, ledger, models, parallel, training
 from course_lib.data.images import load
 from course_lib.experiments import lab03
 from course_lib.show import drawings, plots, tables, widgets
@@ -95,7 +95,7 @@ plots.show(drawings.pruning_rounds(3, 0.2))
 
 # %%
 DATA = "digits"  # or "mnist"
-
+DEVICE = devices.use("cpu")  # or "cuda"
 SEEDS = 3
 SETTINGS = lab03.SETTINGS[DATA]
 # a small network trains fastest on one core; two trainings then run side by side
@@ -929,13 +929,13 @@ check("3.6")
 def train_moving(steps: int, by_gradient: bool = True) -> Tensor:
     model, generator = lenet(0), torch.Generator().manual_seed(0)
     w, optimizer = model.fc1.weight, torch.optim.Adam(model.parameters(), lr=1.2e-3)
-    mask = torch.rand(w.shape, generator=generator) < 0.05
+    mask = torch.rand(w.shape, generator=generator).to(w.device) < 0.05
     for step in range(steps):
         w.data.masked_fill_(~mask, 0)
         optimizer.zero_grad()
         lab03.batch_loss(model, data.train, generator).backward()
         if share := lab03.share_to_move(step, steps):  # this batch chooses places only
-            gains = w.grad if by_gradient else torch.rand(w.shape, generator=generator)
+            gains = w.grad if by_gradient else torch.rand(w.shape, generator=generator).to(w.device)
             w.data, mask = drop_and_grow(w.detach(), gains, mask, share)
         else:
             optimizer.step()
@@ -1138,7 +1138,7 @@ naive_test(suspicious_shrink)  # raises nothing
 
 # %%
 w = (2 * example["fc1.weight"] / example["fc1.weight"].std()).round()
-half = torch.rand(w.shape, generator=torch.Generator().manual_seed(0)) < 0.5
+half = torch.rand(w.shape, generator=torch.Generator().manual_seed(0)).to(w.device) < 0.5
 print(
     f"{(w[half] == 0).float().mean():.0%} of the kept weights are 0. Pruned weights that come back:"
 )

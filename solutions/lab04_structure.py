@@ -66,7 +66,7 @@ import torch
 from torch import Tensor, nn
 from torchvision.models import mobilenet_v2, resnet18
 
-from course_lib import ledger, pruning
+from course_lib import devices, ledger, pruning
 from course_lib.data.images import load
 from course_lib.experiments import lab04
 from course_lib.show import drawings, plots, tables, widgets
@@ -95,6 +95,7 @@ plots.show(drawings.filter_cascade(5, 3, 4, removed=(1,)))
 
 # %%
 DATA = "digits"  # or "mnist", or "cifar10"
+DEVICE = devices.use("cpu")  # or "cuda"
 SEEDS = 3
 SETTINGS = {
     "digits": {"train": 1097, "epochs": 20, "finetune": 5, "lam": 2e-2},
@@ -989,7 +990,7 @@ def cascade(
             f"keep must be bool of shape ({channels},), got {keep.dtype} {tuple(keep.shape)}"
         )
     if constant is None:
-        constant = torch.zeros(channels)
+        constant = next_weight.new_zeros(channels)
     if constant.shape != (channels,):
         raise ValueError(f"constant must have shape ({channels},), got {tuple(constant.shape)}")
     useful = keep[:, None, None].expand_as(next_weight).clone()  # (M, C, R, S)

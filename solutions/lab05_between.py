@@ -56,6 +56,7 @@
 from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours to use)
 
 # isort: split
+import copy
 import math
 from collections.abc import Callable
 
@@ -63,7 +64,7 @@ import numpy as np  # noqa: F401  (yours to use)
 import torch
 from torch import Tensor, nn
 
-from course_lib import experiments, ledger, training
+from course_lib import devices, experiments, ledger, training
 from course_lib.data.images import load
 from course_lib.experiments import lab05
 from course_lib.parallel import sweep
@@ -96,7 +97,7 @@ plots.show(drawings.columns_packed(torch.tensor(columns), [[0, 1, 3], [2, 4, 5]]
 
 # %%
 DATA = "digits"  # or "mnist"
-
+DEVICE = devices.use("cpu")  # or "cuda"
 SEEDS = 3
 SETTINGS = {"digits": lab05.DIGITS, "mnist": lab05.MNIST}[DATA]
 
@@ -246,7 +247,7 @@ def nm_decompress(values: Tensor, index: Tensor, n: int, m: int) -> Tensor:
     """
     ### BEGIN SOLUTION
     rows = len(values)
-    blocks = torch.zeros(rows, values.shape[1] // n, m, dtype=values.dtype)
+    blocks = values.new_zeros(rows, values.shape[1] // n, m)
     return blocks.scatter(-1, index.view(rows, -1, n), values.view(rows, -1, n)).flatten(1)
     ### END SOLUTION
 
@@ -325,7 +326,7 @@ def nm_linear(x: Tensor, values: Tensor, index: Tensor, n: int, m: int) -> Tenso
             f"x must have {values.shape[1] * m // n} entries per row, got {x.shape[-1]}"
         )
     ### BEGIN SOLUTION
-    block = torch.arange(values.shape[1]) // n  # (K,) of each stored value
+    block = torch.arange(values.shape[1], device=values.device) // n  # (K,) of each stored value
     column = index + block * m  # (R, K)
     return (x[..., column] * values).sum(-1)  # (…, R, K) -> (…, R)
     ### END SOLUTION
@@ -520,8 +521,8 @@ def combine_columns(weight: Tensor, groups: list[list[int]]) -> tuple[Tensor, Te
         raise ValueError(f"groups must list columns 0 … {weight.shape[1] - 1}, each at most once")
     ### BEGIN SOLUTION
     rows = len(weight)
-    packed = torch.zeros(rows, len(groups), dtype=weight.dtype)
-    channel = torch.full((rows, len(groups)), -1)
+    packed = weight.new_zeros(rows, len(groups))
+    channel = torch.full_like(packed, -1, dtype=torch.int64)
     mask = torch.zeros_like(weight, dtype=torch.bool)
     for g, group in enumerate(groups):
         for column in sorted(group):
@@ -689,7 +690,7 @@ prediction_5_6 = "conv2"
 ### END SOLUTION
 
 # %%
-conv2 = dense[0].conv2
+conv2 = copy.deepcopy(dense[0].conv2).cpu()
 maps = torch.randn(64, conv2.in_channels, 8, 8, generator=generator)
 work: dict[str, Callable[[], Tensor]] = {
     "conv2": lambda: conv2(maps),

@@ -63,7 +63,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from course_lib import experiments, ledger
+from course_lib import devices, experiments, ledger
 from course_lib.experiments import lab06
 from course_lib.parallel import sweep
 from course_lib.pruning.weights import encoder_weights
@@ -105,6 +105,7 @@ plots.show(lab06.draw_two_scores())
 # [lab06.py](../course_lib/experiments/lab06.py).
 
 # %%
+DEVICE = devices.use("cpu")  # or "cuda"
 SEEDS = 3
 QUICK = {"steps": 60, "batch": 32, "lr": 3e-4}  # of the live training
 TWICE = QUICK | {"steps": 2 * QUICK["steps"]}

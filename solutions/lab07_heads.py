@@ -66,7 +66,7 @@ import numpy as np  # noqa: F401  (yours to use)
 import torch
 from torch import Tensor, nn
 
-from course_lib import experiments, ledger
+from course_lib import devices, experiments, ledger
 from course_lib.experiments import lab07
 from course_lib.parallel import side_by_side
 from course_lib.pruning.heads import lowest_heads, output_projections, remove_heads  # noqa: F401
@@ -101,6 +101,7 @@ plots.show(drawings.heads_as_a_sum(4, gated=(1,)))
 
 # %%
 MANY, TEST = 800, 1000  # validation and test texts
+DEVICE = devices.use("cpu")  # or "cuda"
 SEEDS = 3
 
 torch.set_num_threads(1)  # models this small keep one core busy, not two
@@ -293,6 +294,7 @@ def gated(model: nn.Module, xi: Tensor) -> Iterator[None]:
             context, *rest = args  # (B, L, H · d)
             by_head = context.unflatten(-1, (heads, -1))  # (B, L, H, d)
             per_sample = gate if gate.ndim == 1 else gate[:, None]  # (H,) or (B, 1, H)
+            per_sample = per_sample.to(context.device)
             return (by_head * per_sample[..., None]).flatten(-2), *rest
 
         return hook

@@ -68,7 +68,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from course_lib import experiments, ledger
+from course_lib import devices, experiments, ledger
 from course_lib.experiments import lab08
 from course_lib.show import drawings, plots, tables, widgets
 from course_lib.show.words import minus, pm, say, you_wrote
@@ -86,6 +86,7 @@ STUDENT = ""  # your name or student number: it sets the order of your options i
 # experiments: [their code](../course_lib/experiments/lab08.py).
 
 # %%
+DEVICE = devices.use("cpu")  # or "cuda"
 QUICK = {"steps": 25}  # steps at each price, in the live training
 torch.set_num_threads(1)
 
@@ -412,7 +413,7 @@ def neighbour(token_mask: Tensor, offset: int) -> Tensor:
     if offset == 0:
         raise ValueError("offset must not be 0, which is the word itself")
     ### BEGIN SOLUTION
-    out = torch.full(token_mask.shape, -1)
+    out = torch.full_like(token_mask, -1, dtype=torch.int64)
     for b, i in token_mask.nonzero().tolist():
         if 0 <= i + offset < token_mask.shape[1] and token_mask[b, i + offset]:
             out[b, i] = i + offset
@@ -451,7 +452,8 @@ def arc_baseline(target: Tensor, token_mask: Tensor) -> tuple[int, float]:
     """
     ### BEGIN SOLUTION
     counted = (target >= 0) & token_mask
-    offsets = (target - torch.arange(target.shape[1]))[counted].tolist()
+    query = torch.arange(target.shape[1], device=target.device)
+    offsets = (target - query)[counted].tolist()
     times = Counter(offset for offset in offsets if offset != 0)
     if not times:
         raise ValueError("target: no counted query has a target other than itself")
@@ -562,7 +564,7 @@ def attention_pattern(
     'vertical'
     """
     ### BEGIN SOLUTION
-    attn, place = attn.double(), torch.arange(len(attn))
+    attn, place = attn.double(), torch.arange(len(attn), device=attn.device)
     beside = ((place[:, None] - place).abs() == 1) & ~special
     on_special, next_door = (
         float((attn * special).sum(1).mean()),

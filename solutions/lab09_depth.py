@@ -67,7 +67,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from course_lib import experiments, ledger
+from course_lib import devices, experiments, ledger
 from course_lib.experiments import lab09
 from course_lib.models.attention import output_projections
 from course_lib.models.mlps import mlp_outputs
@@ -85,6 +85,7 @@ STUDENT = ""  # your name or student number: it sets the order of your options i
 # [their code](../course_lib/experiments/lab09.py).
 
 # %%
+DEVICE = devices.use("cpu")  # or "cuda"
 QUICK = {"steps": 60, "lr": 3e-4}  # of the live training
 torch.set_num_threads(1)
 LAYERS, HEADS, TASKS = lab09.LAYERS, lab09.HEADS, lab09.TASKS
@@ -356,7 +357,7 @@ def gated(model: nn.Module, xi: Tensor) -> Iterator[None]:
 
             def scale(module: nn.Module, inputs: tuple[Tensor, ...], gate: Tensor = gate) -> Tensor:
                 x = inputs[0]  # (B, L, H · D)
-                wide = gate.to(x.dtype).repeat_interleave(x.shape[-1] // gate.shape[-1], -1)
+                wide = gate.to(x).repeat_interleave(x.shape[-1] // gate.shape[-1], -1)
                 return x * (wide if wide.ndim == 1 else wide[:, None])
 
             hooks.callback(out.register_forward_pre_hook(scale).remove)
@@ -385,7 +386,7 @@ def gated_mlps(model: nn.Module, nu: Tensor) -> Iterator[None]:
             def scale(
                 module: nn.Module, inputs: tuple[Tensor, ...], x: Tensor, gate: Tensor = gate
             ) -> Tensor:
-                return x * gate.to(x.dtype).view(-1, 1, 1)  # (1 or B, 1, 1)
+                return x * gate.to(x).view(-1, 1, 1)  # (1 or B, 1, 1)
 
             hooks.callback(out.register_forward_hook(scale).remove)
         yield
@@ -507,11 +508,12 @@ def prune_while(
         order = (
             torch.as_tensor(scores)
             .double()
+            .to(kept.device)
             .masked_fill(~kept, -torch.inf)
             .flatten()
             .argsort(stable=True)
         )
-        mask = torch.ones(kept.numel(), dtype=torch.bool)
+        mask = torch.ones_like(order, dtype=torch.bool)
         mask[order[:gone]] = False  # pruned ones come first in the order
         return mask.view(kept.shape)
 

@@ -64,7 +64,7 @@ import numpy as np  # noqa: F401  (yours to use)
 import torch
 from torch import Tensor, nn
 
-from course_lib import experiments, ledger, parallel
+from course_lib import devices, experiments, ledger, parallel
 from course_lib.experiments import lab10
 from course_lib.show import plots, tables, widgets
 from course_lib.show.words import minus, say, you_wrote
@@ -97,6 +97,7 @@ lab10.sketch()
 
 # %%
 SEEDS = (0, 1, 2)
+DEVICE = devices.use("cpu")  # or "cuda"
 TEXTS = 800  # of validation, and as many of test
 
 berts = lab10.load(SEEDS, TEXTS)

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from course_lib import paths
+from course_lib import devices, paths
 
 SPLIT_SEED = 0  # one split for everyone, so that results can be compared
 DIGITS_SIZES = (1097, 300, 400)  # train, validation, test
@@ -69,6 +69,14 @@ class ImageData:
         """(C, H, W) of one image."""
         channels, height, width = self.train.images.shape[1:]
         return channels, height, width
+
+    def to(self, device: torch.device | str) -> ImageData:
+        """The same data on a device."""
+        train, validation, test = (
+            Split(*(part.to(device) for part in split))
+            for split in (self.train, self.validation, self.test)
+        )
+        return replace(self, train=train, validation=validation, test=test)
 
     def subset(self, train: int, seed: int = 0, validation: int | None = None) -> ImageData:
         """The same data with ``train`` training images, drawn by ``seed``: for a
@@ -117,7 +125,7 @@ NAMES = ("digits", *SOURCES)
 
 
 def load(name: str, *, download: bool = True) -> ImageData:
-    """A data set by name, with the same split for everyone.
+    """A data set by name on the course's device, with the same split for everyone.
 
     Args:
         name: "digits" (1097/300/400 images), "mnist", "fashion_mnist"
@@ -131,7 +139,7 @@ def load(name: str, *, download: bool = True) -> ImageData:
     """
     key = name.lower().replace("-", "_")
     if key == "digits":
-        return _digits()
+        return _digits().to(devices.current())
     if key not in SOURCES:
         raise ValueError(f"there is no image data set {name!r}: choose one of {', '.join(NAMES)}")
     source = SOURCES[key]
@@ -139,7 +147,8 @@ def load(name: str, *, download: bool = True) -> ImageData:
     if place is None and not download:
         why = "It was not downloaded, because download=False was asked for."
         raise DataMissing(_message(key, source, looked, why))
-    return _read(key, source, place or _install(key, source, looked))
+    found = _read(key, source, place or _install(key, source, looked))
+    return found.to(devices.current())
 
 
 def distorted(split: Split, generator: torch.Generator, copies: int = 1) -> Split:
@@ -159,6 +168,7 @@ def distorted(split: Split, generator: torch.Generator, copies: int = 1) -> Spli
     angle, scale = turn * math.radians(8), 1 + 0.05 * larger
     cos, sin = angle.cos() / scale, angle.sin() / scale
     rows = torch.stack([cos, -sin, 0.1 * right, sin, cos, 0.1 * down], 1).view(count, 2, 3)
+    rows = rows.to(split.images.device)
     images = split.images.repeat(copies, 1, 1, 1)
     grid = F.affine_grid(rows, list(images.shape), align_corners=False)  # (copies · N, H, W, 2)
     return Split(F.grid_sample(images, grid, align_corners=False), split.labels.repeat(copies))

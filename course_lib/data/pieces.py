@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from course_lib import devices
+
 SPECIAL = {
     "pad_token": "[PAD]",
     "unk_token": "[UNK]",
@@ -67,11 +69,12 @@ def encode(dataset: Any, tokenizer: Any, aligned: Sequence[str] = ()) -> Any:
 
 
 def pad(rows: Sequence[Sequence[int]], value: int = 0) -> Tensor:
-    """Lists of different lengths as one int64 tensor (B, L), short ones filled up at the
-    end.
+    """Lists of different lengths as one int64 tensor (B, L) on the course's device, short
+    ones filled up at the end.
     """
     longest = max(map(len, rows))
-    return torch.tensor([[*row, *[value] * (longest - len(row))] for row in rows])
+    padded = [[*row, *[value] * (longest - len(row))] for row in rows]
+    return torch.tensor(padded, device=devices.current())
 
 
 def by_length(
@@ -119,7 +122,8 @@ def batches(
     Yields:
         ``input_ids``, ``attention_mask`` (B, L) and ``labels`` (B,).
     """
-    pieces, labels = list(encoded["input_ids"]), torch.tensor(list(encoded[label]))
+    pieces = list(encoded["input_ids"])
+    labels = torch.tensor(list(encoded[label]), device=devices.current())
     lengths = [len(row) for row in pieces]
     kinds = list(encoded["token_type_ids"]) if "token_type_ids" in encoded.column_names else None
     others = {name: list(encoded[name]) for name in extra}

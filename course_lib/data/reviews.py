@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from course_lib import devices
 from course_lib.data import pieces
 from course_lib.data import review_grammar as grammar
 from course_lib.data.generated import check_sizes, new_ones
@@ -89,7 +90,7 @@ def batches(
     0; ``seed`` decides their order, as :func:`course_lib.data.pieces.by_length` draws it.
     """
     rows = tokenizer([review.text for review in texts])["input_ids"]
-    labels = torch.tensor([review.sentiment for review in texts])
+    labels = torch.tensor([review.sentiment for review in texts], device=devices.current())
     for index in pieces.by_length([len(row) for row in rows], size, seed):
         yield {
             "input_ids": pieces.pad([rows[i] for i in index]),

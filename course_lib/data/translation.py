@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from course_lib import devices
 from course_lib.data import pieces
 from course_lib.data import translation_grammar as grammar
 from course_lib.data.generated import check_sizes, new_ones
@@ -121,7 +122,9 @@ def batches(
         if truth:
             for name in ("head", "relation"):  # the end mark depends on nothing
                 batch[name] = pieces.pad([[*known[name][i], -1] for i in index], value=-1)
-            batch["rarest"] = torch.tensor([known["rarest"][i] for i in index])
+            batch["rarest"] = torch.tensor(
+                [known["rarest"][i] for i in index], device=devices.current()
+            )
         yield batch
 
 
@@ -138,7 +141,7 @@ def text(ids: Tensor) -> list[str]:
 @torch.no_grad()
 def translate(model: nn.Module, data: Any, size: int = 100) -> list[str]:
     """Greedy translations of the sources, in their order."""
-    ours = tokenizer()
+    ours, where = tokenizer(), next(model.parameters()).device
     sources = list(data["source"])
     order = sorted(range(len(sources)), key=lambda i: len(sources[i].split()))
     found = [""] * len(sources)
@@ -149,7 +152,7 @@ def translate(model: nn.Module, data: Any, size: int = 100) -> list[str]:
             padding=True,
             return_tensors="pt",
             return_token_type_ids=False,
-        )
+        ).to(where)
         out = model.generate(**batch, max_length=MOST, num_beams=1, do_sample=False)  # type: ignore[operator]
         # the first is the start
         for i, sentence in zip(index, text(out[:, 1:]), strict=True):

@@ -68,7 +68,7 @@ def new_classifier(model: Any, classes: int, seed: int) -> Any:
     fresh = nn.utils.skip_init(nn.Linear, model.config.hidden_size, classes)
     nn.init.normal_(fresh.weight, std=0.05, generator=torch.Generator().manual_seed(seed))
     nn.init.zeros_(fresh.bias)
-    model.classifier = fresh
+    model.classifier = fresh.to(model.device)
     model.num_labels = model.config.num_labels = classes
     return model
 
@@ -93,9 +93,12 @@ def costs(
     Returns:
         Columns ``method``, ``bits`` and ``kb`` (of the whole model), ``macs`` (whose weight
         is not zero), ``ms`` (processor time of one thread, all taking turns) and ``faster``
-        (times, median over rounds).
+        (times, median over rounds). Copies on the CPU are timed, wherever the networks are.
     """
-    jobs = {name: latency.forward(timed(model), batch) for name, model in models.items()}
+    jobs = {
+        name: latency.forward(copy.deepcopy(timed(model)).cpu(), batch.cpu())
+        for name, model in models.items()
+    }
     times = latency.compare(jobs, repeats=repeats, threads=1)
     first = next(iter(times.values()))
     return pd.DataFrame(

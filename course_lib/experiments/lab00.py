@@ -26,7 +26,7 @@ from course_lib.modes import evaluating
 from course_lib.parallel import sweep
 from course_lib.pruning.weights import local_masks
 from course_lib.show import plots
-from course_lib.training import device, fit
+from course_lib.training import fit
 
 Write = Callable[..., Any]  # a function that the student writes
 Calls = dict[str, Callable[[], object]]
@@ -40,11 +40,10 @@ FINE = tuple(np.linspace(0, 0.99, 100).round(4).tolist())
 def network(data: ImageData, epochs: int, seed: int, progress: bool = False) -> nn.Module:
     """The convolutional network of the course, trained with Adam on a cosine schedule."""
     model = models.build("convnet", data, seed)
-    model.to("cpu" if data.name == "digits" else device())
     fit(
         model, data.train, epochs=epochs, lr=3e-3, schedule="cosine", seed=seed, progress=progress
     )  # fmt: skip
-    return model.cpu().eval()
+    return model.eval()
 
 
 def layer_inputs(net: nn.Module, x: Tensor) -> dict[str, Tensor]:

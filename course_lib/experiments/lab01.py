@@ -64,7 +64,9 @@ def noise(weights: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
     prune at random.
     """
     generator = torch.Generator().manual_seed(seed)
-    return {name: torch.rand(w.shape, generator=generator) for name, w in weights.items()}
+    return {
+        name: torch.rand(w.shape, generator=generator).to(w.device) for name, w in weights.items()
+    }
 
 
 def finetune_for(data: ImageData, epochs: int, seed: int) -> Callable[..., None]:
@@ -261,8 +263,8 @@ def compare_gradients(
     def cosine(seed: int, method: str, sparsity: float) -> float:
         w = networks[seed].conv4.weight.detach().flatten(1)
         chance = noise(prunable(networks[seed]), seed)["conv4.weight"].flatten(1)
-        grad_y = torch.randn(256, len(w), generator=torch.Generator().manual_seed(seed))
-        x = torch.zeros(256, w.shape[1], requires_grad=True)
+        grad_y = torch.randn(256, len(w), generator=torch.Generator().manual_seed(seed)).to(w)
+        x = torch.zeros(256, w.shape[1], device=w.device, requires_grad=True)
         mask = magnitude_mask(chance if method == "random pruned" else w, sparsity)
         (grad_x,) = torch.autograd.grad(layer.apply(x, w, mask), x, grad_y)
         return torch.cosine_similarity(grad_x.flatten(), (grad_y @ w).flatten(), dim=0).item()

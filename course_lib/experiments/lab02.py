@@ -141,7 +141,10 @@ def single_weights(
         A row per weight and criterion: ``weight`` (its number), ``method``, ``score`` and
         ``change`` (nat).
     """
-    scored = {method: criterion(model, x, y, seed) for method, criterion in CRITERIA.items()}
+    scored = {
+        method: {name: score.cpu() for name, score in criterion(model, x, y, seed).items()}
+        for method, criterion in CRITERIA.items()
+    }
     judge = copy.deepcopy(model).double()
     weights = prunable(judge)
     names = list(weights)

@@ -33,7 +33,7 @@ from course_lib.experiments import common
 from course_lib.models import build
 from course_lib.parallel import sweep
 from course_lib.pruning.weights.granularity import local_masks
-from course_lib.pruning.weights.lottery import Record, early_stop, steps_to
+from course_lib.pruning.weights.lottery import Record, copy_to_model, early_stop, steps_to
 from course_lib.pruning.weights.masks import Masks, prunable
 from course_lib.pruning.weights.scores import random
 from course_lib.pruning.weights.sparse_training import (
@@ -210,7 +210,7 @@ def _measure(result: Mapping[str, Any]) -> dict[str, Any]:
 def equal_masks(one: Sequence[Record], other: Sequence[Record]) -> bool:
     """Whether two searches have the same masks in all the rounds that both have."""
     pairs = [(a["masks"], b["masks"]) for a, b in zip(one, other, strict=False)]
-    return all(torch.equal(a[name], b[name]) for a, b in pairs for name in a)
+    return all(torch.equal(a[name].cpu(), b[name].cpu()) for a, b in pairs for name in a)
 
 
 def near(table: pd.DataFrame, fractions: Iterable[float]) -> pd.DataFrame:
@@ -249,7 +249,8 @@ def untrained(
             arms = {"ticket": record, "random mask": record["controls"]["random"]}
             for method, arm in arms.items():
                 model = build("lenet300", data, seed=seed)
-                rewind(model, copy.deepcopy(model.state_dict()), arm["masks"])
+                masks = copy_to_model(model, arm["masks"])
+                rewind(model, copy.deepcopy(model.state_dict()), masks)
                 row = {"seed": seed, "method": method, "remaining": record["remaining"]}
                 rows.append({**row, "accuracy": evaluate(model, data.validation)})
     return pd.DataFrame(rows)
@@ -380,7 +381,7 @@ def static_and_moving(
 
 def batch_loss(model: nn.Module, split: Split, generator: torch.Generator) -> Tensor:
     """The cross-entropy of 60 images that ``generator`` draws."""
-    index = torch.randint(len(split.labels), (60,), generator=generator)
+    index = torch.randint(len(split.labels), (60,), generator=generator).to(split.labels.device)
     return F.cross_entropy(model(split.images[index]), split.labels[index])
 
 
@@ -493,7 +494,7 @@ def pixels(masks: Mapping[str, Tensor], data: ImageData, title: str, ink: bool =
         ink: begin with the mean training image.
     """
     blank = find_blank_pixels(data)
-    counts = {name: mask.sum(0) for name, mask in masks.items()}
+    counts = {name: mask.sum(0).cpu() for name, mask in masks.items()}
     top = max(int(count.max()) for count in counts.values())
     words = []
     with mpl.rc_context(style()):
@@ -513,11 +514,11 @@ def pixels(masks: Mapping[str, Tensor], data: ImageData, title: str, ink: bool =
 
 def find_blank_pixels(data: ImageData) -> Tensor:
     """(pixels,) True where the training images have less than 1 % of black on average."""
-    return data.train.images.flatten(1).mean(0) < 0.01
+    return (data.train.images.flatten(1).mean(0) < 0.01).cpu()
 
 
 def _draw(ax: Axes, name: str, values: Tensor, top: float, colours: str, below: str) -> None:
-    image = ax.imshow(values, cmap=colours, vmin=0, vmax=top)
+    image = ax.imshow(values.cpu(), cmap=colours, vmin=0, vmax=top)
     ax.set(xticks=[], yticks=[])
     ax.grid(visible=False)
     ax.set_title(name, fontsize=pt(11.5), fontweight="normal")

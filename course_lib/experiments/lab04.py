@@ -25,6 +25,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
+from course_lib import devices
 from course_lib.cost import latency, model_cost, totals
 from course_lib.data.images import ImageData
 from course_lib.experiments import common
@@ -88,7 +89,8 @@ def from_scratch(
     fresh = []
     for seed, filters in enumerate(widths, start=first):
         with weights_from(1000 + seed):
-            fresh.append((SmallConvNet(data.shape[0], data.classes, filters), seed))
+            net = SmallConvNet(data.shape[0], data.classes, filters)
+        fresh.append((net.to(devices.current()), seed))
     return side_by_side(lambda model, seed: train(model, data, seed, epochs=epochs), fresh)
 
 
@@ -198,6 +200,7 @@ def line_errors(scale_shift: Callable[..., Any], norms: Mapping[str, Any]) -> pd
     rows = []
     for name, bn in norms.items():
         x = torch.randn(64, 32, 8, 8, generator=torch.Generator().manual_seed(0))  # (B, C, H, W)
+        x = x.to(bn.weight.device)
         y = bn.eval()(x)
         p, q = scale_shift(bn)
         slip = bn.weight / (bn.running_var + bn.eps)
@@ -254,8 +257,11 @@ def folding_times(pairs: Mapping[str, tuple[nn.Module, nn.Module, Tensor]]) -> p
     """
     rows = []
     for name, (model, folded, images) in pairs.items():
-        jobs = {"as trained": latency.forward(model, images)}
-        jobs["folded"] = latency.forward(folded, images)
+        pair = {"as trained": model, "folded": folded}
+        jobs = {
+            form: latency.forward(copy.deepcopy(net).cpu(), images.cpu())
+            for form, net in pair.items()
+        }
         times = latency.compare(jobs, repeats=60 if isinstance(model, SmallConvNet) else 20)
         ratios = np.divide(times["as trained"].samples, times["folded"].samples)
         low, faster, high = np.quantile(ratios, (0.25, 0.5, 0.75))
@@ -661,7 +667,7 @@ def who_takes(
         counts: dict[str, Any] = {}
         for i, conv, _ in blocks(model):
             weight = conv.weight.detach()  # (M, C, R, S)
-            inputs = keep[f"bn{i - 1}"] if i > 1 else torch.ones(weight.shape[1]) > 0
+            inputs = keep[f"bn{i - 1}"] if i > 1 else torch.ones_like(weight[0, :, 0, 0]) > 0
             useful, _ = cascade(inputs, weight)
             own = keep[f"bn{i}"][:, None, None, None].expand_as(weight)
             parts = (~own, own & ~useful, own & useful)
@@ -776,10 +782,10 @@ def slimming_explorer(
             start, ticks = 0, {}
             for name, alpha in alphas.items():
                 order = alpha.argsort()
-                kept, x = keep[name][order], start + torch.arange(len(alpha))
+                kept, x = keep[name][order].cpu(), start + torch.arange(len(alpha))
                 for marker, colour, part in (("o", "slimming", kept), ("x", "random", ~kept)):
                     dots = {"s": 14, "marker": marker, "color": plots.COLOURS[colour]}
-                    left.scatter(x[part], alpha[order][part], **dots)
+                    left.scatter(x[part], alpha[order].cpu()[part], **dots)
                 ticks[start + len(alpha) / 2] = f"{name}\n{int(kept.sum())}/{len(alpha)}"
                 start += len(alpha) + 10
             if removed:

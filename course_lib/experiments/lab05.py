@@ -182,7 +182,7 @@ def group_in_random_order(weight: Tensor, size: int, gamma: float, seed: int) ->
     conflicts: list[int] = []
 
     order = torch.randperm(len(there), generator=torch.Generator().manual_seed(seed))
-    for column in order[there[order].any(1)].tolist():
+    for column in order[there[order].any(1).cpu()].tolist():
         for i, group in enumerate(groups):
             if len(group) >= size:
                 continue
@@ -212,7 +212,7 @@ def pack(
     cells = kept = before = 0
     for name, w in select_weights(model).items():
         matrix = w.flatten(1)
-        groups = grouping(matrix)
+        groups = grouping(matrix.cpu())
         masks[name] = combine_columns(matrix, groups)[2].view(w.shape)
         cells += len(w) * len(groups)
         kept += int(masks[name].count_nonzero())
@@ -305,8 +305,10 @@ def joint(
     generator = torch.Generator().manual_seed(seed)
 
     def draw_mask(shape: tuple[int, ...]) -> Tensor:
-        return nm_activation(1 + torch.rand(shape, generator=generator), n_x, m) != 0
+        drawn = nm_activation(1 + torch.rand(shape, generator=generator), n_x, m) != 0
+        return drawn.to(where)
 
+    where = next(model.parameters()).device
     draw_once = cache(draw_mask)  # each layer's inputs have a shape of their own
 
     def rule(x: Tensor) -> Tensor:
@@ -386,7 +388,7 @@ class GatedNet(nn.Module):
                 # all alike they would all close together
                 nn.init.uniform_(gate.score.bias, 0.5, 1.5, generator)
                 nn.init.zeros_(gate.score.weight).requires_grad_(False)
-            self.gates.append(gate)
+            self.gates.append(gate.to(conv.weight.device))
 
     def train(self, mode: bool = True) -> GatedNet:
         super().train(mode)
@@ -562,7 +564,7 @@ def costs(
         if method == "dense":
             return 32 * weight.numel()
         if method.startswith("columns"):
-            matrix = weight.flatten(1)
+            matrix = weight.flatten(1).cpu()
             return count_packed_bits(matrix, group_columns(matrix, SIZE, 0.0))
         n, m = map(int, method.split(":"))  # blocks along C
         return nm_bits(weight[:, 0].numel(), weight.shape[1], n, m)
@@ -605,7 +607,9 @@ def draw_pattern(model: nn.Module, table: pd.DataFrame, arm: str, size: str) -> 
         fig = plots.new_figure(4.4)
         left, right = fig.subplots(1, 2)
     mask = pattern_masks(model, arm, n, m, 0)["conv3.weight"][:, :, 0, 0]
-    left.imshow(mask, cmap="Blues", vmin=-0.2, vmax=1.2, aspect="auto", interpolation="nearest")
+    left.imshow(
+        mask.cpu(), cmap="Blues", vmin=-0.2, vmax=1.2, aspect="auto", interpolation="nearest"
+    )
     left.set(xticks=[], yticks=[], title="conv3: kept (dark)", ylabel=f"{len(mask)} filters")
     left.set_xlabel(f"{mask.shape[1]} channels, one place of the kernel")
     plots.bars(

@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from course_lib import experiments
+from course_lib import devices, experiments
 from course_lib.cost import latency, pruned_transformer_macs, transformer_macs
 from course_lib.data import pieces, reviews
 from course_lib.experiments import common
@@ -424,7 +424,11 @@ def clock(
     for batch, often in (repeats or {1: 20, 4: 12, 16: 6, 64: 3}).items():
         ids = torch.randint(5, 600, (batch, length), generator=torch.Generator().manual_seed(0))
         for name, (whole, smaller) in pairs.items():
-            runs = {"all heads": latency.forward(whole, ids), "half": latency.forward(smaller, ids)}
+            pair = {"all heads": whole, "half": smaller}
+            runs = {
+                name: latency.forward(copy.deepcopy(model).cpu(), ids)
+                for name, model in pair.items()
+            }
             times = latency.compare(runs, warmup=1, repeats=often, threads=1)
             ms = {f"{version} (ms)": 1e3 * time.median for version, time in times.items()}
             gain = 100 * (times["all heads"].times_slower_than(times["half"]) - 1)
@@ -516,7 +520,8 @@ def switchboard(
         bars = {"accuracy on\n100 reviews": right}
         for i in chosen:
             with gated(model, xi), torch.no_grad():
-                found = model(input_ids=torch.tensor(rows["input_ids"][i])[None]).logits
+                ids = torch.tensor(rows["input_ids"][i], device=devices.current())
+                found = model(input_ids=ids[None]).logits
             bars[textwrap.fill(texts.quote(i), 30)] = 100 * found.softmax(-1)[0, 1].item()
         off = [f"{i + 1}.{h + 1}" for i, h in (xi == 0).nonzero().tolist()]
         words = f"{len(off)} of {xi.numel()} heads off: {right:.0f} % right"

@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from course_lib import experiments
+from course_lib import devices, experiments
 from course_lib.data import translation
 from course_lib.experiments import common
 from course_lib.models import checkpoints
@@ -368,7 +368,7 @@ def show_attention(
         words = names.convert_ids_to_tokens(batch["input_ids"][sentence, :n].tolist())
         fig = plots.new_figure(5.0)
         ax = fig.subplots()
-        attention = maps[sentence, layer * HEADS + head, :n, :n].numpy()
+        attention = maps[sentence, layer * HEADS + head, :n, :n].cpu().numpy()
         ax.imshow(attention, cmap="Blues", vmin=0, vmax=1)
         ax.set_xticks(range(n), words, rotation=90)
         ax.set_yticks(range(n), words)
@@ -433,6 +433,7 @@ def measure_costs(nets: Mapping[str, nn.Module]) -> pd.DataFrame:
     texts = translation.tokenizer()
     one = texts(pair["source"], return_tensors="pt", return_token_type_ids=False)
     inputs = {**one, "labels": texts(pair["target"], return_tensors="pt")["input_ids"]}
+    inputs = {name: part.to(devices.current()) for name, part in inputs.items()}
     many = one["input_ids"].repeat(64, 1)
     table = common.costs(
         nets, inputs, many, repeats=9, tied=TIED, timed=lambda net: net.get_encoder()

@@ -33,7 +33,7 @@ from matplotlib.patches import Rectangle
 from torch import Tensor, nn
 from transformers.utils import logging
 
-from course_lib import experiments
+from course_lib import devices, experiments
 from course_lib.cost import latency, storage, texts_macs
 from course_lib.data import images, pieces, reviews
 from course_lib.data.review_grammar import POLAR
@@ -97,7 +97,8 @@ class Patients:
         """A validation text: ids (1, L), its pieces, and which of them decide (0: not)."""
         row = self.texts["validation"][number]
         ids = row["input_ids"]
-        return torch.tensor([ids]), self.tokenizer.convert_ids_to_tokens(ids), row[EVIDENCE]
+        tokens = torch.tensor([ids], device=devices.current())
+        return tokens, self.tokenizer.convert_ids_to_tokens(ids), row[EVIDENCE]
 
     def describe(self) -> str:
         """The reviews and the models, in a sentence each, and a review."""
@@ -286,7 +287,7 @@ def attention_by_word(received: Received, patients: Patients, number: int) -> pd
         for a, b in zip(starts, [*starts[1:], len(named)], strict=True)
     ]
     return pd.DataFrame(
-        np.add.reduceat(scores.numpy(), starts, axis=1),
+        np.add.reduceat(scores.cpu().numpy(), starts, axis=1),
         index=pd.Index([f"layer {layer + 1}" for layer in range(len(layers))], name=""),
         columns=pd.Index(words, name="words (• decides)"),
     )
@@ -315,15 +316,19 @@ def single_drops(keep: Keep, received: Received, patients: Patients, seed: int) 
     Texts of one length go together, so there is no padding.
     """
     generator = torch.Generator().manual_seed(seed)
-    right = np.zeros((len(LAYERS), len(SHARES), len(METHODS)), int)
+    right = torch.zeros(
+        len(LAYERS), len(SHARES), len(METHODS), dtype=torch.int64, device=devices.current()
+    )
     texts = patients.texts["validation"].with_format("torch")
     for length in dict.fromkeys(patients.lengths.tolist()):
         batch = texts[(patients.lengths == length).nonzero().flatten().tolist()]
-        ids, evidence = batch["input_ids"], batch[EVIDENCE]  # (B, n)
+        ids, evidence, labels = (
+            batch[name].to(devices.current()) for name in ("input_ids", EVIDENCE, "sentiment")
+        )  # (B, n), (B, n), (B,)
         there = torch.ones_like(ids, dtype=torch.bool)
         layers = run_attention(patients.eager[seed], ids)
         for layer, (rows, attn) in zip(LAYERS, layers, strict=False):
-            draws = torch.rand(2, *ids.shape, generator=generator)
+            draws = torch.rand(2, *ids.shape, generator=generator).to(ids.device)
             oracles = [decides + 0.5 * draws[0] for decides in (evidence > 0, evidence == POLAR)]
             scores = torch.cat([received(attn, there), *oracles, draws[1]])  # (4 B, n)
             for i, share in enumerate(SHARES):
@@ -331,11 +336,13 @@ def single_drops(keep: Keep, received: Received, patients: Patients, seed: int) 
                 fewer, _, _ = keep(rows.repeat(4, 1, 1), there.repeat(4, 1), scores, k)
                 # the fast kernel from here on
                 answers = finish_from(patients.models[seed], layer, fewer).argmax(1)
-                right[layer, i] += (answers.view(4, -1) == batch["sentiment"]).sum(1).numpy()
+                right[layer, i] += (answers.view(4, -1) == labels).sum(1)
     drops = pd.MultiIndex.from_product(
         [LAYERS, SHARES, METHODS], names=["layer", "share", "method"]
     )
-    found = drops.to_frame(index=False).assign(accuracy=100 * right.ravel() / len(texts))
+    found = drops.to_frame(index=False).assign(
+        accuracy=(100 * right.flatten().double() / len(texts)).tolist()
+    )
     dense = pd.DataFrame({"layer": LAYERS, "share": math.nan, "method": "dense"})
     table = pd.concat([dense.assign(accuracy=patients.dense[seed]), found], ignore_index=True)
     return table.assign(
@@ -408,7 +415,7 @@ def lost_by_length(policy: Callable[..., Tensor], patients: Patients) -> pd.Data
             on_s = ((scores >= 1 / 37) & real).sum(1) / n
             on_ns = policy(scores, 1.0, real).sum(1) / n
             found.append(torch.stack([n.float(), 100 * (1 - on_s), 100 * (1 - on_ns)], 1))
-    lost = torch.cat(found)
+    lost = torch.cat(found).cpu()
     lost = lost[torch.from_numpy(lost[:, 0].numpy().argsort())]
     quarter = len(lost) // 4
     parts = {"shortest quarter (%)": lost[:quarter], "longest quarter (%)": lost[-quarter:]}
@@ -514,9 +521,9 @@ def cascade(
     """
     model = patients.eager[0]
     ids, named, _ = patients.pieces(number)
-    tokens = torch.ones(ids.shape[1], dtype=torch.bool)
-    heads = torch.ones(model.config.num_attention_heads, dtype=torch.bool)
-    token_sum, head_sum = torch.zeros(len(tokens)), torch.zeros(len(heads))
+    tokens = torch.ones_like(ids[0], dtype=torch.bool)
+    heads = tokens.new_ones(model.config.num_attention_heads)
+    token_sum, head_sum = torch.zeros_like(tokens).float(), torch.zeros_like(heads).float()
     outputs: list[Tensor] = []
 
     def silence_dropped(module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor]:
@@ -526,7 +533,7 @@ def cascade(
     rows = []
     hidden = model.bert.embeddings(ids)
     for layer, block in enumerate(model.bert.encoder.layer):
-        mask = torch.zeros(1, 1, 1, len(tokens)).masked_fill(~tokens, torch.finfo().min)
+        mask = hidden.new_zeros(1, 1, 1, len(tokens)).masked_fill(~tokens, torch.finfo().min)
         hook = block.attention.output.dense.register_forward_pre_hook(silence_dropped)
         out, attn = block.attention(hidden, mask)
         hook.remove()
@@ -648,10 +655,10 @@ def costs(patients: Patients, chosen: pd.DataFrame, tested: pd.DataFrame) -> lis
     and test ``accuracy`` per seed.
     """
     batch = patients.test[len(patients.test) // 2]
-    inputs = model_inputs(batch)
+    inputs = {name: part.cpu() for name, part in model_inputs(batch).items()}
     rows = []
     for seed, layer, share in zip(chosen.seed, chosen.layer, chosen.share, strict=True):
-        dense, shortened = patients.models[seed], copy.deepcopy(patients.models[seed])
+        dense, shortened = (copy.deepcopy(patients.models[seed]).cpu() for _ in range(2))
         passes = {"dense": partial(dense, **inputs), "informed": partial(shortened, **inputs)}
         plans = {"dense": {}, "informed": {layer: share}}
         with dropping(shortened, plans["informed"]), torch.inference_mode():
@@ -684,7 +691,7 @@ def changed_by_padding(received: Received, patients: Patients, texts: int = 60) 
         n = alone.shape[1]
         kept = []
         for ids in (alone, nn.functional.pad(alone, (0, 120 - n))):
-            real = torch.arange(ids.shape[1])[None] < n
+            real = torch.arange(ids.shape[1], device=ids.device)[None] < n
             with torch.inference_mode():
                 out = model(ids, attention_mask=real.long(), output_attentions=True)
                 scores = received(out.attentions[1], real)[0, :n]
@@ -838,7 +845,7 @@ def which_patches(models: Mapping[str, Sequence[Any]], kept: int = 8) -> Figure:
 
 def _draw_patches(ax: Axes, picture: Tensor, alive: Tensor) -> None:
     """The digit, with the patches that are dropped covered."""
-    ax.imshow(picture[0], cmap="Greys", vmin=0, vmax=1)
+    ax.imshow(picture[0].cpu(), cmap="Greys", vmin=0, vmax=1)
     for place in (~alive).nonzero().flatten().tolist():
         i, j = divmod(place, SIDE)
         ax.add_patch(
@@ -897,7 +904,7 @@ def explore_patches(
     kept, ink = [], []
     for (left, right), (kind, nets) in zip(rows, models.items(), strict=True):
         _, scores, alive = keep_patches(nets[seed], picture[None], patches)
-        shown = left.imshow(scores[0].view(SIDE, SIDE), cmap="cividis", vmin=0, vmax=2)
+        shown = left.imshow(scores[0].view(SIDE, SIDE).cpu(), cmap="cividis", vmin=0, vmax=2)
         left.set(xticks=[], yticks=[], ylabel=kind)
         left.grid(visible=False)
         fig.colorbar(shown, ax=left, label="n · score")

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from torch import nn
 
+from course_lib import devices
 from course_lib.models.convnet import SmallConvNet
 from course_lib.models.initial import weights_from
 from course_lib.models.lenet import LeNet300
@@ -28,7 +29,7 @@ class ImageShaped(Protocol):
 
 
 def build(name: str, data: ImageShaped, seed: int = 0) -> nn.Module:
-    """A fresh model for ``data`` on the CPU, initialised from ``seed``; the global
+    """A fresh model for ``data`` on the course's device, initialised from ``seed``; the global
     random state stays as it was.
 
     Args:
@@ -43,7 +44,7 @@ def build(name: str, data: ImageShaped, seed: int = 0) -> nn.Module:
     channels, height, width = data.shape
     with weights_from(seed):
         if name == "lenet300":
-            return LeNet300(channels * height * width, data.classes)
+            return LeNet300(channels * height * width, data.classes).to(devices.current())
         if name == "convnet":
-            return SmallConvNet(channels, data.classes)
+            return SmallConvNet(channels, data.classes).to(devices.current())
     raise ValueError(f'there is no model {name!r}: choose "lenet300" or "convnet"')

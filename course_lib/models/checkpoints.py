@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from course_lib import paths
+from course_lib import devices, paths
 
 RECORD = "record.json"
 
@@ -86,7 +86,7 @@ def _without_bars() -> Iterator[None]:
 
 
 def load(name: str, *, attention: str = "sdpa") -> Checkpoint:
-    """A checkpoint by name, on the CPU, in evaluation mode.
+    """A checkpoint by name, on the course's device, in evaluation mode.
 
     Args:
         name: one of ``names()``, for example "reviews-bert-0".
@@ -115,7 +115,7 @@ def load(name: str, *, attention: str = "sdpa") -> Checkpoint:
         model = getattr(transformers, kind).from_pretrained(
             place, local_files_only=True, attn_implementation=attention
         )
-    return Checkpoint(name, model.eval(), tokenizer, known)
+    return Checkpoint(name, model.to(devices.current()).eval(), tokenizer, known)
 
 
 def save(name: str, model: Any, tokenizer: Any, about: dict[str, Any]) -> Path:

@@ -27,6 +27,7 @@ REAL = (
     "student_code",
     "sandbox_child",
     "data",
+    "devices",
     "models",
     "training",
     "parallel",

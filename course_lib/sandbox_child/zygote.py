@@ -67,6 +67,10 @@ def main() -> None:
     import_all()
     import torch
 
+    from course_lib import devices
+
+    devices.fix()
+
     torch.set_num_threads(1)
     _warm_up()
     # a child of the same user may not trace or read this process

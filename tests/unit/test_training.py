@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from course_lib import training
+from course_lib import devices, training
 from course_lib.data import images
 from course_lib.data.images import Split
 from course_lib.models import SmallConvNet, build
@@ -305,9 +305,9 @@ def test_evaluation_uses_running_statistics_and_changes_nothing() -> None:
     assert all(p.grad is None for p in model.parameters())
 
 
-@pytest.mark.skipif(training.device().type == "cpu", reason="this machine has no accelerator")
+@pytest.mark.skipif(devices.best().type == "cpu", reason="this machine has no accelerator")
 def test_the_models_device_is_used() -> None:
-    where = training.device()
+    where = devices.best()
     model = lenet().to(where)
     history = quick(
         model,

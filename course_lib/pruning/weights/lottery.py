@@ -106,7 +106,8 @@ def rewind(model: nn.Module, state: Mapping[str, Any], masks: Mapping[str, Tenso
                 f"state[{name!r}] has shape {tuple(value.shape)}, but the model's has"
                 f" {tuple(own[name].shape)}: was state taken from another model?"
             )
-        if value.numel() and value.is_set_to(own[name].detach()):
+        mine = own[name].detach()
+        if value.numel() and value.device == mine.device and value.is_set_to(mine):
             raise ValueError(
                 f"state[{name!r}] is the model's own memory and has been trained with it: keep a"
                 " copy at the step to rewind to, copy.deepcopy(model.state_dict())"

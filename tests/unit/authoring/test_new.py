@@ -81,6 +81,7 @@ def test_an_exercise_is_added_and_a_build_takes_it(course: Path) -> None:
     assert kinds == ["wrong", "right", "right"]
 
 
+@pytest.mark.long
 def test_the_claims_can_be_imported_and_fail_until_they_are_written(course: Path) -> None:
     new.exercise(course, "1", "1.10", "share_pruned")
     new.exercise(course, "lab01", "1.11", "share_kept")

@@ -66,6 +66,7 @@ def test_remake_writes_what_read_finds(course: Path) -> None:
     )
 
 
+@pytest.mark.long
 def test_the_command(course: Path) -> None:
     listing = CliRunner().invoke(cli.app, ["remake"])
     assert "lab99_quick: Something quick." in listing.output
@@ -97,6 +98,7 @@ def test_a_result_says_what_it_took(course: Path, monkeypatch: pytest.MonkeyPatc
     assert experiments.took("lab99_quick") is None, "nothing was kept by once: nobody knows"
 
 
+@pytest.mark.long
 def test_seconds_are_those_of_the_processor_and_are_kept_with_the_part(tmp_path: Path) -> None:
     def rest_and_work(_: int) -> int:
         time.sleep(0.3)

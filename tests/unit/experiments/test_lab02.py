@@ -119,6 +119,7 @@ def test_figures_say_what_they_show(single):
     assert f"at once {of_one.mean()['at once']:.0f} %" in text and text in alt_of(figure)
 
 
+@pytest.mark.long
 def test_a_remake_has_the_stored_tables(tmp_path):
     script = sys.modules[experiments.registered()[RESULT].__module__]
     tiny = {"images": 60, "epochs": 1, "samples": 4, "retrain": 1, "l1_epochs": 1}

@@ -113,6 +113,7 @@ def test_equal_macs_are_equal(networks):
     assert table["remaining"].nunique() == 1 and 0 < table["remaining"][0] < 0.5
 
 
+@pytest.mark.long
 def test_which_score_and_the_explorer(networks):
     dense, sparse, data = networks
     table = lab04.which_score(dense, sparse, channels.select_channels, cut, data, [0.0, 0.5])

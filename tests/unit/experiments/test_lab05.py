@@ -43,6 +43,7 @@ def test_what_is_recalibrated_and_trained_comes_back(trained):
     assert evaluate(model, data.validation) == before == dense["recalibrated"]
 
 
+@pytest.mark.long
 def test_packings(trained):
     data, model = trained
     (sparse,) = lab05.sparse_nets([model], data, 1)

@@ -38,6 +38,7 @@ def test_the_share_falls_from_all_to_what_is_wanted():
 
 
 @pytest.mark.parametrize("hold", [True, False])
+@pytest.mark.long
 def test_a_transfer(hold):
     found = made.transfer(0, 0.9, hold, how=SHORT)
     assert 40 < found["old"] < 80 and 20 < found["accuracy"] <= 100
@@ -121,6 +122,7 @@ def test_the_stored_results_are_of_these_settings():
     assert {how: tuple(values) for how, values in strengths.items()} == made.LAMBDAS
 
 
+@pytest.mark.long
 def test_what_notebook_and_deck_make_of_the_tables():
     names = ("regimes", "learned", "l1", "components", "open", "sizes")
     stored = {name: experiments.read(f"lab06_weights/{name}") for name in names}

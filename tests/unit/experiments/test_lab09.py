@@ -144,6 +144,7 @@ def test_the_views_of_subnetworks():
     assert wide.shape == (6, 7) and wide.loc["qnli, seed 1", "full"] == pytest.approx(53, abs=0.5)
 
 
+@pytest.mark.long
 def test_costs_and_the_good_subnetwork():
     whole = lab09.pretrained(0)
     nets = {"dense": whole, "good": lab09.good_subnetwork()}

@@ -79,6 +79,7 @@ def test_heads_and_neurons_go_by_importance_or_at_random_and_the_file_can_be_rea
     )
 
 
+@pytest.mark.long
 def test_the_teacher_has_nothing_to_teach_itself_but_the_labels():
     bert = given("bert")
     batch = next(pieces.batches(lab11.texts()["train"], "sentiment", lab11.BERT["batch"], seed=0))
@@ -90,6 +91,7 @@ def test_the_teacher_has_nothing_to_teach_itself_but_the_labels():
     assert own == pytest.approx(labels / 2, abs=1e-4) and other > own
 
 
+@pytest.mark.long
 def test_fading_ends_at_its_target_and_pruned_weights_stay_0():
     bert = given("bert")
     faded = lab11.faded(bert, 0.5, 20, 0, lab11.taught(bert))

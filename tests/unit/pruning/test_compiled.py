@@ -98,6 +98,7 @@ def test_a_model_compiled_inside_the_block_keeps_no_hook_after_it():
     assert torch.equal(model(IDS).logits, expected)
 
 
+@pytest.mark.long
 def test_statistics_and_costs_of_a_compiled_model_are_those_of_the_plain_one():
     plain, model = bert(), bert()
     model.compile(backend="eager")
@@ -136,6 +137,7 @@ def test_gates_and_patch_dropout_on_compiled_models():
         assert not torch.allclose(vit(image).logits, before, atol=1e-4)
 
 
+@pytest.mark.long
 def test_criteria_and_recalibration_of_a_compiled_model():
     images = torch.randn(32, 1, 8, 8)
     plain, model = SmallConvNet().eval(), SmallConvNet().eval()

@@ -37,6 +37,7 @@ def test_steps_kept_are_on_the_way():
         recipe.at_step(0, 17)
 
 
+@pytest.mark.long
 def test_training_is_the_same_every_time_and_learns():
     torch.set_num_threads(1)
     (one, history, _), (other, _, _) = (

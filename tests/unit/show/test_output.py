@@ -71,6 +71,7 @@ def test_bands_keep_their_colours_in_a_picture_of_256():
     assert (off > 6).mean() < 0.05
 
 
+@pytest.mark.long
 def test_even_a_noisy_picture_stays_below_300_kb():
     fig = Figure(figsize=(8, 8))
     fig.add_axes((0, 0, 1, 1)).imshow(
@@ -118,6 +119,7 @@ def test_in_plain_python_the_words_are_printed(capsys):
     assert capsys.readouterr().out == SENTENCE + "\n"
 
 
+@pytest.mark.long
 def test_a_saved_figure_carries_its_description(tmp_path):
     words = "A line that rises and falls."
     path = save(figure(), str(tmp_path / "f.png"), words)

@@ -305,6 +305,7 @@ def chains(draw):
 
 @given(chains())
 @settings(max_examples=50, deadline=None)
+@pytest.mark.long
 def test_random_chains_give_what_their_masked_twins_give(chain):
     model, c, seed = chain
     x = images(2, c, 12, 12, seed=seed)
@@ -323,6 +324,7 @@ def test_random_chains_give_what_their_masked_twins_give(chain):
 
 # ------------------------------------------------------------------------ Torch-Pruning
 @pytest.mark.parametrize("name", ["vgg11_bn", "resnet18"])
+@pytest.mark.long
 def test_the_same_model_as_torch_prunings(name):
     tp = pytest.importorskip("torch_pruning")
     model, x = NETWORKS[name][0](), images(1, 3, 32, 32)

@@ -154,6 +154,7 @@ class Texts(torch.utils.data.Dataset):
 
 
 @pytest.mark.parametrize("own_optimizer", [True, False])
+@pytest.mark.long
 def test_a_trainer_of_transformers_goes_round_it_unchanged(own_optimizer, tmp_path):
     from transformers import Trainer, TrainingArguments
 

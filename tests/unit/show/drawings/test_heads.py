@@ -46,6 +46,7 @@ def test_the_gates_mass_at_the_ends_is_exact_and_none_is_lost(log_alpha: float) 
     assert f"{100 * closed:.0f} %" in written(fig)
 
 
+@pytest.mark.long
 def test_each_map_has_its_picture_and_its_name() -> None:
     maps = {f"pattern {i}": attn for i, attn in enumerate(fixed_patterns(9))}
     fig = drawings.attention_maps(maps)
