@@ -93,7 +93,6 @@ DEVICE = devices.use("cpu")  # or "cuda"
 SEEDS = 3
 SETTINGS = {"digits": lab02.DIGITS, "mnist": lab02.MNIST}[DATA]
 SAMPLES = SETTINGS["samples"]  # training images that the scores are computed from
-FEW = min(SAMPLES, lab02.ROUND_SAMPLES)  # the same, where scores are computed often
 
 data = load(DATA).subset(SETTINGS["images"])
 dense = lab02.dense_networks(data, SEEDS, SETTINGS["epochs"])
@@ -577,6 +576,7 @@ prediction_2_4b = "OBD gains most; magnitude nothing"
 
 # %%
 RESCORED = ("OBD", "Fisher", "Taylor", "magnitude", "random")
+FEW = min(SAMPLES, lab02.ROUND_SAMPLES)  # training images, where scores are computed often
 
 
 def rescored(seed: int, method: str) -> list[dict[str, float]]:

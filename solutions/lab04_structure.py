@@ -102,7 +102,6 @@ SETTINGS = {
     "mnist": {"train": 3000, "epochs": 8, "finetune": 3, "lam": 2e-2},
     "cifar10": {"train": 5000, "epochs": 12, "finetune": 4, "lam": 1e-2},
 }[DATA]
-FRACTION = 0.7  # of all channels, to be removed
 data = load(DATA).subset(SETTINGS["train"], validation=1000)
 images = data.validation.images
 say(
@@ -755,6 +754,7 @@ tables.means(of_scales, ["near zero (%)", "largest |α|", "accuracy"], digits=2)
 # There are few channels in between, so a threshold is easy to choose.
 
 # %%
+FRACTION = 0.7  # of all channels, to be removed
 keeps = [select_channels(model, FRACTION) for model in sparse]
 kept = lab04.kept_by_layer(keeps)
 title = f"Channels kept per layer, {FRACTION:.0%} of all removed"

@@ -310,8 +310,7 @@ say(f"{you_wrote(prediction_10_2)} {you_wrote(prediction_10_2b)}")
 half = drops[(drops.share == 0.5) | (drops.method == "dense")]
 tables.show(tables.compare(half, "accuracy", against="dense", columns="where"))
 tables.show(tables.compare(half[half.method != "dense"], "accuracy", columns="where"))
-tenth = drops[(drops.layer == 2) & (drops.share == 0.1)]
-apart = minus(tenth, "accuracy", "informed", "all evidence")
+apart = minus(drops.query("layer == 2 and share == 0.1"), "accuracy", "informed", "all evidence")
 say(f"After layer 3, a tenth is kept: informed minus all evidence **{apart}**.")
 
 # %% [markdown]

@@ -249,6 +249,7 @@ def run_lab(number: str) -> list[str]:
 def main(numbers: list[str]) -> int:
     """0 if every cell of these labs ran."""
     register()
+    os.environ["COURSE_ROOT"] = str(ROOT)
     os.chdir(tempfile.mkdtemp())  # walkthroughs write a ledger
     sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "solutions")]
     failed = 0
