@@ -586,14 +586,9 @@ def rescored(seed: int, method: str) -> list[dict[str, float]]:
 
 in_rounds = parallel.sweep(rescored, seed=range(SEEDS), method=RESCORED).assign(scored="12 times")
 once = at_once[(at_once.sparsity == 0.9) & at_once.method.isin(RESCORED)].assign(scored="once")
-plots.bars(
-    pd.concat([once, in_rounds]),
-    x="method",
-    y="accuracy",
-    by="scored",
-    fmt="{:.0f}",
-    title="At 90 %, not trained: scores computed once, or 12 times",
-)
+both = pd.concat([once, in_rounds])
+title = "At 90 %, not trained: scores computed once, or 12 times"
+plots.bars(both, x="method", y="accuracy", by="scored", fmt="{:.0f}", title=title)
 
 # %%
 pruned = experiments.read(f"lab02_criteria_{DATA}/pruned")
