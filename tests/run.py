@@ -24,14 +24,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CELLS = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
 PYTEST = (*CELLS, "-p", "no:nbval")  # importing it takes seconds in each of three processes
-TWO = ("-n", "2")
+# a process without work takes some from the other: the longest tests come last
+TWO = ("-n", "2", "--dist", "worksteal")
 # a file at a time, since its tests share warm workers; those that take longest first
 BY_FILE = ("--dist", "loadfile", "--no-loadscope-reorder")
 # a notebook at a time, those named first; --nbval-lax compares the outputs of tagged cells
 ONE_KERNEL = ("--dist", "loadscope", "--no-loadscope-reorder")
 NBVAL = (*CELLS, *TWO, *ONE_KERNEL, "--nbval-lax", "--nbval-cell-timeout=300")
 SITE = "tests/browser/test_site.py"
-BROWSER = (*PYTEST, *TWO, "--dist", "worksteal", "-rs", f"--ignore={SITE}", "tests/browser")
+BROWSER = (*PYTEST, *TWO, "-rs", f"--ignore={SITE}", "tests/browser")
 SHORT, LONG = ("-m", "not long"), ("-m", "long")
 FIRST = "lab00"  # the walkthrough, explorer and deck that stand for all
 
