@@ -97,6 +97,7 @@ def test_file(submission, draw):
 
 
 @pytest.mark.usefixtures("warm")
+@pytest.mark.long
 def test_a_file_is_judged_and_judged_again_when_it_changes(tmp_path: Path) -> None:
     (tmp_path / "lab11").mkdir()
     (tmp_path / "lab11" / "visible.py").write_text(TESTS)

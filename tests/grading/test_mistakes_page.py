@@ -31,6 +31,7 @@ def course(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.long
 def test_every_mistake_of_the_claims_is_there_once_with_its_points(course: Path) -> None:
     visible = course / CLAIMS / "visible.py"
     was = visible.read_text(encoding="utf-8")
