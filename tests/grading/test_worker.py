@@ -31,6 +31,12 @@ def test_every_dtype_can_be_computed_with(run: Run) -> None:
         assert run(source).f(torch.zeros(24, dtype=dtype)).sum() == 3
 
 
+def test_the_device_of_the_notebook_is_the_processor(run: Run) -> None:
+    settings = 'import torch\nfrom course_lib import devices\nDEVICE = devices.use("cuda")'
+    answer = "def f(): return torch.ones(2, device=DEVICE)"
+    assert run(settings, answer, graded=["f"]).f().sum() == 2
+
+
 def test_a_labs_first_cell_runs(run: Run, worker: Worker) -> None:
     first = (
         "from course_lib import ledger\nfrom course_lib.grading import check, skip\nfrom course_lib.data import images\n"
