@@ -73,6 +73,13 @@ def new_classifier(model: Any, classes: int, seed: int) -> Any:
     return model
 
 
+def forward_on_cpu(model: nn.Module, batch: Tensor) -> Callable[[], object]:
+    """:func:`course_lib.cost.latency.forward` of copies on the CPU, wherever the network and
+    the batch are.
+    """
+    return latency.forward(copy.deepcopy(model).cpu(), batch.cpu())
+
+
 def costs(
     models: Mapping[str, nn.Module],
     example: Any,
@@ -95,10 +102,7 @@ def costs(
         is not zero), ``ms`` (processor time of one thread, all taking turns) and ``faster``
         (times, median over rounds). Copies on the CPU are timed, wherever the networks are.
     """
-    jobs = {
-        name: latency.forward(copy.deepcopy(timed(model)).cpu(), batch.cpu())
-        for name, model in models.items()
-    }
+    jobs = {name: forward_on_cpu(timed(model), batch) for name, model in models.items()}
     times = latency.compare(jobs, repeats=repeats, threads=1)
     first = next(iter(times.values()))
     return pd.DataFrame(

@@ -257,11 +257,8 @@ def folding_times(pairs: Mapping[str, tuple[nn.Module, nn.Module, Tensor]]) -> p
     """
     rows = []
     for name, (model, folded, images) in pairs.items():
-        pair = {"as trained": model, "folded": folded}
-        jobs = {
-            form: latency.forward(copy.deepcopy(net).cpu(), images.cpu())
-            for form, net in pair.items()
-        }
+        jobs = {"as trained": common.forward_on_cpu(model, images)}
+        jobs["folded"] = common.forward_on_cpu(folded, images)
         times = latency.compare(jobs, repeats=60 if isinstance(model, SmallConvNet) else 20)
         ratios = np.divide(times["as trained"].samples, times["folded"].samples)
         low, faster, high = np.quantile(ratios, (0.25, 0.5, 0.75))

@@ -424,10 +424,9 @@ def clock(
     for batch, often in (repeats or {1: 20, 4: 12, 16: 6, 64: 3}).items():
         ids = torch.randint(5, 600, (batch, length), generator=torch.Generator().manual_seed(0))
         for name, (whole, smaller) in pairs.items():
-            pair = {"all heads": whole, "half": smaller}
             runs = {
-                name: latency.forward(copy.deepcopy(model).cpu(), ids)
-                for name, model in pair.items()
+                "all heads": common.forward_on_cpu(whole, ids),
+                "half": common.forward_on_cpu(smaller, ids),
             }
             times = latency.compare(runs, warmup=1, repeats=often, threads=1)
             ms = {f"{version} (ms)": 1e3 * time.median for version, time in times.items()}
