@@ -44,6 +44,18 @@ def test_the_citation_and_the_changes_know_the_version() -> None:
     assert f"\n## {PROJECT['version']}\n" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
+def test_all_that_is_tracked_at_the_top_is_in_the_layout_of_the_readme() -> None:
+    git = ["git", "-C", str(ROOT), "ls-files"]
+    listed = subprocess.run(git, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    top = {name.split("/")[0] for name in listed.stdout.splitlines()}
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (layout,) = re.findall(r"^At the top are (.*?)\n\n", readme, re.MULTILINE | re.DOTALL)
+    named = {name.rstrip("/") for name in re.findall(r"`([^`]+)`", layout)}
+    assert {name for name in top if not name.startswith(".")} == named
+
+
 def test_the_workflow_tries_every_python_that_the_readme_names() -> None:
     workflow = read(".github/workflows/test.yml")
     pythons = workflow["jobs"]["test"]["strategy"]["matrix"]["python"]
