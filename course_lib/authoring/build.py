@@ -183,9 +183,7 @@ def _check_orphans(root: Path, slugs: set[str], problems: Problems) -> None:
     for there in sorted(
         path for folder in ("labs", "solutions") for path in (root / folder).glob("*.ipynb")
     ):
-        if there.stem not in {*slugs, INDEX.stem} and not re.search(
-            r"\.(edited-|before-update)", there.name
-        ):
+        if there.stem not in {*slugs, INDEX.stem} and ".edited-" not in there.name:
             message = f"there is no solutions/{there.stem}.py: delete this, or add its source"
             problems.add(shown(there, root), 1, message)
 
@@ -222,13 +220,9 @@ def student_cells(lab: Lab, root: Path) -> list[Cell]:
 def student_notebook(lab: Lab, cells: list[Cell]) -> Any:
     """The notebook that students open. Its version changes with its cells: it tells one
     hand-out from another.
-
-    ``handout`` is the copy of the cells by which `course update` tells a student's text
-    from the handout's.
     """
     notebook = _notebook(lab.name, cells)
-    copied = handout.packed((cell.kind, cell.source) for cell in cells)
-    notebook.metadata["course"] = {"lab": lab.name, "version": version(notebook), "handout": copied}
+    notebook.metadata["course"] = {"lab": lab.name, "version": version(notebook)}
     return notebook
 
 
