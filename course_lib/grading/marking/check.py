@@ -16,7 +16,6 @@ from typing import Any
 from course_lib import labs
 from course_lib.grading.claims.question import Test, texts_in
 from course_lib.grading.claims.student import InProcess, Submission
-from course_lib.grading.claims.typed import LETTERS, STUDENT, order_for
 from course_lib.grading.marking.lab import GradingSpec, Lab
 from course_lib.grading.marking.marker import Marker, Outcome, by_question, earned, maximum, total
 from course_lib.labs.contract import order
@@ -127,56 +126,6 @@ def skip(question: str) -> None:
         f"{question} skipped: {', '.join(names)} now {where}; the question scores 0. Remove this"
         " line to win its points back."
     )
-
-
-def choose(question: str, *options: str) -> None:
-    """Show a question's options, each with a letter: in an order of its own for
-    everybody who has written a name as ``STUDENT``.
-
-    Args:
-        question: "1.8a". options: in the order of the lab's source, by which the grader
-            knows them.
-    """
-    student = _caller().get(STUDENT, "")
-    order = order_for(student, question, len(options))
-    listed = [(letter, options[i]) for letter, i in zip(LETTERS, order, strict=False)]
-    named = isinstance(student, str) and student.strip()
-    hint = (
-        ""
-        if named
-        else (
-            f'(Write your name into {STUDENT} = "…" in the first cell and run both again: the'
-            " letters are then yours alone.)"
-        )
-    )
-    _show(Choice(question, listed, hint))
-
-
-class Choice:
-    """Options with their letters, for a notebook (HTML) and for a terminal (text)."""
-
-    def __init__(self, question: str, listed: list[tuple[str, str]], hint: str) -> None:
-        self.question, self.listed, self.hint = question, listed, hint
-
-    def _repr_html_(self) -> str:
-        items = "".join(
-            f"<p style='margin:.3em 0'><b>{letter}</b>&ensp;{html.escape(text)}</p>"
-            for letter, text in self.listed
-        )
-        hint = (
-            f"<p style='margin:.3em 0;color:#666666'>{html.escape(self.hint)}</p>"
-            if self.hint
-            else ""
-        )
-        return f'<div class="course-choice">{items}{hint}</div>'
-
-    def __repr__(self) -> str:
-        return "\n".join(
-            [
-                *(f"  {letter}  {text}" for letter, text in self.listed),
-                *([self.hint] if self.hint else []),
-            ]
-        )
 
 
 def _nothing(*args: Any, **kwargs: Any) -> None:
@@ -316,7 +265,7 @@ def _lab_of(namespace: dict[str, Any]) -> str:
     return best
 
 
-def _show(card: Card | Choice) -> None:
+def _show(card: Card) -> None:
     from IPython.display import display
 
     display(card)  # prints it where there is no IPython
