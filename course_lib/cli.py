@@ -188,48 +188,6 @@ def build(
     console.print(f"{len(written)} notebook(s) written" if written else "nothing has changed")
 
 
-making = typer.Typer(
-    no_args_is_help=True,
-    help="Write the skeleton of an exercise, or of a lab. docs/new_exercise.md shows the rest.",
-)
-app.add_typer(making, name="new")
-
-
-@making.command("exercise")
-def new_exercise(
-    lab: Lab,
-    question: Annotated[str, typer.Argument(help="its number, such as 1.10")],
-    name: Annotated[str, typer.Argument(help="of the function that students write")],
-) -> None:
-    """Write the skeleton of an exercise into a lab: source, contract, claims with their
-    table of mistakes, answers.
-    """
-    from course_lib.authoring import new
-
-    root = _root()
-    _written(root, new.exercise(root, lab, question, name))
-
-
-@making.command("lab")
-def new_lab(
-    number: Annotated[int, typer.Argument(help="such as 12")],
-    title: Annotated[str, typer.Argument(help="its file is named after it")] = "A new lab",
-    name: Annotated[
-        str, typer.Argument(help="of the first function that students write")
-    ] = "first_function",
-) -> None:
-    """Write the skeleton of a lab with one exercise."""
-    from course_lib.authoring import new
-
-    root = _root()
-    _written(root, new.lab(root, number, title, name))
-
-
-def _written(root: Path, paths: list[Path]) -> None:
-    for path in paths:
-        _say(f"{path.relative_to(root)}: fill in what says TODO")
-
-
 @app.command()
 def release(
     folder: Annotated[Path, typer.Argument(help="a new folder")],

@@ -123,8 +123,7 @@ def _index(root: Path) -> Any | None:
 
 def check(root: Path, labs: Iterable[str] | None = None) -> list[str]:
     """What is wrong with the sources, where the notebooks differ from them (cells and
-    hashes, not outputs), which questions no wrong or no right answer tries, and where a
-    TODO of a skeleton is left.
+    hashes, not outputs), and which questions no wrong or no right answer tries.
 
     Args:
         labs: as in :func:`build`.
@@ -140,7 +139,6 @@ def check(root: Path, labs: Iterable[str] | None = None) -> list[str]:
     for path in source.chosen(paths, labs):
         with problems.collecting():
             lab = source.read(path, root)
-            _check_todos(path, lab.name, root, problems)
             with problems.collecting():
                 _check_answers(lab, root)
             cells = student_cells(lab, root)
@@ -155,17 +153,6 @@ def check(root: Path, labs: Iterable[str] | None = None) -> list[str]:
         problems.add("solutions/index.ipynb", 1, _build_again(str(INDEX)))
     _check_orphans(root, {path.stem for path in paths}, problems)
     return problems
-
-
-def _check_todos(path: Path, lab: str, root: Path, problems: Problems) -> None:
-    """What ``course new`` wrote for an author to replace is replaced."""
-    folder = root / "tests" / "labs" / lab
-    written = [path, contract.contract_of(lab, root), *sorted(folder.rglob("*.py"))]
-    for file in [*written, *sorted(folder.glob("answers/*.txt"))]:
-        lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
-        for number, line in enumerate(lines, start=1):
-            if "TODO:" in line:
-                problems.add(shown(file, root), number, "a TODO of the skeleton is left here")
 
 
 def _build_again(file: str, lab: str = "") -> str:
