@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from course_lib import files
-from course_lib.authoring import claims, contract, handout, source, stamp, student
+from course_lib.authoring import contract, handout, source, stamp, student
 from course_lib.authoring.errors import Problems, shown
 from course_lib.authoring.execute import run
 from course_lib.authoring.source import Cell, Lab
+from course_lib.grading.claims.question import Test
 
 INDEX = Path("solutions") / "index.md"  # of the page solutions/index.ipynb
 CELL_TIMEOUT = 600.0  # seconds one cell may take; a lab's own aim is 90 s for all of them
@@ -190,11 +191,11 @@ def student_cells(lab: Lab, root: Path) -> list[Cell]:
     """The cells of a lab's student notebook; raises as :func:`load`."""
     problems = Problems()
     cells: list[Cell] = []
-    found: list[claims.Claim] = []
+    found: list[Test] = []
     with problems.collecting():
         cells = student.strip(lab)
     with problems.collecting():
-        found = claims.read_claims(claims.claims_of(lab.name, root), root)
+        found = contract.claims(lab.name, root)
         with problems.collecting():
             _check_claims(lab, found, root)
         with problems.collecting():
@@ -234,13 +235,13 @@ def solution_notebook(lab: Lab, cells: list[Cell], root: Path) -> Any:
     return notebook
 
 
-def _check_claims(lab: Lab, found: list[claims.Claim], root: Path) -> None:
+def _check_claims(lab: Lab, found: list[Test], root: Path) -> None:
     """Every claim, and every ``check("N.k")`` and ``skip("N.k")``, names a question of the
     lab; raises AuthoringError where one does not.
     """
     problems = Problems()
     asked = [question.id for question in lab.questions]
-    tests = shown(claims.claims_of(lab.name, root), root)
+    tests = shown(contract.claims_of(lab.name, root), root)
     for cell in lab.cells:
         for node in ast.walk(source.parsed(cell.source)) if cell.kind == "code" else ():
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
@@ -261,14 +262,14 @@ def _check_claims(lab: Lab, found: list[claims.Claim], root: Path) -> None:
     for claim in found:
         if claim.question not in asked:
             message = (
-                f"{claim.test} tests question {claim.question}, which {lab.shown} does not ask: add"
+                f"{claim.name} tests question {claim.question}, which {lab.shown} does not ask: add"
                 f" `### {claim.question} Title` there, or correct the number"
             )
-            problems.add(claim.file, claim.line, message)
+            problems.add(*contract.place(claim, root), message)
     problems.stop()
 
 
-def _check_contract(lab: Lab, cells: list[Cell], found: list[claims.Claim], root: Path) -> None:
+def _check_contract(lab: Lab, cells: list[Cell], found: list[Test], root: Path) -> None:
     """The contract has the lab's questions and what they ask for, and their points are
     those of claims and of a person together; raises AuthoringError where not.
     """
@@ -276,7 +277,7 @@ def _check_contract(lab: Lab, cells: list[Cell], found: list[claims.Claim], root
         return
     known = contract.read(lab.name, root)
     problems = Problems()
-    tests = shown(claims.claims_of(lab.name, root), root)
+    tests = shown(contract.claims_of(lab.name, root), root)
     for question in lab.questions:
         exercise = known.asked.questions.get(question.id)
         points = [claim.points for claim in found if claim.question == question.id]

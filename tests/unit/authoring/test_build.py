@@ -271,10 +271,10 @@ ANNOUNCED = "# # Lab 1: Halves"
         (SOURCE, 'check("1.1")', 'check("1.7")', 'check("1.7")', "names no question"),
         # claims
         (VISIBLE, '"1.1"', '"1.2"', "@question", "test_two tests question 1.2"),
-        (VISIBLE, "points=1", "points=ONE", "ONE", "test_two"),
-        (VISIBLE, ', claim="another half"', "", "points=2", "test_three"),
-        (VISIBLE, "points=2", 'points="2"', '"2"', "test_three"),
-        (VISIBLE, "def test_two(", "def test_two", "def test_two", "does not parse"),
+        (VISIBLE, "points=1", "points=ONE", "ONE", "NameError: name 'ONE'"),
+        (VISIBLE, ', claim="another half"', "", "points=2", "argument: 'claim'"),
+        (VISIBLE, "points=2", 'points="2"', '"2"', "points must be a number"),
+        (VISIBLE, "def test_two(", "def test_two", "def test_two", "SyntaxError"),
         # contract
         (REFERENCE, "def half", "def halve", "def halve", "`halve`"),
         (REFERENCE, "return", "pass\n\n\nlab.asks('1.2', 'third')\n#", "asks('1.2'", "question 1.2"),
