@@ -27,9 +27,6 @@ CELL_TIMEOUT = 600.0  # seconds one cell may take; a lab's own aim is 90 s for a
 # of the whole lab, in the text at its top: "20 points; about 4½ hours"
 _POINTS = re.compile(r"\b(\d+(?:\.\d+)?) points?[;.]")
 _BONUS = re.compile(r"\b(\d+(?:\.\d+)?) bonus points?\b")
-_HOURS = re.compile(r"points?; about (\d+½?) hours?")
-WORDS_PER_MINUTE = 120  # of a reader in a second language, who looks at figures, too
-MINUTES_PER_MINUTE = 1.5  # what an exercise takes, per minute of its heading
 _KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 _LANGUAGE = {"file_extension": ".py", "mimetype": "text/x-python", "name": "python"}
 # metadata of a cell that Jupyter adds, not the source
@@ -327,25 +324,9 @@ def _check_contract(lab: Lab, cells: list[Cell], found: list[Test], root: Path) 
     problems.stop()
 
 
-def hours(lab: Lab) -> float:
-    """The time that a student needs without the optional exercises, from the words of the
-    text and the minutes in the headings of the exercises.
-    """
-    asked = {question.line: question for question in lab.questions}
-    words, optional = 0, False
-    for number, line in lab.text_lines():
-        if number in asked:
-            optional = asked[number].optional
-        elif (heading := source.HEADING.match(line)) and len(heading[1]) <= 3:
-            optional = False
-        words += len(line.split()) * (not optional)
-    exercises = sum(question.minutes for question in lab.questions if not question.optional)
-    return (words / WORDS_PER_MINUTE + MINUTES_PER_MINUTE * exercises) / 60
-
-
 def _check_announced(lab: Lab, problems: Problems) -> None:
-    """Where the text before the first question says how many points, bonus points and
-    hours the lab has, it has them.
+    """Where the text before the first question says how many points and bonus points the
+    lab has, it has them.
     """
     points = [sum(q.points for q in lab.questions if q.optional is kind) for kind in (False, True)]
     announced = (
@@ -363,13 +344,6 @@ def _check_announced(lab: Lab, problems: Problems) -> None:
                         " together: make them agree"
                     )
                     problems.add(lab.shown, number, message)
-        for said in _HOURS.findall(line):
-            if abs(float(said.replace("½", ".5")) - hours(lab)) > 0.5:
-                message = (
-                    f"the lab announces {said} hours, its words and its exercises' minutes give"
-                    f" {hours(lab):.1f}: write that, to half an hour"
-                )
-                problems.add(lab.shown, number, message)
 
 
 def _check_answers(lab: Lab, root: Path) -> None:
