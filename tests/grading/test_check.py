@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +16,10 @@ from IPython.core.interactiveshell import InteractiveShell
 from small_lab import TESTS, USES, claim
 
 from course_lib.grading import Mistake, Submission
+from course_lib.grading.claims.alarm import limited
 from course_lib.grading.claims.student import InProcess
 from course_lib.grading.claims.typed import expect_choice
 from course_lib.grading.marking import check as notebook
-from course_lib.grading.sandbox import limited
 from course_lib.labs import Exercise, lab01
 
 VALUE = """
@@ -120,7 +122,7 @@ def test_an_endless_loop_ends(body: str, capsys, monkeypatch) -> None:
 
 def test_an_alarm_that_rings_all_the_time_rings_inside_only(monkeypatch) -> None:
     """Wherever it rings, at the end of the code and while it is switched off, too."""
-    monkeypatch.setattr("course_lib.grading.sandbox.alarm.AGAIN", 5e-4)
+    monkeypatch.setattr("course_lib.grading.claims.alarm.AGAIN", 5e-4)
     # where it rings in a collector's callback (hypothesis has one), Python reports it
     # and goes on, as it should
     monkeypatch.setattr("sys.unraisablehook", lambda _: None)
@@ -268,3 +270,10 @@ def test_a_letter_names_an_option_by_its_place() -> None:
         assert "one of the letters A, B, C, D" in told({"answer_1_8a": odd})
     for nothing in (..., None):
         assert told({"answer_1_8a": nothing}) == "not answered yet"
+
+
+def test_a_notebook_imports_no_sandbox() -> None:
+    said = "from course_lib.grading import check, skip; import sys; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
+    there = {"course_lib.grading.sandbox", "course_lib.sandbox_child", "psutil"}
+    assert not there & set(done.stdout.split())
