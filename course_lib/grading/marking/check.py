@@ -11,6 +11,7 @@ import html
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stderr
 from pathlib import Path
@@ -231,7 +232,12 @@ class AskedWrong(ValueError):
     """
 
     def _render_traceback_(self) -> list[str]:  # by which IPython asks
-        return [str(self)]
+        return _lines(str(self))
+
+
+def _lines(sentence: str) -> list[str]:
+    """In lines that fit into a notebook's page, which would break within a word."""
+    return textwrap.wrap(sentence, 88, break_long_words=False, break_on_hyphens=False)
 
 
 def explain_unwritten() -> None:
@@ -252,7 +258,7 @@ def _show_unwritten(shell: Any, kind: Any, error: Any, trace: Any, tb_offset: An
             " its cell, then run this cell and those below it; or give it up with"
             f' skip("{question}").'
         )
-        error._render_traceback_ = lambda: [sentence]
+        error._render_traceback_ = lambda: _lines(sentence)
     shell.showtraceback((kind, error, trace), tb_offset=tb_offset)
 
 
