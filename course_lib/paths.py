@@ -59,6 +59,19 @@ def data_dir() -> Path:
     return next((place for place in places if place.is_dir()), places[0])
 
 
+def visible_claims(lab: str) -> Path | None:
+    """The folder of a lab's visible claims: in the course folder, else the copy inside the
+    package, else in the checkout that an editable package lies in; None where there is
+    none.
+    """
+    root, checkout = course_root(), _PACKAGE.parent
+    places = [*([root] if root else []), _PACKAGE / "_course"]
+    if _is_course(checkout):
+        places.append(checkout)
+    folders = [place / "tests" / "labs" / lab for place in places]
+    return next((folder for folder in folders if (folder / "visible.py").is_file()), None)
+
+
 def import_producers(stored: str, pattern: str = "*.py") -> list[ModuleType]:
     """The scripts that made what is stored: those of ``data/STORED/make``, imported.
 

@@ -19,6 +19,7 @@ from course_lib.student_code.harness import start_chance
 
 # what the grader answers by, by the name that it stands in for
 Given = dict[str, Callable[..., Any] | Helper]
+NOT_RUN = "not run yet"  # so begins the message where the name's cell is still to run
 # tests of one question that may end or hang their process before the rest is not tried
 MAX_LOSSES = 2
 
@@ -230,6 +231,8 @@ def explain(error: StudentError, question: str) -> str:
         return "not written yet"
     if error.kind == "lost":
         return error.message
+    if error.kind == "not run":
+        return f"{NOT_RUN}: run the cell that defines {error.message}"
     if error.kind == "missing":
         return f"{error.message}: keep the name that the question gives"
     if error.kind == "library":
