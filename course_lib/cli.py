@@ -242,7 +242,10 @@ def release(
         str | None,
         typer.Option(
             metavar="OWNER/NAME",
-            help="on GitHub, where the release will lie: labs get badges for Colab and Binder",
+            help=(
+                "on GitHub, where the release will lie in the branch main, and must be public:"
+                " labs get badges for Colab and Binder"
+            ),
         ),
     ] = None,
 ) -> None:
