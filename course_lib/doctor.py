@@ -15,7 +15,8 @@ from rich.markup import escape
 from rich.table import Table
 
 import course_lib
-from course_lib.install import NEWEST, OLDEST, PAIR
+from course_lib.environment import PAIR
+from course_lib.install import NEWEST, OLDEST
 from course_lib.paths import course_root, data_places
 
 Finding = tuple[str, str, str]  # what, what was found, the remedy ("" where all is well)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from course_lib.authoring.errors import AuthoringError
 from course_lib.authoring.source import Cell
-from course_lib.install import CPU_INDEX, LOCK, PAIR
+from course_lib.environment import CPU_INDEX, LOCK, PAIR
 
 # plain Python: of a shell command, the grader would tell every student that it did not run
 INSTALL = """\

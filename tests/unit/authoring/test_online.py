@@ -20,7 +20,7 @@ from course_lib.authoring import online
 from course_lib.authoring.errors import AuthoringError
 from course_lib.authoring.release import release
 from course_lib.cli import app
-from course_lib.install import CPU_INDEX, PAIR
+from course_lib.environment import CPU_INDEX, PAIR
 
 ROOT = Path(__file__).parents[3]
 
