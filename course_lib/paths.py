@@ -40,8 +40,12 @@ def course_root() -> Path | None:
                 "set it to the folder that holds labs/ and pyproject.toml, or unset it"
             )
         return root.resolve()
-    here = Path.cwd()
-    return next((folder for folder in (here, *here.parents) if _is_course(folder)), None)
+    return course_above(Path.cwd())
+
+
+def course_above(place: Path) -> Path | None:
+    """The nearest course folder at or above an absolute path, which need not exist."""
+    return next((folder for folder in (place, *place.parents) if _is_course(folder)), None)
 
 
 def data_dir() -> Path:

@@ -18,7 +18,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 from typer.testing import CliRunner
 
-from course_lib import cli, install
+from course_lib import cli, environment, install
 from course_lib.authoring import site
 from course_lib.grading.batch import gradescope
 
@@ -75,9 +75,9 @@ def test_the_workflow_tries_every_python_that_the_readme_names() -> None:
 
 def test_set_up_tries_a_pair_in_the_ranges_and_the_readme_names_it() -> None:
     declared = {r.name: r.specifier for r in map(Requirement, PROJECT["dependencies"])}
-    for name, number in (pin.split("==") for pin in install.PAIR):
+    for name, number in (pin.split("==") for pin in environment.PAIR):
         assert number in declared[name]
-    assert f"pip install {' '.join(install.PAIR)} --index-url {install.CPU_INDEX}" in (
+    assert f"pip install {' '.join(environment.PAIR)} --index-url {environment.CPU_INDEX}" in (
         ROOT / "README.md"
     ).read_text(encoding="utf-8")
 
@@ -106,23 +106,23 @@ def test_set_up_leaves_torch_alone_or_tries_the_pair_then_the_ranges(
         called.append([str(word) for word in command])
         asked = " ".join(called[-1])
         fails = "v('torch')" in asked and has != "a pair"
-        fails |= install.PAIR[0] in asked and has == "no wheel of the pair"
+        fails |= environment.PAIR[0] in asked and has == "no wheel of the pair"
         fails |= "--constraint" in asked and has == "other versions"
-        return subprocess.CompletedProcess(command, int(fails), stdout=f"{tmp_path}")
+        return subprocess.CompletedProcess(command, int(fails), f"{tmp_path}", "")
 
     for python in ("bin/python", "Scripts/python.exe"):  # one of them is this system's
         (tmp_path / ".venv" / python).parent.mkdir(parents=True)
         (tmp_path / ".venv" / python).touch()
     (tmp_path / "pyproject.toml").write_bytes((ROOT / "pyproject.toml").read_bytes())
-    monkeypatch.setattr(install, "ROOT", tmp_path)
-    monkeypatch.setattr(install, "_torch_index", lambda: ["--index-url", "here"])
-    monkeypatch.setattr(install.subprocess, "run", run)
-    install.main([])
+    monkeypatch.setattr(environment, "ROOT", tmp_path)
+    monkeypatch.setattr(environment, "_torch_index", lambda: ["--index-url", "here"])
+    monkeypatch.setattr(environment.subprocess, "run", run)
+    environment.main([])
     pips = [command[command.index("--no-compile") + 1 :] for command in called if "pip" in command]
-    pair = ["--index-url", "here", *install.PAIR]
+    pair = ["--index-url", "here", *environment.PAIR]
     ranges = [d for d in PROJECT["dependencies"] if re.match(r"torch(vision)?>", d)]
     course = ["-e", ".[course]"]
-    locked = ["--constraint", str(install.LOCK), *course]
+    locked = ["--constraint", str(environment.LOCK), *course]
     assert (
         pips
         == {
@@ -136,7 +136,7 @@ def test_set_up_leaves_torch_alone_or_tries_the_pair_then_the_ranges(
 
 def test_locked_versions_are_in_the_ranges_and_leave_pytorch_to_set_up() -> None:
     locked: dict[str, list[Version]] = {}
-    for line in install.LOCK.read_text(encoding="utf-8").splitlines():
+    for line in environment.LOCK.read_text(encoding="utf-8").splitlines():
         if not line.startswith("#"):
             pin = Requirement(line)
             locked.setdefault(pin.name, []).append(Version(str(pin.specifier).removeprefix("==")))

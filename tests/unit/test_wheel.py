@@ -98,13 +98,24 @@ def test_the_library_alone_needs_nothing_of_the_course(python: Path, tmp_path: P
     assert {"datasets", "jupyterlab", "nbval", "jinja2"} <= packages
     hidden = [package.replace("-", "_") for package in packages]
     (tmp_path / "sitecustomize.py").write_text(
-        f"import sys\nsys.modules.update(dict.fromkeys({hidden}))\n"
+        "import sys\nfrom importlib import metadata\n"
+        f"sys.modules.update(dict.fromkeys({hidden}))\n"
+        "def version(name, installed=metadata.version):\n"
+        f"    if name in {packages}:\n"
+        "        raise metadata.PackageNotFoundError(name)\n"
+        "    return installed(name)\n"
+        "metadata.version = version\n"
     )
     inside = {"PYTHONPATH": str(tmp_path)}
     (example,) = re.findall(r"```python\n(.+?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    for words in (("-c", example), (*COURSE, "demo"), (*COURSE, "doctor")):
+    for words in (("-c", example), (*COURSE, "demo")):
         done = run(python, tmp_path, *words, **inside)
         assert done.returncode == 0, (words, done.stdout, done.stderr)
+    doctor = run(python, tmp_path, *COURSE, "doctor", **inside)
+    (said,) = [line for line in doctor.stdout.splitlines() if line.startswith("Not ready")]
+    assert doctor.returncode == 1 and 'pip install "pruning-course[course]"' in said
+    assert all(package in said for package in packages), said
+    assert doctor.stdout.endswith("The library alone can run here.\n")
     refused = run(python, tmp_path, *COURSE, "grade", "lab01", ".", "--out", "r", **inside)
     assert refused.returncode == 1 and 'pip install "pruning-course[course]"' in refused.stderr
 
