@@ -4,7 +4,7 @@
 
 - :mod:`.pruning`, :mod:`.cost`, :mod:`.models`, :mod:`.data`, :mod:`.training`: the library, for
   any ``nn.Module``, with its tools :mod:`.checks`, :mod:`.devices`, :mod:`.intervals`,
-  :mod:`.modes`, :mod:`.seeding` and :mod:`.wrapped`;
+  :mod:`.modes`, :mod:`.progress`, :mod:`.seeding` and :mod:`.wrapped`;
 - :mod:`.show`, :mod:`.ledger`, :mod:`.capstone`: figures, the table of results, the final project;
 - :mod:`.experiments`, :mod:`.recipes`, :mod:`.conformance`, :mod:`.parallel`: the labs' long runs,
   their checkpoints, the table of supported models;

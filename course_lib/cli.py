@@ -4,11 +4,13 @@ machine is ready.
 
 from __future__ import annotations
 
+import os
 import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
+import torch
 import typer
 from rich import box
 from rich.console import Console
@@ -46,6 +48,10 @@ def main() -> None:
     """Run the command; what a user can mend is one sentence, not a traceback."""
     from course_lib.authoring.errors import AuthoringError
 
+    # models as small as the course's compute fastest with one thread, here and in the processes
+    # that are started from here: JupyterLab and its kernels, judges
+    if os.environ.setdefault("OMP_NUM_THREADS", "1") == "1":
+        torch.set_num_threads(1)
     # nbformat's jsonschema would build its grammars, two seconds at every start; it
     # does without, and no notebook needs them
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
@@ -109,7 +115,6 @@ def lab(context: typer.Context) -> None:
     options go to JupyterLab. `course lab lab01` opens that lab. Outside a course folder,
     `course lab DIR` writes the labs into DIR first.
     """
-    import os
     import subprocess
     from importlib.util import find_spec
     from urllib.parse import quote
