@@ -27,7 +27,7 @@ site:
 	@$(PYTHON) course_lib/install.py site
 	@$(BIN)/course site
 
-# PyTorch and CUDA depend on the system: course_lib/install.py sees to them
+# PyTorch and CUDA depend on the system: course_lib/environment.py sees to them
 lock:
 	@UV_CUSTOM_COMPILE_COMMAND="make lock" uv pip compile pyproject.toml --upgrade --all-extras --universal --no-annotate --python-version 3.11 \
 		| sed -E '/^(torch|torchvision|triton)==|^(nvidia|cuda)-/d' > course_lib/constraints.txt

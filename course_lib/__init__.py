@@ -4,7 +4,7 @@
 
 - :mod:`.pruning`, :mod:`.cost`, :mod:`.models`, :mod:`.data`, :mod:`.training`: the library, for
   any ``nn.Module``, with its tools :mod:`.checks`, :mod:`.devices`, :mod:`.intervals`,
-  :mod:`.modes`, :mod:`.seeding` and :mod:`.wrapped`;
+  :mod:`.modes`, :mod:`.progress`, :mod:`.seeding` and :mod:`.wrapped`;
 - :mod:`.show`, :mod:`.ledger`, :mod:`.capstone`: figures, the table of results, the final project;
 - :mod:`.experiments`, :mod:`.recipes`, :mod:`.conformance`, :mod:`.parallel`: the labs' long runs,
   their checkpoints, the table of supported models;
@@ -15,8 +15,8 @@
 - :mod:`.authoring`, :mod:`.labs`: notebooks built from sources, and what each lab asks for;
 - :mod:`.grading`, :mod:`.student_code`, :mod:`.sandbox_child`: marks for submissions. Notebooks
   import only ``check`` and ``skip`` from :mod:`course_lib.grading`;
-- :mod:`.cli`, :mod:`.doctor`, :mod:`.demo`, :mod:`.install`, :mod:`.labs_folder`: the command
-  ``course``.
+- :mod:`.cli`, :mod:`.doctor`, :mod:`.demo`, :mod:`.environment`, :mod:`.install`,
+  :mod:`.labs_folder`: the command ``course``, and its set-up.
 """
 
 import importlib.util

@@ -4,11 +4,13 @@ machine is ready.
 
 from __future__ import annotations
 
+import os
 import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
+import torch
 import typer
 from rich import box
 from rich.console import Console
@@ -46,6 +48,10 @@ def main() -> None:
     """Run the command; what a user can mend is one sentence, not a traceback."""
     from course_lib.authoring.errors import AuthoringError
 
+    # models as small as the course's compute fastest with one thread, here and in the processes
+    # that are started from here: JupyterLab and its kernels, judges
+    if os.environ.setdefault("OMP_NUM_THREADS", "1") == "1":
+        torch.set_num_threads(1)
     # nbformat's jsonschema would build its grammars, two seconds at every start; it
     # does without, and no notebook needs them
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
@@ -106,28 +112,33 @@ def options(
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def lab(context: typer.Context) -> None:
     """Open JupyterLab in labs/. Without a display it prints the address; further
-    options go to JupyterLab. `course lab DIR` writes the labs into DIR first, where the
-    package is installed and there is no course folder.
+    options go to JupyterLab. `course lab lab01` opens that lab. Outside a course folder,
+    `course lab DIR` writes the labs into DIR first.
     """
-    import os
     import subprocess
     from importlib.util import find_spec
+    from urllib.parse import quote
 
     if find_spec("jupyterlab") is None:
         raise ModuleNotFoundError(name="jupyterlab")
     options = list(context.args)
+    # not labs/ itself: the index and the walkthroughs link to each other and to slides
+    opened = "labs"
     if options and not options[0].startswith("-"):
-        from course_lib.labs_folder import write_labs
+        from course_lib.labs_folder import find_opened, write_labs
 
-        folder = Path(options.pop(0)).expanduser().resolve()
-        written, kept = write_labs(folder)
-        _say(f"{len(written)} files written into {folder}")
-        for path in kept:
-            _say(f"{path} is kept as it is, and differs")
+        name = options.pop(0)
+        if (found := find_opened(name)) is not None:
+            folder, opened = found[0], found[1].relative_to(found[0]).as_posix()
+        else:
+            folder = Path(name).expanduser().resolve()
+            written, kept = write_labs(folder)
+            _say(f"{len(written)} files written into {folder}")
+            for path in kept:
+                _say(f"{path} is kept as it is, and differs")
     else:
-        # not labs/ itself: the index and the walkthroughs link to each other and to slides
         folder = _root()
-    address = "--LabApp.default_url=/lab/tree/labs"
+    address = f"--LabApp.default_url=/lab/tree/{quote(opened)}"
     command = [
         sys.executable,
         "-m",
@@ -200,7 +211,10 @@ def release(
         str | None,
         typer.Option(
             metavar="OWNER/NAME",
-            help="on GitHub, where the release will lie: labs get badges for Colab and Binder",
+            help=(
+                "on GitHub, where the release will lie in the branch main, and must be public:"
+                " labs get badges for Colab and Binder"
+            ),
         ),
     ] = None,
 ) -> None:

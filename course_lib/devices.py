@@ -24,7 +24,9 @@ def best() -> torch.device:
 
 def use(name: str | None = None) -> torch.device:
     """Put the course's data sets, batches and models on this device from now on. What is
-    loaded already stays where it is.
+    loaded already stays where it is. On the CPU torch computes with one thread from then on:
+    models as small as the course's gain nothing from a second one, and lose much to other work
+    (docs/scale.md).
 
     Args:
         name: "cpu", "cuda", or for example "cuda:1"; None: :func:`best`.
@@ -45,6 +47,8 @@ def use(name: str | None = None) -> torch.device:
             " use() takes the best device of this machine"
         ) from None
     _current = where
+    if where.type == "cpu":
+        torch.set_num_threads(1)
     return where
 
 

@@ -15,10 +15,14 @@ from rich.markup import escape
 from rich.table import Table
 
 import course_lib
-from course_lib.install import NEWEST, OLDEST, PAIR
+from course_lib.environment import PAIR
+from course_lib.install import NEWEST, OLDEST
 from course_lib.paths import course_root, data_places
 
 Finding = tuple[str, str, str]  # what, what was found, the remedy ("" where all is well)
+# the optional dependency that labs and grading need, and the library alone does not
+COURSE = "course"
+BRINGS_COURSE = f'labs and grading need pip install "pruning-course[{COURSE}]"'
 
 
 def run(console: Console) -> bool:
@@ -27,17 +31,29 @@ def run(console: Console) -> bool:
     further = [*_machine(), *_data(), *_models(), *_isolation()]
     for title, findings in (("needed by every lab", needed), ("found", further)):
         table = Table(title=title, title_justify="left", show_header=False)
+        for _ in range(3):
+            table.add_column(overflow="fold")  # nothing is cut
         for finding in findings:
             what, found, remedy = map(escape, finding)
             table.add_row(
                 what, found, "ok" if title.startswith("needed") and not remedy else remedy
             )
         console.print(table)
-    broken = [remedy for _, _, remedy in needed if remedy]
+    places = ", ".join(str(place) for place in data_places())
+    console.print(f"Data are looked for in: {escape(places)}", highlight=False, soft_wrap=True)
+    broken = dict.fromkeys(remedy for _, _, remedy in needed if remedy)
     for remedy in broken:
-        console.print(f"Not ready: {escape(remedy)}", style="red", highlight=False, soft_wrap=True)
+        lacking = ", ".join(what for what, _, other in needed if other == remedy)
+        console.print(
+            f"Not ready: {escape(remedy)} ({escape(lacking)})",
+            style="red",
+            highlight=False,
+            soft_wrap=True,
+        )
     if not broken:
         console.print("Every lab can run here.")
+    elif list(broken) == [BRINGS_COURSE]:
+        console.print("The library alone can run here.")
     return not broken
 
 
@@ -55,13 +71,15 @@ def _packages() -> list[Finding]:
         remedy = 'install the course: make lab (or pip install -e ".[course]" in its folder)'
         return [("pruning-course", "not installed", remedy)]
     found: list[Finding] = []
-    extra = {"extra": "course" if _in_course() else ""}
     for wanted in declared:
-        if wanted.marker is not None and not wanted.marker.evaluate(extra):
+        in_library = wanted.marker is None or wanted.marker.evaluate({"extra": ""})
+        if not in_library and not wanted.marker.evaluate({"extra": COURSE}):  # type: ignore[union-attr]
             continue
         have, requirement = _version(wanted.name), f"{wanted.name}{wanted.specifier}"
         fits = have and wanted.specifier.contains(have, prereleases=True)
         remedy = "" if fits else f'needed: pip install "{requirement}"'
+        if not have and not in_library:
+            remedy = BRINGS_COURSE
         found.append((wanted.name, have or "missing", remedy))
     pair = f"reinstall the pair that belongs together: pip install {' '.join(PAIR)}"
     vision = _try("torchvision and its models", "torchvision.models", pair)
@@ -85,14 +103,6 @@ def _version(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return ""
-
-
-def _in_course() -> bool:
-    """Are labs and grading needed here? Without a course folder the library is enough."""
-    try:
-        return course_root() is not None
-    except ValueError:
-        return True
 
 
 def _try(what: str, module: str, remedy: str) -> Finding:
@@ -126,7 +136,7 @@ def _kernel() -> list[Finding]:
     try:
         from jupyter_client.kernelspec import KernelSpecManager
     except ImportError:
-        return [("notebook kernel", 'none: labs need pip install "pruning-course[course]"', "")]
+        return [("notebook kernel", "none", BRINGS_COURSE)]
     if "python3" in KernelSpecManager().find_kernel_specs():
         return [("notebook kernel", "python3", "")]
     return [("notebook kernel", "none", f"{sys.executable} -m ipykernel install --user")]
@@ -148,8 +158,7 @@ def _machine() -> list[Finding]:
 def _data() -> list[Finding]:
     from course_lib.data import images
 
-    places = ", ".join(str(p) for p in data_places())
-    remedy = f"downloads when first used, or put it into one of: {places}"
+    remedy = "downloads when first used, or put it into a folder that is listed below"
     return [
         (f"data: {name}", where or "not here", "" if where else remedy)
         for name, where in images.available().items()

@@ -1,148 +1,42 @@
-"""Makes ``.venv`` and installs the course into it. Run by ``make`` before anything is
-installed: standard library only.
-
-PyTorch for Linux comes from PyPI with several gigabytes of CUDA. A laptop needs none of
-it, so PyTorch's own index of CPU wheels is asked first, if it answers within three
-seconds; else plain pip. ``PAIR`` is tried first: the stored results and the walkthroughs
-were made with it. Where pip cannot install it, any pair in the ranges of
-``pyproject.toml`` will do. What is installed already is left alone.
-
-Everything else has the versions of ``constraints.txt``, so that a class has the same ones;
-where pip cannot install these, any versions in the ranges will do. ``make lock`` updates the
-file. It leaves out PyTorch and CUDA, which depend on the system.
+"""What ``make`` runs: finds a Python that the course works with, and lets
+:mod:`course_lib.environment` set it up. Every Python can read this file, also 2.7: each
+gets the sentence, and no error of syntax. So no f-strings and no annotations here.
 """
 
-from __future__ import annotations
-
-import hashlib
 import os
-import re
-import shutil
 import subprocess
 import sys
-import urllib.request
-import venv
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-LOCK = Path(__file__).with_name("constraints.txt")
-CPU_INDEX = "https://download.pytorch.org/whl/cpu"
-PAIR = ("torch==2.13.0", "torchvision==0.28.0")
 OLDEST, NEWEST = (3, 11), (3, 14)
-# a third of all code: compiled when it is imported, if ever
-SELDOM = r"[/\\](tests|transformers[/\\]models)[/\\]"
+FITS = "import sys; sys.exit(not %s <= sys.version_info[:2] <= %s)" % (OLDEST, NEWEST)
 
 
-def main(extras: list[str]) -> None:
-    """Install the course, editable, with what labs and grading need, and with these
-    further optional dependencies ("test", "bench", "real").
-    """
-    home = ROOT / ".venv"
-    python = home / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    stamp = home / f".installed-{'-'.join(['course', *sorted(extras)])}"
-    versions = (ROOT / "pyproject.toml").read_bytes() + LOCK.read_bytes()
-    wanted = hashlib.sha256(versions).hexdigest()
-    for other in home.glob(".installed-course*"):  # an environment that has more has this, too
-        if (
-            set(extras) <= set(other.name.split("-")[2:])
-            and other.read_text() == wanted
-            and python.exists()
-        ):
-            return
-    if not python.exists():
-        _make(home)
-    if not _has_torch(python):
-        index = _torch_index()
-        if not _installed(python, [*index, *PAIR], f"PyTorch ({' '.join(PAIR)})"):
-            project = (ROOT / "pyproject.toml").read_text()
-            ranges = re.findall(r'"((?:torch|torchvision)>=[^"]+)"', project)
-            _install(python, [*index, *ranges], f"another PyTorch ({' '.join(ranges)})")
-    course = ["-e", f".[{','.join(['course', *extras])}]"]
-    locked = ["--constraint", str(LOCK)]
-    if not _installed(python, [*locked, *course], "the course and what it needs"):
-        _install(python, course, "the course with other versions of what it needs")
-    _compile(python)
-    stamp.write_text(wanted)
+def _fits(python):
+    with open(os.devnull, "w") as nowhere:
+        try:
+            return subprocess.call([python, "-c", FITS], stderr=nowhere) == 0
+        except OSError:  # there is no such program
+            return False
 
 
-def _make(home: Path) -> None:
-    if not OLDEST <= sys.version_info[:2] <= NEWEST:
-        for minor in range(NEWEST[1], OLDEST[1] - 1, -1):
-            other = shutil.which(f"python3.{minor}")
-            if other and subprocess.run([other, "-c", ""], capture_output=True).returncode == 0:
-                raise SystemExit(subprocess.call([other, *sys.argv]))
-        raise SystemExit(
-            f"The course needs Python {OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]}; this is"
-            f" {sys.version.split()[0]}. Install one of them, then: make PYTHON=python3.12 lab"
-        )
-    print(f"Making .venv with Python {sys.version.split()[0]}", flush=True)
-    try:
-        venv.create(home, with_pip=True)
-    except subprocess.CalledProcessError:
-        shutil.rmtree(home, ignore_errors=True)
-        raise SystemExit(
-            "Python's venv module does not work here. On Debian or Ubuntu: sudo apt install"
-            " python3-venv"
-        ) from None
+def main():
+    """Set the course up, if need be with another Python than this one."""
+    if OLDEST <= sys.version_info[:2] <= NEWEST:
+        import environment  # beside this file, which is a script here
 
-
-def _has_torch(python: Path) -> bool:
-    check = "from importlib.metadata import version as v; v('torch'); v('torchvision')"
-    return subprocess.run([python, "-c", check], capture_output=True).returncode == 0
-
-
-def _torch_index() -> list[str]:
-    """pip's options for PyTorch: its CPU index where that is needed and answers."""
-    if not sys.platform.startswith("linux"):
-        print("PyTorch: from PyPI, whose build for this system is the CPU one", flush=True)
-        return []
-    try:
-        with urllib.request.urlopen(f"{CPU_INDEX}/torch/", timeout=3):
-            print(f"PyTorch: the CPU build from {CPU_INDEX}", flush=True)
-            return ["--index-url", CPU_INDEX]
-    except OSError:
-        print(
-            "PyTorch: by plain pip, since its CPU index does not answer (this may bring the large"
-            " CUDA build)",
-            flush=True,
-        )
-        return []
-
-
-def _install(python: Path, what: list[str], name: str) -> None:
-    if not _installed(python, what, name):
-        raise SystemExit(
-            f"pip could not install {name}: read its message above, mend it, and run the same"
-            " command again"
-        )
-
-
-def _installed(python: Path, what: list[str], name: str) -> bool:
-    print(f"Installing {name} …", flush=True)
-    command = [
-        str(python),
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--no-compile",
-        *what,
-    ]
-    return subprocess.run(command, cwd=ROOT).returncode == 0
-
-
-def _compile(python: Path) -> None:
-    """What pip would do with one core, with all of them; a file that does not compile
-    is no Python of today, and is not needed.
-    """
-    where = [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
-    folder = subprocess.run(where, capture_output=True, text=True, check=True).stdout.strip()
-    subprocess.run(
-        [str(python), "-m", "compileall", "-q", "-j", "0", "-x", SELDOM, folder],
-        capture_output=True,
+        environment.main(sys.argv[1:])
+        return
+    home = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), ".venv")
+    others = [os.path.join(home, "bin", "python"), os.path.join(home, "Scripts", "python.exe")]
+    others += ["python3.%d" % minor for minor in range(NEWEST[1], OLDEST[1] - 1, -1)]
+    for other in others:
+        if _fits(other):
+            sys.exit(subprocess.call([other] + sys.argv))
+    sys.exit(
+        "The course needs Python %d.%d to %d.%d; this is %s. Install one of them, then:"
+        " make PYTHON=python3.12 lab" % (OLDEST + NEWEST + (sys.version.split()[0],))
     )
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -6,10 +6,18 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+    wait,
+)
 from itertools import product
 from multiprocessing import context
 from types import ModuleType
@@ -17,9 +25,8 @@ from typing import Any
 
 import pandas as pd
 import torch
-from tqdm.auto import tqdm
 
-from course_lib import devices
+from course_lib import devices, progress
 
 
 def processes(workers: int | None = None) -> Executor:
@@ -51,12 +58,28 @@ def processes(workers: int | None = None) -> Executor:
         raise ValueError(f"workers is how many processes to start, 1 or more, got {workers}")
     if devices.current().type != "cpu":
         return ThreadPoolExecutor(1)
-    return _Pool(workers, _Context(), torch.set_num_threads, (1,))
+    return _Pool(workers, _Context(), _begin_process)
 
 
 def workers_of(executor: Executor) -> int:
     """How many processes an executor of :func:`processes` has; 1 for any other."""
     return executor.workers if isinstance(executor, _Pool) else 1
+
+
+def _begin_process() -> None:
+    torch.set_num_threads(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _call(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """In a process of the pool: an interrupt, which reaches all processes, ends the call and
+    not the process.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return fn(*args, **kwargs)
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 class _Pool(ProcessPoolExecutor):
@@ -72,7 +95,7 @@ class _Pool(ProcessPoolExecutor):
                 "a function or class defined in this notebook or script cannot be sent to another"
                 " process: put it into a module and import it, or work without an executor"
             )
-        return super().submit(fn, *args, **kwargs)
+        return super().submit(_call, fn, args, kwargs)
 
 
 _main = threading.Lock()
@@ -96,23 +119,60 @@ class _Context(context.SpawnContext):
 
 
 def side_by_side(
-    run: Callable[..., Any], jobs: Iterable[tuple[Any, ...]], workers: int = 2
+    run: Callable[..., Any],
+    jobs: Iterable[tuple[Any, ...]],
+    workers: int = 2,
+    what: str = "runs",
 ) -> list[Any]:
     """``[run(*job) for job in jobs]``, two at a time in threads: a network this small
     keeps one core busy, not two.
 
-    torch computes with one thread from then on; a bar shows how many runs are done, if
-    they take their time. Unlike with ``processes``, ``run`` may be a function of the
-    notebook. But threads share torch's one random stream: a model that ``run`` builds
+    torch computes with one thread from then on; a bar shows how many runs are done, by their
+    training steps, if they take their time. Unlike with ``processes``, ``run`` may be a function
+    of the notebook. But threads share torch's one random stream: a model that ``run`` builds
     from a seed may come out with other weights; build it before, and hand it over.
+
+    Args:
+        what: the runs are, for the bar.
+
+    Raises:
+        Interrupted: at an interrupt; runs at work end at their next training step.
+        Exception: the first that a run raises; the other runs end.
     """
     torch.set_num_threads(1)
     jobs = list(jobs)
-    with ThreadPoolExecutor(workers) as pool:
-        done = pool.map(lambda job: run(*job), jobs)
-        return list(
-            tqdm(done, total=len(jobs), desc="side by side", unit="run", leave=False, delay=2)
-        )
+    runs = [progress.Run() for _ in jobs]
+
+    def work(state: progress.Run, job: tuple[Any, ...]) -> Any:
+        progress.set_current_run(state)
+        try:
+            return run(*job)
+        finally:
+            state.ended = True
+            progress.set_current_run(None)
+
+    pool = ThreadPoolExecutor(workers)
+    waiting = {pool.submit(work, state, job): None for state, job in zip(runs, jobs, strict=True)}
+    results = list(waiting)
+    try:
+        with progress.open_bar(len(jobs), what, delay=2) as bar:
+            while waiting:
+                done, _ = wait(waiting, 0.5, FIRST_COMPLETED)
+                for future in done:
+                    del waiting[future]
+                    future.result()  # the first error ends it all
+                bar.update(progress.count_done(runs) - bar.n)
+        return [future.result() for future in results]
+    except KeyboardInterrupt:
+        ended = sum(future.done() for future in results)
+        raise progress.Interrupted(
+            f"Interrupted: {ended} of {len(jobs)} {what} were done. Their results are lost; the"
+            " cell can be run again."
+        ) from None
+    finally:
+        for state in runs:
+            state.stopped = True
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def sweep(
@@ -140,7 +200,9 @@ def sweep(
         ValueError: if a result has a column with the name of a setting.
     """
     points = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
-    found = side_by_side(lambda point: run(**point), [(point,) for point in points], workers)
+    what = f"runs ({' × '.join(grid)})"
+    jobs = [(point,) for point in points]
+    found = side_by_side(lambda point: run(**point), jobs, workers, what)
     rows: list[dict[str, Any]] = []
     for point, result in zip(points, found, strict=True):
         if isinstance(result, pd.DataFrame):

@@ -40,8 +40,12 @@ def course_root() -> Path | None:
                 "set it to the folder that holds labs/ and pyproject.toml, or unset it"
             )
         return root.resolve()
-    here = Path.cwd()
-    return next((folder for folder in (here, *here.parents) if _is_course(folder)), None)
+    return course_above(Path.cwd())
+
+
+def course_above(place: Path) -> Path | None:
+    """The nearest course folder at or above an absolute path, which need not exist."""
+    return next((folder for folder in (place, *place.parents) if _is_course(folder)), None)
 
 
 def data_dir() -> Path:
@@ -57,6 +61,19 @@ def data_dir() -> Path:
     if (_PACKAGE.parent / "pyproject.toml").is_file():
         places.append(_PACKAGE.parent / "data")
     return next((place for place in places if place.is_dir()), places[0])
+
+
+def visible_claims(lab: str) -> Path | None:
+    """The folder of a lab's visible claims: in the course folder, else the copy inside the
+    package, else in the checkout that an editable package lies in; None where there is
+    none.
+    """
+    root, checkout = course_root(), _PACKAGE.parent
+    places = [*([root] if root else []), _PACKAGE / "_course"]
+    if _is_course(checkout):
+        places.append(checkout)
+    folders = [place / "tests" / "labs" / lab for place in places]
+    return next((folder for folder in folders if (folder / "visible.py").is_file()), None)
 
 
 def import_producers(stored: str, pattern: str = "*.py") -> list[ModuleType]:

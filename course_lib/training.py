@@ -38,18 +38,21 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import Optimizer
-from tqdm.auto import tqdm
 
 from course_lib.checks import check_count
 from course_lib.data import images
 from course_lib.data.images import ImageData, Split
 from course_lib.modes import evaluating, restoring_modes
+from course_lib.progress import current_run, open_bar, raising_interrupted
 from course_lib.seeding import seeded as seeded
 
 OptimizerMaker = Callable[[Iterable[nn.Parameter]], Optimizer]
 Rate = Callable[[int, int], float]  # (step from 0, steps in all) -> share of the full learning rate
 Batch = dict[str, Tensor]
 AnyBatch = TypeVar("AnyBatch")
+TRAINED_IN_PART = (
+    "Interrupted: the model is trained in part. Build it again before you train it again."
+)
 
 
 @dataclass
@@ -113,21 +116,21 @@ def optimise(
 
     Raises:
         ValueError: if ``masks`` do not fit the model.
+        Interrupted: at an interrupt.
     """
     last = steps if stop is None else min(stop, steps)
     top = [group["lr"] for group in optimizer.param_groups]
     rates = list(rate) if isinstance(rate, Sequence) else [rate] * len(top)
-    bar = tqdm(
-        total=max(0, last - start),
-        desc="training",
-        unit="step",
-        disable=not progress,
-        leave=False,
-        delay=1,
-    )
-    with seeded(seed), restoring_modes(model), _zeros_kept(model, masks), bar:
+    run, coming = current_run(), max(0, last - start)
+    if run is not None:
+        run.total += coming
+    bar = open_bar(coming, "training", shown=progress and run is None, unit=" steps")
+    kept = _zeros_kept(model, masks)
+    with seeded(seed), restoring_modes(model), kept, raising_interrupted(TRAINED_IN_PART), bar:
         model.train()
         for step, batch in zip(range(start, last), batches, strict=False):
+            if run is not None:
+                run.count_step()
             for group, full, share in zip(optimizer.param_groups, top, rates, strict=True):
                 if share is not None:
                     group["lr"] = full * share(step, steps)

@@ -10,16 +10,29 @@ from dataclasses import replace
 
 from course_lib.authoring.errors import AuthoringError
 from course_lib.authoring.source import Cell
-from course_lib.install import CPU_INDEX, LOCK, PAIR
+from course_lib.environment import CPU_INDEX, LOCK, PAIR
 
 # plain Python: of a shell command, the grader would tell every student that it did not run
 INSTALL = """\
 import os
 from importlib.util import find_spec
 
-if not find_spec("course_lib"):  # as on Colab: install the course, and go to its folder
-    os.system("git clone -q --depth 1 https://github.com/{0} course")
-    os.system("pip install -q -e 'course[course]'")
+failed, missing = "", not find_spec("course_lib")  # missing on Colab: fetched and installed here
+if missing and not os.path.isdir("course"):
+    clone = "GIT_TERMINAL_PROMPT=0 git clone -q --depth 1 -b main"
+    if os.system(f"{{clone}} https://github.com/{0} course"):
+        failed = (
+            "The course could not be cloned from https://github.com/{0}: that repository must"
+            " be public, have this name, and have the branch main."
+        )
+if missing and not failed and os.system("pip install -q -e 'course[course]'"):
+    failed = "pip could not install the course: read its message above, then run this cell again."
+if failed:
+    error = RuntimeError(failed)
+    error._render_traceback_ = lambda: [failed]  # the sentence alone
+    raise error
+# also after a restart of the runtime, which is outside the course's folder again
+if os.path.isdir("course/labs") and (missing or not os.path.isdir("../labs")):
     os.chdir("course")"""
 
 
@@ -29,7 +42,7 @@ def add_badges(cells: Sequence[Cell], slug: str, repository: str) -> list[Cell]:
 
     Args:
         slug: the name of the notebook, without ``.ipynb``. repository: "owner/name" on
-            GitHub, whose branch ``main`` holds the release.
+            GitHub, which is public, and whose branch ``main`` holds the release.
 
     Raises:
         AuthoringError: if ``repository`` is not of that form.

@@ -188,6 +188,7 @@ class Restrictions:
                 MS_NOSUID | MS_NODEV | MS_NOEXEC,
                 options,
             )
+            _split_folder(folder)
             if os.path.isdir("/dev/shm"):
                 _call(
                     "mount",
@@ -226,7 +227,29 @@ class Restrictions:
 NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET = (
     0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000,
 )  # fmt: skip
-MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_PRIVATE = 1, 2, 4, 8, 0x4000, 0x40000
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
+MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 0x40000
+
+
+def _split_folder(folder: str) -> None:
+    """Make two empty folders of the memory at ``folder``: ``folder`` itself and ``/tmp``.
+
+    What the jail shows in ``/tmp`` (the course or the interpreter may lie there) remains at its
+    place, read-only.
+    """
+    own, temporary = f"{folder}/own", f"{folder}/tmp"
+    os.mkdir(own)
+    os.mkdir(temporary)
+    for name in os.listdir("/tmp"):
+        os.mkdir(f"{temporary}/{name}")
+        _bind(f"/tmp/{name}", f"{temporary}/{name}")
+    _bind(temporary, "/tmp")
+    _bind(own, folder)
+
+
+def _bind(source: str, target: str) -> None:
+    """Show a folder, with all that is mounted inside, at another place, too."""
+    _call("mount", source.encode(), target.encode(), None, MS_BIND | MS_REC, None)
 
 
 def drop_capabilities() -> None:

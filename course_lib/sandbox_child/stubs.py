@@ -34,6 +34,7 @@ REAL = (
     "paths",
     "files",
     "modes",
+    "progress",
 )
 # of what is refused, what labs give: it says where a model has its heads, and nothing
 # of how to prune them

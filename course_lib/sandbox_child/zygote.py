@@ -206,7 +206,7 @@ def serve(sock: socket.socket) -> None:
     definitions = cells.run(
         header["cells"], header["graded"], header["names"], shell.enter(), texts
     )
-    worker = harness.Harness(definitions.namespace, ask, definitions.lost)
+    worker = harness.Harness(definitions.namespace, ask, definitions.lost, header["graded"])
     problems = [problem[:500] for problem in (*refused, *definitions.problems)][:50]
     frames.send(
         sock,

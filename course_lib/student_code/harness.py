@@ -13,7 +13,7 @@ import random
 import traceback
 import types
 from collections import ChainMap
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from difflib import get_close_matches
 from typing import Any
 
@@ -37,6 +37,13 @@ class Lost(Exception):
     """A graded name that is missing for a reason that is known."""
 
 
+class NotRun(Exception):
+    """A graded name whose cell has not run yet."""
+
+
+_KINDS: dict[type[BaseException], str] = {Missing: "missing", Lost: "lost", NotRun: "not run"}
+
+
 class Harness:
     """Answers the grader's requests about one namespace.
 
@@ -45,14 +52,24 @@ class Harness:
         ask: called when the student's code calls a proxy: gives the grader's answer.
         lost: of names that the code should have defined and did not, the reason in a
             sentence; under "*" that of names which nothing shows.
+        graded: the names that the lab asks for; none of them is another one under a wrong
+            name.
+        all_ran: have all cells run? In a notebook that somebody is working on they have
+            not, and a name that is not there may come with a later cell.
     """
 
     def __init__(
-        self, namespace: dict[str, Any], ask: Ask, lost: dict[str, str] | None = None
+        self,
+        namespace: dict[str, Any],
+        ask: Ask,
+        lost: dict[str, str] | None = None,
+        graded: Collection[str] = (),
+        all_ran: bool = True,
     ) -> None:
         self.namespace = namespace
         self.ask = ask
         self.lost = lost or {}
+        self.graded, self.all_ran = graded, all_ran
         self.kept: dict[int, Any] = {}
         self.forbidden: tuple[str, ...] = ()
         self.replaced: list[tuple[dict[str, Any], str, Any]] = []  # where, name, value before
@@ -78,9 +95,7 @@ class Harness:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            missing = "missing" if isinstance(error, Missing) else "raised"
-            kind = "lost" if isinstance(error, Lost) else missing
-            failed = failure(kind, error)
+            failed = failure(_KINDS.get(type(error), "raised"), error)
             if isinstance(error, NameError) and (why := self._why(error.name)):
                 failed["message"] += f" ({why})"
             return {"error": failed}, []
@@ -131,7 +146,7 @@ class Harness:
 
     def _value(self, name: str) -> Any:
         if name not in self.namespace:
-            raise Missing(f"{name} is not defined")
+            raise self._absent(name)
         value = self.namespace[name]
         return {"unanswered": True} if value is ... else {"answer": value}
 
@@ -201,14 +216,16 @@ class Harness:
         if name not in self.namespace:
             if why := self._why(name):
                 raise Lost(f"{name} is not defined: {why}")
-            near = get_close_matches(
-                name, [n for n, v in self.namespace.items() if self._own(v)], 1, 0.75
-            )
-            raise Missing(
-                f"{name} is not defined"
-                + (f", but {near[0]} is: is that it, under another name?" if near else "")
-            )
+            own = [n for n, v in self.namespace.items() if n not in self.graded and self._own(v)]
+            if near := get_close_matches(name, own, 1, 0.75):
+                raise Missing(
+                    f"{name} is not defined, but {near[0]} is: is that it, under another name?"
+                )
+            raise self._absent(name)
         return _walk(self.namespace[name], rest)
+
+    def _absent(self, name: str) -> Exception:
+        return Missing(f"{name} is not defined") if self.all_ran else NotRun(name)
 
     def _why(self, name: str | None) -> str:
         """Why a name is not there; "" where that is not known."""

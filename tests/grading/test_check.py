@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import builtins
+import os
 import random
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,12 +19,18 @@ import torch
 from IPython.core.interactiveshell import InteractiveShell
 from small_lab import TESTS, USES, claim
 
+import course_lib
+from course_lib import paths
+from course_lib.experiments import lab01 as experiments_of_lab01
+from course_lib.experiments import lab07 as experiments_of_lab07
 from course_lib.grading import Mistake, Submission
 from course_lib.grading.claims.alarm import limited
 from course_lib.grading.claims.student import InProcess
 from course_lib.grading.claims.typed import expect_choice
 from course_lib.grading.marking import check as notebook
 from course_lib.labs import Exercise, lab01
+from course_lib.labs_folder import write_labs
+from course_lib.show.style import contrast
 
 VALUE = """
 @question("1.8", points=1, claim="answered")
@@ -54,7 +64,12 @@ def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def fresh() -> dict:
     """The names of a notebook that has run its first cell."""
-    return {"check": notebook.check, "skip": notebook.skip, "__name__": "__main__"}
+    return {
+        "check": notebook.check,
+        "skip": notebook.skip,
+        "lab01": experiments_of_lab01,
+        "__name__": "__main__",
+    }
 
 
 def run(source: str, capsys: pytest.CaptureFixture[str]) -> str:
@@ -71,10 +86,10 @@ def test_a_right_answer(capsys) -> None:
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
-        ("", "magnitude_mask is not defined: keep the name"),
+        ("", "not run yet: run the cell that defines magnitude_mask"),
         ("def magnitude_masks(w, s): pass", "not defined, but magnitude_masks is: is that it"),
         # an import is nobody's answer
-        ("from textwrap import fill as magnitude_masks", "magnitude_mask is not defined: keep"),
+        ("from textwrap import fill as magnitude_masks", "not run yet"),
         (
             'def magnitude_mask(w, s):\n    """Doc."""\n    raise NotImplementedError("1.1 magnitude_mask: write this function")',
             "not written yet",
@@ -158,9 +173,33 @@ def test_progress(capsys) -> None:
         RIGHT + "prediction_1_1 = ...\nprediction_1_4 = 'less'\nanswer_1_8a = 'b'\ncheck()", capsys
     )
     assert "lab01: 5 of 6 visible points" in said
-    assert "✗ 1.2 threshold_mask" in said
+    assert "– 1.2 threshold_mask" in said
     assert "– prediction_1_1" in said
     assert "✓ prediction_1_4" in said
+
+
+def test_what_was_not_reached_is_not_run_yet_and_no_mistake(capsys) -> None:
+    begun = RIGHT.partition("def threshold_mask")[0]
+    said = run(begun + "answer_1_8a = ...\ncheck()\ncheck('1.2')", capsys)
+    assert "keep the name" not in said
+    (whole,) = [line for line in said.splitlines() if "1.2 threshold_mask" in line]
+    assert whole.startswith("  – ") and "run the cell that defines threshold_mask" in whole
+    assert "  – a stays    0 / 1  not run yet: run the cell that defines threshold_mask" in said
+    assert "✗ 1.8" in said and "not answered yet" in said
+    assert "not run yet: run the cell that defines answer_1_8a" in run("check('1.8')", capsys)
+
+
+def test_a_notebooks_lab_is_that_of_its_first_cell(capsys: pytest.CaptureFixture[str]) -> None:
+    names = fresh()
+    del names["lab01"]
+    exec(RIGHT + 'check("1.1")', names)
+    assert "2 / 2" in capsys.readouterr().out  # a script has no first cell
+    with pytest.raises(ValueError, match="run the notebook's first cell"):
+        exec("check()", names)
+    names |= {"lab01": experiments_of_lab01, "lab07": experiments_of_lab07}
+    exec('check("1.1")', names)
+    with pytest.raises(ValueError, match="experiments of lab 01 and lab 07"):
+        exec("check()", names)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +207,18 @@ def test_progress(capsys) -> None:
     [
         ('check("12.9")', "no lab"),
         ('check("1.7")', "there are 1.1"),
-        ("check(1.1)", "in quotes"),
+        ("check(1.1)", 'quotes: "1.1", not 1.1'),
+        ("check([1])", r'in quotes, such as "1.3"; got \[1\]'),
+        *(
+            (
+                f"def magnitude_mask(w, s): pass\n{verb}(magnitude_mask)",
+                rf'quotes: {verb}\("1.1"\) is for',
+            )
+            for verb in ("check", "skip")
+        ),
+        ("skip()", r'name the question to skip: skip\("1.3"\)'),
+        ('check("7.1")', "7.1 is a question of lab 07; this is the notebook of lab 01"),
+        ('skip("7.1")', "7.1 is a question of lab 07; this is the notebook of lab 01"),
         *(
             (f'check("{name}")', 'named like "1.3"|has no question|there is no lab')
             for name in ("x", "²", "1.²", "", "1.1.1", "١.١")
@@ -202,6 +252,106 @@ def test_a_notebook_shows_the_sentence_and_no_traceback(capsys) -> None:
     said = capsys.readouterr()
     assert 'write the question in quotes: "1.1"' in said.out + said.err
     assert "Traceback" not in said.out + said.err
+
+
+def shown(source: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """What a notebook shows of a cell."""
+    InteractiveShell.clear_instance()
+    shell = InteractiveShell.instance()
+    try:
+        notebook.explain_unwritten()  # as the import does in a kernel
+        shell.run_cell("from course_lib.grading import check, skip")
+        capsys.readouterr()
+        for cell in source.split("# %%"):
+            shell.run_cell(cell)
+        return "".join(capsys.readouterr())
+    finally:
+        InteractiveShell.clear_instance()
+
+
+def test_a_function_that_is_not_written_stops_a_cell_with_one_sentence(capsys) -> None:
+    placeholder = 'raise NotImplementedError("1.1 magnitude_mask: write this function")'
+    source = f"def magnitude_mask(w):\n    {placeholder}\ndef curve(f):\n    return f(1)"
+    said = shown(f"{source}\n# %%\ncurve(magnitude_mask)\nprint('after')", capsys)
+    assert all(len(line) <= 88 for line in said.splitlines())
+    assert " ".join(said.split()) == (
+        "This cell stopped: magnitude_mask is not written yet. Write it below question 1.1, run its"
+        ' cell, then run this cell and those below it; or give it up with skip("1.1").'
+    )
+    own = shown("def f():\n    raise NotImplementedError('odd kernels')\n# %%\nf()", capsys)
+    assert "Traceback" in own and "odd kernels" in own
+
+
+def far_from_the_course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in a folder of another project; the package is nowhere yet."""
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    monkeypatch.delenv("COURSE_ROOT")
+    monkeypatch.setattr(paths, "_PACKAGE", tmp_path / "site" / "course_lib")
+    return tmp_path / "site"
+
+
+@pytest.mark.parametrize("lies", ["course_lib/_course", "."])  # a wheel, a checkout
+def test_check_works_from_any_folder(
+    lies: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    site = far_from_the_course(tmp_path, monkeypatch)
+    (site / lies / "labs").mkdir(parents=True)
+    claim(site / lies / "tests" / "labs")
+    (site / "pyproject.toml").write_text('name = "pruning-course"')
+    assert "2 / 2" in run(RIGHT + 'check("1.1")\nskip("1.1")', capsys)
+
+
+def test_without_claims_a_sentence_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    far_from_the_course(tmp_path, monkeypatch)
+    for call in ('check("1.1")', 'skip("1.1")'):
+        said = shown(call, capsys)
+        assert said.startswith("the tests of lab01 are neither") and "COURSE_ROOT" in said
+        assert "Traceback" not in said and len(said.splitlines()) <= 3
+    monkeypatch.setenv("COURSE_ROOT", str(tmp_path / "gone"))
+    said = shown('check("1.1")', capsys)
+    assert said.startswith("COURSE_ROOT is set to") and "is not a folder" in " ".join(said.split())
+    assert "Traceback" not in said and len(said.splitlines()) <= 3
+
+
+def test_an_installed_package_checks_in_any_folder(tmp_path: Path) -> None:
+    package = tmp_path / "site-packages" / "course_lib"
+    shutil.copytree(
+        Path(course_lib.__file__).parent,
+        package,
+        ignore=shutil.ignore_patterns("__pycache__", "_*a", "_course"),
+    )
+    write_labs(package / "_course")
+    (tmp_path / "downloads").mkdir()
+    answer = "def magnitude_mask(w, s): return w.abs() > w.abs().median()"
+    calls = f'{answer}\ncheck("1.1")\nskip("1.1")\nprint(course_lib.__file__)'
+    environment = {**os.environ, "PYTHONPATH": str(package.parent)}
+    del environment["COURSE_ROOT"]
+    done = subprocess.run(
+        [sys.executable, "-c", f"import course_lib\nfrom course_lib.grading import check, skip\n{calls}"],
+        cwd=tmp_path / "downloads", env=environment, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "of 2 visible points" in done.stdout and "1.1 skipped" in done.stdout
+    assert str(package) in done.stdout
+
+
+def test_nobody_is_asked_to_type_while_a_claim_is_tried(capsys, monkeypatch) -> None:
+    monkeypatch.setattr(builtins, "input", lambda *_: pytest.fail("a box to type in"))
+    before = input
+    said = run("def magnitude_mask(w, s):\n    return input('sparsity? ')\ncheck('1.1')", capsys)
+    assert "EOFError: nobody can type" in said and "line 2 of magnitude_mask" in said
+    assert input is before
+
+
+def test_what_is_shown_can_be_read_on_light_and_dark(capsys) -> None:
+    card = notebook.Card("t", [(mark, "c", "0 / 1", "m") for mark in "✓✗–"], "foot")
+    colours = re.findall(r"#[0-9a-fA-F]{3,6}\b", card._repr_html_())
+    assert len(colours) == 2  # of signs: words, and the dash, have the colour of their page
+    for colour in colours:  # WCAG asks for 3 to 1
+        assert min(contrast(colour), contrast(colour, "#111111")) >= 4, colour
 
 
 def test_the_notebooks_table_is_html_and_escapes(capsys) -> None:

@@ -29,6 +29,27 @@ def test_arguments_are_copies() -> None:
     assert s.call("f", x, returning=(0,))[1][0].tolist() == [0, 0, 0]
 
 
+@pytest.mark.parametrize("all_ran", [True, False])
+def test_a_name_that_is_not_there_has_another_name_or_no_cell_yet(all_ran: bool) -> None:
+    namespace: dict = {}
+    exec("def csr_encode(x): pass\ndef encode_rle(x): pass\ndef coo_decod(x): pass", namespace)
+    graded = ["csr_encode", "rle_encode", "coo_decode"]
+    s = Submission(InProcess(namespace, graded, all_ran))
+    kinds = {}
+    for name in (*graded[1:], "answer_0_8a"):
+        with pytest.raises(StudentError) as caught:
+            s.value(name) if name.startswith("answer") else s.call(name, 1)
+        kinds[name] = caught.value.kind, caught.value.message
+    absent = "missing" if all_ran else "not run"
+    # csr_encode answers another question
+    assert kinds["rle_encode"][0] == kinds["answer_0_8a"][0] == absent
+    assert "csr_encode" not in kinds["rle_encode"][1]
+    assert kinds["coo_decode"] == (
+        "missing",
+        "coo_decode is not defined, but coo_decod is: is that it, under another name?",
+    )
+
+
 def test_a_proxy_is_called_with_plain_data() -> None:
     s = submission(
         "def f(model, evaluate):\n    return [evaluate(model, 'validation'), evaluate(model, split='test')]"

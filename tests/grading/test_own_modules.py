@@ -5,6 +5,7 @@ sandbox, watched as cells are, and of no use to an attacker.
 from __future__ import annotations
 
 import importlib.util
+import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,10 +20,23 @@ from course_lib.grading.batch.collect import collect
 from course_lib.grading.claims.alarm import WorkerLost
 from course_lib.grading.marking import check
 from course_lib.grading.marking.lab import Task
-from course_lib.grading.sandbox import Worker
+from course_lib.grading.sandbox import Worker, layers
 
 ANSWERS = f"import torch\n{RIGHT}"
 TAKE = "from helpers import magnitude_mask, threshold_mask"
+WRITE_TEMPORARY = """
+import os, tempfile
+def f(place):
+    path = os.path.join(place or tempfile.gettempdir(), 'left')
+    with open(path, 'x') as file: file.write('x')
+    return os.path.getsize(path)
+def is_writable(place):
+    assert open(os.path.join(place, 'shown')).read() == 'x'
+    try:
+        return bool(open(os.path.join(place, 'left'), 'x'))
+    except OSError:
+        return False
+"""
 
 
 @pytest.fixture
@@ -194,20 +208,33 @@ attempt("the course", lambda: open({str(Path(check.__file__).parent / "x.py")!r}
 
 
 def test_temporary_files_have_a_place_that_is_the_submissions_own(open_with, worker) -> None:
-    use = (
-        "import os, tempfile\n"
-        "def f(place):\n"
-        "    path = os.path.join(place or tempfile.gettempdir(), 'left')\n"
-        "    with open(path, 'x') as file: file.write('x')\n"
-        "    return os.path.getsize(path)\n"
-    )
     for _ in range(2):  # the second finds nothing of the first
-        submission, _ = open_with(use)
+        submission, _ = open_with(WRITE_TEMPORARY)
         assert submission.f("") == 1
     if worker.layer.name == "jail":
         for _ in range(2):
-            submission, _ = open_with(use)
+            submission, _ = open_with(WRITE_TEMPORARY)
             assert submission.f("/tmp") == 1
+
+
+def test_a_course_below_tmp_leaves_tmp_writable(monkeypatch: pytest.MonkeyPatch) -> None:
+    if layers.try_layer("jail"):
+        pytest.skip(layers.try_layer("jail"))
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        Path(folder, "shown").write_text("x")
+        prefixes = layers._prefixes()
+        monkeypatch.setattr(layers, "_prefixes", lambda: [*prefixes, folder])
+        worker = Worker(layers.Isolation("jail"))
+        worker.start()
+        try:
+            for _ in range(2):
+                session = worker.open([WRITE_TEMPORARY], ["f"])
+                submission = Submission(session)
+                assert submission.f("/tmp") == submission.f("") == 1
+                assert submission.is_writable(folder) is False
+                session.close()
+        finally:
+            worker.stop()
 
 
 # --- what is said, and who reads it ---------------------------------------------------

@@ -12,6 +12,7 @@ import torch
 from course_lib.grading import Draw, StudentError, Submission
 from course_lib.grading.claims.alarm import WorkerLost
 from course_lib.grading.claims.student import Proxy
+from course_lib.grading.marking.marker import explain
 from course_lib.grading.sandbox import usage as watch
 from course_lib.grading.sandbox.workers import Seconds, Worker
 from course_lib.labs import load
@@ -60,6 +61,15 @@ def test_what_a_lab_needs_is_imported_before_its_submissions(run: Run, worker: W
     assert run(source, graded=["f"]).f() is True, (
         "the worker is still there, and what it has imported, too"
     )
+
+
+def test_a_name_that_is_not_there_has_another_name(run: Run) -> None:
+    """Every cell has run, and the answer to another question is none under a wrong name."""
+    s = run("def csr_encode(x): pass", graded=["csr_encode", "rle_encode"])
+    with pytest.raises(StudentError) as caught:
+        s.rle_encode(1)
+    said = explain(caught.value, "0.3")
+    assert said == "rle_encode is not defined: keep the name that the question gives"
 
 
 @pytest.mark.parametrize("place", ["course_lib.pruning.heads", "course_lib.models.attention"])

@@ -18,7 +18,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 from typer.testing import CliRunner
 
-from course_lib import cli, install
+from course_lib import cli, environment, install
 from course_lib.authoring import site
 from course_lib.grading.batch import gradescope
 
@@ -44,6 +44,18 @@ def test_the_citation_and_the_changes_know_the_version() -> None:
     assert f"\n## {PROJECT['version']}\n" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
+def test_all_that_is_tracked_at_the_top_is_in_the_layout_of_the_readme() -> None:
+    git = ["git", "-C", str(ROOT), "ls-files"]
+    listed = subprocess.run(git, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    top = {name.split("/")[0] for name in listed.stdout.splitlines()}
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (layout,) = re.findall(r"^At the top are (.*?)\n\n", readme, re.MULTILINE | re.DOTALL)
+    named = {name.rstrip("/") for name in re.findall(r"`([^`]+)`", layout)}
+    assert {name for name in top if not name.startswith(".")} == named
+
+
 def test_the_workflow_tries_every_python_that_the_readme_names() -> None:
     workflow = read(".github/workflows/test.yml")
     pythons = workflow["jobs"]["test"]["strategy"]["matrix"]["python"]
@@ -63,9 +75,9 @@ def test_the_workflow_tries_every_python_that_the_readme_names() -> None:
 
 def test_set_up_tries_a_pair_in_the_ranges_and_the_readme_names_it() -> None:
     declared = {r.name: r.specifier for r in map(Requirement, PROJECT["dependencies"])}
-    for name, number in (pin.split("==") for pin in install.PAIR):
+    for name, number in (pin.split("==") for pin in environment.PAIR):
         assert number in declared[name]
-    assert f"pip install {' '.join(install.PAIR)} --index-url {install.CPU_INDEX}" in (
+    assert f"pip install {' '.join(environment.PAIR)} --index-url {environment.CPU_INDEX}" in (
         ROOT / "README.md"
     ).read_text(encoding="utf-8")
 
@@ -94,23 +106,23 @@ def test_set_up_leaves_torch_alone_or_tries_the_pair_then_the_ranges(
         called.append([str(word) for word in command])
         asked = " ".join(called[-1])
         fails = "v('torch')" in asked and has != "a pair"
-        fails |= install.PAIR[0] in asked and has == "no wheel of the pair"
+        fails |= environment.PAIR[0] in asked and has == "no wheel of the pair"
         fails |= "--constraint" in asked and has == "other versions"
-        return subprocess.CompletedProcess(command, int(fails), stdout=f"{tmp_path}")
+        return subprocess.CompletedProcess(command, int(fails), f"{tmp_path}", "")
 
     for python in ("bin/python", "Scripts/python.exe"):  # one of them is this system's
         (tmp_path / ".venv" / python).parent.mkdir(parents=True)
         (tmp_path / ".venv" / python).touch()
     (tmp_path / "pyproject.toml").write_bytes((ROOT / "pyproject.toml").read_bytes())
-    monkeypatch.setattr(install, "ROOT", tmp_path)
-    monkeypatch.setattr(install, "_torch_index", lambda: ["--index-url", "here"])
-    monkeypatch.setattr(install.subprocess, "run", run)
-    install.main([])
+    monkeypatch.setattr(environment, "ROOT", tmp_path)
+    monkeypatch.setattr(environment, "_torch_index", lambda: ["--index-url", "here"])
+    monkeypatch.setattr(environment.subprocess, "run", run)
+    environment.main([])
     pips = [command[command.index("--no-compile") + 1 :] for command in called if "pip" in command]
-    pair = ["--index-url", "here", *install.PAIR]
+    pair = ["--index-url", "here", *environment.PAIR]
     ranges = [d for d in PROJECT["dependencies"] if re.match(r"torch(vision)?>", d)]
     course = ["-e", ".[course]"]
-    locked = ["--constraint", str(install.LOCK), *course]
+    locked = ["--constraint", str(environment.LOCK), *course]
     assert (
         pips
         == {
@@ -124,7 +136,7 @@ def test_set_up_leaves_torch_alone_or_tries_the_pair_then_the_ranges(
 
 def test_locked_versions_are_in_the_ranges_and_leave_pytorch_to_set_up() -> None:
     locked: dict[str, list[Version]] = {}
-    for line in install.LOCK.read_text(encoding="utf-8").splitlines():
+    for line in environment.LOCK.read_text(encoding="utf-8").splitlines():
         if not line.startswith("#"):
             pin = Requirement(line)
             locked.setdefault(pin.name, []).append(Version(str(pin.specifier).removeprefix("==")))

@@ -20,9 +20,10 @@ OWN = ROOT / site.OWN
 # what the library is made and handed out with, not what one calls: the grader and
 # its sandbox, how labs are made, what labs run for longer and train once, the command
 LEFT_OUT = {
-    *("authoring", "checks", "cli", "conformance", "demo", "doctor", "experiments", "files"),
+    *("authoring", "checks", "cli", "conformance", "demo", "doctor", "environment"),
+    *("experiments", "files"),
     *("grading", "install", "labs", "modes", "paths", "pruning", "sandbox_child", "student_code"),
-    *("labs_folder", "recipes", "seeding", "wrapped"),
+    *("labs_folder", "progress", "recipes", "seeding", "wrapped"),
 }
 MODULES = [found.name for found in walk_packages(course_lib.__path__, "course_lib.")]
 ROOMS = re.findall(

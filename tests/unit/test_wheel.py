@@ -97,13 +97,24 @@ def test_the_library_alone_needs_nothing_of_the_course(python: Path, tmp_path: P
     assert {"datasets", "jupyterlab", "nbval", "jinja2"} <= packages
     hidden = [package.replace("-", "_") for package in packages]
     (tmp_path / "sitecustomize.py").write_text(
-        f"import sys\nsys.modules.update(dict.fromkeys({hidden}))\n"
+        "import sys\nfrom importlib import metadata\n"
+        f"sys.modules.update(dict.fromkeys({hidden}))\n"
+        "def version(name, installed=metadata.version):\n"
+        f"    if name in {packages}:\n"
+        "        raise metadata.PackageNotFoundError(name)\n"
+        "    return installed(name)\n"
+        "metadata.version = version\n"
     )
     inside = {"PYTHONPATH": str(tmp_path)}
     (example,) = re.findall(r"```python\n(.+?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    for words in (("-c", example), (*COURSE, "demo"), (*COURSE, "doctor")):
+    for words in (("-c", example), (*COURSE, "demo")):
         done = run(python, tmp_path, *words, **inside)
         assert done.returncode == 0, (words, done.stdout, done.stderr)
+    doctor = run(python, tmp_path, *COURSE, "doctor", **inside)
+    (said,) = [line for line in doctor.stdout.splitlines() if line.startswith("Not ready")]
+    assert doctor.returncode == 1 and 'pip install "pruning-course[course]"' in said
+    assert all(package in said for package in packages), said
+    assert doctor.stdout.endswith("The library alone can run here.\n")
     refused = run(python, tmp_path, *COURSE, "grade", "lab01", ".", "--out", "r", **inside)
     assert refused.returncode == 1 and 'pip install "pruning-course[course]"' in refused.stderr
 
@@ -114,8 +125,10 @@ def test_the_labs_are_written_and_their_checks_work(python: Path, tmp_path: Path
     assert done.returncode == 0 and "files written into" in done.stdout, done.stderr
     folder = tmp_path / "pruning"
     assert len(list((folder / "labs").glob("lab*.ipynb"))) == len(labs.available())
-    checked = run(python, folder / "labs", "-c", ANSWER)
-    assert "of 2 visible points" in checked.stdout, checked.stdout + checked.stderr
+    (tmp_path / "downloads").mkdir()
+    for place in (folder / "labs", tmp_path / "downloads"):
+        checked = run(python, place, "-c", ANSWER)
+        assert "of 2 visible points" in checked.stdout, checked.stdout + checked.stderr
 
 
 def test_what_somebody_wrote_stays(tmp_path: Path) -> None:

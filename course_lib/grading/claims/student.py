@@ -8,10 +8,11 @@ Arguments are copied on the way in either case.
 
 from __future__ import annotations
 
+import builtins
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 import torch
@@ -34,8 +35,8 @@ class StudentError(Exception):
 
     Attributes:
         kind: "raised", "missing" (not defined), "lost" (not defined, for a reason that
-            the message says), "library" (called what it should write), "result" (no plain
-            data).
+            the message says), "not run" (not defined yet: the message is the name),
+            "library" (called what it should write), "result" (no plain data).
         type, bases: the exception's class name and those of its bases. message, where,
             text: what, on which line.
     """
@@ -149,12 +150,19 @@ class Transport(Protocol):
 
 class InProcess:
     """The notebook's own names, driven in this process. A context manager: afterwards
-    names, chance and torch's default type are as they were."""
+    names, chance and torch's default type are as they were.
 
-    def __init__(self, namespace: dict[str, Any]) -> None:
+    Args:
+        graded: the names that the lab asks for. all_ran: have all of the notebook's cells
+            run?
+    """
+
+    def __init__(
+        self, namespace: dict[str, Any], graded: Collection[str] = (), all_ran: bool = True
+    ) -> None:
         self.skipped: set[str] = set()
         self.proxies: dict[int, Callable[..., Any]] = {}
-        self.harness = Harness(namespace, self._ask)
+        self.harness = Harness(namespace, self._ask, graded=graded, all_ran=all_ran)
 
     def __enter__(self) -> InProcess:
         self._before = (
@@ -180,7 +188,11 @@ class InProcess:
         ``CHECK_SECONDS``.
         """
         self.proxies = proxies
-        answer, rung = limited(CHECK_SECONDS, lambda: self.harness.handle(header, blobs))
+        typed, builtins.input = builtins.input, _refuse_input
+        try:
+            answer, rung = limited(CHECK_SECONDS, lambda: self.harness.handle(header, blobs))
+        finally:
+            builtins.input = typed
         reply, blobs = answer or ({}, [])
         if rung:
             where = reply.get("error", {}).get("where")
@@ -198,6 +210,11 @@ class InProcess:
         packer = plain_data.Packer()
         back = packer.pack(self.proxies[number](*args, **kwargs))
         return plain_data.Unpacker(packer.blobs).unpack(back)
+
+
+def _refuse_input(*_: object) -> NoReturn:
+    """In the place of ``input``; where a notebook is graded, it raises the same."""
+    raise EOFError("nobody can type while a claim is tried, so do without input()")
 
 
 class Submission:

@@ -10,16 +10,28 @@ from __future__ import annotations
 import html
 import re
 import sys
+import textwrap
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, NoReturn
 
 from course_lib import labs
+from course_lib.grading.claims.expect import describe
 from course_lib.grading.claims.question import Test, texts_in
 from course_lib.grading.claims.student import InProcess, Submission
 from course_lib.grading.marking.lab import GradingSpec, Lab
-from course_lib.grading.marking.marker import Marker, Outcome, by_question, earned, maximum, total
+from course_lib.grading.marking.marker import (
+    NOT_RUN,
+    Marker,
+    Outcome,
+    by_question,
+    earned,
+    maximum,
+    total,
+)
 from course_lib.labs.contract import order
-from course_lib.paths import course_root
+from course_lib.paths import visible_claims
 from course_lib.student_code import own
 from course_lib.student_code.watch import unwatched
 
@@ -31,7 +43,8 @@ class Card:
         self.title, self.rows, self.foot = title, rows, foot
 
     def _repr_html_(self) -> str:
-        colours = {"✓": "#00724d", "✗": "#b3400a", "–": "#666666"}
+        # legible on a light and on a dark page; all other letters have the page's own colour
+        colours = {"✓": "#008a5e", "✗": "#d04f00", "–": "inherit"}
         cells = "".join(
             f'<tr><td style="color:{colours[mark]};font-weight:bold;text-align:center"'
             f' title="{_SAID[mark]}">{mark}</td>'
@@ -71,14 +84,18 @@ def check(question: str | None = None) -> None:
 
     Args:
         question: "1.3"; without it, the progress of the whole lab.
+
+    Raises:
+        ValueError: if the question is none of this notebook's lab, or there are no claims.
     """
     namespace = _caller()
-    if question is not None and (most := _asked(question).by_hand):
+    name = _only_lab(namespace) if question is None else _lab("check", question, namespace)
+    if question is not None and (most := _asked(name, question).by_hand):
         _show(Card(f"{question}: {BY_HAND}, who gives up to {most:g} points", []))
         return
-    lab = _visible(_lab_of(namespace) if question is None else _lab(question))
+    lab = _visible(name)
     tests = lab.tests if question is None else _tests(lab, question)
-    with InProcess(namespace) as transport:
+    with InProcess(namespace, lab.known.graded, all_ran=False) as transport:
         names = [name for name in lab.known.files if Path(name).is_file()]
         beside = {name: Path(name).read_bytes() for name in names}
         marker = Marker(
@@ -90,18 +107,25 @@ def check(question: str | None = None) -> None:
     _show(card)
 
 
-def skip(question: str) -> None:
+def skip(question: str | None = None) -> None:
     """Give a question up: bind the library's implementation, score 0, and let the rest
     of the lab run.
 
+    Args:
+        question: "1.3".
+
     Raises:
-        ValueError: if the question asks for values, for a file, or is read by a person.
+        ValueError: if no question is named, or one that is none of this notebook's lab,
+            that asks for values or for a file, or that a person reads.
     """
     namespace = _caller()
-    exercise = _asked(question)
+    if question is None:
+        raise AskedWrong('name the question to skip: skip("1.3")')
+    lab = _lab("skip", question, namespace)
+    exercise = _asked(lab, question)
     if not exercise.by_hand:
-        _tests(_visible(_lab(question)), question)
-    contract = labs.load(_lab(question))
+        _tests(_visible(lab), question)
+    contract = labs.load(lab)
     names = [
         name for name in exercise.names if contract.function(name) or callable(namespace.get(name))
     ]
@@ -145,23 +169,71 @@ class AskedWrong(ValueError):
     """
 
     def _render_traceback_(self) -> list[str]:  # by which IPython asks
-        return [str(self)]
+        return _lines(str(self))
 
 
-def _lab(question: str) -> str:
+def _lines(sentence: str) -> list[str]:
+    """In lines that fit into a notebook's page, which would break within a word."""
+    return textwrap.wrap(sentence, 88, break_long_words=False, break_on_hyphens=False)
+
+
+def explain_unwritten() -> None:
+    """Let the shell that runs this show one sentence, and no traceback, where a cell
+    reaches a function that the student has not written.
+    """
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if shell is not None:
+        shell.set_custom_exc((NotImplementedError,), _show_unwritten)
+
+
+def _show_unwritten(shell: Any, kind: Any, error: Any, trace: Any, tb_offset: Any = None) -> None:
+    # as course_lib.authoring.student writes it into a handout
+    if placeholder := re.fullmatch(r"([0-9.]+) ([\w.]+): write this \w+", str(error)):
+        question, name = placeholder.groups()
+        sentence = (
+            f"This cell stopped: {name} is not written yet. Write it below question {question}, run"
+            " its cell, then run this cell and those below it; or give it up with"
+            f' skip("{question}").'
+        )
+        error._render_traceback_ = lambda: _lines(sentence)
+    shell.showtraceback((kind, error, trace), tb_offset=tb_offset)
+
+
+explain_unwritten()
+
+
+def _lab(call: str, question: str, namespace: dict[str, Any]) -> str:
+    """The lab of a question that was asked for by ``check`` or ``skip``."""
     if not isinstance(question, str):
-        raise AskedWrong(f'write the question in quotes: "{question}", not {question!r}')
+        _refuse(call, question, namespace)
     if not (named := re.fullmatch(r"([0-9]{1,2})\.[0-9]+", question)):
         raise AskedWrong(f'a question is named like "1.3", got {question!r}')
     lab = f"lab{int(named[1]):02d}"
     if lab not in labs.available():
         raise AskedWrong(f"there is no {lab}: the labs are {', '.join(labs.available())}")
+    if (own := _labs_of(namespace)) and lab not in own:
+        raise AskedWrong(
+            f"{question} is a question of {_in_words([lab])}; this is the notebook of"
+            f" {_in_words(own)}"
+        )
     return lab
 
 
-def _asked(question: str) -> labs.Exercise:
+def _refuse(call: str, question: object, namespace: dict[str, Any]) -> NoReturn:
+    """Say how a question is named, where something else than a text was given."""
+    names = [name for name, value in namespace.items() if value is question]
+    contracts = map(labs.load, _labs_of(namespace) or labs.available())
+    for asking, name in ((c.question_of(name), name) for c in contracts for name in names):
+        if asking:
+            raise AskedWrong(f'write the question in quotes: {call}("{asking}") is for {name}')
+    if isinstance(question, int | float):
+        raise AskedWrong(f'write the question in quotes: "{question}", not {question!r}')
+    raise AskedWrong(f'write the question in quotes, such as "1.3"; got {describe(question)}')
+
+
+def _asked(lab: str, question: str) -> labs.Exercise:
     """What the question asks for; nothing, where there is no such question."""
-    return labs.load(_lab(question)).questions.get(question, labs.Exercise(()))
+    return labs.load(lab).questions.get(question, labs.Exercise(()))
 
 
 def _tests(lab: Lab, question: str) -> list[Test]:
@@ -174,13 +246,15 @@ def _tests(lab: Lab, question: str) -> list[Test]:
 
 def _visible(lab: str) -> Lab:
     """The lab with its visible claims."""
-    root = course_root()
-    if root is None:
-        raise FileNotFoundError(
-            "check needs the course's folder: start the notebook inside it, or set COURSE_ROOT"
-            " to it"
+    try:
+        folder = visible_claims(lab)
+    except ValueError as error:  # COURSE_ROOT is no folder
+        raise AskedWrong(str(error)) from None
+    if folder is None:
+        raise AskedWrong(
+            f"the tests of {lab} are neither in this folder nor in the installed package: start the"
+            " notebook inside the course's folder, or set COURSE_ROOT to that folder"
         )
-    folder = root / "tests" / "labs" / lab
     return Lab(GradingSpec(lab, texts_in(folder)[:1], str(folder), seed=0))
 
 
@@ -215,10 +289,7 @@ def _to_hand_in(namespace: dict[str, Any]) -> str:
 
 
 def _card(question: str, outcomes: list[Outcome]) -> Card:
-    rows = [
-        ("✓" if o.passed else "✗", o.claim, f"{o.earned:g} / {o.points:g}", o.message)
-        for o in outcomes
-    ]
+    rows = [(_mark([o]), o.claim, f"{o.earned:g} / {o.points:g}", o.message) for o in outcomes]
     whole = earned(outcomes)
     most = sum(o.points for o in outcomes)
     foot = (
@@ -242,7 +313,7 @@ def _progress(lab: Lab, namespace: dict[str, Any], outcomes: list[Outcome]) -> C
         first = next((o.message for o in mine if not o.passed), "")
         points = f"{earned(mine):g} / {sum(o.points for o in mine):g}"
         bonus = " (optional)" if known.is_optional(id) else ""
-        rows.append(("✓" if not first else "✗", f"{id} {names}{bonus}", points, first))
+        rows.append((_mark(mine), f"{id} {names}{bonus}", points, first))
     for id, exercise in known.questions.items():
         if exercise.by_hand:
             rows.append(("–", id, f"… / {exercise.by_hand:g}", BY_HAND))
@@ -253,16 +324,39 @@ def _progress(lab: Lab, namespace: dict[str, Any], outcomes: list[Outcome]) -> C
     return Card(f"{known.lab}: {total(outcomes):g} of {maximum(outcomes):g} visible points", rows)
 
 
-def _lab_of(namespace: dict[str, Any]) -> str:
-    """The lab whose graded names this notebook has most of."""
-    count = {lab: sum(n in namespace for n in labs.load(lab).graded) for lab in labs.available()}
-    best = max(count, key=lambda lab: count[lab])
-    if not count[best]:
-        raise AskedWrong(
-            "no graded function is defined here yet: run the lab's cells first, or name a"
-            ' question: check("1.1")'
-        )
-    return best
+def _mark(outcomes: list[Outcome]) -> str:
+    if all(o.passed for o in outcomes):
+        return "✓"
+    left = all(o.message.startswith(NOT_RUN) for o in outcomes if not o.passed)
+    return "–" if left and not any(o.passed for o in outcomes) else "✗"
+
+
+def _labs_of(namespace: dict[str, Any]) -> list[str]:
+    """The labs whose experiments a notebook has imported: its first cell imports its own."""
+    imported = {vars(v).get("__name__") for v in list(namespace.values()) if type(v) is ModuleType}
+    return [lab for lab in labs.available() if f"course_lib.experiments.{lab}" in imported]
+
+
+def _only_lab(namespace: dict[str, Any]) -> str:
+    """The lab of this notebook, where no question was named."""
+    match _labs_of(namespace):
+        case [lab]:
+            return lab
+        case []:
+            raise AskedWrong(
+                "check() does not know which lab this is: run the notebook's first cell, or name a"
+                ' question: check("1.1")'
+            )
+        case several:
+            raise AskedWrong(
+                f"this notebook has imported the experiments of {_in_words(several)}: name a"
+                ' question: check("1.1")'
+            )
+
+
+def _in_words(found: Sequence[str]) -> str:
+    """ "lab 01 and lab 07" of their modules' names."""
+    return " and ".join(f"lab {lab.removeprefix('lab')}" for lab in found)
 
 
 def _show(card: Card) -> None:

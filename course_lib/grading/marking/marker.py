@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 # what the grader answers by, by the name that it stands in for
 Given = dict[str, Callable[..., Any] | Helper]
+NOT_RUN = "not run yet"  # so begins the message where the name's cell is still to run
 # tests of one question that may end or hang their process before the rest is not tried
 MAX_LOSSES = 2
 
@@ -233,6 +234,8 @@ def explain(error: StudentError, question: str) -> str:
         return "not written yet"
     if error.kind == "lost":
         return error.message
+    if error.kind == "not run":
+        return f"{NOT_RUN}: run the cell that defines {error.message}"
     if error.kind == "missing":
         return f"{error.message}: keep the name that the question gives"
     if error.kind == "library":

@@ -6,8 +6,8 @@ Layers, best first:
 - ``jail``: a bubblewrap jail. Own user, process, network, mount, ipc and host-name
   namespaces; visible are the interpreter, its packages and the four modules of
   ``course_lib`` that a lab may use, all read-only. Inside, every submission has
-  namespaces of its own once more, and a 64 MB folder in memory, the only place it can
-  write to.
+  namespaces of its own once more, and 64 MB in memory (its working folder and ``/tmp``),
+  the only place it can write to.
 - ``landlock``: where namespaces are refused (Ubuntu 24.04 by default, many containers).
   Linux's Landlock with a filter of system calls through libseccomp: the same files, one
   writable folder, no sockets, no signals to others. What remains visible is *that* a
@@ -305,28 +305,14 @@ def jail_command() -> list[str]:
         elif os.path.exists(place):
             mounts[place] = ["--ro-bind", place, place]
     mounts |= {path: ["--tmpfs", path] for path in hidden}
-    locked = ["/dev", *hidden, "/"]
-    # the usual folder for temporary files is the child's own; where something of ours lies in
-    # it, it holds that, and nothing can be written
-    if temporary_is_own():
-        args += ["--symlink", SCRATCH, "/tmp"]
-    else:
-        args += ["--tmpfs", "/tmp"]
-        locked = ["/tmp", *locked]
+    # each child puts a folder of its own over /tmp (:mod:`course_lib.sandbox_child.restrictions`)
+    args += ["--tmpfs", "/tmp"]
     # what is inside another comes after it
     for path in sorted(mounts, key=lambda path: Path(path).parts):
         args += mounts[path]
-    for place in locked:
+    for place in ("/tmp", "/dev", *hidden, "/"):
         args += ["--remount-ro", place]
     return [*args, "--chdir", SCRATCH, "--"]
-
-
-def temporary_is_own() -> bool:
-    """Is ``/tmp`` in the jail the folder of its own that a submission can write to? Not where
-    the course or the interpreter lies in ``/tmp``.
-    """
-    places = [*_prefixes(), *map(str, hidden_places())]
-    return not any(place.startswith("/tmp/") for place in places)
 
 
 def _prefixes() -> list[str]:
@@ -408,7 +394,7 @@ def run_probe(prefix: list[str], name: str) -> str:
             "locked": [
                 folder,
                 "/",
-                *([] if name == "jail" and temporary_is_own() else ["/tmp"]),
+                *([] if name == "jail" else ["/tmp"]),
                 "/usr",
                 "/dev/shm",
                 str(_PACKAGE / "sandbox_child"),

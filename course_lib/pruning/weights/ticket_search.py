@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from course_lib.checks import check_count, check_names
+from course_lib.progress import open_bar, raising_interrupted
 from course_lib.pruning.weights.lottery import (
     Build,
     Record,
@@ -103,14 +103,8 @@ def find_tickets(
     # here and not in a thread, since it may draw from torch's generator
     rates = {seed: layer_rates(build(seed=seed), rate, output_rate) for seed in seeds}
     submit = executor.submit if executor else _at_once
-    bar = tqdm(
-        total=len(seeds) * (1 + rounds * len(controls)),
-        desc="lottery",
-        unit="job",
-        disable=not progress,
-        leave=False,
-        delay=1,
-    )
+    trainings = len(seeds) * (1 + rounds * len(controls))
+    bar = open_bar(trainings, "tickets and their controls", shown=progress, unit=" trainings")
 
     def job(run: Callable[..., Any], seed: int, *arguments: Any) -> Future[bytes]:
         own = partial(build, seed=seed), partial(train, seed=seed)
@@ -118,7 +112,8 @@ def find_tickets(
 
     found: dict[int, list[Record]] = {}
     waiting: dict[Future[bytes], tuple[Any, ...]] = {}
-    with bar:
+    kept = f"{folder} keeps the finished trainings." if folder else "Its results are lost."
+    with raising_interrupted(f"Interrupted: the search for tickets did not end. {kept}"), bar:
         try:
             for seed in seeds:
                 waiting[job(_ticket, seed, rounds, rates[seed], rewind_step)] = (seed,)

@@ -9,15 +9,18 @@ import subprocess
 import sys
 import sysconfig
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
 import pytest
+from typer.testing import CliRunner
 
 from course_lib.authoring import online
 from course_lib.authoring.errors import AuthoringError
 from course_lib.authoring.release import release
-from course_lib.install import CPU_INDEX, PAIR
+from course_lib.cli import app
+from course_lib.environment import CPU_INDEX, PAIR
 
 ROOT = Path(__file__).parents[3]
 
@@ -77,13 +80,15 @@ check("1.1")
 """
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("installed", [False, True])
-def test_the_notebook_works_where_the_course_is_missing(
-    installed: bool, folder: Path, tmp_path: Path
-) -> None:
-    """In an environment with all that the course needs, but without the course, far from
-    its folder, as on Colab. The repository is a local one, and pip only notes its call.
+CELL = online.INSTALL.format("ada/pruning")
+Session = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def session(folder: Path, tmp_path: Path) -> Session:
+    """Runs cells in a fresh interpreter of an environment with all that the course needs,
+    but without the course, far from its folder, as on Colab. The repository is a local one.
+    pip notes its call, and installs as pip does in editable mode: a line in a .pth file.
     """
     published = tmp_path / "published" / "ada" / "pruning"
     shutil.copytree(folder, published)
@@ -97,7 +102,10 @@ def test_the_notebook_works_where_the_course_is_missing(
         if path.suffix != ".pth" and path.name != "course_lib":
             (packages / path.name).symlink_to(path)
     pip = home / "bin" / "pip"
-    pip.write_text('#!/bin/sh\necho "$@" > "$HOME/pip"\n')
+    pip.write_text(
+        '#!/bin/sh\n[ -e "$HOME/broken" ] && exit 1\n'
+        f'echo "$@" >> "$HOME/pip"; echo "$PWD/course" > "{packages}/course.pth"\n'
+    )
     pip.chmod(0o755)
     environment = {
         "PATH": f"{home}/bin:{os.environ['PATH']}",
@@ -106,24 +114,57 @@ def test_the_notebook_works_where_the_course_is_missing(
         "GIT_CONFIG_KEY_0": f"url.file://{tmp_path}/published/.insteadOf",
         "GIT_CONFIG_VALUE_0": "https://github.com/",
     }
-    if installed:  # then the cell does nothing
-        environment["PYTHONPATH"] = str(folder)
-    content = tmp_path / "content"
-    content.mkdir()
-    done = subprocess.run(
-        [home / "bin" / "python", "-c", SESSION],
-        input=json.dumps(
-            [online.INSTALL.format("ada/pruning"), "import course_lib"]
-            + ([] if installed else [ANSWER])
-        ),
-        cwd=content,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert (content / "course").exists() is not installed
-    assert (tmp_path / "pip").exists() is not installed
-    if not installed:
-        assert (tmp_path / "pip").read_text() == "install -q -e course[course]\n"
+    (tmp_path / "content").mkdir()
+
+    def run(*cells: str, **more: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [home / "bin" / "python", "-c", SESSION],
+            input=json.dumps(cells),
+            cwd=tmp_path / "content",
+            env=environment | more,
+            capture_output=True,
+            text=True,
+        )
+
+    return run
+
+
+@pytest.mark.long
+def test_the_notebook_works_where_the_course_is_missing(session: Session, tmp_path: Path) -> None:
+    """The second time it is a runtime that was restarted: the course is installed, and the
+    working folder is the one of before. The cell may run twice in one runtime, too.
+    """
+    for _ in range(2):
+        done = session(CELL, CELL, ANSWER)
+        assert done.returncode == 0, done.stdout + done.stderr
         assert "of 2 visible points" in done.stdout, done.stdout
+    assert (tmp_path / "pip").read_text() == "install -q -e course[course]\n"
+
+
+def test_where_the_course_is_installed_the_cell_does_nothing(
+    session: Session, folder: Path, tmp_path: Path
+) -> None:
+    where = "import os; print(os.getcwd())"
+    done = session(CELL, where, PYTHONPATH=str(folder))
+    assert done.stdout == f"{tmp_path / 'content'}\n", done.stdout + done.stderr
+    assert not [*(tmp_path / "content").iterdir()] and not (tmp_path / "pip").exists()
+
+
+def test_a_repository_that_cannot_be_cloned_is_one_sentence(
+    session: Session, tmp_path: Path
+) -> None:
+    done = session(online.INSTALL.format("ada/private"))
+    assert done.stdout == (
+        "The course could not be cloned from https://github.com/ada/private: that repository must"
+        " be public, have this name, and have the branch main.\n"
+    )
+    assert done.returncode and not (tmp_path / "pip").exists()
+    said = " ".join(CliRunner().invoke(app, ["release", "--help"]).output.split())
+    assert "public" in said and "public" in (ROOT / "docs" / "instructors.md").read_text()
+
+
+def test_an_installation_that_failed_is_tried_again(session: Session, tmp_path: Path) -> None:
+    (tmp_path / "broken").touch()
+    assert session(CELL).stdout.startswith("pip could not install the course:")
+    (tmp_path / "broken").unlink()
+    assert session(CELL).returncode == 0 and (tmp_path / "pip").exists()
