@@ -14,7 +14,7 @@
 
 - :mod:`.authoring`, :mod:`.labs`: notebooks built from sources, and what each lab asks for;
 - :mod:`.grading`, :mod:`.student_code`, :mod:`.sandbox_child`: marks for submissions. Notebooks
-  import only ``check``, ``choose`` and ``skip`` from :mod:`course_lib.grading`;
+  import only ``check`` and ``skip`` from :mod:`course_lib.grading`;
 - :mod:`.cli`, :mod:`.doctor`, :mod:`.demo`, :mod:`.environment`, :mod:`.install`,
   :mod:`.labs_folder`: the command ``course``, and its set-up.
 """

@@ -199,48 +199,6 @@ def build(
     console.print(f"{len(written)} notebook(s) written" if written else "nothing has changed")
 
 
-making = typer.Typer(
-    no_args_is_help=True,
-    help="Write the skeleton of an exercise, or of a lab. docs/new_exercise.md shows the rest.",
-)
-app.add_typer(making, name="new")
-
-
-@making.command("exercise")
-def new_exercise(
-    lab: Lab,
-    question: Annotated[str, typer.Argument(help="its number, such as 1.10")],
-    name: Annotated[str, typer.Argument(help="of the function that students write")],
-) -> None:
-    """Write the skeleton of an exercise into a lab: source, contract, claims with their
-    table of mistakes, answers.
-    """
-    from course_lib.authoring import new
-
-    root = _root()
-    _written(root, new.exercise(root, lab, question, name))
-
-
-@making.command("lab")
-def new_lab(
-    number: Annotated[int, typer.Argument(help="such as 12")],
-    title: Annotated[str, typer.Argument(help="its file is named after it")] = "A new lab",
-    name: Annotated[
-        str, typer.Argument(help="of the first function that students write")
-    ] = "first_function",
-) -> None:
-    """Write the skeleton of a lab with one exercise."""
-    from course_lib.authoring import new
-
-    root = _root()
-    _written(root, new.lab(root, number, title, name))
-
-
-def _written(root: Path, paths: list[Path]) -> None:
-    for path in paths:
-        _say(f"{path.relative_to(root)}: fill in what says TODO")
-
-
 @app.command()
 def release(
     folder: Annotated[Path, typer.Argument(help="a new folder")],
@@ -271,56 +229,6 @@ def release(
         )
     archive = releasing.release(_root(), folder, [*(labs or []), *(more or [])] or None, repository)
     _say(f"students get {folder} or, the same, {archive}")
-
-
-@app.command()
-def update(
-    notebooks: Annotated[
-        list[Path], typer.Argument(metavar="NOTEBOOK...", help="what you worked in")
-    ],
-    release: Annotated[
-        Path | None,
-        typer.Option(
-            help="the new release, a folder or its zip; by default the course folder round here"
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", help="file or folder to write; by default the notebook itself"),
-    ] = None,
-) -> None:
-    """Carry your answers into a new release of the labs: the corrected text, and all
-    that you wrote.
-    """
-    from course_lib.authoring import update as updating
-
-    if len(notebooks) > 1 and out is not None and not out.is_dir():
-        raise NotADirectoryError(
-            f"{out} is no folder: several notebooks go into one, such as --out labs"
-        )
-    for notebook in notebooks:
-        done = updating.update(notebook, release, out)
-        if done.current:
-            _say(
-                f"{notebook} is already of this release:"
-                f" {f'copied to {done.path}' if done.written else 'nothing to do'}"
-            )
-        else:
-            table = Table("what you wrote", "question", "now stands")
-            for row in done.carried:
-                table.add_row(*[escape(_plain(text)) for text in (row.what, row.question, row.how)])
-            console.print(table if done.carried else "there was nothing of yours in it yet")
-            _say(f"{done.path} written, without outputs: run it from the top")
-        if done.guessed:
-            _say(
-                f"{notebook} no longer says which handout it began as: what differs from the"
-                " release counts as yours, so look for corrections that are missing"
-            )
-        if done.backup:
-            _say(
-                f"what was there before is kept in {done.backup}; close the notebook in JupyterLab"
-                " and open it again"
-            )
 
 
 class Format(StrEnum):

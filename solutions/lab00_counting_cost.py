@@ -69,12 +69,11 @@ from course_lib import ledger, training
 from course_lib.cost import encodings, latency, storage
 from course_lib.data import images
 from course_lib.experiments import lab00
-from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours to use)
+from course_lib.grading import check, skip  # noqa: F401  (skip is yours to use)
 from course_lib.show import drawings, plots, real_data, tables, widgets
 from course_lib.show.words import say, you_wrote
 
 DATA = "digits"  # or "mnist", "fashion_mnist", "cifar10": the whole lab on other images
-STUDENT = ""  # your name or student number: it sets the order of your multiple-choice options
 
 # %%
 EPOCHS = {"digits": 8, "cifar10": 3}.get(DATA, 1)
@@ -1208,19 +1207,15 @@ tables.plain(lab00.when_a_zero_pays(in_bits, one_vector, convolution))
 #
 # **a.** A linear layer has half of its weights pruned ($p=0.5$), and half of its inputs
 # are zero ($q=0.5$). What can be said about its nonzero MACs?
-
-# %%
-choose(
-    "0.8a",
-    "At least a quarter of all MACs, since (1 − p)(1 − q) is a lower bound.",
-    "Exactly a quarter of all MACs.",
-    "A quarter on average over random places of the zeros; for given places anything from none to"
-    " half.",
-    "At most a quarter, since a zero in either operand is enough.",
-    "Half: zeros in the inputs save nothing that pruned weights did not save already.",
-)
-
-# %% [markdown]
+#
+# - **A.** At least a quarter of all MACs, since (1 − p)(1 − q) is a lower bound.
+# - **B.** Exactly a quarter of all MACs.
+# - **C.** A quarter on average over random places of the zeros; for given places
+#   anything from none to half.
+# - **D.** At most a quarter, since a zero in either operand is enough.
+# - **E.** Half: zeros in the inputs save nothing that pruned weights did not save
+#   already.
+#
 # **b.** In your figure of the bookkeeping: from which sparsity on (in %) does **COO
 # need fewer bits than the bitmap** for `conv4`? Type the number that you read from the
 # figure, e.g. `50`. A number within 1 of the exact crossing is right.

@@ -57,7 +57,7 @@
 #   distinguishable* if its 95 % paired interval excludes 0.
 
 # %%
-from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours to use)
+from course_lib.grading import check, skip  # noqa: F401  (skip is yours to use)
 
 # isort: split
 from collections.abc import Callable
@@ -73,8 +73,6 @@ from course_lib.data.images import load
 from course_lib.experiments import lab01
 from course_lib.show import plots, real_data, tables, widgets
 from course_lib.show.words import pm, say, you_wrote
-
-STUDENT = ""  # your name or student number: it sets the order of your multiple-choice options
 
 # %%
 plots.show(
@@ -1215,18 +1213,16 @@ ledger.table()
 # **a.** In 1.3 the one-shot networks at 70 % had lost much accuracy on average. After
 # recalibration they were near the dense accuracy, with the same weights, mask and zeros.
 # What had been broken?
-
-# %%
-choose(
-    "1.8a",
-    "The pruned weights stored what the network had learned; recalibration restored them.",
-    "The kept weights had to adapt; the pass over the training images was a short fine-tuning.",
-    "Nothing: at 70 % sparsity the seeds differ so much that the two accuracies agree.",
-    "Each channel's sums had another mean and size than in the dense network, and batch norm still"
-    " shifted and scaled them by the old ones.",
-)
-
-# %% [markdown]
+#
+# - **A.** The pruned weights stored what the network had learned; recalibration
+#   restored them.
+# - **B.** The kept weights had to adapt; the pass over the training images was a short
+#   fine-tuning.
+# - **C.** Nothing: at 70 % sparsity the seeds differ so much that the two accuracies
+#   agree.
+# - **D.** Each channel's sums had another mean and size than in the dense network, and
+#   batch norm still shifted and scaled them by the old ones.
+#
 # **b.** Look at the experiment of 1.4 again: when all layers share one threshold, at
 # 90 %, what share of its weights does **conv1** lose, in %, on *your* machine? (A
 # number within 3 of the value that these networks give on the digits is right.)

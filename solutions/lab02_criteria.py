@@ -51,7 +51,7 @@
 # baseline and three seeds.
 
 # %%
-from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours to use)
+from course_lib.grading import check, skip  # noqa: F401  (skip is yours to use)
 
 # isort: split
 import copy  # noqa: F401  (yours to use)
@@ -69,8 +69,6 @@ from course_lib.data.images import load
 from course_lib.experiments import lab02
 from course_lib.modes import evaluating as in_evaluation_mode
 from course_lib.show import drawings, plots, real_data, tables, widgets, words
-
-STUDENT = ""  # your name or student number: it sets the order of your multiple-choice options
 
 # %% [markdown]
 # This picture shows the idea of the lab. At the trained weight $w$ you compute the
@@ -1036,19 +1034,15 @@ ledger.table()
 #
 # **a.** The signed forecast predicts the removal of single weights almost exactly.
 # Pruned in its order at 50 %, the network is no better than random guessing. Why?
-
-# %%
-choose(
-    "2.8a",
-    "Each forecast assumes that all other weights are kept: thousands of removals that would each"
-    " lower the loss alone need not lower it together.",
-    "The forecast is wrong for small weights, and most weights are small.",
-    "The forecast is made on training images, and the accuracy is measured on others.",
-    "Many forecasts are equal, and ties are broken by position, so a layer's first rows are"
-    " emptied.",
-)
-
-# %% [markdown]
+#
+# - **A.** Each forecast assumes that all other weights are kept: thousands of removals
+#   that would each lower the loss alone need not lower it together.
+# - **B.** The forecast is wrong for small weights, and most weights are small.
+# - **C.** The forecast is made on training images, and the accuracy is measured on
+#   others.
+# - **D.** Many forecasts are equal, and ties are broken by position, so a layer's first
+#   rows are emptied.
+#
 # **b.** Find this number in the experiment of part A, on the digits: Spearman's ρ
 # between the *input-aware* score and the size of the measured change, the mean of the
 # three seeds, with two decimals. (Training differs a little between machines.)

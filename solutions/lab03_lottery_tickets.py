@@ -53,7 +53,7 @@
 # baseline and three seeds**.
 
 # %%
-from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours to use)
+from course_lib.grading import check, skip  # noqa: F401  (skip is yours to use)
 
 # isort: split
 import copy
@@ -69,8 +69,6 @@ from course_lib.data.images import load
 from course_lib.experiments import lab03
 from course_lib.show import drawings, plots, tables, widgets
 from course_lib.show.words import say, you_wrote
-
-STUDENT = ""  # your name or student number: it sets the order of your multiple-choice options
 
 # %% [markdown]
 # The picture shows the whole lab, drawn from a real search in a small layer. From left
@@ -1066,19 +1064,14 @@ ledger.table()
 #
 # **a.** In the main experiment the ticket was better than both controls at less than
 # 10 % of the weights. What follows from this result, at this budget?
-
-# %%
-choose(
-    "3.7a",
-    "A network with so few weights learns faster because there is less to learn; any tenth of the"
-    " weights does as well.",
-    "Places and initial weights belong together: the ticket loses its lead when either of them is"
-    " replaced.",
-    "The mask is the ticket: with its places, any initial weights do as well.",
-    "The initial weights are the ticket: with them, any places do as well.",
-)
-
-# %% [markdown]
+#
+# - **A.** A network with so few weights learns faster because there is less to learn;
+#   any tenth of the weights does as well.
+# - **B.** Places and initial weights belong together: the ticket loses its lead when
+#   either of them is replaced.
+# - **C.** The mask is the ticket: with its places, any initial weights do as well.
+# - **D.** The initial weights are the ticket: with them, any places do as well.
+#
 # **b.** Look again at the untrained networks in the experiment after 3.5, on the
 # digits. Which validation accuracy, in %, does the best **untrained ticket** reach, in
 # the mean over your seeds? (Answers within 4 of the value that these networks give are

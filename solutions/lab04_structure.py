@@ -55,7 +55,7 @@
 # difference is *distinguishable* if its 95 % paired t-interval excludes 0.
 
 # %%
-from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours to use)
+from course_lib.grading import check, skip  # noqa: F401  (skip is yours to use)
 
 # isort: split
 import copy
@@ -71,8 +71,6 @@ from course_lib.data.images import load
 from course_lib.experiments import lab04
 from course_lib.show import drawings, plots, tables, widgets
 from course_lib.show.words import pm, say, you_wrote
-
-STUDENT = ""  # your name or number: it determines the order of your multiple-choice options
 
 # %%
 plots.show(drawings.filter_cascade(5, 3, 4, removed=(1,)))
@@ -1178,19 +1176,15 @@ ledger.table()
 #
 # **a.** Right after `remove_filters` the accuracy of the sparse-trained networks was
 # far lower, although the removed channels had $\alpha\approx0$. What had been broken?
-
-# %%
-choose(
-    "4.7a",
-    "The removed channels had constant outputs. Without them the sums of the next layer are"
-    " shifted, and its batch norm still subtracts the old mean.",
-    "The removed channels held features that the network needed; recalibration learned them again.",
-    "The kept weights had to adapt to the smaller network, which takes training.",
-    "Nothing: three seeds differ so much after pruning that the accuracies agree with those"
-    " before.",
-)
-
-# %% [markdown]
+#
+# - **A.** The removed channels had constant outputs. Without them the sums of the next
+#   layer are shifted, and its batch norm still subtracts the old mean.
+# - **B.** The removed channels held features that the network needed; recalibration
+#   learned them again.
+# - **C.** The kept weights had to adapt to the smaller network, which takes training.
+# - **D.** Nothing: three seeds differ so much after pruning that the accuracies agree
+#   with those before.
+#
 # **b.** Look again at the figure of 4.6, *which step removes the weights?* Which
 # percentage of the weights of **conv3** did the cascade *alone* remove on *your*
 # machine? Type the number (within 3.5 of the value that these networks give on the

@@ -53,7 +53,7 @@
 # lab has one rule for ties: *of equal sizes the first is pruned first.*
 
 # %%
-from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours to use)
+from course_lib.grading import check, skip  # noqa: F401  (skip is yours to use)
 
 # isort: split
 import copy
@@ -70,8 +70,6 @@ from course_lib.experiments import lab05
 from course_lib.parallel import sweep
 from course_lib.show import drawings, plots, real_data, tables, widgets
 from course_lib.show.words import minus, pm, say, you_wrote
-
-STUDENT = ""  # your name or number: it determines the order of your multiple-choice options
 
 # %% [markdown]
 # Two of the four methods. The first is 1:4: in each block of four weights the largest
@@ -1033,18 +1031,13 @@ ledger.table()
 # **a.** Weights 1:4 and activations 1:4, both chosen by size, kept nearly all of the
 # accuracy after training, with about 4.5 % of the products. Someone concludes that "the
 # layer needs 4.5 % of the time". What is wrong?
-
-# %%
-choose(
-    "5.9a",
-    "1:4 times 1:4 leaves 1/16, which is 6.25 %; 4.5 % must be a mistake.",
-    "The accuracy will fall on new images.",
-    "Padding has been counted as pruned.",
-    "Fewer products do not mean less time: selecting activations and matching the factors costs"
-    " more here than it saves; only hardware built for N:M gains.",
-)
-
-# %% [markdown]
+#
+# - **A.** 1:4 times 1:4 leaves 1/16, which is 6.25 %; 4.5 % must be a mistake.
+# - **B.** The accuracy will fall on new images.
+# - **C.** Padding has been counted as pruned.
+# - **D.** Fewer products do not mean less time: selecting activations and matching the
+#   factors costs more here than it saves; only hardware built for N:M gains.
+#
 # **b.** Which share of all products of `conv2` to `conv4` was left with weights 2:4 and
 # activations 2:4, by size, on the digits? (A number between 0 and 1, from the
 # experiment of 5.8; within 0.01 of our value.)

@@ -53,7 +53,7 @@
 # difference is *distinguishable* if its 95 % paired t-interval excludes 0.
 
 # %%
-from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours to use)
+from course_lib.grading import check, skip  # noqa: F401  (skip is yours to use)
 
 # isort: split
 from collections.abc import Callable
@@ -69,8 +69,6 @@ from course_lib.parallel import sweep
 from course_lib.pruning.weights import encoder_weights
 from course_lib.show import plots, tables, widgets
 from course_lib.show.words import minus, pm, say, you_wrote
-
-STUDENT = ""  # your name or number: it determines the order of your multiple-choice options
 
 # %% [markdown]
 # The figure shows two of the answers for six weights, before and after fine-tuning.
@@ -1146,17 +1144,13 @@ ledger.table()
 # Right after pruning, the accuracy on the old task has fallen from 98 % to three
 # quarters. After fine-tuning to the new task, the network is within a few points of the
 # dense one. What follows?
-
-# %%
-choose(
-    "6.9a",
-    "The small weights contained no knowledge from pre-training.",
-    "Fine-tuning has restored the pruned weights.",
-    "The new task needed little of the lost knowledge, and a few hundred steps relearned it.",
-    "The model was trained on test texts.",
-)
-
-# %% [markdown]
+#
+# - **A.** The small weights contained no knowledge from pre-training.
+# - **B.** Fine-tuning has restored the pruned weights.
+# - **C.** The new task needed little of the lost knowledge, and a few hundred steps
+#   relearned it.
+# - **D.** The model was trained on test texts.
+#
 # **b.** What is the accuracy on the *old* task right after 70 % of each matrix is
 # pruned by size, on average over the three checkpoints? (A number in %, from the
 # experiment of 6.2; within 1 point of our value.)

@@ -55,7 +55,7 @@
 # *distinguishable* if its 95 % paired t-interval excludes 0.
 
 # %%
-from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours to use)
+from course_lib.grading import check, skip  # noqa: F401  (skip is yours to use)
 
 # isort: split
 import copy
@@ -72,8 +72,6 @@ from course_lib.parallel import side_by_side
 from course_lib.pruning.heads import lowest_heads, output_projections, remove_heads  # noqa: F401
 from course_lib.show import drawings, plots, tables, widgets
 from course_lib.show.words import say, you_wrote
-
-STUDENT = ""  # your name or number: it determines the order of your multiple-choice options
 
 # %%
 plots.show(drawings.heads_as_a_sum(4, gated=(1,)))
@@ -1135,18 +1133,13 @@ ledger.table()
 #
 # **a.** In the experiment, when many heads are removed, pruning by single ablations is
 # worse than pruning by $I_h$ (iterative). Why?
-
-# %%
-choose(
-    "7.7a",
-    "The single ablations are measured with too few texts.",
-    "The gradients see more texts.",
-    "Heads can replace each other, so the cost of removing one head predicts little about the"
-    " cost of removing many.",
-    "The heads that cost least are all in one layer.",
-)
-
-# %% [markdown]
+#
+# - **A.** The single ablations are measured with too few texts.
+# - **B.** The gradients see more texts.
+# - **C.** Heads can replace each other, so the cost of removing one head predicts
+#   little about the cost of removing many.
+# - **D.** The heads that cost least are all in one layer.
+#
 # **b.** What is the test accuracy (in %) with half of the heads removed from the *top*,
 # on average over the three models, without training afterwards? Use the table of 7.5,
 # under "Whole layers, or as many heads anywhere?"; within 0.8 points. (Answer a with

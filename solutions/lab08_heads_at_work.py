@@ -55,7 +55,7 @@
 # bold is *statistically distinguishable*: its 95 % paired t-interval excludes 0.
 
 # %%
-from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours to use)
+from course_lib.grading import check, skip  # noqa: F401  (skip is yours to use)
 
 # isort: split
 import math
@@ -72,8 +72,6 @@ from course_lib import devices, experiments, ledger
 from course_lib.experiments import lab08
 from course_lib.show import drawings, plots, tables, widgets
 from course_lib.show.words import minus, pm, say, you_wrote
-
-STUDENT = ""  # your name or student number: it sets the order of your options in 8.7
 
 # %% [markdown]
 # ## Settings
@@ -1003,18 +1001,13 @@ ledger.table()
 #
 # **a.** The tables of 8.2 compare gates with their training, random heads with the same
 # training, and both without training. What follows from these rows together?
-
-# %%
-choose(
-    "8.7a",
-    "The heads that closed had computed nothing.",
-    "Training while heads are missing recovers much of the loss; which heads are kept matters most"
-    " where nothing is trained.",
-    "Nothing but the choice of heads matters: training changes nothing.",
-    "The encoder does not need attention.",
-)
-
-# %% [markdown]
+#
+# - **A.** The heads that closed had computed nothing.
+# - **B.** Training while heads are missing recovers much of the loss; which heads are
+#   kept matters most where nothing is trained.
+# - **C.** Nothing but the choice of heads matters: training changes nothing.
+# - **D.** The encoder does not need attention.
+#
 # **b.** From the table of 8.6: when *all* self-attention heads of the encoder are
 # removed without training, which BLEU is left on average over the three checkpoints? (A
 # number, within 1 point.)

@@ -55,7 +55,7 @@
 # bold is *statistically distinguishable*: its 95 % paired t-interval excludes 0.
 
 # %%
-from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours to use)
+from course_lib.grading import check, skip  # noqa: F401  (skip is yours to use)
 
 # isort: split
 import copy
@@ -72,8 +72,6 @@ from course_lib.experiments import lab09
 from course_lib.models.attention import output_projections
 from course_lib.models.mlps import mlp_outputs
 from course_lib.show import drawings, plots, real_data, tables, widgets, words
-
-STUDENT = ""  # your name or student number: it sets the order of your options in 9.8
 
 # %% [markdown]
 # ## Settings
@@ -949,18 +947,13 @@ ledger.table()
 #
 # **a.** After the cut to half its depth, the LayerDrop model keeps more accuracy than
 # the plain model. Why?
-
-# %%
-choose(
-    "9.8a",
-    "Its layers are smaller.",
-    "It was trained for longer.",
-    "The layers that were cut were useless in it.",
-    "Each layer has learned to work on the outputs of different earlier layers, since some layers"
-    " were missing in every step.",
-)
-
-# %% [markdown]
+#
+# - **A.** Its layers are smaller.
+# - **B.** It was trained for longer.
+# - **C.** The layers that were cut were useless in it.
+# - **D.** Each layer has learned to work on the outputs of different earlier layers,
+#   since some layers were missing in every step.
+#
 # **b.** From the first table of 9.2: what is the test accuracy of the LayerDrop
 # ($p = 0.5$) models at half their depth, evenly spaced, on average over the three
 # checkpoints? (A number in %, within 1 point.)

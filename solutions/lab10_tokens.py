@@ -55,7 +55,7 @@
 # excludes 0.
 
 # %%
-from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours to use)
+from course_lib.grading import check, skip  # noqa: F401  (skip is yours to use)
 
 # isort: split
 from collections.abc import Callable
@@ -68,8 +68,6 @@ from course_lib import devices, experiments, ledger, parallel
 from course_lib.experiments import lab10
 from course_lib.show import plots, tables, widgets
 from course_lib.show.words import minus, say, you_wrote
-
-STUDENT = ""  # your name or student number: it sets the order of your options in 10.7
 
 # %% [markdown]
 # The picture shows the idea. Its rows were chosen by hand; yours will be computed by a
@@ -996,18 +994,13 @@ ledger.table()
 #
 # **a.** After which layer can most tokens be dropped without harm, and what follows
 # from this? (A letter, in quotes.)
-
-# %%
-choose(
-    "10.7a",
-    "After the last: only there are the scores reliable.",
-    "After the first: the words with polarity are known from their embeddings.",
-    "Anywhere, as long as the polar words are kept.",
-    "It differs by checkpoint, since it depends on where in the depth information has been mixed"
-    " into the kept tokens. So it must be measured on validation data.",
-)
-
-# %% [markdown]
+#
+# - **A.** After the last: only there are the scores reliable.
+# - **B.** After the first: the words with polarity are known from their embeddings.
+# - **C.** Anywhere, as long as the polar words are kept.
+# - **D.** It differs by checkpoint, since it depends on where in the depth information
+#   has been mixed into the kept tokens. So it must be measured on validation data.
+#
 # **b.** Look at the printout of 10.3 again, *share of the tokens that a threshold takes
 # after layer 2*. A threshold on $s$ itself, 1/37 for every text, drops a different
 # share of the long reviews than of the short ones. How many percentage points lie

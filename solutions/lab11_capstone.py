@@ -55,7 +55,7 @@
 # excludes 0.
 
 # %%
-from course_lib.grading import check, choose, skip  # noqa: F401  (skip is yours to use)
+from course_lib.grading import check, skip  # noqa: F401  (skip is yours to use)
 
 # isort: split
 import numpy as np  # noqa: F401  (yours to use)
@@ -72,9 +72,7 @@ from course_lib.show import course_table, plots, tables, widgets
 from course_lib.show.words import minus, say, you_wrote
 from course_lib.training import evaluate
 
-# your name or student number: it decides which of three trainings you get, and the order
-# of your options in 11.6
-STUDENT = ""
+STUDENT = ""  # your name or student number: it decides which of three trainings you get
 
 # %% [markdown]
 # ## Settings
@@ -535,18 +533,13 @@ check("11.5")
 # loss. No row has a time; you measured yours.
 #
 # **a.** Q8BERT, Quant-Noise and Q-BERT have N/A in every column. Why?
-
-# %%
-choose(
-    "11.6a",
-    "Their authors give no figures.",
-    "They make numbers shorter, not fewer: another axis, to be multiplied with these rows and not"
-    " ranked among them.",
-    "They need special hardware.",
-    "They were published after the survey.",
-)
-
-# %% [markdown]
+#
+# - **A.** Their authors give no figures.
+# - **B.** They make numbers shorter, not fewer: another axis, to be multiplied with
+#   these rows and not ranked among them.
+# - **C.** They need special hardware.
+# - **D.** They were published after the survey.
+#
 # **b.** Your row has "memory x %", the survey's rows have "BERT: 100 %". Hardly any row
 # of the survey prunes the embeddings (words, positions, types). Which share of the
 # given BERT's own numbers are its embeddings? (A number between 0 and 1, within 0.01.)

@@ -49,7 +49,7 @@ def grading() -> list[str]:
     """Its files, the longest first."""
     longest = [
         f"tests/grading/test_{name}.py"
-        for name in ("resume", "judge", "isolation", "cluster", "nbgrader", "worker")
+        for name in ("resume", "judge", "isolation", "cluster", "worker")
     ]
     there = sorted(
         path.relative_to(ROOT).as_posix() for path in (ROOT / "tests" / "grading").glob("test_*.py")
@@ -96,7 +96,7 @@ LEFT_OUT = {
     "unit": "tests that take long",
     "labs": "all but two wrong answers of each question, and one right one",
     "attacks": "all but some attacks of each kind; weaker sandboxes; a class of three hundred",
-    "grading": "every sandbox tried from inside, a killed grader, a cluster, nbgrader, Gradescope",
+    "grading": "every sandbox tried from inside, a killed grader, a cluster, Gradescope",
     "notebooks": f"walkthroughs but that of {FIRST}",
     "browser": f"explorers and decks but those of {FIRST}, the cheat sheet",
     "site": "the web site, built and opened",

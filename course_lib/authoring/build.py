@@ -16,19 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from course_lib import files
-from course_lib.authoring import claims, contract, handout, source, stamp, student
+from course_lib.authoring import contract, handout, source, stamp, student
 from course_lib.authoring.errors import Problems, shown
 from course_lib.authoring.execute import run
 from course_lib.authoring.source import Cell, Lab
+from course_lib.grading.claims.question import Test
 
 INDEX = Path("solutions") / "index.md"  # of the page solutions/index.ipynb
 CELL_TIMEOUT = 600.0  # seconds one cell may take; a lab's own aim is 90 s for all of them
 # of the whole lab, in the text at its top: "20 points; about 4½ hours"
 _POINTS = re.compile(r"\b(\d+(?:\.\d+)?) points?[;.]")
 _BONUS = re.compile(r"\b(\d+(?:\.\d+)?) bonus points?\b")
-_HOURS = re.compile(r"points?; about (\d+½?) hours?")
-WORDS_PER_MINUTE = 120  # of a reader in a second language, who looks at figures, too
-MINUTES_PER_MINUTE = 1.5  # what an exercise takes, per minute of its heading
 _KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 _LANGUAGE = {"file_extension": ".py", "mimetype": "text/x-python", "name": "python"}
 # metadata of a cell that Jupyter adds, not the source
@@ -123,8 +121,7 @@ def _index(root: Path) -> Any | None:
 
 def check(root: Path, labs: Iterable[str] | None = None) -> list[str]:
     """What is wrong with the sources, where the notebooks differ from them (cells and
-    hashes, not outputs), which questions no wrong or no right answer tries, and where a
-    TODO of a skeleton is left.
+    hashes, not outputs), and which questions no wrong or no right answer tries.
 
     Args:
         labs: as in :func:`build`.
@@ -140,7 +137,6 @@ def check(root: Path, labs: Iterable[str] | None = None) -> list[str]:
     for path in source.chosen(paths, labs):
         with problems.collecting():
             lab = source.read(path, root)
-            _check_todos(path, lab.name, root, problems)
             with problems.collecting():
                 _check_answers(lab, root)
             cells = student_cells(lab, root)
@@ -155,17 +151,6 @@ def check(root: Path, labs: Iterable[str] | None = None) -> list[str]:
         problems.add("solutions/index.ipynb", 1, _build_again(str(INDEX)))
     _check_orphans(root, {path.stem for path in paths}, problems)
     return problems
-
-
-def _check_todos(path: Path, lab: str, root: Path, problems: Problems) -> None:
-    """What ``course new`` wrote for an author to replace is replaced."""
-    folder = root / "tests" / "labs" / lab
-    written = [path, contract.contract_of(lab, root), *sorted(folder.rglob("*.py"))]
-    for file in [*written, *sorted(folder.glob("answers/*.txt"))]:
-        lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
-        for number, line in enumerate(lines, start=1):
-            if "TODO:" in line:
-                problems.add(shown(file, root), number, "a TODO of the skeleton is left here")
 
 
 def _build_again(file: str, lab: str = "") -> str:
@@ -183,9 +168,7 @@ def _check_orphans(root: Path, slugs: set[str], problems: Problems) -> None:
     for there in sorted(
         path for folder in ("labs", "solutions") for path in (root / folder).glob("*.ipynb")
     ):
-        if there.stem not in {*slugs, INDEX.stem} and not re.search(
-            r"\.(edited-|before-update)", there.name
-        ):
+        if there.stem not in {*slugs, INDEX.stem} and ".edited-" not in there.name:
             message = f"there is no solutions/{there.stem}.py: delete this, or add its source"
             problems.add(shown(there, root), 1, message)
 
@@ -205,30 +188,26 @@ def student_cells(lab: Lab, root: Path) -> list[Cell]:
     """The cells of a lab's student notebook; raises as :func:`load`."""
     problems = Problems()
     cells: list[Cell] = []
-    found: list[claims.Claim] = []
+    found: list[Test] = []
     with problems.collecting():
         cells = student.strip(lab)
     with problems.collecting():
-        found = claims.read_claims(claims.claims_of(lab.name, root), root)
+        found = contract.claims(lab.name, root)
         with problems.collecting():
             _check_claims(lab, found, root)
         with problems.collecting():
             _check_contract(lab, cells, found, root)
     _check_announced(lab, problems)
     problems.stop()
-    return student.for_nbgrader(lab, cells, found)
+    return cells
 
 
 def student_notebook(lab: Lab, cells: list[Cell]) -> Any:
     """The notebook that students open. Its version changes with its cells: it tells one
     hand-out from another.
-
-    ``handout`` is the copy of the cells by which `course update` tells a student's text
-    from the handout's.
     """
     notebook = _notebook(lab.name, cells)
-    copied = handout.packed((cell.kind, cell.source) for cell in cells)
-    notebook.metadata["course"] = {"lab": lab.name, "version": version(notebook), "handout": copied}
+    notebook.metadata["course"] = {"lab": lab.name, "version": version(notebook)}
     return notebook
 
 
@@ -253,13 +232,13 @@ def solution_notebook(lab: Lab, cells: list[Cell], root: Path) -> Any:
     return notebook
 
 
-def _check_claims(lab: Lab, found: list[claims.Claim], root: Path) -> None:
+def _check_claims(lab: Lab, found: list[Test], root: Path) -> None:
     """Every claim, and every ``check("N.k")`` and ``skip("N.k")``, names a question of the
     lab; raises AuthoringError where one does not.
     """
     problems = Problems()
     asked = [question.id for question in lab.questions]
-    tests = shown(claims.claims_of(lab.name, root), root)
+    tests = shown(contract.claims_of(lab.name, root), root)
     for cell in lab.cells:
         for node in ast.walk(source.parsed(cell.source)) if cell.kind == "code" else ():
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
@@ -280,14 +259,14 @@ def _check_claims(lab: Lab, found: list[claims.Claim], root: Path) -> None:
     for claim in found:
         if claim.question not in asked:
             message = (
-                f"{claim.test} tests question {claim.question}, which {lab.shown} does not ask: add"
+                f"{claim.name} tests question {claim.question}, which {lab.shown} does not ask: add"
                 f" `### {claim.question} Title` there, or correct the number"
             )
-            problems.add(claim.file, claim.line, message)
+            problems.add(*contract.place(claim, root), message)
     problems.stop()
 
 
-def _check_contract(lab: Lab, cells: list[Cell], found: list[claims.Claim], root: Path) -> None:
+def _check_contract(lab: Lab, cells: list[Cell], found: list[Test], root: Path) -> None:
     """The contract has the lab's questions and what they ask for, and their points are
     those of claims and of a person together; raises AuthoringError where not.
     """
@@ -295,7 +274,7 @@ def _check_contract(lab: Lab, cells: list[Cell], found: list[claims.Claim], root
         return
     known = contract.read(lab.name, root)
     problems = Problems()
-    tests = shown(claims.claims_of(lab.name, root), root)
+    tests = shown(contract.claims_of(lab.name, root), root)
     for question in lab.questions:
         exercise = known.asked.questions.get(question.id)
         points = [claim.points for claim in found if claim.question == question.id]
@@ -345,25 +324,9 @@ def _check_contract(lab: Lab, cells: list[Cell], found: list[claims.Claim], root
     problems.stop()
 
 
-def hours(lab: Lab) -> float:
-    """The time that a student needs without the optional exercises, from the words of the
-    text and the minutes in the headings of the exercises.
-    """
-    asked = {question.line: question for question in lab.questions}
-    words, optional = 0, False
-    for number, line in lab.text_lines():
-        if number in asked:
-            optional = asked[number].optional
-        elif (heading := source.HEADING.match(line)) and len(heading[1]) <= 3:
-            optional = False
-        words += len(line.split()) * (not optional)
-    exercises = sum(question.minutes for question in lab.questions if not question.optional)
-    return (words / WORDS_PER_MINUTE + MINUTES_PER_MINUTE * exercises) / 60
-
-
 def _check_announced(lab: Lab, problems: Problems) -> None:
-    """Where the text before the first question says how many points, bonus points and
-    hours the lab has, it has them.
+    """Where the text before the first question says how many points and bonus points the
+    lab has, it has them.
     """
     points = [sum(q.points for q in lab.questions if q.optional is kind) for kind in (False, True)]
     announced = (
@@ -381,13 +344,6 @@ def _check_announced(lab: Lab, problems: Problems) -> None:
                         " together: make them agree"
                     )
                     problems.add(lab.shown, number, message)
-        for said in _HOURS.findall(line):
-            if abs(float(said.replace("½", ".5")) - hours(lab)) > 0.5:
-                message = (
-                    f"the lab announces {said} hours, its words and its exercises' minutes give"
-                    f" {hours(lab):.1f}: write that, to half an hour"
-                )
-                problems.add(lab.shown, number, message)
 
 
 def _check_answers(lab: Lab, root: Path) -> None:

@@ -1,5 +1,5 @@
 """What else of the course knows a lab's questions: its contract with the library's
-answers, and the wrong and right answers with which its claims are tried.
+answers, its claims, and the wrong and right answers with which these are tried.
 
 Read from the course that is built, whichever is installed.
 """
@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from course_lib.authoring.errors import error, shown
+from course_lib.authoring.errors import AuthoringError, error, shown
+from course_lib.grading.claims.question import FILES, Test, tests_in, texts_in
 from course_lib.labs import Contract as Asked
 from course_lib.student_code.cells import scope
 from course_lib.student_code.watch import LIBRARY
@@ -26,6 +27,11 @@ _FORM = '@lab.asks("1.4")'
 def contract_of(lab: str, root: Path) -> Path:
     """Where the contract of ``lab01`` is."""
     return root / "course_lib" / "labs" / f"{lab}.py"
+
+
+def claims_of(lab: str, root: Path) -> Path:
+    """The folder of the claims of ``lab01``."""
+    return root / "tests" / "labs" / lab
 
 
 @dataclass(frozen=True)
@@ -87,16 +93,44 @@ def read(lab: str, root: Path) -> Contract:
     try:
         spec.loader.exec_module(module)
     except Exception as caught:
-        stack = traceback.extract_tb(caught.__traceback__)
-        lines = [frame.lineno for frame in stack if frame.filename == str(path)]
-        line = caught.lineno if isinstance(caught, SyntaxError) else lines[-1] if lines else 1
-        message = f"this cannot be imported ({type(caught).__name__}: {caught}): correct it"
-        raise error(file, line or 1, message) from caught
+        raise _not_imported(caught, [path], root) from caught
     asked = getattr(module, "lab", None)
     if not isinstance(asked, Asked) or not asked.questions:
         form = f'`lab = Contract("{lab}")`, and `{_FORM}` above each answer'
         raise error(file, 1, f"this asks for nothing: write {form}")
     return Contract(file, path.read_text(encoding="utf-8"), asked)
+
+
+def _not_imported(caught: Exception, paths: list[Path], root: Path) -> AuthoringError:
+    """What the import of one of these files ended with, and where in them."""
+    ours = [str(path) for path in paths]
+    stack = traceback.extract_tb(caught.__traceback__)
+    places = [(frame.filename, frame.lineno) for frame in stack if frame.filename in ours]
+    if isinstance(caught, SyntaxError) and caught.filename in ours:
+        places.append((caught.filename, caught.lineno))
+    file, line = places[-1] if places else (ours[0], 1)
+    message = f"this cannot be imported ({type(caught).__name__}: {caught}): correct it"
+    return error(shown(Path(file), root), line or 1, message)
+
+
+def claims(lab: str, root: Path) -> list[Test]:
+    """The claims of ``lab01``; [] where there are none.
+
+    Raises:
+        AuthoringError: if a file of them cannot be imported.
+    """
+    folder = claims_of(lab, root)
+    paths = [folder / name for name in FILES if (folder / name).is_file()]
+    try:
+        return tests_in(texts_in(folder), str(folder)) if paths else []
+    except Exception as caught:
+        raise _not_imported(caught, paths, root) from caught
+
+
+def place(claim: Test, root: Path) -> tuple[str, int]:
+    """The file of a claim, as messages name it, and its line there."""
+    code = claim.run.__code__
+    return shown(Path(code.co_filename), root), code.co_firstlineno
 
 
 def answers(lab: str, root: Path) -> list[tuple[str, str, str, int]]:

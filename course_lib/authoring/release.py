@@ -13,10 +13,11 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
-from course_lib.authoring import build, claims, contract, online, source
+from course_lib.authoring import build, contract, online, source
 from course_lib.authoring.errors import Problems, error, shown
 from course_lib.authoring.source import Lab
 from course_lib.files import write_atomic
+from course_lib.grading.claims.question import FILES
 
 _WHOLE = ("course_lib", "data")  # folders that are handed out as they are
 _NEEDED = ("course_lib/__init__.py", "pyproject.toml", "Makefile")
@@ -159,7 +160,7 @@ def _of_lab(lab: Lab, root: Path) -> dict[str, tuple[bytes, bool]]:
         )
         problems.add(known.file, line, message)
     problems.stop()
-    path = claims.claims_of(lab.name, root) / claims.FILES[0]
+    path = contract.claims_of(lab.name, root) / FILES[0]
     visible = {shown(path, root): (path.read_bytes(), False)} if path.is_file() else {}
     return {**visible, known.file: (known.text.encode(), False)}
 

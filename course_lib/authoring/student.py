@@ -7,13 +7,10 @@ from __future__ import annotations
 import ast
 import re
 from bisect import bisect_right
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from course_lib.authoring import handout
-from course_lib.authoring.claims import Claim
 from course_lib.authoring.errors import Problems
 from course_lib.authoring.source import Cell, Lab, Region, Wrong, parsed, syntax_error
 
@@ -49,59 +46,6 @@ def strip(lab: Lab) -> list[Cell]:
     _leaks(lab, cells, wrong)
     problems.stop()
     return cells
-
-
-def for_nbgrader(lab: Lab, cells: list[Cell], found: Iterable[Claim]) -> list[Cell]:
-    """The cells of a student notebook with nbgrader's metadata (schema 3), of which
-    JupyterLab shows nothing.
-
-    A cell with an answer is a solution cell; ``check("1.4")`` is an autograder test,
-    worth the points of the question's *visible* tests, since it runs no others.
-    """
-    points: dict[str, float] = {}
-    for claim in found:
-        points[claim.question] = points.get(claim.question, 0.0) + claim.points * claim.visible
-    answers = {region.cell: region.question for region in lab.regions}
-    # the last one
-    checks = {
-        question: at for at, cell in enumerate(cells) if (question := _checked(cell)) in points
-    }
-    times: Counter[str] = Counter()
-    made: list[Cell] = []
-    for at, cell in enumerate(cells):
-        question = answers.get(at, "") or _checked(cell)
-        if at in answers or checks.get(question) == at:
-            name = _first_name(cell) if at in answers else "check"
-            id = f"{question.replace('.', '-')}-{name}"
-            times[id] += 1
-            id += f"-{times[id]}" if times[id] > 1 else ""
-            mine: dict[str, object] = {"schema_version": 3, "grade_id": id, "task": False}
-            if at in answers:
-                mine |= {"grade": False, "solution": True, "locked": False}
-            else:
-                worth = points[question]
-                mine |= {"grade": True, "solution": False, "locked": True}
-                mine["points"] = int(worth) if worth == int(worth) else worth
-            cell = replace(cell, metadata={**cell.metadata, "nbgrader": mine})
-        made.append(cell)
-    return made
-
-
-def _checked(cell: Cell) -> str:
-    """The question of a cell that is nothing but ``check("1.4")``."""
-    body = parsed(cell.source).body if cell.kind == "code" else []
-    call = body[0].value if len(body) == 1 and isinstance(body[0], ast.Expr) else None
-    if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "check":
-        if call.args and isinstance(call.args[0], ast.Constant):
-            return str(call.args[0].value)
-    return ""
-
-
-def _first_name(cell: Cell) -> str:
-    """The first name that a cell asks for; nbgrader takes letters, digits, - and _
-    alone.
-    """
-    return re.sub(r"[^A-Za-z0-9_]", "", next(iter(handout.asked(cell.source)), "")) or "answer"
 
 
 def _without(cell: Cell, regions: list[Region], wrong: Wrong) -> Cell:

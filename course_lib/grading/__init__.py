@@ -24,7 +24,7 @@ from course_lib.grading.claims.expect import (
 )
 from course_lib.grading.claims.question import question
 from course_lib.grading.claims.student import Proxy, StudentError, Submission
-from course_lib.grading.marking.check import check, choose, skip
+from course_lib.grading.marking.check import check, skip
 
 __all__ = [
     "Draw",
@@ -34,7 +34,6 @@ __all__ = [
     "Submission",
     "ask",
     "check",
-    "choose",
     "describe",
     "expect_close",
     "expect_equal",

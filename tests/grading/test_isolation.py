@@ -20,10 +20,11 @@ import psutil
 import pytest
 
 from course_lib.grading import Submission, sandbox
+from course_lib.grading.claims.alarm import WorkerLost
 from course_lib.grading.sandbox import cgroup
 from course_lib.grading.sandbox import layers as isolation
 from course_lib.grading.sandbox import usage as watch
-from course_lib.grading.sandbox.workers import Seconds, Worker, WorkerLost
+from course_lib.grading.sandbox.workers import Seconds, Worker
 from course_lib.sandbox_child import restrictions
 
 pytestmark = pytest.mark.long

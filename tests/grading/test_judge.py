@@ -24,10 +24,11 @@ from small_lab import claim, hand_in, load_lab
 from course_lib import labs
 from course_lib.grading import Submission, sandbox
 from course_lib.grading.batch import run as batch
+from course_lib.grading.claims.alarm import WorkerLost
 from course_lib.grading.marking.judge import Judge, JudgeLost, Limits
 from course_lib.grading.marking.lab import Lab, Task
 from course_lib.grading.marking.pool import Judges
-from course_lib.grading.sandbox import Seconds, Session, TimeBudget, Worker, WorkerLost
+from course_lib.grading.sandbox import Seconds, Session, TimeBudget, Worker
 
 pytestmark = pytest.mark.long
 

@@ -17,9 +17,10 @@ from small_lab import RIGHT, TESTS, USES, Course, claim, load_lab, notebook, put
 from course_lib.grading import Submission
 from course_lib.grading.batch import modules, similarity
 from course_lib.grading.batch.collect import collect
+from course_lib.grading.claims.alarm import WorkerLost
 from course_lib.grading.marking import check
 from course_lib.grading.marking.lab import Task
-from course_lib.grading.sandbox import Worker, WorkerLost, layers
+from course_lib.grading.sandbox import Worker, layers
 
 ANSWERS = f"import torch\n{RIGHT}"
 TAKE = "from helpers import magnitude_mask, threshold_mask"

@@ -10,10 +10,11 @@ import pytest
 import torch
 
 from course_lib.grading import Draw, StudentError, Submission
+from course_lib.grading.claims.alarm import WorkerLost
 from course_lib.grading.claims.student import Proxy
 from course_lib.grading.marking.marker import explain
 from course_lib.grading.sandbox import usage as watch
-from course_lib.grading.sandbox.workers import Seconds, Worker, WorkerLost
+from course_lib.grading.sandbox.workers import Seconds, Worker
 from course_lib.labs import load
 
 Run = Callable[..., Submission]

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from course_lib.authoring.claims import claims_of, read_claims
 from course_lib.grading import Draw, Submission
 from course_lib.grading.claims.question import Test
 from course_lib.grading.claims.student import InProcess
@@ -36,17 +35,6 @@ def test_a_claim_holds_of_the_solution(
         draw = Draw("pytest", test.name)
         submission.begin(draw.seed, solved(lab).lab.known.exercise(test.question).forbidden)
         test.run(submission, draw)
-
-
-@pytest.mark.parametrize("lab", LABS)
-def test_a_build_reads_the_claims_that_the_grader_imports(lab: str) -> None:
-    read = {
-        (c.test, c.question, c.points, c.visible, c.claim)
-        for c in read_claims(claims_of(lab, ROOT), ROOT)
-    }
-    assert read == {
-        (t.name, t.question, t.points, t.visible, t.claim) for t in solved(lab).lab.tests
-    }
 
 
 @pytest.mark.parametrize("lab", LABS)

@@ -215,7 +215,7 @@ def _look(file: _File, lab: str) -> _Look:
         return _Look(file, read, _OF_ANOTHER_LAB, "named after another lab")
     if not (answers or said.lab == lab or named):
         return _Look(file, read, _OTHER, f"nothing that {lab} asks for")
-    if origin.is_unchanged(lab, cells, origin.copy_in(notebook)):
+    if origin.is_unchanged(lab, cells):
         read.status = UNCHANGED
         read.remark = (
             f"this is the handout of {lab} as it was given out: it holds no answers. If you have"

@@ -17,7 +17,7 @@ from unittest import mock
 
 from course_lib import files
 from course_lib.authoring import source
-from course_lib.authoring.claims import claims_of
+from course_lib.authoring.contract import claims_of
 from course_lib.grading.claims import mistakes, typed
 from course_lib.grading.claims.question import Test, wrong_functions
 from course_lib.grading.claims.student import InProcess, Submission

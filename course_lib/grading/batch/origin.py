@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from course_lib import labs
-from course_lib.authoring import handout
 from course_lib.paths import course_root
 
 # A name that a line defines, "def f(", "class C", "x = 1", "x: int = 1": one look a
@@ -81,20 +80,15 @@ def another(lab: str, cells: Sequence[str], origin: Origin) -> str:
     )
 
 
-def is_unchanged(lab: str, cells: Sequence[str], notebook_copy: Sequence[str]) -> bool:
+def is_unchanged(lab: str, cells: Sequence[str]) -> bool:
     """Does a notebook hold no code beyond the handout's?
 
     Lines are compared, wherever they stand; comments, settings that the handout sets as
     well, and calls that answer nothing (``check``, ``skip``, ``print``) do not count.
     False where no handout is known.
-
-    Args:
-        notebook_copy: the code cells of the handout that the notebook carries along;
-            the course's present handout is compared with, too.
     """
-    handouts = [cells for cells in (notebook_copy, sources(read_handout(lab))) if cells]
-    mine = _lines(cells)
-    return any(not mine - _lines(handout) for handout in handouts)
+    handout = sources(read_handout(lab))
+    return bool(handout) and not _lines(cells) - _lines(handout)
 
 
 _SETTING = re.compile(r"[A-Z][A-Z_]* *=|(?:check|skip|print|display)\(")
@@ -128,12 +122,6 @@ def sources(notebook: dict[str, Any], kind: str = "code") -> list[str]:
     return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == kind]
 
 
-def copy_in(notebook: dict[str, Any]) -> list[str]:
-    """The code cells of the handout of which a notebook carries a copy."""
-    copied = _metadata(notebook).get("handout", "")
-    return [source for kind, source in handout.unpacked(copied) if kind == "code"]
-
-
 def _metadata(notebook: dict[str, Any]) -> dict[str, Any]:
     """What the course has written into a notebook's metadata."""
     metadata = notebook.get("metadata")
@@ -153,7 +141,7 @@ def remark(lab: str, origin: Origin, released: str) -> str:
     if origin.lab and origin.release and released and origin.release != released:
         return (
             f"this notebook is of release {origin.release} of {lab}, and the course now has"
-            f" {released}: `course update` carries the answers over"
+            f" {released}"
         )
     return ""
 

@@ -44,7 +44,12 @@ def question(
     Args:
         id: the question, "1.4".
         claim: what is true when the test passes, in a few words for a table.
+
+    Raises:
+        TypeError: if ``points`` is no number.
     """
+    if not isinstance(points, int | float):
+        raise TypeError(f"points must be a number, such as 0.5; got {points!r}")
 
     def mark(function: Callable[..., None]) -> Callable[..., None]:
         visible = not function.__module__.endswith(".hidden")  # the file says it

@@ -4,9 +4,7 @@ run.
 
 from __future__ import annotations
 
-import hashlib
 import math
-import random
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -14,20 +12,6 @@ from course_lib.grading.claims.expect import describe, expect_number, fail
 from course_lib.grading.claims.student import StudentError, Submission
 
 LETTERS = "ABCDEFGH"
-STUDENT = "STUDENT"  # the name under which a notebook says whose it is
-
-
-def order_for(student: object, question: str, options: int) -> list[int]:
-    """In which order a student reads the options of a question: another one for each,
-    so that a letter alone tells nobody anything.
-
-    Where nobody has written a name, they stand in the order of the source.
-    """
-    order = list(range(options))
-    if isinstance(student, str) and student.strip():
-        digest = hashlib.sha256(f"{student.strip().casefold()}·{question}".encode()).digest()
-        random.Random(digest).shuffle(order)
-    return order
 
 
 def expect_choice(
@@ -49,9 +33,7 @@ def expect_choice(
             f"the answer is one of the letters {', '.join(letters)}, in quotes; it is"
             f" {describe(answer)}"
         )
-    question = name.removeprefix("answer_").replace("_", ".")  # "1.8a" of "answer_1_8a"
-    chosen = order_for(student_of(submission), question, options)[letters.index(letter)]
-    if chosen in misread:
+    if (chosen := letters.index(letter)) in misread:
         fail(f"{letter} does not fit: {misread[chosen]}")
 
 
@@ -93,11 +75,9 @@ def expect_figure(
 
 
 def student_of(submission: Submission) -> str:
-    """What the notebook's first cell says of who works on it; "" where it says
-    nothing.
-    """
+    """What a notebook says in ``STUDENT`` of who works on it; "" where it says nothing."""
     try:
-        value = submission.value(STUDENT)
+        value = submission.value("STUDENT")
     except StudentError:  # a notebook without that line
         return ""
     return value if isinstance(value, str) else ""

@@ -8,12 +8,10 @@ the notebook. They teach; the mark is made elsewhere
 from __future__ import annotations
 
 import html
-import os
 import re
 import sys
 import textwrap
 from collections.abc import Sequence
-from contextlib import nullcontext, redirect_stderr
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
@@ -22,7 +20,6 @@ from course_lib import labs
 from course_lib.grading.claims.expect import describe
 from course_lib.grading.claims.question import Test, texts_in
 from course_lib.grading.claims.student import InProcess, Submission
-from course_lib.grading.claims.typed import LETTERS, STUDENT, order_for
 from course_lib.grading.marking.lab import GradingSpec, Lab
 from course_lib.grading.marking.marker import (
     NOT_RUN,
@@ -90,34 +87,24 @@ def check(question: str | None = None) -> None:
 
     Raises:
         ValueError: if the question is none of this notebook's lab, or there are no claims.
-        AssertionError: under nbgrader (``NBGRADER_EXECUTION`` is set), after the table,
-            if a claim does not hold: that is how nbgrader knows. It also takes whatever
-            a cell says on stderr for a failure, so warnings go to stdout there.
     """
     namespace = _caller()
-    nbgrader = bool(os.environ.get("NBGRADER_EXECUTION"))
     name = _only_lab(namespace) if question is None else _lab("check", question, namespace)
     if question is not None and (most := _asked(name, question).by_hand):
         _show(Card(f"{question}: {BY_HAND}, who gives up to {most:g} points", []))
         return
     lab = _visible(name)
     tests = lab.tests if question is None else _tests(lab, question)
-    with redirect_stderr(sys.stdout) if nbgrader else nullcontext():
-        with InProcess(namespace, lab.known.graded, all_ran=nbgrader) as transport:
-            names = [name for name in lab.known.files if Path(name).is_file()]
-            beside = {name: Path(name).read_bytes() for name in names}
-            marker = Marker(
-                lambda: Submission(transport, beside), lab.known, skipped=_skipped(lab, namespace)
-            )
-            outcomes = marker.mark(tests)
-        card = (
-            _progress(lab, namespace, outcomes) if question is None else _card(question, outcomes)
+    with InProcess(namespace, lab.known.graded, all_ran=False) as transport:
+        names = [name for name in lab.known.files if Path(name).is_file()]
+        beside = {name: Path(name).read_bytes() for name in names}
+        marker = Marker(
+            lambda: Submission(transport, beside), lab.known, skipped=_skipped(lab, namespace)
         )
-        card.foot = " ".join(filter(None, [card.foot, _to_hand_in(namespace)]))
-        _show(card)
-    wrong = [f"{o.question} {o.claim}: {o.message}" for o in outcomes if not o.passed]
-    if nbgrader and wrong:
-        raise AssertionError("\n".join(wrong))
+        outcomes = marker.mark(tests)
+    card = _progress(lab, namespace, outcomes) if question is None else _card(question, outcomes)
+    card.foot = " ".join(filter(None, [card.foot, _to_hand_in(namespace)]))
+    _show(card)
 
 
 def skip(question: str | None = None) -> None:
@@ -163,56 +150,6 @@ def skip(question: str | None = None) -> None:
         f"{question} skipped: {', '.join(names)} now {where}; the question scores 0. Remove this"
         " line to win its points back."
     )
-
-
-def choose(question: str, *options: str) -> None:
-    """Show a question's options, each with a letter: in an order of its own for
-    everybody who has written a name as ``STUDENT``.
-
-    Args:
-        question: "1.8a". options: in the order of the lab's source, by which the grader
-            knows them.
-    """
-    student = _caller().get(STUDENT, "")
-    order = order_for(student, question, len(options))
-    listed = [(letter, options[i]) for letter, i in zip(LETTERS, order, strict=False)]
-    named = isinstance(student, str) and student.strip()
-    hint = (
-        ""
-        if named
-        else (
-            f'(Write your name into {STUDENT} = "…" in the first cell and run both again: the'
-            " letters are then yours alone.)"
-        )
-    )
-    _show(Choice(question, listed, hint))
-
-
-class Choice:
-    """Options with their letters, for a notebook (HTML) and for a terminal (text)."""
-
-    def __init__(self, question: str, listed: list[tuple[str, str]], hint: str) -> None:
-        self.question, self.listed, self.hint = question, listed, hint
-
-    def _repr_html_(self) -> str:
-        items = "".join(
-            f"<p style='margin:.3em 0'><b>{letter}</b>&ensp;{html.escape(text)}</p>"
-            for letter, text in self.listed
-        )
-        hint = (
-            f"<p style='margin:.3em 0;font-style:italic'>{html.escape(self.hint)}</p>"
-            if self.hint
-            else ""
-        )
-        return f'<div class="course-choice">{items}{hint}</div>'
-
-    def __repr__(self) -> str:
-        return "\n".join(
-            [
-                *(f"  {letter}  {text}" for letter, text in self.listed),
-                *([self.hint] if self.hint else []),
-            ]
-        )
 
 
 def _nothing(*args: Any, **kwargs: Any) -> None:
@@ -422,7 +359,7 @@ def _in_words(found: Sequence[str]) -> str:
     return " and ".join(f"lab {lab.removeprefix('lab')}" for lab in found)
 
 
-def _show(card: Card | Choice) -> None:
+def _show(card: Card) -> None:
     from IPython.display import display
 
     display(card)  # prints it where there is no IPython

@@ -12,12 +12,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from course_lib import labs
 from course_lib.grading.claims.question import Test, Texts, tests_in, texts_in
 from course_lib.grading.claims.student import Submission
 from course_lib.grading.marking.marker import Marker, Outcome, outcome
-from course_lib.grading.sandbox import Session, TimeBudget, Worker
+
+if TYPE_CHECKING:  # `check` marks in the notebook, without a sandbox
+    from course_lib.grading.sandbox import Session, Worker
 
 
 @dataclass(frozen=True)
@@ -190,7 +193,7 @@ class Lab:
         modules = {name: data for name, data in own.items() if isinstance(data, bytes)}
         unread = [data for data in own.values() if isinstance(data, str)]
         names = {q: exercise.names for q, exercise in known.questions.items()}
-        budget = TimeBudget(worker.seconds.submission)
+        budget = worker.budget()
         opened: list[Session] = []
 
         def open() -> Submission:

@@ -6,16 +6,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from course_lib.grading.claims.alarm import WorkerLost
 from course_lib.grading.claims.draw import Draw
 from course_lib.grading.claims.expect import MAX_MESSAGE, Fault, Mistake, shortened
 from course_lib.grading.claims.question import Test
 from course_lib.grading.claims.student import InPlace, StudentError, Submission
-from course_lib.grading.sandbox import TimeBudget, WorkerLost
 from course_lib.labs import Contract, Exercise
 from course_lib.labs.contract import Helper, order
 from course_lib.student_code.harness import start_chance
+
+if TYPE_CHECKING:
+    from course_lib.grading.sandbox import TimeBudget
 
 # what the grader answers by, by the name that it stands in for
 Given = dict[str, Callable[..., Any] | Helper]

@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from course_lib.grading.claims.alarm import WorkerLost
 from course_lib.grading.claims.expect import Mistake, describe, expect_close, shortened
 from course_lib.grading.claims.student import Proxy, StudentError, Submission, Transport
 from course_lib.grading.marking.marker import explain
-from course_lib.grading.sandbox import WorkerLost
 from course_lib.labs import Contract
 from course_lib.student_code.plain_data import Ref
 

@@ -13,11 +13,10 @@ Nothing outside imports a module from inside this package or from
 **Two halves, since one of them is visible to the student's code.** This package is the
 grader's half and stays hidden: :mod:`.layers` chooses the kind of sandbox and makes the
 command that starts it, :mod:`.workers` holds the conversation with a child, :mod:`.usage`
-and :mod:`.cgroup` end a child that takes more than its share, :mod:`.alarm` ends what
-runs too long in this process. The child's half forks, restricts itself, and runs the
-code. It lies outside ``course_lib.grading`` on purpose: a sandbox hides that folder as a
-whole, and the child's import of ``course_lib.grading`` must give the stand-in, never the
-real package.
+and :mod:`.cgroup` end a child that takes more than its share. The child's half forks,
+restricts itself, and runs the code. It lies outside ``course_lib.grading`` on purpose: a
+sandbox hides that folder as a whole, and the child's import of ``course_lib.grading`` must
+give the stand-in, never the real package.
 
 **Four processes' rules.** The grader starts the warm process with an empty environment
 and one socket. The warm process imports what labs need, once, and forks a child for each
@@ -32,7 +31,6 @@ deadline, and a submission a :class:`Seconds` budget, which count only the time 
 the student's code had a core.
 """
 
-from course_lib.grading.sandbox.alarm import limited
 from course_lib.grading.sandbox.layers import (
     LAYERS,
     Isolation,
@@ -41,7 +39,7 @@ from course_lib.grading.sandbox.layers import (
     required,
     try_layer,
 )
-from course_lib.grading.sandbox.workers import Seconds, Session, TimeBudget, Worker, WorkerLost
+from course_lib.grading.sandbox.workers import Seconds, Session, TimeBudget, Worker
 from course_lib.sandbox_child.restrictions import end_with_parent, limit
 
 __all__ = [
@@ -51,12 +49,10 @@ __all__ = [
     "Seconds",
     "Session",
     "Worker",
-    "WorkerLost",
     "address_space",
     "best",
     "end_with_parent",
     "limit",
-    "limited",
     "required",
     "try_layer",
 ]

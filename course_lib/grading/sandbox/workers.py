@@ -21,8 +21,8 @@ from typing import Any
 
 import psutil
 
+from course_lib.grading.claims.alarm import WorkerLost, limited
 from course_lib.grading.sandbox import cgroup, layers, usage
-from course_lib.grading.sandbox.alarm import limited
 from course_lib.sandbox_child import frames, processes
 from course_lib.student_code import plain_data
 
@@ -47,12 +47,6 @@ class Seconds:
     submission: float = 180.0
 
 
-class WorkerLost(Exception):
-    """The student's code ended or hung its process; ``str()`` says which, for the
-    student.
-    """
-
-
 class Worker:
     """One warm process in a sandbox; forks a child for every submission, one at a time."""
 
@@ -64,6 +58,10 @@ class Worker:
         self.folder = ""
         self.group: Path | None = None
         self.warm_pid = 0  # the process number of the one that forks
+
+    def budget(self) -> TimeBudget:
+        """The time for everything of one submission."""
+        return TimeBudget(self.seconds.submission)
 
     def start(self) -> None:
         """Start, or start again, and wait until it is warm."""
@@ -129,7 +127,7 @@ class Worker:
         """
         ours, pid = self._fork(imports)
         watched = usage.Watched(self.warm_pid, layers.share(), self.folder)
-        session = Session(self, ours, pid, watched, budget or TimeBudget(self.seconds.submission))
+        session = Session(self, ours, pid, watched, budget or self.budget())
         notebook = {
             "cells": cells,
             "graded": list(graded),

@@ -1,5 +1,5 @@
-"""Ends what runs too long in the notebook's own process, where there is no worker to
-end.
+"""How a student's code is ended: with its process, or in the notebook's own, where there is
+no worker to end.
 """
 
 from __future__ import annotations
@@ -12,6 +12,12 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 AGAIN = 0.25  # seconds
+
+
+class WorkerLost(Exception):
+    """The student's code ended or hung its process; ``str()`` says which, for the
+    student.
+    """
 
 
 class TookTooLong(BaseException):
