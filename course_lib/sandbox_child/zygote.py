@@ -199,13 +199,11 @@ def serve(sock: socket.socket) -> None:
         return plain_data.Unpacker(blobs).unpack(header["answer"])
 
     header, blobs = frames.receive(sock)
-    texts, refused = own.unpack(dict(zip(header["files"], blobs, strict=True)), os.getcwd())
+    refused = own.unpack(dict(zip(header["files"], blobs, strict=True)), os.getcwd())
     # Python's own starts anew in every forked child: definitions draw the same each
     # time
     harness.start_chance(0)
-    definitions = cells.run(
-        header["cells"], header["graded"], header["names"], shell.enter(), texts
-    )
+    definitions = cells.run(header["cells"], header["graded"], header["names"], shell.enter())
     worker = harness.Harness(definitions.namespace, ask, definitions.lost, header["graded"])
     problems = [problem[:500] for problem in (*refused, *definitions.problems)][:50]
     frames.send(

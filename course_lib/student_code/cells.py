@@ -3,9 +3,8 @@ out what experiments.
 
 Run, in the notebook's order: imports, functions, classes, assignments of literals, settings
 (``sys.setrecursionlimit(…)``), ``%%writefile``, and any other top-level statement that a graded
-name depends on. Not run: training loops, plots, ``check(...)``, shell commands. A magic that
-measures Python (``%time f(x)``, ``%%capture``) is replaced by that Python; ``%run file.py`` by the
-file's statements.
+name depends on. Not run: training loops, plots, ``check(...)``, shell commands. Magics that measure
+code (``%time f(x)``, ``%%capture``) are left out, and their code is read.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import __future__
 
 import ast
 import asyncio
-import builtins
 import copy
 import functools
 import inspect
@@ -24,20 +22,17 @@ import symtable
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 from course_lib.student_code import own
 
 PLACEHOLDER = "NotImplementedError"
-# magics around ordinary code, and what options may come before it
-_AROUND = {
-    "capture": r".*",  # of a cell only, whose first line is all options
-    "prun": r"(?:-(?:[lsTD]\s*\S+|q)\s+)*",
-    "time": r"(?:--no-raise-error\s+)?",
-    "timeit": r"(?:-(?:[nrp]\s*\d+|[tcqv]+)\s+)*",
-}
-_WRITES = ("writefile", "file")
-_ENVIRONMENT = ("env", "set_env")
+# magics around ordinary code: of a cell, its first line; of a line, what stands before the code
+_AROUND_CELL = re.compile(r"\s*%%(?:time|capture|prun)\b.*")
+_AROUND_LINE = re.compile(
+    r"^(\s*(?:[\w.,\[\] ]+=\s*)?)%time\s+(?:--no-raise-error\s+)?", re.MULTILINE
+)
+_SETTING_MAGICS = ("writefile", "file", "env", "set_env")
 _DEFINES = re.compile(r"^(?:async\s+def|def|class)\s+(\w+)", re.MULTILINE)
 # cell magics that hand the cell to another program
 OTHER_PROGRAMS = {
@@ -146,25 +141,9 @@ class Statement:
         if not (isinstance(self.node, ast.Expr) and isinstance(self.node.value, ast.Call)):
             return False
         if (magic := _magic(self.node.value)) is not None:
-            return magic.name in (*_WRITES, *_ENVIRONMENT)
+            return magic[1] in _SETTING_MAGICS
         name = ast.unparse(self.node.value.func).replace("np.", "numpy.")
         return bool(_SETTINGS.fullmatch(name))
-
-    @cached_property
-    def binds_unseen(self) -> bool:
-        """May it bind names that its text does not show: ``exec(text)``, ``globals()[…] = …``?"""
-        return not self.defines and bool(
-            {_called(inner) for inner in _run_at_once(self.node)} & {"exec", "globals", "run_cell"}
-        )
-
-    @cached_property
-    def writes(self) -> set[str]:
-        """The modules whose files it may write: of ``open("helpers.py", "w")`` helpers."""
-        inside = list(_run_at_once(self.node)) if not self.defines else []
-        if not {"open", "write_text"} & {_called(inner) for inner in inside}:
-            return set()
-        texts = [str(n.value) for n in inside if isinstance(n, ast.Constant)]
-        return {text[:-3].rpartition("/")[2] for text in texts if text.endswith(".py")}
 
     @property
     def defines(self) -> bool:
@@ -209,19 +188,15 @@ skip = _Skip()
 
 
 def parse(
-    cells: Iterable[str],
-    problems: list[str],
-    files: Mapping[str, str] | None = None,
-    lost: dict[str, str] | None = None,
+    cells: Iterable[str], problems: list[str], lost: dict[str, str] | None = None
 ) -> list[Statement]:
     """The statements of all cells; a cell that does not parse is left out and said.
 
     Args:
-        files: texts by name, for ``%run``; those that a cell writes are added. lost: gets
-            the names that a cell left out seems to define, with the problem.
+        lost: gets the names that a cell left out seems to define, with the problem.
     """
     statements: list[Statement] = []
-    reader = _Reader(dict(files or {}), problems)
+    commands: list[str] = []  # of a shell, in any cell
     for number, source in enumerate(cells, start=1):
         file = f"<cell {number}>"
         try:
@@ -238,15 +213,21 @@ def parse(
                 lost |= dict.fromkeys(_DEFINES.findall(source), problems[-1])
             continue
         linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-        for node in tree.body:
-            try:
-                statements.extend(reader.statements(node, file))
-            except (SyntaxError, RecursionError, ValueError) as error:
+        for magic in filter(None, map(_magic, ast.walk(tree))):
+            if _starts_program(*magic):
+                commands.append(f"`{_shown(*magic)[:60]}` (cell {number})")
+            elif magic[1] == "run":
                 problems.append(
-                    f"cell {number}, line {node.lineno} was left out ({type(error).__name__}:"
-                    f" {_short(error)})"
+                    f"cell {number}: `{_shown(*magic)[:60]}` is not run while a notebook is graded:"
+                    " import the file instead"
                 )
-    reader.close()
+        statements += [Statement(node, file) for node in tree.body]
+    if commands:
+        more = ", …" if len(commands) > 3 else ""
+        problems.append(
+            "shell commands are not run while a notebook is graded:"
+            f" {', '.join(commands[:3])}{more}"
+        )
     return statements
 
 
@@ -257,201 +238,37 @@ def _python(source: str, file: str) -> ast.Module:
     try:
         return ast.parse(source, file)
     except SyntaxError:
+        if around := _AROUND_CELL.match(source):
+            # the lines keep their numbers
+            return _python("\n" * around[0].count("\n") + source[around.end() :], file)
         from IPython.core.inputtransformer2 import TransformerManager
 
-        return ast.parse(TransformerManager().transform_cell(source), file)
+        code = _AROUND_LINE.sub(r"\1", source)
+        return ast.parse(TransformerManager().transform_cell(code), file)
 
 
-@dataclass
-class _Magic:
-    """A call that IPython makes of a magic. kind: the shell's method; cell: the text below a
-    cell magic.
+def _magic(node: ast.AST) -> tuple[str, str, str] | None:
+    """What IPython makes of a magic, a call of a method of ``get_ipython()``: the method, the
+    magic's name ("" of a shell command) and its line. None of any other node.
     """
-
-    kind: str
-    name: str
-    line: str
-    cell: str = ""
-
-    @property
-    def shown(self) -> str:
-        """As the student wrote it."""
-        marks = {"run_line_magic": f"%{self.name} ", "run_cell_magic": f"%%{self.name} "}
-        return f"{marks.get(self.kind, '!')}{self.line}".strip()
-
-    @property
-    def starts_programs(self) -> bool:
-        return self.kind in ("system", "getoutput") or (
-            self.kind == "run_cell_magic" and self.name in OTHER_PROGRAMS
-        )
-
-    def code(self) -> ast.Module | None:
-        """The Python that the magic is around; None where it is around none."""
-        if self.name not in _AROUND or self.kind not in ("run_line_magic", "run_cell_magic"):
-            return None
-        options = re.match(_AROUND[self.name], self.line)
-        line = self.line[options.end() :] if options else self.line
-        if self.kind == "run_cell_magic":
-            return _python(self.cell, "<magic>")  # what stands on the magic's line is not code
-        return _python(line, "<magic>")
-
-
-def _magic(node: ast.AST) -> _Magic | None:
-    """The magic, where the node is what IPython makes of one: a call of a method of
-    ``get_ipython()`` with texts.
-    """
-    if not (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and isinstance(node.func.value, ast.Call)
-        and getattr(node.func.value.func, "id", "") == "get_ipython"
-    ):
-        return None
-    said = [a.value if isinstance(a, ast.Constant) else None for a in node.args]
-    texts = [text for text in said if isinstance(text, str)]
-    kind = node.func.attr
-    if len(texts) < len(said):
-        return None
-    match kind, texts:
-        case (("system" | "getoutput"), [command]):
-            return _Magic(kind, "", command)
-        case "run_line_magic", [name, line]:
-            return _Magic(kind, name, line)
-        case "run_cell_magic", [name, line, cell]:
-            return _Magic(kind, name, line, cell)
-    return None
-
-
-class _Reader(ast.NodeTransformer):
-    """Turns what a cell says at its top level into statements, magics into their Python."""
-
-    def __init__(self, files: dict[str, str], problems: list[str]) -> None:
-        self.files, self.problems = files, problems
-        self.commands: list[str] = []  # of a shell, in any cell
-        self.written: list[tuple[str, ast.Call]] = []  # by name, the calls that write it
-        self.reloads = False  # does %autoreload load a module again when its file changes?
-
-    def statements(self, node: ast.stmt, file: str) -> list[Statement]:
-        """Those of one top-level node: several, where it is a magic around code."""
-        if magics := list(filter(None, map(_magic, ast.walk(node)))):
-            self.commands += [
-                f"`{magic.shown[:60]}` ({file.strip('<>')})"
-                for magic in magics
-                if magic.starts_programs
-            ]
-            if isinstance(node, ast.Expr) and (magic := _magic(node.value)) is not None:
-                return self._of_a_magic(magic, node, file)
-            node = ast.fix_missing_locations(self.visit(node))
-        if isinstance(text := _executed(node), str):
-            return self._of_code(ast.parse(text, file), file)
-        return [Statement(node, file)]
-
-    def _of_code(self, tree: ast.Module, file: str) -> list[Statement]:
-        return [statement for node in tree.body for statement in self.statements(node, file)]
-
-    def _of_a_magic(self, magic: _Magic, node: ast.Expr, file: str) -> list[Statement]:
-        if magic.name == "run" and magic.kind == "run_line_magic":
-            return self._run(magic, file)
-        tree = None if magic.name == "timeit" else magic.code()  # of which no name stays
-        if tree is not None:
-            found = self._of_code(tree, file)
-            for statement in found:
-                # where it stands in the cell: below the magic's line, or on it
-                ast.increment_lineno(statement.node, node.lineno - (magic.kind == "run_line_magic"))
-            return found
-        if magic.kind == "run_cell_magic" and magic.name in _WRITES:
-            *options, name = magic.line.split() or [""]
-            before = self.files.get(name, "") if options else ""
-            self.files[name.strip("'\"")] = before + magic.cell
-            self.written.append((name.strip("'\""), cast(ast.Call, node.value)))
-            return [Statement(node, file)]
-        self.reloads |= magic.name == "autoreload" and magic.line.strip() not in ("0", "off")
-        environment = magic.kind == "run_line_magic" and magic.name in _ENVIRONMENT and magic.line
-        return [Statement(node, file)] if environment else []
-
-    def _run(self, magic: _Magic, file: str) -> list[Statement]:
-        """``%run name.py``: the file's statements, as if a cell held them."""
-        names = [word.strip("'\"") for word in magic.line.split() if not word.startswith("-")]
-        name = names[0].removeprefix("./") if names else ""
-        name = name if name.endswith(".py") else f"{name}.py"
-        if name not in self.files:
-            self.problems.append(f"{file.strip('<>')} runs {name}, {_HAND_IN.format(name=name)}")
-            return []
-        text = self.files[name]
-        linecache.cache[f"<{name}>"] = (len(text), None, text.splitlines(keepends=True), name)
-        return self._of_code(ast.parse(text, name), f"<{name}>")
-
-    def close(self) -> None:
-        """Say once which commands are not run; where modules are loaded again by themselves,
-        the last text of a file is the one that counts.
-        """
-        for name, call in self.written if self.reloads else ():
-            call.args[1:] = [
-                ast.copy_location(ast.Constant(t), call) for t in (name, self.files[name])
-            ]
-        if self.commands:
-            more = ", …" if len(self.commands) > 3 else ""
-            self.problems.append(
-                "shell commands are not run while a notebook is graded:"
-                f" {', '.join(self.commands[:3])}{more}"
-            )
-
-    # --- inside a statement -----------------------------------------------------------
-
-    def visit_Expr(self, node: ast.Expr) -> ast.AST | list[ast.stmt]:
-        magic = _magic(node.value)
-        tree = _readable(magic)
-        if magic is None or tree is None or (magic.name == "timeit" and not _value(tree)):
-            return self.generic_visit(node)
-        return [_placed(self.visit(inner), node) for inner in tree.body] or [
-            _placed(ast.Pass(), node)
-        ]
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        magic = _magic(node)
-        tree = _readable(magic)
-        if magic is not None and tree is not None and magic.name in ("time", "prun"):
-            value = _value(tree)
-            if value is not None:
-                return _placed(self.visit(value), node)
-        return self.generic_visit(node)
-
-
-_HAND_IN = (
-    "and {name} was not handed in: hand it in together with the notebook, or copy what you need"
-    " from it into a cell"
-)
-
-
-def _readable(magic: _Magic | None) -> ast.Module | None:
-    try:
-        return magic.code() if magic is not None else None
-    except SyntaxError:  # options that are not known here: IPython reads it when it runs
-        return None
-
-
-def _value(tree: ast.Module) -> ast.expr | None:
-    """The expression that the code is; None where it is statements."""
-    match tree.body:
-        case [ast.Expr(value)]:
-            return value
-    return None
-
-
-def _placed(tree: Any, where: ast.stmt | ast.expr) -> Any:
-    """The tree, as if all of it stood at another node's place."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.stmt | ast.expr):
-            ast.copy_location(node, where)
-    return tree
-
-
-def _executed(node: ast.stmt) -> str | None:
-    """The text of ``exec("…")``, where a statement is that and no more."""
     match node:
-        case ast.Expr(ast.Call(ast.Name("exec"), [ast.Constant(str(text))])):
-            return text
+        case ast.Call(
+            ast.Attribute(ast.Call(ast.Name("get_ipython")), kind),
+            [ast.Constant(str(first)), *more],
+        ):
+            line = more[0].value if more and isinstance(more[0], ast.Constant) else ""
+            return (kind, first, str(line)) if kind.startswith("run_") else (kind, "", first)
     return None
+
+
+def _shown(kind: str, name: str, line: str) -> str:
+    """A magic as the student wrote it."""
+    marks = {"run_line_magic": f"%{name} ", "run_cell_magic": f"%%{name} "}
+    return f"{marks.get(kind, '!')}{line}".strip()
+
+
+def _starts_program(kind: str, name: str, _line: str) -> bool:
+    return kind in ("system", "getoutput") or (kind == "run_cell_magic" and name in OTHER_PROGRAMS)
 
 
 def _run_at_once(node: ast.AST) -> Iterator[ast.AST]:
@@ -472,12 +289,6 @@ def _changed(*nodes: ast.stmt) -> Iterator[str]:
                 changing = method in _CHANGING or method.endswith("_") and method[0] != "_"
                 if changing and (root := _root(inner.func)):
                     yield root
-
-
-def _called(node: ast.AST) -> str:
-    """The last name of what a node calls; "" where it calls nothing."""
-    function = node.func if isinstance(node, ast.Call) else None
-    return getattr(function, "id", "") or getattr(function, "attr", "")
 
 
 def _literal(node: ast.expr) -> bool:
@@ -631,31 +442,26 @@ def select(statements: list[Statement], graded: Iterable[str]) -> list[Statement
             (unwritten(s.node) or _placeholder_value(s.node)) and s.binds and s.binds <= answered
         )
     ]
-    chosen, needed = _close(kept, graded, {id(s): s.binds for s in kept}, set())
-    bound = {name for s in kept for name in s.binds}
-    imported = {module for s in kept for module in _imported(s.node)}
-    unknown = needed - bound - set(dir(builtins))
-    unseen = {id(s) for s in kept if s.writes & imported or (unknown and s.binds_unseen)}
-    chosen, _ = _close(kept, graded, _touched(kept, needed), unseen)
+    _, needed = _close(kept, graded, {id(s): s.binds for s in kept})
+    chosen, _ = _close(kept, graded, _touched(kept, needed))
     return [s for s in kept if id(s) in chosen]
 
 
 def _close(
-    kept: list[Statement], graded: Iterable[str], touched: dict[int, set[str]], also: set[int]
+    kept: list[Statement], graded: Iterable[str], touched: dict[int, set[str]]
 ) -> tuple[set[int], set[str]]:
     """The statements to run, by id, and the names that are needed.
 
     Args:
-        touched: by id, the names that a statement binds or changes. also: what runs anyway,
-            beside definitions.
+        touched: by id, the names that a statement binds or changes.
     """
     last = {name: s for s in kept for name in touched[id(s)]}
     # A function reads a global when it is called, and then what bound it last counts; a
     # statement reads what is there when it runs.
     at_calls, at_once = set(graded), set[str]()
-    chosen = {id(s) for s in kept if s.always} | also
+    chosen = {id(s) for s in kept if s.always}
     for s in kept:
-        if id(s) in also or s.sets:
+        if s.sets:
             at_once |= s.reads
     while True:
         before = len(at_calls), len(at_once)
@@ -699,21 +505,11 @@ def _touched(statements: list[Statement], needed: set[str]) -> dict[int, set[str
     }
 
 
-def _imported(node: ast.stmt) -> Iterator[str]:
-    """The modules that a statement imports, by their first name."""
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.Import):
-            yield from (alias.name.partition(".")[0] for alias in inner.names)
-        elif isinstance(inner, ast.ImportFrom) and inner.module:
-            yield inner.module.partition(".")[0]
-
-
 def run(
     cells: Iterable[str],
     graded: Iterable[str],
     names: Mapping[str, Iterable[str]] | None = None,
     namespace: dict[str, Any] | None = None,
-    files: Mapping[str, str] | None = None,
 ) -> Definitions:
     """Run the definitions of a notebook; what fails is said and left out.
 
@@ -722,14 +518,13 @@ def run(
             was called for it and what it asks for was not defined after that: as in the
             notebook, where the last definition counts.
         namespace: where to define it; by default a fresh one.
-        files: own modules' texts by name, see :func:`parse`.
     """
     if namespace is None:
         namespace = {"__name__": "__main__", "__builtins__": __builtins__}
     result = Definitions(namespace)
     skip.names, skip.namespace = dict(names or {}), result.namespace
     flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-    for statement in select(parse(cells, result.problems, files, result.lost), graded):
+    for statement in select(parse(cells, result.problems, result.lost), graded):
         try:
             try:
                 flags |= _execute(statement, flags, result.namespace)
@@ -745,8 +540,9 @@ def run(
             if isinstance(error, ModuleNotFoundError) and error.name:
                 module = str(error.name).partition(".")[0][:80]
                 problem = (
-                    f"{where} imports `{module}`: no installed package has this name,"
-                    f" {_HAND_IN.format(name=f'{module}.py')}"
+                    f"{where} imports `{module}`: no installed package has this name, and"
+                    f" {module}.py was not handed in: hand it in together with the notebook, or"
+                    " copy what you need from it into a cell"
                 )
             result.problems.append(problem)
             missing = [name for name in statement.binds if name not in result.namespace]

@@ -21,16 +21,16 @@ _INSTALLED = tuple(
 )
 
 
-def unpack(files: Mapping[str, bytes], folder: str) -> tuple[dict[str, str], list[str]]:
+def unpack(files: Mapping[str, bytes], folder: str) -> list[str]:
     """Write own modules into a folder that is then looked through last by imports.
 
     Args:
         files: by path within the notebook's folder, ``helpers.py`` or ``tools/masks.py``.
 
     Returns:
-        The texts of those that were written, by path, and sentences on those that were not.
+        Sentences on those that were not written.
     """
-    texts, problems = {}, []
+    problems = []
     for name, data in sorted(files.items()):
         if taken := _taken(name):
             problems.append(
@@ -41,9 +41,8 @@ def unpack(files: Mapping[str, bytes], folder: str) -> tuple[dict[str, str], lis
         path = Path(folder, name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
-        texts[name] = data.decode("utf-8", "replace")
     sys.path.append(folder)
-    return texts, problems
+    return problems
 
 
 def look_again() -> None:

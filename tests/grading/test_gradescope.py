@@ -63,7 +63,7 @@ def autograder(archive: Path, tmp_path: Path) -> Path:
 
 def hand_in(autograder: Path, name: str) -> None:
     assert SOURCE is not None
-    cells = [nbformat.v4.new_code_cell(c) for c in demo._samples(SOURCE)[name]]
+    cells = [nbformat.v4.new_code_cell(c) for c in demo.samples(SOURCE)[name]]
     nbformat.write(
         nbformat.v4.new_notebook(cells=cells), autograder / "submission" / "lab01 (1).ipynb"
     )

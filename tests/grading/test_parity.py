@@ -90,7 +90,6 @@ WAYS = {
     "from IPython import get_ipython": way(
         f"from IPython import get_ipython\ndef threshold_mask(weight, a):\n    assert get_ipython() is not None\n{BODY}"
     ),
-    "run_cell": way(f"get_ipython().run_cell({THRESHOLD!r})"),
     "display": way(f"def threshold_mask(weight, a):\n    display(weight)\n{BODY}"),
     "a prompt that was copied": way(f"In [1]: {THRESHOLD}"),
     "a prompt of Python's": way(">>> def threshold_mask(weight, a):\n...     return weight.abs() >= a"),
@@ -108,11 +107,7 @@ WAYS = {
     "an own file with a question that needs another": way("from helpers import threshold_mask", helpers="def threshold_mask(weight, a): return magnitude(weight) >= a\ndef magnitude(w): return w.abs()"),
     "%%writefile": way(f"%%writefile written.py\n{THRESHOLD}", "from written import threshold_mask"),
     "%%writefile, more of it later": way("%%writefile written.py\nimport torch", f"%%writefile -a written.py\n{THRESHOLD}", "from written import *"),
-    "a file that a cell writes": way(f"with open('written.py', 'w') as f:\n    f.write({THRESHOLD!r})", "import written\nthreshold_mask = written.threshold_mask"),
     "a file that is loaded again": way("%%writefile written.py\nthreshold_mask = None", "import written", f"%%writefile written.py\n{THRESHOLD}\nlonger = 1", "from importlib import reload\nreload(written)\nthreshold_mask = written.threshold_mask"),
-    "a file that is loaded again by itself": way("%load_ext autoreload\n%autoreload 2", "%%writefile again.py\nthreshold_mask = None", "import again", f"%%writefile again.py\n{THRESHOLD}\nlonger = 1", "threshold_mask = again.threshold_mask"),
-    "%run": way("%run helpers.py", helpers=THRESHOLD),
-    "%run of a written file": way(f"%%writefile written.py\n{THRESHOLD}", "%run written"),
     "try: an own file": way(f"try:\n    from helpers_lost import threshold_mask\nexcept ImportError:\n    {THRESHOLD}"),
     # --- Python
     "lambda": way("threshold_mask = lambda weight, a: weight.abs() >= a"),
@@ -140,9 +135,6 @@ WAYS = {
     "a generator": way("def sizes(w):\n    for x in w.flatten(): yield x.abs()\ndef threshold_mask(weight, a): return torch.tensor([bool(x >= a) for x in sizes(weight)]).view_as(weight)"),
     "a dataclass": way("from dataclasses import dataclass, field\n@dataclass\nclass Rule:\n    a: float\n    more: list = field(default_factory=list)\n    def __call__(self, w): return w.abs() >= self.a\ndef threshold_mask(weight, a): return Rule(a)(weight)"),
     "letters of other alphabets": way("def größe(gewicht): return gewicht.abs()\ndef threshold_mask(weight, a): return größe(weight) >= a"),
-    "exec": way(f"exec({THRESHOLD!r})"),
-    "exec of a text with a name": way(f"source = '\\n'.join([{THRESHOLD!r}])\nexec(source)"),
-    "globals()": way("globals()['threshold_mask'] = lambda weight, a: weight.abs() >= a"),
     "in a with": way(f"with torch.no_grad():\n    {THRESHOLD}"),
     "in a loop": way(f"for k in range(2):\n    {THRESHOLD}"),
     "numpy in between": way("import numpy as np\ndef threshold_mask(weight, a): return torch.from_numpy(np.abs(weight.numpy()) >= a)"),
@@ -171,6 +163,14 @@ WAYS = {
 }  # fmt: skip
 # a way, the points that grade gives, and the words by which the README says why
 APART = {
+    "run_cell": (way(f"get_ipython().run_cell({THRESHOLD!r})"), 2, "made by `exec`, `globals()` or `run_cell`"),
+    "a file that a cell writes": (way(f"with open('written.py', 'w') as f:\n    f.write({THRESHOLD!r})", "import written\nthreshold_mask = written.threshold_mask"), 2, "a file that a cell writes with `open`"),
+    "a file that is loaded again by itself": (way("%load_ext autoreload\n%autoreload 2", "%%writefile again.py\nthreshold_mask = None", "import again", f"%%writefile again.py\n{THRESHOLD}\nlonger = 1", "threshold_mask = again.threshold_mask"), 2, "`%run` and `%autoreload` have no effect"),
+    "%run": (way("%run helpers.py", helpers=THRESHOLD), 2, "`%run` and `%autoreload` have no effect"),
+    "%run of a written file": (way(f"%%writefile written.py\n{THRESHOLD}", "%run written"), 2, "`%run` and `%autoreload` have no effect"),
+    "exec": (way(f"exec({THRESHOLD!r})"), 2, "made by `exec`, `globals()` or `run_cell`"),
+    "exec of a text with a name": (way(f"source = '\\n'.join([{THRESHOLD!r}])\nexec(source)"), 2, "made by `exec`, `globals()` or `run_cell`"),
+    "globals()": (way("globals()['threshold_mask'] = lambda weight, a: weight.abs() >= a"), 2, "made by `exec`, `globals()` or `run_cell`"),
     "a shell command's output": (
         way(
             "ones = !echo 1\ndef threshold_mask(weight, a): return weight.abs() >= a * int(ones[0])"
