@@ -21,7 +21,7 @@ HANDED_OUT = (
     "LICENSE-TEXTS",
 )
 # of the package itself: what the labs link to
-LINKED = "course_lib/experiments/lab*.py"
+LINKED = "experiments/lab*.py"
 # what makes it a course folder for check() and the course's commands
 PROJECT = '[project]\nname = "pruning-course-labs"  # the labs alone: the package is installed\n'
 
@@ -94,8 +94,8 @@ def write_labs(folder: Path) -> tuple[list[Path], list[Path]]:
 def _write(found: list[Path], source: Path, folder: Path) -> tuple[list[Path], list[Path]]:
     written, kept = [], []
     targets = [(path, folder / path.relative_to(source)) for path in found]
-    package = _PACKAGE.parent
-    targets += [(path, folder / path.relative_to(package)) for path in package.glob(LINKED)]
+    linked = _PACKAGE.glob(LINKED)
+    targets += [(path, folder / path.relative_to(_PACKAGE.parent)) for path in linked]
     for path, target in targets:
         if not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -23,10 +23,11 @@ class WithLabs(BuildHookInterface):
         """
         if version == "editable":
             return
-        root, added = Path(self.root), build_data["force_include"]
-        added[str(root / "data")] = "course_lib/_data"
+        root, package = Path(self.root), Path("course_lib")
+        added = {root / "data": package / "_data"}
         for path in (path for pattern in _handed_out(root) for path in root.glob(pattern)):
-            added[str(path)] = f"course_lib/_course/{path.relative_to(root).as_posix()}"
+            added[path] = package / "_course" / path.relative_to(root)
+        build_data["force_include"] |= {str(path): to.as_posix() for path, to in added.items()}
 
 
 def _handed_out(root: Path) -> tuple[str, ...]:
