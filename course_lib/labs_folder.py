@@ -15,7 +15,8 @@ from urllib.parse import quote
 from course_lib.paths import course_above, course_root
 
 _PACKAGE = Path(__file__).resolve().parent
-# of the course folder; a wheel has a copy of these in course_lib/_course
+# of the course folder; a wheel has a copy of these in course_lib/_course, which
+# course_lib/authoring/hatch_build.py puts there
 HANDED_OUT = (
     "labs/lab*.ipynb",
     "tests/labs/lab*/visible.py",
@@ -23,6 +24,8 @@ HANDED_OUT = (
     "docs/own_models.md",
     "LICENSE-TEXTS",
 )
+# of the package itself: what the labs link to
+LINKED = "course_lib/experiments/lab*.py"
 # what makes it a course folder for check() and the course's commands
 PROJECT = '[project]\nname = "pruning-course-labs"  # the labs alone: the package is installed\n'
 
@@ -94,8 +97,10 @@ def write_labs(folder: Path) -> tuple[list[Path], list[Path]]:
 
 def _write(found: list[Path], source: Path, folder: Path) -> tuple[list[Path], list[Path]]:
     written, kept = [], []
-    for path in found:
-        target = folder / path.relative_to(source)
+    targets = [(path, folder / path.relative_to(source)) for path in found]
+    package = _PACKAGE.parent
+    targets += [(path, folder / path.relative_to(package)) for path in package.glob(LINKED)]
+    for path, target in targets:
         if not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target)

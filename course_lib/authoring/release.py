@@ -27,8 +27,6 @@ _NEVER = {"__pycache__", ".ipynb_checkpoints", ".DS_Store", "ledger.json", "Thum
 _LINK = re.compile(r"(?<!\\)\[[^\]]*\]\(<?([^)>\s]+)[^)]*\)|(?:href|src)=\"([^\"]+)\"")
 # and formulas: where brackets are no links
 _CODE = re.compile(r"```.*?```|`[^`\n]*`|\$[^$\n]*\$", re.DOTALL)
-# in the project file: what goes into the package, and where
-_PACKED = re.compile(r'"([^"]+)" = "[^"]+/_course/')
 _NOTEBOOK = re.compile(rb"labs/lab\w+\.ipynb")  # which an example of data/ may name
 _SOLUTION = re.compile(
     rf"[\s\"]*{source.BEGIN}(\\n)?[\s\",]*"
@@ -139,19 +137,7 @@ def contents(
                         "this holds a solution and would be handed out: move it out of this folder",
                     )
     _lead_nowhere_else(read, files)
-    files["pyproject.toml"] = (_packaged(files), False)
     return files
-
-
-def _packaged(files: dict[str, tuple[bytes, bool]]) -> bytes:
-    """The project file without what it puts into the package and this release does not
-    have: the tests of other labs. pip could not install it.
-    """
-    there = {str(part) for name in files for part in (name, *PurePosixPath(name).parents)}
-    lines = files["pyproject.toml"][0].decode().splitlines(keepends=True)
-    return "".join(
-        line for line in lines if not (found := _PACKED.match(line)) or found[1] in there
-    ).encode()
 
 
 def _of_lab(lab: Lab, root: Path) -> dict[str, tuple[bytes, bool]]:

@@ -36,14 +36,18 @@ def build(root: Path, echo: Callable[[str], Any] = print) -> Path:
     are in it.
 
     Raises:
-        AuthoringError: outside the course's own folder; without Sphinx or npm; where
-            Sphinx warns of anything.
+        AuthoringError: outside the course's own folder; without Sphinx, its extensions or
+            npm; where Sphinx warns of anything.
     """
     root = Path(root).resolve()
     if not (root / OWN / "conf.py").is_file():
         raise AuthoringError(f"{OWN}: there is no site here: it belongs to the course's own folder")
-    if importlib.util.find_spec("sphinx") is None:
-        raise AuthoringError('site: Sphinx is not here: pip install -e ".[site]", or make site')
+    needed = ("sphinx", "myst_nb", "pydata_sphinx_theme", "sphinx_copybutton", "sphinx_design")
+    missing = [name for name in needed if importlib.util.find_spec(name) is None]
+    if missing:
+        raise AuthoringError(
+            f'site: {", ".join(missing)} not installed: pip install -e ".[site]", or make site'
+        )
     libraries = webpage.assets(echo)
     source, built = root / SOURCE, root / BUILT
     lay(root, source)

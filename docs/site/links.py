@@ -23,6 +23,11 @@ SECTIONS = {
     "contributing": ["docs/new_*", "data/README", "CHANGELOG"],
 }
 BUILT = re.compile(r"slides/_build/(\w+\.(?:html|pdf))")  # decks and the sheet
+DECK = re.compile(r"slides/lab(\d\d)_\w+\.py")  # the source of one
+MARKERS = ("### BEGIN SOLUTION", "### END SOLUTION")
+# of controls, in a walkthrough; an explorer is a picture here
+KEYS = re.compile(r"(\s*)[^().]*\barrow\s+keys\b[^().]*\.?")
+PICTURE = "This page shows one setting. The controls work in the notebook."
 
 
 class RepositoryLinks(SphinxTransform):
@@ -61,7 +66,14 @@ class RepositoryLinks(SphinxTransform):
 
     def _of_no_file(self, node: addnodes.pending_xref) -> None:
         place = self._place(node)
-        if BUILT.fullmatch(place):  # nobody has built that deck
+        if deck := DECK.fullmatch(place):
+            page = f"{deck[1]}.html"
+            if (Path(self.env.srcdir) / "slides" / "_build" / page).is_file():
+                refuri = f"{'../' * self.env.docname.count('/')}decks/{page}"
+                node.replace_self(nodes.reference("", "", *node.children, refuri=refuri))
+            else:
+                node.replace_self([*node.children, nodes.Text(" (not built)")])
+        elif BUILT.fullmatch(place):  # nobody has built that deck
             node.replace_self([*node.children, nodes.Text(" (not built)")])
         elif (Path(self.env.srcdir) / place).is_dir():
             packed = f"{place.replace('/', '-')}.zip"  # see course_lib.authoring.site
@@ -73,7 +85,9 @@ class RepositoryLinks(SphinxTransform):
 
 
 def read(app: Any, docname: str, source: list[str]) -> None:
-    """Sections lead to their pages; a walkthrough to its lab and its deck."""
+    """Sections lead to their pages; a walkthrough to its lab and its deck, without the
+    marks of answers and the keys of controls that only the notebook has.
+    """
     if docname in SECTIONS:
         pages = "\n".join(SECTIONS[docname])
         source[0] += f"\n\n```{{toctree}}\n:hidden:\n:glob:\n\n{pages}\n```\n"
@@ -88,6 +102,14 @@ def read(app: Any, docname: str, source: list[str]) -> None:
         if (Path(app.srcdir) / "slides" / "_build" / f"{found[2]}.html").is_file():
             links.append(f"[slides](../slides/_build/{found[2]}.html)")
         first["source"] = f"{title}\n\n{' · '.join(links)}\n{rest}"
+        for cell in notebook["cells"]:
+            text = "".join(cell["source"])
+            if cell["cell_type"] == "code":
+                lines = text.split("\n")
+                text = "\n".join(line for line in lines if line.strip() not in MARKERS)
+            else:
+                text = KEYS.sub(rf"\g<1>{PICTURE}", text)
+            cell["source"] = text
         source[0] = json.dumps(notebook)
 
 

@@ -176,3 +176,18 @@ def test_pictures_of_some_pages(browser: Any, built: Path, scheme: str) -> None:
             page.screenshot(path=PICTURES / name)
     opened.window.close()
     assert opened.asked == [] == opened.said
+
+
+def test_a_figure_on_a_phone_keeps_its_size_and_moves_by_itself(browser: Any) -> None:
+    style = (ROOT / site.OWN / "_static" / "site.css").read_text(encoding="utf-8")
+    figure = '<img width="800" height="460" style="max-width: 100%; height: auto">'
+    page = browser.new_page(viewport=PHONE)
+    page.set_content(
+        f"<style>{style}</style><div class='bd-article'><div class='output'>{figure}</div></div>"
+    )
+    width, box, all = page.evaluate(
+        "[document.querySelector('img').clientWidth, document.querySelector('.output').clientWidth,"
+        " document.documentElement.scrollWidth]"
+    )
+    page.close()
+    assert width == 800 > PHONE["width"] >= all >= box  # a label of 11 points is as large

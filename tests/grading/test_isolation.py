@@ -85,7 +85,8 @@ TRIES: dict[str, tuple[str, list[object]]] = {
     "writing outside its own folder": (
         "def f():\n    done = []\n    for top, dirs, files in os.walk('/'):\n        if top.count('/') > 2: dirs.clear()\n"
         "        if allowed(lambda: open(top + '/probe', 'w').close()): done.append(top)\n"
-        "    open(os.environ['TMPDIR'] + '/probe', 'w').close()\n    return [p for p in done if p != os.environ['TMPDIR']]",
+        "    own = os.environ['TMPDIR']\n    open(own + '/probe', 'w').close()\n"
+        "    return [p for p in done if p != own and (p, own) != ('/tmp', '/scratch')]",  # both are the child's in the jail
         [],
     ),
     "looking at the grader": (

@@ -51,7 +51,7 @@ def test_all_that_is_tracked_at_the_top_is_in_the_layout_of_the_readme() -> None
         pytest.skip("not a git checkout")
     top = {name.split("/")[0] for name in listed.stdout.splitlines()}
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    (layout,) = re.findall(r"^At the top are (.*?)\n\n", readme, re.MULTILINE | re.DOTALL)
+    (layout,) = re.findall(r"^At the top are (.*?)\. Code", readme, re.MULTILINE)
     named = {name.rstrip("/") for name in re.findall(r"`([^`]+)`", layout)}
     assert {name for name in top if not name.startswith(".")} == named
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import json
 import re
 import sys
 from fnmatch import fnmatch
 from pathlib import Path
 from pkgutil import walk_packages
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -105,3 +107,28 @@ def test_a_link_to_a_folder_leads_to_one_that_is_packed(tmp_path: Path) -> None:
 def test_it_is_not_what_students_get(tmp_path: Path) -> None:
     with pytest.raises(site.AuthoringError, match="the course's own folder"):
         site.build(tmp_path)
+
+
+def test_without_a_part_of_sphinx_it_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "myst_nb", None)
+    with pytest.raises(site.AuthoringError, match="myst_nb not installed: pip install"):
+        site.build(ROOT)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "solutions").glob("lab*.ipynb")), ids=str)
+def test_a_walkthrough_says_nothing_that_only_a_notebook_has(path: Path, parts: Any) -> None:
+    links, _ = parts
+    page = [path.read_text(encoding="utf-8")]
+    assert "### BEGIN SOLUTION" in page[0]
+    before = json.loads(page[0])["cells"]
+    app = SimpleNamespace(srcdir=ROOT)
+    links.read(app, f"solutions/{path.stem}", page)
+    assert "## BEGIN SOLUTION" not in page[0] and "## END SOLUTION" not in page[0]
+    cells = json.loads(page[0])["cells"]
+    keys = re.compile(r"arrow\s+keys")
+    for was, now in zip(before, cells, strict=True):
+        old, new = "".join(was["source"]), "".join(now["source"])
+        assert not keys.search(new)
+        if keys.search(old):
+            assert links.PICTURE in new and len(new) > len(old) / 2
+            assert new.count("(") == new.count(")") and new.count("\n## ") == old.count("\n## ")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import subprocess
 import sys
@@ -71,6 +73,7 @@ def test_no_answer_is_in_the_wheel(wheel: Path) -> None:
     seen = {m[1] for name in inside if (m := re.search(r"tests/labs/(lab\d\d)/visible.py", name))}
     assert seen == set(labs.available())
     assert sum(name.endswith(".ipynb") for name in inside) == len(seen)
+    assert "course_lib/_data/README.md" in names
 
 
 @pytest.mark.long
