@@ -115,9 +115,9 @@ def lab(context: typer.Context) -> None:
     options go to JupyterLab. `course lab lab01` opens that lab. Outside a course folder,
     `course lab DIR` writes the labs into DIR first.
     """
-    import subprocess
     from importlib.util import find_spec
-    from urllib.parse import quote
+
+    from course_lib.labs_folder import find_opened, open_jupyter, write_labs
 
     if find_spec("jupyterlab") is None:
         raise ModuleNotFoundError(name="jupyterlab")
@@ -125,8 +125,6 @@ def lab(context: typer.Context) -> None:
     # not labs/ itself: the index and the walkthroughs link to each other and to slides
     opened = "labs"
     if options and not options[0].startswith("-"):
-        from course_lib.labs_folder import find_opened, write_labs
-
         name = options.pop(0)
         if (found := find_opened(name)) is not None:
             folder, opened = found[0], found[1].relative_to(found[0]).as_posix()
@@ -138,27 +136,7 @@ def lab(context: typer.Context) -> None:
                 _say(f"{path} is kept as it is, and differs")
     else:
         folder = _root()
-    address = f"--LabApp.default_url=/lab/tree/{quote(opened)}"
-    command = [
-        sys.executable,
-        "-m",
-        "jupyter",
-        "lab",
-        f"--notebook-dir={folder}",
-        address,
-        *options,
-    ]
-    if os.environ.get("REMOTE_CONTAINERS") or os.environ.get("CODESPACES"):
-        # the browser of a dev container is outside of it: it is told addresses, and
-        # sees no files in here
-        command.append("--ServerApp.use_redirect_file=False")
-    elif sys.platform.startswith("linux") and not any(
-        os.environ.get(v) for v in ("DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME")
-    ):
-        command.append("--no-browser")
-    if hasattr(os, "geteuid") and os.geteuid() == 0:
-        command.append("--allow-root")
-    raise typer.Exit(subprocess.call(command, cwd=folder))
+    raise typer.Exit(open_jupyter(folder, opened, options))
 
 
 @app.command()
@@ -570,22 +548,10 @@ def ledger(
     from course_lib.show import course_table
 
     if remake:
-        from course_lib import files, labs
         from course_lib.authoring import build as building
-        from course_lib.ledger import FILE
-        from course_lib.show import plots
 
-        written = _root() / "solutions" / FILE
-        written.unlink(missing_ok=True)
-        *others, last = labs.available()
-        for some in (others, [last]):  # the last lab begins with the table of the others
-            building.build(_root(), some, True, _say, force=True)
-            files.write_atomic(course_table.path(), written.read_bytes())
-        picture = _root() / "data" / "pictures" / "ledger.png"
-        picture.parent.mkdir(exist_ok=True)
-        plots.use_style()
-        plots.save(course_table.picture(course_table.rows()), picture)
-        _say(f"{course_table.path()} and {picture} written")
+        written = building.remake_ledger(_root(), _say)
+        _say(f"{' and '.join(map(str, written))} written")
     _print(course_table.text(course_table.rows()))
 
 

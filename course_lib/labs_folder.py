@@ -4,9 +4,13 @@ folder of one's own, for those who have the installed package and no checkout of
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
+from urllib.parse import quote
 
 from course_lib.paths import course_above, course_root
 
@@ -108,3 +112,25 @@ def _write(found: list[Path], source: Path, folder: Path) -> tuple[list[Path], l
         project.write_text(PROJECT, encoding="utf-8")
         written.append(project)
     return written, kept
+
+
+def open_jupyter(folder: Path, opened: str, options: list[str]) -> int:
+    """Run JupyterLab in ``folder`` until it ends; its exit code.
+
+    Args:
+        opened: what of the folder it shows first. options: for JupyterLab.
+    """
+    address = f"--LabApp.default_url=/lab/tree/{quote(opened)}"
+    command = [sys.executable, "-m", "jupyter", "lab", f"--notebook-dir={folder}", address]
+    command += options
+    if os.environ.get("REMOTE_CONTAINERS") or os.environ.get("CODESPACES"):
+        # the browser of a dev container is outside of it: it is told addresses, and
+        # sees no files in here
+        command.append("--ServerApp.use_redirect_file=False")
+    elif sys.platform.startswith("linux") and not any(
+        os.environ.get(v) for v in ("DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME")
+    ):
+        command.append("--no-browser")
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        command.append("--allow-root")
+    return subprocess.call(command, cwd=folder)
