@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from course_lib.grading.batch import report, summary
-from course_lib.grading.batch.submission import Submission
+from course_lib.grading.batch.collect import Submission
 from course_lib.grading.claims.question import Test
 from course_lib.grading.marking.lab import GradingResult, GradingSpec
 from course_lib.grading.marking.marker import Outcome, outcome
@@ -65,7 +65,7 @@ def write(out: Path, *submissions: tuple[Submission, list[Outcome], str]) -> Pat
     for h, outcomes, status in submissions:
         notes = ["it ended <b>early</b>"] if status != "graded" else []
         graded = GradingResult(tuple(outcomes), status, tuple(notes), "plain")
-        result = report.build_result(h, [graded], GradingSpec("lab01", [], "", 7), "")
+        result = report.build_result(h, graded, GradingSpec("lab01", [], "", 7), "")
         report.save(out, report.add_manual_marks(result, h))
     files = [h.file_name for h, _, _ in submissions]
     (out / "batch.json").write_text(json.dumps({"lab": "lab01", "seed": 7, "files": files}))

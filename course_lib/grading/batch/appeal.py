@@ -15,11 +15,10 @@ from typing import Any
 
 from course_lib import labs
 from course_lib.grading import sandbox
-from course_lib.grading.batch.collect import collect
+from course_lib.grading.batch.collect import Submission, collect
 from course_lib.grading.batch.result import read, read_batch
 from course_lib.grading.batch.run import check_ids
-from course_lib.grading.batch.submission import Submission
-from course_lib.grading.marking.lab import GradingSpec, Lab, Task
+from course_lib.grading.marking.lab import GradingSpec, Lab
 from course_lib.grading.marking.marker import Outcome, earned
 from course_lib.grading.marking.witness import Call, Run, Witness
 from course_lib.grading.sandbox import Worker
@@ -91,7 +90,6 @@ def explain(
         raise ValueError(
             f"what {id} handed in has changed since it was graded: grade it again, then ask"
         )
-    counted = submission.version(result.counted)
     remarks = []
     if result.version != marking.version:
         remarks.append(
@@ -101,7 +99,7 @@ def explain(
     worker = Worker(layer or sandbox.best())
     try:
         with marking.open_marker(
-            Task(id, tuple(counted.cells), files=counted.beside()),
+            submission.task(),
             worker,
             lambda session, files: Witness(session, marking.known, runs, files),
         ) as (marker, opened):

@@ -14,6 +14,8 @@ is "pending" until it has a row with points.
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,9 +23,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from unicodedata import normalize
 
-from course_lib.grading.batch.names import printable
+from course_lib.grading.batch.collect import printable
 from course_lib.grading.batch.result import MARKED, PENDING, ClaimResult
-from course_lib.grading.batch.roster import cells_of
 from course_lib.labs.contract import order
 
 COLUMNS = ("id", "question", "points", "comment")
@@ -217,3 +218,28 @@ def merge(
             ClaimResult(question, name, given, most, status, comment, by_hand=True, tags=tags)
         )
     return sorted(merged, key=lambda entry: order(entry.number))
+
+
+def cells_of(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a CSV table (commas, semicolons, tabs; UTF-8, or UTF-16 as Excel writes it),
+    each with the number of its first line.
+
+    Raises:
+        FileNotFoundError: if it is not there. ValueError: if it is no table.
+    """
+    data = path.read_bytes()
+    try:
+        text = data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
+    except UnicodeDecodeError:
+        raise ValueError(f'{path} is no UTF-8 text: in Excel, save it as "CSV UTF-8"') from None
+    separator = max(",;\t", key=text.partition("\n")[0].count)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    while True:
+        start = reader.line_num + 1
+        try:
+            row = next(reader, None)
+        except csv.Error as error:
+            raise ValueError(f"{path}, line {start}: {error}") from None
+        if row is None:
+            return
+        yield start, row

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from course_lib.grading import sandbox
-from course_lib.grading.batch import policy, report
+from course_lib.grading.batch import report
+from course_lib.grading.batch.collect import Submission
 from course_lib.grading.batch.manual_marks import Mark
 from course_lib.grading.batch.result import Result, read
-from course_lib.grading.batch.submission import Submission
 from course_lib.grading.marking.lab import GradingResult, Lab, Task
 
 
@@ -25,7 +25,7 @@ class Plan:
         submissions: all of them. Their text is let go as soon as it is no longer needed.
         regrade: ids to mark again though nothing has changed.
         require_isolation: mark again what was marked without a sandbox. marks: a person's, by
-            submission. cases: what a policy says of each submission; None without one.
+            submission.
 
     Attributes:
         todo: the ids to mark, in order. handed_in_again: ids whose files changed since
@@ -41,10 +41,9 @@ class Plan:
         regrade: Iterable[str],
         require_isolation: bool,
         marks: Mapping[str, Sequence[Mark]],
-        cases: Mapping[str, policy.Case] | None,
     ) -> None:
         self.out, self.lab, self.submissions = out, lab, {s.id: s for s in submissions}
-        self.marks, self.cases = marks, cases
+        self.marks = marks
         self.questions = lab.known.questions
         self.todo: list[str] = []
         self.files = [s.file_name for s in submissions]
@@ -52,8 +51,6 @@ class Plan:
         self._version = lab.version
         self.handed_in_again: set[str] = set()
         self._without_sandbox = 0  # submissions that are kept
-        # by submission and version, until all are graded
-        self._graded: dict[str, dict[int, GradingResult]] = {}
         for submission in submissions:
             result = read(out, submission.file_name)
             if result is not None and result.digest != submission.digest:
@@ -82,25 +79,15 @@ class Plan:
     def tasks(self) -> Iterator[Task]:
         """What is to be marked, one after the other."""
         for id in self.todo:
-            submission = self.submissions[id]
-            yield from submission.tasks()
-            for version in (submission, *submission.versions):
-                version.cells = []
+            yield self.submissions[id].task()
+            self.submissions[id].cells = []
 
-    def write(self, task: Task, graded: GradingResult) -> bool:
-        """Put the marks of one submission on disk, once all its versions are marked: is
-        it done now?
-        """
+    def write(self, task: Task, graded: GradingResult) -> None:
+        """Put the marks of one submission on disk."""
         submission = self.submissions[task.id]
-        versions = self._graded.setdefault(task.id, {})
-        versions[task.version] = graded
-        if len(versions) <= len(submission.versions):
-            return False
-        ordered = [versions[version] for version in sorted(self._graded.pop(task.id))]
-        result = report.build_result(submission, ordered, self.lab.spec, self._version)
+        result = report.build_result(submission, graded, self.lab.spec, self._version)
         report.save(self.out, self._complete(submission, result))
-        self.seconds[task.id] = round(sum(each.seconds for each in ordered), 2)
-        return True
+        self.seconds[task.id] = round(graded.seconds, 2)
 
     def refresh(self) -> None:
         """Bring what is kept up to date where something beside its marks has changed: a
@@ -114,40 +101,26 @@ class Plan:
                     report.save(self.out, made)
 
     def _complete(self, submission: Submission, result: Result) -> Result:
-        lateness = self.cases[submission.id].lateness_report if self.cases is not None else None
         by_hand = {id: asked.by_hand for id, asked in self.questions.items() if asked.by_hand}
         marks = self.marks.get(submission.id, ())
-        return report.add_manual_marks(result, submission, marks, by_hand, lateness)
+        return report.add_manual_marks(result, submission, marks, by_hand)
 
     def write_tables(self) -> None:
         """Write ``grades.csv``, and how long each submission took: apart from the
         results, which say the same in every run.
         """
-        report.write_grades(self.out, list(self.questions), self.cases is not None)
+        report.write_grades(self.out, list(self.questions))
         seconds = {id: self.seconds[id] for id in self.submissions if id in self.seconds}
         report.write_text(self.out / "times.json", json.dumps(seconds, indent=1) + "\n")
 
     def remarks(self, layer: sandbox.Isolation) -> list[str]:
-        """What an instructor should know of the marks that were kept, and of hand-in
-        times.
-        """
-        said = []
-        cases = (self.cases or {}).values()
-        if late := sum(bool(case.days) for case in cases):
-            said.append(
-                f"{late} came late by the policy: the columns behind the points say what follows"
-            )
-        if unknown := sum(case.days is None and not case.unread for case in cases):
-            said.append(
-                f"of {unknown} nothing says when they were handed in: write it under [times] of the"
-                " policy, or give a roster that has it"
-            )
-        if self._without_sandbox and layer.is_sandbox:
-            said.append(
-                f"{self._without_sandbox} kept from before were graded without a sandbox;"
-                " --require-isolation grades them again in one"
-            )
-        return said
+        """What an instructor should know of the marks that were kept."""
+        if not self._without_sandbox or not layer.is_sandbox:
+            return []
+        return [
+            f"{self._without_sandbox} kept from before were graded without a sandbox;"
+            " --require-isolation grades them again in one"
+        ]
 
 
 def read_seconds(out: Path) -> dict[str, float]:

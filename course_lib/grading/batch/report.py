@@ -9,23 +9,21 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock, Timeout
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from course_lib import files
-from course_lib.grading.batch import manual_marks, policy
+from course_lib.grading.batch import manual_marks
+from course_lib.grading.batch.collect import Submission, printable
 from course_lib.grading.batch.manual_marks import Mark
-from course_lib.grading.batch.names import printable
 from course_lib.grading.batch.result import PENDING, ClaimResult, Result, read_all
-from course_lib.grading.batch.submission import Submission
 from course_lib.grading.marking.lab import GradingResult, GradingSpec
-from course_lib.grading.marking.marker import earned, total
+from course_lib.grading.marking.marker import earned
 
 pages = Environment(
     loader=PackageLoader("course_lib.grading.batch", "pages"),
@@ -66,41 +64,25 @@ def only_grader(out: Path) -> Iterator[None]:
 
 
 def build_result(
-    submission: Submission, graded: Sequence[GradingResult], spec: GradingSpec, version: str
+    submission: Submission, graded: GradingResult, spec: GradingSpec, version: str
 ) -> Result:
-    """What the tests gave one submission: the best of its versions counts.
-
-    Args:
-        graded: of each version. version: of the claims.
-    """
-    best, points = best_of(graded)
-    found = graded[best]
+    """What the tests gave one submission. version: of the claims."""
     return Result(
         submission.id,
         submission.file_name,
-        tuple(map(ClaimResult.of, found.outcomes)),
+        tuple(map(ClaimResult.of, graded.outcomes)),
         version=version,
         digest=submission.digest,
         lab=spec.lab,
-        layer=found.layer,
+        layer=graded.layer,
         problem=submission.problem,
-        counted=best,
-        versions=points,
-        status=submission.status if submission.status and not points[best] else found.status,
-        notes=list(found.notes),
+        status=(
+            submission.status
+            if submission.status and not earned(graded.outcomes)
+            else graded.status
+        ),
+        notes=list(graded.notes),
     )
-
-
-def best_of(graded: Sequence[GradingResult]) -> tuple[int, list[float]]:
-    """Which of a student's versions counts, and the points of each: the best, the
-    likeliest of equals. One on which the grader itself failed comes first, for it is
-    graded again.
-    """
-    # not capped: a bonus can still make up for what a person takes off
-    gained = [earned(each.outcomes) for each in graded]
-    failed = [each.status == "grader failed" for each in graded]
-    best = max(range(len(graded)), key=lambda i: (failed[i], gained[i], -i))
-    return best, [total(each.outcomes) for each in graded]
 
 
 def add_manual_marks(
@@ -108,45 +90,25 @@ def add_manual_marks(
     submission: Submission,
     marks: Sequence[Mark] = (),
     waiting: Mapping[str, float] | None = None,
-    lateness: Callable[[float], dict[str, Any]] | None = None,
 ) -> Result:
     """The result with what is known beside the marks that the tests gave, as it is now;
     these stay what they are.
 
     Args:
-        marks: a person's. waiting: the questions that a person marks, with their
-            points.
-        lateness: what a policy says of it, for the points that it gets.
+        marks: a person's. waiting: the questions that a person marks, with their points.
     """
-    counted = submission.version(result.counted)
     made = replace(
         result,
         entries=tuple(manual_marks.merge(result.entries, marks, waiting or {})),
-        notebook=counted.notebook,
-        choice=_choice(submission, result),
+        notebook=submission.notebook,
+        choice=submission.choice,
         submitters=submission.submitters,
-        # what is odd about one that the tests might have given no points
-        remark="" if counted.status and result.status == "graded" else counted.remark,
+        remark="" if submission.status and result.status == "graded" else submission.remark,
         time=submission.time,
-        late=submission.late,
         start=submission.start,
-        release=counted.origin.release,
     )
     decided = any(mark.points is not None for mark in marks)
-    return replace(
-        made,
-        undecided=made.status != "graded" and not made.score and not decided,
-        lateness=lateness(made.score) if lateness is not None else None,
-    )
-
-
-def _choice(submission: Submission, result: Result) -> str:
-    """Which notebook counts, and what each of several got."""
-    if not submission.versions or len(result.versions) <= len(submission.versions):
-        return submission.choice
-    called = [printable(v.notebook)[:80] for v in (submission, *submission.versions)]
-    each = ", ".join(f"{name} {got:g}" for name, got in zip(called, result.versions, strict=True))
-    return f"{submission.choice} {called[result.counted]} counts. Points by the tests: {each}."
+    return replace(made, undecided=made.status != "graded" and not made.score and not decided)
 
 
 def save(out: Path, result: Result) -> None:
@@ -160,31 +122,25 @@ def save(out: Path, result: Result) -> None:
     write_text(path, json.dumps(result.to_json(), indent=1) + "\n")
 
 
-def build_row(result: Result, questions: Iterable[str], late: bool) -> list[str]:
+def build_row(result: Result, questions: Iterable[str]) -> list[str]:
     """The row of a submission in ``grades.csv``."""
     points, waiting = result.points, result.pending
-    status = PENDING if waiting and result.status == "graded" else result.status
     return [
         cell(result.id),
         *(PENDING if q in waiting else f"{points.get(q, (0, 0))[0]:g}" for q in questions),
         "" if result.undecided else f"{result.score:g}",
         f"{result.max_score:g}",
-        status,
-        *(policy.cells(result.lateness, result.undecided) if late else []),
+        PENDING if waiting and result.status == "graded" else result.status,
         result.page,
     ]
 
 
-def write_grades(out: Path, questions: Iterable[str], late: bool) -> None:
-    """Write ``grades.csv`` from the results: one row per submission, with the columns of a
-    policy where there is one.
-    """
-    about = policy.COLUMNS if late else ()
-    header = ["id", *questions, "total", "maximum", "status", *about, "feedback"]
+def write_grades(out: Path, questions: Sequence[str]) -> None:
+    """Write ``grades.csv`` from the results: one row per submission."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\r\n")
-    table.writerow(header)
-    table.writerows(build_row(result, questions, late) for result in read_all(out))
+    table.writerow(["id", *questions, "total", "maximum", "status", "feedback"])
+    table.writerows(build_row(result, questions) for result in read_all(out))
     write_text(out / "grades.csv", text.getvalue())
 
 

@@ -76,12 +76,9 @@ class Result:
             student.
         lab: "lab01". layer: the sandbox that it ran in. version: of the claims.
             digest: of the code. problem: why it could not be read, or "".
-        counted: which of the student's notebooks counts, and versions: the points that
-            the tests gave each.
-        notebook, choice, submitters, remark, late, start, release: as ``Submission``
+        notebook, choice, submitters, remark, start: as ``Submission``
             has them. time: when it was handed in.
         undecided: does it have no grade before a person has looked?
-        lateness: what a policy says of it, or None.
     """
 
     id: str
@@ -92,8 +89,6 @@ class Result:
     lab: str = ""
     layer: str = "plain"
     problem: str = ""
-    counted: int = 0
-    versions: list[float] = field(default_factory=list)
     status: str = "graded"
     notes: list[str] = field(default_factory=list)
     notebook: str = ""
@@ -101,11 +96,8 @@ class Result:
     submitters: list[dict[str, str]] = field(default_factory=list)
     remark: str = ""
     time: float | None = None
-    late: bool | None = None
     start: str = ""
-    release: str = ""
     undecided: bool = False
-    lateness: dict[str, Any] | None = None
 
     @property
     def score(self) -> float:
@@ -153,11 +145,6 @@ class Result:
         """What the sandbox was, in a sentence."""
         return sandbox.Isolation(self.layer).sentence
 
-    @property
-    def late_report(self) -> str:
-        """What the policy says, where it is late or that is not known; else ""."""
-        return "" if not self.lateness or self.lateness["days"] == 0 else self.lateness["said"]
-
     def with_pending_as_zero(self) -> Result:
         """The same with 0 for all that waits for a person."""
         marked = (replace(e, status=MARKED) if e.status == PENDING else e for e in self.entries)
@@ -177,9 +164,8 @@ class Result:
 
 
 _ORDER = (
-    *("version", "digest", "lab", "layer", "problem", "counted", "versions", "id", "status"),
-    *("notes", "isolation", "notebook", "choice", "submitters", "remark", "handed in", "late"),
-    *("start", "release", "undecided", "lateness"),
+    *("version", "digest", "lab", "layer", "problem", "id", "status", "notes", "isolation"),
+    *("notebook", "choice", "submitters", "remark", "handed in", "start", "undecided"),
 )
 _FIELDS = [key for key in _ORDER if key not in ("isolation", "handed in")]
 

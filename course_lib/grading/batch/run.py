@@ -16,16 +16,11 @@ from typing import Any
 
 from course_lib.grading import sandbox
 from course_lib.grading.batch import manual_marks, report
-from course_lib.grading.batch import policy as policies
-from course_lib.grading.batch import roster as rosters
 from course_lib.grading.batch.collect import collect
 from course_lib.grading.batch.plan import Plan
 from course_lib.grading.marking.judge import Limits
 from course_lib.grading.marking.lab import GradingResult, GradingSpec, Lab, Task
 from course_lib.grading.marking.pool import mark_here
-
-# in the report's folder
-DEFAULTS = {"marks": "marks.csv", "policy": "policy.toml", "roster": "roster.csv"}
 
 
 @dataclass(frozen=True)
@@ -36,9 +31,8 @@ class Batch:
         report: its folder.
         graded: ids of the submissions that were marked; kept: of those whose marks were
             there already.
-        layer: behind which they ran; on several machines, the weakest of theirs.
-        seed: from which the inputs were drawn.
-        remarks: sentences for the instructor. roster: the one that was used, if any.
+        layer: behind which they ran. seed: from which the inputs were drawn.
+        remarks: sentences for the instructor.
     """
 
     report: Path
@@ -47,7 +41,6 @@ class Batch:
     layer: sandbox.Isolation
     seed: int
     remarks: list[str] = field(default_factory=list)
-    roster: Path | None = None
 
 
 class Interrupted(KeyboardInterrupt):
@@ -65,11 +58,9 @@ def grade(
     layer: sandbox.Isolation | None = None,
     require_isolation: bool = False,
     regrade: Sequence[str] = (),
-    scheduler: str | None = None,
     limits: Limits | None = None,
+    scheduler: str | None = None,
     marks: Path | None = None,
-    policy: Path | None = None,
-    roster: Path | None = None,
     progress: Callable[[str, int, int], None] = lambda id, done, all: None,
     say: Callable[[str], None] = lambda sentence: None,
 ) -> Batch:
@@ -82,22 +73,17 @@ def grade(
         out: the report's folder. The marks that are there are kept where the
             submission, the claims and the seed are the same.
         tests: the folder of the lab's claims, ``tests/labs/lab01``.
-        jobs: workers beside each other, by default one per core; a ``scheduler`` has its
-            own.
+        jobs: workers beside each other, by default one per core.
         seed: from which the inputs are drawn; by default the report's own, or a fresh
             one. Another than the report's own grades everything again.
         layer: how to separate submissions; by default the strongest that works here.
         require_isolation: nothing runs without a sandbox around it, and what was marked
             without one is marked again.
         regrade: ids of submissions to mark again though nothing has changed.
-        scheduler: address of a Dask scheduler ("tcp://…"): its workers mark, this
-            process writes.
-        limits: of time and memory for one submission, where it is marked here.
+        limits: of time and memory for one submission.
+        scheduler: address of a Dask cluster that marks in this machine's place.
         marks: a person's, see :mod:`course_lib.grading.batch.manual_marks`; by default those
             of the last run, else ``marks.csv`` in ``out``.
-        policy: deadline and extensions, see :mod:`course_lib.grading.batch.policy`;
-            roster: of the class, for it. Both by default those of the last run, else
-            ``policy.toml`` and ``roster.csv`` in ``out``.
         progress: called with (id, number done, number of all) after each submission.
         say: called with what an instructor should know before the work begins, in
             sentences.
@@ -107,8 +93,8 @@ def grade(
         ValueError: if the lab or an id does not exist, ``out`` holds a report of
             another lab or lies among the submissions.
         RuntimeError: if the tests cannot be imported, isolation is required and there
-            is none, another process is grading into ``out``, or the scheduler cannot be
-            used. Like those above, before anything is graded.
+            is none, or another process is grading into ``out``. Like those above, before
+            anything is graded.
         Interrupted: at Ctrl-C. What is finished stays.
     """
     # what is wrong with the lab or its tests is said before a folder is made
@@ -127,30 +113,21 @@ def grade(
         chosen = seed if seed is not None else int(recorded.get("seed", secrets.randbelow(1 << 63)))
         marking = Lab(replace(spec, seed=chosen))
         check_ids(regrade, ids)
-        by_hand = _beside("marks", marks, recorded, out)
+        by_hand = _marks(marks, recorded, out)
         given = {}
         if by_hand:
             given = manual_marks.check(
                 by_hand, manual_marks.read(by_hand), ids, max_points(marking)
             )
-        rules = _beside("policy", policy, recorded, out)
-        people = _beside("roster", roster, recorded, out)
-        listed = rosters.read(people).people if people else []
-        policy_read = policies.read(rules) if rules else None
-        cases = None
-        clocks: list[str] = []
-        if policy_read:
-            cases = policies.cases(policy_read, collected.submissions, listed)
-            clocks = policies.remarks(policy_read, cases, listed)
         cluster = None
-        if scheduler is not None:
+        if scheduler:
             from course_lib.grading.batch.cluster import Cluster
 
             cluster = held.enter_context(closing(Cluster(scheduler, require_isolation)))
             layer = cluster.layer
         layer = _layer(layer, require_isolation)
-        plan = Plan(out, marking, collected.submissions, regrade, require_isolation, given, cases)
-        for sentence in [*collected.remarks, *clocks]:
+        plan = Plan(out, marking, collected.submissions, regrade, require_isolation, given)
+        for sentence in collected.remarks:
             say(sentence)
         if recorded.get("seed", chosen) != chosen:
             say(
@@ -159,8 +136,7 @@ def grade(
             )
         about = {"lab": lab, "seed": chosen, "files": plan.files, "left": collected.left}
         about["submissions"] = _shown_from(out, submissions)  # where `course explain` finds them
-        tables = {"marks": by_hand, "policy": rules, "roster": people}
-        about |= {what: _shown_from(out, path) for what, path in tables.items() if path is not None}
+        about |= {"marks": _shown_from(out, by_hand)} if by_hand else {}
         if given:
             # a row on all questions is a mark of each
             rows = {m.line: m for some in given.values() for m in some}.values()
@@ -179,14 +155,13 @@ def grade(
         report.write_text(out / "batch.json", json.dumps(about, indent=1) + "\n")
         plan.refresh()
         if cluster is not None:
-            results = cluster.mark(marking, plan.tasks())
+            marked = cluster.mark(marking, plan.tasks())
         else:
-            results = mark_here(
-                marking, plan.tasks(), layer, max(1, jobs or os.cpu_count() or 1), limits
-            )
-        _collect(results, plan, progress)
+            jobs = max(1, jobs or os.cpu_count() or 1)
+            marked = mark_here(marking, plan.tasks(), layer, jobs, limits)
+        _collect(marked, plan, progress)
     kept = [id for id in ids if id not in plan.todo]
-    return Batch(out, plan.todo, kept, layer, chosen, plan.remarks(layer), people)
+    return Batch(out, plan.todo, kept, layer, chosen, plan.remarks(layer))
 
 
 def _collect(
@@ -199,9 +174,9 @@ def _collect(
     with closing(marks):
         try:
             for task, marked in marks:
-                if plan.write(task, marked):
-                    done += 1
-                    progress(task.id, done, all)
+                plan.write(task, marked)
+                done += 1
+                progress(task.id, done, all)
         except KeyboardInterrupt:
             raise Interrupted(
                 f"stopped: {done} of {all} submissions are graded and stay; the same command goes"
@@ -241,22 +216,11 @@ def _recorded(path: Path, lab: str) -> dict[str, Any]:
     return recorded
 
 
-def _beside(what: str, given: Path | None, recorded: dict[str, Any], out: Path) -> Path | None:
-    """The table that stands beside the tests' marks: as given, as in the last run, or
-    in the report's folder.
-    """
-    if given is not None:
-        return given
-    if what in recorded:
-        path = out / str(recorded[what])
-        if not path.is_file():
-            raise FileNotFoundError(
-                f"{path} is not there, and was at the last grading: put it back, or name another"
-                f" with --{what}"
-            )
-        return path
-    path = out / DEFAULTS[what]
-    return path if path.is_file() else None
+def _marks(given: Path | None, recorded: dict[str, Any], out: Path) -> Path | None:
+    """The table of a person's marks: as given, as in the last run, or in the report's folder."""
+    if given is None and "marks" in recorded:
+        given = out / str(recorded["marks"])
+    return given or (out / "marks.csv" if (out / "marks.csv").is_file() else None)
 
 
 def _shown_from(out: Path, path: Path) -> str:

@@ -157,7 +157,6 @@ def write(report: Path) -> Path:
         slowest=timed[:SLOWEST],
         seconds=seconds,
         middle_seconds=median(seconds[r.id] for r in timed) if timed else 0,
-        late=[r for r in results if r.late_report],
         odd=_odd(results),
         left=batch.get("left", []),
         unsolved=[q for q in questions if q.earned and not full[q.id]],
