@@ -22,7 +22,14 @@ from small_lab import RIGHT, Course, notebook, put, zipped
 
 from course_lib.grading.batch import collect as collecting
 from course_lib.grading.batch import gradebook, summary
-from course_lib.grading.batch.collect import Submission, collect, owner_of, read_single_submission
+from course_lib.grading.batch.collect import (
+    Submission,
+    code,
+    collect,
+    handout,
+    owner_of,
+    read_single_submission,
+)
 
 HANDOUT = next((Path(__file__).parents[2] / "labs").glob("lab01_*.ipynb")).read_text("utf-8")
 HALF = RIGHT.replace(">=", ">")
@@ -328,7 +335,7 @@ def test_nothing_is_exported_as_0_that_a_person_has_not_decided(course: Course) 
     exported = put(course.root / "canvas.csv", "\n".join(lines))
 
     def uploaded() -> dict[str, str]:
-        path, _ = gradebook.fill(course.report, exported)
+        path, _ = gradebook.fill(course.report, exported, overwrite=True)
         return {row["ID"]: row["Lab 1 (55)"] for row in csv.DictReader(path.open())}
 
     kept = dict.fromkeys(map(str, range(101, 108)), "9")  # who gets nothing keeps what is there
@@ -423,3 +430,50 @@ def test_one_students_folder_for_the_autograder(tmp_path: Path) -> None:
     assert "hers" in read_single_submission(tmp_path / "submission", "lab01").cells[1]
     (tmp_path / "empty").mkdir()
     assert "no notebook" in read_single_submission(tmp_path / "empty", "lab01").problem
+
+
+CLASS = {f"{who}/lab01.ipynb": notebook(RIGHT, f"x = {i}") for i, who in enumerate(["ada", "bo"])}
+
+
+@pytest.mark.parametrize("outer", ["lab01-submissions/", "a/b/", "submitted/", "__MACOSX/../z/"])
+@pytest.mark.parametrize("kind", ["zip", "zip in a folder", "folder"])
+def test_a_class_in_enclosing_folders_is_a_class(tmp_path: Path, outer: str, kind: str) -> None:
+    files = {outer.rpartition("../")[2] + name: text for name, text in CLASS.items()}
+    if kind == "folder":
+        for name, text in files.items():
+            put(tmp_path / "in" / name, text)
+    else:
+        put(tmp_path / "in" / "class.zip", zipped(files))
+    place = tmp_path / "in" / ("class.zip" if kind == "zip" else "")
+    assert [s.id for s in collect(place, "lab01").submissions] == ["ada", "bo"]
+
+
+def test_names_of_sections_and_clones_are_students(tmp_path: Path) -> None:
+    names = ["adams_sec2", "Ada Class", "pruning-course-lab01-ada", "Bo Berg"]
+    for name in names:
+        put(tmp_path / name / "lab01.ipynb", notebook(RIGHT))
+    found = [s.id for s in collect(tmp_path, "lab01").submissions]
+    assert sorted(found) == ["Ada Class", "Bo Berg", "ada", "adams_sec2"]
+
+
+def test_an_answer_in_a_markdown_cell_is_said_to_stand_there(tmp_path: Path) -> None:
+    raw = json.loads(notebook("threshold_mask = 1"))
+    raw["cells"].append({"cell_type": "markdown", "metadata": {}, "source": RIGHT})
+    put(tmp_path / "ada.ipynb", json.dumps(raw))
+    [ada] = collect(tmp_path, "lab01").submissions
+    assert ada.remark.startswith("magnitude_mask: written in a markdown or raw cell")
+
+
+def test_a_handout_pasted_below_the_answers_undoes_nothing(tmp_path: Path) -> None:
+    cells = code(handout("lab01"))
+    answer = RIGHT.partition("def threshold_mask")[0]
+    put(tmp_path / "ada.ipynb", notebook(answer, *cells))
+    [ada] = collect(tmp_path, "lab01").submissions
+    assert [cell for cell in ada.cells if "def magnitude_mask" in cell] == [answer]
+
+
+def test_code_that_reaches_out_is_named(tmp_path: Path) -> None:
+    put(tmp_path / "ada.ipynb", notebook(RIGHT, "import socket\ntry: os.fork()\nexcept: pass"))
+    put(tmp_path / "bo.ipynb", notebook(RIGHT))
+    ada, bo = collect(tmp_path, "lab01").submissions
+    assert (ada.look, bo.look) == ("socket, os.fork", "")

@@ -25,13 +25,14 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from course_lib import labs
-from course_lib.grading.marking.lab import Task
 from course_lib.paths import course_root
+
+if TYPE_CHECKING:
+    from course_lib.grading.marking.lab import Task
 
 # of a submission that the tests do not mark
 PENDING = "pending"  # a person has to look at it
@@ -45,6 +46,7 @@ MOST_BESIDE = {".py": 1 << 18, ".safetensors": 16 << 20}  # of a file beside the
 MOST_FILES = 2_000  # of one student
 MOST_MODULES = 50
 METADATA = "submission_metadata.yml"  # of Gradescope's export
+_NBGRADERS = ("submitted", "inbound")  # nbgrader's folders
 _OTHERS = {"course_lib", "site-packages", "slides", "solutions", "tests"}  # not a student's own
 
 
@@ -77,7 +79,8 @@ class Submission:
             notebooks, which counts and why.
         submitters: what the names say of the student, by column ("canvas id", "email", …).
         time: when it was handed in, by the platform's word. start: by which Canvas takes a
-            file back. remark: what is odd about the notebook.
+            file back. remark: what is odd about the notebook. look: what a teacher should
+            look at in its code. written: by name, the answers that no test judges.
         files: beside the notebook, what the lab asks for and own modules.
     """
 
@@ -92,10 +95,14 @@ class Submission:
     time: float | None = None
     start: str = ""
     remark: str = ""
+    look: str = ""
+    written: dict[str, str] = field(default_factory=dict)
     files: dict[str, bytes | str] = field(default_factory=dict)
 
     def task(self) -> Task:
         """What is to be marked."""
+        from course_lib.grading.marking.lab import Task  # which loads torch
+
         return Task(self.id, tuple(self.cells), self.problem, tuple(self.files.items()))
 
     @property
@@ -216,6 +223,13 @@ _MOODLE = re.compile(
     r"(?P<name>.+?)_(?P<id>\d+)_assignsubmission_(?:file|onlinetext)_?(?P<file>.*)", re.DOTALL
 )
 _NBGRADER = re.compile(r"(?P<who>[^+]+)\+[^+]+\+(?P<time>\d{4}-\d\d-\d\d.*)")
+# a clone of GitHub Classroom's: the assignment's name, then the student's
+_CLASSROOM = re.compile(r"(?i)(?:[a-z0-9_.]+-)*lab_?\d+-(?P<who>[^/]+)")
+# what reaches for sockets, processes or files
+_REACHES = re.compile(
+    r"\b(?:socket|subprocess|multiprocessing|ctypes|urllib|requests|http\.client|os\.(?:system|popen"
+    r"|fork|kill|exec\w*|spawn\w*)|shutil|open\(|__import__\(|/proc/\w+)"
+)
 
 
 def owner_of(name: str, metadata: dict[str, Any] | None = None) -> Owner:
@@ -251,7 +265,9 @@ def owner_of(name: str, metadata: dict[str, Any] | None = None) -> Owner:
         )  # fmt: skip
     if m := _NBGRADER.fullmatch(name):
         return Owner("nbgrader", m["who"], m["who"], time=stamp(m["time"]))
-    return Owner("", name, re.sub(r"(?i)\.(ipynb|zip)(\.txt|\.json)?$", "", name))
+    id = re.sub(r"(?i)\.(ipynb|zip)(\.txt|\.json)?$", "", name)
+    classroom = _CLASSROOM.fullmatch(id)
+    return Owner("", name, classroom["who"] if classroom else id)
 
 
 def stamp(text: str) -> float | None:
@@ -321,22 +337,36 @@ def _look(owner: Owner, file: File, lab: str) -> Look:
         read.problem = str(error)
         return 0, when, read, owner, file
     said = notebook.get("metadata", {}).get("course", {})
-    mine, given = defined(read.cells), handout(lab)
+    given = handout(lab)
     asked = _graded().get(lab, set())
+    read.cells = _without_pasted(read.cells, code(given) if given else [], asked)
+    mine = defined(read.cells)
+    elsewhere = sorted(defined(code(notebook, ("markdown", "raw"))) & asked - mine)
+    if elsewhere:
+        read.remark = (
+            f"{', '.join(elsewhere)}: written in a markdown or raw cell, which is not run; change"
+            " the cell's type to code"
+        )
+    own = _lines(read.cells) - _lines(code(given) if given else [])
+    read.look = ", ".join(
+        dict.fromkeys(m[0].rstrip("(") for line in own for m in _REACHES.finditer(line))
+    )
     if not mine & asked:
         other = max(_graded(), key=lambda other: len(mine & _graded()[other] - asked))
-        elsewhere = said.get("lab") == other if isinstance(said, dict) else False
-        if len(mine & _graded()[other]) > 1 - elsewhere:
+        stated = said.get("lab") == other if isinstance(said, dict) else False
+        if not elsewhere and len(mine & _graded()[other]) > 1 - stated:
             read.problem = f"this is a notebook of {other} and defines nothing that {lab} asks for"
             return 0, when, read, owner, file
-        read.status, read.remark = PENDING, f"this notebook defines nothing that {lab} asks for"
+        read.status = PENDING
+        read.remark = read.remark or f"this notebook defines nothing that {lab} asks for"
         return 2, when, read, owner, file
-    if given and not _lines(read.cells) - _lines(code(given)):
-        read.status, read.remark = UNCHANGED, f"this is the handout of {lab}: it holds no answers"
+    if given and not own:
+        read.status = UNCHANGED
+        read.remark = read.remark or f"this is the handout of {lab}: it holds no answers"
         return 1, when, read, owner, file
     now = given.get("metadata", {}).get("course", {}).get("version")
     if isinstance(said, dict) and said.get("lab") == lab and now not in (None, said.get("version")):
-        read.remark = f"this notebook is of an earlier release of {lab}"
+        read.remark = read.remark or f"this notebook is of an earlier release of {lab}"
     return 3, when, read, owner, file
 
 
@@ -418,11 +448,11 @@ def parse(data: bytes) -> dict[str, Any]:
     return raw
 
 
-def code(notebook: dict[str, Any]) -> list[str]:
-    """The source of its code cells."""
+def code(notebook: dict[str, Any], types: tuple[str, ...] = ("code",)) -> list[str]:
+    """The source of its code cells, or of those of other types."""
     cells = []
     for cell in notebook["cells"]:
-        if isinstance(cell, dict) and cell.get("cell_type") == "code":
+        if isinstance(cell, dict) and cell.get("cell_type") in types:
             source = cell.get("source", "")
             text = "".join(map(str, source)) if isinstance(source, list) else str(source)
             cells.append(text.encode("utf-8", "replace").decode())
@@ -435,6 +465,20 @@ def defined(cells: Iterable[str]) -> set[str]:
     """The names that lines of code define, as text: it is parsed where it may be ended."""
     pattern = r"(?m)^[ \t]{0,40}(?:(?:async )?def |class )(\w{1,99})|^(\w{1,99}) ?[:=](?!=)"
     return {name for cell in cells for both in re.findall(pattern, cell) for name in both if name}
+
+
+def _without_pasted(cells: list[str], given: list[str], asked: set[str]) -> list[str]:
+    """The cells without those of the handout that would undo an answer above them."""
+    kept, answered = [], set()
+    unchanged = set(map(str.strip, given))
+    for cell in cells:
+        names = defined([cell]) & asked
+        if cell.strip() not in unchanged:
+            answered |= names
+        elif names & answered:
+            continue
+        kept.append(cell)
+    return kept
 
 
 def _lines(cells: Iterable[str]) -> Counter[str]:
@@ -459,6 +503,8 @@ def _parsed(path: Path, changed: int) -> dict[str, Any]:
 @lru_cache(maxsize=1)
 def _graded() -> dict[str, set[str]]:
     """By lab, the names that it alone asks for."""
+    from course_lib import labs  # which loads torch
+
     asked = {lab: set(labs.load(lab).graded) for lab in labs.available()}
     times = Counter(name for names in asked.values() for name in names)
     return {lab: {name for name in names if times[name] == 1} for lab, names in asked.items()}
@@ -468,27 +514,40 @@ def _graded() -> dict[str, set[str]]:
 
 
 def _tops(place: Path) -> dict[str, list[File]]:
-    """What lies at the top, each with its files; an export's own wrapping is taken off."""
+    """What lies at the top, each with its files. An only folder or zip is entered, however many
+    lie in each other, if several students' files or a platform's are in it.
+    """
     files = list(_on_disk(place, "")) if place.is_dir() else [*_on_disk(place, place.name)]
-    while True:
-        tops: dict[str, list[File]] = {}
-        for file in files:
-            tops.setdefault(file.path.split("/")[0], []).append(file)
-        for name in ("submitted", "inbound"):  # nbgrader's
-            if len(tops) > 1 and name in tops:
-                tops = {name: tops[name]}
-        if len(tops) != 1 or owner_of(only := next(iter(tops))).platform:
-            return tops
-        inside = _expanded(tops[only], nested=3)
-        inner = [replace(f, path=f.path.partition("/")[2]) for f in inside if "/" in f.path]
-        names = {f.path.split("/")[0] for f in inner}
-        exported = names & {METADATA, "submitted", "inbound"} or any(
-            owner_of(name).platform for name in names
+    outer = inner = _by_top(files)
+    while len(inner) == 1 and not owner_of(only := next(iter(inner))).platform:
+        inside = _expanded(inner[only], nested=3)
+        inner = _by_top(
+            [replace(f, path=f.path.partition("/")[2]) for f in inside if "/" in f.path]
         )
-        wrapped = len(names) == 1 and "/" in inner[0].path
-        if not (exported or wrapped or only in ("submitted", "inbound")):
-            return tops
-        files = inner
+        if METADATA in inner or only in _NBGRADERS or _is_class(inner):
+            return inner
+    return outer if len(outer) == 1 else inner
+
+
+def _by_top(files: Iterable[File]) -> dict[str, list[File]]:
+    tops: dict[str, list[File]] = {}
+    for file in files:
+        tops.setdefault(file.path.split("/")[0], []).append(file)
+    exported = next((name for name in _NBGRADERS if name in tops), None)
+    return {exported: tops[exported]} if exported else tops
+
+
+def _is_class(tops: dict[str, list[File]]) -> bool:
+    """Are these several students', and not the attempts, labs or drafts of one?"""
+    people = set()
+    for name, files in tops.items():
+        owner = owner_of(name)
+        if owner.platform:
+            return True
+        if stamp(owner.id) is None and not re.fullmatch(r"(?i)lab[-_ ]?\d+", owner.id):
+            holds = any(re.search(r"(?i)\.(ipynb|zip)(/|$)", file.path) for file in files)
+            people |= {owner.id} if holds else set()
+    return len(people) > 1
 
 
 def _on_disk(path: Path, name: str) -> Iterator[File]:

@@ -227,13 +227,10 @@ def cells_of(path: Path) -> Iterator[tuple[int, list[str]]]:
     Raises:
         FileNotFoundError: if it is not there. ValueError: if it is no table.
     """
-    data = path.read_bytes()
-    try:
-        text = data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
-    except UnicodeDecodeError:
-        raise ValueError(f'{path} is no UTF-8 text: in Excel, save it as "CSV UTF-8"') from None
-    separator = max(",;\t", key=text.partition("\n")[0].count)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    text, separator, _ = decode(path)
+    reader = csv.reader(
+        io.StringIO(text.removeprefix("\ufeff"), newline=""), delimiter=separator, strict=True
+    )
     while True:
         start = reader.line_num + 1
         try:
@@ -243,3 +240,19 @@ def cells_of(path: Path) -> Iterator[tuple[int, list[str]]]:
         if row is None:
             return
         yield start, row
+
+
+def decode(path: Path) -> tuple[str, str, str]:
+    """A CSV table's text with its byte order mark, its separator and its encoding.
+
+    Raises:
+        FileNotFoundError: if it is not there. ValueError: if it is no text.
+    """
+    data = path.read_bytes()
+    marks = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
+    encoding = marks.get(data[:2], "utf-8")
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError:
+        raise ValueError(f'{path} is no UTF-8 text: in Excel, save it as "CSV UTF-8"') from None
+    return text, max(",;\t", key=text.partition("\n")[0].count), encoding
