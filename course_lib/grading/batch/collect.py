@@ -80,7 +80,8 @@ class Submission:
         submitters: what the names say of the student, by column ("canvas id", "email", …).
         time: when it was handed in, by the platform's word. start: by which Canvas takes a
             file back. remark: what is odd about the notebook. look: what a teacher should
-            look at in its code. written: by name, the answers that no test judges.
+            look at in its code. name: of the student in the gradebook.
+            written: by name, the answers that no test judges.
         files: beside the notebook, what the lab asks for and own modules.
     """
 
@@ -96,6 +97,7 @@ class Submission:
     start: str = ""
     remark: str = ""
     look: str = ""
+    name: str = ""
     written: dict[str, str] = field(default_factory=dict)
     files: dict[str, bytes | str] = field(default_factory=dict)
 
@@ -351,6 +353,7 @@ def _look(owner: Owner, file: File, lab: str) -> Look:
     read.look = ", ".join(
         dict.fromkeys(m[0].rstrip("(") for line in own for m in _REACHES.finditer(line))
     )
+    read.written = _written(read.cells, written_names(lab))
     if not mine & asked:
         other = max(_graded(), key=lambda other: len(mine & _graded()[other] - asked))
         stated = said.get("lab") == other if isinstance(said, dict) else False
@@ -479,6 +482,27 @@ def _without_pasted(cells: list[str], given: list[str], asked: set[str]) -> list
             continue
         kept.append(cell)
     return kept
+
+
+def written_names(lab: str) -> list[str]:
+    """The names whose answers no test judges: those that the handout leaves open."""
+    from course_lib import labs  # which loads torch
+
+    cells = code(given) if (given := handout(lab)) else []
+    names = re.findall(r"(?m)^(\w+) = \.\.\.", "\n".join(cells))
+    return [name for name in names if name not in labs.load(lab).graded]
+
+
+def _written(cells: Iterable[str], names: Iterable[str]) -> dict[str, str]:
+    """What stands behind each name, as text: the last that is not left open."""
+    found = {}
+    for name in names:
+        for cell in cells:
+            if m := re.search(rf"(?ms)^{name} ?=(?!=)(.*?)(?=^[A-Za-z_]|\Z)", cell):
+                text = m[1].partition("\n\n")[0] if '"""' not in m[1] else m[1]
+                if (text := text.strip()) not in ("", "..."):
+                    found[name] = text[:2000]
+    return found
 
 
 def _lines(cells: Iterable[str]) -> Counter[str]:

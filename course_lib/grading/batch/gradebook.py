@@ -16,7 +16,7 @@ from pathlib import Path
 from unicodedata import normalize
 
 from course_lib.files import write_atomic
-from course_lib.grading.batch.collect import printable
+from course_lib.grading.batch.collect import Submission, printable
 from course_lib.grading.batch.manual_marks import decode
 from course_lib.grading.batch.result import Result, read_all, read_batch
 
@@ -95,6 +95,30 @@ def fill(
     whole = bom + "".join("".join(part) for row in rows for part in row)
     write_atomic(report / "gradebook.csv", whole.encode(encoding))
     return report / "gradebook.csv", said
+
+
+def names(table: Path, submissions: Sequence[Submission]) -> dict[str, str]:
+    """The students' names by submission, as the platform's table has them."""
+    text, separator, _ = decode(table)
+    rows = _split(text.removeprefix("\ufeff"), separator, table)
+    plain = [[_value(cell) for cell in row[:-1]] for row in rows]
+    heads = [h.casefold() for h in plain[0]] if plain else []
+    wanted = [{"student"}, {"full name"}, {"name"}, {"first name", "last name"}]
+    wanted += [{"firstname", "lastname"}]
+    at = next((sorted(map(heads.index, some)) for some in wanted if some <= set(heads)), None)
+    if at is None:
+        return {}
+    owners = [(s.id, who) for s in submissions for who in _people(s.submitters, s.id)]
+    matched = _matched([who for _, who in owners], plain, list(range(1, len(plain))), -1)
+    found: dict[str, list[str]] = defaultdict(list)
+    for (id, _), some in zip(owners, matched, strict=True):
+        found[id] += [" ".join(plain[i][c] for c in at if c < len(plain[i])) for i in some[:1]]
+    return {id: " and ".join(some) for id, some in found.items() if any(some)}
+
+
+def _people(submitters: list[dict[str, str]], id: str) -> list[dict[str, str]]:
+    people = [{k: w[k] for k in _KINDS if w.get(k)} for w in submitters]
+    return [who or {"id": id} for who in people or [{}]]
 
 
 Cell = tuple[str, str]  # as it stands there; the separator or the line's end behind it
@@ -179,8 +203,7 @@ def _owners(results: list[Result], groups: Path | None) -> list[tuple[Result, di
     """Each submission with each of those whose mark it is."""
     owners: list[tuple[Result, dict[str, str]]] = []
     for result in results:
-        people = [{k: w[k] for k in _KINDS if w.get(k)} for w in result.submitters]
-        owners += [(result, who or {"id": result.id}) for who in people or [{}]]
+        owners += [(result, who) for who in _people(result.submitters, result.id)]
     if groups is None:
         return owners
     text, separator, _ = decode(groups)

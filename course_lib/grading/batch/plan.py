@@ -4,7 +4,6 @@ it was marked.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -25,12 +24,12 @@ class Plan:
         submissions: all of them. Their text is let go as soon as it is no longer needed.
         regrade: ids to mark again though nothing has changed.
         require_isolation: mark again what was marked without a sandbox. marks: a person's, by
-            submission.
+            submission. contact: whom students ask, and until when.
 
     Attributes:
         todo: the ids to mark, in order. handed_in_again: ids whose files changed since
-            they were marked. files: all submissions' names in the report, in
-            the order of their ids.
+            they were marked, with the digest of before. files: all submissions' names in the
+            report, in the order of their ids.
     """
 
     def __init__(
@@ -41,20 +40,20 @@ class Plan:
         regrade: Iterable[str],
         require_isolation: bool,
         marks: Mapping[str, Sequence[Mark]],
+        contact: str = "",
     ) -> None:
         self.out, self.lab, self.submissions = out, lab, {s.id: s for s in submissions}
-        self.marks = marks
+        self.marks, self.contact = marks, contact
         self.questions = lab.known.questions
         self.todo: list[str] = []
         self.files = [s.file_name for s in submissions]
-        self.seconds = read_seconds(out)
         self._version = lab.version
-        self.handed_in_again: set[str] = set()
+        self.handed_in_again: dict[str, str] = {}
         self._without_sandbox = 0  # submissions that are kept
         for submission in submissions:
             result = read(out, submission.file_name)
             if result is not None and result.digest != submission.digest:
-                self.handed_in_again.add(submission.id)
+                self.handed_in_again[submission.id] = result.digest
             isolated = result is not None and sandbox.Isolation(result.layer).is_sandbox
             if (
                 result is None
@@ -87,7 +86,6 @@ class Plan:
         submission = self.submissions[task.id]
         result = report.build_result(submission, graded, self.lab.spec, self._version)
         report.save(self.out, self._complete(submission, result))
-        self.seconds[task.id] = round(graded.seconds, 2)
 
     def refresh(self) -> None:
         """Bring what is kept up to date where something beside its marks has changed: a
@@ -103,15 +101,11 @@ class Plan:
     def _complete(self, submission: Submission, result: Result) -> Result:
         by_hand = {id: asked.by_hand for id, asked in self.questions.items() if asked.by_hand}
         marks = self.marks.get(submission.id, ())
-        return report.add_manual_marks(result, submission, marks, by_hand)
+        return report.add_manual_marks(result, submission, marks, by_hand, self.contact)
 
     def write_tables(self) -> None:
-        """Write ``grades.csv``, and how long each submission took: apart from the
-        results, which say the same in every run.
-        """
+        """Write ``grades.csv``."""
         report.write_grades(self.out, list(self.questions))
-        seconds = {id: self.seconds[id] for id in self.submissions if id in self.seconds}
-        report.write_text(self.out / "times.json", json.dumps(seconds, indent=1) + "\n")
 
     def remarks(self, layer: sandbox.Isolation) -> list[str]:
         """What an instructor should know of the marks that were kept."""
@@ -121,14 +115,3 @@ class Plan:
             f"{self._without_sandbox} kept from before were graded without a sandbox;"
             " --require-isolation grades them again in one"
         ]
-
-
-def read_seconds(out: Path) -> dict[str, float]:
-    """How long each submission of a report took, by id; none where the file is missing
-    or damaged, for nothing rests on it.
-    """
-    try:
-        said = json.loads((out / "times.json").read_text(encoding="utf-8"))
-        return {id: seconds for id, seconds in said.items() if isinstance(seconds, int | float)}
-    except (OSError, ValueError, AttributeError):
-        return {}

@@ -9,19 +9,31 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from course_lib import files
 from course_lib.grading.batch import manual_marks
-from course_lib.grading.batch.collect import Submission, printable
+from course_lib.grading.batch.collect import Submission, code, handout, printable
 from course_lib.grading.batch.manual_marks import Mark
-from course_lib.grading.batch.result import PENDING, ClaimResult, Result, read_all
+from course_lib.grading.batch.result import (
+    MARKED,
+    PENDING,
+    ClaimResult,
+    Result,
+    read_all,
+    to_look_at,
+)
 from course_lib.grading.marking.lab import GradingResult, GradingSpec
 from course_lib.grading.marking.marker import earned
 
@@ -33,8 +45,10 @@ pages = Environment(
     undefined=StrictUndefined,
 )
 pages.filters["printable"] = printable
+pages.filters["marked"] = lambda text: Markup(  # what stands in backticks is code
+    re.sub(r"`([^`\n]+)`", r"<code>\1</code>", str(escape(text)))
+)
 pages.filters["points"] = lambda value: f"{value:g}"
-pages.filters["seconds"] = lambda value: f"{value:.3g} s" if value < 100 else f"{value:.0f} s"
 pages.filters["percent"] = lambda share: f"{100 * share:.0f} %"
 
 
@@ -90,12 +104,14 @@ def add_manual_marks(
     submission: Submission,
     marks: Sequence[Mark] = (),
     waiting: Mapping[str, float] | None = None,
+    contact: str = "",
 ) -> Result:
     """The result with what is known beside the marks that the tests gave, as it is now;
     these stay what they are.
 
     Args:
         marks: a person's. waiting: the questions that a person marks, with their points.
+        contact: whom a student asks, and until when.
     """
     made = replace(
         result,
@@ -104,6 +120,10 @@ def add_manual_marks(
         choice=submission.choice,
         submitters=submission.submitters,
         remark="" if submission.status and result.status == "graded" else submission.remark,
+        look=submission.look,
+        name=submission.name
+        or next((w["name"] for w in submission.submitters if w.get("name")), ""),
+        contact=contact,
         time=submission.time,
         start=submission.start,
     )
@@ -115,11 +135,85 @@ def save(out: Path, result: Result) -> None:
     """Put a result and its page on disk, each whole or not at all; the result last: it
     says "done".
     """
+    title, titles = titles_of(result.lab)
     notes = [*result.notes, *filter(None, [result.remark])]
-    text = pages.get_template("feedback.html").render(lab=result.lab, result=result, notes=notes)
+    said = Counter(
+        text
+        for some in result.questions.values()
+        for text in {e.output for e in some if e.output and e.status == "failed"}
+    )
+    notes += [text for text, count in said.items() if count > 2 and text not in notes]
+    text = pages.get_template("feedback.html").render(
+        lab=result.lab,
+        title=title,
+        result=result,
+        notes=notes,
+        today=date.today().isoformat(),
+        questions=[
+            _question_shown(result, question, titles.get(question, ""), notes)
+            for question, (_, most) in result.points.items()
+            if most or any(e.output or e.by_hand for e in result.questions[question])
+        ],
+    )
     write_text(out / result.page, text)
     path = out / "results" / f"{result.file_name}.json"
     write_text(path, json.dumps(result.to_json(), indent=1) + "\n")
+
+
+def titles_of(lab: str) -> tuple[str, dict[str, str]]:
+    """A lab's title, and those of its questions, from its handout."""
+    text = "\n".join(code(given, ("markdown",))) if (given := handout(lab)) else ""
+    title = re.search(r"(?m)^# (Lab .+)$", text)
+    return title[1] if title else lab, dict(re.findall(r"(?m)^### (\d+\.\d+) (.+)$", text))
+
+
+def _question_shown(
+    result: Result, question: str, title: str, notes: Sequence[str]
+) -> dict[str, Any]:
+    """A question as the page shows it: claims that failed for one cause in one row."""
+    entries = result.questions[question]
+    earned, most = result.points[question]
+    pending = question in result.pending
+    by_person = any(e.status == MARKED and e.score for e in entries) or bool(result.problem)
+    rows: list[dict[str, Any]] = []
+    for entry in entries:
+        holds, output = entry.status == "passed", entry.output
+        if not entry.by_hand and (result.problem or (holds and not entry.max_score)):
+            continue
+        if by_person and not entry.by_hand:  # a person has decided otherwise
+            output = re.sub(r", so (?:the|this) question scores 0", "", output)
+        if entry.by_hand:
+            name = "not marked yet: a person does" if pending else "by a person"
+            points = f"{entry.score:+g}" if entry.score else ""
+            points = f"{entry.score:g} / {entry.max_score:g}" if entry.max_score else points
+            points = f"pending / {entry.max_score:g}" if entry.status == PENDING else points
+        else:
+            name = entry.name[len(question) + 1 :]
+            points = f"{entry.score:g} / {entry.max_score:g}" if entry.max_score else ""
+        row = {"holds": holds, "by_hand": entry.by_hand, "message": output, "points": points}
+        row |= {
+            "names": [(name, entry.visibility != "visible")],
+            "sums": (entry.score, entry.max_score),
+        }
+        same = [r for r in rows if output and not holds and r["message"] == output]
+        if same and not entry.by_hand:
+            same[0]["names"] += row["names"]
+            score, top = (a + b for a, b in zip(same[0]["sums"], row["sums"], strict=True))
+            same[0] |= {"sums": (score, top), "points": f"{score:g} / {top:g}" if top else ""}
+        else:
+            rows.append(row)
+    for row in rows:
+        row["message"] = "" if row["message"] in notes else row["message"]
+    state = "person" if pending else "all" if earned == most else "some" if earned else "none"
+    return {
+        "id": question,
+        "title": title,
+        "rows": rows,
+        "earned": "pending" if pending else f"{earned:g}",
+        "most": f"{most:g}",
+        "state": state,
+        "optional": question in result.optional,
+    }
 
 
 def build_row(result: Result, questions: Iterable[str]) -> list[str]:
@@ -132,6 +226,7 @@ def build_row(result: Result, questions: Iterable[str]) -> list[str]:
         f"{result.max_score:g}",
         PENDING if waiting and result.status == "graded" else result.status,
         result.page,
+        "; ".join(to_look_at(result)),
     ]
 
 
@@ -139,7 +234,7 @@ def write_grades(out: Path, questions: Sequence[str]) -> None:
     """Write ``grades.csv`` from the results: one row per submission."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\r\n")
-    table.writerow(["id", *questions, "total", "maximum", "status", "feedback"])
+    table.writerow(["id", *questions, "total", "maximum", "status", "feedback", "look at"])
     table.writerows(build_row(result, questions) for result in read_all(out))
     write_text(out / "grades.csv", text.getvalue())
 

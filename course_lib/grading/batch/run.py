@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.grading import sandbox
-from course_lib.grading.batch import manual_marks, report
-from course_lib.grading.batch.collect import collect
+from course_lib.grading.batch import gradebook, manual_marks, report, written
+from course_lib.grading.batch.collect import collect, written_names
 from course_lib.grading.batch.plan import Plan
+from course_lib.grading.batch.result import read_all
 from course_lib.grading.marking.judge import Limits
 from course_lib.grading.marking.lab import GradingResult, GradingSpec, Lab, Task
 from course_lib.grading.marking.pool import mark_here
@@ -61,6 +62,8 @@ def grade(
     limits: Limits | None = None,
     scheduler: str | None = None,
     marks: Path | None = None,
+    table: Path | None = None,
+    contact: str | None = None,
     progress: Callable[[str, int, int], None] = lambda id, done, all: None,
     say: Callable[[str], None] = lambda sentence: None,
 ) -> Batch:
@@ -84,6 +87,8 @@ def grade(
         scheduler: address of a Dask cluster that marks in this machine's place.
         marks: a person's, see :mod:`course_lib.grading.batch.manual_marks`; by default those
             of the last run, else ``marks.csv`` in ``out``.
+        table: the platform's gradebook, for students' names. contact: whom students ask about
+            their marks, and until when. Both by default as in the last run.
         progress: called with (id, number done, number of all) after each submission.
         say: called with what an instructor should know before the work begins, in
             sentences.
@@ -114,11 +119,13 @@ def grade(
         marking = Lab(replace(spec, seed=chosen))
         check_ids(regrade, ids)
         by_hand = _marks(marks, recorded, out)
-        given = {}
+        given: manual_marks.Marks = {}
         if by_hand:
-            given = manual_marks.check(
-                by_hand, manual_marks.read(by_hand), ids, max_points(marking)
-            )
+            problems: list[str] = []
+            rows = manual_marks.read(by_hand, problems)
+            most = max_points(marking)
+            most |= dict.fromkeys(written_names(lab), sum(most.values()))
+            given = manual_marks.check(by_hand, rows, ids, most, problems)
         cluster = None
         if scheduler:
             from course_lib.grading.batch.cluster import Cluster
@@ -126,7 +133,12 @@ def grade(
             cluster = held.enter_context(closing(Cluster(scheduler, require_isolation)))
             layer = cluster.layer
         layer = _layer(layer, require_isolation)
-        plan = Plan(out, marking, collected.submissions, regrade, require_isolation, given)
+        contact = str(recorded.get("contact", "")) if contact is None else contact
+        names = {} if table is None else gradebook.names(table, collected.submissions)
+        names = recorded.get("names", {}) | names
+        for submission in collected.submissions:
+            submission.name = names.get(submission.id, "")
+        plan = Plan(out, marking, collected.submissions, regrade, require_isolation, given, contact)
         for sentence in collected.remarks:
             say(sentence)
         if recorded.get("seed", chosen) != chosen:
@@ -134,25 +146,28 @@ def grade(
                 f"seed {chosen} instead of the report's {recorded['seed']}: everything is graded"
                 " again, on other inputs"
             )
-        about = {"lab": lab, "seed": chosen, "files": plan.files, "left": collected.left}
+        about: dict[str, Any] = {
+            "lab": lab,
+            "seed": chosen,
+            "files": plan.files,
+            "left": collected.left,
+        }
         about["submissions"] = _shown_from(out, submissions)  # where `course explain` finds them
+        about |= {"contact": contact, "names": names}
         about |= {"marks": _shown_from(out, by_hand)} if by_hand else {}
         if given:
             # a row on all questions is a mark of each
-            rows = {m.line: m for some in given.values() for m in some}.values()
-            adds = sum(m.adds for m in rows)
-            replaces = sum(m.points is not None and not m.adds for m in rows)
+            lines = {m.line: m for some in given.values() for m in some}.values()
+            adds = sum(m.adds for m in lines)
+            replaces = sum(m.points is not None and not m.adds for m in lines)
             say(
                 f"{by_hand}, rows: {adds} added to the tests' points, {replaces} in their place,"
-                f" {len(rows) - adds - replaces} remarks"
+                f" {len(lines) - adds - replaces} remarks"
             )
-        for id in sorted(plan.handed_in_again & given.keys()):
-            lines = ", ".join(str(line) for line in sorted({m.line for m in given[id]}))
-            say(
-                f"{id} was handed in again after its marks were written: look whether they still"
-                f" hold ({by_hand}, line {lines})"
-            )
+        about["scores"] = recorded.get("scores", {})
+        about["marked"], changes = _marked_before(recorded.get("marked", {}), given, plan, by_hand)
         report.write_text(out / "batch.json", json.dumps(about, indent=1) + "\n")
+        written.write(out, lab, collected.submissions, given)
         plan.refresh()
         if cluster is not None:
             marked = cluster.mark(marking, plan.tasks())
@@ -160,8 +175,58 @@ def grade(
             jobs = max(1, jobs or os.cpu_count() or 1)
             marked = mark_here(marking, plan.tasks(), layer, jobs, limits)
         _collect(marked, plan, progress)
+        about["scores"], changed = _compared(about["scores"], plan, out)
+        about["changes"] = changes + changed
+        report.write_text(out / "batch.json", json.dumps(about, indent=1) + "\n")
     kept = [id for id in ids if id not in plan.todo]
     return Batch(out, plan.todo, kept, layer, chosen, plan.remarks(layer))
+
+
+def _marked_before(
+    known: dict[str, list[str]], given: manual_marks.Marks, plan: Plan, path: Path | None
+) -> tuple[dict[str, list[str]], list[str]]:
+    """For which files a person's marks were written, by id; and a sentence for each that has
+    other files now. It stays until the rows change.
+    """
+    now, said = {}, []
+    for id, marks in sorted(given.items()):
+        rows = repr([(m.question, m.points, m.adds, m.comment) for m in marks])
+        digest = plan.submissions[id].digest
+        written, before = known.get(id, [rows, plan.handed_in_again.get(id, digest)])
+        now[id] = [rows, before if written == rows else digest]
+        if now[id][1] != digest:
+            lines = ", ".join(str(line) for line in sorted({m.line for m in marks}))
+            said.append(
+                f"{id} was handed in again after its marks were written: look whether they still"
+                f" hold, and change a row or its comment ({path}, line {lines})"
+            )
+    return now, said
+
+
+def _compared(
+    before: dict[str, float], plan: Plan, out: Path
+) -> tuple[dict[str, float], list[str]]:
+    """The points that everybody has now, or had last; and sentences on what became of those of
+    the run before.
+    """
+    now = {r.id: None if r.undecided else r.score for r in read_all(out)}
+    changed, gone, lost = [], [], []
+    for id, points in sorted(before.items()):
+        new = now.get(id)
+        if id not in now:
+            gone.append(f"{id} ({points:g} points)")
+        elif new is None:
+            lost.append(f"{id} ({points:g} points)")
+        elif new != points:
+            again = " (handed in again)" if id in plan.handed_in_again else ""
+            changed.append(f"{id} from {points:g} to {new:g}{again}")
+    named = {
+        "changed since the run before": changed,
+        "graded before, and not among the submissions now": gone,
+        "graded before, and without a grade now, because of another file": lost,
+    }
+    scores = before | {id: score for id, score in now.items() if score is not None}
+    return scores, [f"{what}: {', '.join(ids)}" for what, ids in named.items() if ids]
 
 
 def _collect(
