@@ -1,6 +1,5 @@
-"""``course explain``, for appeals: one question of one submission run again in the sandbox, on
-the inputs of its marking. For each claim that failed: what was asked, what came, what the library
-answers. The report stays as it is.
+"""``course explain``: one question of one submission run again in the sandbox, on the inputs of its
+marking; of each failed claim what was asked, what came, what was expected.
 """
 
 from __future__ import annotations
@@ -56,21 +55,21 @@ class Witness(Submission):
         function = None
         if op == "call" and "on" not in fields and not fields.get("returning"):
             question = self.contract.question_of(shown[0])
-            if question and self.contract.exercise(question).plain:
-                function = self.contract.function(shown[0])
-        before = copy.deepcopy([fields["args"], fields["kwargs"]]) if function else [(), {}]
+            plain = question and self.contract.exercise(question).plain
+            function = self.contract.function(shown[0]) if plain else None
+        args, kwargs = copy.deepcopy((fields["args"], fields["kwargs"])) if function else ((), {})
         came: Any = ...  # where the code raises
         try:
             came = super()._ask(op, **fields)
             call = Call(self.test, shown, value(came))
         except (StudentError, WorkerLost) as error:
-            told = in_words(error, "this question") if isinstance(error, StudentError) else error
-            call = Call(self.test, shown, str(told))
+            raised = isinstance(error, StudentError)
+            call = Call(self.test, shown, in_words(error, "it") if raised else str(error))
             raise
         finally:
             self.calls.append(call)
             if function is not None:
-                call.expected, call.alike = _expected(function, *before, came)
+                call.expected, call.alike = _expected(function, args, kwargs, came)
         return came
 
 
@@ -103,11 +102,7 @@ def value(what: Any) -> str:
 def explain(
     report: Path, id: str, question: str, tests: Callable[[str], Path], where: Path | None = None
 ) -> Iterator[str]:
-    """The lines to print. tests: the folder of a lab's claims. where: the submissions are now.
-
-    Raises:
-        FileNotFoundError, ValueError: if there is no such report, submission, question or code.
-    """
+    """The lines to print. tests: the folder of a lab's claims. where: the submissions are now."""
     about = read_batch(report)
     where = where or report / str(about.get("submissions", "submissions"))
     if not where.exists():

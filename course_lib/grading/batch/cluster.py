@@ -2,8 +2,6 @@
 its machine; this process writes. No disk is shared. A task whose Dask worker dies runs again.
 """
 
-from __future__ import annotations
-
 import atexit
 import functools
 import hashlib

@@ -276,7 +276,7 @@ def stamp(text: str) -> float | None:
     """Seconds since 1970 of "2024-05-01T10-11-12", "2024-05-01 10:11:12 UTC", "attempt 2"."""
     if m := re.match(r"(20\d\d)-(\d\d)-(\d\d)(?:[T_ ](\d\d)[-:.](\d\d)(?:[-:.](\d\d))?)?", text):
         try:
-            return datetime(*(int(n or 0) for n in m.groups()), tzinfo=UTC).timestamp()  # type: ignore[arg-type]
+            return datetime(*(int(n or 0) for n in m.groups()), tzinfo=UTC).timestamp()  # type: ignore[arg-type, misc]
         except ValueError:  # the 31st of February
             return None
     m = re.fullmatch(r"(?i)(?:attempt|try|version|v)[-_ ]*(\d{1,6})", text)

@@ -252,7 +252,7 @@ def _matched(
                 index[c][_folded(cell)].append(i)
                 if c == 0 and (number := re.fullmatch(r"\D+(\d+)", cell)):
                     index[c][number[1]].append(i)
-    best = {}
+    best: dict[str, int | None] = {}
     for kind in (*_KINDS, "id"):
         wanted = {_folded(who[kind]) for who in people if kind in who}
         hits = [len(wanted & known.keys()) for known in index]
@@ -262,8 +262,8 @@ def _matched(
             {
                 i
                 for kind, value in who.items()
-                if (c := best.get(kind)) is not None
-                for i in index[c].get(_folded(value), ())
+                if (at := best.get(kind)) is not None
+                for i in index[at].get(_folded(value), ())
             }
         )
         for who in people

@@ -142,7 +142,11 @@ def save(out: Path, result: Result) -> None:
         for some in result.questions.values()
         for text in {e.output for e in some if e.output and e.status == "failed"}
     )
-    notes += [text for text, count in said.items() if count > 2 and text not in notes]
+    notes += [
+        text
+        for text, count in said.items()
+        if count > 2 and text not in (*notes, "not written yet")
+    ]
     text = pages.get_template("feedback.html").render(
         lab=result.lab,
         title=title,
@@ -198,19 +202,21 @@ def _question_shown(
         same = [r for r in rows if output and not holds and r["message"] == output]
         if same and not entry.by_hand:
             same[0]["names"] += row["names"]
-            score, top = (a + b for a, b in zip(same[0]["sums"], row["sums"], strict=True))
+            score = same[0]["sums"][0] + entry.score
+            top = same[0]["sums"][1] + entry.max_score
             same[0] |= {"sums": (score, top), "points": f"{score:g} / {top:g}" if top else ""}
         else:
             rows.append(row)
     for row in rows:
         row["message"] = "" if row["message"] in notes else row["message"]
-    state = "person" if pending else "all" if earned == most else "some" if earned else "none"
+    state = "person" if pending else "all" if earned >= most else "some" if earned else "none"
     return {
         "id": question,
         "title": title,
         "rows": rows,
-        "earned": "pending" if pending else f"{earned:g}",
-        "most": f"{most:g}",
+        "points": f"{'pending' if pending else f'{earned:g}'} / {most:g}"
+        if most
+        else f"{earned:+g}",
         "state": state,
         "optional": question in result.optional,
     }
