@@ -163,10 +163,10 @@ def test_a_question_that_rests_on_a_wrong_earlier_one_is_tried_with_a_right_one(
 
 
 def test_a_zip_with_more_than_a_notebook(tmp_path: Path) -> None:
-    mine = "s.zip/work/lab01_magnitude.ipynb"
+    mine = "work/lab01_magnitude.ipynb"
     files = {"__MACOSX/._lab01.ipynb": "junk", "work/data.csv": "1,2", mine: notebook(RIGHT)}
     put(tmp_path / "s.zip", zipped(files))
-    assert collect(tmp_path, "lab01").submissions[0].notebook == mine
+    assert collect(tmp_path, "lab01").submissions[0].notebook == f"s.zip/{mine}"
 
 
 # --- fair -----------------------------------------------------------------------------

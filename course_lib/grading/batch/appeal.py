@@ -63,8 +63,8 @@ class Witness(Submission):
             came = super()._ask(op, **fields)
             call = Call(self.test, shown, value(came))
         except (StudentError, WorkerLost) as error:
-            raised = isinstance(error, StudentError)
-            call = Call(self.test, shown, in_words(error, "it") if raised else str(error))
+            told = in_words(error, "it") if isinstance(error, StudentError) else str(error)
+            call = Call(self.test, shown, told)
             raise
         finally:
             self.calls.append(call)
