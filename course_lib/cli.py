@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -209,14 +208,6 @@ def release(
     _say(f"students get {folder} or, the same, {archive}")
 
 
-class Format(StrEnum):
-    """Whose tables ``course grade`` can write."""
-
-    canvas = "canvas"
-    moodle = "moodle"
-    gradescope = "gradescope"
-
-
 @app.command()
 def grade(
     lab: Lab,
@@ -231,17 +222,27 @@ def grade(
         list[str] | None, typer.Option(metavar="ID", help="grade this submission again")
     ] = None,
     scheduler: Annotated[
-        str | None,
+        str | None, typer.Option(help="tcp://… of a Dask scheduler, whose workers grade")
+    ] = None,
+    gradebook: Annotated[
+        Path | None,
         typer.Option(
-            metavar="tcp://…", help="of a Dask cluster, whose workers then do the marking"
+            exists=True, dir_okay=False, help="the platform's own table, to fill the points into"
         ),
     ] = None,
-    format: Annotated[
-        list[Format] | None, typer.Option(help="write a table to upload there, too")
-    ] = None,
-    roster: Annotated[
+    column: Annotated[str, typer.Option(help="the heading of its column for the points")] = "",
+    groups: Annotated[
         Path | None,
-        typer.Option(exists=True, dir_okay=False, help="CSV that says which submission is whose"),
+        typer.Option(
+            exists=True, dir_okay=False, help="the platform's table of groups: members share a mark"
+        ),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="replace marks that the gradebook has already")
+    ] = False,
+    contact: Annotated[
+        str | None,
+        typer.Option(help="on students' pages: whom to ask about the marks, and until when"),
     ] = None,
     marks: Annotated[
         Path | None,
@@ -252,18 +253,11 @@ def grade(
             )
         ),
     ] = None,
-    policy: Annotated[
-        Path | None,
-        typer.Option(help="TOML with deadline, late days and extensions; kept for later runs"),
-    ] = None,
-    assignment: Annotated[
-        str, typer.Option(help="what it is called in Canvas; by default as the roster has it")
-    ] = "",
     pending_as_zero: Annotated[
         bool,
         typer.Option(
             "--pending-as-zero",
-            help="in the table to upload, count what a person has still to mark as 0",
+            help="in the gradebook, count what a person has still to mark as 0",
         ),
     ] = False,
 ) -> None:
@@ -272,16 +266,11 @@ def grade(
     """
     from rich.progress import Progress
 
-    from course_lib.grading.batch import handback, summary, upload
+    from course_lib.grading.batch import gradebook as table
+    from course_lib.grading.batch import handback, summary
     from course_lib.grading.batch import run as batch
     from course_lib.grading.batch.result import read_all
 
-    if pending_as_zero and not format:
-        raise ValueError(
-            "--pending-as-zero is about the table that --format writes: give that, too"
-        )
-    if assignment and not format:
-        raise ValueError("--assignment is about the table that --format writes: give that, too")
     tests = _root() / "tests" / "labs" / lab
     try:
         with Progress(console=console, transient=True) as bar:
@@ -297,8 +286,8 @@ def grade(
                 regrade=regrade or [],
                 scheduler=scheduler,
                 marks=marks,
-                policy=policy,
-                roster=roster,
+                table=gradebook,
+                contact=contact,
                 say=_say,
                 progress=lambda id, number, all: bar.update(
                     task,
@@ -322,17 +311,12 @@ def grade(
     for remark in done.remarks:
         _say(remark)
     _say(f"summary of the class: {summary.write(done.report)}")
-    if not format:
-        handback.write(done.report)
-        for table in sorted(done.report.glob("grades-*.csv")):
-            _say(f"{table} is of an earlier run: give --format again to update it")
-    else:
-        written = upload.write(
-            done.report, [f.value for f in format], done.roster, assignment, pending_as_zero
-        )
-        _say(f"to upload: {', '.join(map(str, written.paths))}")
-        for sentence in written.remarks + written.unmatched:
+    if gradebook:
+        path, said = table.fill(done.report, gradebook, column, pending_as_zero, overwrite, groups)
+        _say(f"to upload: {path}")
+        for sentence in said:
             _say(sentence)
+    handback.write(done.report)
     _say(f"everybody's page, to hand back: {done.report / 'feedback.zip'}")
     for sentence in summary.status_sentences(done.report):
         _say(sentence)
@@ -354,15 +338,10 @@ def explain(
     from course_lib.grading.batch import appeal
 
     root = _root()
-    explained = appeal.explain(
-        report,
-        id,
-        question,
-        tests=lambda lab: root / "tests" / "labs" / lab,
-        submissions=submissions,
-    )
-    for line in appeal.lines(explained):
-        _say(line)
+    tests = root / "tests" / "labs"
+    for block in appeal.explain(report, id, question, lambda lab: tests / lab, submissions):
+        for line in block.splitlines():
+            _say(line)
 
 
 def _print(text: object) -> None:
@@ -395,7 +374,7 @@ def _summary(report: Path) -> None:
     columns = list(some[0]) if some else []
     widths = [max(len(name), *(len(row[name]) for row in some)) + 1 for name in columns]
     if sum(widths) > console.width:
-        brief = ("id", "total", "maximum", "status", "days late", "after penalty")
+        brief = ("id", "total", "maximum", "status")
         columns = [name for name in columns if name in brief]
     table = Table(box=box.SIMPLE_HEAD, padding=0)
     for name in columns:
@@ -437,74 +416,24 @@ def gradescope(
 def similarity(
     lab: Lab,
     submissions: Submissions,
-    out: Out = None,
-    pairs: Annotated[int, typer.Option(min=1, help="how many pairs to list")] = 40,
-    against: Annotated[
-        list[Path] | None,
-        typer.Option(help="submissions of an earlier term for the same lab, in the same forms"),
-    ] = None,
+    out: Annotated[Path, typer.Option("--out", help="folder to write into")],
 ) -> None:
-    """Which submissions share more code than others do: a list of pairs to look at, no
-    verdict.
-    """
-    from dataclasses import replace
-
+    """Compare the code of a class, for copies: 15 to 20 minutes for 300 submissions."""
     from course_lib import labs
+    from course_lib.capstone import suspicion
+    from course_lib.capstone.handing import NAMES
     from course_lib.grading.batch import similarity as comparing
     from course_lib.grading.batch.collect import collect
 
-    texts = comparing.course_texts(lab)
-    beside = labs.load(lab).files
-    collected = collect(submissions, lab, beside)
-    earlier = [
-        replace(h, id=f"{folder.name}/{h.id}")
-        for folder in against or []
-        for h in collect(folder, lab).submissions
-    ]
-    found = comparing.compare(collected.submissions, *texts, pairs, earlier)
-    page, csv = comparing.write(found, lab, out or Path(f"similarity-{lab}.html"))
-    for cluster in found.clusters[:10]:
-        _say(
-            f"{len(cluster.names)} nearly the same:"
-            f" {', '.join(name[:40] for name in cluster.names[:12])}"
-        )
-    table = Table("first", "second", "rare code in common", "usual for them", caption="no verdict")
-    for pair in [*found.pairs[:10], *found.earlier[:10]]:
-        usual = " and ".join(f"{100 * share:.0f} %" for share in dict.fromkeys(pair.usual))
-        table.add_row(
-            escape(_plain(pair.left[:40])),
-            escape(_plain(pair.right[:40])),
-            f"{100 * pair.rare:.0f} %",
-            usual,
-        )
-    console.print(table)
-    for sentence in collected.remarks:
-        _say(sentence)
-    if beside:
-        from course_lib.capstone import suspicion
-        from course_lib.capstone.handing import NAMES
-
-        for h in collected.submissions:
-            data = dict(h.beside()).get(NAMES["cnn"])
+    files = labs.load(lab).files
+    some = collect(submissions, lab, files).submissions
+    if files:
+        for s in some:
+            data = s.files.get(NAMES["cnn"])
             if isinstance(data, bytes) and (hint := suspicion.hint(data)):
-                _say(f"{_plain(h.id[:60])}: {hint}")
-    _say(
-        f"{found.compared} submissions compared, {len(found.left_out)} could not be; {page} and"
-        f" {csv} written"
-    )
-
-
-@app.command()
-def mistakes(
-    labs: Labs = None,
-) -> None:
-    """For instructors: write the mistakes that a lab's tests know by name into
-    build/mistakes/labNN.md. It names hidden tests: not for students.
-    """
-    from course_lib.grading.batch import mistakes_page
-
-    for path in mistakes_page.write(_root(), labs or None):
-        _say(f"{path} written")
+                _say(f"{s.id[:60]}: {hint}")
+    page = comparing.compare(some, lab, out)
+    _say(f"{page} written: pairs with the most code in common first")
 
 
 @app.command()

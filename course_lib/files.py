@@ -30,6 +30,8 @@ def write_atomic(path: Path, data: bytes, *, sync: bool = False) -> None:
                 file.flush()
                 os.fsync(file.fileno())
         os.replace(beside, path)
-    except BaseException:
+    except BaseException as error:
         beside.unlink(missing_ok=True)
+        if isinstance(error, OSError):  # of a full disk, say, which names no file
+            raise OSError(error.errno, error.strerror or str(error), str(path)) from None
         raise

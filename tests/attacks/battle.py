@@ -31,9 +31,8 @@ import torch
 from kinds import SAMPLE
 
 from course_lib.grading import sandbox
+from course_lib.grading.batch import handback, summary
 from course_lib.grading.batch import run as batch
-from course_lib.grading.batch import summary
-from course_lib.grading.batch import upload as lms
 from course_lib.grading.marking.judge import Limits
 from course_lib.grading.sandbox import Seconds
 from course_lib.sandbox_child import restrictions
@@ -131,7 +130,7 @@ def fight(lab: str, layer: str, folder: Path) -> Battle:
         seconds, megabytes = time.monotonic() - begin, _peak() - most
         after = {**_grader(), **_machine(mark, submissions, temporary)}
         _end({*after["processes"]} - {*before["processes"]})
-    lms.write(report, lms.FORMATS)
+    handback.write(report)
     summary.write(report)
     results = results_of(report)
     print(

@@ -16,7 +16,7 @@ from typing import Any
 import nbformat
 
 from course_lib.grading.batch import run as batch
-from course_lib.grading.batch.submission import Submission
+from course_lib.grading.batch.collect import Submission
 from course_lib.grading.marking.lab import GradingSpec, Lab
 
 TESTS = """

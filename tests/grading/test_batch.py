@@ -5,8 +5,10 @@ else.
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,11 +17,12 @@ import pytest
 from rich.console import Console
 from small_lab import RIGHT, TESTS, Course, claim, contents, notebook, put, zipped
 
-from course_lib import cli
+from course_lib import cli, files
 from course_lib.grading import sandbox
-from course_lib.grading.batch import origin, summary
 from course_lib.grading.batch import run as batch
+from course_lib.grading.batch import summary
 from course_lib.grading.batch.collect import collect
+from course_lib.grading.batch.result import ClaimResult, Result
 from course_lib.grading.marking.judge import Limits
 from course_lib.grading.sandbox import Seconds
 
@@ -71,14 +74,12 @@ def test_a_mixed_batch(course: Course) -> None:
 
 
 def test_what_is_no_submission_is_said_before_and_after(course: Course) -> None:
-    course.hand_in("Section A/amy", RIGHT)
+    course.hand_in("amy", RIGHT)
     for name in ("bob.html", "cy <b>.pdf", *(f"{i}.html" for i in range(110))):
         course.put(name, "x")
     said: list[str] = []
     assert course.grade(say=said.append).graded == ["amy"]
-    assert said[0].startswith("Section A is read as a section:")
-    assert said[1].startswith("0.html is not taken for a submission:")
-    assert len(said) == 102 and said[-1] == "12 others are not taken for submissions either"
+    assert said[0].startswith("0.html is not taken for a submission:") and len(said) == 112
     page = summary.write(course.report).read_text(encoding="utf-8")
     assert "Not taken for submissions" in page and "cy &lt;b&gt;.pdf" in page
     assert all(f"{i}.html" in page for i in range(110))
@@ -90,44 +91,25 @@ def of_a_lab(lab: str, cells: list[str], release: str = "") -> str:
     return json.dumps(book)
 
 
-def test_another_lab_or_release_is_named(
-    course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = origin.released("lab01")
-    assert now
-    other = ["def find_ticket(build): ...", "class Rewound:\n    pass", "def find_bug(f): ..."]
+def test_another_lab_or_release_is_named(course: Course) -> None:
+    other = ["def find_ticket(build): ...", "class Rewound:\n    pass"]
     old = RIGHT.replace("def threshold_mask", "def my_threshold_mask")
     hostile = of_a_lab("<b>", [RIGHT]).replace('"version": ""', '"version": {"a": [1]}')
-    by_names = ["def attention_received(a): pass\nanswer_10_7a = 'B'", other[-1]]
     for id, text, row, said in (
-        ("wrong lab", of_a_lab("lab03", other, "a" * 12), ("", "pending"),
-         "this is a notebook of lab03 (release aaaaaaaaaaaa) and holds nothing that lab01 asks for"),
-        ("by its names", notebook(*by_names), ("", "pending"), "this is a notebook of lab10 and holds"),
-        ("carried over", of_a_lab("lab03", [RIGHT]), ("3", "graded"),
-         "by its metadata this is a notebook of lab03, but it answers questions of lab01"),
-        ("old", of_a_lab("lab01", [old], "0123456789ab"), ("2", "graded"),
-         f"is of release 0123456789ab of lab01, and the course now has {now}"),
-        ("new", of_a_lab("lab01", ["import pandas_of_mine\n" + RIGHT, RIGHT], now), ("3", "graded"), ""),
-        ("nothing", of_a_lab("lab01", [""], now), ("", "unchanged"), ""),
+        ("wrong lab", of_a_lab("lab03", other, "a" * 12), ("", "pending"), "a notebook of lab03"),
+        ("carried over", of_a_lab("lab03", [RIGHT]), ("3", "graded"), ""),
+        ("old", of_a_lab("lab01", [old], "0123456789ab"), ("2", "graded"), "an earlier release"),
+        ("new", notebook("import pandas_of_mine\n" + RIGHT, RIGHT), ("3", "graded"), ""),
         ("hostile", hostile, ("3", "graded"), ""),
-    ):  # fmt: skip
+    ):
         course.put(f"{id}.ipynb", text)
         course.grade()
         assert (course.table()[id]["total"], course.table()[id]["status"]) == row
-        assert said in course.page(id) and bool(said) is ("a notebook of" in course.page(id) or "is of release" in course.page(id))  # fmt: skip
-    assert "not defined" not in course.page("wrong lab")
+        assert said in course.page(id)
     text = summary.write(course.report).read_text(encoding="utf-8")
-    text = text[text.index("Renamed, lost, missing") : text.index("Slowest")]
-    assert "not defined: threshold_mask" in text and "release 0123456789ab" in text
+    text = text[text.index("Forbidden calls, code") : text.index("All submissions</h2>")]
+    assert "not defined: threshold_mask" in text and "earlier release" in text
     assert "neither installed nor handed in: pandas_of_mine" in text
-    # what changes beside the marks needs no marking
-    before = contents(course.report)
-    with monkeypatch.context() as patch:
-        patch.setattr("course_lib.grading.batch.origin.released", lambda lab: "0123456789ab")
-        assert course.grade().graded == []
-    assert "release" not in course.page("old")
-    course.grade()
-    assert {**contents(course.report), "summary.html": b""} == {**before, "summary.html": b""}
 
 
 def test_an_interrupted_batch_keeps_what_was_finished(course: Course) -> None:
@@ -184,7 +166,7 @@ def test_a_zip_with_more_than_a_notebook(tmp_path: Path) -> None:
     mine = "work/lab01_magnitude.ipynb"
     files = {"__MACOSX/._lab01.ipynb": "junk", "work/data.csv": "1,2", mine: notebook(RIGHT)}
     put(tmp_path / "s.zip", zipped(files))
-    assert collect(tmp_path, "lab01").submissions[0].notebook == mine
+    assert collect(tmp_path, "lab01").submissions[0].notebook == f"s.zip/{mine}"
 
 
 # --- fair -----------------------------------------------------------------------------
@@ -241,17 +223,15 @@ def test_warnings_cost_nothing(course: Course) -> None:
     assert all(test["output"] == "" for test in result["tests"])
 
 
-@pytest.mark.parametrize("columns, policy", [(80, False), (80, True), (200, False), (200, True)])
+@pytest.mark.parametrize("columns", [80, 200])
 def test_the_table_in_the_terminal_can_be_read(
-    columns: int, policy: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    columns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     questions = [f"1.{i}" for i in range(1, 12)]
-    late = ["handed in", "days late", "late days", "penalty", "after penalty"] if policy else []
-    told = ["2026-10-14 12:00 +0200", "2", "1", "10 %", "14.85"] if policy else []
-    cells = [*["1.5"] * 11, "16.5", "20", "graded", *told, "feedback/x.html"]
+    cells = [*["1.5"] * 11, "16.5", "20", "graded", "feedback/x.html"]
     with open(tmp_path / "grades.csv", "w", newline="") as file:
         table = csv.writer(file)
-        table.writerow(["id", *questions, "total", "maximum", "status", *late, "feedback"])
+        table.writerow(["id", *questions, "total", "maximum", "status", "feedback"])
         table.writerows([f"doejane_1234{i}", *cells] for i in range(3))
     said = io.StringIO()
     monkeypatch.setattr(cli, "console", Console(file=said, width=columns))
@@ -261,7 +241,7 @@ def test_the_table_in_the_terminal_can_be_read(
     row = next(line.split() for line in lines if line.strip().startswith("doejane_12340"))
     whole = ["doejane_12340", *" ".join(cells[:-1]).split()]
     assert row == (whole if columns == 200 else [cell for cell in row if cell in whole])
-    assert {"16.5", "graded", *(["14.85", "2"] if policy else ["20"])} <= set(row)
+    assert {"16.5", "graded", "20"} <= set(row)
     assert ("all columns: grades.csv" in lines) is (columns == 80)
 
 
@@ -332,14 +312,16 @@ def test_a_claim_that_changes_leaves_the_marks_of_the_others(course: Course) -> 
         "1.2 half of a stays",
     ]
     again = course.grade("anew", seed=1)
-    assert contents(course.report) == contents(again.report)
+    first, second = contents(course.report), contents(again.report)
+    assert b"a from 3 to 2" in first.pop("batch.json") and second.pop("batch.json")
+    assert first.pop("summary.html", None) == second.pop("summary.html", None)
+    assert first == second
 
 
 REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     # a setting, what is raised, what is named
     ({"regrade": ["anna"]}, ValueError, "ann, …"),
     ({"layer": PLAIN, "require_isolation": True}, RuntimeError, "plain"),
-    ({"scheduler": "tcp://127.0.0.1:9"}, RuntimeError, "Dask|dask"),
     ({"tests": Path("lab09")}, FileNotFoundError, "COURSE_ROOT"),
     ({"report": "submissions/report"}, ValueError, "submissions/report"),
 ]
@@ -351,9 +333,7 @@ def test_what_cannot_be_used_is_refused_before_anything_is_graded(
     error: type[Exception],
     named: str,
     course: Course,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("course_lib.grading.batch.cluster.CONNECT_SECONDS", 1.0)
     for name in ("ann", "bob"):
         course.put(f"{name}.ipynb", "torn")
     with pytest.raises(error, match=named):
@@ -411,3 +391,81 @@ def test_required_isolation_grades_again_what_had_none(course: Course) -> None:
     isolated = course.grade(require_isolation=True)
     assert (isolated.graded, isolated.remarks) == (["a"], [])
     assert course.result("a")["extra_data"]["layer"] == isolated.layer.name
+
+
+def test_what_became_of_earlier_marks_is_said(course: Course) -> None:
+    for name in ("ada", "bo", "cy"):
+        course.hand_in(name, RIGHT)
+    course.grade()
+    assert summary.status_sentences(course.report) == [
+        "3 submissions: 3 graded, 0 pending, 0 refused, 0 unchanged"
+    ]
+    (course.submissions / "ada.ipynb").unlink()
+    course.put("bo.ipynb", "torn")
+    claim(course.root, TESTS.replace("points=2", "points=4"))
+    for _ in range(2):
+        course.grade()
+        said = summary.status_sentences(course.report)
+        assert "graded before, and not among the submissions now: ada (3 points)" in said
+        assert any(s.startswith("graded before, and without a grade now") for s in said)
+        assert "bo (3 points)" in said[-1]
+
+
+def test_whose_marks_a_changed_claim_changed_is_said(course: Course) -> None:
+    course.hand_in("ada", RIGHT)
+    course.grade()
+    claim(course.root, TESTS.replace("points=2", "points=4"))
+    course.grade()
+    changed = "changed since the run before: ada from 3 to 5"
+    assert changed in summary.status_sentences(course.report)
+    assert changed in summary.write(course.report).read_text()
+
+
+def test_marks_of_an_earlier_file_are_named_until_their_row_changes(course: Course) -> None:
+    course.hand_in("ada", RIGHT)
+    put(course.report / "marks.csv", "id,question,points,comment\nada,1.1,1,nearly\n")
+    course.grade()
+    course.hand_in("ada", RIGHT, "x = 1")
+    for _ in range(2):
+        course.grade()
+        said = summary.status_sentences(course.report)
+        assert "handed in again after its marks were written" in said[-1]
+    put(course.report / "marks.csv", "id,question,points,comment\nada,1.1,1,nearly; it holds\n")
+    course.grade()
+    assert len(summary.status_sentences(course.report)) == 1
+
+
+def test_the_teacher_is_told_who_called_a_forbidden_function(course: Course) -> None:
+    course.hand_in("ada", RIGHT + "\ntry:\n    import socket\nexcept OSError:\n    pass\n")
+    course.hand_in(
+        "bo",
+        "from course_lib.pruning import weights\n"
+        "def magnitude_mask(w, s): return weights.smallest(w.abs(), s)",
+    )
+    course.grade()
+    said = summary.status_sentences(course.report)
+    assert "look at ada: code that names socket" in said
+    assert any(s.startswith("look at bo: called ") and "1.1" in s for s in said)
+    assert course.column("look at")["ada"] == "code that names socket"
+    assert "code that names socket" in summary.write(course.report).read_text()
+
+
+def test_points_are_rounded_once_half_a_hundredth_up() -> None:
+    entries = [
+        ClaimResult("1.1", "a", 0.333, 1, "passed"),
+        ClaimResult("1.2", "b", 1.002, 2, "passed"),
+    ]
+    assert Result("a", "a", tuple(entries)).score == 1.34
+    assert all(
+        Result("a", "a", (ClaimResult("1.1", "a", x, 9, "passed"),)).score == y
+        for x, y in [(0.005, 0.01), (1.005, 1.01), (2.675, 2.68), (7.7664, 7.77)]
+    )
+
+
+def test_a_full_disk_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError, match=r"No space left on device.*grades\.csv"):
+        files.write_atomic(tmp_path / "grades.csv", b"x")

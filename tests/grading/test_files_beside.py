@@ -13,15 +13,16 @@ import pytest
 from small_lab import notebook, put_code
 
 from course_lib.grading.batch import run as batch
+from course_lib.grading.batch.collect import MOST_BESIDE as MOST
 from course_lib.grading.batch.collect import collect, read_single_submission
 from course_lib.grading.batch.result import read
-from course_lib.grading.batch.submission import MOST_BESIDE
 
 CNN, BERT = "capstone-cnn.safetensors", "capstone-bert.safetensors"
+MOST_BESIDE = MOST[".safetensors"]
 
 
 def beside(folder: Path) -> dict[str, dict[str, Any]]:
-    return {h.id: dict(h.beside()) for h in collect(folder, "lab11", (CNN, BERT)).submissions}
+    return {h.id: h.files for h in collect(folder, "lab11", (CNN, BERT)).submissions}
 
 
 def test_files_lie_in_the_students_folder_or_zip(tmp_path: Path) -> None:
@@ -51,11 +52,11 @@ def test_of_several_submissions_the_files_of_the_one_that_counts(tmp_path: Path)
 
 
 def test_canvas_moodle_and_nbgrader(tmp_path: Path) -> None:
-    put_code(tmp_path / "canvas" / "doejane_12345_80_lab11.ipynb", "a = 1")
-    put_code(tmp_path / "canvas" / f"doejane_12345_81_{CNN}", "old")
-    put_code(tmp_path / "canvas" / "doejane_12345_95_capstone-cnn-1.safetensors", "new")
-    put_code(tmp_path / "canvas" / f"roejohn_12346_96_{CNN}", "his")
-    put_code(tmp_path / "canvas" / "roejohn_12346_97_lab11.ipynb", "b = 1")
+    put_code(tmp_path / "canvas" / "doejane_12345_800_lab11.ipynb", "a = 1")
+    put_code(tmp_path / "canvas" / f"doejane_12345_810_{CNN}", "old")
+    put_code(tmp_path / "canvas" / "doejane_12345_950_capstone-cnn-1.safetensors", "new")
+    put_code(tmp_path / "canvas" / f"roejohn_12346_960_{CNN}", "his")
+    put_code(tmp_path / "canvas" / "roejohn_12346_970_lab11.ipynb", "b = 1")
     assert beside(tmp_path / "canvas") == {
         "doejane_12345": {CNN: b"new"},
         "roejohn_12346": {CNN: b"his"},
@@ -75,14 +76,14 @@ def test_a_file_that_cannot_be_read_is_the_students_sentence(tmp_path: Path) -> 
         file.truncate(MOST_BESIDE + 1)
     (tmp_path / "ann" / BERT).symlink_to("/dev/zero")
     found = beside(tmp_path)["ann"]
-    assert f"{MOST_BESIDE + 1:,} bytes" in found[CNN]
-    assert "is a link to another file" in found[BERT]
+    assert "larger than 16 MB" in found[CNN]
+    assert "link" in found[BERT]
     huge = tmp_path / "huge" / "x"
     put_code(huge / "lab11.ipynb", "a = 1")
     with open(huge / CNN, "wb") as file:
         file.truncate(1 << 33)  # sparse: it takes no room
-    said = dict(read_single_submission(huge, "lab11", beside=(CNN,)).beside())[CNN]
-    assert "cannot be read" in said and "is larger than 100 MB" in said and "notebook" not in said
+    said = read_single_submission(huge, "lab11", beside=(CNN,)).files[CNN]
+    assert "cannot be read" in said and "larger than 16 MB" in said
 
 
 TESTS = """

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_lab import RIGHT, TESTS, Course, claim, contents
 
-from course_lib.grading.batch import manual_marks, summary
-from course_lib.grading.batch import upload as lms
+from course_lib.grading.batch import gradebook, manual_marks, summary
 from course_lib.grading.batch.result import ClaimResult, Result
 from course_lib.labs import Exercise, lab01
 
@@ -37,15 +36,12 @@ def marks(course: Course, *lines: str) -> Path:
     return path
 
 
-def test_marks_written_for_an_earlier_file_are_named(graded: Course) -> None:
+def test_how_many_rows_add_and_replace_is_said(graded: Course) -> None:
     marks(graded, 'bob,1.2,"+0.5",nearly', "amy,all,0,copied")
     said: list[str] = []
     graded.grade(say=said.append)
     (counted,) = said
     assert counted.endswith("rows: 1 added to the tests' points, 1 in their place, 0 remarks")
-    graded.hand_in("bob", RIGHT)
-    graded.grade(say=said.append)
-    assert "bob was handed in again" in said[-1] and said[-1].endswith("line 2)")
 
 
 def test_points_are_added_or_replaced_and_survive(graded: Course) -> None:
@@ -85,7 +81,7 @@ def test_points_are_added_or_replaced_and_survive(graded: Course) -> None:
     changed = ("batch.json", "summary.html")
     assert all(after[name] == data for name, data in before.items() if name not in changed)
     path.unlink()
-    with pytest.raises(FileNotFoundError, match=r"marks.csv is not there"):
+    with pytest.raises(FileNotFoundError, match=r"there is no table of marks"):
         graded.grade()
 
 
@@ -177,20 +173,13 @@ def test_a_question_that_only_a_person_marks(
     assert "<b>1.12</b> is a person's to mark, and 3 submissions wait for it" in text
     assert "1.12</b> (" not in text.split("Nobody has")[-1].split("</p>")[0]
 
-    def uploaded() -> list[str | None]:
-        moodle = graded.table("grades-moodle.csv")["Participant 7"]
-        # who has one name has no first one
-        scope = graded.table("grades-gradescope.csv")[""]
-        cells = (scope[key] for key in ("Status", "Total Score", "1.12 (5 pts)"))
-        return [moodle["Grade"], moodle["Feedback comments"].rpartition("1.12: ")[2], *cells]
-
-    written = lms.write(graded.report, lms.FORMATS)
-    assert sum("1.12 is pending: a person marks it" in line for line in written.unmatched) == 3
-    # the maximum; nobody has a grade yet
-    assert len(graded.table("grades-canvas.csv")) == 1
-    assert uploaded() == ["", "pending of 5)", "Pending", "", "pending"]
-    lms.write(graded.report, ["moodle", "gradescope"], pending_as_zero=True)
-    assert uploaded() == ["3", "0 of 5)", "Graded", "3", "0"]
+    exported = graded.root / "moodle.csv"
+    exported.write_text("Identifier,Bewertung\nTeilnehmer/in7,")
+    _, unmatched = gradebook.fill(graded.report, exported, "Bewertung")
+    assert sum("no grade until a person has decided" in line for line in unmatched) == 3
+    assert graded.table("gradebook.csv")["Teilnehmer/in7"]["Bewertung"] == ""
+    gradebook.fill(graded.report, exported, "Bewertung", pending_as_zero=True)
+    assert graded.table("gradebook.csv")["Teilnehmer/in7"]["Bewertung"] == "3"
     marks(graded, "amy,1.12,4,", "bob,1.12,+2.5,", "=cy,1.12,0,empty")
     graded.grade()
     assert graded.column("1.12") == {"'=cy": "0", "amy": "4", "bob": "2.5"}

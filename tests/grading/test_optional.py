@@ -13,7 +13,6 @@ from test_summary import ALL, Page, submission, write
 
 from course_lib.grading.batch import manual_marks, report
 from course_lib.grading.batch.result import read
-from course_lib.grading.marking.lab import GradingResult
 from course_lib.grading.marking.marker import Outcome, maximum, total
 
 CORE, BONUS = 4, 1  # points of 1.1 and 1.2; of 1.10, which is optional here
@@ -54,17 +53,8 @@ def test_a_bonus_makes_up_for_lost_points_up_to_the_maximum(
         "1.10 optional" in page
         and "make up for points lost in the others, up to a total of 4" in page
     )
-    total_and_maximum = report.build_row(result, [], late=False)[1:3]
+    total_and_maximum = report.build_row(result, [])[1:3]
     assert total_and_maximum == [f"{points:g}", f"{CORE}"]
-
-
-def test_of_two_versions_the_one_with_the_bonus_counts() -> None:
-    """Both have the maximum; a person may still take points off, and then it helps."""
-    both = [
-        GradingResult(tuple(optional(submission(right)[1])), "graded", (), "plain")
-        for right in (ALL[:3], ALL)
-    ]
-    assert report.best_of(both) == (1, [CORE, CORE])
 
 
 def test_without_optional_questions_nothing_is_said_of_them(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from small_lab import RIGHT, TESTS, USES, Course, claim, load_lab, notebook, put_code
 
 from course_lib.grading import Submission
-from course_lib.grading.batch import modules, similarity
+from course_lib.grading.batch import collect as modules
 from course_lib.grading.batch.collect import collect
 from course_lib.grading.claims.alarm import WorkerLost
 from course_lib.grading.marking import check
@@ -58,7 +58,7 @@ def open_with(worker: Worker) -> Iterator[Any]:
 
 
 def own(folder: Path) -> dict[str, dict[str, Any]]:
-    return {h.id: dict(h.beside()) for h in collect(folder, "lab01").submissions}
+    return {h.id: h.files for h in collect(folder, "lab01").submissions}
 
 
 def test_own_files_are_found_in_a_folder_and_in_a_zip(tmp_path: Path) -> None:
@@ -83,30 +83,30 @@ def test_own_files_are_found_in_a_folder_and_in_a_zip(tmp_path: Path) -> None:
 
 
 def test_own_files_are_found_among_uploads(tmp_path: Path) -> None:
-    put_code(tmp_path / "doejane_12345_80_lab01.ipynb", TAKE)
-    put_code(tmp_path / "doejane_12345_81_helpers.py", "old")
-    put_code(tmp_path / "doejane_12345_95_helpers-1.py", "new")
-    put_code(tmp_path / "roejohn_12346_97_lab01.ipynb", TAKE)
+    put_code(tmp_path / "doejane_12345_800_lab01.ipynb", TAKE)
+    put_code(tmp_path / "doejane_12345_810_helpers.py", "old")
+    put_code(tmp_path / "doejane_12345_950_helpers-1.py", "new")
+    put_code(tmp_path / "roejohn_12346_970_lab01.ipynb", TAKE)
     assert own(tmp_path) == {"doejane_12345": {"helpers.py": b"new"}, "roejohn_12346": {}}
 
 
 def test_a_file_that_is_no_module_is_refused_by_name(tmp_path: Path) -> None:
     put_code(tmp_path / "ann" / "lab01.ipynb", TAKE)
     (tmp_path / "ann" / "helpers.py").symlink_to("/etc/passwd")
-    put_code(tmp_path / "ann" / "large.py", "#" * (modules.MOST_BYTES + 1))
+    put_code(tmp_path / "ann" / "large.py", "#" * (modules.MOST_BESIDE[".py"] + 1))
     found = own(tmp_path)["ann"]
     assert "link" in found["helpers.py"] and "root:" not in found["helpers.py"]
-    assert f"{modules.MOST_BYTES + 1:,} bytes" in found["large.py"]
+    assert "larger than 0.25 MB" in found["large.py"]
 
 
 def test_of_too_many_files_some_are_left_out_and_it_is_said(tmp_path: Path) -> None:
     put_code(tmp_path / "ann" / "lab01.ipynb", TAKE)
     put_code(tmp_path / "ann" / "zhelpers.py", "near")
-    for i in range(modules.MOST_FILES):
+    for i in range(modules.MOST_MODULES):
         put_code(tmp_path / "ann" / "deep" / f"m{i}.py", "")
     (ann,) = collect(tmp_path, "lab01").submissions
-    assert len(ann.files) == modules.MOST_FILES and "zhelpers.py" in ann.files
-    assert f"{modules.MOST_FILES + 1} .py files" in ann.remark
+    assert len(ann.files) == modules.MOST_MODULES and "zhelpers.py" in ann.files
+    assert f"Of {modules.MOST_MODULES + 1} .py files" in ann.remark
 
 
 # --- grading --------------------------------------------------------------------------
@@ -264,19 +264,3 @@ def test_check_names_the_files_to_hand_in(tmp_path: Path, monkeypatch, capsys) -
     assert "hand" not in said(ANSWERS)
     cell = "%%writefile parity_written.py\ny = 1"
     assert "hand" not in said(f"{ANSWERS}\nimport parity_written", In=["", cell])
-
-
-def test_similarity_reads_own_files(tmp_path: Path) -> None:
-    """Code that was copied into an own file is found as in a cell."""
-    long = "\n".join(
-        f"def part_{i}(a, b): return [a * {i} + b, a - {i} * b, {{a: b}}]" for i in range(20)
-    )
-    put_code(tmp_path / "ann" / "lab01.ipynb", "from helpers import *\nx = 1")
-    put_code(tmp_path / "ann" / "helpers.py", long)
-    put_code(tmp_path / "bob.ipynb", long)
-    put_code(
-        tmp_path / "cy.ipynb",
-        "\n".join(f"class C{i}:\n    x = [{i}] * {i}\n    y = x or {i}" for i in range(20)),
-    )
-    found = similarity.compare(collect(tmp_path, "lab01").submissions, [], {}, 5, [])
-    assert {found.pairs[0].left, found.pairs[0].right} == {"ann", "bob"} or found.clusters

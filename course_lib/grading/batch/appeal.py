@@ -1,194 +1,151 @@
-"""``course explain``: one question of one submission run again, on the inputs of its
-marking, with what went in, what came back and what the library answers. For appeals:
-nothing in the report changes.
-
-The student's code runs in the sandbox, as in grading; what comes back is read and
-compared in this process.
+"""``course explain``: one question of one submission run again in the sandbox, on the inputs of its
+marking; of each failed claim what was asked, what came, what was expected.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
 
 from course_lib import labs
 from course_lib.grading import sandbox
 from course_lib.grading.batch.collect import collect
 from course_lib.grading.batch.result import read, read_batch
 from course_lib.grading.batch.run import check_ids
-from course_lib.grading.batch.submission import Submission
-from course_lib.grading.marking.lab import GradingSpec, Lab, Task
+from course_lib.grading.claims.alarm import WorkerLost
+from course_lib.grading.claims.expect import Mistake, describe, expect_close, shortened
+from course_lib.grading.claims.student import StudentError, Submission
+from course_lib.grading.marking.lab import GradingSpec, Lab
 from course_lib.grading.marking.marker import Outcome, earned
-from course_lib.grading.marking.witness import Call, Run, Witness
+from course_lib.grading.marking.marker import explain as in_words
 from course_lib.grading.sandbox import Worker
+from course_lib.labs import Contract
 
-MOST_CALLS = 3  # of one claim that are shown
+
+@dataclass
+class Call:
+    """One request to the student's code, in words. alike: does the library answer the same?"""
+
+    test: str
+    asked: list[str]
+    came: str
+    expected: str = ""
+    alike: bool = False
 
 
-@dataclass(frozen=True)
-class Explained:
-    """One question of one submission, marked once more.
+class Witness(Submission):
+    """A submission that writes down what is asked of it."""
 
-    Attributes:
-        outcomes: of its claims, now. runs: of them, in order; a claim that failed is
-            run again with the library in the place of earlier answers. before: the
-            points that the tests gave in the report. remarks: what to know beside that.
-    """
+    contract: Contract
+    calls: list[Call]
+    test = ""
 
-    id: str
-    question: str
-    lab: str
-    seed: int
-    outcomes: list[Outcome]
-    runs: list[Run]
-    before: float
-    remarks: list[str]
+    def _ask(self, op: str, **fields: Any) -> Any:
+        if op not in ("call", "value", "get", "exit") or not self.test:
+            return super()._ask(op, **fields)
+        shown = [str(fields.get("path") or fields.get("name") or op)]
+        shown += [value(a) for a in fields.get("args", ())]
+        shown += [f"{name} = {value(a)}" for name, a in fields.get("kwargs", {}).items()]
+        function = None
+        if op == "call" and "on" not in fields and not fields.get("returning"):
+            question = self.contract.question_of(shown[0])
+            plain = question and self.contract.exercise(question).plain
+            function = self.contract.function(shown[0]) if plain else None
+        args, kwargs = copy.deepcopy((fields["args"], fields["kwargs"])) if function else ((), {})
+        came: Any = ...  # where the code raises
+        try:
+            came = super()._ask(op, **fields)
+            call = Call(self.test, shown, value(came))
+        except (StudentError, WorkerLost) as error:
+            told = in_words(error, "it") if isinstance(error, StudentError) else str(error)
+            call = Call(self.test, shown, told)
+            raise
+        finally:
+            self.calls.append(call)
+            if function is not None:
+                call.expected, call.alike = _expected(function, args, kwargs, came)
+        return came
+
+
+def _expected(function: Callable[..., Any], args: Any, kwargs: Any, came: Any) -> tuple[str, bool]:
+    """What the library answers, and whether that came."""
+    with torch.random.fork_rng(devices=[]):  # claims may draw from it next
+        try:
+            right = function(*args, **kwargs)
+        except Exception as error:
+            return f"{type(error).__name__}: {error}", came is ...
+    try:
+        expect_close(came, right, "what came")
+    except (Mistake, RuntimeError, TypeError, ValueError):
+        return value(right), False
+    return value(right), True
+
+
+def value(what: Any) -> str:
+    """A value as a person can look at it: a small tensor with its numbers."""
+    if isinstance(what, dict) and len(what) <= 20:
+        return "a dict\n" + "\n".join(f"{key!r}: {value(item)}" for key, item in what.items())
+    if not isinstance(what, Tensor):
+        return shortened(describe(what), 4000)
+    numbers = what.detach().cpu()
+    array = (numbers.float() if numbers.dtype == torch.bfloat16 else numbers).numpy()
+    text = np.array2string(array, threshold=64, edgeitems=2, max_line_width=100, separator=", ")
+    return shortened(f"{what.dtype} of shape {tuple(what.shape)}\n{text}", 4000)
 
 
 def explain(
-    report: Path,
-    id: str,
-    question: str,
-    *,
-    tests: Callable[[str], Path],
-    submissions: Path | None = None,
-    layer: sandbox.Isolation | None = None,
-) -> Explained:
-    """Mark one question of one submission once more, and write down what passed between
-    claims and code.
-
-    Args:
-        report: the folder of a report. id: of the submission there.
-        tests: the folder of a lab's claims: "lab01" -> ``tests/labs/lab01``.
-        submissions: where they are now; by default where they were at the last grading.
-        layer: behind which to run; by default the strongest that works here.
-
-    Raises:
-        FileNotFoundError: if there is no report, or the submissions are not where they
-            were.
-        ValueError: if there is no such submission or question; if it could not be read,
-            has not been graded, or has changed since.
-    """
+    report: Path, id: str, question: str, tests: Callable[[str], Path], where: Path | None = None
+) -> Iterator[str]:
+    """The lines to print. tests: the folder of a lab's claims. where: the submissions are now."""
     about = read_batch(report)
-    lab, seed = str(about["lab"]), int(about["seed"])
-    submission = _find(report, about, id, submissions)
-    folder = tests(lab)
-    marking = Lab(GradingSpec.read(folder, seed, lab))
+    where = where or report / str(about.get("submissions", "submissions"))
+    if not where.exists():
+        raise FileNotFoundError(f"{where} is not there: name the submissions with --submissions")
+    lab = str(about["lab"])
+    found = {s.id: s for s in collect(where, lab, labs.load(lab).files).submissions}
+    check_ids([id], list(found))
+    marking = Lab(GradingSpec.read(tests(lab), int(about["seed"]), lab))
     mine = [t for t in marking.tests if t.question == question]
     if not mine:
         there = ", ".join(dict.fromkeys(t.question for t in marking.tests))
         raise ValueError(f"{lab} has no claims about {question!r}: there are {there}")
-    result = read(report, submission.file_name)
-    if result is None:
-        raise ValueError(
-            f"{id} has not been graded: `course grade {lab} … --out {report}` does that"
-        )
-    if submission.problem:
-        raise ValueError(f"there is no code of {id} to run: {submission.problem}")
-    if result.digest != submission.digest:
-        raise ValueError(
-            f"what {id} handed in has changed since it was graded: grade it again, then ask"
-        )
-    counted = submission.version(result.counted)
-    remarks = []
-    if result.version != marking.version:
-        remarks.append(
-            "the claims have changed since this was graded: this is what those of today say"
-        )
-    runs: list[Run] = []
-    worker = Worker(layer or sandbox.best())
+    result = read(report, found[id].file_name)
+    if result is None or found[id].problem or result.digest != found[id].digest:
+        why = found[id].problem or "not graded, or changed since: grade it first"
+        raise ValueError(f"{id} cannot be run again: {why}")
+    calls: list[Call] = []
+    Recorder = type("Recorder", (Witness,), {"contract": marking.known, "calls": calls})
+    worker = Worker(sandbox.best())
     try:
-        with marking.open_marker(
-            Task(id, tuple(counted.cells), files=counted.beside()),
-            worker,
-            lambda session, files: Witness(session, marking.known, runs, files),
-        ) as (marker, opened):
-            marker.observe = lambda test, given: runs.append(Run(test.name, list(given)))
+        with marking.open_marker(found[id].task(), worker, Recorder) as (marker, _):
+            marker.observe = lambda test, given: setattr(Recorder, "test", test.name)
             outcomes = marker.question(question, mine)
-        problems = [problem for session in opened[:1] for problem in session.problems]
-        remarks += [f"the definitions: {problem}" for problem in problems]
     finally:
         worker.stop()
-    earned = sum(e.score for e in result.entries if e.number == question and not e.by_hand)
-    return Explained(id, question, lab, seed, outcomes, runs, earned, remarks)
+    before = sum(e.score for e in result.entries if e.number == question and not e.by_hand)
+    most = sum(o.points for o in outcomes)
+    now = earned(outcomes)
+    yield f"{question} of {id}, {lab}: {before:g} of {most:g} points before, {now:g} now"
+    if result.version != marking.version:
+        yield "the claims have changed since this was graded: these are the present ones"
+    for o in outcomes:
+        verdict = "holds" if o.passed else "DOES NOT HOLD"
+        yield f"{verdict}: {o.claim} ({o.earned:g} of {o.points:g})"
+        yield from () if o.passed else _of_failed(o, [c for c in calls if c.test == o.test])
 
 
-def _find(report: Path, about: dict[str, Any], id: str, submissions: Path | None) -> Submission:
-    if submissions is None:
-        if "submissions" not in about:
-            raise FileNotFoundError(
-                f"{report} does not say where its submissions are: name the folder with"
-                " --submissions"
-            )
-        submissions = report / str(about["submissions"])
-        if not submissions.exists():
-            raise FileNotFoundError(
-                f"{submissions} is not there, and was at the last grading: name it with"
-                " --submissions"
-            )
-    lab = str(about["lab"])
-    found = {s.id: s for s in collect(submissions, lab, labs.load(lab).files).submissions}
-    check_ids([id], list(found))
-    return found[id]
-
-
-def lines(e: Explained) -> Iterator[str]:
-    """What was found, to be read by a person."""
-    now, most = earned(e.outcomes), sum(o.points for o in e.outcomes)
-    yield (
-        f"{e.question} of {e.id}, {e.lab}, inputs from seed {e.seed}: the tests gave {e.before:g}"
-        f" of {most:g}, now {now:g}"
-    )
-    yield from e.remarks
-    for o in e.outcomes:
-        yield ""
-        seen = "students see it" if o.visible else "hidden"
-        yield (
-            f"{'holds' if o.passed else 'DOES NOT HOLD'}: {o.claim} ({o.earned:g} of {o.points:g},"
-            f" {seen}, {o.test})"
-        )
-        if o.message:
-            yield f"  told: {o.message}"
-        shown: list[Call] = []
-        for run in [run for run in e.runs if run.test == o.test]:
-            given = (
-                f"with the library's {', '.join(run.given)} in place of theirs"
-                if run.given
-                else "as handed in"
-            )
-            before, shown = shown, _unlike_calls(run.calls) if not o.passed or run.given else []
-            yield f"  {given}, calls: {len(run.calls)}" + (
-                ", the same" if shown and shown == before else ""
-            )
-            for call in shown if shown != before else []:
-                yield from (f"    {line}" for line in _call(call))
-
-
-def _unlike_calls(calls: list[Call]) -> list[Call]:
-    """The calls whose answer is not the library's; where none can be compared, the
-    last: there the claim stopped.
-    """
-    unlike = [call for call in calls if call.expected and not call.alike]
-    return unlike[:MOST_CALLS] or calls[-MOST_CALLS:]
-
-
-def _call(call: Call) -> Iterator[str]:
-    name, *arguments = call.asked
-    yield name
-    for argument in arguments:
-        yield from _under("  given", argument)
-    yield from _under("  came", call.came)
-    if call.expected:
-        yield from _under("  expected", "the same" if call.alike else call.expected)
-        yield from _under("  apart", call.apart) if call.apart else ()
-
-
-def _under(word: str, text: str) -> Iterator[str]:
-    first, *rest = text.splitlines() or [""]
-    yield f"{word:<12}{first}"
-    yield from (f"{'':<12}{line}" for line in rest)
-
-
-__all__ = ["Explained", "explain", "lines"]
+def _of_failed(o: Outcome, calls: list[Call]) -> Iterator[str]:
+    yield f"  told: {o.message}"
+    unlike = [c for c in calls if c.expected and not c.alike]
+    for call in () if o.message == "not written yet" else (unlike or calls[-1:])[:1]:
+        for word, text in (("asked", "\n".join(call.asked)), ("came", call.came)):
+            yield f"  {word}: " + text.replace("\n", "\n    ")
+        if call.expected:
+            yield "  expected: " + call.expected.replace("\n", "\n    ")

@@ -1,20 +1,11 @@
-"""The same batch on an existing Dask cluster: its workers mark, this process writes.
-Extra ``[cluster]``.
-
-Each task marks one submission, by a judge that the Dask worker keeps from task to task,
-behind the best sandbox of *that* machine. No disk is shared: tests and submissions travel
-as text, marks come back as plain data. A task whose Dask worker dies runs again
-elsewhere; only what this process writes counts, and it writes one result for each
-submission.
+"""The same batch on an existing Dask cluster: its workers mark, each behind the best sandbox of
+its machine; this process writes. No disk is shared. A task whose Dask worker dies runs again.
 """
-
-from __future__ import annotations
 
 import atexit
 import functools
 import hashlib
 import platform
-import threading
 import time
 from collections.abc import Generator, Iterable
 from concurrent.futures import CancelledError
@@ -34,20 +25,8 @@ PATIENCE = 120.0  # seconds without a single Dask worker before the batch gives 
 
 
 class Cluster:
-    """A Dask cluster whose workers are fit to mark.
-
-    Args:
-        address: of its scheduler, "tcp://host:8786".
-        require_isolation: do without the workers that have no sandbox, which means:
-            refuse.
-
-    Attributes:
-        layer: the weakest of the workers' layers.
-
-    Raises:
-        RuntimeError: if dask.distributed is not installed, no scheduler answers, it has
-            no workers, or one of them has another ``course_lib`` or torch, or no sandbox
-            where one is required. The message says which, and what to do.
+    """A Dask cluster whose workers are fit to mark; ``layer`` is the weakest of theirs.
+    RuntimeError if no scheduler with a worker answers, or a worker is not fit.
     """
 
     def __init__(self, address: str, require_isolation: bool = False) -> None:
@@ -60,132 +39,75 @@ class Cluster:
         self.address, self.required = address, require_isolation
         try:
             self.client = distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
-        except (OSError, ValueError) as error:
-            raise RuntimeError(
-                f"no Dask scheduler answers at {address} ({type(error).__name__}): start one with"
-                f" `dask scheduler`, and workers with `dask worker {address}`"
-            ) from None
-        try:
-            self.layer = self._weakest()
-        except BaseException:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        """Leave the cluster, which goes on."""
-        self.client.close()
-
-    def _weakest(self) -> sandbox.Isolation:
-        """Ask every worker what it is."""
-        try:
             self.client.wait_for_workers(1, timeout=CONNECT_SECONDS)
-        except TimeoutError:
+        except (OSError, ValueError) as error:  # a TimeoutError is an OSError
             raise RuntimeError(
-                f"the scheduler {self.address} has no workers: `dask worker {self.address}`"
+                f"no Dask scheduler with a worker answers at {address} ({type(error).__name__}):"
+                f" start one with `dask scheduler`, and workers with `dask worker {address}`"
             ) from None
-        said = self.client.run(_introduce, self.required, on_error="return")
-        for worker, one in sorted(said.items()):
-            if isinstance(one, ImportError):
-                raise RuntimeError(
-                    f"the Dask worker {worker} has no course_lib ({one}): install the course there"
-                )
-            if isinstance(one, BaseException):
-                raise RuntimeError(f"the Dask worker {worker} cannot grade: {one}")
-            if one["software"] != software():
-                raise RuntimeError(
-                    f"the Dask worker {worker} has other software: {one['software']} instead of"
-                    f" {software()}: install the same there"
-                )
-        layers = [sandbox.Isolation(one["layer"]) for one in said.values()]
-        return min(layers, key=lambda layer: layer.is_sandbox)
+        self.close = self.client.close  # the cluster itself goes on
+        introduced = self.client.run(_introduce, self.required, on_error="return")
+        for worker, one in sorted(introduced.items()):
+            broken = isinstance(one, BaseException)
+            if broken or one[0] != software():
+                self.close()
+                why = one if broken else f"it has {one[0]} instead of {software()}"
+                raise RuntimeError(f"the Dask worker {worker} cannot grade: {why}")
+        layers = (sandbox.Isolation(layer) for _, layer in introduced.values())
+        self.layer = min(layers, key=lambda layer: layer.is_sandbox)
 
     def mark(
         self, lab: Lab, tasks: Iterable[Task]
     ) -> Generator[tuple[Task, GradingResult], None, None]:
-        """Mark all tasks, two for every thread of the cluster under way at a time; in
-        the order they end.
-
-        Raises:
-            RuntimeError: if the scheduler, or for two minutes every worker, has gone.
-        """
+        """Mark all tasks, in the order they end; RuntimeError if scheduler or workers have gone."""
         from distributed import wait
 
         waiting: dict[Any, Task] = {}
-        seen = time.monotonic()  # when a worker was there last
-        source = iter(tasks)
-        more = True
+        seen, source = time.monotonic(), iter(tasks)
         try:
-            while more or waiting:
+            while True:
                 threads = sum(self.client.nthreads().values())
-                while more and len(waiting) < max(2, 2 * threads):
-                    task = next(source, None)
-                    if task is None:
-                        more = False
-                        break
-                    work = self.client.submit(
-                        _mark, lab.spec, task, self.required, software(), pure=False
-                    )
-                    waiting[work] = task
+                while len(waiting) < max(2, 2 * threads) and (task := next(source, None)):
+                    sent = (lab.spec, task, self.required, software())
+                    waiting[self.client.submit(_mark, *sent, pure=False)] = task
                 if not waiting:
-                    break
-                try:
-                    with self.client.as_current():
-                        done = wait(list(waiting), timeout=5, return_when="FIRST_COMPLETED").done
-                except TimeoutError:
-                    done = set()
+                    return
+                with suppress(TimeoutError), self.client.as_current():
+                    wait(list(waiting), timeout=5, return_when="FIRST_COMPLETED")
                 seen = time.monotonic() if threads else seen
                 if time.monotonic() - seen > PATIENCE:
-                    raise RuntimeError(
-                        f"all workers of {self.address} have gone: start some, and give the same"
-                        " command again"
-                    )
-                for work in done:
-                    # its worker took the result along: it is computed again
-                    if work.status in ("pending", "lost"):
-                        continue
+                    raise RuntimeError(f"all workers of {self.address} have gone")
+                for work in [w for w in waiting if w.status not in ("pending", "lost")]:
                     task = waiting.pop(work)
-                    yield task, self._marked(work, lab)
-                    work.release()
-        except (OSError, CancelledError) as error:
-            raise RuntimeError(
-                f"the scheduler {self.address} has gone ({type(error).__name__}): start it, and"
-                " give the same command again"
-            ) from None
+                    lost = work.exception() if work.status == "error" else None  # died on it
+                    yield task, lab.failed(lost, self.layer.name) if lost else work.result()
+        except (OSError, CancelledError, RuntimeError) as error:
+            why = f"the scheduler {self.address} or its workers have gone ({error}): start them,"
+            raise RuntimeError(f"{why} and give the same command again") from None
         finally:
             with suppress(Exception):  # the scheduler may have gone
                 self.client.cancel(list(waiting))
-
-    def _marked(self, work: Any, lab: Lab) -> GradingResult:
-        # the sandbox of a new worker, or one submission on which worker after worker died
-        if work.status == "error":
-            return lab.failed(work.exception(), self.layer.name)
-        if work.status == "cancelled":
-            raise CancelledError
-        marked: GradingResult = work.result()  # waits, where it was lost just now
-        return marked
-
-
-# --- on the Dask workers --------------------------------------------------------------
 
 
 @functools.cache
 def software() -> str:
     """What must be the same on all machines for the same marks."""
-    package = Path(course_lib.__file__).parent
-    digest = hashlib.sha256()
-    for file in sorted(package.rglob("*.py")):
-        digest.update(
-            file.relative_to(package).as_posix().encode() + b"\0" + file.read_bytes() + b"\0"
-        )
-    python = ".".join(platform.python_version_tuple()[:2])
-    return (
-        f"course_lib {digest.hexdigest()[:10]}, torch {torch.__version__.partition('+')[0]}, Python"
-        f" {python}"
-    )
+    files, digest = sorted(Path(course_lib.__file__).parent.rglob("*.py")), hashlib.sha256()
+    for file in files:
+        digest.update(file.name.encode() + file.read_bytes())
+    versions = torch.__version__.partition("+")[0], platform.python_version().rpartition(".")[0]
+    return f"course_lib {digest.hexdigest()[:10]}, torch and Python {versions}"
 
 
-def _introduce(required: bool) -> dict[str, str]:
-    return {"software": software(), "layer": _judges(required).layer.name}
+@functools.cache  # kept from task to task, ended with the process
+def _judges(required: bool) -> Judges:
+    judges = Judges(sandbox.required() if required else sandbox.best())
+    atexit.register(judges.stop)
+    return judges
+
+
+def _introduce(required: bool) -> tuple[str, str]:
+    return software(), _judges(required).layer.name
 
 
 def _mark(spec: GradingSpec, task: Task, required: bool, wanted: str) -> GradingResult:
@@ -194,19 +116,4 @@ def _mark(spec: GradingSpec, task: Task, required: bool, wanted: str) -> Grading
     return _judges(required).mark_or_set_aside(_lab(spec), task)
 
 
-@functools.lru_cache(maxsize=2)
-def _lab(spec: GradingSpec) -> Lab:
-    return Lab(spec)
-
-
-_kept: dict[bool, Judges] = {}
-_one_at_a_time = threading.Lock()
-
-
-def _judges(required: bool) -> Judges:
-    """This process's judges, one a thread, made once and ended with the process."""
-    with _one_at_a_time:
-        if required not in _kept:
-            _kept[required] = Judges(sandbox.required() if required else sandbox.best())
-            atexit.register(_kept[required].stop)
-        return _kept[required]
+_lab = functools.lru_cache(maxsize=2)(Lab)

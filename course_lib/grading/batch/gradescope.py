@@ -30,7 +30,7 @@ from typing import Any
 from course_lib.authoring import release
 from course_lib.grading import sandbox
 from course_lib.grading.batch.collect import read_single_submission
-from course_lib.grading.batch.report import best_of, write_text
+from course_lib.grading.batch.report import write_text
 from course_lib.grading.batch.result import ClaimResult
 from course_lib.grading.claims.question import texts_in
 from course_lib.grading.marking.lab import GradingSpec, Lab
@@ -170,16 +170,13 @@ def run(
     submission = read_single_submission(autograder / "submission", lab, beside=marking.known.files)
     judges = Judges(layer)
     try:
-        versions = [judges.mark_or_set_aside(marking, task) for task in submission.tasks()]
+        marked = judges.mark_or_set_aside(marking, submission.task())
     finally:
         judges.stop()
-    best, _ = best_of(versions)
-    marked = versions[best]
     if marked.status == "grader failed":
         raise RuntimeError("; ".join(marked.notes))
-    counted = submission.version(best)
-    notes = [*marked.notes, *filter(None, [submission.choice, counted.remark])]
-    about = {"status": marked.status, "notebook": counted.notebook, "digest": counted.digest}
+    notes = [*marked.notes, *filter(None, [submission.choice, submission.remark])]
+    about = {"status": marked.status, "notebook": submission.notebook, "digest": submission.digest}
     results = {
         "score": total(marked.outcomes),
         "output": "\n".join(notes),

@@ -8,12 +8,17 @@ Either way a question keeps between nothing and its maximum. A row for the quest
 which could not be graded gets 0. The file is read at every
 grading and changes nothing of what the tests said, so taking a row out undoes it.
 
+A row for an answer that no test judges, such as "prediction_1_1" (:mod:`.written`), gives
+bonus points: they make up for points lost elsewhere, up to the lab's maximum.
+
 A question of which the lab's contract says that a person marks it (``Asked.by_hand``)
 is "pending" until it has a row with points.
 """
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,9 +26,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from unicodedata import normalize
 
-from course_lib.grading.batch.names import printable
-from course_lib.grading.batch.result import MARKED, PENDING, ClaimResult
-from course_lib.grading.batch.roster import cells_of
+from course_lib.grading.batch.collect import printable
+from course_lib.grading.batch.result import MARKED, OPTIONAL, PENDING, ClaimResult
 from course_lib.labs.contract import order
 
 COLUMNS = ("id", "question", "points", "comment")
@@ -44,12 +48,18 @@ class Mark:
     line: int
 
 
-def read(path: Path) -> list[Mark]:
+Marks = dict[str, list[Mark]]  # by submission
+
+
+def read(path: Path, problems: list[str] | None = None) -> list[Mark]:
     """The rows of a table of marks.
 
+    Args:
+        problems: takes a sentence for each wrong line, for :func:`check` to raise with its own.
+
     Raises:
-        FileNotFoundError: if it is not there. ValueError: if a column is missing or a
-            cell cannot be read; lines are named.
+        FileNotFoundError: if it is not there. ValueError: if a column is missing, or without
+            ``problems`` if a cell cannot be read; lines are named.
     """
     if not path.is_file():
         raise FileNotFoundError(f"there is no table of marks at {path}")
@@ -63,7 +73,8 @@ def read(path: Path) -> list[Mark]:
             f"{path}, line 1: the heading is {', '.join(header) or 'empty'}; expected are"
             f" {', '.join(COLUMNS)}"
         )
-    marks, problems = [], []
+    marks: list[Mark] = []
+    raised, problems = problems is None, [] if problems is None else problems
     for line, row in rows[1:]:
         if not any(cell.strip() for cell in row):
             continue
@@ -99,7 +110,8 @@ def read(path: Path) -> list[Mark]:
                 line,
             )
         )
-    _raise(path, problems)
+    if raised:
+        _raise(path, problems)
     return marks
 
 
@@ -113,12 +125,16 @@ def _torn(header: list[str], row: list[str]) -> str:
 
 
 def check(
-    path: Path, marks: Sequence[Mark], ids: Iterable[str], most: Mapping[str, float]
+    path: Path,
+    marks: Sequence[Mark],
+    ids: Iterable[str],
+    most: Mapping[str, float],
+    problems: Sequence[str] = (),
 ) -> dict[str, list[Mark]]:
     """The marks by submission.
 
     Args:
-        ids: of the submissions. most: each question's maximum.
+        ids: of the submissions. most: each question's maximum. problems: of :func:`read`.
 
     Raises:
         ValueError: for whom or what there is not, points above the maximum, two rows
@@ -130,7 +146,7 @@ def check(
     known |= {f"'{id}": known[id] for id in known if id[:1] in "=+-@"}
     found: dict[str, list[Mark]] = {}
     taken: dict[tuple[str, str], int] = {}
-    problems = []
+    problems = list(problems)
     for m in _expanded(marks, most):
         id = known.get(m.id) or known.get(normalize("NFC", m.id))
         if id is None:
@@ -170,6 +186,7 @@ def check(
 
 def _expanded(marks: Sequence[Mark], most: Mapping[str, float]) -> Iterator[Mark]:
     """A row of 0 for "all" as a row per question."""
+    most = {question: points for question, points in most.items() if not _is_written(question)}
     for mark in marks:
         if mark.question != ALL or mark.points != 0 or mark.adds:
             yield mark
@@ -179,6 +196,7 @@ def _expanded(marks: Sequence[Mark], most: Mapping[str, float]) -> Iterator[Mark
 
 def _raise(path: Path, problems: list[str]) -> None:
     if problems:
+        problems = sorted(problems, key=lambda p: int(re.findall(r"\d+", p)[0]))
         raise ValueError("\n".join(f"{path}, {problem}" for problem in problems))
 
 
@@ -193,7 +211,15 @@ def merge(
         waiting: the questions that a person marks, with their points.
     """
     merged = [entry for entry in entries if not entry.by_hand]
-    by_question = {m.question: m for m in marks}
+    by_question = {m.question: m for m in marks if not _is_written(m.question)}
+    written = [
+        ClaimResult(
+            m.question, m.question, m.points or 0.0, 0.0, MARKED, m.comment, by_hand=True,
+            tags=(OPTIONAL,),
+        )
+        for m in marks
+        if _is_written(m.question)
+    ]  # fmt: skip
     for question in {**by_question, **waiting}:
         mark, most = by_question.get(question), waiting.get(question, 0.0)
         automatic = [entry for entry in merged if entry.number == question]
@@ -205,10 +231,8 @@ def merge(
         kept = min(max(points, 0.0), most + sum(entry.max_score for entry in automatic))
         comment = mark.comment if mark is not None else ""
         if kept != points:
-            comment += (
-                f"{' ' * bool(comment)}({points:g} points would be"
-                f" {'more' if kept < points else 'less'} than there are)"
-            )
+            bound = "most" if kept < points else "least"
+            comment += f"{' ' * bool(comment)}(the question has {kept:g} at {bound})"
         status = MARKED if marked or not most else PENDING
         name = f"{question} by a person"
         tags = automatic[0].tags if automatic else ()
@@ -216,4 +240,46 @@ def merge(
         merged.append(
             ClaimResult(question, name, given, most, status, comment, by_hand=True, tags=tags)
         )
-    return sorted(merged, key=lambda entry: order(entry.number))
+    return [*sorted(merged, key=lambda entry: order(entry.number)), *written]
+
+
+def _is_written(question: str) -> bool:
+    return not question[:1].isdigit()
+
+
+def cells_of(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a CSV table (commas, semicolons, tabs; UTF-8, or UTF-16 as Excel writes it),
+    each with the number of its first line.
+
+    Raises:
+        FileNotFoundError: if it is not there. ValueError: if it is no table.
+    """
+    text, separator, _ = decode(path)
+    reader = csv.reader(
+        io.StringIO(text.removeprefix("\ufeff"), newline=""), delimiter=separator, strict=True
+    )
+    while True:
+        start = reader.line_num + 1
+        try:
+            row = next(reader, None)
+        except csv.Error as error:
+            raise ValueError(f"{path}, line {start}: {error}") from None
+        if row is None:
+            return
+        yield start, row
+
+
+def decode(path: Path) -> tuple[str, str, str]:
+    """A CSV table's text with its byte order mark, its separator and its encoding.
+
+    Raises:
+        FileNotFoundError: if it is not there. ValueError: if it is no text.
+    """
+    data = path.read_bytes()
+    marks = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
+    encoding = marks.get(data[:2], "utf-8")
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError:
+        raise ValueError(f'{path} is no UTF-8 text: in Excel, save it as "CSV UTF-8"') from None
+    return text, max(",;\t", key=text.partition("\n")[0].count), encoding

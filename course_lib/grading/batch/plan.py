@@ -4,15 +4,14 @@ it was marked.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from course_lib.grading import sandbox
-from course_lib.grading.batch import policy, report
+from course_lib.grading.batch import report
+from course_lib.grading.batch.collect import Submission
 from course_lib.grading.batch.manual_marks import Mark
 from course_lib.grading.batch.result import Result, read
-from course_lib.grading.batch.submission import Submission
 from course_lib.grading.marking.lab import GradingResult, Lab, Task
 
 
@@ -25,12 +24,12 @@ class Plan:
         submissions: all of them. Their text is let go as soon as it is no longer needed.
         regrade: ids to mark again though nothing has changed.
         require_isolation: mark again what was marked without a sandbox. marks: a person's, by
-            submission. cases: what a policy says of each submission; None without one.
+            submission. contact: whom students ask, and until when.
 
     Attributes:
         todo: the ids to mark, in order. handed_in_again: ids whose files changed since
-            they were marked. files: all submissions' names in the report, in
-            the order of their ids.
+            they were marked, with the digest of before. files: all submissions' names in the
+            report, in the order of their ids.
     """
 
     def __init__(
@@ -41,23 +40,20 @@ class Plan:
         regrade: Iterable[str],
         require_isolation: bool,
         marks: Mapping[str, Sequence[Mark]],
-        cases: Mapping[str, policy.Case] | None,
+        contact: str = "",
     ) -> None:
         self.out, self.lab, self.submissions = out, lab, {s.id: s for s in submissions}
-        self.marks, self.cases = marks, cases
+        self.marks, self.contact = marks, contact
         self.questions = lab.known.questions
         self.todo: list[str] = []
         self.files = [s.file_name for s in submissions]
-        self.seconds = read_seconds(out)
         self._version = lab.version
-        self.handed_in_again: set[str] = set()
+        self.handed_in_again: dict[str, str] = {}
         self._without_sandbox = 0  # submissions that are kept
-        # by submission and version, until all are graded
-        self._graded: dict[str, dict[int, GradingResult]] = {}
         for submission in submissions:
             result = read(out, submission.file_name)
             if result is not None and result.digest != submission.digest:
-                self.handed_in_again.add(submission.id)
+                self.handed_in_again[submission.id] = result.digest
             isolated = result is not None and sandbox.Isolation(result.layer).is_sandbox
             if (
                 result is None
@@ -82,25 +78,14 @@ class Plan:
     def tasks(self) -> Iterator[Task]:
         """What is to be marked, one after the other."""
         for id in self.todo:
-            submission = self.submissions[id]
-            yield from submission.tasks()
-            for version in (submission, *submission.versions):
-                version.cells = []
+            yield self.submissions[id].task()
+            self.submissions[id].cells = []
 
-    def write(self, task: Task, graded: GradingResult) -> bool:
-        """Put the marks of one submission on disk, once all its versions are marked: is
-        it done now?
-        """
+    def write(self, task: Task, graded: GradingResult) -> None:
+        """Put the marks of one submission on disk."""
         submission = self.submissions[task.id]
-        versions = self._graded.setdefault(task.id, {})
-        versions[task.version] = graded
-        if len(versions) <= len(submission.versions):
-            return False
-        ordered = [versions[version] for version in sorted(self._graded.pop(task.id))]
-        result = report.build_result(submission, ordered, self.lab.spec, self._version)
+        result = report.build_result(submission, graded, self.lab.spec, self._version)
         report.save(self.out, self._complete(submission, result))
-        self.seconds[task.id] = round(sum(each.seconds for each in ordered), 2)
-        return True
 
     def refresh(self) -> None:
         """Bring what is kept up to date where something beside its marks has changed: a
@@ -114,48 +99,19 @@ class Plan:
                     report.save(self.out, made)
 
     def _complete(self, submission: Submission, result: Result) -> Result:
-        lateness = self.cases[submission.id].lateness_report if self.cases is not None else None
         by_hand = {id: asked.by_hand for id, asked in self.questions.items() if asked.by_hand}
         marks = self.marks.get(submission.id, ())
-        return report.add_manual_marks(result, submission, marks, by_hand, lateness)
+        return report.add_manual_marks(result, submission, marks, by_hand, self.contact)
 
     def write_tables(self) -> None:
-        """Write ``grades.csv``, and how long each submission took: apart from the
-        results, which say the same in every run.
-        """
-        report.write_grades(self.out, list(self.questions), self.cases is not None)
-        seconds = {id: self.seconds[id] for id in self.submissions if id in self.seconds}
-        report.write_text(self.out / "times.json", json.dumps(seconds, indent=1) + "\n")
+        """Write ``grades.csv``."""
+        report.write_grades(self.out, list(self.questions))
 
     def remarks(self, layer: sandbox.Isolation) -> list[str]:
-        """What an instructor should know of the marks that were kept, and of hand-in
-        times.
-        """
-        said = []
-        cases = (self.cases or {}).values()
-        if late := sum(bool(case.days) for case in cases):
-            said.append(
-                f"{late} came late by the policy: the columns behind the points say what follows"
-            )
-        if unknown := sum(case.days is None and not case.unread for case in cases):
-            said.append(
-                f"of {unknown} nothing says when they were handed in: write it under [times] of the"
-                " policy, or give a roster that has it"
-            )
-        if self._without_sandbox and layer.is_sandbox:
-            said.append(
-                f"{self._without_sandbox} kept from before were graded without a sandbox;"
-                " --require-isolation grades them again in one"
-            )
-        return said
-
-
-def read_seconds(out: Path) -> dict[str, float]:
-    """How long each submission of a report took, by id; none where the file is missing
-    or damaged, for nothing rests on it.
-    """
-    try:
-        said = json.loads((out / "times.json").read_text(encoding="utf-8"))
-        return {id: seconds for id, seconds in said.items() if isinstance(seconds, int | float)}
-    except (OSError, ValueError, AttributeError):
-        return {}
+        """What an instructor should know of the marks that were kept."""
+        if not self._without_sandbox or not layer.is_sandbox:
+            return []
+        return [
+            f"{self._without_sandbox} kept from before were graded without a sandbox;"
+            " --require-isolation grades them again in one"
+        ]

@@ -9,23 +9,33 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from course_lib import files
-from course_lib.grading.batch import manual_marks, policy
+from course_lib.grading.batch import manual_marks
+from course_lib.grading.batch.collect import Submission, code, handout, printable
 from course_lib.grading.batch.manual_marks import Mark
-from course_lib.grading.batch.names import printable
-from course_lib.grading.batch.result import PENDING, ClaimResult, Result, read_all
-from course_lib.grading.batch.submission import Submission
+from course_lib.grading.batch.result import (
+    MARKED,
+    PENDING,
+    ClaimResult,
+    Result,
+    read_all,
+    to_look_at,
+)
 from course_lib.grading.marking.lab import GradingResult, GradingSpec
-from course_lib.grading.marking.marker import earned, total
+from course_lib.grading.marking.marker import earned
 
 pages = Environment(
     loader=PackageLoader("course_lib.grading.batch", "pages"),
@@ -35,8 +45,10 @@ pages = Environment(
     undefined=StrictUndefined,
 )
 pages.filters["printable"] = printable
+pages.filters["marked"] = lambda text: Markup(  # what stands in backticks is code
+    re.sub(r"`([^`\n]+)`", r"<code>\1</code>", str(escape(text)))
+)
 pages.filters["points"] = lambda value: f"{value:g}"
-pages.filters["seconds"] = lambda value: f"{value:.3g} s" if value < 100 else f"{value:.0f} s"
 pages.filters["percent"] = lambda share: f"{100 * share:.0f} %"
 
 
@@ -66,41 +78,25 @@ def only_grader(out: Path) -> Iterator[None]:
 
 
 def build_result(
-    submission: Submission, graded: Sequence[GradingResult], spec: GradingSpec, version: str
+    submission: Submission, graded: GradingResult, spec: GradingSpec, version: str
 ) -> Result:
-    """What the tests gave one submission: the best of its versions counts.
-
-    Args:
-        graded: of each version. version: of the claims.
-    """
-    best, points = best_of(graded)
-    found = graded[best]
+    """What the tests gave one submission. version: of the claims."""
     return Result(
         submission.id,
         submission.file_name,
-        tuple(map(ClaimResult.of, found.outcomes)),
+        tuple(map(ClaimResult.of, graded.outcomes)),
         version=version,
         digest=submission.digest,
         lab=spec.lab,
-        layer=found.layer,
+        layer=graded.layer,
         problem=submission.problem,
-        counted=best,
-        versions=points,
-        status=submission.status if submission.status and not points[best] else found.status,
-        notes=list(found.notes),
+        status=(
+            submission.status
+            if submission.status and not earned(graded.outcomes)
+            else graded.status
+        ),
+        notes=list(graded.notes),
     )
-
-
-def best_of(graded: Sequence[GradingResult]) -> tuple[int, list[float]]:
-    """Which of a student's versions counts, and the points of each: the best, the
-    likeliest of equals. One on which the grader itself failed comes first, for it is
-    graded again.
-    """
-    # not capped: a bonus can still make up for what a person takes off
-    gained = [earned(each.outcomes) for each in graded]
-    failed = [each.status == "grader failed" for each in graded]
-    best = max(range(len(graded)), key=lambda i: (failed[i], gained[i], -i))
-    return best, [total(each.outcomes) for each in graded]
 
 
 def add_manual_marks(
@@ -108,83 +104,144 @@ def add_manual_marks(
     submission: Submission,
     marks: Sequence[Mark] = (),
     waiting: Mapping[str, float] | None = None,
-    lateness: Callable[[float], dict[str, Any]] | None = None,
+    contact: str = "",
 ) -> Result:
     """The result with what is known beside the marks that the tests gave, as it is now;
     these stay what they are.
 
     Args:
-        marks: a person's. waiting: the questions that a person marks, with their
-            points.
-        lateness: what a policy says of it, for the points that it gets.
+        marks: a person's. waiting: the questions that a person marks, with their points.
+        contact: whom a student asks, and until when.
     """
-    counted = submission.version(result.counted)
     made = replace(
         result,
         entries=tuple(manual_marks.merge(result.entries, marks, waiting or {})),
-        notebook=counted.notebook,
-        choice=_choice(submission, result),
+        notebook=submission.notebook,
+        choice=submission.choice,
         submitters=submission.submitters,
-        # what is odd about one that the tests might have given no points
-        remark="" if counted.status and result.status == "graded" else counted.remark,
+        remark="" if submission.status and result.status == "graded" else submission.remark,
+        look=submission.look,
+        name=submission.name
+        or next((w["name"] for w in submission.submitters if w.get("name")), ""),
+        contact=contact,
         time=submission.time,
-        late=submission.late,
         start=submission.start,
-        release=counted.origin.release,
     )
     decided = any(mark.points is not None for mark in marks)
-    return replace(
-        made,
-        undecided=made.status != "graded" and not made.score and not decided,
-        lateness=lateness(made.score) if lateness is not None else None,
-    )
-
-
-def _choice(submission: Submission, result: Result) -> str:
-    """Which notebook counts, and what each of several got."""
-    if not submission.versions or len(result.versions) <= len(submission.versions):
-        return submission.choice
-    called = [printable(v.notebook)[:80] for v in (submission, *submission.versions)]
-    each = ", ".join(f"{name} {got:g}" for name, got in zip(called, result.versions, strict=True))
-    return f"{submission.choice} {called[result.counted]} counts. Points by the tests: {each}."
+    return replace(made, undecided=made.status != "graded" and not made.score and not decided)
 
 
 def save(out: Path, result: Result) -> None:
     """Put a result and its page on disk, each whole or not at all; the result last: it
     says "done".
     """
+    title, titles = titles_of(result.lab)
     notes = [*result.notes, *filter(None, [result.remark])]
-    text = pages.get_template("feedback.html").render(lab=result.lab, result=result, notes=notes)
+    said = Counter(
+        text
+        for some in result.questions.values()
+        for text in {e.output for e in some if e.output and e.status == "failed"}
+    )
+    notes += [
+        text
+        for text, count in said.items()
+        if count > 2 and text not in (*notes, "not written yet")
+    ]
+    text = pages.get_template("feedback.html").render(
+        lab=result.lab,
+        title=title,
+        result=result,
+        notes=notes,
+        today=date.today().isoformat(),
+        questions=[
+            _question_shown(result, question, titles.get(question, ""), notes)
+            for question, (_, most) in result.points.items()
+            if most or any(e.output or e.by_hand for e in result.questions[question])
+        ],
+    )
     write_text(out / result.page, text)
     path = out / "results" / f"{result.file_name}.json"
     write_text(path, json.dumps(result.to_json(), indent=1) + "\n")
 
 
-def build_row(result: Result, questions: Iterable[str], late: bool) -> list[str]:
+def titles_of(lab: str) -> tuple[str, dict[str, str]]:
+    """A lab's title, and those of its questions, from its handout."""
+    text = "\n".join(code(given, ("markdown",))) if (given := handout(lab)) else ""
+    title = re.search(r"(?m)^# (Lab .+)$", text)
+    return title[1] if title else lab, dict(re.findall(r"(?m)^### (\d+\.\d+) (.+)$", text))
+
+
+def _question_shown(
+    result: Result, question: str, title: str, notes: Sequence[str]
+) -> dict[str, Any]:
+    """A question as the page shows it: claims that failed for one cause in one row."""
+    entries = result.questions[question]
+    earned, most = result.points[question]
+    pending = question in result.pending
+    by_person = any(e.status == MARKED and e.score for e in entries) or bool(result.problem)
+    rows: list[dict[str, Any]] = []
+    for entry in entries:
+        holds, output = entry.status == "passed", entry.output
+        if not entry.by_hand and (result.problem or (holds and not entry.max_score)):
+            continue
+        if by_person and not entry.by_hand:  # a person has decided otherwise
+            output = re.sub(r", so (?:the|this) question scores 0", "", output)
+        if entry.by_hand:
+            name = "not marked yet: a person does" if pending else "by a person"
+            points = f"{entry.score:+g}" if entry.score else ""
+            points = f"{entry.score:g} / {entry.max_score:g}" if entry.max_score else points
+            points = f"pending / {entry.max_score:g}" if entry.status == PENDING else points
+        else:
+            name = entry.name[len(question) + 1 :]
+            points = f"{entry.score:g} / {entry.max_score:g}" if entry.max_score else ""
+        row = {"holds": holds, "by_hand": entry.by_hand, "message": output, "points": points}
+        row |= {
+            "names": [(name, entry.visibility != "visible")],
+            "sums": (entry.score, entry.max_score),
+        }
+        same = [r for r in rows if output and not holds and r["message"] == output]
+        if same and not entry.by_hand:
+            same[0]["names"] += row["names"]
+            score = same[0]["sums"][0] + entry.score
+            top = same[0]["sums"][1] + entry.max_score
+            same[0] |= {"sums": (score, top), "points": f"{score:g} / {top:g}" if top else ""}
+        else:
+            rows.append(row)
+    for row in rows:
+        row["message"] = "" if row["message"] in notes else row["message"]
+    state = "person" if pending else "all" if earned >= most else "some" if earned else "none"
+    return {
+        "id": question,
+        "title": title,
+        "rows": rows,
+        "points": f"{'pending' if pending else f'{earned:g}'} / {most:g}"
+        if most
+        else f"{earned:+g}",
+        "state": state,
+        "optional": question in result.optional,
+    }
+
+
+def build_row(result: Result, questions: Iterable[str]) -> list[str]:
     """The row of a submission in ``grades.csv``."""
     points, waiting = result.points, result.pending
-    status = PENDING if waiting and result.status == "graded" else result.status
     return [
         cell(result.id),
         *(PENDING if q in waiting else f"{points.get(q, (0, 0))[0]:g}" for q in questions),
         "" if result.undecided else f"{result.score:g}",
         f"{result.max_score:g}",
-        status,
-        *(policy.cells(result.lateness, result.undecided) if late else []),
+        PENDING if waiting and result.status == "graded" else result.status,
         result.page,
+        "; ".join(to_look_at(result)),
     ]
 
 
-def write_grades(out: Path, questions: Iterable[str], late: bool) -> None:
-    """Write ``grades.csv`` from the results: one row per submission, with the columns of a
-    policy where there is one.
-    """
-    about = policy.COLUMNS if late else ()
-    header = ["id", *questions, "total", "maximum", "status", *about, "feedback"]
+def write_grades(out: Path, questions: Sequence[str]) -> None:
+    """Write ``grades.csv`` from the results: one row per submission."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\r\n")
-    table.writerow(header)
-    table.writerows(build_row(result, questions, late) for result in read_all(out))
+    table.writerow(["id", *questions, "total", "maximum", "status", "feedback", "look at"])
+    table.writerows(build_row(result, questions) for result in read_all(out))
     write_text(out / "grades.csv", text.getvalue())
 
 

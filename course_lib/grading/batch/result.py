@@ -1,5 +1,5 @@
 """One submission's result: written once for each submission, and read by everything
-that comes after: tables, pages, uploads, late days, appeals.
+that comes after: tables, pages, the gradebook, appeals.
 
 On disk it is ``results/NAME.json`` in Gradescope's form, with the rest of what is known
 under ``extra_data``. A submission is graded when its result is there.
@@ -8,13 +8,16 @@ under ``extra_data``. A submission is graded when its result is there.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
+from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 from typing import Any
 
 from course_lib.grading import sandbox
 from course_lib.grading.marking.marker import Outcome
+from course_lib.labs.contract import order
 
 PENDING = "pending"  # a person has still to mark it
 MARKED = "marked"  # a person has
@@ -76,12 +79,10 @@ class Result:
             student.
         lab: "lab01". layer: the sandbox that it ran in. version: of the claims.
             digest: of the code. problem: why it could not be read, or "".
-        counted: which of the student's notebooks counts, and versions: the points that
-            the tests gave each.
-        notebook, choice, submitters, remark, late, start, release: as ``Submission``
+        notebook, choice, submitters, remark, look, start: as ``Submission``
             has them. time: when it was handed in.
+        name: of the student. contact: whom to ask about it, and until when.
         undecided: does it have no grade before a person has looked?
-        lateness: what a policy says of it, or None.
     """
 
     id: str
@@ -92,25 +93,27 @@ class Result:
     lab: str = ""
     layer: str = "plain"
     problem: str = ""
-    counted: int = 0
-    versions: list[float] = field(default_factory=list)
     status: str = "graded"
     notes: list[str] = field(default_factory=list)
     notebook: str = ""
     choice: str = ""
     submitters: list[dict[str, str]] = field(default_factory=list)
     remark: str = ""
+    look: str = ""
+    name: str = ""
+    contact: str = ""
     time: float | None = None
-    late: bool | None = None
     start: str = ""
-    release: str = ""
     undecided: bool = False
-    lateness: dict[str, Any] | None = None
 
     @property
     def score(self) -> float:
-        """The points of all questions, those of optional ones up to the maximum."""
-        return min(sum(entry.score for entry in self.entries), self.max_score)
+        """The points of all questions, those of optional ones up to the maximum: added up
+        exactly, and rounded once, half a hundredth up.
+        """
+        exact = sum((Decimal(str(entry.score)) for entry in self.entries), Decimal())
+        rounded = exact.quantize(Decimal("0.01"), ROUND_HALF_UP)
+        return min(float(rounded), self.max_score)
 
     @property
     def max_score(self) -> float:
@@ -153,11 +156,6 @@ class Result:
         """What the sandbox was, in a sentence."""
         return sandbox.Isolation(self.layer).sentence
 
-    @property
-    def late_report(self) -> str:
-        """What the policy says, where it is late or that is not known; else ""."""
-        return "" if not self.lateness or self.lateness["days"] == 0 else self.lateness["said"]
-
     def with_pending_as_zero(self) -> Result:
         """The same with 0 for all that waits for a person."""
         marked = (replace(e, status=MARKED) if e.status == PENDING else e for e in self.entries)
@@ -177,11 +175,39 @@ class Result:
 
 
 _ORDER = (
-    *("version", "digest", "lab", "layer", "problem", "counted", "versions", "id", "status"),
-    *("notes", "isolation", "notebook", "choice", "submitters", "remark", "handed in", "late"),
-    *("start", "release", "undecided", "lateness"),
+    *("version", "digest", "lab", "layer", "problem", "id", "status", "notes", "isolation"),
+    *(
+        "notebook",
+        "choice",
+        "submitters",
+        "remark",
+        "look",
+        "name",
+        "contact",
+        "handed in",
+        "start",
+        "undecided",
+    ),
 )
 _FIELDS = [key for key in _ORDER if key not in ("isolation", "handed in")]
+
+
+_CALLED = re.compile(r"asks you to write this yourself: your code called (.+?), so the question")
+
+
+def to_look_at(result: Result) -> list[str]:
+    """What a teacher should look at, though points are given or taken already: calls that a
+    question forbids, code that reaches for sockets, processes or files.
+    """
+    called: dict[str, set[str]] = {}
+    for entry in result.entries:
+        if found := _CALLED.search(entry.output):
+            called.setdefault(found[1], set()).add(entry.number)
+    said = [
+        f"called {name}, which {', '.join(sorted(some, key=order))} forbids"
+        for name, some in called.items()
+    ]
+    return [*said, *([f"code that names {result.look}"] if result.look else [])]
 
 
 def read(out: Path, file_name: str) -> Result | None:

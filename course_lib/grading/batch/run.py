@@ -15,17 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.grading import sandbox
-from course_lib.grading.batch import manual_marks, report
-from course_lib.grading.batch import policy as policies
-from course_lib.grading.batch import roster as rosters
-from course_lib.grading.batch.collect import collect
+from course_lib.grading.batch import gradebook, manual_marks, report, written
+from course_lib.grading.batch.collect import collect, written_names
 from course_lib.grading.batch.plan import Plan
+from course_lib.grading.batch.result import read_all
 from course_lib.grading.marking.judge import Limits
 from course_lib.grading.marking.lab import GradingResult, GradingSpec, Lab, Task
 from course_lib.grading.marking.pool import mark_here
-
-# in the report's folder
-DEFAULTS = {"marks": "marks.csv", "policy": "policy.toml", "roster": "roster.csv"}
 
 
 @dataclass(frozen=True)
@@ -36,9 +32,8 @@ class Batch:
         report: its folder.
         graded: ids of the submissions that were marked; kept: of those whose marks were
             there already.
-        layer: behind which they ran; on several machines, the weakest of theirs.
-        seed: from which the inputs were drawn.
-        remarks: sentences for the instructor. roster: the one that was used, if any.
+        layer: behind which they ran. seed: from which the inputs were drawn.
+        remarks: sentences for the instructor.
     """
 
     report: Path
@@ -47,7 +42,6 @@ class Batch:
     layer: sandbox.Isolation
     seed: int
     remarks: list[str] = field(default_factory=list)
-    roster: Path | None = None
 
 
 class Interrupted(KeyboardInterrupt):
@@ -65,11 +59,11 @@ def grade(
     layer: sandbox.Isolation | None = None,
     require_isolation: bool = False,
     regrade: Sequence[str] = (),
-    scheduler: str | None = None,
     limits: Limits | None = None,
+    scheduler: str | None = None,
     marks: Path | None = None,
-    policy: Path | None = None,
-    roster: Path | None = None,
+    table: Path | None = None,
+    contact: str | None = None,
     progress: Callable[[str, int, int], None] = lambda id, done, all: None,
     say: Callable[[str], None] = lambda sentence: None,
 ) -> Batch:
@@ -82,22 +76,19 @@ def grade(
         out: the report's folder. The marks that are there are kept where the
             submission, the claims and the seed are the same.
         tests: the folder of the lab's claims, ``tests/labs/lab01``.
-        jobs: workers beside each other, by default one per core; a ``scheduler`` has its
-            own.
+        jobs: workers beside each other, by default one per core.
         seed: from which the inputs are drawn; by default the report's own, or a fresh
             one. Another than the report's own grades everything again.
         layer: how to separate submissions; by default the strongest that works here.
         require_isolation: nothing runs without a sandbox around it, and what was marked
             without one is marked again.
         regrade: ids of submissions to mark again though nothing has changed.
-        scheduler: address of a Dask scheduler ("tcp://…"): its workers mark, this
-            process writes.
-        limits: of time and memory for one submission, where it is marked here.
+        limits: of time and memory for one submission.
+        scheduler: address of a Dask cluster that marks in this machine's place.
         marks: a person's, see :mod:`course_lib.grading.batch.manual_marks`; by default those
             of the last run, else ``marks.csv`` in ``out``.
-        policy: deadline and extensions, see :mod:`course_lib.grading.batch.policy`;
-            roster: of the class, for it. Both by default those of the last run, else
-            ``policy.toml`` and ``roster.csv`` in ``out``.
+        table: the platform's gradebook, for students' names. contact: whom students ask about
+            their marks, and until when. Both by default as in the last run.
         progress: called with (id, number done, number of all) after each submission.
         say: called with what an instructor should know before the work begins, in
             sentences.
@@ -107,8 +98,8 @@ def grade(
         ValueError: if the lab or an id does not exist, ``out`` holds a report of
             another lab or lies among the submissions.
         RuntimeError: if the tests cannot be imported, isolation is required and there
-            is none, another process is grading into ``out``, or the scheduler cannot be
-            used. Like those above, before anything is graded.
+            is none, or another process is grading into ``out``. Like those above, before
+            anything is graded.
         Interrupted: at Ctrl-C. What is finished stays.
     """
     # what is wrong with the lab or its tests is said before a folder is made
@@ -127,66 +118,115 @@ def grade(
         chosen = seed if seed is not None else int(recorded.get("seed", secrets.randbelow(1 << 63)))
         marking = Lab(replace(spec, seed=chosen))
         check_ids(regrade, ids)
-        by_hand = _beside("marks", marks, recorded, out)
-        given = {}
+        by_hand = _marks(marks, recorded, out)
+        given: manual_marks.Marks = {}
         if by_hand:
-            given = manual_marks.check(
-                by_hand, manual_marks.read(by_hand), ids, max_points(marking)
-            )
-        rules = _beside("policy", policy, recorded, out)
-        people = _beside("roster", roster, recorded, out)
-        listed = rosters.read(people).people if people else []
-        policy_read = policies.read(rules) if rules else None
-        cases = None
-        clocks: list[str] = []
-        if policy_read:
-            cases = policies.cases(policy_read, collected.submissions, listed)
-            clocks = policies.remarks(policy_read, cases, listed)
+            problems: list[str] = []
+            rows = manual_marks.read(by_hand, problems)
+            most = max_points(marking)
+            most |= dict.fromkeys(written_names(lab), sum(most.values()))
+            given = manual_marks.check(by_hand, rows, ids, most, problems)
         cluster = None
-        if scheduler is not None:
+        if scheduler:
             from course_lib.grading.batch.cluster import Cluster
 
             cluster = held.enter_context(closing(Cluster(scheduler, require_isolation)))
             layer = cluster.layer
         layer = _layer(layer, require_isolation)
-        plan = Plan(out, marking, collected.submissions, regrade, require_isolation, given, cases)
-        for sentence in [*collected.remarks, *clocks]:
+        contact = str(recorded.get("contact", "")) if contact is None else contact
+        names = {} if table is None else gradebook.names(table, collected.submissions)
+        names = recorded.get("names", {}) | names
+        for submission in collected.submissions:
+            submission.name = names.get(submission.id, "")
+        plan = Plan(out, marking, collected.submissions, regrade, require_isolation, given, contact)
+        for sentence in collected.remarks:
             say(sentence)
         if recorded.get("seed", chosen) != chosen:
             say(
                 f"seed {chosen} instead of the report's {recorded['seed']}: everything is graded"
                 " again, on other inputs"
             )
-        about = {"lab": lab, "seed": chosen, "files": plan.files, "left": collected.left}
+        about: dict[str, Any] = {
+            "lab": lab,
+            "seed": chosen,
+            "files": plan.files,
+            "left": collected.left,
+        }
         about["submissions"] = _shown_from(out, submissions)  # where `course explain` finds them
-        tables = {"marks": by_hand, "policy": rules, "roster": people}
-        about |= {what: _shown_from(out, path) for what, path in tables.items() if path is not None}
+        about |= {"contact": contact, "names": names}
+        about |= {"marks": _shown_from(out, by_hand)} if by_hand else {}
         if given:
             # a row on all questions is a mark of each
-            rows = {m.line: m for some in given.values() for m in some}.values()
-            adds = sum(m.adds for m in rows)
-            replaces = sum(m.points is not None and not m.adds for m in rows)
+            lines = {m.line: m for some in given.values() for m in some}.values()
+            adds = sum(m.adds for m in lines)
+            replaces = sum(m.points is not None and not m.adds for m in lines)
             say(
                 f"{by_hand}, rows: {adds} added to the tests' points, {replaces} in their place,"
-                f" {len(rows) - adds - replaces} remarks"
+                f" {len(lines) - adds - replaces} remarks"
             )
-        for id in sorted(plan.handed_in_again & given.keys()):
-            lines = ", ".join(str(line) for line in sorted({m.line for m in given[id]}))
-            say(
-                f"{id} was handed in again after its marks were written: look whether they still"
-                f" hold ({by_hand}, line {lines})"
-            )
+        about["scores"] = recorded.get("scores", {})
+        about["marked"], changes = _marked_before(recorded.get("marked", {}), given, plan, by_hand)
         report.write_text(out / "batch.json", json.dumps(about, indent=1) + "\n")
+        written.write(out, lab, collected.submissions, given)
         plan.refresh()
         if cluster is not None:
-            results = cluster.mark(marking, plan.tasks())
+            marked = cluster.mark(marking, plan.tasks())
         else:
-            results = mark_here(
-                marking, plan.tasks(), layer, max(1, jobs or os.cpu_count() or 1), limits
-            )
-        _collect(results, plan, progress)
+            jobs = max(1, jobs or os.cpu_count() or 1)
+            marked = mark_here(marking, plan.tasks(), layer, jobs, limits)
+        _collect(marked, plan, progress)
+        about["scores"], changed = _compared(about["scores"], plan, out)
+        about["changes"] = changes + changed
+        report.write_text(out / "batch.json", json.dumps(about, indent=1) + "\n")
     kept = [id for id in ids if id not in plan.todo]
-    return Batch(out, plan.todo, kept, layer, chosen, plan.remarks(layer), people)
+    return Batch(out, plan.todo, kept, layer, chosen, plan.remarks(layer))
+
+
+def _marked_before(
+    known: dict[str, list[str]], given: manual_marks.Marks, plan: Plan, path: Path | None
+) -> tuple[dict[str, list[str]], list[str]]:
+    """For which files a person's marks were written, by id; and a sentence for each that has
+    other files now. It stays until the rows change.
+    """
+    now, said = {}, []
+    for id, marks in sorted(given.items()):
+        rows = repr([(m.question, m.points, m.adds, m.comment) for m in marks])
+        digest = plan.submissions[id].digest
+        written, before = known.get(id, [rows, plan.handed_in_again.get(id, digest)])
+        now[id] = [rows, before if written == rows else digest]
+        if now[id][1] != digest:
+            lines = ", ".join(str(line) for line in sorted({m.line for m in marks}))
+            said.append(
+                f"{id} was handed in again after its marks were written: look whether they still"
+                f" hold, and change a row or its comment ({path}, line {lines})"
+            )
+    return now, said
+
+
+def _compared(
+    before: dict[str, float], plan: Plan, out: Path
+) -> tuple[dict[str, float], list[str]]:
+    """The points that everybody has now, or had last; and sentences on what became of those of
+    the run before.
+    """
+    now = {r.id: None if r.undecided else r.score for r in read_all(out)}
+    changed, gone, lost = [], [], []
+    for id, points in sorted(before.items()):
+        new = now.get(id)
+        if id not in now:
+            gone.append(f"{id} ({points:g} points)")
+        elif new is None:
+            lost.append(f"{id} ({points:g} points)")
+        elif new != points:
+            again = " (handed in again)" if id in plan.handed_in_again else ""
+            changed.append(f"{id} from {points:g} to {new:g}{again}")
+    named = {
+        "changed since the run before": changed,
+        "graded before, and not among the submissions now": gone,
+        "graded before, and without a grade now, because of another file": lost,
+    }
+    scores = before | {id: score for id, score in now.items() if score is not None}
+    return scores, [f"{what}: {', '.join(ids)}" for what, ids in named.items() if ids]
 
 
 def _collect(
@@ -199,9 +239,9 @@ def _collect(
     with closing(marks):
         try:
             for task, marked in marks:
-                if plan.write(task, marked):
-                    done += 1
-                    progress(task.id, done, all)
+                plan.write(task, marked)
+                done += 1
+                progress(task.id, done, all)
         except KeyboardInterrupt:
             raise Interrupted(
                 f"stopped: {done} of {all} submissions are graded and stay; the same command goes"
@@ -241,22 +281,11 @@ def _recorded(path: Path, lab: str) -> dict[str, Any]:
     return recorded
 
 
-def _beside(what: str, given: Path | None, recorded: dict[str, Any], out: Path) -> Path | None:
-    """The table that stands beside the tests' marks: as given, as in the last run, or
-    in the report's folder.
-    """
-    if given is not None:
-        return given
-    if what in recorded:
-        path = out / str(recorded[what])
-        if not path.is_file():
-            raise FileNotFoundError(
-                f"{path} is not there, and was at the last grading: put it back, or name another"
-                f" with --{what}"
-            )
-        return path
-    path = out / DEFAULTS[what]
-    return path if path.is_file() else None
+def _marks(given: Path | None, recorded: dict[str, Any], out: Path) -> Path | None:
+    """The table of a person's marks: as given, as in the last run, or in the report's folder."""
+    if given is None and "marks" in recorded:
+        given = out / str(recorded["marks"])
+    return given or (out / "marks.csv" if (out / "marks.csv").is_file() else None)
 
 
 def _shown_from(out: Path, path: Path) -> str:

@@ -22,15 +22,13 @@ from matplotlib.ticker import MaxNLocator
 
 from course_lib import labs
 from course_lib.grading.batch import report as reports
-from course_lib.grading.batch.plan import read_seconds
-from course_lib.grading.batch.result import Result, read_all, read_batch
+from course_lib.grading.batch.result import Result, read_all, read_batch, to_look_at
 from course_lib.labs.contract import order
 from course_lib.show.labels import set_title
 from course_lib.show.output import mimebundle, new_figure
 from course_lib.show.style import BLUE, INK, ORANGE, SKY, STYLE
 
 CLAIMS = 15  # commonest failed claims shown
-SLOWEST = 10
 _VARYING = re.compile(
     r"[-+]?\d[\d.,]*(?:e[-+]?\d+)?|'[^']{0,200}'"
 )  # numbers and quoted values: the same mistake in other words
@@ -58,7 +56,7 @@ def oddities(result: Result) -> list[str]:
     packages = {name for text in texts for name in _PACKAGE.findall(text)}
     if packages:
         said[f"neither installed nor handed in: {', '.join(sorted(packages))}"] = None
-    return list(said)
+    return [*to_look_at(result), *said]
 
 
 @dataclass
@@ -121,8 +119,7 @@ def write(report: Path) -> Path:
     """Write ``summary.html`` into a report's folder.
 
     Args:
-        report: what ``course grade --out`` made. ``times.json`` in it, {id: seconds},
-            is used if it is there.
+        report: what ``course grade --out`` made.
 
     Returns:
         The page.
@@ -134,8 +131,6 @@ def write(report: Path) -> Path:
     results = list(read_all(report))
     decided = [r for r in results if not r.undecided]
     questions = _questions(decided, batch["lab"])
-    seconds = read_seconds(report)
-    timed = sorted((r for r in results if r.id in seconds), key=lambda r: -seconds[r.id])
     full = {q.id: q.counts[0] for q in questions}
     claims = _claims(results)
     text = reports.pages.get_template("summary.html").render(
@@ -154,12 +149,9 @@ def write(report: Path) -> Path:
         more_claims=max(0, len(claims) - CLAIMS),
         broken=[r for r in results if r.status != "graded"],
         choices=[r for r in results if r.choice],
-        slowest=timed[:SLOWEST],
-        seconds=seconds,
-        middle_seconds=median(seconds[r.id] for r in timed) if timed else 0,
-        late=[r for r in results if r.late_report],
         odd=_odd(results),
         left=batch.get("left", []),
+        changes=batch.get("changes", []),
         unsolved=[q for q in questions if q.earned and not full[q.id]],
         waiting=[q for q in questions if q.pending],
         totals=_picture(_totals(decided)) if decided else "",
@@ -171,7 +163,8 @@ def write(report: Path) -> Path:
 
 def status_sentences(report: Path) -> list[str]:
     """Sentences on how many submissions were graded, are pending, refused, unchanged or
-    otherwise not plainly graded, and on each that is not.
+    otherwise not plainly graded, on each that is not, on what a teacher should look at, and on
+    what changed since the run before.
 
     Raises:
         FileNotFoundError: if the folder holds no report.
@@ -186,6 +179,7 @@ def status_sentences(report: Path) -> list[str]:
             why = result.problem or result.remark or "; ".join(result.notes)
             decided = "" if result.undecided else f" ({result.score:g} points)"
             said.append(f"{result.status}: {result.id}{decided}: {why[:300]}")
+        said += [f"look at {result.id}: {what}" for what in to_look_at(result)]
     total = sum(counts.values())
     each = ", ".join(f"{count} {status}" for status, count in counts.items())
     first = f"{total} submission{'s' * (total != 1)}: {each}"
@@ -193,7 +187,8 @@ def status_sentences(report: Path) -> list[str]:
         f"{undecided} of them get no grade before a person has decided: replace the file and give"
         " the same command again, or write a row ID,all,0 into marks.csv for a 0"
     )
-    return [first, *said, *([remedy] if undecided else [])]
+    changes = read_batch(report).get("changes", [])
+    return [first, *said, *([remedy] if undecided else []), *changes]
 
 
 def _odd(results: list[Result]) -> list[tuple[str, list[Result]]]:
@@ -211,7 +206,7 @@ def _questions(results: list[Result], lab: str) -> list[Question]:
     except ValueError:
         asked = {}
     found = []
-    for id in sorted({id for r in results for id in r.points}, key=order):
+    for id in sorted({id for r in results for id in r.points if id[0].isdigit()}, key=order):
         of = [r.points.get(id, (0.0, 0.0)) for r in results]
         marked = [earned for r, (earned, _) in zip(results, of, strict=True) if id not in r.pending]
         most = max(most for _, most in of)

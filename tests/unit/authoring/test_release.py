@@ -13,7 +13,6 @@ from course_lib.authoring import build, contract
 from course_lib.authoring.errors import AuthoringError
 from course_lib.authoring.release import release
 from course_lib.cli import app
-from course_lib.grading.batch import mistakes_page
 
 ROOT = Path(__file__).parents[3]
 LAB = """# %% [markdown]
@@ -80,7 +79,6 @@ def root(tmp_path: Path) -> Path:
         "LICENSE-CC-BY": "CC",
         "README.md": "for teachers",
         "docs/instructors.md": "for teachers",
-        mistakes_page.FOLDER / "lab02.md": "hidden claim",
         "docs/own_models.md": "how to",
     }
     for name, text in files.items():
