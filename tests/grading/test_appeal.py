@@ -63,7 +63,10 @@ def test_what_came_stands_beside_what_was_expected(graded: Course) -> None:
 def test_a_claim_that_holds_is_one_line_and_an_open_answer_too(graded: Course) -> None:
     assert len(again(graded, "ann", "1.1").splitlines()) == 2
     graded.hand_in(
-        "zoe", RIGHT.replace("\n    kept = ", "\n    raise NotImplementedError\n    kept = ")
+        "zoe",
+        RIGHT.replace(
+            "\n    kept = ", '\n    raise NotImplementedError("1.1: write this")\n    kept = '
+        ),
     )
     graded.grade()
     said = again(graded, "zoe", "1.1").splitlines()

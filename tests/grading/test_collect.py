@@ -477,3 +477,24 @@ def test_code_that_reaches_out_is_named(tmp_path: Path) -> None:
     put(tmp_path / "bo.ipynb", notebook(RIGHT))
     ada, bo = collect(tmp_path, "lab01").submissions
     assert (ada.look, bo.look) == ("socket, os.fork", "")
+
+
+def test_an_answer_that_no_test_judges_has_a_page_with_a_box(course: Course) -> None:
+    course.put("ada.ipynb", answered(RIGHT + '\nprediction_1_1 = "about <b>60</b> %"'))
+    put(course.report / "marks.csv", "id,question,points\nada,prediction_1_1,0.5\n")
+    course.grade()
+    page = (course.report / "written" / "prediction_1_1.html").read_text(encoding="utf-8")
+    assert "about &lt;b&gt;60&lt;/b&gt; %" in page and 'data-id="ada" value="0.5"' in page
+    assert course.result("ada")["tests"][-1]["score"] == 0.5
+
+
+def test_copies_are_compared_by_copydetect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from course_lib.grading.batch import similarity
+
+    some = [Submission("ada", [RIGHT]), Submission("bo", [RIGHT])]
+    monkeypatch.setitem(sys.modules, "copydetect", None)
+    with pytest.raises(RuntimeError, match=r"pruning-course\[similarity\]"):
+        similarity.compare(some, "lab01", tmp_path)
+    assert sorted(p.name for p in (tmp_path / "submissions").iterdir()) == ["ada.py", "bo.py"]
+    with pytest.raises(ValueError, match="1 submissions hold code"):
+        similarity.compare(some[:1], "lab01", tmp_path)
