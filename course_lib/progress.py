@@ -88,8 +88,9 @@ def open_bar(
 
     Args:
         total: of what ``bar.update`` counts.
-        what: is done; stands before the bar. unit: of what is counted.
+        what: is done; stands before the bar. unit: of whole things; "" of runs.
     """
+    count = "{n:.0f}" if unit else "{n:.1f}"  # of runs, those at work are counted in part
     return tqdm(
         total=total,
         desc=what,
@@ -100,8 +101,8 @@ def open_bar(
         miniters=0,
         smoothing=0,
         file=_Line() if _in_notebook() else None,
-        bar_format=f"{{desc}}: {{percentage:.0f}} %|{{bar:20}}| {{n:.0f}} of {{total}}{unit}"
-        ", {remaining} left {postfix}",
+        bar_format=f"{{desc}}: {{percentage:.0f}} %|{{bar:20}}| {count} of {{total}}{unit}"
+        ", {remaining} left{postfix}",
     )
 
 

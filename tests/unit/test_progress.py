@@ -82,7 +82,9 @@ def test_a_finished_bar_leaves_no_widget_and_no_percentage(kernel: Kernel, cell:
     seen = [text for text in texts if "%" in text]
     assert seen, texts  # a bar was there
     if "sweep" in cell:
-        assert re.match(r"runs \(seed × epochs\): +\d+ %\|.{20}\| \d of 3, [\d:?]+ left", seen[0])
+        assert re.match(
+            r"runs \(seed × epochs\): +\d+ %\|.{20}\| \d\.\d of 3, [\d:?]+ left", seen[0]
+        )
     assert "widget-view" not in json.dumps(heard, default=str)
     assert [data for data in kernel.saved(heard) if data != {"text/plain": ""}] == []
 
