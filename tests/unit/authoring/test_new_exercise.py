@@ -116,4 +116,4 @@ def test_the_page_is_followed(course: Path) -> None:
     assert (rows["wrong"]["total"], rows["wrong"]["1.10"]) == ("20", "0")
     sentence = re.findall(r"reads: \*(.*?)\*", PAGE, re.DOTALL)[0]
     assert sentence in (course / "report" / "feedback" / "wrong.html").read_text(encoding="utf-8")
-    assert sentence in explained and "a bool tensor of shape" in explained
+    assert sentence in explained and "torch.bool of shape" in explained
