@@ -74,7 +74,7 @@ def kernel() -> Iterator[Kernel]:
     manager.shutdown_kernel(now=True)
 
 
-@pytest.mark.parametrize("cell", [pytest.param("train(0, 60)", marks=pytest.mark.long), SLOW_SWEEP])
+@pytest.mark.parametrize("cell", [pytest.param("train(0, 400)", marks=pytest.mark.long), SLOW_SWEEP])
 def test_a_finished_bar_leaves_no_widget_and_no_percentage(kernel: Kernel, cell: str) -> None:
     heard = kernel.run(f"seen = {cell}")
     texts = [
