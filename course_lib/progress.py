@@ -107,24 +107,30 @@ def open_bar(
     )
 
 
+_bars_of_others = threading.RLock()  # one switch for all threads
+
+
 @contextmanager
 def without_bars() -> Iterator[None]:
     """No bars of transformers and datasets inside, which are widgets in a notebook; then as it
-    was.
+    was. One thread at a time.
     """
     from transformers.utils import logging
 
-    datasets = sys.modules.get("datasets")  # the library alone does without it
-    enable = [logging.enable_progress_bar] if logging.is_progress_bar_enabled() else []
-    logging.disable_progress_bar()
-    if datasets is not None:
-        enable += [] if datasets.are_progress_bars_disabled() else [datasets.enable_progress_bars]
-        datasets.disable_progress_bars()
-    try:
-        yield
-    finally:
-        for function in enable:
-            function()
+    with _bars_of_others:
+        enable = [logging.enable_progress_bar] if logging.is_progress_bar_enabled() else []
+        logging.disable_progress_bar()
+        if "datasets" in sys.modules:  # the library alone does without it
+            import datasets  # waits where another thread is importing it
+
+            if not datasets.are_progress_bars_disabled():
+                enable.append(datasets.enable_progress_bars)
+            datasets.disable_progress_bars()
+        try:
+            yield
+        finally:
+            for function in enable:
+                function()
 
 
 class _Line(io.TextIOBase):

@@ -74,7 +74,9 @@ def kernel() -> Iterator[Kernel]:
     manager.shutdown_kernel(now=True)
 
 
-@pytest.mark.parametrize("cell", [pytest.param("train(0, 400)", marks=pytest.mark.long), SLOW_SWEEP])
+@pytest.mark.parametrize(
+    "cell", [pytest.param("train(0, 400)", marks=pytest.mark.long), SLOW_SWEEP]
+)
 def test_a_finished_bar_leaves_no_widget_and_no_percentage(kernel: Kernel, cell: str) -> None:
     heard = kernel.run(f"seen = {cell}")
     texts = [
@@ -137,6 +139,22 @@ def test_no_bars_of_others_appear_and_the_users_choice_stays(shown: bool, capfd:
     finally:
         datasets.enable_progress_bars()
     assert "%" not in capfd.readouterr().err
+
+
+def test_bars_of_others_are_off_while_one_of_several_threads_needs_it() -> None:
+    import datasets
+
+    def load(seconds: float) -> bool:
+        with progress.without_bars():
+            time.sleep(seconds)
+            return datasets.are_progress_bars_disabled()
+
+    before = torch.get_num_threads()
+    try:
+        assert side_by_side(load, [(0.1,), (0.3,), (0.1,)]) == [True] * 3
+    finally:
+        torch.set_num_threads(before)
+    assert not datasets.are_progress_bars_disabled()
 
 
 def test_what_is_done_counts_the_steps_of_runs_at_work() -> None:
