@@ -136,7 +136,7 @@ def side_by_side(
         what: the runs are, for the bar.
 
     Raises:
-        Interrupted: at an interrupt; runs at work end at their next training step.
+        KeyboardInterrupt: at an interrupt; runs at work end at their next training step.
         Exception: the first that a run raises; the other runs end.
     """
     torch.set_num_threads(1)

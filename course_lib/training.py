@@ -116,7 +116,7 @@ def optimise(
 
     Raises:
         ValueError: if ``masks`` do not fit the model.
-        Interrupted: at an interrupt.
+        KeyboardInterrupt: at an interrupt, with one line of text.
     """
     last = steps if stop is None else min(stop, steps)
     top = [group["lr"] for group in optimizer.param_groups]
