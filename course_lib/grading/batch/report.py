@@ -72,8 +72,8 @@ def only_grader(out: Path) -> Iterator[None]:
     with held:
         for folder in (out, out / "results", out / "feedback"):
             folder.mkdir(exist_ok=True)
-            for half in folder.glob(f".*{files.HALF}"):
-                half.unlink(missing_ok=True)
+        for half in out.rglob(f".*{files.HALF}"):
+            half.unlink(missing_ok=True)
         yield
 
 
