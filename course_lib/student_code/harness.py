@@ -54,7 +54,7 @@ class Harness:
             sentence; under "*" that of names which nothing shows.
         graded: the names that the lab asks for; none of them is another one under a wrong
             name.
-        all_ran: have all cells run? In a notebook that somebody is working on they have
+        all_ran: have all cells run? In a notebook that a student is working on they have
             not, and a name that is not there may come with a later cell.
     """
 

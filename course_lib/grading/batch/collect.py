@@ -584,7 +584,7 @@ def _on_disk(path: Path, name: str) -> Iterator[File]:
                     child, unicodedata.normalize("NFC", f"{name}/{below}".lstrip("/"))
                 )
         if name and not any(path.iterdir()):
-            yield File(f"{name}/", lambda most: b"")  # an empty folder is somebody's, too
+            yield File(f"{name}/", lambda most: b"")  # an empty folder is a student's, too
     else:
         yield File(name, partial(_bytes, path), path)
 
