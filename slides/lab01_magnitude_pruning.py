@@ -797,9 +797,9 @@ adam = partial(retrain, optimizer="adam", lr=5e-3)
 with_adam = sweep(adam, seed=SEEDS, method=["fine-tuned", "iterative"], sparsity=[0.98])
 at_98 = retrained[retrained.sparsity == 0.98]
 say(
-    f"*Iterative*: {PARTS} cuts, {BUDGET // PARTS} epochs after each. At 98 %, fine-tuned against"
-    f" random: {minus(at_98, 'accuracy', 'fine-tuned', 'random')}. Iterative against fine-tuned:"
-    f" **{minus(at_98, 'accuracy', 'iterative', 'fine-tuned')}**; with Adam in place of SGD:"
+    f"*Iterative*: {PARTS} × {BUDGET // PARTS} epochs. At 98 %, fine-tuned − random:"
+    f" {minus(at_98, 'accuracy', 'fine-tuned', 'random')}. Iterative − fine-tuned:"
+    f" **{minus(at_98, 'accuracy', 'iterative', 'fine-tuned')}**; with Adam:"
     f" {minus(with_adam, 'accuracy', 'iterative', 'fine-tuned')}."
 )
 

@@ -155,7 +155,7 @@ def test_half_done_and_broken_submissions(autograder: Path) -> None:
     (autograder / "submission" / "lab01 (1).ipynb").write_text('{"cells": [')
     broken = gradescope.run("lab01", autograder, seed=5)
     check_form(broken)
-    assert broken["score"] == 0 and "no readable JSON" in broken["output"]
+    assert broken["score"] == 0 and "no readable notebook" in broken["output"]
     assert json.loads((autograder / "results" / "results.json").read_text()) == broken
     shutil.rmtree(autograder / "submission")
     (autograder / "submission").mkdir()

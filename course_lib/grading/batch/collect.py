@@ -39,11 +39,12 @@ PENDING = "pending"  # a person has to look at it
 REFUSED = "refused"  # it is not sure whose it is
 UNCHANGED = "unchanged"  # the handout as it was given out
 
-MOST_NOTEBOOK = 25 << 20  # bytes, outputs included
-MOST_ZIP = 64 << 20
+MOST_NOTEBOOK = 100 << 20  # bytes, outputs included
+MOST_VALUES = 5_000_000  # in it: each takes up to a hundred bytes once it is read
+MOST_ZIP = 200 << 20
 MOST_CODE = 1_000_000  # bytes of a notebook's code as JSON: one frame to the worker
 MOST_BESIDE = {".py": 1 << 18, ".safetensors": 16 << 20}  # of a file beside the notebook
-MOST_FILES = 2_000  # of one student
+MOST_FILES = 50_000  # of one student, whose environment may be among them
 MOST_MODULES = 50
 METADATA = "submission_metadata.yml"  # of Gradescope's export
 _NBGRADERS = ("submitted", "inbound")  # nbgrader's folders
@@ -309,6 +310,9 @@ def _read(some: list[tuple[Owner, list[File]]], lab: str, beside: tuple[str, ...
         if len(files) > MOST_FILES:
             raise Unreadable(f"there are more than {MOST_FILES} files: hand in the notebook alone")
         looks = [_look(owner, f, lab) for owner, f in files if _is_notebook(f)]
+        if not looks:
+            there = dict.fromkeys(printable(file.name)[:80] for _, file in files[:5])
+            raise Unreadable(f"no notebook ({', '.join(there)}): hand in the .ipynb file")
         result, owner, file, why = _choose(looks)
         result.choice = why
         last = owner
@@ -375,8 +379,6 @@ def _look(owner: Owner, file: File, lab: str) -> Look:
 
 def _choose(looks: list[Look]) -> tuple[Submission, Owner, File, str]:
     """The notebook that counts, and why in a sentence."""
-    if not looks:
-        raise Unreadable("it holds no notebook: hand in the .ipynb file")
     best = max(rank for rank, *_ in looks)
     left = [look for look in looks if look[0] == best]
     times = [when for _, when, *_ in left]
@@ -439,8 +441,10 @@ def _take_along(
 
 def parse(data: bytes) -> dict[str, Any]:
     """The notebook as JSON has it."""
+    if data.count(b",") + data.count(b"[") + data.count(b"{") > MOST_VALUES:
+        raise Unreadable("the notebook's outputs are too many: clear them, and hand it in again")
     try:
-        raw = json.loads(data.decode("utf-8-sig"))
+        raw = json.loads(data)  # in UTF-8, 16 or 32
     except (ValueError, RecursionError) as error:
         what = f"no readable notebook ({str(error)[:80]})" if data.strip() else "empty"
         raise Unreadable(
@@ -579,7 +583,7 @@ def _on_disk(path: Path, name: str) -> Iterator[File]:
     if path.is_dir() and not path.is_symlink():
         for child in sorted(path.iterdir()):
             if not child.name.startswith((".", "__MACOSX")):
-                below = child.name.encode("utf-8", "replace").decode()
+                below = os.fsencode(child.name).decode("utf-8", "backslashreplace")
                 yield from _on_disk(
                     child, unicodedata.normalize("NFC", f"{name}/{below}".lstrip("/"))
                 )
@@ -622,7 +626,7 @@ def _expanded(files: Iterable[File], nested: int = 0) -> list[File]:
             found += _expanded(inside, nested + 1)
         else:
             found.append(file)
-        if len(found) > MOST_FILES * (100 if nested >= 3 else 1):
+        if len(found) > MOST_FILES * (10 if nested >= 3 else 1):
             raise Unreadable(f"there are more than {MOST_FILES} files: hand in the notebook alone")
     return found
 
@@ -659,7 +663,8 @@ def _is_notebook(file: File) -> bool:
 
 
 def _may_be_one(file: File) -> bool:
-    if re.search(r"(?i)\.(ipynb|zip|7z|rar)\b", file.name):
+    linked = file.disk is not None and file.disk.is_symlink()  # is a student's, and not followed
+    if linked or re.search(r"(?i)\.(ipynb|zip|7z|rar)\b", file.name):
         return True
     try:
         return b'"cells"' in (data := file.read(MOST_NOTEBOOK)) and data.lstrip()[:1] == b"{"
