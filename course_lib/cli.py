@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import torch
 import typer
 from rich import box
 from rich.console import Console
@@ -48,9 +47,8 @@ def main() -> None:
     from course_lib.authoring.errors import AuthoringError
 
     # models as small as the course's compute fastest with one thread, here and in the processes
-    # that are started from here: JupyterLab and its kernels, judges
-    if os.environ.setdefault("OMP_NUM_THREADS", "1") == "1":
-        torch.set_num_threads(1)
+    # that are started from here: JupyterLab and its kernels, judges; torch is not loaded yet
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     # nbformat's jsonschema would build its grammars, two seconds at every start; it
     # does without, and no notebook needs them
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
@@ -266,12 +264,15 @@ def grade(
     """
     from rich.progress import Progress
 
+    from course_lib.grading.batch import manual_marks
+
+    tests = _root() / "tests" / "labs" / lab
+    manual_marks.check_before(out, marks, submissions)
     from course_lib.grading.batch import gradebook as table
     from course_lib.grading.batch import handback, summary
     from course_lib.grading.batch import run as batch
     from course_lib.grading.batch.result import read_all
 
-    tests = _root() / "tests" / "labs" / lab
     try:
         with Progress(console=console, transient=True) as bar:
             task = bar.add_task("grading", total=None)

@@ -14,10 +14,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-import course_lib
 from course_lib.environment import PAIR
 from course_lib.install import NEWEST, OLDEST
 from course_lib.paths import course_root, data_places
+from course_lib.torchvision_operators import declared as stand_ins
 
 Finding = tuple[str, str, str]  # what, what was found, the remedy ("" where all is well)
 # the optional dependency that labs and grading need, and the library alone does not
@@ -83,7 +83,7 @@ def _packages() -> list[Finding]:
         found.append((wanted.name, have or "missing", remedy))
     pair = f"reinstall the pair that belongs together: pip install {' '.join(PAIR)}"
     vision = _try("torchvision and its models", "torchvision.models", pair)
-    if course_lib._torchvision_operators is not None and not vision[2]:
+    if stand_ins and not vision[2]:
         # torch's own error otherwise, from whatever imports torchvision first
         vision = (vision[0], "loads after `import course_lib` alone: built for another torch", "")
     return [

@@ -5,6 +5,9 @@ cannot be right.
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -129,6 +132,21 @@ def test_a_table_is_refused_before_anything_is_graded(course: Course) -> None:
     with pytest.raises(ValueError, match="line 2: .*'ammy'"):
         course.grade(marks=marks(course, "ammy,1.1,1,"))
     assert not list((course.report / "results").iterdir())
+
+
+def test_all_wrong_lines_are_said_before_torch_is_loaded(graded: Course) -> None:
+    marks(graded, "ammy,1.1,1,", "amy,1.1,9,", "bob,7.1,1,", "bob,1.2,three,", "amy,1.2,0,5")
+    code = "import sys; sys.modules['torch'] = None; from course_lib.cli import main; main()"
+    paths = (graded.submissions, "--out", graded.report)
+    done = subprocess.run(
+        [sys.executable, "-c", code, "grade", "lab01", *map(str, paths)],
+        capture_output=True,
+        text=True,
+    )
+    lines = re.findall(r"line (\d)", done.stderr)
+    assert (done.returncode, lines) == (1, ["2", "3", "4", "5", "6"]), done.stderr
+    marks(graded, "amy,1.1,1,")
+    manual_marks.check_before(graded.report, None, graded.submissions)
 
 
 def test_a_table_as_excel_writes_it(tmp_path: Path) -> None:

@@ -166,6 +166,14 @@ def collect(place: Path, lab: str, beside: Iterable[str] = ()) -> Collected:
     return Collected([found[id] for id in sorted(found)], left)
 
 
+def ids_in(place: Path) -> list[str]:
+    """The ids alone, of submissions that nobody has read."""
+    tops = _tops(place.resolve())
+    metadata = _metadata(tops.pop(METADATA, []))
+    people = {owner.key: owner.id for owner in (owner_of(name, metadata) for name in tops)}
+    return [id + "~" * n for id, times in Counter(people.values()).items() for n in range(times)]
+
+
 def read_single_submission(
     place: Path, lab: str, id: str = "submission", beside: Iterable[str] = ()
 ) -> Submission:

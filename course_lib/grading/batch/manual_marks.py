@@ -26,8 +26,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from unicodedata import normalize
 
-from course_lib.grading.batch.collect import printable
-from course_lib.grading.batch.result import MARKED, OPTIONAL, PENDING, ClaimResult
+from course_lib.grading.batch.collect import ids_in, printable
+from course_lib.grading.batch.result import MARKED, OPTIONAL, PENDING, ClaimResult, read_batch
 from course_lib.labs.contract import order
 
 COLUMNS = ("id", "question", "points", "comment")
@@ -49,6 +49,28 @@ class Mark:
 
 
 Marks = dict[str, list[Mark]]  # by submission
+
+
+def find(report: Path, given: Path | None = None) -> Path | None:
+    """The table of a person's marks: as given, as in the last run, or in the report's folder."""
+    if given is None and (report / "batch.json").is_file():
+        recorded = read_batch(report).get("marks")
+        given = report / recorded if recorded else None
+    return given or (report / "marks.csv" if (report / "marks.csv").is_file() else None)
+
+
+def check_before(report: Path, given: Path | None, submissions: Path) -> None:
+    """Say what is wrong with the table of a report that is there already, in a second: from what
+    the last run knew of the questions, before torch is loaded.
+
+    Raises:
+        FileNotFoundError, ValueError: as :func:`check`.
+    """
+    path = find(report, given)
+    if path and (report / "batch.json").is_file() and (most := read_batch(report).get("most")):
+        problems: list[str] = []
+        rows = read(path, problems)
+        check(path, rows, ids_in(submissions), most, problems)
 
 
 def read(path: Path, problems: list[str] | None = None) -> list[Mark]:

@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from course_lib.grading import sandbox
-from course_lib.grading.marking.marker import Outcome
 from course_lib.labs.contract import order
+
+if TYPE_CHECKING:
+    from course_lib.grading.marking.marker import Outcome
 
 PENDING = "pending"  # a person has still to mark it
 MARKED = "marked"  # a person has
@@ -154,6 +155,8 @@ class Result:
     @property
     def isolation(self) -> str:
         """What the sandbox was, in a sentence."""
+        from course_lib.grading import sandbox  # which loads torch
+
         return sandbox.Isolation(self.layer).sentence
 
     def with_pending_as_zero(self) -> Result:

@@ -118,13 +118,13 @@ def grade(
         chosen = seed if seed is not None else int(recorded.get("seed", secrets.randbelow(1 << 63)))
         marking = Lab(replace(spec, seed=chosen))
         check_ids(regrade, ids)
-        by_hand = _marks(marks, recorded, out)
+        by_hand = manual_marks.find(out, marks)
         given: manual_marks.Marks = {}
+        most = max_points(marking)
+        most |= dict.fromkeys(written_names(lab), sum(most.values()))
         if by_hand:
             problems: list[str] = []
             rows = manual_marks.read(by_hand, problems)
-            most = max_points(marking)
-            most |= dict.fromkeys(written_names(lab), sum(most.values()))
             given = manual_marks.check(by_hand, rows, ids, most, problems)
         cluster = None
         if scheduler:
@@ -151,6 +151,7 @@ def grade(
             "seed": chosen,
             "files": plan.files,
             "left": collected.left,
+            "most": most,
         }
         about["submissions"] = _shown_from(out, submissions)  # where `course explain` finds them
         about |= {"contact": contact, "names": names}
@@ -279,13 +280,6 @@ def _recorded(path: Path, lab: str) -> dict[str, Any]:
             f" {lab}"
         )
     return recorded
-
-
-def _marks(given: Path | None, recorded: dict[str, Any], out: Path) -> Path | None:
-    """The table of a person's marks: as given, as in the last run, or in the report's folder."""
-    if given is None and "marks" in recorded:
-        given = out / str(recorded["marks"])
-    return given or (out / "marks.csv" if (out / "marks.csv").is_file() else None)
 
 
 def _shown_from(out: Path, path: Path) -> str:
