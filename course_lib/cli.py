@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__
@@ -24,21 +22,14 @@ console = Console()
 Lab = Annotated[str, typer.Argument(help="such as lab01")]
 Labs = Annotated[list[str] | None, typer.Argument(help="such as lab01; all by default")]
 Submissions = Annotated[
-    Path,
-    typer.Argument(
-        help="a folder of notebooks, or of one folder or zip per student; or a class's zip"
-    ),
+    Path, typer.Argument(help="a folder with a notebook, folder or zip per student; a class's zip")
 ]
-Out = Annotated[
-    Path | None, typer.Option("--out", help="file to write; by default named after the lab, here")
-]
-Seed = Annotated[
-    int | None,
-    typer.Option(help="inputs are drawn from it; by default that of before, else a fresh one"),
-]
+Report = Annotated[Path, typer.Option("--out", help="the report's folder")]
+Seed = Annotated[int | None, typer.Option(help="inputs are drawn from it; by default as before")]
 RequireIsolation = Annotated[
     bool, typer.Option("--require-isolation", help="refuse to grade without a sandbox")
 ]
+Table = Annotated[Path | None, typer.Option(exists=True, dir_okay=False)]
 Write = Annotated[bool, typer.Option("--write", help="write it into the course's pages in docs/")]
 
 
@@ -92,18 +83,11 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
+Version = Annotated[bool, typer.Option("--version", callback=_version, is_eager=True)]
+
+
 @app.callback(help=__doc__)
-def options(
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version",
-            callback=_version,
-            is_eager=True,
-            help="say which release of the course this is",
-        ),
-    ] = False,
-) -> None: ...
+def options(version: Version = False) -> None: ...
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
@@ -118,7 +102,7 @@ def lab(context: typer.Context) -> None:
 
     if find_spec("jupyterlab") is None:
         raise ModuleNotFoundError(name="jupyterlab")
-    options = list(context.args)
+    options, folder = list(context.args), None
     # not labs/ itself: the index and the walkthroughs link to each other and to slides
     opened = "labs"
     if options and not options[0].startswith("-"):
@@ -131,30 +115,15 @@ def lab(context: typer.Context) -> None:
             _say(f"{len(written)} files written into {folder}")
             for path in kept:
                 _say(f"{path} is kept as it is, and differs")
-    else:
-        folder = _root()
-    raise typer.Exit(open_jupyter(folder, opened, options))
+    raise typer.Exit(open_jupyter(folder or _root(), opened, options))
 
 
 @app.command()
 def build(
     labs: Labs = None,
-    check: Annotated[
-        bool,
-        typer.Option(
-            "--check", help="write nothing; fail where notebooks differ from their sources"
-        ),
-    ] = False,
-    force: Annotated[
-        bool, typer.Option(help="execute what did not change, too: after a change of tests, say")
-    ] = False,
-    execute: Annotated[
-        bool,
-        typer.Option(
-            "--execute/--no-execute",
-            help="execute the walkthroughs; without, only labs/ is written",
-        ),
-    ] = True,
+    check: Annotated[bool, typer.Option("--check", help="only compare with the sources")] = False,
+    force: Annotated[bool, typer.Option(help="execute what did not change, too")] = False,
+    execute: Annotated[bool, typer.Option(help="without, only labs/ is written")] = True,
 ) -> None:
     """Make the student's notebooks and the executed walkthroughs from
     solutions/labNN_*.py.
@@ -166,12 +135,11 @@ def build(
         problems = builder.check(root, labs or None)
         for problem in problems:
             _print(problem)
-        if problems:
-            raise typer.Exit(1)
-        console.print("the notebooks are those of their sources")
-        return
+        if not problems:
+            _print("the notebooks are those of their sources")
+        raise typer.Exit(bool(problems))
     written = builder.build(root, labs or None, execute, force=force)
-    console.print(f"{len(written)} notebook(s) written" if written else "nothing has changed")
+    _print(f"{len(written)} notebook(s) written" if written else "nothing has changed")
 
 
 @app.command()
@@ -179,17 +147,13 @@ def release(
     folder: Annotated[Path, typer.Argument(help="a new folder")],
     more: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
     labs: Annotated[
-        list[str] | None,
-        typer.Option("--labs", help="these labs alone, such as --labs lab00 lab01; all by default"),
+        list[str] | None, typer.Option("--labs", help="these alone: lab00 lab01")
     ] = None,
     repository: Annotated[
         str | None,
         typer.Option(
             metavar="OWNER/NAME",
-            help=(
-                "on GitHub, where the release will lie in the branch main, and must be public:"
-                " labs get badges for Colab and Binder"
-            ),
+            help="public on GitHub, with the release in main: labs get badges for Colab and Binder",
         ),
     ] = None,
 ) -> None:
@@ -210,9 +174,9 @@ def release(
 def grade(
     lab: Lab,
     submissions: Submissions,
-    out: Annotated[Path, typer.Option("--out", help="the report's folder")],
+    out: Report,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="workers beside each other; one per core by default")
+        int | None, typer.Option(min=1, help="workers; one per core by default")
     ] = None,
     seed: Seed = None,
     require_isolation: RequireIsolation = False,
@@ -222,45 +186,21 @@ def grade(
     scheduler: Annotated[
         str | None, typer.Option(help="tcp://… of a Dask scheduler, whose workers grade")
     ] = None,
-    gradebook: Annotated[
-        Path | None,
-        typer.Option(
-            exists=True, dir_okay=False, help="the platform's own table, to fill the points into"
-        ),
-    ] = None,
+    gradebook: Table = None,
     column: Annotated[str, typer.Option(help="the heading of its column for the points")] = "",
-    groups: Annotated[
-        Path | None,
-        typer.Option(
-            exists=True, dir_okay=False, help="the platform's table of groups: members share a mark"
-        ),
-    ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="replace marks that the gradebook has already")
-    ] = False,
-    contact: Annotated[
-        str | None,
-        typer.Option(help="on students' pages: whom to ask about the marks, and until when"),
-    ] = None,
-    marks: Annotated[
-        Path | None,
-        typer.Option(
-            help=(
-                "CSV of marks and comments by a person: id, question, points, comment; kept for"
-                " later runs"
-            )
-        ),
-    ] = None,
-    pending_as_zero: Annotated[
-        bool,
-        typer.Option(
-            "--pending-as-zero",
-            help="in the gradebook, count what a person has still to mark as 0",
-        ),
-    ] = False,
+    groups: Table = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite")] = False,
+    contact: Annotated[str | None, typer.Option(help="whom students ask, and until when")] = None,
+    marks: Table = None,
+    pending_as_zero: Annotated[bool, typer.Option("--pending-as-zero")] = False,
 ) -> None:
     """Grade a folder of submissions. The same command again grades only what is left,
     and what has changed.
+
+    --gradebook is the platform's own table, to fill the points into; marks that it has already
+    stay, without --overwrite. Members of a group in --groups share a mark. --marks has a person's
+    marks and comments (id, question, points, comment), and is kept for later runs; what a person
+    has still to mark counts in the gradebook as 0 with --pending-as-zero.
     """
     from rich.progress import Progress
 
@@ -269,7 +209,7 @@ def grade(
     tests = _root() / "tests" / "labs" / lab
     manual_marks.check_before(out, marks, submissions)
     from course_lib.grading.batch import gradebook as table
-    from course_lib.grading.batch import handback, summary
+    from course_lib.grading.batch import handback, report, summary
     from course_lib.grading.batch import run as batch
     from course_lib.grading.batch.result import read_all
 
@@ -290,36 +230,25 @@ def grade(
                 table=gradebook,
                 contact=contact,
                 say=_say,
-                progress=lambda id, number, all: bar.update(
-                    task,
-                    completed=number,
-                    total=all,
-                    description=f"grading, last {escape(_plain(id))}",
+                progress=lambda id, n, all: bar.update(
+                    task, completed=n, total=all, description=f"grading, last {escape(_plain(id))}"
                 ),
             )
     except batch.Interrupted as stopped:
         _say(str(stopped))
         raise typer.Exit(130) from None
-    _summary(done.report)
-    for result in read_all(done.report):
-        if result.choice:
-            _say(f"{result.id}: {result.choice}")
-    _say(
-        f"{len(done.graded)} graded now, {len(done.kept)} kept from before; report in"
-        f" {done.report}, seed {done.seed}"
-    )
-    _say(done.layer.sentence)
-    for remark in done.remarks:
-        _say(remark)
-    _say(f"summary of the class: {summary.write(done.report)}")
+    for line in report.to_text(done.report).splitlines():
+        _say(line)
+    said = [f"{r.id}: {r.choice}" for r in read_all(done.report) if r.choice]
+    counts = f"{len(done.graded)} graded now, {len(done.kept)} kept from before"
+    said += [f"{counts}; report in {done.report}, seed {done.seed}", done.layer.sentence]
+    said += [*done.remarks, f"summary of the class: {summary.write(done.report)}"]
     if gradebook:
-        path, said = table.fill(done.report, gradebook, column, pending_as_zero, overwrite, groups)
-        _say(f"to upload: {path}")
-        for sentence in said:
-            _say(sentence)
+        path, more = table.fill(done.report, gradebook, column, pending_as_zero, overwrite, groups)
+        said += [f"to upload: {path}", *more]
     handback.write(done.report)
-    _say(f"everybody's page, to hand back: {done.report / 'feedback.zip'}")
-    for sentence in summary.status_sentences(done.report):
+    said += [f"everybody's page, to hand back: {done.report / 'feedback.zip'}"]
+    for sentence in [*said, *summary.status_sentences(done.report)]:
         _say(sentence)
 
 
@@ -329,8 +258,7 @@ def explain(
     id: Annotated[str, typer.Argument(metavar="ID", help="of the submission, as in grades.csv")],
     question: Annotated[str, typer.Argument(help="such as 1.3")],
     submissions: Annotated[
-        Path | None,
-        typer.Option(help="where they are now; by default where they were at the last grading"),
+        Path | None, typer.Option(help="where they are now, if they were moved since")
     ] = None,
 ) -> None:
     """For appeals: run one question of one student again, and show the inputs, what
@@ -338,11 +266,10 @@ def explain(
     """
     from course_lib.grading.batch import appeal
 
-    root = _root()
-    tests = root / "tests" / "labs"
-    for block in appeal.explain(report, id, question, lambda lab: tests / lab, submissions):
-        for line in block.splitlines():
-            _say(line)
+    tests = _root() / "tests" / "labs"
+    blocks = appeal.explain(report, id, question, lambda lab: tests / lab, submissions)
+    for line in "\n".join(blocks).splitlines():
+        _say(line)
 
 
 def _print(text: object) -> None:
@@ -360,40 +287,10 @@ def _plain(text: str) -> str:
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
-def _summary(report: Path) -> None:
-    """Print the table of a report; where it is too wide, without the points of each question
-    and what can be reckoned from the rest.
-    """
-    import csv
-
-    with open(report / "grades.csv", newline="", encoding="utf-8") as file:
-        rows = [
-            {name: _plain(cell[:40]) for name, cell in row.items() if name != "feedback"}
-            for row in csv.DictReader(file)
-        ]
-    some = rows[:40]
-    columns = list(some[0]) if some else []
-    widths = [max(len(name), *(len(row[name]) for row in some)) + 1 for name in columns]
-    if sum(widths) > console.width:
-        brief = ("id", "total", "maximum", "status")
-        columns = [name for name in columns if name in brief]
-    table = Table(box=box.SIMPLE_HEAD, padding=0)
-    for name in columns:
-        left = name in ("id", "status")
-        table.add_column(name, justify="left" if left else "right", no_wrap=True)
-    for row in some:
-        table.add_row(*[escape(row[name]) for name in columns])
-    console.print(table)
-    if len(rows) > len(some):
-        console.print(f"… and {len(rows) - len(some)} more in grades.csv")
-    if some and len(columns) < len(some[0]):
-        console.print("all columns: grades.csv")
-
-
 @app.command()
 def gradescope(
     lab: Lab,
-    out: Out = None,
+    out: Annotated[Path | None, typer.Option("--out", help="the zip; gradescope-LAB.zip")] = None,
     seed: Seed = None,
     require_isolation: RequireIsolation = False,
 ) -> None:
@@ -403,13 +300,7 @@ def gradescope(
     from course_lib.grading.batch import gradescope as autograder
 
     path = out or Path(f"gradescope-{lab}.zip")
-    kept = autograder.seed_of(path, lab) if seed is None else None
     autograder.write(_root(), lab, path, seed=seed, require_isolation=require_isolation)
-    if kept is not None:
-        _say(
-            f"{path} was there: its seed {kept} stays, so that inputs are drawn as before; --seed"
-            " sets another"
-        )
     _say(f"upload {path} to the programming assignment on Gradescope (Configure Autograder)")
 
 
@@ -417,7 +308,7 @@ def gradescope(
 def similarity(
     lab: Lab,
     submissions: Submissions,
-    out: Annotated[Path, typer.Option("--out", help="folder to write into")],
+    out: Report,
 ) -> None:
     """Compare the code of a class, for copies: 15 to 20 minutes for 300 submissions."""
     from course_lib import labs
@@ -439,9 +330,7 @@ def similarity(
 
 @app.command()
 def slides(
-    decks: Annotated[
-        list[str] | None, typer.Argument(help="such as lab00; all of them by default")
-    ] = None,
+    decks: Labs = None,
 ) -> None:
     """Execute the lecture decks and write slides/_build/NN.html, one file each, NN.pdf
     where there is Chromium, and the cheat sheet.
@@ -464,16 +353,11 @@ def site() -> None:
 
 @app.command()
 def ledger(
-    remake: Annotated[
-        bool,
-        typer.Option(
-            "--remake",
-            help="execute all walkthroughs from an empty ledger; ten minutes, on a quiet machine",
-        ),
-    ] = False,
+    remake: Annotated[bool, typer.Option("--remake")] = False,
 ) -> None:
     """The course's one table: what every method cost and kept, with the paper's figure
-    beside it.
+    beside it. --remake executes all walkthroughs from an empty ledger: ten minutes, on a quiet
+    machine.
     """
     from course_lib.show import course_table
 
@@ -487,12 +371,8 @@ def ledger(
 
 @app.command()
 def remake(
-    name: Annotated[
-        str | None, typer.Argument(help="a file of data/results, such as lab03_tickets_mnist")
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="processes side by side; one per core by default")
-    ] = None,
+    name: Annotated[str | None, typer.Argument(help="of data/results: lab03_tickets_mnist")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="one per core by default")] = None,
 ) -> None:
     """Make a shipped result file again; the same command goes on after an interruption.
     Without a name: lists them.
@@ -509,9 +389,7 @@ def remake(
 
 
 @app.command()
-def results(
-    write: Write = False,
-) -> None:
+def results(write: Write = False) -> None:
     """What the labs say, on the data that come with the course and on real ones, side
     by side, from the result files.
     """
@@ -526,9 +404,7 @@ def results(
 
 @app.command()
 def families(
-    names: Annotated[
-        list[str] | None, typer.Argument(help="such as bert or qwen2; all by default")
-    ] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="bert, qwen2; all by default")] = None,
     write: Write = False,
 ) -> None:
     """Try every operation on a small model of every family of transformers, and print

@@ -75,7 +75,6 @@ def whose(folder: Path) -> dict[str, str]:
         ("Jane Doe_1234567_assignsubmission_file_", ("moodle", "1234567"), "Jane Doe_1234567", ""),
         ("A_1_B_99_assignsubmission_onlinetext_", ("moodle", "99"), "A_1_B_99", ""),
         ("J D_12_assignsubmission_file_lab01.ipynb", ("moodle", "12"), "J D_12", "lab01.ipynb"),
-        ("jdoe+lab01+2024-05-01 10:11:12 UTC", ("nbgrader", "jdoe"), "jdoe", ""),
         ("al_127_900_x_7_assignsubmission_file_a.ipynb", ("canvas", "127"), "al_127", "x_7_assignsubmission_file_a.ipynb"),
         ("Bo_8_assignsubmission_file_roe_126_999_a.ipynb", ("moodle", "8"), "Bo_8", "roe_126_999_a.ipynb"),
         ("smith-2.ipynb", ("", "smith-2.ipynb"), "smith-2", ""),
@@ -120,20 +119,7 @@ def gradescope(folder: Path) -> dict[str, str]:
     return {"submission_102": "102", "submission_103": "103"}
 
 
-def nbgrader(folder: Path) -> dict[str, str]:
-    put(folder / "inbound" / "ann+lab01+2024-05-01 10:00:00 UTC" / "lab01.ipynb", mine("hers"))
-    put(folder / "inbound" / "bob+lab01+2024-05-01 10:00:00 UTC" / "lab01.ipynb", mine("his"))
-    return {"ann": "hers", "bob": "his"}
-
-
-def nbgrader_course(folder: Path) -> dict[str, str]:
-    put(folder / "submitted" / "ann" / "lab01" / "lab01.ipynb", mine("hers"))
-    put(folder / "submitted" / "bob" / "lab01" / "lab01.ipynb", mine("his"))
-    put(folder / "release" / "lab01" / "lab01.ipynb", HANDOUT)
-    return {"ann": "hers", "bob": "his"}
-
-
-@pytest.mark.parametrize("layout", [canvas, moodle, gradescope, nbgrader, nbgrader_course])
+@pytest.mark.parametrize("layout", [canvas, moodle, gradescope])
 def test_a_class_is_read_from_its_zip_as_from_its_folder(
     tmp_path: Path, layout: Callable[[Path], dict[str, str]]
 ) -> None:

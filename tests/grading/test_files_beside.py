@@ -51,7 +51,7 @@ def test_of_several_submissions_the_files_of_the_one_that_counts(tmp_path: Path)
     assert beside(tmp_path) == {"ann": {CNN: b"last", BERT: b"of the first"}}
 
 
-def test_canvas_moodle_and_nbgrader(tmp_path: Path) -> None:
+def test_canvas_and_moodle(tmp_path: Path) -> None:
     put_code(tmp_path / "canvas" / "doejane_12345_800_lab11.ipynb", "a = 1")
     put_code(tmp_path / "canvas" / f"doejane_12345_810_{CNN}", "old")
     put_code(tmp_path / "canvas" / "doejane_12345_950_capstone-cnn-1.safetensors", "new")
@@ -64,10 +64,6 @@ def test_canvas_moodle_and_nbgrader(tmp_path: Path) -> None:
     put_code(tmp_path / "moodle" / "Jane Doe_7_assignsubmission_file_" / "lab11.ipynb", "a = 1")
     put_code(tmp_path / "moodle" / "Jane Doe_7_assignsubmission_file_" / "models" / BERT, "hers")
     assert beside(tmp_path / "moodle") == {"Jane Doe_7": {BERT: b"hers"}}
-    inbound = tmp_path / "nbgrader" / "ann+lab11+2024-05-01 10:00:00 UTC"
-    put_code(inbound / "lab11.ipynb", "a = 1")
-    put_code(inbound / CNN, "hers")
-    assert beside(tmp_path / "nbgrader") == {"ann": {CNN: b"hers"}}
 
 
 def test_a_file_that_cannot_be_read_is_the_students_sentence(tmp_path: Path) -> None:

@@ -106,9 +106,6 @@ def test_the_page_says_how_the_class_did(tmp_path: Path) -> None:
     assert eve.count("it ended <b>early</b>") == 1  # of the whole submission, so said once
     assert "cem 2 notebooks were handed in; b counts." in page.text
     assert "Seed 7." in page.text and "WITHOUT a sandbox" in page.text
-    alts = [image["alt"] for image in page.all("img")]
-    assert "Histogram of the totals of 4 submissions: median 2 of 5 points" in alts[0]
-    assert "1.1: 1, 2, 1; 1.2: 1, 0, 3; 1.10: 0, 0, 4" in alts[1]
 
 
 @pytest.mark.parametrize("count", [0, 1, 500])
@@ -116,12 +113,8 @@ def test_any_number_of_submissions(tmp_path: Path, count: int) -> None:
     out = write(tmp_path, *(submission(ALL[: i % 5], f"student {i}") for i in range(count)))
     path = summary.write(out)
     page = Page(path.read_text(encoding="utf-8"))
-    assert len(page.all("img")) == (2 if count else 0)
     assert (
-        len(
-            {a["href"] for a in page.all("a")}
-            - {"#points", "#questions", "#claims", "#look", "#all"}
-        )
+        len({a["href"] for a in page.all("a")} - {"#questions", "#claims", "#look", "#all"})
         == count
     )
     assert path.stat().st_size < 600_000

@@ -47,7 +47,6 @@ MOST_BESIDE = {".py": 1 << 18, ".safetensors": 16 << 20}  # of a file beside the
 MOST_FILES = 50_000  # of one student, whose environment may be among them
 MOST_MODULES = 50
 METADATA = "submission_metadata.yml"  # of Gradescope's export
-_NBGRADERS = ("submitted", "inbound")  # nbgrader's folders
 _OTHERS = {"course_lib", "site-packages", "slides", "solutions", "tests"}  # not a student's own
 
 
@@ -233,7 +232,6 @@ _CANVAS = re.compile(
 _MOODLE = re.compile(
     r"(?P<name>.+?)_(?P<id>\d+)_assignsubmission_(?:file|onlinetext)_?(?P<file>.*)", re.DOTALL
 )
-_NBGRADER = re.compile(r"(?P<who>[^+]+)\+[^+]+\+(?P<time>\d{4}-\d\d-\d\d.*)")
 # a clone of GitHub Classroom's: the assignment's name, then the student's
 _CLASSROOM = re.compile(r"(?i)(?:[a-z0-9_.]+-)*lab_?\d+-(?P<who>[^/]+)")
 # what reaches for sockets, processes or files
@@ -274,8 +272,6 @@ def owner_of(name: str, metadata: dict[str, Any] | None = None) -> Owner:
             start=name.removesuffix(file) if file else "",
             unsure=any(n[0] != user for n in re.findall(rf"_{_NUMBERS}", f"_{file}")),
         )  # fmt: skip
-    if m := _NBGRADER.fullmatch(name):
-        return Owner("nbgrader", m["who"], m["who"], time=stamp(m["time"]))
     id = re.sub(r"(?i)\.(ipynb|zip)(\.txt|\.json)?$", "", name)
     classroom = _CLASSROOM.fullmatch(id)
     return Owner("", name, classroom["who"] if classroom else id)
@@ -560,7 +556,7 @@ def _tops(place: Path) -> dict[str, list[File]]:
         inner = _by_top(
             [replace(f, path=f.path.partition("/")[2]) for f in inside if "/" in f.path]
         )
-        if METADATA in inner or only in _NBGRADERS or _is_class(inner):
+        if METADATA in inner or _is_class(inner):
             return inner
     return outer if len(outer) == 1 else inner
 
@@ -569,8 +565,7 @@ def _by_top(files: Iterable[File]) -> dict[str, list[File]]:
     tops: dict[str, list[File]] = {}
     for file in files:
         tops.setdefault(file.path.split("/")[0], []).append(file)
-    exported = next((name for name in _NBGRADERS if name in tops), None)
-    return {exported: tops[exported]} if exported else tops
+    return tops
 
 
 def _is_class(tops: dict[str, list[File]]) -> bool:

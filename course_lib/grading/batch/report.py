@@ -18,6 +18,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from filelock import FileLock, Timeout
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -243,6 +244,14 @@ def write_grades(out: Path, questions: Sequence[str]) -> None:
     table.writerow(["id", *questions, "total", "maximum", "status", "feedback", "look at"])
     table.writerows(build_row(result, questions) for result in read_all(out))
     write_text(out / "grades.csv", text.getvalue())
+
+
+def to_text(out: Path, rows: int = 40) -> str:
+    """What the terminal shows of ``grades.csv``."""
+    table = pd.read_csv(out / "grades.csv", usecols=["id", "total", "maximum", "status"], dtype=str)
+    left = len(table) - rows
+    more = f"\n… and {left} more in grades.csv" if left > 0 else ""
+    return table.head(rows).fillna("").to_string(index=False, max_colwidth=40) + more
 
 
 def cell(text: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -166,33 +166,17 @@ class Result:
 
     def to_json(self) -> dict[str, Any]:
         """In Gradescope's form."""
-        about = {f: getattr(self, f) for f in _FIELDS}
-        about |= {"isolation": self.isolation, "handed in": self.time}
         return {
             "score": self.score,
             "output": "\n".join(self.notes),
             "visibility": "visible",
             "tests": [entry.to_json() for entry in self.entries],
-            "extra_data": {key: about[key] for key in _ORDER},
+            "extra_data": {f: getattr(self, f) for f in _ABOUT} | {"isolation": self.isolation},
         }
 
 
-_ORDER = (
-    *("version", "digest", "lab", "layer", "problem", "id", "status", "notes", "isolation"),
-    *(
-        "notebook",
-        "choice",
-        "submitters",
-        "remark",
-        "look",
-        "name",
-        "contact",
-        "handed in",
-        "start",
-        "undecided",
-    ),
-)
-_FIELDS = [key for key in _ORDER if key not in ("isolation", "handed in")]
+# what stands under ``extra_data``
+_ABOUT = [f.name for f in fields(Result) if f.name not in ("file_name", "entries")]
 
 
 _CALLED = re.compile(r"asks you to write this yourself: your code called (.+?), so the question")
@@ -226,8 +210,7 @@ def read(out: Path, file_name: str) -> Result | None:
                 ClaimResult(**{**entry, "tags": tuple(entry.get("tags", ()))})
                 for entry in said["tests"]
             ),
-            time=about.get("handed in"),
-            **{key: about[key] for key in _FIELDS if key in about},
+            **{key: about[key] for key in _ABOUT},
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -14,19 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean, median
 
-import matplotlib as mpl
-import numpy as np
-from markupsafe import Markup
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
-
 from course_lib import labs
 from course_lib.grading.batch import report as reports
 from course_lib.grading.batch.result import Result, read_all, read_batch, to_look_at
 from course_lib.labs.contract import order
-from course_lib.show.labels import set_title
-from course_lib.show.output import mimebundle, new_figure
-from course_lib.show.style import BLUE, INK, ORANGE, SKY, STYLE
 
 CLAIMS = 15  # commonest failed claims shown
 _VARYING = re.compile(
@@ -154,8 +145,6 @@ def write(report: Path) -> Path:
         changes=batch.get("changes", []),
         unsolved=[q for q in questions if q.earned and not full[q.id]],
         waiting=[q for q in questions if q.pending],
-        totals=_picture(_totals(decided)) if decided else "",
-        shares=_picture(_shares(marked)) if (marked := [q for q in questions if q.earned]) else "",
     )
     reports.write_text(report / "summary.html", text)
     return report / "summary.html"
@@ -229,120 +218,3 @@ def _claims(results: list[Result]) -> list[Claim]:
                 )
                 claim.add(entry.output or "(no message)")
     return sorted(found.values(), key=lambda c: (-c.count, order(c.question), c.text))
-
-
-# --- the two figures ------------------------------------------------------------------
-
-
-def _picture(drawn: tuple[Figure, str]) -> Markup:
-    """An <img> that holds its picture, with the sentence for those who cannot see
-    it.
-    """
-    figure, sentence = drawn
-    return Markup(mimebundle(figure, sentence)[0]["text/html"])
-
-
-def _totals(results: list[Result]) -> tuple[Figure, str]:
-    """How many submissions got how many points."""
-    totals = [r.score for r in results]
-    most = max(r.max_score for r in results)
-    step = next(s for s in (0.5, 1, 2, 2.5, 5, 10, 20, 50, 100, 1000, 10**9) if most / s <= 24)
-    edges = np.arange(-step / 2, most + step, step)
-    counts, _ = np.histogram(totals, edges)
-    middle = median(totals)
-    with mpl.rc_context(STYLE):
-        figure = new_figure(3.4)
-        axes = figure.subplots()
-        axes.bar(
-            edges[:-1] + step / 2,
-            counts,
-            step * 0.9,
-            color=SKY,
-            edgecolor=BLUE,
-            linewidth=0.8,
-            zorder=3,
-        )
-        axes.axvline(middle, color=INK, linewidth=1.6, linestyle="--", zorder=4)
-        left = middle > most / 2
-        axes.annotate(
-            f"median {middle:g}",
-            (middle, max(counts) * 1.12),
-            xytext=(-6 if left else 6, 0),
-            textcoords="offset points",
-            ha="right" if left else "left",
-            va="center",
-        )
-        axes.set_xlim(-step * 0.7, most + step * 0.7)
-        axes.set_ylim(0, max(counts) * 1.25)
-        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.xaxis.set_major_locator(MaxNLocator(10, steps=[1, 2, 5, 10], integer=most >= 5))
-        axes.grid(axis="x", visible=False)
-        axes.set_xlabel(f"points, of {most:g}" + (f" (in steps of {step:g})" if step != 1 else ""))
-        axes.set_ylabel("submissions")
-        half = f"Half of the submissions have {middle:g} points or more"
-        set_title(axes, half if len(totals) > 1 else f"{middle:g} of {most:g} points")
-    peak = int(np.argmax(counts))
-    sentence = (
-        f"Histogram of the totals of {len(totals)} submissions: median {middle:g} of {most:g}"
-        f" points, from {min(totals):g} to {max(totals):g}; the most submissions, {counts[peak]},"
-        f" have about {edges[peak] + step / 2:g} points."
-    )
-    return figure, sentence
-
-
-def _shares(questions: list[Question]) -> tuple[Figure, str]:
-    """For each question the share of submissions with all, some and none of its
-    points.
-    """
-    hardest = min(questions, key=lambda q: (q.share, -q.most))
-    with mpl.rc_context(STYLE):
-        figure = new_figure(1.8 + 0.36 * len(questions))
-        axes = figure.subplots()
-        rows = np.arange(len(questions))[::-1]
-        before = np.zeros(len(questions))
-        for k, (name, colour, hatch) in enumerate(
-            (("all points", BLUE, ""), ("some", SKY, ""), ("none", ORANGE, "//"))
-        ):
-            counts = np.array([q.counts[k] for q in questions])
-            widths = 100 * counts / np.maximum(1, [len(q.earned) for q in questions])
-            axes.barh(
-                rows,
-                widths,
-                0.74,
-                left=before,
-                color=colour,
-                hatch=hatch,
-                edgecolor="white",
-                linewidth=0.8,
-                label=name,
-                zorder=3,
-            )
-            for row, width, start, count in zip(rows, widths, before, counts, strict=True):
-                if width >= 5:
-                    box = {"facecolor": colour, "edgecolor": "none", "pad": 1.2} if hatch else None
-                    axes.text(
-                        start + width / 2,
-                        row,
-                        f"{count}",
-                        ha="center",
-                        va="center",
-                        fontsize=9.5,
-                        zorder=5,
-                        bbox=box,
-                        color="white" if colour == BLUE else INK,
-                    )
-            before += widths
-        axes.set_yticks(rows, [f"{q.id} ({q.most:g})" for q in questions])
-        axes.set_ylabel("question (points)")
-        axes.set_xlim(0, 100)
-        axes.set_xlabel("submissions (%); their number is in the bar")
-        axes.grid(axis="y", visible=False)
-        axes.tick_params(axis="y", length=0)
-        figure.legend(loc="outside lower right", ncols=3, frameon=False)
-        lost = f"{hardest.id} cost the most: {hardest.share:.0%} of its points were earned"
-        set_title(axes, lost if hardest.share < 1 else "All have all points of every question")
-    sentence = (
-        "For each question, how many submissions have all, some and none of its points: "
-        + "; ".join(f"{q.id}: {q.counts[0]}, {q.counts[1]}, {q.counts[2]}" for q in questions)
-    )
-    return figure, sentence + "."
