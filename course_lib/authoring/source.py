@@ -53,7 +53,6 @@ class Question:
 
     id: str
     title: str
-    minutes: float
     points: float
     needs: tuple[str, ...]
     line: int
@@ -318,16 +317,16 @@ def _questions(cells: list[Cell], lab: int, wrong: Wrong) -> tuple[list[Question
 def _question(found: re.Match[str], after: list[str], line: int, wrong: Wrong) -> Question:
     said = next((text.strip() for text in after if text.strip()), "")
     form = re.fullmatch(
-        r"\*\*(?P<minutes>\d+(\.\d+)?) minutes? · (?P<points>\d+(\.\d+)?) points?"
+        r"\*\*\d+(\.\d+)? minutes? · (?P<points>\d+(\.\d+)?) points?"
         r"( · needs (?P<needs>\d+\.\d+((,| and|, and) \d+\.\d+)*))?(?P<optional> · optional)?\*\*",
         said,
     )
     if form is None:
         wrong(line, f"under the heading of question {found[1]} put {COUNTS}")
-        return Question(found[1], found[3], 0.0, 0.0, (), line)
+        return Question(found[1], found[3], 0.0, (), line)
     needs = tuple(re.findall(r"\d+\.\d+", form["needs"] or ""))
-    minutes, points, optional = float(form["minutes"]), float(form["points"]), form["optional"]
-    return Question(found[1], found[3], minutes, points, needs, line, optional is not None)
+    points, optional = float(form["points"]), form["optional"] is not None
+    return Question(found[1], found[3], points, needs, line, optional)
 
 
 def _regions(at: int, cell: Cell, question: str, wrong: Wrong) -> list[Region]:

@@ -124,12 +124,7 @@ def test_cells_questions_and_regions_know_their_lines(tmp_path):
         for said, number in zip(cell.source.split("\n"), cell.lines, strict=True):
             assert said in text[number - 1]
     (question,) = lab.questions
-    assert (question.id, question.title, question.minutes, question.points) == (
-        "1.1",
-        "Half of it",
-        4,
-        3,
-    )
+    assert (question.id, question.title, question.points) == ("1.1", "Half of it", 3)
     assert question.line == line_of(path, "### 1.1")
     (region,) = lab.regions
     assert lab.cells[region.cell].line(region.begin) == line_of(path, "BEGIN SOLUTION")
