@@ -403,27 +403,6 @@ def results(write: Write = False) -> None:
 
 
 @app.command()
-def families(
-    names: Annotated[list[str] | None, typer.Argument(help="bert, qwen2; all by default")] = None,
-    write: Write = False,
-) -> None:
-    """Try every operation on a small model of every family of transformers, and print
-    what works and what is refused.
-    """
-    from transformers.utils import logging
-
-    import course_lib.conformance.page as page
-
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    found = page.results(names or ())
-    if write:
-        _say(f"{page.write(_root(), page.read(_root()) | found if names else found)} written")
-    else:
-        _print(page.table(found))
-
-
-@app.command()
 def demo(
     folder: Annotated[Path, typer.Argument(help="where to write")] = Path("course-demo"),
 ) -> None:

@@ -8,8 +8,8 @@ layout says why the operation makes no sense for this class. The table is plain 
 names are written down and not guessed from shapes.
 
 To add a family, add its rows here and a small model of it to
-``course_lib.conformance.models``. ``course families NAME`` then tries every
-operation on it and says what is wrong with the rows.
+``tests/unit/conformance/models.py``. The test beside it then tries every operation on it and says
+what is wrong with the rows.
 
 transformers is not imported here: classes are known by their full names.
 """

@@ -1,5 +1,5 @@
 """Small, randomly initialised models with inputs: those of
-:mod:`course_lib.conformance.models`, and torchvision's. Nothing is downloaded.
+:mod:`unit.conformance.models`, and torchvision's. Nothing is downloaded.
 """
 
 import copy
@@ -11,9 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from course_lib.conformance import models
-from course_lib.conformance.models import HEADS, SIZE, VOCABULARY, B, E, L, outputs
 from course_lib.pruning.heads import explicit_attention
+from unit.conformance import models
+from unit.conformance.models import HEADS, SIZE, VOCABULARY, B, E, L, outputs
 
 __all__ = ["HEADS", "SIZE", "VOCABULARY", "B", "E", "L", "outputs"]
 

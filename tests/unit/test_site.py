@@ -22,7 +22,7 @@ OWN = ROOT / site.OWN
 # what the library is made and handed out with, not what one calls: the grader and
 # its sandbox, how labs are made, what labs run for longer and train once, the command
 LEFT_OUT = {
-    *("authoring", "checks", "cli", "conformance", "demo", "doctor", "environment"),
+    *("authoring", "checks", "cli", "demo", "doctor", "environment"),
     *("experiments", "files"),
     *("grading", "install", "labs", "modes", "paths", "pruning", "sandbox_child", "student_code"),
     *("labs_folder", "progress", "recipes", "seeding", "torchvision_operators", "wrapped"),

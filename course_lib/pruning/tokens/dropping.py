@@ -164,7 +164,7 @@ class Dropping:
     """Inside the ``with`` block, tokens are dropped as ``model`` runs: in evaluation
     and in training.
 
-    Works with the encoders of transformers that ``course families`` lists for tokens
+    Works with the encoders of transformers that docs/own_models.md lists for tokens
     (BERT, RoBERTa, DistilBERT, ViT, DINOv2, CLIP's images, ...) under eager and SDPA
     attention, bare or with a head that reads [CLS]. (A head that answers
     for every token gets the rows that are left; ``last.kept[-1]`` says which those

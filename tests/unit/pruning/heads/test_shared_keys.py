@@ -7,7 +7,6 @@ import itertools
 import pytest
 import torch
 
-from course_lib.conformance.models import inputs_of, outputs, small_model
 from course_lib.pruning.heads import (
     Layout,
     find_attention,
@@ -18,6 +17,7 @@ from course_lib.pruning.heads import (
     remove_heads,
 )
 from course_lib.pruning.heads.placement import refuse_uneven
+from unit.conformance.models import inputs_of, outputs, small_model
 
 
 def even(keep, groups):

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from course_lib.conformance.operations import _handing_on
 from course_lib.pruning.layers import layers_to_keep, take_layers
+from unit.conformance.operations import _handing_on
 
 TEXT = {
     "vocab_size": 60, "hidden_size": 32, "num_hidden_layers": 6, "num_attention_heads": 4,

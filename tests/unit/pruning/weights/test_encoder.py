@@ -3,8 +3,8 @@
 import pytest
 from torch import nn
 
-from course_lib.conformance.models import SMALL
 from course_lib.pruning.weights import encoder_weights
+from unit.conformance.models import SMALL
 from unit.small_transformers import gateable, model_of
 
 

@@ -17,14 +17,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from course_lib.conformance.models import (
-    SMALL,
-    E,
-    answer,
-    inputs_of,
-    outputs,
-    small_model,
-)
 from course_lib.models.attention import Attention, find_attention
 from course_lib.models.conv1d import sizes, with_linears
 from course_lib.models.mlps import find_mlps
@@ -46,6 +38,14 @@ from course_lib.pruning.layers import (
 )
 from course_lib.pruning.tokens import dropping, encoder_layers
 from course_lib.pruning.weights import encoder_weights, movement_pruning, sparsity
+from unit.conformance.models import (
+    SMALL,
+    E,
+    answer,
+    inputs_of,
+    outputs,
+    small_model,
+)
 
 NOT_A_DECODER = "it does not generate text"
 NOT_AN_ENCODER = "it is a decoder, and what it generates next needs all tokens"
