@@ -44,7 +44,7 @@ class Card:
 
     def _repr_html_(self) -> str:
         # legible on a light and on a dark page; all other letters have the page's own colour
-        colours = {"✓": "#008a5e", "✗": "#d04f00", "–": "inherit"}
+        colours = {"✓": "#008a5e", "✗": "#d04f00", "○": "inherit", "–": "inherit"}
         cells = "".join(
             f'<tr><td style="color:{colours[mark]};font-weight:bold;text-align:center"'
             f' title="{_SAID[mark]}">{mark}</td>'
@@ -55,8 +55,8 @@ class Card:
             for mark, claim, points, message in self.rows
         )
         head = (
-            "<tr><th></th><th style='text-align:left'>claim</th><th>points</th><th"
-            " style='text-align:left'>what to look at</th></tr>"
+            "<tr><th></th><th style='text-align:left'>test</th><th>points</th><th"
+            " style='text-align:left'>message</th></tr>"
         )
         foot = f"<p style='margin:.3em 0'>{html.escape(self.foot)}</p>" if self.foot else ""
         return (
@@ -74,8 +74,8 @@ class Card:
         return "\n".join([self.title, *lines, *([self.foot] if self.foot else [])])
 
 
-BY_HAND = "read by your instructor"
-_SAID = {"✓": "holds", "✗": "does not hold yet", "–": "not tried"}
+BY_HAND = "marked by your instructor"
+_SAID = {"✓": "passed", "✗": "failed", "○": "only the form was checked", "–": "not run"}
 
 
 def check(question: str | None = None) -> None:
@@ -91,7 +91,7 @@ def check(question: str | None = None) -> None:
     namespace = _caller()
     name = _only_lab(namespace) if question is None else _lab("check", question, namespace)
     if question is not None and (most := _asked(name, question).by_hand):
-        _show(Card(f"{question}: {BY_HAND}, who gives up to {most:g} points", []))
+        _show(Card(f"{question}: {BY_HAND}, up to {most:g} points", []))
         return
     lab = _visible(name)
     tests = lab.tests if question is None else _tests(lab, question)
@@ -132,23 +132,20 @@ def skip(question: str | None = None) -> None:
     if not names:
         asked = BY_HAND if exercise.by_hand else ", ".join((*exercise.names, *exercise.files))
         raise AskedWrong(
-            f"{question} asks for your own answer ({asked}): there is nothing to bind. Leave it, it"
-            " costs only its own points."
+            f"question {question} cannot be skipped: it asks for your own answer ({asked}). Leave"
+            " it as it is; you lose only its points."
         )
     for name in names:
         given = contract.function(name) or _nothing
         given = type(name, (given,), {}) if isinstance(given, type) else unwatched(given)
         given.skipped_question = question  # type: ignore[attr-defined]
         namespace[name] = given
-    one = len(names) == 1
     where = (
-        f"{'comes' if one else 'come'} from the library"
-        if all(map(contract.function, names))
-        else f"{'does' if one else 'do'} nothing: the library has no answer"
+        "from the library" if all(map(contract.function, names)) else "a function that does nothing"
     )
     print(
-        f"{question} skipped: {', '.join(names)} now {where}; the question scores 0. Remove this"
-        " line to win its points back."
+        f"You skipped question {question}, so it scores 0. {', '.join(names)}: {where}. To answer"
+        " the question later, delete this line and run your answer's cell."
     )
 
 
@@ -284,25 +281,25 @@ def _to_hand_in(namespace: dict[str, Any]) -> str:
     names = [name for name in own.files_of(namespace, Path.cwd()) if name not in written]
     if not names:
         return ""
-    what = "that file" if len(names) == 1 else "those files"
-    return f"Answers come from {', '.join(names)}: hand {what} in together with the notebook."
+    what = "this file" if len(names) == 1 else "these files"
+    return f"Your answers import {', '.join(names)}: hand in {what} together with the notebook."
 
 
 def _card(question: str, outcomes: list[Outcome]) -> Card:
-    rows = [(_mark([o]), o.claim, f"{o.earned:g} / {o.points:g}", o.message) for o in outcomes]
-    whole = earned(outcomes)
+    rows, said = [], set()
+    for o in outcomes:  # one cause is said once
+        message = o.message if o.message not in said else ""
+        rows.append((_mark([o]), o.claim, f"{o.earned:g} / {o.points:g}", message))
+        said.add(o.message)
     most = sum(o.points for o in outcomes)
-    foot = (
-        "All visible claims hold. The grader tries all else that the docstring and the line on what"
-        " is tested say: read them once more."
-    )
     title = (
-        f"{whole:g} of {most:g} visible points"
+        f"{earned(outcomes):g} of {most:g} visible points"
         if most
-        else "looked at for its form only; the values are marked when you have handed in"
+        else "only the form is checked here; the values are marked after you hand in"
     )
-    right = all(o.passed for o in outcomes)
-    return Card(f"{question}: {title}", rows, foot if right else "")
+    foot = "All visible tests pass. Hidden tests check the rest of the docstring."
+    passed = most and all(o.passed for o in outcomes)
+    return Card(f"{question}: {title}", rows, foot if passed else "")
 
 
 def _progress(lab: Lab, namespace: dict[str, Any], outcomes: list[Outcome]) -> Card:
@@ -319,14 +316,14 @@ def _progress(lab: Lab, namespace: dict[str, Any], outcomes: list[Outcome]) -> C
             rows.append(("–", id, f"… / {exercise.by_hand:g}", BY_HAND))
     for name in sorted(n for n in namespace if n.startswith("prediction_")):
         written = namespace[name] is not ...
-        hint = "" if written else "write your guess down before you measure"
-        rows.append(("✓" if written else "–", name, "", hint))
+        hint = "" if written else "write down your prediction before you measure"
+        rows.append(("○" if written else "–", name, "", hint))
     return Card(f"{known.lab}: {total(outcomes):g} of {maximum(outcomes):g} visible points", rows)
 
 
 def _mark(outcomes: list[Outcome]) -> str:
     if all(o.passed for o in outcomes):
-        return "✓"
+        return "✓" if any(o.points for o in outcomes) else "○"
     left = all(o.message.startswith(NOT_RUN) for o in outcomes if not o.passed)
     return "–" if left and not any(o.passed for o in outcomes) else "✗"
 
