@@ -7,7 +7,7 @@ from __future__ import annotations
 import random
 import tomllib
 from bisect import bisect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import accumulate
 from pathlib import Path
@@ -30,25 +30,31 @@ def read_words(name: str) -> dict[str, Any]:
     return tomllib.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))
 
 
-def draw(
-    options: Sequence[_T], rng: random.Random, cumulative: Sequence[float] | None = None
-) -> _T:
-    """One of the options: all equally likely, or by the running sums of their weights.
-    Of ``rng`` only ``random()`` is used, whose stream Python promises not to change.
-    """
-    if cumulative is None:
-        return options[int(rng.random() * len(options))]
-    return options[bisect(cumulative, rng.random() * cumulative[-1], hi=len(options) - 1)]
+# Of `rng` only random() is used, whose stream Python promises not to change.
+
+
+def draw(options: Sequence[_T], rng: random.Random) -> _T:
+    """One of the options, all equally likely."""
+    return options[int(rng.random() * len(options))]
 
 
 def draw_by_rank(options: Sequence[_T], rng: random.Random) -> _T:
     """One of the options, with a probability that falls as 1 over its rank (Zipf's law)."""
-    return draw(options, rng, _rank_sums(len(options)))
+    return _draw(options, _rank_sums(len(options)), rng)
+
+
+def draw_by_weight(weights: Mapping[_T, float], rng: random.Random) -> _T:
+    """One of the keys, with a probability proportional to its value."""
+    return _draw([*weights], [*accumulate(weights.values())], rng)
+
+
+def _draw(options: Sequence[_T], sums: Sequence[float], rng: random.Random) -> _T:
+    return options[bisect(sums, rng.random() * sums[-1], hi=len(options) - 1)]
 
 
 @cache
 def _rank_sums(n: int) -> list[float]:
-    return list(accumulate(1 / rank for rank in range(1, n + 1)))
+    return [*accumulate(1 / rank for rank in range(1, n + 1))]
 
 
 def write_new(

@@ -15,10 +15,9 @@ import random
 import re
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import accumulate
 from typing import NamedTuple
 
-from course_lib.data.generated import draw, draw_by_rank, read_words
+from course_lib.data.generated import draw, draw_by_rank, draw_by_weight, read_words
 
 WORDS = read_words("review_words.toml")
 DOMAINS = tuple(WORDS["aspects"])
@@ -89,7 +88,7 @@ def write(recipe: Recipe, domain: int, rng: random.Random) -> Review:
         other = _clause(sentiment ^ opposite, rng.random() < recipe.negated, domain, rng)
         slots: dict[str, _Bound | None] = {"MAIN": deciding, "OTHER": other}
         for name in ("ALTHOUGH", "BUT"):
-            slots[name] = _Bound(_weighted(name, rng), {}, CONTRAST)
+            slots[name] = _Bound(draw_by_weight(WORDS["slots"][name], rng), {}, CONTRAST)
         deciding = _Bound(draw(_phrases("contrasts"), rng), slots)
 
     fewest, most = recipe.fillers
@@ -141,7 +140,7 @@ def _slots(
         "HOW": _Bound(draw_by_rank(_words("degrees"), rng), {}) if rng.random() < 0.3 else None,
     }
     for negation in ("NOT", "NEVER", "NOBODY"):
-        slots[negation] = _Bound(_weighted(negation, rng), {}, negator)
+        slots[negation] = _Bound(draw_by_weight(WORDS["slots"][negation], rng), {}, negator)
     return slots
 
 
@@ -172,8 +171,3 @@ def _phrases(*keys: str) -> list[str]:
 
 def _text(key: str, name: str = "") -> str:
     return WORDS[key][name] if name else WORDS[key]
-
-
-def _weighted(name: str, rng: random.Random) -> str:
-    weights = WORDS["slots"][name]
-    return draw([*weights], rng, [*accumulate(weights.values())])

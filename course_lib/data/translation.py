@@ -127,13 +127,10 @@ def batches(
 
 
 def text(ids: Tensor) -> list[str]:
-    """Sentences of ids (B, T): what stands in front of the end mark."""
-    names = tokenizer().convert_ids_to_tokens(list(range(len(tokenizer()))))
-    found = []
-    for row in ids.tolist():
-        end = row.index(END) if END in row else len(row)
-        found.append(" ".join(names[i] for i in row[:end] if i > END))
-    return found
+    """Sentences of ids (B, T)."""
+    return tokenizer().batch_decode(
+        ids, skip_special_tokens=True, clean_up_tokenization_spaces=False
+    )
 
 
 @torch.no_grad()

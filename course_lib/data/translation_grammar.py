@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import NamedTuple
 
-from course_lib.data.generated import draw, draw_by_rank, read_words
+from course_lib.data.generated import draw, draw_by_rank, draw_by_weight, read_words
 
 WORDS = read_words("translation_words.toml")
 ROOT = -1
@@ -36,8 +36,6 @@ class Share:
     CLAUSES = 0.4  # sentences with a second, subordinate clause
     FRONT = 0.2  # main clauses with a fronted adverb
     ADVERB = 0.25  # clauses with an adverb at the end
-    PERFECT = 0.25
-    MODAL = 0.2
     INTRANSITIVE = 0.25
     YEAR = 0.15
     IT = 0.5  # second clauses with a pronoun for the first one's subject
@@ -45,10 +43,10 @@ class Share:
     ADJECTIVE = 0.4  # for each of two
     PHRASE = 0.2  # nouns with a prepositional phrase
     RELATIVE = 0.12  # nouns with a relative clause
-    AMBIGUOUS = 0.35  # nouns with two translations
-    RARE = 0.12
-    COMPOUND = 0.08
 
+
+TENSES = {"perfect": 0.25, "modals": 0.2, "past": 0.55}
+NOUNS = {"ambiguous": 0.35, "rare": 0.12, "compound": 0.08, "common": 0.45}
 
 Words = tuple[str, ...]  # a line of the lists, or a part of one
 
@@ -138,7 +136,7 @@ def write(rng: random.Random) -> Pair:
         rarest = max(nouns, key=lambda noun: noun.rank)
         _source(pair, main, other, conjunction[0], first, rarest)
         if len(pair.words) <= LONGEST:
-            _target(pair.target, main, other, conjunction[1], first, rarest.topic)
+            pair.target = _target(main, other, conjunction[1], first, rarest.topic)
             return pair
 
 
@@ -149,10 +147,10 @@ def _clause(rng: random.Random, front: bool = False) -> Clause:
     intransitive = rng.random() < Share.INTRANSITIVE
     verb = draw(_verbs("intransitive" if intransitive else "transitive"), rng)
     clause = Clause(_phrase(rng), verb, None if intransitive else _phrase(rng))
-    share = rng.random()
-    if share < Share.PERFECT:
+    tense = draw_by_weight(TENSES, rng)
+    if tense == "perfect":
         clause.auxiliary, clause.perfect = _lines("perfect")[0], True
-    elif share < Share.PERFECT + Share.MODAL:
+    elif tense == "modals":
         clause.auxiliary = draw(_lines("modals"), rng)
     clause.fronted = front and rng.random() < Share.FRONT
     if clause.fronted or rng.random() < Share.ADVERB:
@@ -163,13 +161,7 @@ def _clause(rng: random.Random, front: bool = False) -> Clause:
 
 
 def _phrase(rng: random.Random, inside: bool = False) -> Phrase:
-    kind, share = "common", rng.random()
-    if share < Share.AMBIGUOUS:
-        kind = "ambiguous"
-    elif share < Share.AMBIGUOUS + Share.RARE:
-        kind = "rare"
-    elif share < Share.AMBIGUOUS + Share.RARE + Share.COMPOUND:
-        kind = "compound"
+    kind = draw_by_weight(NOUNS, rng)
     draw_noun = draw if kind in ("rare", "compound") else draw_by_rank
     noun = draw_noun(_nouns()[kind], rng)
     plural = rng.random() < Share.PLURAL
@@ -293,18 +285,14 @@ def _attach(pair: Pair, place: int, head: int, relation: str) -> None:
 
 
 def _target(
-    out: list[str], main: Clause, other: Clause | None, conjunction: str, first: bool, topic: int
-) -> None:
-    subordinate = [conjunction, *_clause_target(other, topic, "last")] if other else []
-    if other and first:
-        out += [*subordinate, ",", *_clause_target(main, topic, "first"), "."]
-    else:
-        out += [
-            *_clause_target(main, topic, "second"),
-            *([","] if other else []),
-            *subordinate,
-            ".",
-        ]
+    main: Clause, other: Clause | None, conjunction: str, first: bool, topic: int
+) -> list[str]:
+    if other is None:
+        return [*_clause_target(main, topic, "second"), "."]
+    subordinate = [conjunction, *_clause_target(other, topic, "last")]
+    if first:
+        return [*subordinate, ",", *_clause_target(main, topic, "first"), "."]
+    return [*_clause_target(main, topic, "second"), ",", *subordinate, "."]
 
 
 def _clause_target(clause: Clause, topic: int, place: str) -> list[str]:
