@@ -125,7 +125,12 @@ def optimise(
     if run is not None:
         run.total += coming
     bar = open_bar(coming, "training", shown=progress and run is None, unit=" steps")
-    kept = _zeros_kept(model, masks)
+    kept: AbstractContextManager[object] = nullcontext()
+    if masks is not None:
+        # here, so that training without masks needs no part of pruning
+        from course_lib.pruning.weights.masks import masked
+
+        kept = masked(model, masks)
     with seeded(seed), restoring_modes(model), kept, raising_interrupted(TRAINED_IN_PART), bar:
         model.train()
         for step, batch in zip(range(start, last), batches, strict=False):
@@ -193,7 +198,6 @@ def fit(
     post_step: Callable[[], None] | None = None,
     validation: Split | None = None,
     progress: bool = True,
-    augment: Callable[[Tensor], Tensor] | None = None,
     schedule: str = "constant",
     penalty: Callable[[], Tensor] | None = None,
     start: int = 0,
@@ -214,16 +218,14 @@ def fit(
         batch_size: images per step; the last batch of an epoch may be smaller.
         weight_decay: for "sgd" and "adam" an L2 term in the gradient, for "adamw"
             decoupled from it.
-        seed: decides the order of the images and whatever is drawn meanwhile (dropout,
-            ``augment``). The same seed on the same CPU with the same number of threads
+        seed: decides the order of the images and whatever is drawn meanwhile (dropout).
+            The same seed on the same CPU with the same number of threads
             gives the same weights.
         masks: pruned weights (False) are zero before the first step and after every
             step.
         post_step: called after every optimizer step, after ``masks`` are applied.
         validation: evaluated after every epoch, or as ``every`` says.
         progress: show a bar, if it takes longer than a second.
-        augment: applied to each batch of training images (B, C, H, W); may draw from
-            torch's global generator.
         schedule: "constant", or "cosine" (falls to zero over all steps).
         penalty: called at every step; the scalar it returns is added to the loss that
             is minimised, for example ``lambda: slimming.penalty(model, 1e-2)``. The
@@ -231,8 +233,8 @@ def fit(
         start, stop: make only these steps, from ``start`` (the first step is 0) up to
             but without ``stop`` (None: to the end), of the run that the other arguments
             describe: they get the images and the learning rate that they would get in
-            the whole run. The optimizer is fresh, and dropout and ``augment`` start
-            with ``seed``.
+            the whole run. The optimizer is fresh, and dropout starts with
+            ``seed``.
         every: evaluate ``validation`` after every so many steps of the run rather than
             after every epoch.
 
@@ -273,8 +275,7 @@ def fit(
 
     def loss(model: nn.Module, index: Tensor) -> Tensor:
         nonlocal total, seen
-        batch = pixels[index]  # (B, C, H, W)
-        entropy = F.cross_entropy(model(augment(batch) if augment else batch), labels[index])
+        entropy = F.cross_entropy(model(pixels[index]), labels[index])  # of (B, C, H, W)
         total, seen = total + entropy.detach() * len(index), seen + len(index)
         return entropy if penalty is None else entropy + _scalar(penalty())
 
@@ -566,17 +567,6 @@ def _scalar(penalty: Tensor) -> Tensor:
             f" {penalty!r}"
         )
     return penalty.squeeze()
-
-
-def _zeros_kept(
-    model: nn.Module, masks: Mapping[str, Tensor] | None
-) -> AbstractContextManager[object]:
-    if masks is None:
-        return nullcontext()
-    # here, so that training without masks needs no part of pruning
-    from course_lib.pruning.weights.masks import masked
-
-    return masked(model, masks)
 
 
 def _check(split: Split, name: str) -> None:

@@ -18,7 +18,7 @@ import torch
 from transformers.utils import logging
 
 from course_lib import experiments
-from course_lib.data import translation, translation_words
+from course_lib.data import translation, translation_grammar
 from course_lib.experiments import lab08
 from course_lib.models.attention import find_attention
 from course_lib.pruning.components import hard_concrete, open_probability
@@ -92,7 +92,7 @@ say(
 
 # %% slideshow={"slide_type": "slide"}
 word, examples = lab08.ambiguous_example()
-count = sum(bool(line.strip()) for line in translation_words.AMBIGUOUS.splitlines())
+count = len(translation_grammar.WORDS["ambiguous"].splitlines())
 say("## A language in which the answers are known")
 tables.show(tables.plain(examples))
 say(

@@ -23,8 +23,8 @@ _APART = {
 
 
 def stamp(cells: Iterable[str], root: Path) -> str:
-    """A short hash of the code of these cells and of the modules of ``course_lib`` that
-    they import, directly or through others.
+    """A short hash of the code of these cells, of the modules of ``course_lib`` that they
+    import, directly or through others, and of the word lists beside these.
     """
     package = root / "course_lib"
     trees = [source.parsed(cell) for cell in cells]
@@ -37,6 +37,8 @@ def stamp(cells: Iterable[str], root: Path) -> str:
             waiting |= imported
     parts = [_code(tree) for tree in trees]
     parts += [f"{path.relative_to(package).as_posix()} {modules[path]}" for path in sorted(modules)]
+    lists = {path for folder in {path.parent for path in modules} for path in folder.glob("*.toml")}
+    parts += [path.read_text(encoding="utf-8") for path in sorted(lists)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 

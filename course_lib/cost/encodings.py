@@ -2,8 +2,8 @@
 CSC.
 
 Each format is a pair of plain functions, ``*_encode`` and ``*_decode``, that work on
-tensors of any dtype, with the number of bits that the format takes (``*_bits``, for the
-zeros that are there). ``formula_bits`` predicts it from the sparsity alone.
+real tensors of any dtype, with the number of bits that the format takes (``*_bits``, for
+the zeros that are there). ``formula_bits`` predicts it from the sparsity alone.
 
 All formats agree on what a zero is: whatever compares equal to zero. So -0.0 is a zero
 and comes back as +0.0, while NaN and the infinities are values and come back bit for
@@ -27,9 +27,11 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
+from course_lib.checks import check_fraction
+
 Shape = tuple[int, ...]
 
-FORMATS = ("dense", "bitmap", "rle", "coo", "csr", "csc")
+FORMATS = ("dense", "bitmap", "rle", "coo", "csr")
 
 
 # ------------------------------------------------------------------------------- bitmap
@@ -47,8 +49,7 @@ def bitmap_encode(x: Tensor) -> tuple[Tensor, Tensor]:
     """
     flat = _flat(x)
     present = _present(flat)
-    _, values = _nonzeros(flat, present)
-    return present.view(x.shape), values
+    return present.view(x.shape), _nonzeros(flat, present)[1]
 
 
 def bitmap_decode(bitmap: Tensor, values: Tensor) -> Tensor:
@@ -125,11 +126,7 @@ def rle_decode(runs: Tensor, values: Tensor, shape: Sequence[int]) -> Tensor:
         ValueError: if runs and values differ in length, a run is negative, or the pairs
             do not fill ``shape`` exactly.
     """
-    _check_integers("runs", runs)
-    if runs.shape != values.shape or runs.ndim != 1:
-        raise ValueError(
-            f"one run for every value: got shapes {tuple(runs.shape)} and {tuple(values.shape)}"
-        )
+    _check_integers("runs", runs, values)
     if len(runs) and int(runs.min()) < 0:
         raise ValueError(f"a run of zeros cannot be shorter than 0, got {int(runs.min())}")
     # (pairs,) elements covered up to and including each pair
@@ -174,11 +171,7 @@ def coo_decode(index: Tensor, values: Tensor, shape: Sequence[int]) -> Tensor:
         ValueError: if index and values differ in length, or an index lies outside
             ``shape``.
     """
-    _check_integers("index", index)
-    if index.shape != values.shape or index.ndim != 1:
-        raise ValueError(
-            f"one index for every value: got shapes {tuple(index.shape)} and {tuple(values.shape)}"
-        )
+    _check_integers("index", index, values)
     return _place(index.cpu(), values, tuple(shape))
 
 
@@ -227,8 +220,8 @@ def csr_decode(v: Tensor, COL_INDEX: Tensor, ROW_INDEX: Tensor, shape: Sequence[
         ValueError: if the three arrays and ``shape`` (R, C) do not fit together.
     """
     rows, columns = _matrix_shape(shape)
-    column, pointer = _compressed("column", v, COL_INDEX, ROW_INDEX, major=rows, minor=columns)
-    return _dense(sparse.csr_array, v, column, pointer, (rows, columns))
+    _check_compressed("COL_INDEX", COL_INDEX, v, ROW_INDEX, rows, columns)
+    return _dense(sparse.csr_array, v, COL_INDEX, ROW_INDEX, (rows, columns))
 
 
 def csr_bits(x2d: Tensor, n: int = 32) -> int:
@@ -265,16 +258,8 @@ def csc_decode(v: Tensor, ROW_INDEX: Tensor, COL_POINTER: Tensor, shape: Sequenc
         ValueError: if the three arrays and ``shape`` (R, C) do not fit together.
     """
     rows, columns = _matrix_shape(shape)
-    row, pointer = _compressed("row", v, ROW_INDEX, COL_POINTER, major=columns, minor=rows)
-    return _dense(sparse.csc_array, v, row, pointer, (rows, columns))
-
-
-def csc_bits(x2d: Tensor, n: int = 32) -> int:
-    """Bits of a matrix (R, C) in CSC with ``n``-bit values: nnz·(n + ⌈log₂
-    R⌉) + (C+1)·⌈log₂(nnz+1)⌉.
-    """
-    _matrix_shape(x2d.shape)
-    return csr_bits(x2d.t(), n)
+    _check_compressed("ROW_INDEX", ROW_INDEX, v, COL_POINTER, columns, rows)
+    return _dense(sparse.csc_array, v, ROW_INDEX, COL_POINTER, (rows, columns))
 
 
 # ------------------------------------------------------------------------ counting bits
@@ -289,8 +274,8 @@ def storage_bits(x: Tensor, n: int | None = None) -> dict[str, int]:
     """Measured bits of one tensor in every format of ``FORMATS``.
 
     Args:
-        x: any shape; CSR and CSC see it as a matrix with one row per entry of the first
-            axis (one filter a row).
+        x: any shape; CSR sees it as a matrix with one row per entry of the first axis
+            (one filter a row).
         n: bits per value (the dtype's own width if None).
     """
     n = 8 * x.element_size() if n is None else n
@@ -301,7 +286,6 @@ def storage_bits(x: Tensor, n: int | None = None) -> dict[str, int]:
         "rle": rle_bits(x, n),
         "coo": coo_bits(x, n),
         "csr": csr_bits(matrix, n),
-        "csc": csc_bits(matrix, n),
     }
 
 
@@ -316,7 +300,7 @@ def formula_bits(
 ) -> float:
     """Bits that a format is expected to take, from the sparsity alone.
 
-    For bitmap, COO, CSR and CSC this is exact for every tensor with (1-p)·L non-zeros,
+    For bitmap, COO and CSR this is exact for every tensor with (1-p)·L non-zeros,
     wherever they lie. For RLE the order matters: the formula is the expectation for
     independent zeros in a long tensor. A run that goes on for ever would begin with a
     value with probability 1-p, and needs a pair more whenever it has 2^k zeros: a
@@ -328,57 +312,41 @@ def formula_bits(
         p: sparsity, the fraction of zeros, in [0, 1].
         n: bits per value.
         run_bits: k, the width of the run field (RLE only).
-        shape: (R, C), needed for CSR and CSC.
+        shape: (R, C), needed for CSR.
 
     Raises:
         ValueError: on an unknown format, p outside [0, 1], or a shape that is missing
             or does not hold L elements.
     """
-    if not 0 <= p <= 1:
-        raise ValueError(f"p is the fraction of zeros, between 0 and 1, got {p}")
-    nonzeros = (1 - p) * L
+    nonzeros = (1 - check_fraction(p, "p", "the fraction of zeros")) * L
     if format == "dense":
         return L * n
     if format == "bitmap":
         return nonzeros * n + L
     if format == "rle":
         span = _longest_run(run_bits) + 1  # zeros that one filler pair stands for
-        return L * _pairs_per_element(p, span) * (n + run_bits)
+        return L * (1 / span if p == 1 else (1 - p) / (1 - p**span)) * (n + run_bits)
     if format == "coo":
         return nonzeros * (n + index_width(L))
-    if format in ("csr", "csc"):
-        if shape is None:
-            raise ValueError(f"{format} needs shape=(rows, columns)")
-        rows, columns = _matrix_shape(shape)
-        if rows * columns != L:
-            raise ValueError(
-                f"a matrix of shape {tuple(shape)} has {rows * columns} elements, not L = {L}"
-            )
-        major, minor = (rows, columns) if format == "csr" else (columns, rows)
-        # Rounded first: (1 - 0.9) * 1000 is a little under 100, and the width must not
-        # jump on a rounding error.
-        largest = math.ceil(round(nonzeros, 6))
-        return nonzeros * (n + index_width(minor)) + (major + 1) * index_width(largest + 1)
-    raise ValueError(f"unknown format {format!r}: one of {', '.join(FORMATS)}")
-
-
-def _pairs_per_element(p: float, span: int) -> float:
-    """(1 - p) / (1 - p^span), and its limit where all are zero."""
-    if p == 1:
-        return 1 / span
-    return (1 - p) / (1 - p**span)
+    if format != "csr":
+        raise ValueError(f"unknown format {format!r}: one of {', '.join(FORMATS)}")
+    if shape is None or math.prod(shape) != L:
+        raise ValueError(f"CSR needs shape=(rows, columns) with L = {L} elements, got {shape}")
+    rows, columns = _matrix_shape(shape)
+    # Rounded first: (1 - 0.9) * 1000 is a little under 100, and the width must not jump
+    # on a rounding error.
+    largest = math.ceil(round(nonzeros, 6))
+    return nonzeros * (n + index_width(columns)) + (rows + 1) * index_width(largest + 1)
 
 
 # ------------------------------------------------------------ what all formats stand on
 # Values are only moved, never computed with. So they travel as integers of the same
-# width: that serves every dtype, also those numpy lacks (bfloat16, float8), and keeps
-# the payload of a NaN.
+# width: that serves bfloat16, which numpy lacks, and keeps the payload of a NaN.
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def _raw(flat: Tensor) -> Tensor:
-    # complex128 has no integer of its width: stays
-    return flat.view(_INTEGERS.get(flat.element_size(), flat.dtype))
+    return flat.view(_INTEGERS[flat.element_size()])
 
 
 def _tensor(array: np.ndarray) -> Tensor:
@@ -391,7 +359,9 @@ def _tensor(array: np.ndarray) -> Tensor:
 
 def _flat(x: Tensor) -> Tensor:
     """(L,) the elements of ``x`` in row-major order, on the CPU, without a graph."""
-    return x.detach().cpu().resolve_conj().resolve_neg().reshape(-1)
+    if x.is_complex():
+        raise ValueError("x is complex, and encodings store real numbers: view_as_real first")
+    return x.detach().cpu().reshape(-1)
 
 
 def _present(flat: Tensor) -> Tensor:
@@ -432,19 +402,13 @@ def _place(index: Tensor, values: Tensor, shape: Shape) -> Tensor:
     return out.view(values.dtype).view(shape)
 
 
-def _dense(
-    kind: Any, values: Tensor, index: np.ndarray, pointer: np.ndarray, shape: Shape
-) -> Tensor:
+def _dense(kind: Any, values: Tensor, index: Tensor, pointer: Tensor, shape: Shape) -> Tensor:
     """The matrix of these rows, or columns, whose index and pointer have been checked."""
-    flat = _flat(values)
-    raw = _raw(flat).numpy()
-    if raw.dtype.kind == "c":  # no integers: SciPy adds to 0, which would turn -0.0 into 0.0
-        place = _dense(kind, torch.arange(1, len(flat) + 1), index, pointer, shape)
-        return torch.cat([flat.new_zeros(1), flat])[place]
+    raw = _raw(_flat(values)).numpy()
     matrix = kind(shape, dtype=raw.dtype)
     # set like this they are not checked again
     matrix.data = raw
-    matrix.indices, matrix.indptr = (a.astype(np.int64, copy=False) for a in (index, pointer))
+    matrix.indices, matrix.indptr = (part.cpu().long().numpy() for part in (index, pointer))
     return _tensor(matrix.toarray(order="C")).view(values.dtype).view(shape)
 
 
@@ -463,34 +427,31 @@ def _matrix_shape(shape: Sequence[int]) -> tuple[int, int]:
     return int(shape[0]), int(shape[1])
 
 
-def _check_integers(what: str, tensor: Tensor) -> None:
-    if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
-        raise ValueError(f"{what} must be an integer tensor, got {tensor.dtype}")
+def _check_integers(name: str, index: Tensor, values: Tensor) -> None:
+    """Raises ValueError unless there is one integer for every value."""
+    if index.is_floating_point() or index.dtype == torch.bool:
+        raise ValueError(f"{name} must be an integer tensor, got {index.dtype}")
+    if index.ndim != 1 or index.shape != values.shape:
+        raise ValueError(
+            f"{name} must have one entry for every value: got shapes {tuple(index.shape)} and"
+            f" {tuple(values.shape)}"
+        )
 
 
-def _compressed(
-    what: str, v: Tensor, minor_index: Tensor, major_pointer: Tensor, major: int, minor: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Index and pointer as arrays; ValueError unless they and the values can belong to
-    one matrix.
-    """
-    _check_integers(f"the {what} index", minor_index)
-    _check_integers("the pointer", major_pointer)
-    if v.ndim != 1 or minor_index.shape != v.shape:
+def _check_compressed(
+    name: str, index: Tensor, values: Tensor, pointer: Tensor, major: int, minor: int
+) -> None:
+    """Raises ValueError unless the three arrays can belong to one matrix."""
+    _check_integers(name, index, values)
+    _check_integers("the pointer", pointer, pointer)
+    begins, places = pointer.cpu().long().numpy(), index.cpu().contiguous().numpy()
+    ends = [0, len(values)]
+    if len(begins) != major + 1 or [*begins[[0, -1]]] != ends or (np.diff(begins) < 0).any():
         raise ValueError(
-            f"one {what} index for every value: got shapes {tuple(minor_index.shape)} and"
-            f" {tuple(v.shape)}"
+            f"the pointer must have {major + 1} entries that grow from 0 to the number of values,"
+            f" {len(values)}; got {len(begins)} entries"
         )
-    if major_pointer.shape != (major + 1,):
-        raise ValueError(
-            f"the pointer needs {major + 1} entries, the last one included: got"
-            f" {tuple(major_pointer.shape)}"
-        )
-    index, pointer = minor_index.cpu().contiguous().numpy(), major_pointer.cpu().numpy()
-    if pointer[0] != 0 or pointer[-1] != len(v) or (np.diff(pointer) < 0).any():
-        raise ValueError(f"the pointer must grow from 0 to the number of values, {len(v)}")
     # A column that is too large would land in the next row without an error. Read as
     # unsigned, a negative index is a huge one: one pass instead of two.
-    if len(index) and index.view(f"u{index.itemsize}").max() >= minor:
-        raise ValueError(f"a {what} index lies outside 0..{minor - 1}")
-    return index, pointer
+    if len(places) and places.view(f"u{places.itemsize}").max() >= minor:
+        raise ValueError(f"{name} holds an entry outside 0..{minor - 1}")

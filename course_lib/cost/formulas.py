@@ -106,14 +106,8 @@ def transformer_macs(B: int, L: int, E: int, heads: int = 1) -> dict[str, int]:
         raise ValueError(
             f"heads must divide the embedding: {heads} heads do not share {E} dimensions evenly"
         )
-    projections, attention, ffn = 4 * B * L * E**2, 2 * B * L**2 * E, 8 * B * L * E**2
-    return {
-        "projections": projections,
-        "attention": attention,
-        "ffn": ffn,
-        "total": projections + attention + ffn,
-        "scores": B * heads * L**2,
-    }
+    cost = pruned_transformer_macs(B, L, E, [heads], E // heads)
+    return {name: cost[name] for name in cost if name != "weights"}
 
 
 def pruned_transformer_macs(

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import torch
 from torch import Tensor
 
 from course_lib.cost.encodings import bitmap_bits, coo_bits, csr_bits
@@ -52,7 +51,6 @@ def model_bits(
 
 def tensor_bits(x: Tensor, bits: int = 32) -> int:
     """Of the cheapest format."""
-    x = torch.nan_to_num(x, nan=1.0)  # NaN is not zero
     found = [x.numel() * bits, bitmap_bits(x, bits), coo_bits(x, bits)]
     if x.ndim >= 2 and x.numel():
         found.append(csr_bits(x.flatten(1), bits))

@@ -8,17 +8,13 @@ when they are in none of them.
 
 from __future__ import annotations
 
-import errno
 import math
 import os
 import socket
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.error import HTTPError, URLError
 
 import numpy as np
 import torch
@@ -102,53 +98,36 @@ class ImageData:
         )
 
 
-class _Source(NamedTuple):
-    """A set that torchvision reads: its class there, and the files that it needs."""
-
-    reader: str
-    files: tuple[str, ...]  # below a data folder, which is torchvision's `root`
-
-
-def _mnist_like(folder: str) -> _Source:
-    kinds = ("images-idx3", "labels-idx1")
-    names = [f"{part}-{kind}-ubyte" for part in ("train", "t10k") for kind in kinds]
-    return _Source(folder, tuple(f"{folder}/raw/{name}" for name in names))
-
-
-_CIFAR_FILES = (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch", "batches.meta")
+# of each set: its class in torchvision, and its files below a data folder
+_IDX = [
+    f"{part}-{kind}-ubyte" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")
+]
+_CIFAR = [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch", "batches.meta"]
 SOURCES = {
-    "mnist": _mnist_like("MNIST"),
-    "fashion_mnist": _mnist_like("FashionMNIST"),
-    "cifar10": _Source("CIFAR10", tuple(f"cifar-10-batches-py/{f}" for f in _CIFAR_FILES)),
+    "mnist": ("MNIST", [f"MNIST/raw/{name}" for name in _IDX]),
+    "fashion_mnist": ("FashionMNIST", [f"FashionMNIST/raw/{name}" for name in _IDX]),
+    "cifar10": ("CIFAR10", [f"cifar-10-batches-py/{name}" for name in _CIFAR]),
 }
 NAMES = ("digits", *SOURCES)
 
 
-def load(name: str, *, download: bool = True) -> ImageData:
-    """A data set by name on the course's device, with the same split for everyone.
+def load(name: str) -> ImageData:
+    """A data set by name on the course's device, with the same split for everyone; one
+    that is not on this machine is downloaded.
 
     Args:
         name: "digits" (1097/300/400 images), "mnist", "fashion_mnist"
             (55,000/5,000/10,000) or "cifar10" (45,000/5,000/10,000). Validation images
             are cut from the training part by a fixed seed.
-        download: whether a set that is not on this machine may be downloaded.
 
     Raises:
-        DataMissing: if the set is not there, is damaged, or could not be downloaded.
+        DataMissing: if the set is damaged or could not be downloaded.
         ValueError: if there is no set of that name.
     """
     key = name.lower().replace("-", "_")
-    if key == "digits":
-        return _digits().to(devices.current())
-    if key not in SOURCES:
+    if key not in NAMES:
         raise ValueError(f"there is no image data set {name!r}: choose one of {', '.join(NAMES)}")
-    source = SOURCES[key]
-    place, looked = paths.data_folder("", source.files)
-    if place is None and not download:
-        why = "It was not downloaded, because download=False was asked for."
-        raise DataMissing(_message(key, source, looked, why))
-    found = _read(key, source, place or _install(key, source, looked))
-    return found.to(devices.current())
+    return (_digits() if key == "digits" else _read(key)).to(devices.current())
 
 
 def distorted(split: Split, generator: torch.Generator, copies: int = 1) -> Split:
@@ -178,7 +157,7 @@ def available() -> dict[str, str]:
     """Where each set lies on this machine: name -> folder, or "" if it would have to be
     downloaded.
     """
-    found = {key: paths.data_folder("", source.files)[0] for key, source in SOURCES.items()}
+    found = {key: paths.data_folder("", files)[0] for key, (_, files) in SOURCES.items()}
     return {"digits": "scikit-learn", **{key: str(place or "") for key, place in found.items()}}
 
 
@@ -202,22 +181,23 @@ def _order(n: int) -> Tensor:
     return torch.from_numpy(np.random.RandomState(SPLIT_SEED).permutation(n))
 
 
-def _read(key: str, source: _Source, place: Path) -> ImageData:
-    """The set as torchvision reads it from ``place``, cut into three."""
-    reader = _reader(key, source)
-    where = place / Path(source.files[0]).parent
+def _read(key: str) -> ImageData:
+    """The set as torchvision reads it, cut into three."""
+    from torchvision import datasets
+
+    kind, files = SOURCES[key]
+    reader = getattr(datasets, kind)
+    place, looked = paths.data_folder("", files)
+    place = place or _download(key, reader, files, looked)
     try:
         (images, labels), (test_images, test_labels) = (
-            _tensors(reader(str(place), train=train, download=False)) for train in (True, False)
+            _tensors(reader(str(place), train=train)) for train in (True, False)
         )
-    except PermissionError as error:
-        raise DataMissing(
-            f"{key} is in {where}, but {error.filename} may not be read: check its permissions."
-        ) from None
     except Exception as error:  # whatever a damaged file makes of torchvision, numpy or pickle
         raise DataMissing(
-            f"{key} is in {where}, but its files are damaged or incomplete ({_cause(error)}).\n"
-            f"What to do: delete that folder and load {key} again, or copy a whole one there."
+            f"{key} is in {(place / files[0]).parent}, but its files are damaged or cannot be read"
+            f" ({type(error).__name__}: {error}).\nWhat to do: delete that folder and load {key}"
+            " again, or copy a whole one there."
         ) from None
     order = _order(len(labels))
     cut = len(labels) - min(VALIDATION, max(1, len(labels) // 10))
@@ -239,8 +219,6 @@ def _tensors(raw: Any) -> tuple[Tensor, Tensor]:
     images = images.unsqueeze(1) if images.ndim == 3 else images.permute(0, 3, 1, 2)
     if len(images) != len(labels) or len(labels) < 2:
         raise ValueError(f"{len(images)} images for {len(labels)} labels")
-    if labels.min() < 0 or labels.max() > 9:
-        raise ValueError(f"labels from {labels.min()} to {labels.max()}, expected 0 to 9")
     return images, labels
 
 
@@ -248,101 +226,38 @@ def _unit(images: Tensor) -> Tensor:
     return images.to(torch.float32, memory_format=torch.contiguous_format).div_(255)
 
 
-def _reader(key: str, source: _Source) -> Any:
-    try:
-        from torchvision import datasets
-    except Exception as error:  # a broken installation raises what it likes
-        raise DataMissing(
-            f"{key} is read by torchvision, which cannot be imported here ({_cause(error)}).\nWhat"
-            " to do: pip install torchvision in the version that belongs to this torch, and import"
-            ' course_lib before torchvision; or work with "digits", which needs no torchvision.'
-        ) from None
-    return getattr(datasets, source.reader)
-
-
-def _install(key: str, source: _Source, looked: list[str]) -> Path:
-    """Download the set, and return the folder that holds it then.
+def _download(key: str, reader: Any, files: list[str], looked: list[str]) -> Path:
+    """Download the set to ``$COURSE_DATA`` if it is a folder that can be written, else to
+    the cache, and return the folder.
 
     torchvision works in a folder of its own, from which whole files are moved to their
     place: an interrupted download leaves nothing behind that looks like data.
     """
-    reader, (place, refused) = _reader(key, source), _writable()
-    if place is None:
-        raise DataMissing(_message(key, source, looked, f"It could not be downloaded: {refused}."))
-    try:
-        with tempfile.TemporaryDirectory(dir=place, prefix=".unfinished-") as work:
-            with _network_timeout():
-                reader(work, download=True)
-            for file in source.files:
-                (place / file).parent.mkdir(parents=True, exist_ok=True)
-                os.replace(Path(work) / file, place / file)
-    except Exception as error:
-        why = f"The download to {place} failed: {_cause(error)}."
-        raise DataMissing(_message(key, source, looked, why)) from None
-    return place
-
-
-def _writable() -> tuple[Path | None, str]:
-    """The folder for downloads: ``$COURSE_DATA`` if it is a folder that can be written,
-    else the cache.
-
-    None, and why not, where neither can be written.
-    """
-    candidates, refused = [paths.cache_dir()], []
-    # not made here: it may be mistyped
-    if os.environ.get("COURSE_DATA") and paths.data_places()[0].is_dir():
-        candidates.insert(0, paths.data_places()[0])
-    for place in candidates:
-        try:
-            place.mkdir(parents=True, exist_ok=True)
-            # root could write here all the same, but it is marked read-only
-            if not place.stat().st_mode & 0o222:
-                raise PermissionError(errno.EACCES, "it is read-only")
-            with tempfile.TemporaryFile(dir=place):
-                return place, ""
-        except OSError as error:
-            refused.append(f"{place} cannot be written ({error.strerror or error})")
-    return None, " and ".join(refused)
-
-
-@contextmanager
-def _network_timeout() -> Iterator[None]:
+    place = paths.data_places()[0]
+    # a folder that is not there is not made: its name may be mistyped
+    if not os.environ.get("COURSE_DATA") or not os.access(place, os.W_OK):
+        place = paths.cache_dir()
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(NETWORK_TIMEOUT)
     try:
-        yield
+        place.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=place, prefix=".unfinished-") as work:
+            reader(work, download=True)
+            for file in files:
+                (place / file).parent.mkdir(parents=True, exist_ok=True)
+                os.replace(Path(work) / file, place / file)
+    except Exception as error:
+        folder, listed = Path(files[0]).parent, "\n".join(looked)
+        raise DataMissing(
+            f"The data set {key} is not on this machine, and its download to {place} failed"
+            f" ({type(error).__name__}: {error}).\n"
+            f"Looked for the folder {folder} in:\n{listed}\n"
+            f"What to do, one of:\n"
+            f"  - run this once with a network: torchvision downloads it;\n"
+            f"  - copy the folder {folder.parts[0]} from a machine that has it, and set COURSE_DATA"
+            " to the folder it is in;\n"
+            f'  - work with "digits", which needs no download.'
+        ) from None
     finally:
         socket.setdefaulttimeout(before)
-
-
-def _cause(error: BaseException) -> str:
-    """What went wrong, in plain words and one line."""
-    text = " ".join(str(error).split())
-    if isinstance(error, HTTPError):
-        return f"the server answered {error.code} {error.reason}"
-    if isinstance(error, TimeoutError) or "timed out" in text:
-        return "the network did not answer in time"
-    if isinstance(error, URLError | ConnectionError | socket.gaierror) or "urlopen error" in text:
-        return "no connection to the server (is there a network, or a proxy to set?)"
-    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        return "the disk is full"
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
-    if "not found or corrupted" in text or "File not found" in text:
-        return "a file is not the published one, its checksum is another"
-    return f"{type(error).__name__}: {text[:200]}" if text else type(error).__name__
-
-
-def _message(key: str, source: _Source, looked: list[str], why: str) -> str:
-    folder = Path(source.files[0]).parent
-    hint = "" if os.environ.get("COURSE_DATA") else " (COURSE_DATA is not set)"
-    places = "\n".join(looked)
-    return (
-        f"The data set {key} is not on this machine. {why}\n"
-        f"Looked for the folder {folder} in{hint}:\n{places}\n"
-        f"What to do, one of:\n"
-        f"  - run this once with a network: torchvision downloads it;\n"
-        f"  - copy the folder {folder.parts[0]} from a machine that has it, and set COURSE_DATA to"
-        " the folder it is in;\n"
-        f'  - work with "digits", which needs no download.'
-    )
+    return place

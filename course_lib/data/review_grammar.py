@@ -13,15 +13,15 @@ from __future__ import annotations
 
 import random
 import re
-from bisect import bisect
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
-from typing import NamedTuple, TypeVar
+from functools import cache
+from typing import NamedTuple
 
-from course_lib.data import review_words as words
+from course_lib.data.generated import draw, draw_by_rank, draw_by_weight, read_words
 
-_T = TypeVar("_T")
+WORDS = read_words("review_words.toml")
+DOMAINS = tuple(WORDS["aspects"])
+DOMAIN_SHARE = 0.3  # of the polar adjectives, how many are from the list of the domain
 # what a word contributes to the verdict
 EVIDENCE = ("none", "polar word", "negator", "contrast word")
 NONE, POLAR, NEGATOR, CONTRAST = range(4)
@@ -55,7 +55,7 @@ class Review:
     """
 
     sentiment: int  # 1 = positive
-    domain: int  # index into review_words.DOMAINS
+    domain: int  # index into DOMAINS
     negated: bool  # whether the main clause is
     contrast: bool  # whether there is a second clause
     words: list[str] = field(default_factory=list)
@@ -67,7 +67,7 @@ class Review:
 
 
 class _Bound(NamedTuple):
-    """What a slot becomes: a pattern of ``review_words``, the meaning of the slots inside
+    """What a slot becomes: a pattern of the word lists, the meaning of the slots inside
     it, and what its own words are evidence of.
     """
 
@@ -77,9 +77,7 @@ class _Bound(NamedTuple):
 
 
 def write(recipe: Recipe, domain: int, rng: random.Random) -> Review:
-    """One review of a domain. Of ``rng`` only ``random()`` is used, whose stream Python
-    promises not to change.
-    """
+    """One review of a domain."""
     sentiment, negated = int(rng.random() < 0.5), rng.random() < recipe.negated
     contrast = rng.random() < recipe.contrast
     review = Review(sentiment, domain, negated, contrast)
@@ -90,8 +88,8 @@ def write(recipe: Recipe, domain: int, rng: random.Random) -> Review:
         other = _clause(sentiment ^ opposite, rng.random() < recipe.negated, domain, rng)
         slots: dict[str, _Bound | None] = {"MAIN": deciding, "OTHER": other}
         for name in ("ALTHOUGH", "BUT"):
-            slots[name] = _Bound(_weighted(name, rng), {}, CONTRAST)
-        deciding = _Bound(_any(words.CONTRASTS, rng), slots)
+            slots[name] = _Bound(draw_by_weight(WORDS["slots"][name], rng), {}, CONTRAST)
+        deciding = _Bound(draw(_phrases("contrasts"), rng), slots)
 
     fewest, most = recipe.fillers
     sentences = [
@@ -109,18 +107,18 @@ def _clause(
     sentiment: int, negated: bool, domain: int, rng: random.Random, deciding: bool = False
 ) -> _Bound:
     """A verdict on an aspect that comes out as ``sentiment``, its negator included."""
-    pattern = _any(words.CLAUSES, rng)[negated]
-    return _Bound(pattern, _slots(sentiment ^ negated, domain, rng, deciding))
+    patterns = draw(_phrases("clauses"), rng).split("->")
+    return _Bound(patterns[negated], _slots(sentiment ^ negated, domain, rng, deciding))
 
 
 def _filler(recipe: Recipe, domain: int, rng: random.Random) -> _Bound:
     if rng.random() < recipe.misleading:
-        pattern = _any(words.MISLEADING, rng)
+        pattern = draw(_phrases("misleading"), rng)
         of_domain = "{SUBJECT}" in pattern  # a coat is neither juicy nor laggy
         slots = _slots(int(rng.random() < 0.5), domain, rng, of_domain=of_domain)
         return _Bound(pattern, slots)
-    kind = "any" if rng.random() < 0.7 else words.DOMAINS[domain]
-    return _Bound(_any(words.FILLERS[kind], rng), {})
+    kind = "any" if rng.random() < 0.7 else DOMAINS[domain]
+    return _Bound(draw(_phrases("fillers", kind), rng), {})
 
 
 def _slots(
@@ -130,19 +128,19 @@ def _slots(
     adjective alone.
     """
     polar, negator = (POLAR, NEGATOR) if deciding else (NONE, NONE)
-    name = words.DOMAINS[domain]
-    adjectives = words.POSITIVE if polarity else words.NEGATIVE
-    if rng.random() < words.DOMAIN_SHARE and of_domain:
-        adjectives = words.DOMAIN_POLAR[name][1 - polarity]
-    aspect = _Bound(_zipf(words.ASPECTS[name], rng), {})
+    name, kind = DOMAINS[domain], "positive" if polarity else "negative"
+    adjectives = _words(kind)
+    if rng.random() < DOMAIN_SHARE and of_domain:
+        adjectives = _words(f"domain_{kind}", name)
+    aspect = _Bound(draw_by_rank(_words("aspects", name), rng), {})
     slots: dict[str, _Bound | None] = {
         "ASPECT": aspect,
-        "SUBJECT": _Bound(_any(words.SUBJECTS, rng), {"ASPECT": aspect}),
-        "POLAR": _Bound(_zipf(adjectives, rng), {}, polar),
-        "HOW": _Bound(_zipf(words.DEGREES, rng), {}) if rng.random() < 0.3 else None,
+        "SUBJECT": _Bound(draw(_phrases("subjects"), rng), {"ASPECT": aspect}),
+        "POLAR": _Bound(draw_by_rank(adjectives, rng), {}, polar),
+        "HOW": _Bound(draw_by_rank(_words("degrees"), rng), {}) if rng.random() < 0.3 else None,
     }
     for negation in ("NOT", "NEVER", "NOBODY"):
-        slots[negation] = _Bound(_weighted(negation, rng), {}, negator)
+        slots[negation] = _Bound(draw_by_weight(WORDS["slots"][negation], rng), {}, negator)
     return slots
 
 
@@ -154,28 +152,22 @@ def _emit(bound: _Bound, review: Review, rng: random.Random) -> None:
             review.words.append(token)
             review.evidence.append(bound.evidence)
         elif not name.isupper():
-            _emit(bound._replace(phrase=_zipf(words.PHRASES[name], rng)), review, rng)
+            _emit(bound._replace(phrase=draw_by_rank(_phrases("phrases", name), rng)), review, rng)
         elif (inside := bound.slots[name]) is not None:
             _emit(inside, review, rng)
 
 
-def _any(options: Sequence[_T], rng: random.Random) -> _T:
-    return options[int(rng.random() * len(options))]
+@cache
+def _words(*keys: str) -> list[str]:
+    """A list of single words."""
+    return _text(*keys).split()
 
 
-def _zipf(options: str, rng: random.Random) -> str:
-    """A phrase of a list (words, or phrases between bars), with a probability that
-    falls as 1 over its rank.
-    """
-    phrases = [part.strip() for part in options.split("|" if "|" in options else None)]
-    return _draw(phrases, [1 / rank for rank in range(1, len(phrases) + 1)], rng)
+@cache
+def _phrases(*keys: str) -> list[str]:
+    """A list of phrases or patterns."""
+    return [part.strip() for part in re.split(r"[|\n]", _text(*keys)) if part.strip()]
 
 
-def _weighted(name: str, rng: random.Random) -> str:
-    phrases, weights = zip(*words.WORDS[name], strict=True)
-    return _draw(phrases, weights, rng)
-
-
-def _draw(options: Sequence[str], weights: Sequence[float], rng: random.Random) -> str:
-    cumulative = list(accumulate(weights))
-    return options[bisect(cumulative, rng.random() * cumulative[-1], hi=len(options) - 1)]
+def _text(key: str, name: str = "") -> str:
+    return WORDS[key][name] if name else WORDS[key]

@@ -9,21 +9,17 @@ several tasks. ``review_grammar`` tells how a review is made;
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 
-from course_lib import devices
 from course_lib.data import pieces
 from course_lib.data import review_grammar as grammar
-from course_lib.data.generated import check_sizes, new_ones
-from course_lib.data.review_grammar import EVIDENCE, RECIPES, Review
-from course_lib.data.review_words import DOMAINS
+from course_lib.data.generated import check_sizes, write_new
+from course_lib.data.review_grammar import DOMAINS, EVIDENCE, RECIPES, Review
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
@@ -80,7 +76,7 @@ def texts(kind: str, n: int, seed: int = 0) -> list[Review]:
     # a long text has more sentences than any other
     held_back = _held_back("long" if kind == "long" else "full", seed)
     seen = {review.text for part in held_back.values() for review in part}
-    return list(itertools.islice(_new(kind, "train", seed, seen), n))
+    return _write(kind, "train", seed, n, seen)
 
 
 def batches(
@@ -89,30 +85,26 @@ def batches(
     """The sentiment of reviews in batches of texts of about the same length, padded with
     0; ``seed`` decides their order, as :func:`course_lib.data.pieces.by_length` draws it.
     """
+    from datasets import Dataset
+
     rows = tokenizer([review.text for review in texts])["input_ids"]
-    labels = torch.tensor([review.sentiment for review in texts], device=devices.current())
-    for index in pieces.by_length([len(row) for row in rows], size, seed):
-        yield {
-            "input_ids": pieces.pad([rows[i] for i in index]),
-            "attention_mask": pieces.pad([[1] * len(rows[i]) for i in index]),
-            "labels": labels[index],
-        }
+    labels = [review.sentiment for review in texts]
+    encoded = Dataset.from_dict({"input_ids": rows, "label": labels})
+    return pieces.batches(encoded, batch_size=size, seed=seed)
 
 
-def _new(kind: str, split: str, seed: int, seen: set[str]) -> Iterator[Review]:
-    rng = random.Random(f"reviews {kind} {split} {seed}")
-
-    def write() -> Review:
+def _write(kind: str, split: str, seed: int, n: int, seen: set[str]) -> list[Review]:
+    def write(rng: random.Random) -> Review:
         return grammar.write(RECIPES[kind], int(rng.random() * len(DOMAINS)), rng)
 
-    return new_ones(write, lambda review: review.text, seen)
+    return write_new(f"reviews {kind} {split} {seed}", write, n, seen)
 
 
 @lru_cache(maxsize=4)
 def _held_back(kind: str, seed: int) -> dict[str, list[Review]]:
     seen: set[str] = set()
     return {
-        split: list(itertools.islice(_new(kind, split, seed, seen), n))
+        split: _write(kind, split, seed, n, seen)
         for split, n in (("validation", VALIDATION), ("test", TEST))
     }
 

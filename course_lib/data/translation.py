@@ -11,8 +11,6 @@ nothing is unknown.
 
 from __future__ import annotations
 
-import itertools
-import random
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -23,7 +21,7 @@ from torch import Tensor, nn
 from course_lib import devices
 from course_lib.data import pieces
 from course_lib.data import translation_grammar as grammar
-from course_lib.data.generated import check_sizes, new_ones
+from course_lib.data.generated import check_sizes, write_new
 from course_lib.data.translation_grammar import RELATIONS, Pair
 
 if TYPE_CHECKING:
@@ -62,9 +60,9 @@ def load(
 
     check_sizes(train, validation, test, (VALIDATION, TEST))
     held_back = _held_back(seed)
-    seen = {" ".join(pair.words) for part in held_back.values() for pair in part}
+    seen = {pair.text for part in held_back.values() for pair in part}
     parts = {
-        "train": list(itertools.islice(_new("train", seed, seen), train)),
+        "train": write_new(f"translation train {seed}", grammar.write, train, seen),
         "validation": held_back["validation"][:validation],
         "test": held_back["test"][:test],
     }
@@ -129,13 +127,10 @@ def batches(
 
 
 def text(ids: Tensor) -> list[str]:
-    """Sentences of ids (B, T): what stands in front of the end mark."""
-    names = tokenizer().convert_ids_to_tokens(list(range(len(tokenizer()))))
-    found = []
-    for row in ids.tolist():
-        end = row.index(END) if END in row else len(row)
-        found.append(" ".join(names[i] for i in row[:end] if i > END))
-    return found
+    """Sentences of ids (B, T)."""
+    return tokenizer().batch_decode(
+        ids, skip_special_tokens=True, clean_up_tokenization_spaces=False
+    )
 
 
 @torch.no_grad()
@@ -167,17 +162,11 @@ def bleu(found: list[str], right: list[str]) -> float:
     return float(sacrebleu.corpus_bleu(found, [right], tokenize="none", force=True).score)
 
 
-def _new(split: str, seed: int, seen: set[str]) -> Iterator[Pair]:
-    rng = random.Random(f"translation {split} {seed}")
-    recipe = grammar.Recipe()
-    return new_ones(lambda: grammar.write(recipe, rng), lambda pair: " ".join(pair.words), seen)
-
-
 @lru_cache(maxsize=2)
 def _held_back(seed: int) -> dict[str, list[Pair]]:
     seen: set[str] = set()
     return {
-        split: list(itertools.islice(_new(split, seed, seen), n))
+        split: write_new(f"translation {split} {seed}", grammar.write, n, seen)
         for split, n in (("validation", VALIDATION), ("test", TEST))
     }
 
@@ -198,7 +187,7 @@ def _dataset(pairs: Sequence[Pair]) -> Dataset:
         name: [getattr(pair, name) for pair in pairs]
         for name in ("words", "head", "ambiguous", "rarest")
     }
-    columns["source"] = [" ".join(pair.words) for pair in pairs]
+    columns["source"] = [pair.text for pair in pairs]
     columns["target"] = [" ".join(pair.target) for pair in pairs]
     columns["relation"] = [[RELATIONS.index(name) for name in pair.relation] for pair in pairs]
     return Dataset.from_dict({name: columns[name] for name in features}, features=features)

@@ -13,62 +13,59 @@ noun has is decided by the *rarest* noun of the sentence.
 
 from __future__ import annotations
 
+import itertools
 import random
-from bisect import bisect
-from collections.abc import Sequence
+import re
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import accumulate
-from typing import TypeVar
+from typing import NamedTuple
 
-from course_lib.data import translation_words as words
+from course_lib.data.generated import draw, draw_by_rank, draw_by_weight, read_words
 
-_T = TypeVar("_T")
+WORDS = read_words("translation_words.toml")
 ROOT = -1
-RELATIONS = tuple(words.RELATIONS.split())
+RELATIONS = tuple(WORDS["relations"].split())
 NOMINATIVE, ACCUSATIVE, DATIVE = range(3)
 GENDERS = "mfn"
 LONGEST = 30  # words of a source sentence
 
 
-@dataclass(frozen=True)
-class Recipe:
+class Share:
     """How sentences are mixed. All are probabilities."""
 
-    clauses: float = 0.4  # sentences with a second, subordinate clause
-    front: float = 0.2  # main clauses with a fronted adverb
-    adverb: float = 0.25  # clauses with an adverb at the end
-    perfect: float = 0.25
-    modal: float = 0.2
-    intransitive: float = 0.25
-    year: float = 0.15
-    it: float = 0.5  # second clauses with a pronoun for the first one's subject
-    plural: float = 0.35
-    adjective: float = 0.4  # for each of two
-    phrase: float = 0.2  # nouns with a prepositional phrase
-    relative: float = 0.12  # nouns with a relative clause
-    ambiguous: float = 0.35  # nouns with two translations
-    rare: float = 0.12
-    compound: float = 0.08
+    CLAUSES = 0.4  # sentences with a second, subordinate clause
+    FRONT = 0.2  # main clauses with a fronted adverb
+    ADVERB = 0.25  # clauses with an adverb at the end
+    INTRANSITIVE = 0.25
+    YEAR = 0.15
+    IT = 0.5  # second clauses with a pronoun for the first one's subject
+    PLURAL = 0.35
+    ADJECTIVE = 0.4  # for each of two
+    PHRASE = 0.2  # nouns with a prepositional phrase
+    RELATIVE = 0.12  # nouns with a relative clause
 
 
-@dataclass(frozen=True)
-class Noun:
+TENSES = {"perfect": 0.25, "modals": 0.2, "past": 0.55}
+NOUNS = {"ambiguous": 0.35, "rare": 0.12, "compound": 0.08, "common": 0.45}
+
+Words = tuple[str, ...]  # a line of the lists, or a part of one
+
+
+class Noun(NamedTuple):
     """One noun and what it may become. ``german`` holds (gender, singular, plural) for
     each topic.
     """
 
-    english: tuple[str, ...]  # two words for a compound
-    german: tuple[tuple[str, str, str], tuple[str, str, str]]
+    english: Words  # two words for a compound
+    german: tuple[Words, Words]
     rank: int  # the higher, the rarer
     topic: int  # the translation that it calls for, where it is the rarest
-    ambiguous: bool = False
+    ambiguous: bool
 
 
-@dataclass(frozen=True)
-class Verb:
-    english: tuple[str, str, str]  # infinitive, past, participle
-    german: tuple[str, str, str, str]  # infinitive, past of one, past of many, participle
+class Verb(NamedTuple):
+    english: Words  # infinitive, past, participle
+    german: Words  # infinitive, past of one, past of many, participle
 
 
 @dataclass
@@ -78,8 +75,8 @@ class Phrase:
     noun: Noun
     plural: bool = False
     determiner: str = "the"
-    adjectives: tuple[tuple[str, str], ...] = ()
-    near: tuple[tuple[str, str], Phrase] | None = None  # a preposition and its noun
+    adjectives: tuple[Words, ...] = ()
+    near: tuple[Words, Phrase] | None = None  # a preposition and its noun
     relative: tuple[Verb, Phrase] | None = None  # what it saw
     pronoun: bool = False
 
@@ -89,11 +86,11 @@ class Clause:
     subject: Phrase
     verb: Verb
     object: Phrase | None = None
-    auxiliary: tuple[str, str, str] | None = None
+    auxiliary: Words | None = None
     perfect: bool = False
-    adverb: tuple[str, str] | None = None
+    adverb: Words | None = None
     fronted: bool = False
-    year: tuple[str, ...] = ()
+    year: Words = ()
 
 
 @dataclass
@@ -110,17 +107,19 @@ class Pair:
     rarest: int = ROOT  # the place of the noun that decides
     ambiguous: list[int] = field(default_factory=list)  # 1 where a noun has two translations
 
+    @property
+    def text(self) -> str:
+        return " ".join(self.words)
 
-def write(recipe: Recipe, rng: random.Random) -> Pair:
-    """One pair. Of ``rng`` only ``random()`` is used, whose stream Python promises not
-    to change.
-    """
+
+def write(rng: random.Random) -> Pair:
+    """One pair."""
     while True:
-        main = _clause(recipe, rng, front=True)
-        other = _clause(recipe, rng) if rng.random() < recipe.clauses else None
-        conjunction = _zipf(_split(words.CONJUNCTIONS), rng)
+        main = _clause(rng, front=True)
+        other = _clause(rng) if rng.random() < Share.CLAUSES else None
+        conjunction = draw_by_rank(_lines("conjunctions"), rng)
         first = other is not None and rng.random() < 0.5  # the subordinate clause
-        if other is not None and rng.random() < recipe.it:
+        if other is not None and rng.random() < Share.IT:
             earlier, later = (other, main) if first else (main, other)
             if not earlier.subject.plural:
                 pronoun = Phrase(earlier.subject.noun, pronoun=True)
@@ -137,57 +136,51 @@ def write(recipe: Recipe, rng: random.Random) -> Pair:
         rarest = max(nouns, key=lambda noun: noun.rank)
         _source(pair, main, other, conjunction[0], first, rarest)
         if len(pair.words) <= LONGEST:
-            _target(pair.target, main, other, conjunction[1], first, rarest.topic)
+            pair.target = _target(main, other, conjunction[1], first, rarest.topic)
             return pair
 
 
 # ------------------------------------------------------------------------- what is said
 
 
-def _clause(recipe: Recipe, rng: random.Random, front: bool = False) -> Clause:
-    intransitive = rng.random() < recipe.intransitive
-    verb = _any(_verbs(words.INTRANSITIVE if intransitive else words.TRANSITIVE), rng)
-    clause = Clause(_phrase(recipe, rng), verb, None if intransitive else _phrase(recipe, rng))
-    draw = rng.random()
-    if draw < recipe.perfect:
-        clause.auxiliary, clause.perfect = _lines(words.PERFECT)[0], True
-    elif draw < recipe.perfect + recipe.modal:
-        clause.auxiliary = _any(_lines(words.MODALS), rng)
-    clause.fronted = front and rng.random() < recipe.front
-    if clause.fronted or rng.random() < recipe.adverb:
-        clause.adverb = _zipf(_split(words.ADVERBS), rng)
-    if rng.random() < recipe.year:
+def _clause(rng: random.Random, front: bool = False) -> Clause:
+    intransitive = rng.random() < Share.INTRANSITIVE
+    verb = draw(_verbs("intransitive" if intransitive else "transitive"), rng)
+    clause = Clause(_phrase(rng), verb, None if intransitive else _phrase(rng))
+    tense = draw_by_weight(TENSES, rng)
+    if tense == "perfect":
+        clause.auxiliary, clause.perfect = _lines("perfect")[0], True
+    elif tense == "modals":
+        clause.auxiliary = draw(_lines("modals"), rng)
+    clause.fronted = front and rng.random() < Share.FRONT
+    if clause.fronted or rng.random() < Share.ADVERB:
+        clause.adverb = draw_by_rank(_lines("adverbs"), rng)
+    if rng.random() < Share.YEAR:
         clause.year = ("1", *(str(int(rng.random() * 10)) for _ in range(3)))
     return clause
 
 
-def _phrase(recipe: Recipe, rng: random.Random, inside: bool = False) -> Phrase:
-    draw = rng.random()
-    ambiguous, rare, compound = recipe.ambiguous, recipe.rare, recipe.compound
-    if draw < ambiguous:
-        noun = _zipf(_nouns()["ambiguous"], rng)
-    elif draw < ambiguous + rare:
-        noun = _any(_nouns()["rare"], rng)
-    elif draw < ambiguous + rare + compound:
-        noun = _any(_nouns()["compound"], rng)
-    else:
-        noun = _zipf(_nouns()["common"], rng)
-    plural = rng.random() < recipe.plural
-    determiner = _any(("the", "the", "a", "my", "this"), rng)
+def _phrase(rng: random.Random, inside: bool = False) -> Phrase:
+    kind = draw_by_weight(NOUNS, rng)
+    draw_noun = draw if kind in ("rare", "compound") else draw_by_rank
+    noun = draw_noun(_nouns()[kind], rng)
+    plural = rng.random() < Share.PLURAL
+    determiner = draw(("the", "the", "a", "my", "this"), rng)
     if plural and determiner == "this":
         determiner = "the"
     phrase = Phrase(noun, plural, determiner)
-    adjectives = _split(words.ADJECTIVES)
     phrase.adjectives = tuple(
-        _zipf(adjectives, rng) for _ in range(2) if rng.random() < recipe.adjective / 2
+        draw_by_rank(_lines("adjectives"), rng)
+        for _ in range(2)
+        if rng.random() < Share.ADJECTIVE / 2
     )
     if not inside:
-        if rng.random() < recipe.phrase:
-            preposition = _zipf(_split(words.PREPOSITIONS), rng)
-            phrase.near = preposition, _phrase(recipe, rng, inside=True)
-        elif rng.random() < recipe.relative:
-            verb = _any(_verbs(words.TRANSITIVE), rng)
-            phrase.relative = verb, _phrase(recipe, rng, inside=True)
+        if rng.random() < Share.PHRASE:
+            preposition = draw_by_rank(_lines("prepositions"), rng)
+            phrase.near = preposition, _phrase(rng, inside=True)
+        elif rng.random() < Share.RELATIVE:
+            verb = draw(_verbs("transitive"), rng)
+            phrase.relative = verb, _phrase(rng, inside=True)
     return phrase
 
 
@@ -292,18 +285,14 @@ def _attach(pair: Pair, place: int, head: int, relation: str) -> None:
 
 
 def _target(
-    out: list[str], main: Clause, other: Clause | None, conjunction: str, first: bool, topic: int
-) -> None:
-    subordinate = [conjunction, *_clause_target(other, topic, "last")] if other else []
-    if other and first:
-        out += [*subordinate, ",", *_clause_target(main, topic, "first"), "."]
-    else:
-        out += [
-            *_clause_target(main, topic, "second"),
-            *([","] if other else []),
-            *subordinate,
-            ".",
-        ]
+    main: Clause, other: Clause | None, conjunction: str, first: bool, topic: int
+) -> list[str]:
+    if other is None:
+        return [*_clause_target(main, topic, "second"), "."]
+    subordinate = [conjunction, *_clause_target(other, topic, "last")]
+    if first:
+        return [*subordinate, ",", *_clause_target(main, topic, "first"), "."]
+    return [*_clause_target(main, topic, "second"), ",", *subordinate, "."]
 
 
 def _clause_target(clause: Clause, topic: int, place: str) -> list[str]:
@@ -336,25 +325,27 @@ def _clause_target(clause: Clause, topic: int, place: str) -> list[str]:
 def _phrase_target(phrase: Phrase, case: int, topic: int) -> list[str]:
     gender, singular, plural = phrase.noun.german[topic]
     if phrase.pronoun:
-        return [words.PERSONAL[case].split()[GENDERS.index(gender)]]
+        return [WORDS["personal"][case].split()[GENDERS.index(gender)]]
     column = 3 if phrase.plural else GENDERS.index(gender)
-    article = words.DETERMINERS[phrase.determiner][case].split()[column]
+    article = WORDS["determiners"][phrase.determiner][case].split()[column]
     definite = phrase.determiner in ("the", "this")
     kind = "definite" if definite else "none" if article == "-" else "indefinite"
-    ending = words.ENDINGS[kind][case].split()[column]
+    ending = WORDS["endings"][kind][case].split()[column]
     out = [] if article == "-" else [article]
     out += [adjective + ending for _, adjective in phrase.adjectives]
-    noun = plural if phrase.plural else singular
-    if phrase.plural and case == DATIVE and noun[-1] not in "ns":
-        noun += "n"
-    out.append(noun)
+    many = _dative(plural) if case == DATIVE else plural
+    out.append(many if phrase.plural else singular)
     if phrase.near:
         out += [phrase.near[0][1], *_phrase_target(phrase.near[1], DATIVE, topic)]
     if phrase.relative:
         verb, thing = phrase.relative
         seen = _phrase_target(thing, ACCUSATIVE, topic)
-        out += [",", words.RELATIVE.split()[column], *seen, verb.german[1 + phrase.plural], ","]
+        out += [",", WORDS["relative"].split()[column], *seen, verb.german[1 + phrase.plural], ","]
     return out
+
+
+def _dative(plural: str) -> str:
+    return plural if plural[-1] in "ns" else plural + "n"
 
 
 # -------------------------------------------------------------------------------- words
@@ -365,90 +356,52 @@ def _nouns() -> dict[str, list[Noun]]:
     """By kind; ranks run on from ambiguous over compounds and common to rare ones, so
     that an ambiguous noun decides only beside others of its kind.
     """
-    found: dict[str, list[Noun]] = {"ambiguous": [], "compound": [], "common": [], "rare": []}
-    for rank, line in enumerate(_text(words.AMBIGUOUS)):
-        first, second = (part.split() for part in line.split("|"))
-        german = (first[1], first[2], first[3]), (second[0], second[1], second[2])
-        found["ambiguous"].append(Noun((first[0],), german, rank, rank % 2, True))
-    for rank, line in enumerate(_text(words.COMPOUNDS)):
-        one, two, *rest = line.split()
-        found["compound"].append(Noun((one, two), _both(rest), 100 + rank, rank % 2))
-    for rank, line in enumerate(_text(words.COMMON)):
-        english, *rest = line.split()
-        found["common"].append(Noun((english,), _both(rest), 200 + rank, rank % 2))
-    for topic, lines in enumerate(words.RARE):
-        for rank, line in enumerate(_text(lines)):
-            english, *rest = line.split()
-            found["rare"].append(Noun((english,), _both(rest), 300 + 2 * rank + topic, topic))
+    found = {
+        kind: [_noun(line, start + i, i % 2) for i, line in enumerate(WORDS[kind].splitlines())]
+        for kind, start in (("ambiguous", 0), ("compound", 100), ("common", 200))
+    }
+    found["rare"] = [
+        _noun(line, 300 + 2 * i + topic, topic)
+        for topic, lines in enumerate(WORDS["rare"])
+        for i, line in enumerate(lines.splitlines())
+    ]
     return found
 
 
-def _both(german: Sequence[str]) -> tuple[tuple[str, str, str], tuple[str, str, str]]:
-    one = german[0], german[1], german[2]
-    return one, one
+def _noun(line: str, rank: int, topic: int) -> Noun:
+    *english, gender, one, many = line.partition("|")[0].split()
+    german = gender, one, many
+    other = tuple(line.partition("|")[2].split())
+    return Noun(tuple(english), (german, other or german), rank, topic, bool(other))
 
 
 @cache
-def _verbs(lines: str) -> list[Verb]:
-    found = []
-    for line in _text(lines):
-        a, b, c, *german = line.split()
-        found.append(Verb((a, b, c), (german[0], german[1], german[2], german[3])))
-    return found
+def _verbs(kind: str) -> list[Verb]:
+    return [Verb(line[:3], line[3:]) for line in _lines(kind)]
 
 
 @cache
-def _lines(lines: str) -> list[tuple[str, str, str]]:
-    found = [line.split() for line in lines.splitlines()]
-    return [(a, b, c) for a, b, c in found]
+def _lines(name: str) -> list[Words]:
+    """A list's lines, or parts between bars, as words."""
+    return [tuple(part.split()) for part in re.split(r"[|\n]", WORDS[name]) if part.strip()]
 
 
 @cache
-def _split(options: str) -> list[tuple[str, str]]:
-    found = [option.split() for option in options.split("|")]
-    return [(a, b) for a, b in found]
-
-
-def _text(lines: str) -> list[str]:
-    return [line for line in lines.splitlines() if line.strip()]
-
-
-def _any(options: Sequence[_T], rng: random.Random) -> _T:
-    return options[int(rng.random() * len(options))]
-
-
-def _zipf(options: Sequence[_T], rng: random.Random) -> _T:
-    """With a probability that falls as 1 over its rank."""
-    cumulative = _cumulative(len(options))
-    return options[bisect(cumulative, rng.random() * cumulative[-1], hi=len(options) - 1)]
-
-
-@cache
-def _cumulative(n: int) -> list[float]:
-    return list(accumulate(1 / rank for rank in range(1, n + 1)))
-
-
-@cache
-def vocabulary() -> tuple[str, ...]:
+def vocabulary() -> Words:
     """Every word that a source or a target may hold, in alphabetical order."""
     found = {"-s", ",", ".", "in", "im", "Jahr", "that", "it", *map(str, range(10))}
-    for nouns in _nouns().values():
-        for noun in nouns:
-            found |= {*noun.english}
-            for _, singular, plural in noun.german:
-                found |= {singular, plural, plural + ("" if plural[-1] in "ns" else "n")}
-    for verb in (*_verbs(words.TRANSITIVE), *_verbs(words.INTRANSITIVE)):
-        found |= {*verb.english, *verb.german}
-    for line in (*_lines(words.MODALS), *_lines(words.PERFECT)):
-        found |= {*line}
-    for options in (words.ADVERBS, words.PREPOSITIONS, words.CONJUNCTIONS):
-        found |= {word for pair in _split(options) for word in pair}
-    endings = {
-        ending for cases in words.ENDINGS.values() for case in cases for ending in case.split()
-    } - {"-"}
-    for english, german in _split(words.ADJECTIVES):
-        found |= {english, *(german + ending for ending in endings)}
-    for english, cases in words.DETERMINERS.items():
-        found |= {english, *(form for case in cases for form in case.split())} - {"-"}
-    found |= {form for case in (words.RELATIVE, *words.PERSONAL) for form in case.split()}
-    return tuple(sorted(found))
+    for noun in itertools.chain.from_iterable(_nouns().values()):
+        found |= {*noun.english}
+        for _, singular, plural in noun.german:
+            found |= {singular, plural, _dative(plural)}
+    verbs = ("transitive", "intransitive", "modals", "perfect")
+    for name in (*verbs, "adverbs", "prepositions", "conjunctions"):
+        found |= {word for line in _lines(name) for word in line}
+    endings = {e for cases in WORDS["endings"].values() for case in cases for e in case.split()}
+    for english, german in _lines("adjectives"):
+        found |= {english, *(german + ending for ending in endings - {"-"})}
+    cases = [WORDS["relative"], *WORDS["personal"]]
+    for english, articles in WORDS["determiners"].items():
+        found.add(english)
+        cases += articles
+    return tuple(sorted(found | {form for case in cases for form in case.split()} - {"-"}))

@@ -67,10 +67,9 @@ def test_every_page_is_led_to(parts: Any, tmp_path: Path) -> None:
 def test_every_module_is_in_the_reference_or_has_a_reason_not_to_be(parts: Any) -> None:
     _, rooms = parts
     inside = {file.module for room in ROOMS for file in rooms.files(room)}
-    words = {"course_lib.data.review_words", "course_lib.data.translation_words"}  # have no names
     for module in MODULES:
         if module.split(".")[1] not in LEFT_OUT or module.startswith("course_lib.pruning."):
-            assert module in inside | words | {*ROOMS}, module
+            assert module in inside | {*ROOMS}, module
         else:
             assert module not in inside, module
 

@@ -2,6 +2,7 @@ import copy
 import math
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -82,40 +83,32 @@ def test_same_seed_same_weights(kind: str) -> None:
     assert not states_equal(models[0], models[2])
 
 
-def test_dropout_and_augmentation_follow_the_seed() -> None:
-    def noisy(x: Tensor) -> Tensor:
-        return x + 0.1 * torch.rand_like(x)
+def seen_by(model: nn.Module, **options: Any) -> list[Tensor]:
+    """The images of every training step."""
+    batches: list[Tensor] = []
+    model.register_forward_pre_hook(lambda _, args: batches.append(args[0]))
+    quick(model, **options)
+    return batches
 
-    models = []
-    for _ in range(2):
-        model = nn.Sequential(nn.Flatten(), nn.Dropout(0.5), lenet())
+
+def test_dropout_follows_the_seed_and_leaves_the_order_of_images_alone() -> None:
+    orders, states = [], []
+    for rate in (0.0, 0.5, 0.5):
+        model = nn.Sequential(nn.Flatten(), nn.Dropout(rate), lenet())
         torch.rand(1)
-        quick(model, augment=noisy)
-        models.append(model)
-    assert states_equal(*models)
-
-
-def test_the_order_of_images_does_not_depend_on_dropout() -> None:
-    orders: list[list[Tensor]] = []
-    for rate in (0.0, 0.5):
-        seen: list[Tensor] = []
-        model = nn.Sequential(nn.Flatten(), nn.Dropout(rate), nn.Linear(64, 10))
-        quick(model, augment=lambda x, seen=seen: seen.append(x) or x)
-        orders.append(seen)
-    assert all(torch.equal(a, b) for a, b in zip(*orders, strict=True))
+        orders.append(torch.cat(seen_by(model)))
+        states.append(model)
+    assert torch.equal(orders[0], orders[1])
+    assert states_equal(states[1], states[2]) and not states_equal(states[0], states[1])
 
 
 def test_every_image_once_an_epoch_in_another_order() -> None:
-    seen: list[Tensor] = []
-    quick(lenet(), augment=lambda x: seen.append(x) or x)
+    seen = seen_by(lenet())
     assert [len(x) for x in seen] == [64, 64, 22] * 2
     first, second = torch.cat(seen[:3]), torch.cat(seen[3:])
     assert not torch.equal(first, second)
-    assert (
-        sorted(first.flatten(1).tolist())
-        == sorted(second.flatten(1).tolist())
-        == sorted(SMALL.images.flatten(1).tolist())
-    )
+    wanted = sorted(SMALL.images.flatten(1).tolist())
+    assert sorted(first.flatten(1).tolist()) == sorted(second.flatten(1).tolist()) == wanted
 
 
 def test_training_leaves_the_global_generators_alone() -> None:
@@ -123,32 +116,25 @@ def test_training_leaves_the_global_generators_alone() -> None:
     with seeded(1):
         expected = global_draws()
     with seeded(1):
-        quick(model, augment=lambda x: x + torch.rand_like(x))
+        quick(model)
         assert global_draws() == expected
 
 
 # ---- seeded
 
 
-def test_seeded_repeats_and_restores() -> None:
+def test_seeded_repeats_and_restores_also_after_an_exception() -> None:
     with seeded(0):
         outside = [global_draws()]
-        with seeded(7):
+        with suppress(KeyError), seeded(7):
             first = global_draws()
+            raise KeyError
         outside.append(global_draws())
         with seeded(7):
             assert global_draws() == first
     with seeded(0):
         assert [global_draws(), global_draws()] == outside
     assert len(set(first)) == 3
-
-
-def test_seeded_restores_after_an_exception() -> None:
-    state = torch.random.get_rng_state()
-    with pytest.raises(KeyError), seeded(3):
-        torch.rand(1)
-        raise KeyError
-    assert torch.equal(torch.random.get_rng_state(), state)
 
 
 # ---- masks and the hook
@@ -327,11 +313,12 @@ def test_the_models_device_is_used() -> None:
 
 
 def test_a_run_in_two_parts_sees_the_images_and_rates_of_the_whole() -> None:
-    def seen(parts: list[tuple[int, int | None]]) -> tuple[list[Tensor], list[float], list[Tensor]]:
-        batches: list[Tensor] = []
+    def seen(parts: list[tuple[int, int | None]]) -> tuple[list[Tensor], list[float], nn.Module]:
         made: list[torch.optim.Optimizer] = []
+        batches: list[Tensor] = []
         rates: list[float] = []
         model = lenet()
+        model.register_forward_pre_hook(lambda _, args: batches.append(args[0]))
 
         def make(parameters: Any) -> torch.optim.Optimizer:
             made.append(torch.optim.SGD(parameters, lr=0.1))
@@ -345,19 +332,14 @@ def test_a_run_in_two_parts_sees_the_images_and_rates_of_the_whole() -> None:
                 schedule="cosine",
                 start=start,
                 stop=stop,
-                augment=lambda x: batches.append(x) or x,
                 post_step=lambda: rates.append(made[-1].param_groups[0]["lr"]),
             )
-        return batches, rates, [p.detach().clone() for p in model.parameters()]
+        return batches, rates, model
 
     whole, parts = seen([(0, None)]), seen([(0, 4), (4, 4), (4, 7), (7, None)])
-    assert len(whole[0]) == 9 and all(
-        torch.equal(a, b) for a, b in zip(whole[0], parts[0], strict=True)
-    )
+    assert len(whole[0]) == 9 and all(map(torch.equal, whole[0], parts[0]))
     assert whole[1] == parts[1]
-    assert all(
-        torch.equal(a, b) for a, b in zip(whole[2], parts[2], strict=True)
-    )  # SGD without momentum remembers nothing
+    assert states_equal(whole[2], parts[2])  # SGD without momentum remembers nothing
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,7 @@ def test_no_answer_is_in_the_wheel(wheel: Path) -> None:
     assert seen == set(labs.available())
     assert sum(name.endswith(".ipynb") for name in inside) == len(seen)
     assert "course_lib/_data/README.md" in names
+    assert {f"course_lib/data/{name}_words.toml" for name in ("review", "translation")} < {*names}
 
 
 @pytest.mark.long

@@ -92,8 +92,8 @@ class Cluster:
 @functools.cache
 def software() -> str:
     """What must be the same on all machines for the same marks."""
-    files, digest = sorted(Path(course_lib.__file__).parent.rglob("*.py")), hashlib.sha256()
-    for file in files:
+    package, digest = Path(course_lib.__file__).parent, hashlib.sha256()
+    for file in sorted([*package.rglob("*.py"), *package.rglob("*.toml")]):
         digest.update(file.name.encode() + file.read_bytes())
     versions = torch.__version__.partition("+")[0], platform.python_version().rpartition(".")[0]
     return f"course_lib {digest.hexdigest()[:10]}, torch and Python {versions}"

@@ -1,17 +1,25 @@
 """A small Marian on Multi30k, German into English, for ``lab08_multi30k``: trained from
 scratch, like the checkpoints on generated sentences.
+
+Multi30k are descriptions of photographs, 29,000 pairs to train on (Elliott et al. 2016).
+The files of its repository, gzipped lines, are read from ``multi30k`` in
+``$COURSE_DATA``, the course's ``data/`` or the cache.
 """
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any
 
 import torch
+from datasets import Dataset, DatasetDict
 from torch import nn
 
-from course_lib.data import multi30k, pieces
+from course_lib import paths
+from course_lib.data import pieces
+from course_lib.data.images import DataMissing
 from course_lib.models.marian import small_marian
 from course_lib.training import Batch, endless, fit_batches, warm_up_then_decay
 
@@ -34,9 +42,37 @@ SETTINGS: dict[str, Any] = {
 }
 
 
+SPLITS = {"train": "train", "validation": "val", "test": "test_2016_flickr"}
+SOURCE = "https://github.com/multi30k/dataset (data/task1/raw)"
+
+
 @cache
-def data() -> Any:
-    return multi30k.load()
+def data() -> DatasetDict:
+    """train, validation and test, columns ``source`` (German) and ``target``.
+
+    Raises:
+        DataMissing: if the files are not here.
+    """
+    wanted = [f"{stem}.{language}.gz" for stem in SPLITS.values() for language in ("de", "en")]
+    place, looked = paths.data_folder("multi30k", wanted)
+    if place is None:
+        raise DataMissing(
+            f"Multi30k is not on this machine. Put its files *.de.gz and *.en.gz from {SOURCE} into"
+            " one of these folders:\n" + "\n".join(looked)
+        )
+
+    def lines(name: str) -> list[str]:
+        with gzip.open(place / name, "rt", encoding="utf-8") as file:
+            return [line.strip() for line in file]
+
+    return DatasetDict(
+        {
+            split: Dataset.from_dict(
+                {"source": lines(f"{stem}.de.gz"), "target": lines(f"{stem}.en.gz")}
+            )
+            for split, stem in SPLITS.items()
+        }
+    )
 
 
 @cache

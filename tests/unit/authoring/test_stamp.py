@@ -17,6 +17,7 @@ FILES = {
     "show.py": "def plot(): ...\n",
     "grading/__init__.py": "from course_lib.grading.check import check\n",
     "grading/check.py": "def check(): ...\n",
+    "cost/words.toml": "good = 1\n",
     "unused.py": "x = 1\n",
 }
 CELLS = [
@@ -41,6 +42,7 @@ def root(tmp_path: Path) -> Path:
         ("cost/count.py", "# twice", "# two times", False),
         ("cost/count.py", '"""Counts."""', '"""Counts them."""', False),
         ("cost/count.py", "return 2 * x", "return (\n        2 * x\n    )", False),
+        ("cost/words.toml", "1", "2", True),
         ("unused.py", "1", "2", False),
         ("grading/check.py", "...", "pass", False),
     ],

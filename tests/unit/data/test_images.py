@@ -8,7 +8,6 @@ import os
 import pickle
 import socket
 import struct
-import sys
 import threading
 import urllib.error
 import urllib.request
@@ -22,11 +21,10 @@ import numpy as np
 import pytest
 import torch
 
-import course_lib  # noqa: F401  (before torchvision)
 from course_lib.data import images
 from course_lib.data.images import DataMissing, ImageData, Split
 
-torchvision_datasets = pytest.importorskip("torchvision.datasets")
+torchvision_datasets = pytest.importorskip("torchvision.datasets")  # after course_lib
 REAL = os.environ.get("COURSE_DATA", "")
 FOLDER = {"mnist": "MNIST", "fashion_mnist": "FashionMNIST"}
 
@@ -42,15 +40,12 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("COURSE_ROOT", raising=False)
     monkeypatch.chdir(tmp_path)
-    no_network(monkeypatch, urllib.error.URLError(socket.gaierror(-2, "Name or service not known")))
+
+    def no_network(*_: Any, **__: Any) -> None:
+        raise urllib.error.URLError(socket.gaierror(-2, "Name or service not known"))
+
+    monkeypatch.setattr(urllib.request, "urlopen", no_network)
     return sets
-
-
-def no_network(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    def fail(*_: Any, **__: Any) -> None:
-        raise error
-
-    monkeypatch.setattr(urllib.request, "urlopen", fail)
 
 
 def idx(array: np.ndarray) -> bytes:
@@ -112,14 +107,13 @@ def ids(split: Split) -> list[int]:
     return [round(float(x) * 255) for x in split.images[:, -1, 0, 0]]
 
 
-def failure(name: str, **options: Any) -> str:
+def failure(name: str) -> str:
     """The message of DataMissing, after making sure that no other traceback is shown
     with it.
     """
     with pytest.raises(DataMissing) as caught:
-        images.load(name, **options)
-    assert caught.value.__cause__ is None
-    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+        images.load(name)
+    assert caught.value.__suppress_context__
     return str(caught.value)
 
 
@@ -190,7 +184,7 @@ def test_a_subset_is_smaller_in_training_only() -> None:
 )
 def test_real_mnist(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COURSE_DATA", REAL)
-    data = images.load("mnist", download=False)
+    data = images.load("mnist")
     assert_clean(data)
     assert len(data.validation.labels) == 5_000 and data.shape == (1, 28, 28)
     test = data.test.labels.bincount().tolist()
@@ -258,58 +252,15 @@ def test_available_says_where(places: Path) -> None:
 
 @pytest.mark.parametrize("name", ["mnist", "fashion_mnist", "cifar10"])
 def test_a_missing_set_says_where_it_looked_and_what_to_do(
-    name: str, places: Path, tmp_path: Path
+    name: str, places: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     message = failure(name)
-    for said in (name, str(places), str(tmp_path / "cache"), "no connection", "COURSE_DATA"):
+    for said in (name, str(places), str(tmp_path / "cache"), "Name or service", "COURSE_DATA"):
         assert said in message
     assert list(places.iterdir()) == []  # a failed download leaves nothing behind
-
-
-def test_no_download_when_none_is_wanted(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    no_network(monkeypatch, AssertionError("the network was used"))
-    assert "download=False" in failure("mnist", download=False)
-    monkeypatch.delenv("COURSE_DATA")
-    assert "COURSE_DATA is not set" in failure("mnist", download=False)
-
-
-def mistyped(places: Path, patch: pytest.MonkeyPatch) -> str:
-    patch.setenv("COURSE_DATA", str(places / "tyop"))
-    return f"{places / 'tyop'}: there is no such folder"
-
-
-def incomplete(places: Path, patch: pytest.MonkeyPatch) -> str:
-    (write_mnist_like(places) / "t10k-labels-idx1-ubyte").unlink()
-    return "MNIST/raw/t10k-labels-idx1-ubyte is missing"
-
-
-def out_of_range(places: Path, patch: pytest.MonkeyPatch) -> str:
-    (write_mnist_like(places) / "train-labels-idx1-ubyte").write_bytes(idx(np.full(40, 11)))
-    return "labels from 11 to 11, expected 0 to 9"
-
-
-def unreadable(places: Path, patch: pytest.MonkeyPatch) -> str:
-    write_mnist_like(places)
-
-    def refuse(*_: Any, **__: Any) -> None:
-        raise PermissionError(13, "Permission denied", "train-images-idx3-ubyte")
-
-    patch.setattr(torchvision_datasets, "MNIST", refuse)
-    return "train-images-idx3-ubyte may not be read"
-
-
-def without_torchvision(places: Path, patch: pytest.MonkeyPatch) -> str:
-    write_mnist_like(places)
-    patch.setitem(sys.modules, "torchvision", None)
-    return "pip install torchvision"
-
-
-@pytest.mark.parametrize(
-    "prepare", [mistyped, incomplete, out_of_range, unreadable, without_torchvision]
-)
-def test_what_is_wrong_is_said(prepare, places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    words = prepare(places, monkeypatch)
-    assert words in failure("mnist")
+    assert socket.getdefaulttimeout() is None
+    monkeypatch.setenv("COURSE_DATA", str(places / "tyop"))
+    assert f"{places / 'tyop'}: there is no such folder" in failure(name)
     assert not (places / "tyop").exists()
 
 
@@ -337,41 +288,7 @@ def test_a_cifar_file_with_another_checksum_is_not_unpickled(
 ) -> None:
     folder = write_cifar(places, monkeypatch)
     (folder / "data_batch_2").write_bytes(b"cos\nsystem\n(S'exit 1'\ntR.")
-    assert "its checksum is another" in failure("cifar10")
-
-
-@pytest.mark.parametrize(
-    ("error", "words"),
-    [
-        (TimeoutError("timed out"), "did not answer in time"),
-        (ConnectionRefusedError(111, "Connection refused"), "no connection"),
-        (
-            urllib.error.HTTPError("http://x", 503, "Service Unavailable", None, None),
-            "the server answered 503",
-        ),  # type: ignore[arg-type]
-        (OSError(28, "No space left on device"), "the disk is full"),
-        (ValueError("something new"), "ValueError: something new"),
-    ],
-)
-def test_a_failed_download_says_why(
-    error: Exception, words: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    no_network(monkeypatch, error)
-    assert words in failure("cifar10")
-    assert socket.getdefaulttimeout() is None  # and the timeout set for it is gone
-
-
-def test_no_folder_to_download_into(
-    places: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cache = tmp_path / "cache" / "pruning-course"
-    cache.mkdir(parents=True)
-    for folder in (places, cache):
-        folder.chmod(0o555)
-    message = failure("mnist")
-    for folder in (places, cache):
-        folder.chmod(0o755)
-        assert f"{folder} cannot be written" in message
+    assert "not found or corrupted" in failure("cifar10")
 
 
 # ---- downloading
@@ -401,13 +318,15 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("server")
-@pytest.mark.parametrize("course_data", [True, False])
+@pytest.mark.parametrize("course_data", ["given", "read-only", "not given"])
 def test_a_download_lands_in_course_data_or_else_in_the_cache(
-    course_data: bool, places: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    course_data: str, places: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not course_data:
+    if course_data == "not given":
         monkeypatch.delenv("COURSE_DATA")
-    place = places if course_data else tmp_path / "cache" / "pruning-course"
+    if course_data == "read-only":
+        monkeypatch.setattr(os, "access", lambda place, how: place != places)
+    place = places if course_data == "given" else tmp_path / "cache" / "pruning-course"
     assert ids(images.load("fashion_mnist").test) == list(range(12))
     assert images.available()["fashion_mnist"] == str(place)
     assert [p.name for p in place.iterdir()] == ["FashionMNIST"]

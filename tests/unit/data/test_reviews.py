@@ -2,6 +2,7 @@
 off it.
 """
 
+import hashlib
 import random
 from collections import Counter
 from itertools import pairwise
@@ -12,24 +13,24 @@ import pytest
 from reviews_checkpoints import ngram_accuracy
 
 from course_lib.data import review_grammar as grammar
-from course_lib.data import review_words, reviews
+from course_lib.data import reviews
 from course_lib.data.review_grammar import (
     CONTRAST,
     NEGATOR,
     POLAR,
     RECIPES,
+    WORDS,
     Recipe,
     Review,
 )
 
-POSITIVE = {
-    *review_words.POSITIVE.split(),
-    *(w for good, _ in review_words.DOMAIN_POLAR.values() for w in good.split()),
-}
-NEGATIVE = {
-    *review_words.NEGATIVE.split(),
-    *(w for _, bad in review_words.DOMAIN_POLAR.values() for w in bad.split()),
-}
+
+def adjectives(kind: str) -> list[str]:
+    lists = [WORDS[kind], *WORDS[f"domain_{kind}"].values()]
+    return [word for words in lists for word in words.split()]
+
+
+POSITIVE, NEGATIVE = {*adjectives("positive")}, {*adjectives("negative")}
 NEGATORS = {"not", "never", "hardly", "nobody", "few"}
 LINKS = {"although", "though", "even", "while", "but", "yet"}
 
@@ -51,9 +52,7 @@ def sentences(review: Review) -> list[list[int]]:
 
 
 def test_no_word_is_both_good_and_bad() -> None:
-    assert not POSITIVE & NEGATIVE
-    lists = [*review_words.POSITIVE.split(), *review_words.NEGATIVE.split()]
-    lists += [w for two in review_words.DOMAIN_POLAR.values() for part in two for w in part.split()]
+    lists = adjectives("positive") + adjectives("negative")
     assert [word for word, n in Counter(lists).items() if n > 1] == []
 
 
@@ -132,7 +131,7 @@ def test_the_main_clause_is_the_one_without_although_or_with_but() -> None:
 
 def test_adjectives_have_a_zipf_tail() -> None:
     counts = Counter(w for r in written(RECIPES["full"], 6000) for w in r.words if w in POSITIVE)
-    common = [counts[w] for w in review_words.POSITIVE.split()]
+    common = [counts[w] for w in WORDS["positive"].split()]
     slope = np.polyfit(np.log(np.arange(1, len(common) + 1)), np.log(common), 1)[0]
     assert slope == pytest.approx(-1, abs=0.15)
 
@@ -145,12 +144,21 @@ def test_the_same_seed_gives_the_same_texts_and_fewer_are_the_first_of_more(data
     assert not set(other["test"]["text"]) & set(data["test"]["text"][:20])
 
 
-def test_the_texts_are_those_of_the_checkpoints() -> None:
+@pytest.mark.parametrize(
+    ("kind", "seed", "digest"),
+    [
+        ("full", 0, "4492ead6aa00f898"),
+        ("full", 1, "c502acfeaff9dd47"),
+        ("long", 0, "b59b4834bd6be0ba"),
+    ],
+)
+def test_the_texts_are_those_of_the_checkpoints(kind: str, seed: int, digest: str) -> None:
     """Python's own promise keeps the stream of random numbers; a change of the grammar
     asks for new checkpoints.
     """
-    first = reviews.load(train=1, validation=1, test=1)
-    assert [first[split]["text"][0] for split in first] == TEXTS
+    parts = reviews.load(50, 50, 50, kind=kind, seed=seed)
+    rows = [row for part in parts.values() for row in part]
+    assert hashlib.sha256(repr(rows).encode()).hexdigest()[:16] == digest
 
 
 @pytest.fixture(scope="module")
@@ -178,10 +186,3 @@ def test_a_bag_of_words_solves_the_domain(data: Any) -> None:
         for split in ("train", "validation", "test")
     ]
     assert ngram_accuracy(1, *parts) > 97
-
-
-TEXTS = [
-    "i did not install the update. our view was bad. i would call the screen simply good. nobody asked us about the coat. the parcel came on a monday.",
-    "my cousin called the editing clever. the script was really wooden on that evening. my father lives near the station.",
-    "i did not install the update. i think that the screen was buggy, though i would call the battery really poor. the weather was heavenly. i had a disappointing umbrella. there were three of us. there were five of us.",
-]

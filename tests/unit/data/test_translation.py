@@ -2,6 +2,7 @@
 German that agrees.
 """
 
+import hashlib
 import random
 
 import pytest
@@ -9,9 +10,9 @@ import torch
 
 from course_lib.data import translation
 from course_lib.data import translation_grammar as grammar
-from course_lib.data import translation_words as words
+from course_lib.data.translation_grammar import WORDS
 
-PAIRS = [grammar.write(grammar.Recipe(), random.Random(f"{i}")) for i in range(3000)]
+PAIRS = [grammar.write(random.Random(f"{i}")) for i in range(3000)]
 
 
 def test_every_word_is_in_the_vocabulary_and_every_source_is_a_tree():
@@ -36,12 +37,8 @@ def test_every_word_is_in_the_vocabulary_and_every_source_is_a_tree():
 
 
 def test_the_relations_join_what_they_say():
-    verbs = {
-        w
-        for line in (words.TRANSITIVE + words.INTRANSITIVE).splitlines()
-        if line
-        for w in line.split()[:3]
-    }
+    lines = (WORDS["transitive"] + WORDS["intransitive"]).splitlines()
+    verbs = {word for line in lines for word in line.split()[:3]}
     joined: dict[str, int] = {}
     for pair in PAIRS:
         for word, head, relation in zip(pair.words, pair.head, pair.relation, strict=True):
@@ -52,13 +49,13 @@ def test_the_relations_join_what_they_say():
             if relation == "plural":
                 assert word == "-s" and other not in verbs
             if relation == "det":
-                assert word in words.DETERMINERS
+                assert word in WORDS["determiners"]
     assert joined.keys() == set(grammar.RELATIONS) and min(joined.values()) > 100
 
 
 def test_the_rarest_noun_decides_how_an_ambiguous_one_is_translated():
     both = 0
-    for line in words.AMBIGUOUS.strip().splitlines():
+    for line in WORDS["ambiguous"].splitlines():
         first, second = (part.split() for part in line.split("|"))
         english, senses = first[0], ({first[2], first[3]}, {second[0 + 1], second[0 + 2]})
         for pair in PAIRS:
@@ -116,6 +113,13 @@ def test_splits_hold_no_source_twice_and_fewer_are_the_first_of_more():
     assert list(translation.load(5, seed=1)["test"]["source"]) != list(
         translation.load(5)["test"]["source"]
     )
+
+
+@pytest.mark.parametrize(("seed", "digest"), [(0, "c64fa61b94d41dee"), (1, "5bd2f955f9523f91")])
+def test_the_pairs_are_those_of_the_checkpoints(seed, digest):
+    parts = translation.load(50, 50, 50, seed=seed)
+    rows = [row for part in parts.values() for row in part]
+    assert hashlib.sha256(repr(rows).encode()).hexdigest()[:16] == digest
 
 
 def test_batches_and_back():
