@@ -8,11 +8,13 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 from small_lab import RIGHT, TESTS, Course, claim, contents
 from typer.testing import CliRunner
 
 from course_lib.cli import app
 from course_lib.grading.batch import appeal
+from course_lib.grading.marking.marker import Outcome
 
 pytestmark = pytest.mark.usefixtures("warm")
 USES = """
@@ -74,6 +76,24 @@ def test_a_claim_that_holds_is_one_line_and_an_open_answer_too(graded: Course) -
     graded.grade()
     said = again(graded, "zoe", "1.1").splitlines()
     assert len(said) == 3 and said[-1] == "  told: not written yet"
+
+
+def test_values_in_a_tuple_are_shown() -> None:
+    shown = appeal.value((torch.tensor([1, 2]), 3))
+    assert shown == "a tuple\n0: torch.int64 of shape (2,)\n[1, 2]\n1: 3 (int)"
+
+
+def test_of_an_answer_that_is_left_open_nothing_is_shown() -> None:
+    open_one = Outcome("1.8", "a letter", 1, False, "not answered yet", True, "test_letter")
+    calls = [appeal.Call("test_letter", ["answer_1_8a"], "a dict")]
+    assert list(appeal._of_failed(open_one, calls)) == ["  told: not answered yet"]
+
+
+def test_a_forbidden_call_is_said_of_the_question(course: Course) -> None:
+    called = "from course_lib.pruning import weights\n"
+    course.hand_in("bo", called + "def magnitude_mask(w, s): return weights.smallest(w.abs(), s)")
+    course.grade()
+    assert "  came: the question asks you to write this yourself" in again(course, "bo", "1.1")
 
 
 @pytest.mark.long

@@ -473,15 +473,3 @@ def test_an_answer_that_no_test_judges_has_a_page_with_a_box(course: Course) -> 
     page = (course.report / "written" / "prediction_1_1.html").read_text(encoding="utf-8")
     assert "about &lt;b&gt;60&lt;/b&gt; %" in page and 'data-id="ada" value="0.5"' in page
     assert course.result("ada")["tests"][-1]["score"] == 0.5
-
-
-def test_copies_are_compared_by_copydetect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from course_lib.grading.batch import similarity
-
-    some = [Submission("ada", [RIGHT]), Submission("bo", [RIGHT])]
-    monkeypatch.setitem(sys.modules, "copydetect", None)
-    with pytest.raises(RuntimeError, match=r"pruning-course\[similarity\]"):
-        similarity.compare(some, "lab01", tmp_path)
-    assert sorted(p.name for p in (tmp_path / "submissions").iterdir()) == ["ada.py", "bo.py"]
-    with pytest.raises(ValueError, match="1 submissions hold code"):
-        similarity.compare(some[:1], "lab01", tmp_path)

@@ -152,7 +152,7 @@ def test_what_nobody_decided_is_named_and_no_0(tmp_path: Path) -> None:
     put(folder / "batch.json", '{"lab": "lab01", "files": ["ada"]}')
     text, said = text_of(folder, EXPORT)
     assert text == EXPORT
-    assert said[0] == ("ada (0 points) is not in it: it has no grade until a person has decided")
+    assert said[0] == "ada is not in it: it has no grade until a person has decided"
 
 
 def test_a_locked_row_of_moodle_stays(tmp_path: Path) -> None:

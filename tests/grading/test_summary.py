@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -223,6 +224,35 @@ def test_a_mark_by_a_person_replaces_the_sentence_that_it_contradicts(tmp_path: 
     alone, marked = page_of(tmp_path, failed), page_of(tmp_path, failed, hand)
     assert "so the question scores 0" in alone and "so the question scores 0" not in marked
     assert "<code>x.y</code>" in marked and "by permission" in marked
+
+
+def test_a_comment_on_all_questions_is_said_once(tmp_path: Path) -> None:
+    hand = [
+        ClaimResult(q, f"{q} by a person", 0, 0, "marked", "never handed in", by_hand=True)
+        for q in ("1.1", "1.2", "1.3")
+    ]
+    failed = [ClaimResult(q, f"{q} c", 0, 1, "failed", "no notebook") for q in ("1.1", "1.2")]
+    text = page_of(tmp_path, *failed, *hand, problem="no notebook", status="pending")
+    assert text.count("never handed in") == 1
+    waiting = page_of(tmp_path, *failed, hand[0], problem="no notebook", undecided=True)
+    assert "never handed in" in waiting and "Not graded yet" in waiting
+
+
+def test_an_answer_in_a_text_cell_is_not_said_to_have_another_name(tmp_path: Path) -> None:
+    remark = "f, g: written in a markdown or raw cell, which is not run"
+    failed = [
+        ClaimResult("1.1", f"1.1 {name}", 0, 1, "failed", f"{name} is not defined: keep the name")
+        for name in ("f", "h")
+    ]
+    text = page_of(tmp_path, *failed, remark=remark)
+    assert "f is not defined" not in text and "h is not defined" in text and remark in text
+
+
+def test_nobody_decided_the_points_of_an_unread_file(tmp_path: Path) -> None:
+    unread = Result("s", "s", (ClaimResult("1.1", "1.1 c", 0, 1, "failed"),), status="pending")
+    cells = report.build_row(replace(unread, undecided=True), ["1.1"])
+    assert cells[:5] == ["s", "", "", "1", "pending"]
+    assert report.build_row(unread, ["1.1"])[1:3] == ["0", "0"]
 
 
 def test_of_a_file_that_nobody_could_read_no_claim_is_listed(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ class Witness(Submission):
             came = super()._ask(op, **fields)
             call = Call(self.test, shown, value(came))
         except (StudentError, WorkerLost) as error:
-            told = in_words(error, "it") if isinstance(error, StudentError) else str(error)
+            told = str(error) if isinstance(error, WorkerLost) else in_words(error, "the question")
             call = Call(self.test, shown, told)
             raise
         finally:
@@ -90,8 +90,10 @@ def _expected(function: Callable[..., Any], args: Any, kwargs: Any, came: Any) -
 
 def value(what: Any) -> str:
     """A value as a person can look at it: a small tensor with its numbers."""
-    if isinstance(what, dict) and len(what) <= 20:
-        return "a dict\n" + "\n".join(f"{key!r}: {value(item)}" for key, item in what.items())
+    if isinstance(what, dict | tuple | list) and len(what) <= 20:
+        items = what.items() if isinstance(what, dict) else enumerate(what)
+        shown = (f"{key!r}: {value(item)}" for key, item in items)
+        return f"a {type(what).__name__}\n" + "\n".join(shown)
     if not isinstance(what, Tensor):
         return shortened(describe(what), 4000)
     numbers = what.detach().cpu()
@@ -143,9 +145,9 @@ def explain(
 
 def _of_failed(o: Outcome, calls: list[Call]) -> Iterator[str]:
     yield f"  told: {o.message}"
-    unlike = [c for c in calls if c.expected and not c.alike]
-    for call in () if o.message == "not written yet" else (unlike or calls[-1:])[:1]:
-        for word, text in (("asked", "\n".join(call.asked)), ("came", call.came)):
-            yield f"  {word}: " + text.replace("\n", "\n    ")
-        if call.expected:
-            yield "  expected: " + call.expected.replace("\n", "\n    ")
+    if o.message not in ("not written yet", "not answered yet"):
+        unlike = [c for c in calls if c.expected and not c.alike]
+        for c in (unlike or calls[-1:])[:1]:
+            texts = {"asked": "\n".join(c.asked), "came": c.came, "expected": c.expected}
+            for word, text in texts.items():
+                yield from [f"  {word}: " + text.replace("\n", "\n    ")] * bool(text)

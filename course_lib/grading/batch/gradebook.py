@@ -69,7 +69,8 @@ def fill(
     times = Counter(i for found in rows_of for i in found)
     said, filled = [], set()
     for (result, who), found in zip(owners, rows_of, strict=True):
-        name = f"{printable(result.id)} ({result.score:g} points)"
+        points = "" if result.undecided else f" ({result.score:g} points)"
+        name = f"{printable(result.id)}{points}"
         if who.get("group"):
             name += f", for the group member {printable(next(iter(who.values())))},"
         if result.undecided or result.pending:

@@ -141,12 +141,22 @@ def save(out: Path, result: Result) -> None:
     said = Counter(
         text
         for some in result.questions.values()
-        for text in {e.output for e in some if e.output and e.status == "failed"}
+        for text in {e.output for e in some if e.output and (e.by_hand or e.status == "failed")}
     )
+    comments = {e.output for e in result.entries if e.by_hand and result.undecided}
     notes += [
         text
         for text, count in said.items()
-        if count > 2 and text not in (*notes, "not written yet")
+        if (count > 2 or text in comments) and text not in (*notes, "not written yet")
+    ]
+    # a name that the remark finds in a text cell is kept, though it is not defined
+    in_text = (
+        re.findall(r"\w+", result.remark) if "in a markdown or raw cell" in result.remark else []
+    )
+    told = [
+        e.output
+        for e in result.entries
+        if e.output.startswith(tuple(f"{name} is not defined: " for name in in_text))
     ]
     text = pages.get_template("feedback.html").render(
         lab=result.lab,
@@ -155,7 +165,7 @@ def save(out: Path, result: Result) -> None:
         notes=notes,
         today=date.today().isoformat(),
         questions=[
-            _question_shown(result, question, titles.get(question, ""), notes)
+            _question_shown(result, question, titles.get(question, ""), [*notes, *told])
             for question, (_, most) in result.points.items()
             if most or any(e.output or e.by_hand for e in result.questions[question])
         ],
@@ -228,7 +238,10 @@ def build_row(result: Result, questions: Iterable[str]) -> list[str]:
     points, waiting = result.points, result.pending
     return [
         cell(result.id),
-        *(PENDING if q in waiting else f"{points.get(q, (0, 0))[0]:g}" for q in questions),
+        *(
+            PENDING if q in waiting else "" if result.undecided else f"{points.get(q, (0,))[0]:g}"
+            for q in questions
+        ),
         "" if result.undecided else f"{result.score:g}",
         f"{result.max_score:g}",
         PENDING if waiting and result.status == "graded" else result.status,
