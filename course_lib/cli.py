@@ -16,7 +16,7 @@ from rich.markup import escape
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__
 )
-console = Console()
+console = Console(emoji=False)  # ":M:" in a name is no picture
 
 # arguments and options of several commands
 Lab = Annotated[str, typer.Argument(help="such as lab01")]
@@ -56,7 +56,7 @@ def main() -> None:
         )
     else:
         return
-    Console(stderr=True).print(
+    Console(stderr=True, emoji=False).print(
         f"course: {said}", style="red", markup=False, highlight=False, soft_wrap=True
     )
     sys.exit(1)
@@ -243,13 +243,16 @@ def grade(
     counts = f"{len(done.graded)} graded now, {len(done.kept)} kept from before"
     said += [f"{counts}; report in {done.report}, seed {done.seed}", done.layer.sentence]
     said += [*done.remarks, f"summary of the class: {summary.write(done.report)}"]
-    if gradebook:
-        path, more = table.fill(done.report, gradebook, column, pending_as_zero, overwrite, groups)
-        said += [f"to upload: {path}", *more]
     handback.write(done.report)
     said += [f"everybody's page, to hand back: {done.report / 'feedback.zip'}"]
-    for sentence in [*said, *summary.status_sentences(done.report)]:
-        _say(sentence)
+    try:
+        if gradebook:
+            filled = (column, pending_as_zero, overwrite, groups)
+            path, more = table.fill(done.report, gradebook, *filled)
+            said += [f"to upload: {path}", *more]
+    finally:  # a table that is refused hides nothing: the next run does not say it again
+        for sentence in [*said, *summary.status_sentences(done.report)]:
+            _say(sentence)
 
 
 @app.command()
@@ -310,7 +313,7 @@ def similarity(
     submissions: Submissions,
     out: Report,
 ) -> None:
-    """Compare the code of a class, for copies: 15 to 20 minutes for 300 submissions."""
+    """Compare the code of a class, for copies: about ten minutes for 300 submissions."""
     from course_lib import labs
     from course_lib.capstone import suspicion
     from course_lib.capstone.handing import NAMES

@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_lab import RIGHT, TESTS, Course, claim, contents
+from small_lab import RIGHT, TESTS, Course, claim, contents, put
+from typer.testing import CliRunner
 
+from course_lib import cli
 from course_lib.grading.batch import gradebook, manual_marks, summary
 from course_lib.grading.batch.result import ClaimResult, Result
 from course_lib.labs import Exercise, lab01
@@ -94,7 +96,7 @@ REFUSED = [  # rows, what is named
     ("amy,1.7,1,", "line 2: .*'1.7'"),
     ("amy,1.1,2.5,", "line 2: 2.5 .* 2"),
     ("amy,1.1,+2.5,", r"line 2: \+2.5"),
-    ("amy,1.1,-2.5,", "line 2: -2.5"),
+    ("amy,1.1,-2.5,", "line 2: -2.5 .* at least -2"),
     ("amy,1.1,1,\namy,1.1,+1,", "line 3: amy .* line 2"),
     ("amy,1.1,two,", "line 2: 'two'"),
     ("amy,1.1,nan,", "line 2: 'nan'"),
@@ -147,6 +149,22 @@ def test_all_wrong_lines_are_said_before_torch_is_loaded(graded: Course) -> None
     assert (done.returncode, lines) == (1, ["2", "3", "4", "5", "6"]), done.stderr
     marks(graded, "amy,1.1,1,")
     manual_marks.check_before(graded.report, None, graded.submissions)
+
+
+def test_a_refused_gradebook_hides_no_change(
+    course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tests" / "labs").mkdir(parents=True)
+    course.tests.rename(tmp_path / "tests" / "labs" / "lab01")
+    monkeypatch.setenv("COURSE_ROOT", str(tmp_path))
+    course.hand_in("ann", RIGHT)
+    table = put(tmp_path / "export:M:.csv", "Student,ID,Lab 1\n    Points Possible,,9\n")
+    line = ["grade", "lab01", str(course.submissions), "--out", str(course.report), "--jobs", "1"]
+    CliRunner().invoke(cli.app, line)
+    put(course.report / "marks.csv", "id,question,points\nann,1.1,0\n")
+    said = CliRunner().invoke(cli.app, [*line, "--gradebook", str(table)])
+    assert "maximum is 9 points and the lab's 3" in str(said.exception)
+    assert "ann from 3 to 1" in said.output and (course.report / "feedback.zip").is_file()
 
 
 def test_a_table_as_excel_writes_it(tmp_path: Path) -> None:

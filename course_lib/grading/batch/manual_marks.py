@@ -192,7 +192,8 @@ def check(
         ):
             problems.append(
                 f"line {m.line}: {m.points:{'+' if m.adds else ''}g} points, but {m.question} has"
-                f" {most[m.question]:g}: write at most {most[m.question]:g}"
+                f" {most[m.question]:g}: write at {'least -' if m.points < 0 else 'most '}"
+                f"{most[m.question]:g}"
             )
         first = taken.setdefault((id or m.id, m.question), m.line)
         if first != m.line:

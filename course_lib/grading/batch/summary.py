@@ -16,6 +16,7 @@ from statistics import mean, median
 
 from course_lib import labs
 from course_lib.grading.batch import report as reports
+from course_lib.grading.batch.collect import PENDING, REFUSED, UNCHANGED
 from course_lib.grading.batch.result import Result, read_all, read_batch, to_look_at
 from course_lib.labs.contract import order
 
@@ -162,12 +163,14 @@ def status_sentences(report: Path) -> list[str]:
     said = []
     undecided = 0
     for result in read_all(report):
-        counts[result.status] += 1
+        by_person = result.status in (PENDING, REFUSED, UNCHANGED) and not result.undecided
+        status = "decided by a person" if by_person else result.status
+        counts[status] += 1
         undecided += result.undecided
-        if result.status != "graded":
+        if status != "graded":
             why = result.problem or result.remark or "; ".join(result.notes)
             decided = "" if result.undecided else f" ({result.score:g} points)"
-            said.append(f"{result.status}: {result.id}{decided}: {why[:300]}")
+            said.append(f"{status}: {result.id}{decided}: {why[:300]}")
         said += [f"look at {result.id}: {what}" for what in to_look_at(result)]
     total = sum(counts.values())
     each = ", ".join(f"{count} {status}" for status, count in counts.items())
