@@ -83,7 +83,7 @@ def _packages() -> list[Finding]:
         found.append((wanted.name, have or "missing", remedy))
     pair = f"reinstall the pair that belongs together: pip install {' '.join(PAIR)}"
     vision = _try("torchvision and its models", "torchvision.models", pair)
-    if course_lib._torchvision_operators is not None and not vision[2]:
+    if course_lib.torchvision_operators.DECLARED is not None and not vision[2]:
         # torch's own error otherwise, from whatever imports torchvision first
         vision = (vision[0], "loads after `import course_lib` alone: built for another torch", "")
     return [

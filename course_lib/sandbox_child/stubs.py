@@ -35,6 +35,7 @@ REAL = (
     "files",
     "modes",
     "progress",
+    "torchvision_operators",
 )
 # of what is refused, what labs give: it says where a model has its heads, and nothing
 # of how to prune them

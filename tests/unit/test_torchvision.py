@@ -15,7 +15,7 @@ from types import ModuleType
 import pytest
 import torch
 
-import course_lib
+from course_lib import torchvision_operators
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -66,7 +66,7 @@ def test_the_torchvision_of_this_machine_imports_and_transforms() -> None:
         pytest.skip("torchvision is not installed")
     assert_runs(
         "import course_lib, importlib\n"
-        "declared = course_lib._torchvision_operators\n"
+        "declared = course_lib.torchvision_operators.DECLARED\n"
         "importlib.reload(course_lib)  # must not declare a second time\n"
         "import torch, torchvision\n"
         "from torchvision import datasets, transforms\n"
@@ -92,7 +92,7 @@ def test_a_library_that_does_not_load_is_stood_in_for(fake: Path, library: str) 
         "import course_lib, gc\n"
         "gc.collect()\n"
         "import torchvision\n"
-        "assert not torchvision.HAS_OPS and course_lib._torchvision_operators is not None\n",
+        "assert not torchvision.HAS_OPS and course_lib.torchvision_operators.DECLARED is not None\n",
         fake.parent,
     )
 
@@ -105,7 +105,7 @@ def test_nothing_is_declared_where_the_library_loads(fake: Path, library: str) -
     shutil.copyfile(torch._C.__file__, fake / library)  # any library that loads beside torch
     assert_runs(
         "import course_lib, torch, torchvision\n"
-        "assert torchvision.HAS_OPS and course_lib._torchvision_operators is None\n"
+        "assert torchvision.HAS_OPS and course_lib.torchvision_operators.DECLARED is None\n"
         "assert not hasattr(torch.ops.torchvision, 'nms')\n",
         fake.parent,
     )
@@ -113,7 +113,7 @@ def test_nothing_is_declared_where_the_library_loads(fake: Path, library: str) -
 
 def test_nothing_is_declared_once_torchvision_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torchvision", ModuleType("torchvision"))
-    assert course_lib._torchvision_library_loads()
+    assert torchvision_operators.library_loads()
 
 
 @pytest.mark.long
@@ -128,7 +128,7 @@ def test_without_torchvision_the_digits_still_load(tmp_path: Path) -> None:
             (tmp_path / entry.name).symlink_to(entry)
     assert_runs(
         "import importlib.util, course_lib\n"
-        "assert importlib.util.find_spec('torchvision') is None and course_lib._torchvision_operators is None\n"
+        "assert importlib.util.find_spec('torchvision') is None and course_lib.torchvision_operators.DECLARED is None\n"
         "from course_lib.data import images\n"
         "assert len(images.load('digits').test.labels) == 400\n",
         tmp_path,
