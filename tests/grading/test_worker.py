@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from course_lib.data import reviews
 from course_lib.grading import Draw, StudentError, Submission
 from course_lib.grading.claims.alarm import WorkerLost
 from course_lib.grading.claims.student import Proxy
@@ -49,6 +50,11 @@ def test_a_labs_first_cell_runs(run: Run, worker: Worker) -> None:
     session = worker.open([first, "def f(): return 1\ncheck('1.1')"], ["f"])
     assert session.problems == []
     session.close()
+
+
+def test_generated_texts_have_their_words(run: Run) -> None:
+    texts = "from course_lib.data import reviews\ndef f(): return reviews.texts('easy', 1)[0].text"
+    assert run(texts, graded=["f"]).f() == reviews.texts("easy", 1)[0].text
 
 
 def test_what_a_lab_needs_is_imported_before_its_submissions(run: Run, worker: Worker) -> None:

@@ -1,7 +1,6 @@
 """MACs of whole models, as they run, against torch's own counter and by hand."""
 
 import math
-import random
 
 import pytest
 import torch
@@ -11,7 +10,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.utils import parametrize, prune
 from torch.utils.flop_counter import FlopCounterMode
 
-from course_lib.cost import conv_cost, model_cost, totals, transformer_macs
+from course_lib.cost import model_cost, totals, transformer_macs
 from unit.cost.random_zeros import sparse
 
 CONVOLUTIONS = [
@@ -47,11 +46,6 @@ def test_convolutions_of_every_kind(build, shape):
     assert (row.weights, row.nonzero_weights) == (layer.weight.numel(), nonzero)
 
 
-def test_a_convolution_is_what_the_formula_says():
-    (row,) = model_cost(nn.Conv2d(3, 5, (3, 2), stride=2, padding=1), torch.randn(1, 3, 6, 7))
-    assert row.macs == conv_cost(5, 3, 3, 2, 6, 7, stride=2, padding=1)["macs"]
-
-
 @pytest.mark.parametrize("lead", [(), (3,), (2, 3), (2, 0, 3)])
 @pytest.mark.parametrize("bias", [True, False])
 def test_linear_on_any_leading_dimensions(lead, bias):
@@ -76,21 +70,27 @@ def torch_counts(model, *args, **kwargs):
     return flops.get_total_flops() // 2
 
 
-def test_whole_models_against_torchs_counter():
-    from torchvision.models import VisionTransformer, resnet18
+def resnet():
+    from torchvision.models import resnet18
 
-    resnet, image = resnet18(num_classes=10), torch.randn(2, 3, 64, 64)
-    rows = model_cost(resnet, image)
-    assert totals(rows)["macs"] == torch_counts(resnet, image)
-    assert totals(rows)["weights"] == sum(p.numel() for p in resnet.parameters() if p.ndim >= 2)
-    assert totals(rows)["uncounted"] == []
+    return resnet18(num_classes=10), []
 
-    vit, image = VisionTransformer(32, 8, 2, 4, 16, 64), torch.randn(2, 3, 32, 32)
-    rows = model_cost(vit, image)
-    assert totals(rows)["macs"] == torch_counts(vit, image)
-    assert totals(rows)["weights"] == sum(p.numel() for p in vit.parameters() if p.ndim >= 2)
-    # the class token, the positions
-    assert totals(rows)["uncounted"] == ["VisionTransformer", "encoder"]
+
+def vit():
+    from torchvision.models import VisionTransformer
+
+    # not counted: the class token, the positions
+    return VisionTransformer(32, 8, 2, 4, 16, 64), ["VisionTransformer", "encoder"]
+
+
+@pytest.mark.parametrize("build", [resnet, vit])
+def test_whole_models_against_torchs_counter(build):
+    model, uncounted = build()
+    image = torch.randn(2, 3, 32, 32)
+    total = totals(model_cost(model, image))
+    assert total["macs"] == torch_counts(model, image)
+    assert total["weights"] == sum(p.numel() for p in model.parameters() if p.ndim >= 2)
+    assert total["uncounted"] == uncounted
 
 
 ATTENTION = [
@@ -184,20 +184,12 @@ A, B_ = torch.randn(2, 3, 4), torch.randn(2, 4, 5)
 @pytest.mark.parametrize(
     "function",
     [
-        torch.matmul,
-        lambda a, b: a @ b,
         lambda a, b: torch.matmul(input=a, other=b),
         lambda a, b: torch.zeros(2, 3, 5).baddbmm(a, b, beta=0.5),
         lambda a, b: torch.addbmm(torch.zeros(3, 5), a, b),
-        lambda a, b: torch.einsum("bij, bjk", [a, b]),
         lambda a, b: torch.einsum("...ij,...jk->...ik", a, b),
-        lambda a, b: torch.stack(
-            [m.mv(column) for m, n in zip(a, b, strict=True) for column in n.t()]
-        ),
-        lambda a, b: torch.stack(
-            [torch.addmv(torch.zeros(3), m, c) for m, n in zip(a, b, strict=True) for c in n.t()]
-        ),
-        lambda a, b: torch.stack([row @ n for m, n in zip(a, b, strict=True) for row in m]),
+        lambda a, b: [m.mv(c) for m, n in zip(a, b, strict=True) for c in n.t()],
+        lambda a, b: [torch.zeros(3).addmv(m, c) for m, n in zip(a, b, strict=True) for c in n.t()],
         lambda a, b: [r @ c for m, n in zip(a, b, strict=True) for r in m for c in n.t()],
     ],
 )
@@ -225,10 +217,6 @@ def test_the_mode_outside_does_not_matter(around):
     with around():
         (row,) = model_cost(Expands(3, 3), torch.ones(2, 3))
     assert row.macs == 18
-
-
-def test_a_function_of_one_tensor_multiplies_nothing():
-    assert model_cost(Call(lambda a: torch.einsum("bij->bji", a)), A) == []
 
 
 def test_a_product_of_two_parameters_is_listed_as_not_counted():
@@ -396,30 +384,3 @@ def test_the_fused_encoder_is_counted_too():
     rows = model_cost(encoder, {"src": x, "src_key_padding_mask": padding})
     assert totals(rows)["macs"] == 2 * transformer_macs(3, 5, 8, 2)["total"]
     assert totals(rows)["weights"] == sum(p.numel() for p in encoder.parameters() if p.ndim >= 2)
-
-
-def test_random_models_count_every_matrix_once():
-    """Whatever is stacked: the weights of all rows together are the model's parameters
-    of two or more dimensions.
-    """
-    rng = random.Random(0)
-    for _ in range(20):
-        width, layers = 4, []
-        for _ in range(rng.randint(1, 5)):
-            kind = rng.choice(["conv", "norm", "depthwise", "again", "transposed"])
-            if kind == "again" and layers:
-                layers.append(layers[0])
-            elif kind == "norm":
-                layers.append(nn.BatchNorm2d(width))
-            elif kind == "transposed":
-                layers.append(nn.ConvTranspose2d(width, width, 3, padding=1))
-            else:
-                layers.append(
-                    nn.Conv2d(
-                        width, width, 3, padding=1, groups=width if kind == "depthwise" else 1
-                    )
-                )
-        model = nn.Sequential(*layers)
-        rows = model_cost(model, torch.randn(1, width, 4, 4))
-        assert totals(rows)["weights"] == sum(p.numel() for p in model.parameters() if p.ndim >= 2)
-        assert totals(rows)["macs"] == torch_counts(model, torch.randn(1, width, 4, 4))

@@ -44,23 +44,13 @@ def test_conv_cost_is_that_of_the_layer(sizes, stride, padding, bits):
 
 
 def test_linear_cost():
-    assert linear_cost(2, 3, 5, bits=8) == {
-        "macs": 30,
-        "weight_bits": 120,
-        "input_bits": 48,
-        "output_bits": 80,
-    }
+    cost = linear_cost(2, 3, 5, bits=8)
+    assert cost == {"macs": 30, "weight_bits": 120, "input_bits": 48, "output_bits": 80}
 
 
 def test_transformer_macs():
     cost = transformer_macs(B=2, L=5, E=16, heads=4)
-    assert cost == {
-        "projections": 10240,
-        "attention": 1600,
-        "ffn": 20480,
-        "total": 32320,
-        "scores": 200,
-    }
+    assert list(cost.values()) == [10240, 1600, 20480, 32320, 200]
     one = transformer_macs(B=2, L=5, E=16)
     assert {**one, "scores": 0} == {**cost, "scores": 0}  # heads change the scores alone
     at = transformer_macs(1, 6 * 8, 8)
@@ -111,7 +101,8 @@ def test_conv_against_plain_loops(w, B, hw, stride, padding, p, seed):
     padding = max(padding, -(-(w[2] - hw[0]) // 2), -(-(w[3] - hw[1]) // 2))
     weight, x = sparse(*w, p=p, seed=seed), sparse(B, w[1], *hw, p=0.4, seed=seed + 1)
     every, nonzero = by_loops(weight, x, stride, padding)
-    assert nonzero_macs(weight, x, stride, padding) == nonzero
+    counted = nonzero_macs(weight, x, stride, padding)
+    assert counted == nonzero and type(counted) is int
     assert nonzero_macs(torch.ones(w), torch.ones_like(x), stride, padding) == every
 
 
@@ -126,14 +117,6 @@ def test_linear_against_plain_loops(B, d_in, d_out, seed):
         for b, o, i in itertools.product(range(B), range(d_out), range(d_in))
     )
     assert nonzero_macs(weight, x) == by_hand
-
-
-def test_counts_are_plain_ints():
-    weight, x = sparse(4, 3, 3, 3), sparse(2, 3, 6, 7)
-    assert type(nonzero_macs(weight, x)) is int
-    assert all(type(value) is int for value in conv_cost(1, 2, 3, 3, 8, 8).values())
-    (row,) = model_cost(nn.Conv2d(3, 4, 3), x)
-    assert all(type(getattr(row, name)) is int for name in ("macs", "nonzero_macs", "weights"))
 
 
 def test_exact_where_float32_is_not():
@@ -155,12 +138,7 @@ def test_the_formula_with_all_heads_is_that_of_the_lecture():
         expected = transformer_macs(b, length, width, heads)
         got = pruned_transformer_macs(b, length, width, [heads], width // heads)
         assert {name: got[name] for name in expected} == expected
+    full, none = (pruned_transformer_macs(2, 5, 12, [heads], 4) for heads in (3, 0))
     two = pruned_transformer_macs(2, 5, 12, [3, 0], 4)
-    assert two["total"] == expected_of_two(3) and two["weights"] == 4 * 12 * 12 + 2 * 2 * 12 * 48
-
-
-def expected_of_two(heads):
-    """A full layer, and one that has lost all its heads and keeps its feed-forward
-    block.
-    """
-    return transformer_macs(2, 5, 12, heads)["total"] + transformer_macs(2, 5, 12, heads)["ffn"]
+    assert two == {name: full[name] + none[name] for name in full}
+    assert none["total"] == full["ffn"] and two["weights"] == 4 * 12 * 12 + 2 * 2 * 12 * 48

@@ -77,13 +77,7 @@ def test_the_evidence_decides(kind: str) -> None:
 
 
 def test_shares_are_those_of_the_recipe() -> None:
-    recipe, texts = RECIPES["full"], written(RECIPES["full"], 4000)
-    assert (recipe.negated, recipe.opposite, recipe.misleading, recipe.fillers) == (
-        0.25,
-        0.75,
-        0.35,
-        (0, 5),
-    )
+    texts = written(RECIPES["full"], 4000)
     assert np.mean([r.sentiment for r in texts]) == pytest.approx(0.5, abs=0.03)
     assert np.mean([r.negated for r in texts]) == pytest.approx(0.25, abs=0.03)
     assert 0.5 < np.mean([r.contrast for r in texts]) < 0.6
