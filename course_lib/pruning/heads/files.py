@@ -31,6 +31,7 @@ from course_lib.wrapped import refuse_wrapped
 NOTE = "pruned.json"
 # what pruning puts in the place of another module, or beside one (T5's position bias)
 NEW = (LowRank, ZeroLinear, ExplicitAttention, nn.Linear, nn.Embedding, nn.Identity)
+PLAIN = {bool, int, float, str, type(None)}
 Part = dict[str, Any]  # the new "class", if any; "numbers"; "shapes" of its own tensors
 
 
@@ -67,9 +68,11 @@ def save_pruned(
             f" {type(model).__name__}: pass build=, a function that makes the full model"
         )
     plain: Any = copy(model)
-    if vars(plain).pop("hf_quantizer", None):  # of a GGUF file, whose layers are plain by now
+    if getattr(plain, "hf_quantizer", None):  # of a GGUF file, whose layers are plain by now
+        for name in ("hf_quantizer", "is_quantized", "quantization_method"):
+            vars(plain).pop(name, None)
         plain.config = copy(plain.config)
-        del plain.is_quantized, plain.config.quantization_config
+        del plain.config.quantization_config
     note = {"class": None if build else type(model).__name__, "parts": _parts(plain, full)}
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -159,7 +162,8 @@ def _parts(model: nn.Module, full: nn.Module) -> dict[str, Part]:
         if not isinstance(vars(module).get("forward", WithoutHeads), type | WithoutHeads):
             _refuse(f"{path!r} has a forward of its own")
         for what, of in (("numbers", _numbers), ("shapes", _shapes)):
-            part[what] = dict(sorted(of(module).items() - of(there).items()))
+            before: dict[str, Any] = of(there)
+            part[what] = {n: x for n, x in of(module).items() if n not in before or before[n] != x}
         if any(part.values()):
             parts[path] = part
             _cut(full, path, part)
@@ -189,9 +193,12 @@ def _cut(model: nn.Module, path: str, part: Part) -> None:
         keep_layers_(model, path, kept)
         module = _at(model, path)
     for name, value in part["numbers"].items():
-        setattr(module, name, tuple(value) if isinstance(value, list) else value)
+        listed = isinstance(getattr(module, name, None), list)  # which JSON does not tell
+        setattr(module, name, tuple(value) if isinstance(value, list) and not listed else value)
     for name, shape in part["shapes"].items():
-        if shape is None:
+        if shape is None and hasattr(module, name):
+            setattr(module, name, None)
+        elif shape is None:
             module.register_parameter(name, None)
         elif getattr(module, name, None) is None:
             module.register_parameter(name, nn.Parameter(like.new_empty(shape)))
@@ -229,14 +236,13 @@ def _shapes(module: nn.Module) -> dict[str, tuple[int, ...] | None]:
 
 
 def _numbers(module: nn.Module) -> dict[str, Any]:
-    """What a module with parameters keeps of itself in plain attributes."""
+    """What a module with parameters keeps of itself in plain attributes, and lists of such."""
     return {
         name: value
         for name, value in vars(module).items()
         if name[0] != "_"
         and name not in ("training", "gradient_checkpointing")
-        and {type(x) for x in (value if type(value) is tuple else (value,))}
-        <= {bool, int, float, type(None)}
+        and {type(x) for x in (value if type(value) in (list, tuple) else (value,))} <= PLAIN
         and next(module.parameters(), None) is not None
     }
 

@@ -168,7 +168,7 @@ def _refuse_other_layers(model: nn.Module, smaller: nn.Module, path: str, kept: 
                 raise ValueError(
                     f"layer {old} of {path!r} would be layer {place}, and its configuration makes"
                     f" {name} of {inner!r} {value!r} there and not {mine[key]!r}: the smaller model"
-                    " could not be built again. Keep all layers, or set the number in the"
+                    " could not be built again. Keep other layers, or set the number in the"
                     " configuration"
                 )
 

@@ -238,6 +238,26 @@ def test_a_resnet_with_fewer_channels_comes_back(tmp_path):
     assert torch.equal(load_pruned(tmp_path, partial(resnet18, weights=None))(x), smaller(x))
 
 
+class Halves(nn.Module):
+    """What it computes stands in attributes: a word, and the sizes of two halves."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.mode, self.sizes = nn.Linear(3, 8), "sum", [4, 4]
+
+    def forward(self, x):
+        one, other = self.first(x).split(self.sizes, 1)
+        return one.sum(1) + (1 if self.mode == "sum" else -1) * other.sum(1)
+
+
+def test_what_a_module_keeps_in_plain_attributes_comes_back(tmp_path):
+    model, x = Halves(), torch.randn(2, 3)
+    model.mode, model.sizes = "difference", [3, 5]
+    save_pruned(model, tmp_path, Halves)
+    loaded = load_pruned(tmp_path, Halves)
+    assert torch.equal(loaded(x), model(x)) and isinstance(loaded.sizes, list)
+
+
 def test_a_shared_matrix_is_still_one_after_loading(tmp_path):
     """GPT-2's embeddings are its output layer, also where a cut made them smaller."""
 
