@@ -170,6 +170,8 @@ def _parts(model: nn.Module, full: nn.Module) -> dict[str, Part]:
     for path, there in full.named_modules():
         if _at(model, path) is None:
             _refuse(f"{path!r} is missing, and a {type(there).__name__} is built")
+    if one := sorted(_shared(model) ^ _shared(full)):
+        _refuse(f"{' and '.join(one[0])} are one tensor, or are built as one, but not both")
     return parts
 
 
@@ -233,6 +235,14 @@ def _shapes(module: nn.Module) -> dict[str, tuple[int, ...] | None]:
     left_out = module._non_persistent_buffers_set
     kept = {n: t for n, t in module._buffers.items() if n not in left_out}
     return {n: t if t is None else tuple(t.shape) for n, t in (module._parameters | kept).items()}
+
+
+def _shared(model: nn.Module) -> set[tuple[str, ...]]:
+    """The names of tensors that are one."""
+    names: dict[int, tuple[str, ...]] = {}
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        names[id(tensor)] = (*names.get(id(tensor), ()), name)
+    return {same for same in names.values() if len(same) > 1}
 
 
 def _numbers(module: nn.Module) -> dict[str, Any]:

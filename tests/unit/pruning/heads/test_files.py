@@ -266,6 +266,10 @@ def test_a_shared_matrix_is_still_one_after_loading(tmp_path):
         net[1].weight = net[0].weight
         return net
 
+    apart = build()
+    apart[1].weight = nn.Parameter(torch.randn(6, 4))
+    with pytest.raises(ValueError, match="0.weight and 1.weight are one tensor, or are built as"):
+        save_pruned(apart, tmp_path, build)
     smaller = build()
     smaller[0].weight.data = smaller[0].weight.data[:5].clone()
     smaller[0].bias.data, smaller[1].bias.data = torch.randn(5), torch.randn(5)
