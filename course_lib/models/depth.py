@@ -22,7 +22,8 @@ FOR_EACH = {
 }
 PLACES = {
     *("mlp_only_layers", "moe_layers", "rope_scaling_layers", "cross_attention_layers"),
-    *("attn_layer_indices", "window_block_indices"),
+    *("attn_layer_indices", "global_attn_indexes", "window_block_indices", "window_block_indexes"),
+    *("fullatt_block_indexes", "residual_block_indices", "value_embedding_layers"),
 }
 
 
@@ -50,6 +51,7 @@ def keep_layers_(
     for name in ("num_layers", "num_hidden_layers", "n_layers", "depth"):
         if getattr(parent, name, None) == len(full):
             setattr(parent, name, len(kept))
+    _move_places(parent, kept)
     _say_depth(model, path, len(full), list(kept))
 
 
@@ -69,11 +71,13 @@ def _indices(layers: nn.ModuleList) -> list[tuple[str, str]]:
             for name, value in vars(module).items():
                 if type(value) is int:
                     found.setdefault((inner, name), []).append(value == i)
-    named = re.compile("layer|block|idx|index|id$")  # in some of the layers only
+    # in some of the layers only, or in two, where a switch may be 0 and 1
+    named = re.compile("layer|block|idx|index|id$")
     return [
         place
         for place, equal in found.items()
-        if all(equal) and (len(equal) == len(layers) or (len(equal) > 1 and named.search(place[1])))
+        if all(equal)
+        and (len(equal) == len(layers) > 2 or (len(equal) > 1 and named.search(place[1])))
     ]
 
 
@@ -82,7 +86,7 @@ def _say_depth(model: nn.Module, path: str, before: int, kept: list[int]) -> Non
     many there are, and of each what they list for every layer.
     """
     own = ("decoder_layers", "num_decoder_layers")  # of a decoder, beside an encoder's
-    others = ("num_hidden_layers", "encoder_layers", "num_layers")
+    others = ("num_hidden_layers", "encoder_layers", "num_layers", "depth")
     fields = (*own, *others) if "decoder" in path.split(".") else others
     configs = {id(c): c for part in along(model, path) if (c := getattr(part, "config", None))}
     for config in configs.values():
@@ -91,12 +95,10 @@ def _say_depth(model: nn.Module, path: str, before: int, kept: list[int]) -> Non
             continue
         setattr(config, field, len(kept))
         for name, value in list(vars(config).items()):
-            if not isinstance(value, list | tuple):
-                continue
-            if name in PLACES:
-                setattr(config, name, type(value)(kept.index(i) for i in value if i in kept))
-            elif len(value) == before and ("layer" in name or name in FOR_EACH):
+            listed = isinstance(value, list | tuple) and len(value) == before
+            if listed and name not in PLACES and ("layer" in name or name in FOR_EACH):
                 setattr(config, name, type(value)(value[i] for i in kept))
+        _move_places(config, kept)
         if hasattr(config, "attention_types"):  # GPT-Neo writes its attention_layers as a pattern
             config.attention_types = [[[kind], 1] for kind in config.attention_layers]
         if len(names := getattr(config, "stage_names", None) or ()) == before + 1:
@@ -105,6 +107,12 @@ def _say_depth(model: nn.Module, path: str, before: int, kept: list[int]) -> Non
             places = sorted({sum(k < i for k in kept) for i in config.out_indices})
             config.stage_names = names[: len(kept) + 1]
             config.set_output_features_output_indices(out_features=None, out_indices=places)
+
+
+def _move_places(holder: Any, kept: Sequence[int]) -> None:
+    for name in PLACES & vars(holder).keys():
+        if (places := getattr(holder, name)) is not None:
+            setattr(holder, name, [list(kept).index(i) for i in places if i in kept])
 
 
 def meta_model(model: Any) -> nn.Module | None:

@@ -20,6 +20,9 @@ from course_lib.models.depth import along, keep_layers_, meta_model
 from course_lib.models.families import rows_of
 from course_lib.wrapped import refuse_wrapped
 
+# where a module lists the layers whose states it reads beside the last one's
+STATES = ("deepstack_visual_indexes", "intermediate_layers_indices", "extract_layers")
+
 
 @contextmanager
 def layerdrop(layers: nn.ModuleList, p: float, generator: torch.Generator) -> Iterator[None]:
@@ -116,6 +119,11 @@ def take_layers(
                 raise ValueError(
                     f"{path!r} cannot be cut in a {type(module).__name__}: {row.depth}"
                 )
+        if name := next((n for n in STATES if getattr(module, n, None)), None):
+            raise ValueError(
+                f"{path!r} cannot be cut: a {type(module).__name__} reads the states after the"
+                f" layers of its {name}"
+            )
     kept = _kept(keep, len(layers))
     # the layers that go are not copied
     smaller = copy.deepcopy(
