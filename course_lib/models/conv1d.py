@@ -88,17 +88,11 @@ def with_linears(model: nn.Module) -> nn.Module:
     ``load_pruned`` of :mod:`course_lib.pruning.heads` keep this one.
     """
     model = copy.deepcopy(model)
-    with_linears_(model)
-    return model
-
-
-@torch.no_grad()
-def with_linears_(model: nn.Module) -> None:
-    """As :func:`with_linears`, in place."""
     for parent in list(model.modules()):
         for name, layer in list(parent.named_children()):
             if is_conv1d(layer):
                 setattr(parent, name, _linear(layer))
+    return model
 
 
 def _linear(layer: nn.Module) -> nn.Linear:

@@ -14,6 +14,18 @@ from torch import nn
 
 from course_lib.models.parts import put_in_place
 
+# what configurations list with an entry for each layer, beside what has "layer" in its
+# name; and where they list the places of some layers
+FOR_EACH = {
+    *("attention_window", "indexer_types", "kv_sharing_modes", "sliding_windows"),
+    *("swiglu_limits", "swiglu_limits_shared"),
+}
+PLACES = {
+    *("mlp_only_layers", "moe_layers", "rope_scaling_layers", "cross_attention_layers"),
+    *("attn_layer_indices", "global_attn_indexes", "window_block_indices", "window_block_indexes"),
+    *("fullatt_block_indexes", "residual_block_indices", "value_embedding_layers"),
+}
+
 
 def keep_layers_(
     model: nn.Module, path: str, kept: Sequence[int], layers: nn.ModuleList | None = None
@@ -39,6 +51,7 @@ def keep_layers_(
     for name in ("num_layers", "num_hidden_layers", "n_layers", "depth"):
         if getattr(parent, name, None) == len(full):
             setattr(parent, name, len(kept))
+    _move_places(parent, kept)
     _say_depth(model, path, len(full), list(kept))
 
 
@@ -58,11 +71,13 @@ def _indices(layers: nn.ModuleList) -> list[tuple[str, str]]:
             for name, value in vars(module).items():
                 if type(value) is int:
                     found.setdefault((inner, name), []).append(value == i)
-    named = re.compile("layer|block|idx|index|id$")  # in some of the layers only
+    # in some of the layers only, or in two, where a switch may be 0 and 1
+    named = re.compile("layer|block|idx|index|id$")
     return [
         place
         for place, equal in found.items()
-        if all(equal) and (len(equal) == len(layers) or (len(equal) > 1 and named.search(place[1])))
+        if all(equal)
+        and (len(equal) == len(layers) > 2 or (len(equal) > 1 and named.search(place[1])))
     ]
 
 
@@ -71,81 +86,33 @@ def _say_depth(model: nn.Module, path: str, before: int, kept: list[int]) -> Non
     many there are, and of each what they list for every layer.
     """
     own = ("decoder_layers", "num_decoder_layers")  # of a decoder, beside an encoder's
-    others = ("num_hidden_layers", "encoder_layers", "num_layers")
+    others = ("num_hidden_layers", "encoder_layers", "num_layers", "depth")
     fields = (*own, *others) if "decoder" in path.split(".") else others
-    parts = along(model, path)
-    configs = {id(c): c for part in parts if (c := getattr(part, "config", None))}
-    cut: list[tuple[Any, str, Any]] = []
+    configs = {id(c): c for part in along(model, path) if (c := getattr(part, "config", None))}
     for config in configs.values():
-        for field in fields:
-            if getattr(config, field, None) == before:
-                setattr(config, field, len(kept))
-                cut += [(config, field, before)]
-                cut += [(config, *old) for old in _cut_lists(config, before, kept)]
-                break
-    # a list that is as long by chance (the convolutions of Wav2Vec2): with it cut, the
-    # configuration would build another model
-    for word in sorted({name.split("_")[0] for _, name, _ in cut}):
-        wrong = _misfits(config_owner(model, path)[0])
-        if not wrong:
-            break
-        again = [(c, name, old) for c, name, old in cut if name.split("_")[0] == word]
-        now = [getattr(c, name) for c, name, _ in again]
-        for config, name, old in again:
-            setattr(config, name, old)
-        if _misfits(config_owner(model, path)[0]) >= wrong:
-            for (config, name, _), value in zip(again, now, strict=True):
-                setattr(config, name, value)
+        field = next((field for field in fields if getattr(config, field, None) == before), None)
+        if field is None:
+            continue
+        setattr(config, field, len(kept))
+        for name, value in list(vars(config).items()):
+            listed = isinstance(value, list | tuple) and len(value) == before
+            if listed and name not in PLACES and ("layer" in name or name in FOR_EACH):
+                setattr(config, name, type(value)(value[i] for i in kept))
+        _move_places(config, kept)
+        if hasattr(config, "attention_types"):  # GPT-Neo writes its attention_layers as a pattern
+            config.attention_types = [[[kind], 1] for kind in config.attention_layers]
+        if len(names := getattr(config, "stage_names", None) or ()) == before + 1:
+            # a backbone: its stem, and the layers; the states after layer i are those after
+            # the kept layers up to i
+            places = sorted({sum(k < i for k in kept) for i in config.out_indices})
+            config.stage_names = names[: len(kept) + 1]
+            config.set_output_features_output_indices(out_features=None, out_indices=places)
 
 
-def _cut_lists(config: Any, before: int, kept: list[int]) -> list[tuple[str, Any]]:
-    """Cut what ``config`` lists for every layer; returns names and old values."""
-    old = []
-    for name, value in list(vars(config).items()):
-        new = None
-        if isinstance(value, list | tuple) and name != "stage_names":
-            if "layer" in name and _are_places(value, before):  # Qwen 3's mlp_only_layers
-                new = type(value)(kept.index(i) for i in value if i in kept)
-            elif len(value) == before:
-                new = type(value)(value[i] for i in kept)
-            elif value and all(isinstance(x, list | tuple) and len(x) == 2 for x in value):
-                # GPT-Neo: [[["global", "local"], 3]] is a pattern, and how often it comes
-                try:
-                    each = [kind for kinds, times in value for _ in range(times) for kind in kinds]
-                except TypeError:
-                    continue
-                if len(each) == before:
-                    new = [[[each[i]], 1] for i in kept]
-        if new is not None:
-            old.append((name, value))
-            setattr(config, name, new)
-    names = getattr(config, "stage_names", None)
-    if names is not None and len(names) == before + 1:  # a backbone: its stem, and the layers
-        # the states after layer i, which are those after the kept layers up to i
-        places = sorted({sum(k < i for k in kept) for i in config.out_indices})
-        config.stage_names = names[: len(kept) + 1]
-        config.set_output_features_output_indices(out_features=None, out_indices=places)
-    return old
-
-
-def _are_places(value: Sequence[Any], before: int) -> bool:
-    """Whether these are numbers of layers, in order."""
-    return (
-        len(value) > 0
-        and all(type(i) is int and 0 <= i < before for i in value)
-        and all(a < b for a, b in zip(value, value[1:], strict=False))
-    )
-
-
-def config_owner(model: nn.Module, path: str) -> tuple[nn.Module | None, str]:
-    """The outermost part round ``path`` that is built from a configuration, and the path
-    inside it; None if there is none.
-    """
-    steps = path.split(".")
-    for i, part in enumerate(along(model, path)):
-        if hasattr(part, "config_class"):
-            return part, ".".join(steps[i:])
-    return None, path
+def _move_places(holder: Any, kept: Sequence[int]) -> None:
+    for name in PLACES & vars(holder).keys():
+        if (places := getattr(holder, name)) is not None:
+            setattr(holder, name, [list(kept).index(i) for i in places if i in kept])
 
 
 def meta_model(model: Any) -> nn.Module | None:
@@ -159,15 +126,3 @@ def meta_model(model: Any) -> nn.Module | None:
             return type(model)(copy.deepcopy(model.config))
     except Exception:  # whatever a constructor raises on a configuration that it refuses
         return None
-
-
-def _misfits(model: nn.Module | None) -> float:
-    """How many tensors the configuration would make otherwise; inf if it is refused."""
-    if model is None:
-        return 0
-    if (full := meta_model(model)) is None:
-        return float("inf")
-    mine, theirs = (
-        {(name, value.shape) for name, value in m.state_dict().items()} for m in (model, full)
-    )
-    return len(mine ^ theirs)

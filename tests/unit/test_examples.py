@@ -267,7 +267,8 @@ def docs_own_models(names: Names, said: list[str]) -> None:
     assert of_weights.startswith("80% of the weights are 0") and float(of_weights.split()[-2]) > 50
     assert float(of_pattern.split()[0]) > 50 and of_pattern.endswith("conv3 in 53% of its bits")
     channels, neurons = (int(text.split()[0].replace(",", "")) for text in (of_channels, narrow))
-    assert channels < 10_000_000 and neurons < parameters(names["model"])
+    assert channels < 10_000_000 and parameters(names["unpickled"]) == channels
+    assert neurons < parameters(names["model"])
     assert "parameters" in of_heads and Path("smaller", "pruned.json").is_file()
     assert gated.startswith("without half of the encoder") and 3 < float(gated.split()[-1]) < 100
     assert of_rank.startswith("50% of") and "parameters at half the depth" in of_depth

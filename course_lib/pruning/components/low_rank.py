@@ -20,6 +20,7 @@ from torch.nn import functional as F
 from course_lib.models.conv1d import REMEDY, is_conv1d
 from course_lib.models.parts import LowRank, linear_of, put_in_place
 from course_lib.pruning.components.hard_concrete import HardConcrete
+from course_lib.wrapped import refuse_wrapped
 
 
 def factorise(weight: Tensor, rank: int) -> tuple[Tensor, Tensor]:
@@ -117,8 +118,10 @@ def gate_components(model: nn.Module, names: Iterable[str]) -> nn.Module:
     :class:`GatedLinear`.
 
     Raises:
-        ValueError: if a name is not the weight of an ``nn.Linear``.
+        ValueError: if a name is not the weight of an ``nn.Linear``, or the model is under
+            ``torch.nn.utils.prune``.
     """
+    refuse_wrapped(model, "parallel", "compile", "script")
     model = copy.deepcopy(model)
     for name in names:
         put_in_place(model, name.removesuffix(".weight"), GatedLinear(_linear(model, name)))
@@ -131,9 +134,10 @@ def truncate(model: nn.Module, ranks: Mapping[str, int]) -> nn.Module:
     :mod:`course_lib.pruning.heads` stores it.
 
     Raises:
-        ValueError: if a name is not the weight of an ``nn.Linear``, or a rank is not in
-            0 … min(out, in).
+        ValueError: if a name is not the weight of an ``nn.Linear``, a rank is not in
+            0 … min(out, in), or the model is under ``torch.nn.utils.prune``.
     """
+    refuse_wrapped(model, "parallel", "compile", "script")
     model = copy.deepcopy(model)
     for name, rank in ranks.items():
         linear = _linear(model, name)

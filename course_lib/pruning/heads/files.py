@@ -1,327 +1,264 @@
-"""A pruned model on disk: its weights, and a note of what they belong to.
+"""A pruned model on disk: its weights, and the shapes of what was pruned.
 
 A configuration says how many heads, neurons and layers a model has, one number for all
-layers. ``from_pretrained`` alone therefore builds the full model and fails on the
-sizes. Here a small file, ``pruned.json``, is written with the weights. It says how the
-model differs from the one that its configuration describes: which layers are left (of a
-model without a configuration), which heads, how wide the feed-forward parts are, which
-parts are removed, which matrices are two of low rank. The full model is meta_model, brought
-into that form, and then the weights fit.
+layers, so ``from_pretrained`` alone builds the full model. Beside it, ``pruned.json``
+lists each part whose shapes are not what the configuration (or ``build``) makes: the
+shapes, the numbers that the module keeps of itself, and its class where it is another.
+Loading builds the full model, cuts these parts to their shapes and reads their weights.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Set
+from copy import copy
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import safe_open
-from safetensors.torch import load_model, save_model
-from torch import Tensor, nn
+from safetensors.torch import save_model
+from torch import nn
 
-from course_lib.models.attention import find_attention
-from course_lib.models.conv1d import cut, is_conv1d, sizes, with_linears_
 from course_lib.models.depth import keep_layers_, meta_model
-from course_lib.models.families import rows_of
-from course_lib.models.mlps import find_mlps, remove_parts_
+from course_lib.models.families import full_name
 from course_lib.models.parts import LowRank, ZeroLinear, put_in_place
-from course_lib.pruning.heads.explicit import ExplicitAttention, explicit_attention_
-from course_lib.pruning.heads.removal import kept_heads, remove_heads_
+from course_lib.progress import without_bars
+from course_lib.pruning.heads.explicit import ExplicitAttention
+from course_lib.pruning.heads.removal import WithoutHeads, compute_as_pruned_
+from course_lib.wrapped import refuse_wrapped
 
 NOTE = "pruned.json"
-WEIGHTS = "model.safetensors"
-OLDER = ("kept_heads.json", "ranks.json")  # what was written before there was one format
-SAVED = "What is saved: heads, feed-forward neurons and parts, layers, low rank"
-Note = dict[str, Any]
+# what pruning puts in the place of another module, or beside one (T5's position bias)
+NEW = (LowRank, ZeroLinear, ExplicitAttention, nn.Linear, nn.Embedding, nn.Identity)
+PLAIN = {bool, int, float, str, type(None)}
+Part = dict[str, Any]  # the new "class", if any; "numbers"; "shapes" of its own tensors
 
 
 def save_pruned(
     model: nn.Module,
     folder: str | PathLike[str],
-    build: Callable[[], nn.Module] | None = None,
+    build: Callable[..., nn.Module] | None = None,
 ) -> None:
     """Write ``model`` to ``folder`` so that :func:`load_pruned` gives it back: after any
-    combination and order of removed heads, neurons, feed-forward parts and layers, and
-    of matrices at low rank; also a model of which nothing is removed.
+    combination and order of removed heads, neurons, feed-forward parts, layers and
+    channels, and of matrices at low rank; also a model of which nothing is removed.
 
-    A transformers model is written by its own ``save_pretrained`` (configuration and
-    safetensors, in parts where it is large), any other as ``model.safetensors`` alone.
-    ``pruned.json`` is added. Of a compiled or data-parallel model the model inside is
-    written.
+    A transformers model is written by its own ``save_pretrained``, any other as
+    ``model.safetensors``. Of a compiled or data-parallel model the model inside is written.
 
     Args:
-        model: from :func:`~course_lib.pruning.heads.remove_heads`, ``slice_ffn``,
-            ``remove_mlps``, ``take_layers``, ``truncate``.
-        folder: made if it is not there.
-        build: the function that :func:`load_pruned` will be given, for a model that is
-            not of transformers. With it the model is compared with what can be built
-            again.
+        build: makes the full model; needed where the model is not one of transformers.
 
     Raises:
-        ValueError: if the model differs in another way from what its configuration (or
-            ``build``) describes, naming the first difference; nothing is written then.
+        ValueError: without ``build`` where it is needed; or if the model differs in
+            another way from what its configuration (or ``build``) makes, naming the
+            first difference. Nothing is written then.
     """
     while isinstance(inner := getattr(model, "_orig_mod", None), nn.Module) or (
         isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel)
         and isinstance(inner := model.module, nn.Module)
     ):
         model = inner
-    note = _note(model)
-    transformer: Any = model if hasattr(model, "save_pretrained") else None
-    if build is not None:
-        _compare(model, build(), note)
-    elif transformer is not None:
-        full = meta_model(transformer)
-        if full is None:
-            raise ValueError(
-                f"a {type(model).__name__} is not built from its configuration alone: pass build=,"
-                " a function that builds the full model"
-            )
-        note["layers"] = {  # where the configuration does not say it
-            path: kept
-            for path, kept in note["layers"].items()
-            if len(list(full.get_submodule(path).children())) != len(kept)
-        }
-        note["upright"] = any(map(is_conv1d, full.modules())) > any(map(is_conv1d, model.modules()))
-        _compare(model, full, note)
+    refuse_wrapped(model)
+    full = build() if build else meta_model(model)
+    if full is None:
+        raise ValueError(
+            f"build is needed, since no configuration of transformers describes a"
+            f" {type(model).__name__}: pass build=, a function that makes the full model"
+        )
+    plain: Any = copy(model)
+    if getattr(plain, "hf_quantizer", None):  # of a GGUF file, whose layers are plain by now
+        for name in ("hf_quantizer", "is_quantized", "quantization_method"):
+            vars(plain).pop(name, None)
+        plain.config = copy(plain.config)
+        del plain.config.quantization_config
+    note = {"class": None if build else type(model).__name__, "parts": _parts(plain, full)}
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    for name in OLDER:
-        (folder / name).unlink(missing_ok=True)
-    if transformer is not None and build is None:
-        transformer.save_pretrained(folder)
+    for file in folder.glob("model*.safetensors"):  # the model may still read from it
+        file.unlink()
+    if build:
+        save_model(model, str(folder / "model.safetensors"))
     else:
-        save_model(model, str(folder / WEIGHTS))
+        plain.save_pretrained(folder, save_original_format=False)  # under the model's own names
     (folder / NOTE).write_text(json.dumps(note, indent=1) + "\n", encoding="utf-8")
 
 
 def load_pruned(
-    folder: str | PathLike[str],
-    build: type[nn.Module] | Callable[[], nn.Module] | None = None,
-    **options: Any,
+    folder: str | PathLike[str], build: Callable[..., nn.Module] | None = None, **options: Any
 ) -> nn.Module:
     """The model that :func:`save_pruned` wrote, in evaluation mode.
 
     Args:
-        folder: where it was written.
-        build: for a transformers model, the class to load, as it would stand before
-            ``.from_pretrained``; without it, the class that was saved. For any other
-            model, a function that builds the full one.
-        options: for ``from_pretrained``: ``attn_implementation``, ``dtype``, ...
+        build: the function that it was saved with; for a model of transformers, the class
+            to load in place of the one that was saved.
+        options: for ``from_pretrained`` (``attn_implementation``, ``dtype``, ...) or ``build``.
 
     Raises:
-        FileNotFoundError: if there is no ``pruned.json`` (or a file of the older
-            formats).
+        FileNotFoundError: if there is no ``pruned.json``.
         ValueError: if it does not fit the model, or it is not known what to build.
     """
     folder = Path(folder)
-    note = _read(folder)
-    if (folder / "config.json").is_file():
-        cls: Any = _saved_class(folder) if build is None else build
-        if hasattr(cls, "from_pretrained"):
-            return _from_pretrained(cls, folder, note, options)
-    if build is None or options:
-        raise ValueError(
-            f"{folder} holds no transformers model: pass build=, a function that builds the full"
-            " model"
+    if not (folder / NOTE).is_file():
+        raise FileNotFoundError(
+            f"there is no {NOTE} in {folder}: save the model with save_pruned(model, folder)"
         )
-    model = build()
-    _bring_into_form(model, note)
-    tensors = model.state_dict(keep_vars=True)
-    with safe_open(str(folder / WEIGHTS), "pt") as file:
-        for name in tensors.keys() & set(file.keys()):  # load_model says what does not fit
-            tensors[name].data = tensors[name].data.to(file.get_tensor(name).dtype)
-    try:
-        load_model(model, str(folder / WEIGHTS))
-    except RuntimeError as error:
-        raise ValueError(
-            f"{folder} was saved from a model of another form than build makes. {SAVED}. {error}"
-        ) from error
+    note = json.loads((folder / NOTE).read_text(encoding="utf-8"))
+    if note.keys() != {"class", "parts"}:
+        raise ValueError(f"{folder / NOTE} is of another version of the course: save it again")
+    unread: Set[str] = {
+        f"{p}.{name}".lstrip(".") for p, part in note["parts"].items() for name in part["shapes"]
+    }
+    if note["class"]:
+        model, more = _from_pretrained(build or note["class"], folder, options)
+        unread |= more
+    elif build:
+        model = build(**options)
+    else:
+        raise ValueError(f"build is needed: pass the function that {folder} was saved with")
+    for path, part in note["parts"].items():
+        _cut(model, path, part)
+    compute_as_pruned_(model)
+    names = model.state_dict().keys()
+    _read(model, folder, names & unread if note["class"] else names, "dtype" in options)
     return model.eval()
 
 
-# ------------------------------------------------------------------------------ the note
-def _note(model: nn.Module) -> Note:
-    modules = dict(model.named_modules())
-    explicit = any(isinstance(module, ExplicitAttention) for module in modules.values())
-    has_heads = explicit or any(hasattr(module, "kept_heads") for module in modules.values())
-    has_mlps = any(row.mlp for m in modules.values() for row in rows_of(type(m)))
-    mlps = find_mlps(model) if has_mlps else []
-    removed = [mlp.name for mlp in mlps if isinstance(modules[mlp.out], ZeroLinear)]
-    removed += [
-        name for name, m in modules.items() if isinstance(m, ZeroLinear) and m.out_features is None
-    ]
+def _from_pretrained(cls: Any, folder: Path, options: dict[str, Any]) -> tuple[nn.Module, set[str]]:
+    """The full model with the weights that fit, and the names of the others."""
+    import transformers
+
+    log = transformers.utils.logging
+    if isinstance(cls, str) and (cls := getattr(transformers, name := cls, None)) is None:
+        raise ValueError(
+            f"transformers has no {name}, which {folder} was saved from: pass its class as build="
+        )
+    before = log.get_verbosity()
+    log.set_verbosity_error()  # it would list what does not fit
+    try:
+        with without_bars():
+            model, found = cls.from_pretrained(
+                folder, ignore_mismatched_sizes=True, output_loading_info=True, **options
+            )
+    finally:
+        log.set_verbosity(before)
+    return model, {*found["missing_keys"], *(key[0] for key in found["mismatched_keys"])}
+
+
+def _parts(model: nn.Module, full: nn.Module) -> dict[str, Part]:
+    """What differs between ``model`` and ``full``, which is cut on the way."""
+    parts: dict[str, Part] = {}
+    for path, module in model.named_modules():
+        there: Any = _at(full, path)
+        part: Part = {}
+        if there is None or full_name(type(there)) != full_name(type(module)):
+            if type(module) not in NEW:
+                built = "nothing" if there is None else f"a {type(there).__name__}"
+                _refuse(f"{path!r} is a {type(module).__name__}, and {built} is built")
+            part["class"], there = type(module).__name__, nn.Module()
+        elif odd := sorted(_shapes(module).keys() ^ _shapes(there).keys()):
+            _refuse(f"{odd[0]!r} of {path!r} is there, or is built, but not both")
+        if not isinstance(vars(module).get("forward", WithoutHeads), type | WithoutHeads):
+            _refuse(f"{path!r} has a forward of its own")
+        for what, of in (("numbers", _numbers), ("shapes", _shapes)):
+            before: dict[str, Any] = of(there)
+            part[what] = {n: x for n, x in of(module).items() if n not in before or before[n] != x}
+        if any(part.values()):
+            parts[path] = part
+            _cut(full, path, part)
+    for path, there in full.named_modules():
+        if _at(model, path) is None:
+            _refuse(f"{path!r} is missing, and a {type(there).__name__} is built")
+    if one := sorted(_shared(model) ^ _shared(full)):
+        _refuse(f"{' and '.join(one[0])} are one tensor, or are built as one, but not both")
+    return parts
+
+
+def _refuse(difference: str) -> None:
+    raise ValueError(f"model cannot be saved so that load_pruned builds it again: {difference}")
+
+
+def _cut(model: nn.Module, path: str, part: Part) -> None:
+    """Give the module at ``path`` the form of ``part``; its new tensors are empty."""
+    like = next(model.parameters())
+    if "class" in part:
+        cls = {new.__name__: new for new in NEW}[part["class"]]
+        made = cls.__new__(cls)
+        nn.Module.__init__(made)
+        put_in_place(model, path, made)
+    module: Any = _at(model, path)
+    if module is None:
+        raise ValueError(f"{NOTE} names {path!r}, and a {type(model).__name__} has nothing there")
+    kept = part["numbers"].get("kept_layers")
+    if kept is not None and len(kept) != len(module):
+        keep_layers_(model, path, kept)
+        module = _at(model, path)
+    for name, value in part["numbers"].items():
+        listed = isinstance(getattr(module, name, None), list)  # which JSON does not tell
+        setattr(module, name, tuple(value) if isinstance(value, list) and not listed else value)
+    for name, shape in part["shapes"].items():
+        if shape is None and hasattr(module, name):
+            setattr(module, name, None)
+        elif shape is None:
+            module.register_parameter(name, None)
+        elif getattr(module, name, None) is None:
+            module.register_parameter(name, nn.Parameter(like.new_empty(shape)))
+        else:  # the same object: it may be another module's, too
+            getattr(module, name).data = getattr(module, name).data.new_empty(shape)
+
+
+def _read(model: nn.Module, folder: Path, names: Set[str], keep_dtype: bool) -> None:
+    """Read the tensors ``names`` from the files of ``folder``."""
+    tensors, read = model.state_dict(keep_vars=True), set()
+    for place in folder.glob("model*.safetensors"):
+        with safe_open(str(place), "pt") as file:
+            if odd := sorted(set(file.keys()) - tensors.keys()):
+                _misfit(folder, f"{odd[0]!r} is in it, and nothing is built there")
+            for name in names & set(file.keys()):
+                value, tensor = file.get_tensor(name), tensors[name]
+                if value.shape != tensor.shape:
+                    sizes = f"{tuple(value.shape)} in it, and {tuple(tensor.shape)} is built"
+                    _misfit(folder, f"{name!r} is {sizes}")
+                tensor.data = value.to(tensor.device, tensor.dtype if keep_dtype else value.dtype)
+                read.add(id(tensor))
+    if unread := sorted(name for name in names if id(tensors[name]) not in read):
+        _misfit(folder, f"{unread[0]!r} is not in it")
+
+
+def _misfit(folder: Path, difference: str) -> None:
+    raise ValueError(f"{folder} does not fit what is built: {difference}")
+
+
+def _shapes(module: nn.Module) -> dict[str, tuple[int, ...] | None]:
+    """The shapes of its own tensors; None for a bias that it does not have."""
+    left_out = module._non_persistent_buffers_set
+    kept = {n: t for n, t in module._buffers.items() if n not in left_out}
+    return {n: t if t is None else tuple(t.shape) for n, t in (module._parameters | kept).items()}
+
+
+def _shared(model: nn.Module) -> set[tuple[str, ...]]:
+    """The names of tensors that are one."""
+    names: dict[int, tuple[str, ...]] = {}
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        names[id(tensor)] = (*names.get(id(tensor), ()), name)
+    return {same for same in names.values() if len(same) > 1}
+
+
+def _numbers(module: nn.Module) -> dict[str, Any]:
+    """What a module with parameters keeps of itself in plain attributes, and lists of such."""
     return {
-        "layers": {
-            name: list(m.kept_layers) for name, m in modules.items() if hasattr(m, "kept_layers")
-        },
-        "explicit": explicit,
-        "upright": False,
-        "kept": {name: list(kept) for name, kept in kept_heads(model).items()} if has_heads else {},
-        "removed": removed,
-        "widths": {
-            mlp.name: sizes(modules[mlp.out])[0]
-            for mlp in mlps
-            if mlp.first and mlp.name not in removed and _is_linear(modules[mlp.out])
-        },
-        "ranks": {name: m[0].out_features for name, m in modules.items() if isinstance(m, LowRank)},
+        name: value
+        for name, value in vars(module).items()
+        if name[0] != "_"
+        and name not in ("training", "gradient_checkpointing")
+        and {type(x) for x in (value if type(value) in (list, tuple) else (value,))} <= PLAIN
+        and next(module.parameters(), None) is not None
     }
 
 
-def _is_linear(module: nn.Module) -> bool:
-    return isinstance(module, nn.Linear | LowRank) or is_conv1d(module)
-
-
-def _read(folder: Path) -> Note:
-    empty: Note = {"layers": {}, "explicit": False, "upright": False}
-    empty |= {"kept": {}, "removed": [], "widths": {}, "ranks": {}}
-    for name in (NOTE, *OLDER):
-        if (folder / name).is_file():
-            return empty | json.loads((folder / name).read_text(encoding="utf-8"))
-    raise FileNotFoundError(
-        f"there is no {NOTE} in {folder}: save the model with save_pruned(model, folder)"
-    )
-
-
-def _bring_into_form(model: nn.Module, note: Note) -> None:
-    """Give ``model`` the form that ``note`` describes; its weights are of no use
-    afterwards.
-    """
-    for path, kept in note["layers"].items():
-        layers = _part(model, path)
-        if not isinstance(layers, nn.ModuleList) or not all(0 <= i < len(layers) for i in kept):
-            raise ValueError(f"{NOTE} keeps layers {kept} of {path!r}, but the model has not these")
-        keep_layers_(model, path, kept)
-    if note["explicit"]:
-        explicit_attention_(model)
-    if note["upright"]:
-        with_linears_(model)
-    if note["kept"]:
-        _remove(model, note["kept"])
-    if note["removed"] or note["widths"]:
-        mlps = {mlp.name: mlp for mlp in find_mlps(model)}
-        if unknown := [name for name in (*note["removed"], *note["widths"]) if name not in mlps]:
-            raise ValueError(
-                f"{NOTE} names the feed-forward part {unknown[0]!r}, but the model has none there"
-            )
-        remove_parts_(model, [mlps[name] for name in note["removed"]])
-        for name, width in note["widths"].items():
-            _narrow(model, mlps[name].first, mlps[name].out, width)
-    for path, rank in note["ranks"].items():
-        linear = _part(model, path)
-        if not isinstance(linear, nn.Linear):
-            raise ValueError(
-                f"{NOTE} names the matrix {path!r}, but a {type(linear).__name__} is built there"
-            )
-        weight, (columns, rows) = linear.weight, sizes(linear)
-        low = LowRank(weight.new_zeros(rows, rank), weight.new_zeros(rank, columns), linear.bias)
-        put_in_place(model, path, low)
-
-
-def _part(model: nn.Module, path: str) -> Any:
-    return dict(model.named_modules()).get(path)
-
-
-def _narrow(model: nn.Module, first: tuple[str, ...], out: str, width: int) -> None:
-    full = sizes(model.get_submodule(out))[0]
-    if width == full:
-        return
-    for path in first:
-        layer = model.get_submodule(path)
-        cut(layer, outputs=torch.arange(sizes(layer)[1] // full * width) % sizes(layer)[1])
-    cut(model.get_submodule(out), inputs=torch.arange(width) % full)
-
-
-def _compare(model: nn.Module, full: nn.Module, note: Note) -> None:
-    """Raises ValueError at the first difference in form between ``model`` and ``full``
-    in the form of ``note``.
-    """
-    _bring_into_form(full, note)
-    say = "cannot be saved so that load_pruned builds it again"
-    modules = dict(full.named_modules())
-    for name, module in model.named_modules():
-        there = type(modules[name]).__name__ if name in modules else "nothing"
-        if there != type(module).__name__:
-            raise ValueError(
-                f"the model {say}: {name!r} is a {type(module).__name__}, and {there} is built"
-            )
-    shapes = {name: tuple(value.shape) for name, value in full.state_dict().items()}
-    state = model.state_dict()
-    for name in (*state, *shapes):
-        mine, theirs = tuple(state[name].shape) if name in state else None, shapes.get(name)
-        if mine != theirs:
-            raise ValueError(
-                f"the model {say}: {name!r} has the shape {mine}, and {theirs} is built there."
-                f" {SAVED}"
-            )
-
-
-# ------------------------------------------------------------------------- transformers
-def _from_pretrained(cls: Any, folder: Path, note: Note, options: dict[str, Any]) -> nn.Module:
-    """``cls.from_pretrained``, with the model brought into its form between building it
-    and reading its weights.
-
-    For that moment the model is of a subclass, under the same name, since transformers
-    keeps what it knows of a class by its name.
-    """
-
-    class Smaller(cls):
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            super().__init__(*args, **kwargs)
-            # the weights are on "meta" now, where no index can be looked at
-            with torch.device("cpu"):
-                _bring_into_form(self, note)
-            for module in self.modules():
-                if any(isinstance(part, ExplicitAttention) for part in module.children()):
-                    # its model would draw weights for the attention that was there
-                    module._is_hf_initialized = True
-
-    for name in ("__module__", "__name__", "__qualname__"):
-        setattr(Smaller, name, getattr(cls, name))
-    model, found = Smaller.from_pretrained(folder, output_loading_info=True, **options)
-    for what in ("missing_keys", "mismatched_keys"):
-        if found[what]:
-            raise ValueError(
-                f"{folder} does not fit a {cls.__name__}: {what.replace('_', ' ')}"
-                f" {', '.join(map(str, found[what]))}"
-            )
-    model.__class__ = cls
-    return model
-
-
-def _saved_class(folder: Path) -> type:
-    import transformers
-
-    names = json.loads((folder / "config.json").read_text(encoding="utf-8")).get(
-        "architectures"
-    ) or ["None"]
-    cls = getattr(transformers, names[0], None)
-    if cls is None:
-        raise ValueError(
-            f"transformers has no {names[0]}, which {folder} was saved from: pass its class as"
-            " build="
-        )
-    return cls
-
-
-def _remove(model: nn.Module, kept_by_name: dict[str, list[int]]) -> None:
-    heads = {a.name: a.heads for a in find_attention(model)}
-    masks: dict[str, Tensor] = {}
-    for name, kept in kept_by_name.items():
-        if (
-            name not in heads
-            or kept != sorted(set(kept))
-            or not all(0 <= head < heads[name] for head in kept)
-        ):
-            raise ValueError(
-                f"{NOTE} keeps heads {kept} of {name!r}, but the model has"
-                f" {heads.get(name, 'no attention there')}"
-                f"{' heads there' if name in heads else ''}:"
-                " is it the same class of model, with the same configuration?"
-            )
-        masks[name] = torch.zeros(heads[name], dtype=torch.bool)
-        masks[name][kept] = True
-    remove_heads_(model, masks)
+def _at(model: nn.Module, path: str) -> nn.Module | None:
+    try:
+        return model.get_submodule(path)
+    except AttributeError:
+        return None

@@ -224,23 +224,52 @@ def _cut(model: nn.Module, a: Attention, mask: Tensor) -> None:
         setattr(module, a.layout.groups, len(heads) // max(len(shared), 1))
     if a.layout.kv_heads:
         setattr(module, a.layout.kv_heads, len(shared))
+    if not hasattr(module, "kept_heads"):
+        module.full_heads, module.kept_heads = a.heads, tuple(range(a.heads))
+    # as the full model counts them
+    module.kept_heads = tuple(module.kept_heads[int(h)] for h in heads)
+    _compute_as_pruned(module, a)
+
+
+def compute_as_pruned_(model: nn.Module) -> None:
+    """What attention with the shapes and numbers of pruned attention computes otherwise
+    than its class: for a model that was brought into its form from a file.
+    """
+    if any(hasattr(module, "kept_heads") for module in model.modules()):
+        for a in find_attention(model):
+            _compute_as_pruned(model.get_submodule(a.name), a)
+
+
+def _compute_as_pruned(module: Any, a: Attention) -> None:
+    if getattr(module, "own_position_bias", False):
+        _compute_own_bias(module)
+    if not hasattr(module, "kept_heads"):
+        return
     if a.layout.config:
-        module.config = OwnConfig(module.config, {a.layout.config: len(heads)})
-    if a.layout.bias and not hasattr(module, "kept_heads"):
-        take = functools.partial(_take_own_bias, a.layout.bias, a.heads)
+        module.config = OwnConfig(module.config, {a.layout.config: len(module.kept_heads)})
+    if a.layout.bias and not any(
+        isinstance(hook, functools.partial) and hook.func is _take_own_bias
+        for hook in module._forward_pre_hooks.values()
+    ):
+        take = functools.partial(_take_own_bias, a.layout.bias)
         module.register_forward_pre_hook(take, with_kwargs=True)
-    before = getattr(module, "kept_heads", tuple(range(a.heads)))
-    module.kept_heads = tuple(before[int(h)] for h in heads)  # as the full model counts them
-    if len(heads) == 0 and not a.layout.runs_empty:
-        module.forward = functools.partial(_forward_without_heads, module, a)
+    if not module.kept_heads and not a.layout.runs_empty:
+        module.forward = WithoutHeads(_forward_without_heads, module, a)
+
+
+class WithoutHeads(functools.partial[tuple[Any, ...]]):
+    """The ``forward`` of a module without heads. As a partial of a function it is copied
+    and pickled with the module.
+    """
 
 
 def _take_own_bias(
-    argument: str, full: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    argument: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """A forward pre-hook: of a bias with one entry per head of the full model, (B or 1,
     heads, L, S) or (B · heads, 1, S), the entries of this module's heads.
     """
+    full: Any = module.full_heads
     place = list(inspect.signature(type(module).forward).parameters).index(argument) - 1
     bias = args[place] if place < len(args) else kwargs.get(argument)
     if not isinstance(bias, Tensor):
@@ -265,8 +294,7 @@ def _forward_without_heads(module: Any, a: Attention, *args: Any, **kwargs: Any)
     """What an attention module returns without heads, in place of its ``forward``:
     (output, weights), or T5's three.
 
-    As a partial of a module-level function it is copied and pickled with the module,
-    whose class stays what it is: so whoever looks for attention modules by class,
+    The module's class stays what it is: so whoever looks for attention modules by class,
     transformers' own recording of attentions among them, still finds it.
     """
     given = inspect.signature(type(module).forward).bind_partial(module, *args, **kwargs).arguments
@@ -355,7 +383,8 @@ def _stacks(model: nn.Module, attention: Sequence[Attention]) -> list[list[Atten
     return stacks
 
 
-def _compute_own_bias(module: nn.Module) -> None:
+def _compute_own_bias(module: Any) -> None:
+    module.own_position_bias = True
     if _no_shared_bias not in module._forward_pre_hooks.values():
         module.register_forward_pre_hook(_no_shared_bias, with_kwargs=True)
 

@@ -8,16 +8,20 @@ Dropout", section 3.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from course_lib.checks import check_fraction
-from course_lib.models.depth import along, config_owner, keep_layers_, meta_model
+from course_lib.models.depth import along, keep_layers_, meta_model
 from course_lib.models.families import rows_of
+from course_lib.wrapped import refuse_wrapped
+
+# where a module lists the layers whose states it reads beside the last one's
+STATES = ("deepstack_visual_indexes", "intermediate_layers_indices", "extract_layers")
 
 
 @contextmanager
@@ -80,9 +84,10 @@ def layers_to_keep(layers: int, depth: int) -> list[int]:
     return [i * layers // depth for i in range(depth)]
 
 
-def take_layers(model: nn.Module, path: str, depth: int) -> nn.Module:
-    """A copy of the model with ``depth`` of its layers, those of
-    :func:`layers_to_keep`.
+def take_layers(
+    model: nn.Module, path: str, keep: int | Sequence[int] | Sequence[bool] | Tensor
+) -> nn.Module:
+    """A copy of the model with some of its layers.
 
     The configuration says the new depth. What it lists for every layer (``layer_types``
     and the like) is cut with the layers, and the index that a layer carries becomes its
@@ -90,12 +95,16 @@ def take_layers(model: nn.Module, path: str, depth: int) -> nn.Module:
 
     Args:
         path: of the ``nn.ModuleList``: "bert.encoder.layer".
+        keep: how many, evenly spaced (:func:`layers_to_keep`); or which: their numbers,
+            counted from 0 and increasing, or a bool mask (layers,), True = kept.
 
     Raises:
-        ValueError: if there is no ModuleList at ``path``, or as :func:`layers_to_keep`;
-            if the layers share their weights; or if a layer computes with its index, so
-            that no configuration describes the smaller model.
+        ValueError: if there is no ModuleList at ``path``, or ``keep`` does not fit it;
+            if the layers share their weights; if no configuration describes the smaller
+            model, since a layer computes with its index, say; or if a layer is under
+            ``torch.nn.utils.prune``.
     """
+    refuse_wrapped(model, "parallel", "compile", "script")
     layers = dict(model.named_modules()).get(path)
     if not isinstance(layers, nn.ModuleList):
         lists = [
@@ -110,42 +119,84 @@ def take_layers(model: nn.Module, path: str, depth: int) -> nn.Module:
                 raise ValueError(
                     f"{path!r} cannot be cut in a {type(module).__name__}: {row.depth}"
                 )
-    kept = layers_to_keep(len(layers), depth)
+        if name := next((n for n in STATES if getattr(module, n, None)), None):
+            raise ValueError(
+                f"{path!r} cannot be cut: a {type(module).__name__} reads the states after the"
+                f" layers of its {name}"
+            )
+    kept = _kept(keep, len(layers))
     # the layers that go are not copied
     smaller = copy.deepcopy(
         model, {id(layer): None for i, layer in enumerate(layers) if i not in kept}
     )
     keep_layers_(smaller, path, kept, layers)
-    _refuse_other_numbers(model, smaller, path, kept)
+    _refuse_other_layers(model, smaller, path, kept)
     return smaller
 
 
-def _refuse_other_numbers(model: nn.Module, smaller: nn.Module, path: str, kept: list[int]) -> None:
-    """Raises ValueError where a number of a layer was made from its index (GPT-2's
-    ``scale_attn_by_inverse_layer_idx``): the configuration makes another one.
+def _kept(keep: Any, layers: int) -> list[int]:
+    """The numbers of the layers that stay."""
+    given = keep.tolist() if hasattr(keep, "tolist") else keep
+    if type(given) is int:
+        return layers_to_keep(layers, given)
+    which = given if isinstance(given, Sequence) else []
+    which = [i.tolist() if hasattr(i, "tolist") else i for i in which]
+    kinds = {type(i) for i in which}
+    if kinds == {bool} and len(which) == layers:
+        kinds, which = {int}, [i for i, kept in enumerate(which) if kept]
+    if kinds != {int} or not which or which != sorted({*which} & {*range(layers)}):
+        raise ValueError(
+            f"keep is a number of layers, or those that stay: increasing numbers from 0 to"
+            f" {layers - 1}, or a bool mask ({layers},) with a True in it; got {keep!r}"
+        )
+    return which
+
+
+def _refuse_other_layers(model: nn.Module, smaller: nn.Module, path: str, kept: list[int]) -> None:
+    """Raises ValueError where the configuration makes another layer than the one that
+    was kept: GPT-2's ``scale_attn_by_inverse_layer_idx`` makes a number of its index.
     """
-    (whole, inner_path), (part, _) = config_owner(model, path), config_owner(smaller, path)
-    full, again = meta_model(whole), meta_model(part)
-    if whole is None or part is None or full is None or again is None:
+    for step, whole in enumerate(along(model, path)):
+        if hasattr(whole, "config_class"):
+            inner_path = ".".join(path.split(".")[step:])
+            part = along(smaller, path)[step]
+            full, again = meta_model(whole), meta_model(part)
+            break
+    else:
+        return
+    if full is None or again is None or len(_list(again, inner_path)) != len(kept):
         return
 
-    def numbers(of: nn.Module, layer: int) -> dict[tuple[str, str], Any]:
-        return {
-            (inner, name): value
-            for inner, module in of.get_submodule(f"{inner_path}.{layer}").named_modules()
-            if "Drop" not in type(module).__name__
-            for name, value in vars(module).items()
-            if isinstance(value, int | float | str) and "drop" not in name and name != "training"
-        }
-
     for place, old in enumerate(kept):
-        mine, theirs, before = numbers(part, place), numbers(again, place), numbers(full, old)
+        mine, theirs = (_said(_list(net, inner_path)[place]) for net in (part, again))
+        was, built = (_said(_list(net, inner_path)[old]) for net in (whole, full))
         for key, value in theirs.items():
-            if before.get(key) == numbers(whole, old).get(key) and mine.get(key, value) != value:
+            if built.get(key) == was.get(key) and mine.get(key, value) != value:
                 inner, name = key
                 raise ValueError(
                     f"layer {old} of {path!r} would be layer {place}, and its configuration makes"
                     f" {name} of {inner!r} {value!r} there and not {mine[key]!r}: the smaller model"
-                    " could not be built again. Keep all layers, or set the number in the"
+                    " could not be built again. Keep other layers, or set the number in the"
                     " configuration"
                 )
+
+
+def _list(model: nn.Module, path: str) -> Any:
+    return model.get_submodule(path)
+
+
+def _said(layer: nn.Module) -> dict[tuple[str, str], Any]:
+    """Classes, shapes and numbers of a layer, without those of dropout."""
+    said: dict[tuple[str, str], Any] = {}
+    for inner, module in layer.named_modules():
+        said[inner, "class"] = type(module).__name__
+        said |= {(inner, n): tuple(p.shape) for n, p in module.named_parameters(recurse=False)}
+        if "Drop" not in type(module).__name__:
+            said |= {
+                (inner, name): value
+                for name, value in vars(module).items()
+                if isinstance(value, int | float | str)
+                and "drop" not in name
+                and name != "training"
+            }
+    return said

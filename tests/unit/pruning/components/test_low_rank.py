@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import prune
 
 from course_lib.pruning import components
 from course_lib.pruning.components import low_rank
@@ -90,3 +91,20 @@ def test_truncated_saved_and_loaded(family, tmp_path):
     save_pruned(small, tmp_path)
     again = load_pruned(tmp_path)
     assert torch.allclose(again(**inputs)[0], small(**inputs)[0], atol=1e-12) and not again.training
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda model: components.truncate(model, {"0.weight": 2}),
+        lambda model: components.gate_components(model, ["0.weight"]),
+    ],
+    ids=["truncate", "gate_components"],
+)
+def test_a_model_under_torchs_pruning_is_refused_with_the_remedy(change):
+    model = nn.Sequential(nn.Linear(4, 6), nn.Linear(6, 3))
+    prune.random_unstructured(model[1], "weight", 0.5)
+    with pytest.raises(ValueError, match=r"'1' of model.*call prune\.remove\("):
+        change(model)
+    prune.remove(model[1], "weight")
+    change(model)

@@ -2,13 +2,16 @@
 
 import itertools
 import json
+from functools import partial
 
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import prune
 
 from course_lib.models.mlps import find_mlps
-from course_lib.pruning.components import LowRank, gate_components, truncate
+from course_lib.pruning.channels import channel_groups, fold_model, remove_filters
+from course_lib.pruning.components import gate_components, truncate
 from course_lib.pruning.heads import (
     explicit_attention,
     find_attention,
@@ -101,15 +104,19 @@ def test_a_model_without_a_configuration_comes_back_from_what_builds_it(tmp_path
     loaded = load_pruned(tmp_path, encoder)
     torch.testing.assert_close(loaded.state_dict(), smaller.state_dict(), rtol=0, atol=0)
     torch.testing.assert_close(loaded(x), smaller(x))
-    with pytest.raises(ValueError, match="the model has not these"):
-        load_pruned(tmp_path, lambda: take_layers(encoder(), "layers", 2))
+    with pytest.raises(ValueError, match="'layers', and a Linear has nothing there"):
+        load_pruned(tmp_path, lambda: nn.Linear(2, 3))
+
+
+def two_linears():
+    return nn.Sequential(nn.Linear(4, 6), nn.Linear(6, 3))
 
 
 def test_tensors_of_different_precision_come_back_as_they_were(tmp_path):
-    smaller = truncate(nn.Sequential(nn.Linear(4, 6), nn.Linear(6, 3)), {"1.weight": 2})
+    smaller = truncate(two_linears(), {"1.weight": 2})
     smaller[0].bfloat16()
-    save_pruned(smaller, tmp_path)
-    loaded = load_pruned(tmp_path, lambda: nn.Sequential(nn.Linear(4, 6), nn.Linear(6, 3)))
+    save_pruned(smaller, tmp_path, two_linears)
+    loaded = load_pruned(tmp_path, two_linears)
     for name, value in smaller.state_dict().items():
         assert loaded.state_dict()[name].dtype == value.dtype
         assert torch.equal(loaded.state_dict()[name], value)
@@ -163,43 +170,151 @@ def test_of_a_wrapped_model_the_model_inside_is_written(wrap, tmp_path):
 
 
 def test_what_cannot_be_built_again_is_refused_and_not_written(tmp_path):
-    other = model_of("bert")
+    other, own, more = model_of("bert"), model_of("bert"), model_of("bert")
     other.bert.encoder.layer[1].intermediate.dense = nn.Sequential(nn.Linear(32, 48).double())
-    wider = model_of("bert")
-    wider.classifier = nn.Linear(32, 7).double()
+    own.bert.pooler.forward = lambda x: x[:, 0]
+    more.bert.pooler.register_parameter("scale", nn.Parameter(torch.ones(1)))
     names = ["bert.encoder.layer.0.output.dense.weight"]
     for model, what in (
-        (other, "is a Sequential, and Linear is built"),
-        (wider, r"\(7, 32\), and \(2, 32\) is built"),
-        (gate_components(model_of("bert"), names), "is a GatedLinear, and Linear is built"),
+        (other, "is a Sequential, and a Linear is built"),
+        (own, "'bert.pooler' has a forward of its own"),
+        (more, "'scale' of 'bert.pooler' is there, or is built, but not both"),
+        (gate_components(model_of("bert"), names), "is a GatedLinear, and a Linear is built"),
     ):
         with pytest.raises(ValueError, match=what):
             save_pruned(model, tmp_path / "it")
-    with pytest.raises(ValueError, match="cannot be saved"):
-        save_pruned(nn.Sequential(nn.Linear(2, 3)), tmp_path / "it", lambda: nn.Sequential())
+    with pytest.raises(ValueError, match="'1' is missing, and a Linear is built"):
+        save_pruned(nn.Sequential(nn.Linear(4, 6)), tmp_path / "it", two_linears)
+    masked = model_of("bert")
+    prune.random_unstructured(masked.bert.pooler.dense, "weight", 0.5)
+    with pytest.raises(ValueError, match=r"'bert.pooler.dense'.*call prune\.remove"):
+        save_pruned(masked, tmp_path / "it")
     assert not (tmp_path / "it").exists()
 
 
-def test_the_older_formats_are_read(tmp_path):
-    heads = half_of_the_heads(model_of("bert"))
-    heads.save_pretrained(tmp_path / "heads")
-    kept = {name: list(kept) for name, kept in kept_heads(heads).items()}
-    (tmp_path / "heads" / "kept_heads.json").write_text(
-        json.dumps({"kept": kept, "explicit": False})
+@pytest.mark.parametrize("smaller", [False, True], ids=["whole", "fewer channels"])
+def test_a_network_that_is_not_of_transformers_asks_for_build_when_it_is_saved(smaller, tmp_path):
+    model = convolutions().eval()
+    if smaller:
+        model, _ = remove_filters(model, {"0": torch.arange(6) % 2 == 0}, torch.randn(2, 1, 8, 8))
+    with pytest.raises(ValueError, match="build is needed, since .* a Sequential"):
+        save_pruned(model, tmp_path / "it")
+    assert not (tmp_path / "it").exists()
+
+
+def convolutions():
+    return nn.Sequential(
+        *(nn.Conv2d(1, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.Conv2d(6, 5, 3)),
+        *(nn.Flatten(), nn.Linear(80, 3)),
     )
-    same(load_pruned(tmp_path / "heads"), heads, inputs_of("bert"))
-    ranks = low_rank(model_of("bert"))
-    ranks.save_pretrained(tmp_path / "ranks")
-    note = {name: m[0].out_features for name, m in ranks.named_modules() if isinstance(m, LowRank)}
-    (tmp_path / "ranks" / "ranks.json").write_text(json.dumps({"dtype": "float64", "ranks": note}))
-    same(load_pruned(tmp_path / "ranks"), ranks, inputs_of("bert"))
+
+
+def test_fewer_channels_and_folded_norms_come_back(tmp_path):
+    torch.manual_seed(0)
+    x, model = torch.randn(2, 1, 8, 8), convolutions().eval()
+    masks = {"0": torch.arange(6) % 2 == 0, "3": torch.arange(5) != 1}
+    smaller, _ = remove_filters(model, masks, x)
+    for network in (smaller, fold_model(smaller)[0]):
+        save_pruned(network, tmp_path, convolutions)
+        loaded = load_pruned(tmp_path, convolutions)
+        assert [(m.in_channels, m.out_channels) for m in loaded if hasattr(m, "kernel_size")] == [
+            (1, 3),
+            (3, 4),
+        ]
+        assert torch.equal(loaded(x), network(x))
+
+
+def test_a_resnet_with_fewer_channels_comes_back(tmp_path):
+    from torchvision.models import resnet18
+
+    x, model = torch.randn(2, 3, 32, 32), resnet18(weights=None).eval()
+    keep = {}
+    for group in channel_groups(model, x):
+        width = len(model.get_submodule(group.producers[0]).weight)
+        if group.producers[0] != "fc":
+            keep |= group.masks(torch.arange(width) % 3 != 0)
+    smaller, _ = remove_filters(model, keep, x)
+    save_pruned(smaller, tmp_path, partial(resnet18, weights=None))
+    assert torch.equal(load_pruned(tmp_path, partial(resnet18, weights=None))(x), smaller(x))
+
+
+class Halves(nn.Module):
+    """What it computes stands in attributes: a word, and the sizes of two halves."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.mode, self.sizes = nn.Linear(3, 8), "sum", [4, 4]
+
+    def forward(self, x):
+        one, other = self.first(x).split(self.sizes, 1)
+        return one.sum(1) + (1 if self.mode == "sum" else -1) * other.sum(1)
+
+
+def test_what_a_module_keeps_in_plain_attributes_comes_back(tmp_path):
+    model, x = Halves(), torch.randn(2, 3)
+    model.mode, model.sizes = "difference", [3, 5]
+    save_pruned(model, tmp_path, Halves)
+    loaded = load_pruned(tmp_path, Halves)
+    assert torch.equal(loaded(x), model(x)) and isinstance(loaded.sizes, list)
+
+
+def test_a_shared_matrix_is_still_one_after_loading(tmp_path):
+    """GPT-2's embeddings are its output layer, also where a cut made them smaller."""
+
+    def build():
+        net = nn.Sequential(nn.Linear(4, 6), nn.Linear(4, 6))
+        net[1].weight = net[0].weight
+        return net
+
+    apart = build()
+    apart[1].weight = nn.Parameter(torch.randn(6, 4))
+    with pytest.raises(ValueError, match="0.weight and 1.weight are one tensor, or are built as"):
+        save_pruned(apart, tmp_path, build)
+    smaller = build()
+    smaller[0].weight.data = smaller[0].weight.data[:5].clone()
+    smaller[0].bias.data, smaller[1].bias.data = torch.randn(5), torch.randn(5)
+    smaller[0].out_features = smaller[1].out_features = 5
+    save_pruned(smaller, tmp_path, build)
+    loaded = load_pruned(tmp_path, build)
+    assert loaded[0].weight is loaded[1].weight
+    x = torch.randn(2, 4)
+    assert all(torch.equal(mine(x), its(x)) for mine, its in zip(loaded, smaller, strict=True))
+
+
+def test_a_model_of_a_gguf_file_comes_back_after_pruning(tmp_path):
+    """transformers marks it as quantised, though its weights are plain by now."""
+    quantizer = pytest.importorskip("transformers.quantizers.quantizer_gguf")
+    from transformers.utils.quantization_config import GgufConfig
+
+    model = model_of("llama")
+    model.config.quantization_config = GgufConfig(gguf_file="m.gguf", dequantize=True)
+    model.hf_quantizer = quantizer.GgufHfQuantizer(model.config.quantization_config)
+    model.is_quantized = True
+    smaller = take_layers(half_of_the_heads(model), "model.layers", 2)
+    save_pruned(smaller, tmp_path)
+    loaded = load_pruned(tmp_path)
+    same(loaded, smaller, inputs_of("llama"))
+    assert smaller.is_quantized and not hasattr(loaded, "is_quantized")
+    assert not hasattr(loaded.config, "quantization_config")
+
+
+def test_layers_that_were_taken_are_read_by_from_pretrained(tmp_path):
+    from transformers import BertForSequenceClassification
+
+    smaller = take_layers(model_of("bert"), "bert.encoder.layer", [0, 2])
+    save_pruned(smaller, tmp_path)
+    loaded, found = BertForSequenceClassification.from_pretrained(
+        tmp_path, output_loading_info=True
+    )
+    assert not any(found.values())
+    same(loaded.eval(), smaller, inputs_of("bert"))
 
 
 def test_torchvisions_transformer_comes_back(tmp_path):
     model = explicit_attention(model_of("torchvision vit"))
     smaller = remove_heads(model, some_heads(len(find_attention(model))))
-    save_pruned(smaller, tmp_path)
-    loaded = load_pruned(tmp_path, lambda: full_model("torchvision vit"))
+    save_pruned(smaller, tmp_path, partial(full_model, "torchvision vit"))
+    loaded = load_pruned(tmp_path, partial(full_model, "torchvision vit"))
     same(loaded, smaller, inputs_of("torchvision vit"))
 
 
@@ -240,29 +355,20 @@ def test_from_pretrained_alone_fails_on_the_sizes(tmp_path):
 def test_files_that_do_not_fit_are_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="no pruned.json in .*save_pruned"):
         load_pruned(tmp_path)
-    smaller = remove_heads(model_of("bert"), some_heads(3))
-    save_pruned(smaller, tmp_path)
-    note = json.loads((tmp_path / "pruned.json").read_text())
-    name = next(iter(note["kept"]))
-    for kept in ([4], [1, 0], [0, 0]):
-        changed = {"kept": note["kept"] | {name: kept}, "explicit": False}
-        (tmp_path / "pruned.json").write_text(json.dumps(changed))
-        with pytest.raises(ValueError, match=r"keeps heads .* the model has 4 heads there"):
-            load_pruned(tmp_path)
-    (tmp_path / "pruned.json").write_text(json.dumps({"kept": {"nowhere": [0]}, "explicit": False}))
-    with pytest.raises(ValueError, match="'nowhere', but the model has no attention there"):
+    save_pruned(two_linears(), tmp_path, two_linears)
+    with pytest.raises(ValueError, match="build is needed: pass the function"):
         load_pruned(tmp_path)
-    config = json.loads((tmp_path / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps(config | {"architectures": ["MyOwnModel"]}))
+    with pytest.raises(ValueError, match=r"'0.weight' is \(6, 4\) in it, and \(6, 5\) is built"):
+        load_pruned(tmp_path, lambda: nn.Sequential(nn.Linear(5, 6), nn.Linear(6, 3)))
+    with pytest.raises(ValueError, match=r"'2.bias' is not in it"):
+        load_pruned(tmp_path, lambda: two_linears().append(nn.Linear(3, 1)))
+    with pytest.raises(ValueError, match=r"'1.bias' is in it, and nothing is built there"):
+        load_pruned(tmp_path, lambda: two_linears()[:1])
+    save_pruned(model_of("bert"), tmp_path)
+    note = json.loads((tmp_path / "pruned.json").read_text())
+    (tmp_path / "pruned.json").write_text(json.dumps(note | {"class": "MyOwnModel"}))
     with pytest.raises(ValueError, match="transformers has no MyOwnModel"):
         load_pruned(tmp_path)
-    save_pruned(explicit_attention(model_of("torchvision vit")), tmp_path / "vit")
-    with pytest.raises(ValueError, match="holds no transformers model: pass build="):
-        load_pruned(tmp_path / "vit")
-
-
-def test_a_network_without_some_channels_is_not_what_build_makes(tmp_path):
-    narrow, wide = nn.Sequential(nn.Linear(3, 2)), nn.Sequential(nn.Linear(3, 4))
-    save_pruned(narrow, tmp_path)
-    with pytest.raises(ValueError, match="What is saved: heads"):
-        load_pruned(tmp_path, build=lambda: wide)
+    (tmp_path / "pruned.json").write_text(json.dumps({"kept": {}}))
+    with pytest.raises(ValueError, match="of another version of the course: save it again"):
+        load_pruned(tmp_path)

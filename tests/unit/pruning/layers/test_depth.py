@@ -2,9 +2,11 @@
 
 import copy
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import prune
 
 from course_lib.pruning.layers import layerdrop, layers_to_keep, take_layers
 from unit.small_transformers import model_of
@@ -71,3 +73,50 @@ def test_taken_from_a_copy():
         for p in smaller.parameters():
             p.zero_()
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    "keep",
+    [
+        [0, 2],
+        (0, 2),
+        torch.tensor([0, 2]),
+        torch.tensor([True, False, True]),
+        [True, False, True],
+        np.array([True, False, True]),
+        np.array([0, 2]),
+        sorted(torch.tensor([0.3, 0.1, 0.2]).argsort()[1:]),  # tensors of one number
+    ],
+    ids=repr,
+)
+def test_layers_chosen_by_score(keep):
+    model = model_of("bert")
+    smaller = take_layers(model, "bert.encoder.layer", keep)
+    assert smaller.bert.encoder.layer.kept_layers == (0, 2)
+    for kept, old in zip(smaller.bert.encoder.layer, (0, 2), strict=True):
+        theirs = model.bert.encoder.layer[old].state_dict()
+        assert all(torch.equal(value, theirs[name]) for name, value in kept.state_dict().items())
+    assert smaller.config.num_hidden_layers == 2
+
+
+@pytest.mark.parametrize(
+    "keep",
+    [
+        *([], [2, 0], [0, 0], [0, 3], [-1], [0.0, 2.0], [0, True], ["0"]),
+        *([True, False], [False] * 3, True, 2.0, "02", None, {0, 2}),
+        *(torch.tensor([[True, False, True]]), torch.tensor([1.0, 0.0, 1.0])),
+    ],
+    ids=repr,
+)
+def test_what_is_no_choice_of_layers_is_refused(keep):
+    with pytest.raises(ValueError, match=r"^keep is a number of layers.*0 to 2.* mask \(3,\)"):
+        take_layers(model_of("bert"), "bert.encoder.layer", keep)
+
+
+def test_a_model_under_torchs_pruning_is_refused_with_the_remedy():
+    model = model_of("bert")
+    prune.random_unstructured(model.bert.encoder.layer[1].output.dense, "weight", 0.5)
+    with pytest.raises(ValueError, match=r"layer\.1\.output\.dense'.*call prune\.remove\("):
+        take_layers(model, "bert.encoder.layer", 2)
+    prune.remove(model.bert.encoder.layer[1].output.dense, "weight")
+    take_layers(model, "bert.encoder.layer", 2)

@@ -106,6 +106,42 @@ def test_stages_that_a_backbone_puts_out_follow_their_layers():
     assert config.out_indices == [1, 3] and config.out_features == ["stage1", "stage3"]
 
 
+def test_flags_of_layers_are_no_places():
+    import transformers as t
+
+    config = t.SmolLM3Config(**GROUPED | {"num_hidden_layers": 2}, no_rope_layers=[0, 1])
+    smaller = take_layers(t.SmolLM3Model(config), "layers", [1])
+    assert smaller.config.no_rope_layers == [1] and smaller.layers[0].self_attn.use_rope == 1
+
+
+def vision(family, **lists):
+    """The image encoder of a language model: its module holds the list, too."""
+    import importlib
+
+    module = importlib.import_module(f"transformers.models.{family}.modeling_{family}")
+    name = next(
+        n for n in dir(module) if n.endswith(("VLVisionModel", "TransformerPretrainedModel"))
+    )
+    cls = getattr(module, name)
+    sizes = {"depth": 4, "hidden_size": 32, "intermediate_size": 48, "num_heads": 4}
+    return cls(cls.config_class(**sizes, out_hidden_size=32, patch_size=4, **lists))
+
+
+def test_places_that_a_module_holds_follow_their_layers(tmp_path):
+    model = vision("qwen2_5_vl", fullatt_block_indexes=[1, 3])
+    smaller = take_layers(model, "blocks", [1, 2, 3])
+    assert model.fullatt_block_indexes == model.config.fullatt_block_indexes == [1, 3]
+    assert smaller.fullatt_block_indexes == smaller.config.fullatt_block_indexes == [0, 2]
+    smaller.save_pretrained(tmp_path)
+    _, found = type(smaller).from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(found.values())
+
+
+def test_a_model_that_reads_the_states_after_some_layers_is_refused():
+    with pytest.raises(ValueError, match="'blocks' cannot be cut.*deepstack_visual_indexes"):
+        take_layers(vision("qwen3_vl", deepstack_visual_indexes=[1, 2]), "blocks", 2)
+
+
 def test_every_index_follows_whatever_its_name():
     class Inner(nn.Module):
         def __init__(self, i):
