@@ -134,7 +134,9 @@ class Masked:
     - Gradients stay dense, for those who want to read them (growth criteria do).
       Clipping by norm counts them in full.
     - Weights changed without a ``torch.optim`` step (by hand, by ``load_state_dict``):
-      call :meth:`apply` afterwards.
+      call :meth:`apply` afterwards. Parameters replaced by others (its
+      ``assign=True``) are refused with a RuntimeError, at the next step, or where the
+      block ends.
     - An optimizer that evaluates its closure many times in one step (LBFGS) sees
       unmasked weights in between.
     - Masks are read on entry. A copy of the model is another model, and not held.
@@ -149,6 +151,7 @@ class Masked:
         self.model = model
         self.masks = masks
         self._pruned: list[tuple[nn.Parameter, Tensor]] = []
+        self._places: list[tuple[str, nn.Module]] = []  # its name, and the module that has it
         self._held = False
 
     def __enter__(self) -> Masked:
@@ -160,17 +163,22 @@ class Masked:
             (parameter, ~mask.to(parameter.device))
             for parameter, mask in _matched(self.model, self.masks)
         ]
+        self._places = [
+            (name, self.model.get_submodule(name.rpartition(".")[0])) for name in self.masks
+        ]
         self._zero_all()
         self._held = True
         _open(self)
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, error: type[BaseException] | None, *of_it: object) -> None:
         if self._held:
             self._held = False
             _close(self)
             self._zero_all()
-        self._pruned = []
+            if error is None:
+                self._refuse_replaced()
+        self._pruned, self._places = [], []
 
     def apply(self) -> None:
         """Set the pruned weights to zero now. Cheap, and harmless when they are: it can
@@ -184,12 +192,21 @@ class Masked:
                 "this Masked holds nothing outside its with block: use"
                 " course_lib.pruning.weights.apply there"
             )
+        self._refuse_replaced()
         self._zero_all()
 
     @torch.no_grad()
     def _zero_all(self) -> None:
         for parameter, pruned in self._pruned:
             _zero(parameter, pruned)
+
+    def _refuse_replaced(self) -> None:
+        for (name, module), (parameter, _) in zip(self._places, self._pruned, strict=True):
+            if module._parameters.get(name.rpartition(".")[2], parameter) is not parameter:
+                raise RuntimeError(
+                    f"{name!r} is another parameter than the one held at zero: load a state without"
+                    " assign=True, or before the block"
+                )
 
     def _before_step(self, optimizer: torch.optim.Optimizer) -> None:
         """For masks that change while a model trains: gradients are there, and weights
@@ -198,6 +215,7 @@ class Masked:
 
     @torch.no_grad()
     def _after_step(self, optimizer: torch.optim.Optimizer) -> None:
+        self._refuse_replaced()
         # Only the parameters that moved: to write into another model's weights between
         # its forward and its backward pass (two networks trained in turn) would make
         # autograd refuse.
