@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checks import check_numbers, check_same_names
-from course_lib.models.layouts import layout_of
+from course_lib.models.layouts import layout_of, note_rule
 from course_lib.pruning.weights.exact import (
     Vector,
     count_pruned,
@@ -229,7 +229,8 @@ def _spread(kept: Vector, score: Tensor) -> Tensor:
         return mask.view(score.shape).to(score.device)
     layout = layout_of(score)
     mask = mask.repeat_interleave(score.numel() // len(kept))
-    return layout.back(mask.view(layout.upright(score).shape)).to(score.device)
+    mask = layout.back(mask.view(layout.upright(score).shape)).to(score.device)
+    return note_rule(mask, layout)
 
 
 def _per_name(value: T | Mapping[str, T], scores: Scores, what: str) -> Mapping[str, T]:

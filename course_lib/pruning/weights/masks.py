@@ -21,7 +21,7 @@ from torch.optim.optimizer import (
 )
 
 from course_lib.checks import check_mask, check_names
-from course_lib.models.layouts import note_layouts
+from course_lib.models.layouts import check_rules, note_layouts
 from course_lib.wrapped import refuse_wrapped
 
 #: Parameter name -> bool tensor of its shape, True where the weight is kept.
@@ -86,8 +86,9 @@ def check(model: nn.Module, masks: Mapping[str, Tensor]) -> None:
 
     Raises:
         ValueError: naming the key, if it is no parameter of the model, if its mask is
-            not bool or has another shape than the parameter, or if it is a second name
-            of a tied weight that has a mask already.
+            not bool or has another shape than the parameter, if it was made of rows that
+            are not the parameter's, or if it is a second name of a tied weight that has a
+            mask already.
     """
     _matched(model, masks)
 
@@ -295,4 +296,5 @@ def _matched(model: nn.Module, masks: Mapping[str, Tensor]) -> list[tuple[nn.Par
                 f"masks[{first!r}] and masks[{name!r}] are for one tied weight: keep the first of"
                 " the two"
             )
+    check_rules(model, masks)
     return [(parameters[name], mask) for name, mask in masks.items()]

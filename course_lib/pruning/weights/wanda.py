@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from course_lib.checks import check_names, check_numbers
 from course_lib.models.conv1d import REMEDY, is_conv1d
-from course_lib.models.layouts import layout_of, layouts
+from course_lib.models.layouts import layout_of, layouts, note_rule
 from course_lib.modes import evaluating
 from course_lib.pruning.weights.exact import count_pruned
 from course_lib.pruning.weights.masks import Masks
@@ -200,5 +200,5 @@ def per_output_masks(scores: Scores, sparsity: float) -> Masks:
         rows = upright.flatten(1) if score.ndim > 1 else upright.unsqueeze(0)
         goes = rows.argsort(dim=1, stable=True)[:, : count_pruned(sparsity, rows.shape[1])]
         kept = torch.ones_like(rows, dtype=torch.bool).scatter_(1, goes, False)
-        masks[name] = layout.back(kept.view(upright.shape))
+        masks[name] = note_rule(layout.back(kept.view(upright.shape)), layout)
     return masks
