@@ -37,7 +37,7 @@ from torch.nn.utils import parametrize
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from course_lib.checks import check_fraction, check_names, check_same_names
-from course_lib.pruning.weights.exact import keep_largest
+from course_lib.pruning.weights.granularity import keep_largest
 from course_lib.pruning.weights.masks import Masks, apply
 from course_lib.wrapped import hold_hooks
 

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from course_lib.checks import check_count, check_fraction, check_mask
 from course_lib.pruning.weights import masks as held
-from course_lib.pruning.weights.exact import keep_largest
+from course_lib.pruning.weights.granularity import keep_largest
 from course_lib.pruning.weights.masks import Masked
 
 METHODS = ("rigl", "set")

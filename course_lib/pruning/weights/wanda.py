@@ -21,7 +21,7 @@ from course_lib.checks import check_names, check_numbers
 from course_lib.models.conv1d import REMEDY, is_conv1d
 from course_lib.models.layouts import layout_of, layouts, note_rule
 from course_lib.modes import evaluating
-from course_lib.pruning.weights.exact import count_pruned
+from course_lib.pruning.weights.granularity import count_pruned
 from course_lib.pruning.weights.masks import Masks
 from course_lib.pruning.weights.scores import Scores
 from course_lib.wrapped import hold_hooks, refuse_wrapped
