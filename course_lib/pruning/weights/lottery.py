@@ -255,7 +255,7 @@ def find_ticket(
 ) -> list[Record]:
     """Iterative magnitude pruning with rewinding.
 
-    :func:`~course_lib.pruning.weights.lottery.find_tickets` does the same for
+    :func:`find_tickets` does the same for
     several seeds, with the controls, side by side, and goes on where it was
     interrupted.
 
@@ -303,9 +303,6 @@ def find_ticket(
     return records
 
 
-# ---- helpers of the search
-
-
 def copy_to_model(model: nn.Module, masks: Masks) -> Masks:
     """A copy of ``masks``, each on the device of its parameter."""
     return {
@@ -316,12 +313,8 @@ def copy_to_model(model: nn.Module, masks: Masks) -> Masks:
 def layer_rates(
     model: nn.Module, rate: float | Mapping[str, float], output_rate: float | None
 ) -> dict[str, float]:
-    """The share to prune in each layer of ``model``, in each round; the last layer is
-    the output layer.
-
-    Raises:
-        ValueError: if the model has nothing to prune, or a rate is none; see
-            :func:`shrink`.
+    """The share to prune in each layer of ``model``, in each round, see :func:`shrink`;
+    ValueError if it has nothing to prune.
     """
     names = list(prunable(model))
     if not names:
@@ -366,7 +359,7 @@ def find_tickets(
     executor: Executor | None = None,
     progress: bool = False,
 ) -> dict[int, list[Record]]:
-    """:func:`~course_lib.pruning.weights.lottery.find_ticket` for several seeds, with
+    """:func:`find_ticket` for several seeds, with
     the controls for its masks.
 
     Args:

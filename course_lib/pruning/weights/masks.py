@@ -244,6 +244,11 @@ def _close(block: Masked) -> None:
         _blocks = tuple(b for b in _blocks if b is not block)
 
 
+def holding(parameter: nn.Parameter) -> list[Masked]:
+    """The open blocks with a mask for this parameter."""
+    return [block for block in _blocks if any(p is parameter for p, _ in block._pruned)]
+
+
 def _before_any_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
     for block in _blocks:
         block._before_step(optimizer)

@@ -67,18 +67,14 @@ class _Straight(torch.autograd.Function):
         return gradient, None
 
 
-class TopV(torch.autograd.Function):
+class TopV(_Straight):
     """``TopV.apply(scores, keep)``: 1 at the ``round(keep · n)`` largest scores, 0
     elsewhere; backwards the gradient unchanged.
     """
 
     @staticmethod
-    def forward(ctx: Any, scores: Tensor, keep: float) -> Tensor:
+    def forward(ctx: Any, scores: Tensor, keep: float) -> Tensor:  # type: ignore[override]
         return top_mask(scores, keep).to(scores.dtype)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return gradient, None
 
 
 def soft_mask(scores: Tensor, tau: float) -> Tensor:

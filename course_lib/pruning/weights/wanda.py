@@ -18,7 +18,6 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.checks import check_names, check_numbers
-from course_lib.models.conv1d import REMEDY, is_conv1d
 from course_lib.models.layouts import layout_of, layouts, note_rule
 from course_lib.modes import evaluating
 from course_lib.pruning.weights.granularity import count_pruned
@@ -64,20 +63,19 @@ def input_norms(
         for name, module in model.named_modules()
         if isinstance(module, (nn.Linear, *_CONVOLUTIONS))
     }
-    on_its_side = [f"{name}.weight" for name, part in model.named_modules() if is_conv1d(part)]
-    if names is None and on_its_side:
-        raise ValueError(f"{', '.join(on_its_side)} belong to {REMEDY}")
     others = [*layouts(model)] + [
         f"{name}.{p}"
         for name, module in model.named_modules()
         if isinstance(module, nn.RNNBase)
-        for p in module._parameters
+        for p, _ in module.named_parameters()
         if "weight" in p
     ]
     if names is None and others:
         raise ValueError(
             f"{', '.join(others)}: weights of layers whose inputs are not seen here (fused experts,"
-            f" transposed convolutions, recurrent layers); give names, among {', '.join(layers)}"
+            " transposed convolutions, recurrent layers; transformers' Conv1D, unless the model is"
+            " what course_lib.models.conv1d.with_linears(model) makes); give names, among"
+            f" {', '.join(layers)}"
         )
     chosen = list(layers) if names is None else list(names)
     check_names(chosen, layers, "names (of weights of linear and convolutional layers)")
