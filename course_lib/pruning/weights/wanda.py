@@ -93,7 +93,8 @@ def input_norms(
     with hold_hooks() as hooks, evaluating(model), torch.no_grad():
         for name in chosen:
             hooks.callback(layers[name].register_forward_pre_hook(noting(name)).remove)
-        if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
+        of_both = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
+        if of_both and hasattr(model, "get_decoder"):
             decoder: nn.Module = model.get_decoder()  # type: ignore[operator]
             hooks.callback(decoder.register_forward_pre_hook(real.decode, with_kwargs=True).remove)
         for batch in batches:
