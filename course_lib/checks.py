@@ -65,11 +65,18 @@ def check_names(given: Iterable[str], known: Iterable[str], name: str) -> None:
     known = list(known)
     for odd in given:
         if odd not in known:
-            near = difflib.get_close_matches(str(odd), known, n=1)
+            inside = [name for name in known if _holds(str(name), str(odd))]
+            near = sorted(inside, key=len)[:1] or difflib.get_close_matches(str(odd), known, n=1)
             hint = (
                 f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known) or 'none'}"
             )
             raise ValueError(f"{name} has the unknown name {odd!r}: {hint}")
+
+
+def _holds(name: str, odd: str) -> bool:
+    """Whether ``name`` is ``odd`` with more parts: q_proj.base_layer.weight, q_proj.weight."""
+    parts = iter(name.split("."))
+    return all(part in parts for part in odd.split("."))
 
 
 def check_same_names(given: Iterable[str], wanted: Iterable[str], name: str) -> None:

@@ -1,4 +1,4 @@
-"""Models that ``torch.compile``, ``torch.jit``, ``nn.DataParallel`` or
+"""Models that ``torch.compile``, ``torch.jit``, ``nn.DataParallel``, ``torch.ao`` or
 ``torch.nn.utils.prune`` have wrapped: hooks that take effect there, and a refusal that
 says which model to pass instead.
 """
@@ -56,8 +56,8 @@ def refuse_wrapped(model: nn.Module, *allowed: str) -> None:
 
     Raises:
         ValueError: if the model, or a part of it, is wrapped in ``nn.DataParallel``,
-            returned by ``torch.compile``, scripted or traced by ``torch.jit``, or under
-            ``torch.nn.utils.prune``.
+            returned by ``torch.compile``, scripted or traced by ``torch.jit``, quantised, or
+            under ``torch.nn.utils.prune``.
     """
     for path, module in model.named_modules():
         hooks = [h for h in module._forward_pre_hooks.values() if isinstance(h, BasePruningMethod)]
@@ -68,6 +68,9 @@ def refuse_wrapped(model: nn.Module, *allowed: str) -> None:
             and "what torch.compile returned: pass the model that it was given, its ._orig_mod",
             "script": isinstance(module, torch.jit.ScriptModule)
             and "scripted or traced by torch.jit: pass the model that it was made from",
+            "quantised": type(module).__module__.startswith("torch.ao.nn.quantized")
+            and "quantised, without weights to prune: pass the model as it was, and quantise the"
+            " pruned one",
             "prune": hooks
             and "under torch.nn.utils.prune: call prune.remove(module,"
             f" {hooks[0]._tensor_name!r}) first, which makes the weight a plain parameter",

@@ -33,7 +33,14 @@ from course_lib.experiments import common
 from course_lib.models import build
 from course_lib.parallel import sweep
 from course_lib.pruning.weights.granularity import local_masks
-from course_lib.pruning.weights.lottery import Record, copy_to_model, early_stop, steps_to
+from course_lib.pruning.weights.lottery import (
+    CONTROLS,
+    Record,
+    copy_to_model,
+    early_stop,
+    find_tickets,
+    steps_to,
+)
 from course_lib.pruning.weights.masks import Masks, prunable
 from course_lib.pruning.weights.scores import random
 from course_lib.pruning.weights.sparse_training import (
@@ -41,7 +48,6 @@ from course_lib.pruning.weights.sparse_training import (
     erdos_renyi_densities,
     uniform_densities,
 )
-from course_lib.pruning.weights.ticket_search import CONTROLS, find_tickets
 from course_lib.show import plots
 from course_lib.show.output import new_figure
 from course_lib.show.style import pt, style

@@ -43,9 +43,14 @@ def cut(layer: nn.Module, *, inputs: Tensor | None = None, outputs: Tensor | Non
             None leaves all.
 
     Raises:
-        ValueError: if it is no linear layer.
+        ValueError: if it is no linear layer, or has an adapter beside it (peft).
     """
     part: Any = layer
+    if hasattr(part, "base_layer"):
+        raise ValueError(
+            f"a {type(layer).__name__} with an adapter cannot be cut: merge the adapter into its"
+            " base_layer first (peft: model.merge_and_unload() returns the model to pass)"
+        )
     if hasattr(part, "cut"):  # two layers of low rank
         part.cut(inputs, outputs)
         return

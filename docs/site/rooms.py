@@ -27,7 +27,6 @@ INSIDE = {
     "course_lib.pruning.channels.constants",
     "course_lib.pruning.channels.trace",
     "course_lib.pruning.tokens.attention_masks",
-    "course_lib.pruning.weights.exact",
     "course_lib.show.drawings.canvas",
     "course_lib.show.labels",
 }

@@ -100,7 +100,7 @@ def test_a_right_answer(capsys) -> None:
         ("def magnitude_mask(w, s): return (w > 0).int()", "dtype bool, it is int32"),
         ("def magnitude_mask(w, s): return (w > 0).flatten()", "shape (4, 6), it has (24,)"),
         (
-            "from course_lib.pruning.weights.schedules import cubic\ndef magnitude_mask(w, s): return cubic(s, 3)",
+            "from course_lib.pruning.weights.iterative import cubic\ndef magnitude_mask(w, s): return cubic(s, 3)",
             "asks you to write this yourself",
         ),
         ("magnitude_mask = 3", "is an int and no function"),

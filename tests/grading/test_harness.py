@@ -123,9 +123,9 @@ SPARSE = "torch.Tensor.to_sparse_csr"
 MAKE = "torch.eye(2).to_sparse_csr()"
 # code that calls what it should write, and by another name than its own -> what is forbidden
 BORROWING = {
-    "from course_lib.pruning.weights.schedules import cubic\ndef f(): return cubic(0.5, 3)": "",
-    "from course_lib.pruning.weights import schedules as hidden\ndef f(): return [hidden.cubic][0](0.5, 3)": "",
-    "def f():\n    from course_lib.pruning.weights.schedules import cubic\n    try:\n        return cubic(0.5, 3)\n    except Exception:\n        return None": "",
+    "from course_lib.pruning.weights.iterative import cubic\ndef f(): return cubic(0.5, 3)": "",
+    "from course_lib.pruning.weights import iterative as hidden\ndef f(): return [hidden.cubic][0](0.5, 3)": "",
+    "def f():\n    from course_lib.pruning.weights.iterative import cubic\n    try:\n        return cubic(0.5, 3)\n    except Exception:\n        return None": "",
     "import scipy.sparse as sp\ndef f(): return sp.csr_array([[1, 0]]).nnz": "scipy.sparse",
     f"def f(): return {MAKE}.values()": SPARSE,
     "def f(): return getattr(torch.eye(2), 'to_sparse_' + 'csr')().values()": SPARSE,

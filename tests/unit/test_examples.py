@@ -261,19 +261,26 @@ def README(names: Names, said: list[str]) -> None:
 
 @leaves("docs/own_models.md")
 def docs_own_models(names: Names, said: list[str]) -> None:
-    of_weights, of_pattern, of_channels, of_heads, gated, of_rank, of_depth, narrow, of_tokens = (
-        said
-    )
-    assert of_weights.startswith("80% of the weights are 0") and float(of_weights.split()[-2]) > 50
-    assert float(of_pattern.split()[0]) > 50 and of_pattern.endswith("conv3 in 53% of its bits")
+    of_weights, of_pattern, of_channels, of_heads, gated, *of_transformers = said
+    of_movement, of_rank, of_depth, narrow, of_tokens = of_transformers
+    assert of_weights.startswith("80% of the weights are 0") and percent(of_weights) > 95
+    assert of_pattern.endswith("conv3 in 53% of its bits") and percent(of_pattern) > 95
     channels, neurons = (int(text.split()[0].replace(",", "")) for text in (of_channels, narrow))
     assert channels < 10_000_000 and parameters(names["unpickled"]) == channels
     assert neurons < parameters(names["model"])
     assert "parameters" in of_heads and Path("smaller", "pruned.json").is_file()
     assert gated.startswith("without half of the encoder") and 3 < float(gated.split()[-1]) < 100
-    assert of_rank.startswith("50% of") and "parameters at half the depth" in of_depth
+    assert of_movement.startswith("50% of the encoder") and of_rank.startswith("at a quarter of")
+    for told in (of_heads, of_movement, of_rank, of_tokens):  # what went before did no harm
+        assert percent(told) > 85, told
+    assert "parameters at half the depth" in of_depth
     assert parameters(names["again"]) < parameters(names["ours"].model)
     assert float(names["fewer"]) > 1 and "fewer multiply-accumulates" in of_tokens
+
+
+def percent(told: str) -> float:
+    """The accuracy in a printed line: "97.5 %"."""
+    return float(re.search(r"([\d.]+) %", told)[1])
 
 
 @leaves("docs/new_method.md")

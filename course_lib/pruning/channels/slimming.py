@@ -36,7 +36,7 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 from course_lib.checks import check_mask, check_names
 from course_lib.pruning.channels.constants import shift_of
 from course_lib.pruning.channels.trace import batch_norms, wiring
-from course_lib.pruning.weights.exact import count_pruned, flat, prune_smallest
+from course_lib.pruning.weights.granularity import count_pruned, flat, prune_smallest
 from course_lib.pruning.weights.scores import Scores
 
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from course_lib.checks import check_fraction, check_mask, check_numbers
 from course_lib.pruning.heads import gated
 from course_lib.pruning.layers.mlps import gated_mlps
-from course_lib.pruning.weights.exact import keep_largest
+from course_lib.pruning.weights.granularity import keep_largest
 
 Masks = tuple[Tensor, Tensor]  # (layers, heads) and (layers,), bool, True = kept
 Step = tuple[Tensor, Tensor, float]

@@ -15,16 +15,14 @@ scores -> select -> masks -> apply.
   gradient 0 and ``curvature``); :mod:`.wanda`: weights times the norm of their inputs;
   :mod:`.proximal`: zeros from training with an L1 penalty; :mod:`.movement`: movement
   pruning, ``movement_pruning`` (Sanh et al. 2020).
-- :mod:`.granularity`: exactly as many as asked for, in which shapes (:mod:`.exact`);
-  :mod:`.masks`: applies masks and keeps pruned weights at zero.
+- :mod:`.granularity`: exactly as many as asked for, in which shapes; :mod:`.masks`:
+  applies masks, keeps pruned weights at zero, and the backward pass of a pruned layer.
 - :mod:`.encoder`: a transformer's layers, without embeddings; :mod:`.transfer`: prune
   before fine-tuning (Gordon et al. 2020).
 - :mod:`.nm`: N:M sparsity; :mod:`.columns`: column combining (Kung et al. 2019).
-- :mod:`.schedules` and :mod:`.iterative`: prune in steps, train in between;
+- :mod:`.iterative`: prune in steps, by a schedule, train in between;
   :mod:`.sensitivity`: prune one layer at a time.
-- :mod:`.masked_gradient`: the backward pass of a pruned layer.
-- :mod:`.lottery`: lottery tickets and their controls; :mod:`.ticket_search`: searches
-  many tickets in parallel and resumes.
+- :mod:`.lottery`: lottery tickets and their controls, of many seeds in parallel.
 - :mod:`.sparse_training`: connections that move during training (SET, RigL).
 """
 
@@ -50,20 +48,28 @@ from course_lib.pruning.weights.granularity import (
     smallest,
     threshold,
 )
-from course_lib.pruning.weights.iterative import prune_iteratively, prune_rescored
+from course_lib.pruning.weights.iterative import (
+    cubic,
+    geometric,
+    one_shot,
+    prune_iteratively,
+    prune_rescored,
+)
 from course_lib.pruning.weights.lottery import (
+    CONTROLS,
     early_stop,
     find_ticket,
+    find_tickets,
     random_ticket,
     reinitialise,
     rewind,
     shrink,
     steps_to,
 )
-from course_lib.pruning.weights.masked_gradient import PrunedLinear
 from course_lib.pruning.weights.masks import (
     Masked,
     Masks,
+    PrunedLinear,
     apply,
     check,
     dense_masks,
@@ -75,7 +81,6 @@ from course_lib.pruning.weights.masks import (
 from course_lib.pruning.weights.movement import movement_pruning, quadrants, soft_penalty, top_mask
 from course_lib.pruning.weights.nm import nm_mask, nm_masks
 from course_lib.pruning.weights.proximal import Proximal, reweighted, soft_threshold
-from course_lib.pruning.weights.schedules import cubic, geometric, one_shot
 from course_lib.pruning.weights.scores import Scores, ScoresOnDemand, magnitude, random
 from course_lib.pruning.weights.sensitivity import sensitivity
 from course_lib.pruning.weights.sparse_training import (
@@ -87,6 +92,5 @@ from course_lib.pruning.weights.sparse_training import (
     sparse_evolution,
     uniform_densities,
 )
-from course_lib.pruning.weights.ticket_search import CONTROLS, find_tickets
 from course_lib.pruning.weights.transfer import prune_then_finetune, regime
 from course_lib.pruning.weights.wanda import input_aware, input_norms, per_output_masks

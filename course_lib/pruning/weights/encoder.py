@@ -26,7 +26,7 @@ def encoder_weights(model: nn.Module) -> dict[str, nn.Parameter]:
     Returns:
         Name -> the parameter itself, tied ones once, in the model's order. BERT: six
         matrices per layer; the experts of a mixture that lie in one tensor (experts,
-        outputs, inputs) are among them.
+        outputs, inputs) are among them, an adapter's matrices (peft) are not.
 
     Raises:
         ValueError: if the model has no attention.
@@ -49,6 +49,7 @@ def encoder_weights(model: nn.Module) -> dict[str, nn.Parameter]:
         if (p.ndim == 2 or layout_of(p).stacked)
         and (name.startswith(inside) or "" in layers)
         and not _is_table(model, name)
+        and not _is_adapter(model, name)
     }
 
 
@@ -88,3 +89,15 @@ def _is_table(model: nn.Module, name: str) -> bool:
     """
     owner = model.get_submodule(name.rpartition(".")[0])
     return isinstance(owner, nn.Embedding) or "Position" in type(owner).__name__
+
+
+def _is_adapter(model: nn.Module, name: str) -> bool:
+    """Beside the layer that it adapts, as peft keeps it: q_proj.lora_A, with
+    q_proj.base_layer.
+    """
+    parts = name.split(".")
+    return any(
+        hasattr(model.get_submodule(".".join(parts[:end])), "base_layer")
+        and parts[end] != "base_layer"
+        for end in range(1, len(parts))
+    )

@@ -1,30 +1,158 @@
-"""Patterns: from scores to masks, by single weights or by whole groups, layer by layer
+"""Selection: from scores to masks, by single weights or by whole groups, layer by layer
 or over all layers.
 
 The finer the group, the more freedom and the better the accuracy at equal sparsity; the
 coarser, the easier for the hardware to gain from the zeros. Every function prunes an
 exact count, and among equal scores the lower index first.
+
+The k-th smallest number splits them into pruned and kept; their order on either side is
+not needed. It is found digit by digit, as a radix sort would: the numbers are read
+and counted by their first 16 bits, then by the next, until few are left, and nothing of
+their size is stored. So they may be computed while they are read, layer by layer, for a
+model whose scores would not fit into memory. All runs on the CPU, so that the scores of
+every device give the same masks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeAlias, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from course_lib.checks import check_numbers, check_same_names
-from course_lib.models.layouts import layout_of
-from course_lib.pruning.weights.exact import (
-    Vector,
-    count_pruned,
-    flat,
-    keep_largest,
-    prune_smallest,
-)
+from course_lib.checks import check_fraction, check_numbers, check_same_names
+from course_lib.models.layouts import layout_of, note_rule
 from course_lib.pruning.weights.masks import Masks
 from course_lib.pruning.weights.scores import Scores
+
+Vector: TypeAlias = np.ndarray[tuple[int], np.dtype[Any]]
+_AT_ONCE = 1 << 20  # numbers held beside the parts
+
+
+def count_pruned(sparsity: float, n: int, name: str = "sparsity") -> int:
+    """How many of ``n`` are pruned: ``round(sparsity * n)``, Python's round (half to
+    even).
+
+    Raises:
+        ValueError: if ``sparsity`` is not a number in [0, 1].
+    """
+    return round(check_fraction(sparsity, name, "the fraction to prune") * n)
+
+
+def flat(score: Tensor, name: str = "") -> Vector:
+    """``score`` as a vector (n,) in row-major order: float32, float64 or int64,
+    whichever holds its numbers exactly.
+
+    Raises:
+        ValueError: if an entry is NaN (it is neither small nor large), or the dtype has
+            no order.
+    """
+    where = f" of {name!r}" if name else ""
+    if score.is_complex():
+        raise ValueError(
+            f"the score{where} is complex, and complex numbers have no order: use its absolute"
+            " value"
+        )
+    vector = score.detach().flatten().cpu()
+    if not vector.is_floating_point():
+        return vector.long().numpy()
+    numbers = (vector if vector.itemsize >= 4 else vector.float()).numpy()
+    # the minimum hands a NaN on: one fast pass, nothing to store
+    if len(numbers) and np.isnan(numbers.min()):
+        raise ValueError(
+            f"a score{where} is NaN, and NaN can be ranked nowhere: did training diverge, or was a"
+            " gradient taken on an empty batch? Look at the weights with torch.isnan"
+        )
+    return numbers
+
+
+def prune_smallest(parts: Iterable[Vector], count: int) -> list[Vector]:
+    """Bool vectors (True = kept) that prune the ``count`` smallest of all ``parts``
+    taken together.
+
+    Among equal numbers the one that comes first, in the order of the parts, is pruned
+    first.
+
+    Args:
+        parts: vectors as :func:`flat` makes them, in something that can be read several
+            times, each time from the start.
+        count: how many to prune, 0 <= count <= n.
+    """
+    shapes = [(len(part), part.dtype) for part in parts]
+    n = sum(length for length, _ in shapes)
+    if count in (0, n):
+        return [np.full(length, count == 0) for length, _ in shapes]
+    dtypes = {dtype for _, dtype in shapes}
+    dtype = dtypes.pop() if len(dtypes) == 1 else np.dtype(np.float64)
+
+    # narrow down, 16 bits at a time, to few numbers that begin with the same bits
+    prefix, rank, left = 0, count, n
+    shift = width = 8 * dtype.itemsize
+    while left > _AT_ONCE and shift:
+        beside = shift
+        shift -= 16
+        counts = np.zeros(1 << 16, np.int64)
+        for keys in _keys(parts, dtype):
+            if beside < width:
+                keys = keys[keys >> beside == prefix]
+            counts += np.bincount((keys >> shift).astype(np.uint16), minlength=1 << 16)
+        up_to = counts.cumsum()
+        digit = int(np.searchsorted(up_to, rank))
+        left = int(counts[digit])
+        rank -= int(up_to[digit]) - left
+        prefix = prefix << 16 | digit
+
+    # the largest that is pruned, and how many equal to it are
+    last = prefix
+    if shift:
+        few = np.concatenate([keys[keys >> shift == prefix] for keys in _keys(parts, dtype)])
+        few.partition(rank - 1)
+        last = few[rank - 1]
+        rank -= int(np.count_nonzero(few < last))
+    kept = []
+    for part in parts:
+        k = np.empty(len(part), bool)
+        for i, keys in enumerate(_keys([part], dtype)):
+            some = k[i * _AT_ONCE :][: len(keys)]
+            np.greater(keys, last, out=some)
+            tied = np.flatnonzero(keys == last)
+            some[tied[rank:]] = True
+            rank -= min(rank, len(tied))
+        kept.append(k)
+    return kept
+
+
+def _keys(parts: Iterable[Vector], dtype: np.dtype[Any]) -> Iterator[Vector]:
+    """The numbers as unsigned integers in the same order, ``_AT_ONCE`` at a time. Bits of
+    floating-point numbers (IEEE 754) rise with the number if it is positive, and fall
+    if it is negative.
+    """
+    signed, unsigned = np.dtype(f"i{dtype.itemsize}"), np.dtype(f"u{dtype.itemsize}")
+    width = 8 * dtype.itemsize
+    sign = 1 << width - 1
+    for part in parts:
+        for start in range(0, len(part), _AT_ONCE):
+            some = part[start : start + _AT_ONCE].astype(dtype)
+            if dtype.kind == "i":
+                yield some.view(unsigned) ^ sign
+            else:
+                some += 0  # -0 becomes 0
+                negative = (some.view(signed) >> width - 1).view(unsigned)  # all bits, or none
+                yield some.view(unsigned) ^ (negative | sign)
+
+
+def keep_largest(score: Tensor, count: int, name: str = "") -> Tensor:
+    """The bool mask (True = kept) of the shape and on the device of ``score`` that prunes its
+    ``count`` smallest numbers, among equal ones the first in row-major order.
+
+    Raises:
+        ValueError: as :func:`flat`.
+    """
+    (kept,) = prune_smallest([flat(score, name)], count)
+    return torch.from_numpy(kept).view(score.shape).to(score.device)
+
 
 T = TypeVar("T")
 #: What goes as a whole (single weights, rows of kernels, kernels, filters).
@@ -229,7 +357,8 @@ def _spread(kept: Vector, score: Tensor) -> Tensor:
         return mask.view(score.shape).to(score.device)
     layout = layout_of(score)
     mask = mask.repeat_interleave(score.numel() // len(kept))
-    return layout.back(mask.view(layout.upright(score).shape)).to(score.device)
+    mask = layout.back(mask.view(layout.upright(score).shape)).to(score.device)
+    return note_rule(mask, layout)
 
 
 def _per_name(value: T | Mapping[str, T], scores: Scores, what: str) -> Mapping[str, T]:

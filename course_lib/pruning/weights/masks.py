@@ -21,7 +21,7 @@ from torch.optim.optimizer import (
 )
 
 from course_lib.checks import check_mask, check_names
-from course_lib.models.layouts import note_layouts
+from course_lib.models.layouts import check_rules, note_layouts
 from course_lib.wrapped import refuse_wrapped
 
 #: Parameter name -> bool tensor of its shape, True where the weight is kept.
@@ -86,8 +86,9 @@ def check(model: nn.Module, masks: Mapping[str, Tensor]) -> None:
 
     Raises:
         ValueError: naming the key, if it is no parameter of the model, if its mask is
-            not bool or has another shape than the parameter, or if it is a second name
-            of a tied weight that has a mask already.
+            not bool or has another shape than the parameter, if it was made of rows that
+            are not the parameter's, or if it is a second name of a tied weight that has a
+            mask already.
     """
     _matched(model, masks)
 
@@ -134,7 +135,9 @@ class Masked:
     - Gradients stay dense, for those who want to read them (growth criteria do).
       Clipping by norm counts them in full.
     - Weights changed without a ``torch.optim`` step (by hand, by ``load_state_dict``):
-      call :meth:`apply` afterwards.
+      call :meth:`apply` afterwards. Parameters replaced by others (its
+      ``assign=True``) are refused with a RuntimeError, at the next step, or where the
+      block ends.
     - An optimizer that evaluates its closure many times in one step (LBFGS) sees
       unmasked weights in between.
     - Masks are read on entry. A copy of the model is another model, and not held.
@@ -149,6 +152,7 @@ class Masked:
         self.model = model
         self.masks = masks
         self._pruned: list[tuple[nn.Parameter, Tensor]] = []
+        self._places: list[tuple[str, nn.Module]] = []  # its name, and the module that has it
         self._held = False
 
     def __enter__(self) -> Masked:
@@ -160,17 +164,22 @@ class Masked:
             (parameter, ~mask.to(parameter.device))
             for parameter, mask in _matched(self.model, self.masks)
         ]
+        self._places = [
+            (name, self.model.get_submodule(name.rpartition(".")[0])) for name in self.masks
+        ]
         self._zero_all()
         self._held = True
         _open(self)
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, error: type[BaseException] | None, *of_it: object) -> None:
         if self._held:
             self._held = False
             _close(self)
             self._zero_all()
-        self._pruned = []
+            if error is None:
+                self._refuse_replaced()
+        self._pruned, self._places = [], []
 
     def apply(self) -> None:
         """Set the pruned weights to zero now. Cheap, and harmless when they are: it can
@@ -184,12 +193,21 @@ class Masked:
                 "this Masked holds nothing outside its with block: use"
                 " course_lib.pruning.weights.apply there"
             )
+        self._refuse_replaced()
         self._zero_all()
 
     @torch.no_grad()
     def _zero_all(self) -> None:
         for parameter, pruned in self._pruned:
             _zero(parameter, pruned)
+
+    def _refuse_replaced(self) -> None:
+        for (name, module), (parameter, _) in zip(self._places, self._pruned, strict=True):
+            if module._parameters.get(name.rpartition(".")[2], parameter) is not parameter:
+                raise RuntimeError(
+                    f"{name!r} is another parameter than the one held at zero: load a state without"
+                    " assign=True, or before the block"
+                )
 
     def _before_step(self, optimizer: torch.optim.Optimizer) -> None:
         """For masks that change while a model trains: gradients are there, and weights
@@ -198,6 +216,7 @@ class Masked:
 
     @torch.no_grad()
     def _after_step(self, optimizer: torch.optim.Optimizer) -> None:
+        self._refuse_replaced()
         # Only the parameters that moved: to write into another model's weights between
         # its forward and its backward pass (two networks trained in turn) would make
         # autograd refuse.
@@ -223,6 +242,11 @@ def _close(block: Masked) -> None:
     global _blocks
     with _blocks_lock:
         _blocks = tuple(b for b in _blocks if b is not block)
+
+
+def holding(parameter: nn.Parameter) -> list[Masked]:
+    """The open blocks with a mask for this parameter."""
+    return [block for block in _blocks if any(p is parameter for p, _ in block._pruned)]
 
 
 def _before_any_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
@@ -277,4 +301,56 @@ def _matched(model: nn.Module, masks: Mapping[str, Tensor]) -> list[tuple[nn.Par
                 f"masks[{first!r}] and masks[{name!r}] are for one tied weight: keep the first of"
                 " the two"
             )
+    check_rules(model, masks)
     return [(parameters[name], mask) for name, mask in masks.items()]
+
+
+class PrunedLinear(torch.autograd.Function):
+    """``PrunedLinear.apply(x, w, m)`` is y = x (w∘m)ᵀ with its backward pass by hand.
+
+    With g = ∂L/∂y: ∂L/∂x = g (w∘m), through the weights that are there;
+    ∂L/∂w = (gᵀx)∘m, since a pruned weight has no influence on the loss. Pruned entries
+    are filled with zeros rather than multiplied: NaN or inf in them does no harm.
+
+    Args (of ``apply``):
+        x: (..., d_in); w: (d_out, d_in); m: bool (d_out, d_in), True = kept.
+
+    Returns:
+        (..., d_out). Gradients of gradients and ``torch.func`` (vmap: gradients per
+        sample) work too.
+
+    Raises:
+        ValueError: if ``m`` is not bool of the shape of ``w``, or the last dimension of
+            ``x`` is not d_in.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, w: Tensor, m: Tensor) -> Tensor:
+        if m.dtype != torch.bool or m.shape != w.shape or w.ndim != 2:
+            raise ValueError(
+                "w should be (d_out, d_in) and m a bool mask of the same shape, got w"
+                f" {tuple(w.shape)} and m {m.dtype} {tuple(m.shape)}"
+            )
+        if x.ndim < 1 or x.shape[-1] != w.shape[1]:
+            raise ValueError(
+                f"x should end in d_in = {w.shape[1]}, the columns of w, got x {tuple(x.shape)}"
+            )
+        return x @ w.masked_fill(~m, 0).T  # (..., d_in) @ (d_in, d_out)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        x, w, m = ctx.saved_tensors
+        grad_x = grad_w = None
+        if ctx.needs_input_grad[0]:
+            grad_x = g @ w.masked_fill(~m, 0)  # (..., d_out) @ (d_out, d_in)
+        if ctx.needs_input_grad[1]:
+            # all leading dimensions as one, N
+            rows, cols = g.reshape(-1, w.shape[0]), x.reshape(-1, w.shape[1])
+            grad_w = (rows.T @ cols).masked_fill(~m, 0)  # (d_out, N) @ (N, d_in)
+        return grad_x, grad_w, None

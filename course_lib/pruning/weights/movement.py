@@ -37,7 +37,7 @@ from torch.nn.utils import parametrize
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from course_lib.checks import check_fraction, check_names, check_same_names
-from course_lib.pruning.weights.exact import keep_largest
+from course_lib.pruning.weights.granularity import keep_largest
 from course_lib.pruning.weights.masks import Masks, apply
 from course_lib.wrapped import hold_hooks
 
@@ -67,18 +67,14 @@ class _Straight(torch.autograd.Function):
         return gradient, None
 
 
-class TopV(torch.autograd.Function):
+class TopV(_Straight):
     """``TopV.apply(scores, keep)``: 1 at the ``round(keep · n)`` largest scores, 0
     elsewhere; backwards the gradient unchanged.
     """
 
     @staticmethod
-    def forward(ctx: Any, scores: Tensor, keep: float) -> Tensor:
+    def forward(ctx: Any, scores: Tensor, keep: float) -> Tensor:  # type: ignore[override]
         return top_mask(scores, keep).to(scores.dtype)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return gradient, None
 
 
 def soft_mask(scores: Tensor, tau: float) -> Tensor:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checks import check_numbers
-from course_lib.models.layouts import layout_of
+from course_lib.models.layouts import layout_of, note_rule
 from course_lib.pruning.weights.masks import Masks
 
 
@@ -90,7 +90,7 @@ def nm_masks(
             score.ndim <= (dim if dim >= 0 else -dim - 1) or score.shape[dim] % m != 0
         )
         mask = torch.ones_like(score, dtype=torch.bool) if whole else nm_mask(score, n, m, dim)
-        masks[name] = layout.back(mask)
+        masks[name] = note_rule(layout.back(mask), layout)
     return masks
 
 

@@ -15,14 +15,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from course_lib.checks import check_count, check_fraction, check_mask
-from course_lib.pruning.weights import masks as held
-from course_lib.pruning.weights.exact import keep_largest
-from course_lib.pruning.weights.masks import Masked
+from course_lib.pruning.weights.granularity import keep_largest
+from course_lib.pruning.weights.masks import Masked, check, holding
 
 METHODS = ("rigl", "set")
 
@@ -184,7 +184,7 @@ class DynamicSparse(Masked):
         check_count(every, "every", 1)
         self.end = max(1, round(0.75 * steps)) if end is None else end
         cosine_fraction(0, fraction, self.end)  # raises for bad ones
-        held.check(model, masks)
+        check(model, masks)
         super().__init__(model, dict(masks))
         self.method, self.every, self.fraction, self.generator = method, every, fraction, generator
         self.exchanges: list[Exchange] = []
@@ -213,10 +213,7 @@ class DynamicSparse(Masked):
     @torch.no_grad()
     def _exchange(self, optimizer: torch.optim.Optimizer, i: int, name: str, step: int) -> None:
         parameter = self._pruned[i][0]
-        if any(
-            other is not self and any(p is parameter for p, _ in other._pruned)
-            for other in held._blocks
-        ):
+        if holding(parameter) != [self]:
             raise RuntimeError(
                 f"{name!r} is held by another block of masks, which would prune again what grows"
                 " here: leave masks= away in fit, and do not put masked(…) around dynamic sparse"
@@ -245,36 +242,21 @@ class DynamicSparse(Masked):
         self.exchanges.append(Exchange(step, name, int(changed.count_nonzero()) // 2, share))
 
 
-def rigl(
-    model: nn.Module,
-    masks: Mapping[str, Tensor],
-    *,
-    steps: int,
-    every: int = 100,
-    fraction: float = 0.3,
-    end: int | None = None,
-) -> DynamicSparse:
+def rigl(model: nn.Module, masks: Mapping[str, Tensor], **options: Any) -> DynamicSparse:
     """``with rigl(model, masks, steps=…): train`` grows where the dense gradient is
-    largest: see :class:`DynamicSparse`.
+    largest: see :class:`DynamicSparse` for the options.
 
     Source: Evci et al. 2020, "Rigging the Lottery", algorithm 1; delta T = 100,
     alpha = 0.3, T_end = 3/4 of the steps.
     """
-    return DynamicSparse(model, masks, "rigl", steps=steps, every=every, fraction=fraction, end=end)
+    return DynamicSparse(model, masks, "rigl", **options)
 
 
 def sparse_evolution(
-    model: nn.Module,
-    masks: Mapping[str, Tensor],
-    *,
-    steps: int,
-    generator: torch.Generator,
-    every: int = 100,
-    fraction: float = 0.3,
-    end: int | None = None,
+    model: nn.Module, masks: Mapping[str, Tensor], **options: Any
 ) -> DynamicSparse:
-    """``with sparse_evolution(…): train`` grows anywhere (SET): see
-    :class:`DynamicSparse`.
+    """``with sparse_evolution(model, masks, steps=…, generator=…): train`` grows anywhere
+    (SET): see :class:`DynamicSparse` for the options.
 
     As Evci et al. run it for comparison: the smallest |w| go, new weights start at
     zero, and the share falls as a cosine. (Mocanu et al. exchange a constant 0.3 after
@@ -282,16 +264,7 @@ def sparse_evolution(
 
     Source: Mocanu et al. 2018, algorithm 1.
     """
-    return DynamicSparse(
-        model,
-        masks,
-        "set",
-        steps=steps,
-        every=every,
-        fraction=fraction,
-        end=end,
-        generator=generator,
-    )
+    return DynamicSparse(model, masks, "set", **options)
 
 
 # ---- how dense each layer is

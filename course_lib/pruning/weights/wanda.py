@@ -11,17 +11,16 @@ Models" (Wanda), section 3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from course_lib.checks import check_names, check_numbers
-from course_lib.models.conv1d import REMEDY, is_conv1d
-from course_lib.models.layouts import layout_of, layouts
+from course_lib.models.layouts import layout_of, layouts, note_rule
 from course_lib.modes import evaluating
-from course_lib.pruning.weights.exact import count_pruned
+from course_lib.pruning.weights.granularity import count_pruned
 from course_lib.pruning.weights.masks import Masks
 from course_lib.pruning.weights.scores import Scores
 from course_lib.wrapped import hold_hooks, refuse_wrapped
@@ -34,6 +33,10 @@ def input_norms(
 ) -> Scores:
     """For every weight of a linear or convolutional layer: the norm of the inputs that
     it multiplies, over all samples and positions.
+
+    Padding is no input: where a dict has an ``attention_mask`` (texts, tokens), a linear
+    layer's rows for tokens of mask 0 are left out; in the decoder of an encoder–decoder,
+    those of ``decoder_attention_mask``, if it has one.
 
     Args:
         model: any module; called in evaluation mode, without gradients:
@@ -49,10 +52,10 @@ def input_norms(
         padding, dilation and groups as they are.
 
     Raises:
-        ValueError: if a name is no weight of such a layer, a layer was not called, or no
-            names are given and the model has weights that are left out here:
-            transformers' Conv1D (GPT-2), fused experts of a mixture, transposed
-            convolutions, recurrent layers.
+        ValueError: if a name is no weight of such a layer, a layer was not called, its
+            inputs are infinite or NaN, a mask is no (texts, tokens), or no names are given
+            and the model has weights that are left out here: transformers' Conv1D (GPT-2),
+            fused experts of a mixture, transposed convolutions, recurrent layers.
     """
     refuse_wrapped(model, "parallel", "compile")
     layers = {
@@ -60,28 +63,29 @@ def input_norms(
         for name, module in model.named_modules()
         if isinstance(module, (nn.Linear, *_CONVOLUTIONS))
     }
-    on_its_side = [f"{name}.weight" for name, part in model.named_modules() if is_conv1d(part)]
-    if names is None and on_its_side:
-        raise ValueError(f"{', '.join(on_its_side)} belong to {REMEDY}")
     others = [*layouts(model)] + [
         f"{name}.{p}"
         for name, module in model.named_modules()
         if isinstance(module, nn.RNNBase)
-        for p in module._parameters
+        for p, _ in module.named_parameters()
         if "weight" in p
     ]
     if names is None and others:
         raise ValueError(
             f"{', '.join(others)}: weights of layers whose inputs are not seen here (fused experts,"
-            f" transposed convolutions, recurrent layers); give names, among {', '.join(layers)}"
+            " transposed convolutions, recurrent layers; transformers' Conv1D, unless the model is"
+            " what course_lib.models.conv1d.with_linears(model) makes); give names, among"
+            f" {', '.join(layers)}"
         )
     chosen = list(layers) if names is None else list(names)
     check_names(chosen, layers, "names (of weights of linear and convolutional layers)")
     squares: Scores = {}
+    real = _RealRows()
 
     def noting(name: str) -> Callable[[nn.Module, tuple[Any, ...]], None]:
         def note(module: nn.Module, inputs: tuple[Any, ...]) -> None:
-            found = _squares(module, inputs[0].detach())
+            x = real.of(inputs[0]) if isinstance(module, nn.Linear) else inputs[0].detach()
+            found = _squares(module, x)
             squares[name] = squares[name] + found if name in squares else found
 
         return note
@@ -89,14 +93,58 @@ def input_norms(
     with hold_hooks() as hooks, evaluating(model), torch.no_grad():
         for name in chosen:
             hooks.callback(layers[name].register_forward_pre_hook(noting(name)).remove)
+        of_both = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
+        if of_both and hasattr(model, "get_decoder"):
+            decoder: nn.Module = model.get_decoder()  # type: ignore[operator]
+            hooks.callback(decoder.register_forward_pre_hook(real.decode, with_kwargs=True).remove)
         for batch in batches:
-            model(**batch) if isinstance(batch, dict) else model(batch)
+            real.begin(batch)
+            model(**batch) if isinstance(batch, Mapping) else model(batch)
     if missing := [name for name in chosen if name not in squares]:
         raise ValueError(
             f"{', '.join(missing)}: these layers saw no input: were there no batches, or are they"
             " not used?"
         )
+    for name in chosen:
+        if not bool(squares[name].isfinite().all()):
+            raise ValueError(
+                f"{name!r} saw an input that is infinite or NaN, first of all layers: run the model"
+                " in float32 or bfloat16 if float16 overflows, or look at the batches"
+            )
     return {name: squares[name].sqrt().expand(layers[name].weight.shape) for name in chosen}
+
+
+class _RealRows:
+    """Which rows of a linear layer's input are tokens, and not padding."""
+
+    def begin(self, batch: Any) -> None:
+        given = batch if isinstance(batch, Mapping) else {}
+        self._mask, self._of_decoder = (
+            _checked(given, name) for name in ("attention_mask", "decoder_attention_mask")
+        )
+        self._states: Tensor | None = None  # the encoder's, which cross-attention reads
+        self._of_states: Tensor | None = None
+
+    def decode(self, decoder: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """From here to the end of the batch rows are those of the decoder."""
+        self._states, self._of_states = kwargs.get("encoder_hidden_states"), self._mask
+        self._mask = self._of_decoder
+
+    def of(self, x: Tensor) -> Tensor:
+        mask = self._of_states if x is self._states else self._mask
+        # (texts, tokens, …), or all tokens one after the other
+        if mask is not None and x.shape[:-1] in (mask.shape, (mask.numel(),)):
+            return x.detach()[mask.to(x.device).view(x.shape[:-1])]
+        return x.detach()
+
+
+def _checked(batch: Mapping[str, Any], name: str) -> Tensor | None:
+    mask = batch.get(name)
+    if mask is not None and mask.ndim != 2:
+        raise ValueError(
+            f"{name} must be (texts, tokens), 0 where there is padding; got {tuple(mask.shape)}"
+        )
+    return None if mask is None else mask.bool()
 
 
 def _squares(module: nn.Module, x: Tensor) -> Tensor:
@@ -151,5 +199,5 @@ def per_output_masks(scores: Scores, sparsity: float) -> Masks:
         rows = upright.flatten(1) if score.ndim > 1 else upright.unsqueeze(0)
         goes = rows.argsort(dim=1, stable=True)[:, : count_pruned(sparsity, rows.shape[1])]
         kept = torch.ones_like(rows, dtype=torch.bool).scatter_(1, goes, False)
-        masks[name] = layout.back(kept.view(upright.shape))
+        masks[name] = note_rule(layout.back(kept.view(upright.shape)), layout)
     return masks

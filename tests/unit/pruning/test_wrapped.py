@@ -22,6 +22,10 @@ def pruned(model: nn.Module) -> nn.Module:
     return model
 
 
+def quantised(model: nn.Module) -> nn.Module:
+    return torch.ao.quantization.quantize_dynamic(model, {nn.Linear}, dtype=torch.qint8)
+
+
 def scripted(model: nn.Module) -> nn.Module:
     if not isinstance(model, SmallConvNet):
         return torch.jit.script(nn.Sequential(nn.Linear(2, 2)))
@@ -33,30 +37,40 @@ WRAP = {
     "compile": (lambda m: torch.compile(m, backend="eager"), "_orig_mod"),
     "script": (scripted, "made from"),
     "prune": (pruned, r"prune\.remove"),
+    "quantised": (quantised, "quantised.*pass the model as it was"),
 }
 MASK = {"conv1": torch.arange(32) < 9}
 NETS = {
-    "channel_groups": (lambda m: channels.channel_groups(m, X), "parallel compile script"),
-    "remove_filters": (lambda m: channels.remove_filters(m, MASK, X), "parallel compile script"),
-    "fold_model": (channels.fold_model, "parallel compile script"),
-    "filter_norms": (channels.filter_norms, "parallel compile script"),
-    "select_channels": (lambda m: channels.select_channels(m, 0.3), "script"),
-    "recalibrate": (lambda m: channels.recalibrate(m, X), "script"),
-    "l1_filters": (channels.l1_filters, "script"),
-    "model_cost": (lambda m: model_cost(m, X), "parallel script"),
-    "input_norms": (lambda m: weights.input_norms(m, [X]), "script prune"),
-    "taylor": (lambda m: weights.taylor(m, X, Y), "parallel script prune"),
-    "empirical_fisher": (lambda m: weights.empirical_fisher(m, X, Y), "parallel script"),
-    "prunable": (weights.prunable, "prune"),
-    "apply": (lambda m: weights.apply(m, {}), "prune"),
+    "channel_groups": (
+        lambda m: channels.channel_groups(m, X),
+        "parallel compile script quantised",
+    ),
+    "remove_filters": (
+        lambda m: channels.remove_filters(m, MASK, X),
+        "parallel compile script quantised",
+    ),
+    "fold_model": (channels.fold_model, "parallel compile script quantised"),
+    "filter_norms": (channels.filter_norms, "parallel compile script quantised"),
+    "select_channels": (lambda m: channels.select_channels(m, 0.3), "script quantised"),
+    "recalibrate": (lambda m: channels.recalibrate(m, X), "script quantised"),
+    "l1_filters": (channels.l1_filters, "script quantised"),
+    "model_cost": (lambda m: model_cost(m, X), "parallel script quantised"),
+    "input_norms": (lambda m: weights.input_norms(m, [X]), "script prune quantised"),
+    "taylor": (lambda m: weights.taylor(m, X, Y), "parallel script prune quantised"),
+    "empirical_fisher": (lambda m: weights.empirical_fisher(m, X, Y), "parallel script quantised"),
+    "prunable": (weights.prunable, "prune quantised"),
+    "apply": (lambda m: weights.apply(m, {}), "prune quantised"),
 }
 BERT = {
     "find_attention": (heads.find_attention, "script"),
     "gated": (lambda m: heads.gated(m, torch.ones(3, 4)).__enter__(), "script"),
-    "remove_heads": (lambda m: heads.remove_heads(m, torch.ones(3, 4) > 0), "script prune"),
+    "remove_heads": (
+        lambda m: heads.remove_heads(m, torch.ones(3, 4) > 0),
+        "script prune quantised",
+    ),
     "dropping": (lambda m: tokens.dropping(m, {0: 0.5}), "script"),
-    "slice_ffn": (lambda m: layers.slice_ffn(m, []), "prune"),
-    "remove_mlps": (lambda m: layers.remove_mlps(m, torch.ones(3) > 0), "script prune"),
+    "slice_ffn": (lambda m: layers.slice_ffn(m, []), "prune quantised"),
+    "remove_mlps": (lambda m: layers.remove_mlps(m, torch.ones(3) > 0), "script prune quantised"),
 }
 
 

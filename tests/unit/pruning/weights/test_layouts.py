@@ -2,13 +2,16 @@
 outputs and inputs.
 """
 
+import copy
+import io
+
 import pytest
 import torch
 import transformers as T
 from torch import nn
 
 from course_lib.models.conv1d import with_linears
-from course_lib.models.layouts import Layout, layouts
+from course_lib.models.layouts import Layout, layouts, like
 from course_lib.pruning import weights
 from unit.small_transformers import model_of
 
@@ -56,7 +59,8 @@ def test_every_expert_of_a_mixture_is_a_matrix(rule, flipped):
     experts.num_experts, experts.is_transposed = 3, flipped
     experts.w = nn.Parameter(torch.randn(3, 8, 12))
     (score,) = weights.magnitude(weights.prunable(experts)).values()
-    rows = score.transpose(1, 2) if flipped else score  # (experts, outputs, inputs)
+    rows = score.as_subclass(torch.Tensor)
+    rows = rows.transpose(1, 2) if flipped else rows  # (experts, outputs, inputs)
     (expected,) = RULES[rule]({"w": rows.flatten(0, 1)}).values()
     expected = expected.view(rows.shape)
     (mask,) = RULES[rule]({"w": score}).values()
@@ -104,3 +108,77 @@ def test_criteria_carry_the_layout_and_an_unknown_one_is_refused():
             rule(scores)
     with pytest.raises(ValueError, match="weight_ih_l0.*recurrent"):
         weights.input_norms(nn.Sequential(nn.LSTM(2, 3)), [torch.ones(1, 2)])
+
+
+def saved_and_loaded(score):
+    file = io.BytesIO()
+    torch.save(score, file)
+    file.seek(0)
+    return torch.load(file)
+
+
+def gpt2_scores():
+    """Of the layers' weights, on their sides; and those weights."""
+    model = model_of("gpt2")
+    scores = weights.magnitude(weights.prunable(model))
+    return model, {name: scores[name] for name in layouts(model)}
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda s, w: s * w.detach() ** 2 / 2,
+        lambda s, w: (1 - s / s.sum()).sqrt().neg().float(),
+        lambda s, w: torch.where(w > 0, s, 0.1 * s.clone()).log1p(),
+        lambda s, w: copy.deepcopy(s).mul_(2).add(s, alpha=3),
+        lambda s, w: weights.loss_change(w.detach(), 0 * w.detach(), s),
+        lambda s, w: s.masked_fill(s < s.median(), -torch.inf),
+        lambda s, w: saved_and_loaded(s),
+        lambda s, w: like(w, w.detach() ** 2),
+    ],
+)
+def test_what_is_computed_from_scores_keeps_their_layout(compute):
+    model, scores = gpt2_scores()
+    own = {name: compute(score, model.get_parameter(name)) for name, score in scores.items()}
+    masks = weights.per_output_masks(own, 0.5)
+    for name, mask in masks.items():  # (inputs, outputs)
+        assert (mask.sum(0) == len(mask) // 2).all() and type(mask) is torch.Tensor, name
+    weights.check(model, masks)
+    assert type(weights.local_masks(own, 0.5)[name]) is torch.Tensor
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda s: s.softmax(0),
+        lambda s: s.flip(0),
+        lambda s: torch.stack([s, s]).mean(0),
+        lambda s: s.cumsum(1) * 2,
+        lambda s: s.chunk(2, 1)[0] + 1,
+        lambda s: s + s.flatten().view(s.shape),
+    ],
+)
+def test_what_is_made_of_scores_in_another_way_is_refused(rule, compute):
+    _, scores = gpt2_scores()
+    with pytest.raises(ValueError, match="more than arithmetic.*not known.*as_subclass"):
+        RULES[rule]({name: compute(score) for name, score in scores.items()})
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_masks_by_the_rows_of_scores_without_a_layout_are_refused_by_the_weight(rule):
+    model, scores = gpt2_scores()
+    name = "transformer.h.0.attn.c_proj.weight"  # as many inputs as outputs
+    masks = RULES[rule]({name: model.get_parameter(name).detach().abs()})
+    with pytest.raises(ValueError, match=r"c_proj.*outputs.*like\(weight, score\)"):
+        weights.apply(model, masks)
+    weights.apply(copy.deepcopy(model), RULES[rule]({name: scores[name]}))
+    weights.apply(with_linears(model), masks)
+
+
+def test_pruning_in_steps_goes_by_the_rows_of_the_layer():
+    """What prune_rescored computes from a score keeps the layout, too."""
+    model, scores = gpt2_scores()
+    masks = weights.prune_rescored(model, [0.2, 0.5], lambda now: scores, granularity="filter")
+    for name, mask in masks.items():
+        assert name not in scores or ((~mask).any(0) == (~mask).all(0)).all(), name

@@ -87,6 +87,25 @@ def test_an_exception_passes_through_with_zeros_and_no_hook(model, masks):
     assert not zeros_hold(model, masks)  # nothing holds them any more
 
 
+@pytest.mark.parametrize("then", ["step", "apply", "end"])
+def test_parameters_that_are_replaced_are_noticed(model, masks, then):
+    before = copy.deepcopy(model.state_dict())
+    with (
+        pytest.raises(RuntimeError, match=r"'0.weight' is another parameter.*assign=True"),
+        weights.masked(model, masks) as held,
+    ):
+        model.load_state_dict(before)  # into the parameters that are there
+        held.apply()
+        model.load_state_dict(before, assign=True)
+        if then == "step":
+            step(model, SGD(model.parameters(), lr=0.1))
+        if then == "apply":
+            held.apply()
+        assert then == "end"
+    with weights.masked(model, masks):  # the block is closed, and another holds the new ones
+        assert zeros_hold(model, masks)
+
+
 def test_nan_in_pruned_places_becomes_zero_and_elsewhere_stays_visible(model, masks):
     def poison(optimizer, args, kwargs):  # as a diverged update would
         with torch.no_grad():

@@ -6,6 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from course_lib.pruning import weights
+from unit.small_transformers import VOCABULARY, L, inputs_of, model_of
 
 
 def test_a_linear_layers_rows_have_the_norm_of_their_inputs_over_samples_and_positions():
@@ -74,3 +75,41 @@ def test_in_every_output_as_many_go():
     masks = weights.per_output_masks(scores, 0.5)
     assert masks["fc"].tolist() == [[True, False, True, False], [False, True, True, False]]
     assert (masks["conv"].flatten(1).sum(1) == 4).all()
+
+
+@pytest.mark.parametrize("family", ["bert", "llama", "t5", "bart"])
+def test_padding_is_no_input(family):
+    """The norms over texts in one padded batch are those over the texts one by one."""
+    model, lengths, longest = model_of(family), (3, 5, 7), 9
+    generator = torch.Generator().manual_seed(0)
+    texts = [torch.randint(5, VOCABULARY, (1, n), generator=generator) for n in lengths]
+    padded = torch.cat([F.pad(text, (0, longest - text.shape[1]), value=1) for text in texts])
+    mask = torch.arange(longest) < torch.tensor(lengths)[:, None]
+    batch = {"input_ids": padded, "attention_mask": mask.long()}
+    alone = [{"input_ids": text} for text in texts]
+    if model.config.is_encoder_decoder:  # texts and answers of other lengths, padded to one
+        batch |= {
+            "decoder_input_ids": padded.flip(0),
+            "decoder_attention_mask": mask.flip(0).long(),
+        }
+        for one, answer in zip(alone, reversed(texts), strict=True):
+            one["decoder_input_ids"] = answer
+    names = [n for n in weights.encoder_weights(model) if "relative" not in n]
+    expected = weights.input_norms(model, alone, names)
+    for name, found in weights.input_norms(model, [batch], names).items():
+        torch.testing.assert_close(found, expected[name], msg=name)
+
+
+def test_a_mask_that_is_not_of_texts_and_tokens_is_refused():
+    batch = {**inputs_of("bert"), "attention_mask": torch.ones(2, 1, L, L)}
+    with pytest.raises(ValueError, match=r"attention_mask must be \(texts, tokens\)"):
+        weights.input_aware(model_of("bert"), [batch], ["bert.pooler.dense.weight"])
+
+
+@pytest.mark.parametrize("worst", [torch.inf, torch.nan])
+def test_inputs_that_are_no_numbers_are_refused_with_the_first_layer(worst):
+    model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 3), nn.Linear(3, 1))
+    with torch.no_grad():
+        model[0].bias[1] = worst
+    with pytest.raises(ValueError, match="'2.weight' saw an input that is infinite or NaN"):
+        weights.input_aware(model, [torch.ones(4, 2), torch.zeros(1, 2)])

@@ -10,8 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from course_lib.pruning.weights import exact
-from course_lib.pruning.weights.exact import count_pruned, flat, prune_smallest
+from course_lib.pruning.weights import granularity
+from course_lib.pruning.weights.granularity import count_pruned, flat, prune_smallest
 
 
 def agree(parts, count):
@@ -44,11 +44,13 @@ def vectors(draw):
     return [torch.tensor(draw(st.lists(NUMBERS[d], max_size=20)), dtype=d) for d in dtypes]
 
 
-@pytest.mark.parametrize("at_once", [4, exact._AT_ONCE])  # the first narrows down, digit by digit
+@pytest.mark.parametrize(
+    "at_once", [4, granularity._AT_ONCE]
+)  # the first narrows down, digit by digit
 @given(vectors(), st.data())
 @settings(max_examples=300, deadline=None)
 def test_small_vectors_of_any_numbers(at_once, parts, data):
-    with mock.patch.object(exact, "_AT_ONCE", at_once):
+    with mock.patch.object(granularity, "_AT_ONCE", at_once):
         agree(parts, data.draw(st.integers(0, sum(map(len, parts)))))
 
 

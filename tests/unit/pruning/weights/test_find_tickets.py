@@ -15,8 +15,8 @@ from course_lib.models import build
 from course_lib.parallel import processes
 from course_lib.pruning.weights.lottery import (
     find_ticket,
+    find_tickets,
 )
-from course_lib.pruning.weights.ticket_search import find_tickets
 from course_lib.training import train_and_test
 from unit.pruning.weights.trainings import (
     DIGITS,
