@@ -41,7 +41,6 @@ from course_lib.pruning.heads.importance import (
     head_importance,
     normalise_by_layer,
     prune_heads_iteratively,
-    sample_importance,
 )
 from course_lib.pruning.heads.learned import train_with_gates
 from course_lib.pruning.heads.patterns import (
