@@ -90,8 +90,8 @@ def mean_gradients(
     the CPU. Args and raises as :func:`head_importance`.
     """
     samples = 0
-    total = [torch.zeros(gate.groups, dtype=torch.float64) for gate in gates]
     with evaluating(model), torch.inference_mode(False), torch.enable_grad():
+        total = [torch.zeros(gate.groups, dtype=torch.float64) for gate in gates]
         for batch in batches:
             _refuse_empty(batch)
             with hold_hooks() as hooks:

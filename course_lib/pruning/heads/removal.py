@@ -210,12 +210,10 @@ def _cut(model: nn.Module, a: Attention, mask: Tensor) -> None:
     for name in a.layout.also:
         if hasattr(module, name):
             cut(getattr(module, name), outputs=features)
-    for dim, names in enumerate((a.layout.rows, a.layout.columns)):
-        for name in names:
-            inner, _, last = name.rpartition(".")
-            owner = module.get_submodule(inner)
-            if (parameter := getattr(owner, last)) is not None:
-                setattr(owner, last, select_parameter(parameter, dim, heads))
+    for name in a.layout.columns:
+        inner, _, last = name.rpartition(".")
+        owner = module.get_submodule(inner)
+        setattr(owner, last, select_parameter(getattr(owner, last), 1, heads))
     if a.layout.heads:
         setattr(module, a.layout.heads, len(heads))
     if a.layout.width:
