@@ -51,10 +51,10 @@ class ExplicitAttention(nn.Module):
         self.head_dim, self.dropout = attention.head_dim, attention.dropout
         self.batch_first = attention.batch_first
         self.is_causal = False  # it is causal only when its caller says so
+        packed, bias = attention.in_proj_weight, attention.in_proj_bias
         weights = [attention.q_proj_weight, attention.k_proj_weight, attention.v_proj_weight]
-        if attention.in_proj_weight is not None:
-            weights = _thirds(attention.in_proj_weight)
-        biases = _thirds(attention.in_proj_bias)
+        weights = weights if packed is None else _thirds(packed)
+        biases = [None] * 3 if bias is None else _thirds(bias)
         self.q_proj, self.k_proj, self.v_proj = map(_linear, weights, biases)
         self.out_proj = _linear(attention.out_proj.weight, attention.out_proj.bias)
         self.train(attention.training)
@@ -147,19 +147,17 @@ def explicit_attention_(model: nn.Module) -> None:
                 setattr(parent, name, made[child])
 
 
-def _thirds(packed: Tensor | None) -> list[Tensor | None]:
-    if packed is None:
-        return [None] * 3
-    return [part.detach().requires_grad_(packed.requires_grad) for part in packed.chunk(3)]
+def _thirds(packed: Tensor) -> list[nn.Parameter]:
+    """Trainable where ``packed`` is."""
+    return [nn.Parameter(part, packed.requires_grad) for part in packed.detach().chunk(3)]
 
 
 def _linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
-    """With copies, which are trainable where these are."""
+    """With copies of these."""
     d_out, d_in = weight.shape
     layer = nn.Linear(d_in, d_out, bias=bias is not None, device="meta")  # draws no random numbers
-    layer.weight = nn.Parameter(weight.detach().clone(), weight.requires_grad)
-    if bias is not None:
-        layer.bias = nn.Parameter(bias.detach().clone(), bias.requires_grad)
+    for name, part in (("weight", weight), ("bias", bias)):
+        setattr(layer, name, copy.deepcopy(part))
     return layer
 
 

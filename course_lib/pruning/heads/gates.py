@@ -210,18 +210,10 @@ def refuse_head_mask(model: nn.Module) -> ExitStack:
     """From now on, raise a TypeError where a transformers model is called with a
     ``head_mask``.
 
-    transformers 5 takes ``head_mask``, ``decoder_head_mask`` and
-    ``cross_attn_head_mask`` like any other keyword, and ignores them. Code written for
-    transformers 4 then runs, and finds that pruning heads costs nothing.
-
-    ::
-
-        guard = refuse_head_mask(model)    # until guard.close()
-        with refuse_head_mask(model): ...  # for a while
-
-    Args:
-        model: its transformers models, however deep inside, are guarded; others refuse
-            unknown arguments by themselves.
+    Until the ``with`` block ends, or ``close()`` is called. transformers 5 takes
+    ``head_mask``, ``decoder_head_mask`` and ``cross_attn_head_mask`` like any other keyword,
+    and ignores them: code written for transformers 4 then runs, and finds that pruning heads
+    costs nothing.
     """
     hooks = ExitStack()
     for m in model.modules():

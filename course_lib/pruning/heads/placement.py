@@ -255,11 +255,9 @@ def prune_by_kind(scores: Mapping[str, Tensor], kind: str, fraction: float) -> d
     order = together.nan_to_num(nan=torch.inf, posinf=torch.inf).argsort(stable=True)
     order = torch.cat([order[keep[order]], order[~keep[order]]])  # +inf is a score, NaN is none
     keep[order[: round(fraction * int(keep.sum()))]] = False
-    parts = keep.split([scores[name].numel() for name in chosen])
     found = {name: ~score.isnan() for name, score in scores.items()}
-    found.update(
-        {name: part.view(scores[name].shape) for name, part in zip(chosen, parts, strict=True)}
-    )
+    for name, part in zip(chosen, keep.split([scores[n].numel() for n in chosen]), strict=True):
+        found[name] = part.view(scores[name].shape)
     return found
 
 
@@ -274,11 +272,7 @@ def prunable_share(curve: Sequence[tuple[float, float]], tolerance: float = 0.1)
         ValueError: if the curve is empty, does not start at 0, or does not rise.
     """
     fractions = [fraction for fraction, _ in curve]
-    if (
-        not fractions
-        or fractions[0] != 0
-        or any(b <= a for a, b in zip(fractions, fractions[1:], strict=False))
-    ):
+    if fractions != sorted(set(fractions)) or fractions[:1] != [0]:
         raise ValueError(f"fractions rise strictly and begin with 0, got {fractions}")
     full, reached = curve[0][1], 0.0
     for fraction, score in curve:
