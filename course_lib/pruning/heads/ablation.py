@@ -8,27 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from torch import Tensor, nn
-
-from course_lib.models.attention import find_attention
-from course_lib.pruning.heads.gates import gated
+from torch import Tensor
 
 
 def ablate_each(evaluate: Callable[[Tensor], float], layers: int, heads: int) -> Tensor:
-    """What each head's removal alone changes: ``evaluate`` with this one gate at 0,
-    minus with all at 1.
+    """What each head's removal alone changes: ``evaluate`` with this one gate at 0, minus with
+    all at 1; (layers, heads) float64, negative where the model gets worse without the head.
 
-    The slow way to see which heads matter, layers · heads + 1 evaluations, and no
-    oracle: a head that another stands in for changes nothing alone, and much when both
-    go.
+    The slow way to see which heads matter, layers · heads + 1 evaluations, and no oracle: a
+    head that another stands in for changes nothing alone, and much when both go.
 
     Args:
         evaluate: of gates (layers, heads), on validation data; higher is better.
-            ``gate_evaluator`` makes one.
-        layers, heads: of the model.
-
-    Returns:
-        (layers, heads), float64; negative where the model gets worse without the head.
 
     Source: Michel et al. 2019, section 3.2, table 1.
     """
@@ -48,49 +39,24 @@ def all_but_one(
     layers: int,
     heads: int,
 ) -> list[tuple[int, float]]:
-    """For each layer alone: its best single head, all others of that layer off, and
-    what that changes.
+    """For each layer alone: its best single head, all others of that layer off, and what that
+    changes, (head, ``eval_test`` with it minus with all heads).
 
-    The head is chosen on validation data and its change reported on test data: the best
-    of several on the same data would look better than it is. Of equally good heads the
-    first is chosen.
+    The head is chosen on validation data and its change reported on test data: the best of
+    several on the same data would look better than it is. Of equally good heads the first is
+    chosen.
 
     Args:
-        eval_val, eval_test: of gates (layers, heads), on the two splits; higher is
-            better.
-        layers, heads: of the model.
-
-    Returns:
-        ``(head, change)`` for each layer: the head that is left, and ``eval_test`` with
-        it minus with all heads.
+        eval_val, eval_test: of gates (layers, heads), on the two splits; higher is better.
 
     Source: Michel et al. 2019, section 3.3, tables 2 and 3.
     """
     full = eval_test(torch.ones(layers, heads))
     result = []
     for layer in range(layers):
-
-        def alone(head: int, layer: int = layer) -> Tensor:
-            xi = torch.ones(layers, heads)
-            xi[layer] = 0
-            xi[layer, head] = 1
-            return xi
-
-        best = max(range(heads), key=lambda head: eval_val(alone(head)))
-        result.append((best, eval_test(alone(best)) - full))
+        alone = torch.ones(heads, layers, heads)  # of each head
+        alone[:, layer] = torch.eye(heads)
+        scores = [eval_val(xi) for xi in alone]
+        best = scores.index(max(scores))
+        result.append((best, eval_test(alone[best]) - full))
     return result
-
-
-def gate_evaluator(
-    model: nn.Module, evaluate: Callable[[nn.Module], float]
-) -> Callable[[Tensor], float]:
-    """``evaluate(model)`` as a function of gates, for :func:`ablate_each` and
-    :func:`all_but_one`.
-    """
-    found = find_attention(model)
-
-    def with_gates(xi: Tensor) -> float:
-        with gated(model, xi, found):
-            return evaluate(model)
-
-    return with_gates
