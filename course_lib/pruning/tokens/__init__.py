@@ -13,8 +13,7 @@
   :mod:`.dropping`: removes their rows while the model runs.
 - :mod:`.cascade`: tokens and heads together (SpAtten, Wang et al. 2021);
   :mod:`.threshold`: learned thresholds (LTP, Kim et al. 2022).
-- :mod:`.layers`: the place in a layer where rows can be removed;
-  :mod:`.attention_masks`: the attention mask after the removal.
+- :mod:`.layers`: the place in a layer where rows can be removed.
 """
 
 from course_lib.pruning.tokens.cascade import Cascading, cascade_step, cascading
@@ -22,7 +21,6 @@ from course_lib.pruning.tokens.dropping import (
     Dropping,
     ForwardRecord,
     ScoreContext,
-    Thresholds,
     dropping,
 )
 from course_lib.pruning.tokens.layers import (

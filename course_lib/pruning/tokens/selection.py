@@ -44,9 +44,9 @@ def check_fraction(fraction: float) -> float:
     if not 0 < fraction <= 1:
         hint = f" (for {fraction:g} % write {fraction / 100:g})" if 1 < fraction <= 100 else ""
         raise ValueError(
-            f"the share of the tokens to keep lies above 0 and at most at 1, got {fraction:g}{hint}"
+            f"fraction of the tokens to keep must be above 0 and at most 1, got {fraction:g}{hint}"
         )
-    return float(fraction)
+    return fraction
 
 
 def progressive(lengths: Tensor | Sequence[int], layers: int, final: float) -> Tensor:
@@ -78,9 +78,6 @@ def progressive(lengths: Tensor | Sequence[int], layers: int, final: float) -> T
 def progressive_shares(layers: int, final: float) -> dict[int, float]:
     """The same schedule as the shares that stay *after* each layer, as ``dropping``
     takes them: l−1 → final^(l/(layers−1)).
-
-    Raises:
-        ValueError: if ``final`` is outside (0, 1].
     """
     final = check_fraction(final)
     return {l - 1: final ** (l / (layers - 1)) for l in range(1, layers)}  # noqa: E741

@@ -15,6 +15,8 @@ BERT, BATCH = model_of("bert", dtype=torch.float32), inputs_of("bert", dtype=tor
 LEFT = {name: part.flip(1) for name, part in BATCH.items()}
 SOFT = t.SoftThreshold(4, 0.3)  # BERT has three layers
 SQUARE = torch.rand(2, 3, 4, 4)
+NEAR = (torch.arange(7)[:, None] - torch.arange(7)).abs() <= 2  # each query sees its neighbours
+MASKS = NEAR.expand(3, 1, 7, 7), -torch.rand(3, 1, 1, 7).expand(3, 1, 7, 7)
 HALF, ALL = {0: 0.5}, torch.ones(2, 4, dtype=torch.bool)
 
 
@@ -48,17 +50,17 @@ REFUSED = [
     ("protect", lambda: top(protect=0)),
     ("theta", lambda: t.threshold_policy(SCORES, math.nan, MASK)),
     ("token_mask", lambda: t.keep_tokens(SCORES[:, :2, None], MASK, SCORES, 2)),
-    ("above 0", lambda: t.kept_count(MASK.sum(1), 0.0)),
+    ("fraction .*above 0", lambda: t.kept_count(MASK.sum(1), 0.0)),
     (r"write 0\.15", lambda: t.kept_count(MASK.sum(1), 15)),
     ("lengths", lambda: t.progressive([3, 0], 4, 0.5)),
-    ("at most at 1", lambda: t.progressive([3], 4, 1.5)),
+    ("fraction .*at most 1", lambda: t.progressive([3], 4, 1.5)),
     (r"attn .*\(B, H, L, L\)", lambda: t.attention_received(torch.rand(2, 3, 4, 5), ALL)),
     ("token_mask", lambda: t.attention_received(SQUARE, ALL.float())),
     ("token_mask", lambda: t.attention_received(SQUARE, ALL.T)),
     ("text 1 has no real token", lambda: t.attention_received(SQUARE, mask_of([4, 0], 4))),
     ("layers", lambda: t.SoftThreshold(0, 0.3)),
     *(("temperature", lambda T=T: t.SoftThreshold(3, T)) for T in (0.0, -1.0, math.inf)),
-    ("scores of one text", lambda: step(token_scores=torch.rand(1, 4))),
+    ("token_scores", lambda: step(token_scores=torch.rand(1, 4))),
     ("k is .*at least 1", lambda: step(n_tokens=0)),
     ("n_heads", lambda: step(n_heads=0)),
     ("alive_heads", lambda: step(alive_heads=torch.zeros(3, dtype=torch.bool))),
@@ -66,9 +68,8 @@ REFUSED = [
     ("layers 0 to 2", lambda: t.dropping(BERT, {3: 0.5})),
     (r"write 0\.5", lambda: t.dropping(BERT, {0: 50.0})),
     ("score", lambda: t.dropping(BERT, HALF, score="colour")),
-    ("where", lambda: t.dropping(BERT, HALF, where="ffn")),
     ("generator", lambda: t.dropping(BERT, HALF, score="random")),
-    ("accumulate", lambda: t.dropping(BERT, HALF, score="random", generator=torch.Generator(), accumulate=True)),
+    ("score", lambda: t.cascading(BERT, HALF, {}, score="random")),
     ("no layer 3", lambda: t.dropping(BERT, SOFT)),
     ("heads .*with 3 layers", lambda: t.dropping(BERT, HALF, heads=ALL)),
     ("at says", lambda: t.dropping(BERT, lambda scores, layer, mask: mask)),
@@ -78,8 +79,9 @@ REFUSED = [
     ("decoder", lambda: t.dropping(model_of("bert decoder"), HALF)),
     ("several stacks", lambda: t.dropping(nn.ModuleList([BERT, model_of("bert")]), HALF)),
     ("pad on the right", lambda: run(t.dropping(BERT, HALF), LEFT)),
+    *(("attention_mask", lambda m=m: run(t.dropping(BERT, HALF), {**BATCH, "attention_mask": m})) for m in MASKS),
     ("score function", lambda: run(t.dropping(BERT, HALF, score=lambda now: now.hidden))),
-    ("policy", lambda: run(t.dropping(BERT, lambda s, i, m: m[:1], at=[0]))),
+    ("keep", lambda: run(t.dropping(BERT, lambda s, i, m: m[:1], at=[0]))),
 ]  # fmt: skip
 
 
