@@ -17,12 +17,7 @@
 """
 
 from course_lib.pruning.tokens.cascade import Cascading, cascade_step, cascading
-from course_lib.pruning.tokens.dropping import (
-    Dropping,
-    ForwardRecord,
-    ScoreContext,
-    dropping,
-)
+from course_lib.pruning.tokens.dropping import Dropping, ForwardRecord, ScoreContext, dropping
 from course_lib.pruning.tokens.layers import (
     EncoderLayer,
     LayerLayout,
@@ -38,4 +33,4 @@ from course_lib.pruning.tokens.selection import (
     top_tokens,
 )
 from course_lib.pruning.tokens.significance import attention_received, cls_attention
-from course_lib.pruning.tokens.threshold import SoftThreshold, share_kept
+from course_lib.pruning.tokens.threshold import SoftThreshold

@@ -135,13 +135,13 @@ class Cascading(Dropping):
         return self.working[i]
 
     def _attention_score(self, i: int) -> Tensor:
-        score, now = super()._attention_score(i), self._at_work()
+        score, now = super()._attention_score(i), self._now
         before = score.new_zeros(now.record.token_mask.shape) if i == 0 else self._total
         self._total = before.scatter_add(1, now.places, score)
         return self._total.gather(1, now.places) / (i + 1)
 
     def _gate(self, i: int, module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        real, attention = self.token_mask, self.layers[i].attention
+        real, attention = self._now.token_mask, self.layers[i].attention
         out = args[0].unflatten(-1, (attention.heads, attention.head_size))  # (B, l, H, d)
         if i == 0:
             self.working = []

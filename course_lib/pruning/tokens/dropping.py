@@ -7,15 +7,14 @@ rows that are masked.
         logits = model(**batch).logits
     drop.last.kept[2]                                 # (B, k): where they stood, -1 = padding
 
-A masked token still costs what it cost; the arithmetic is the same with zeros in it. A
-dropped one costs nothing from there on. For the tokens that stay both give the same
-numbers: what a row becomes in the feed-forward block (FFN) depends on that row alone,
-and attention does not see the others either way. Positions were added to the embeddings
-before the first layer and go with their rows.
+A masked token still costs what it cost; a dropped one costs nothing from there on. For
+the tokens that stay both give the same numbers: what a row becomes in the feed-forward
+block (FFN) depends on that row alone, and attention does not see the others either way.
+Positions were added to the embeddings before the first layer and go with their rows.
 
-The rows are dropped between attention and FFN of a layer, where the layer's scores are
-known and its larger half is still to come. The models' own code runs, with forward
-hooks that are taken off at the end of the block, also after an exception.
+The rows are dropped between attention and FFN, where a layer's scores are known and its
+larger half is still to come. The models' own code runs, with forward hooks that are
+taken off at the end of the block, also after an exception.
 
 Source: Goyal et al. 2020, "PoWER-BERT", section 3; Kim et al. 2022, "Learned Token
 Pruning for Transformers".
@@ -33,39 +32,11 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.checks import check_names
+from course_lib.pruning.tokens import selection
 from course_lib.pruning.tokens.layers import EncoderLayer, encoder_layers
-from course_lib.pruning.tokens.selection import (
-    check_cls,
-    check_fraction,
-    gather_rows,
-    kept_count,
-    positions,
-    top_tokens,
-)
 from course_lib.pruning.tokens.significance import attention_rows, mean_over_heads, of_columns
-from course_lib.pruning.tokens.threshold import SoftThreshold, share_kept
+from course_lib.pruning.tokens.threshold import SoftThreshold
 from course_lib.wrapped import hold_hooks
-
-
-@dataclass(frozen=True)
-class ScoreContext:
-    """What a score function of one's own gets to see.
-
-    - ``layer``: where, from 0.
-    - ``places``: int64 (B, l), where each row stood in the text.
-    - ``token_mask``: bool (B, l), True = a token that is still there, False = padding.
-    - ``hidden``: (B, l, E), the rows.
-    """
-
-    layer: int
-    places: Tensor
-    token_mask: Tensor
-    hidden: Tensor
-
-
-Share = float | int | Tensor
-Policy = Callable[[Tensor, int, Tensor], Tensor]
-Score = Literal["cls", "received", "random"] | Callable[[ScoreContext], Tensor]
 
 
 @dataclass
@@ -75,12 +46,12 @@ class ForwardRecord:
     - ``token_mask``: bool (B, L), True = a real token; ``lengths``: int64 (B,), how many.
     - ``kept``: for each layer int64 (B, k), the columns that went on from it,
       ascending; -1 = padding.
+    - ``attention``, ``ffn``: int64 (layers, B), how many tokens each layer's attention
+      and FFN worked on.
     - ``scores``: layer -> (B, L), the scores there (0: padding, or gone before).
     - ``weights``: layer -> (B, L), for soft thresholds: how much of each token went on,
-      with its gradient.
-
-    With soft thresholds nothing is dropped, and the counts are of the tokens that would
-    be there if they were hard.
+      with its gradient. Nothing is dropped there, and ``kept`` has the tokens that would
+      be there if they were hard.
     """
 
     token_mask: Tensor
@@ -94,12 +65,10 @@ class ForwardRecord:
 
     @property
     def attention(self) -> Tensor:
-        """How many tokens each layer's attention worked on, int64 (layers, B)."""
         return torch.stack([self.lengths, *self.ffn[:-1]])
 
     @property
     def ffn(self) -> Tensor:
-        """How many tokens each layer's FFN worked on, int64 (layers, B)."""
         return torch.stack([(places >= 0).sum(1) for places in self.kept])
 
     def alive(self, layer: int) -> Tensor:
@@ -112,7 +81,7 @@ class ForwardRecord:
 
     def soft_share(self) -> Tensor:
         """The sparsity term for soft thresholds: how much of the tokens goes on, mean
-        over layers, texts and tokens.
+        over layers, texts and the tokens of each. Long texts weigh no more than short ones.
 
         Raises:
             RuntimeError: if no soft threshold in training mode was at work.
@@ -122,20 +91,44 @@ class ForwardRecord:
                 "no threshold was soft in this pass: give dropping a SoftThreshold in training mode"
                 " (threshold.train()); in the hard phase there is no sparsity term"
             )
-        return torch.stack([share_kept(w, self.token_mask) for w in self.weights.values()]).mean()
+        left = torch.stack(list(self.weights.values()))  # (layers, B, L), padding 0
+        return (left.sum(2) / self.lengths).mean()
 
 
 @dataclass
-class _Pass:
-    """The middle of a forward pass. L columns came in, l are left."""
+class ScoreContext:
+    """The middle of a forward pass, where l of L columns are left: what a score function of
+    one's own gets to see.
+
+    - ``places``: int64 (B, l), where each row stood in the text.
+    - ``token_mask``: bool (B, l), True = a token that is still there, False = padding.
+    - ``layer``: where, from 0; ``hidden``: (B, l, E), the rows.
+    - ``record``: the :class:`ForwardRecord` so far.
+    """
 
     record: ForwardRecord
-    mask: Tensor | None  # the layers' attention mask, for the rows that are left
-    places: Tensor  # int64 (B, l), where they stood
-    log_counts: Tensor  # (B, l), how often each counts as a key: 0; less where soft; padding -inf
-    left: Tensor  # places of those that went on from the last layer that dropped, -1 for padding
-    seen: dict[str, Any] = field(default_factory=dict)  # what parts of the layer at work gave
-    cut: tuple[Tensor, int] | None = None  # pre-norm: rows of its FFN, of how many
+    hidden: Tensor
+    places: Tensor
+    _counts: Tensor  # (B, l), log of how often each counts as a key: 0, less if soft, padding -inf
+    _mask: Tensor | None  # the attention mask for the rows that are left
+    _left: Tensor  # places of those that went on from the last layer that dropped, -1 for padding
+    layer: int = 0
+    _seen: dict[str, Any] = field(default_factory=dict)  # what parts of the layer at work gave
+    _cut: Tensor | None = None  # pre-norm: the rows that its FFN works on, (B, k)
+
+    @property
+    def token_mask(self) -> Tensor:
+        return self._counts > float("-inf")
+
+    def _goes_on(self, i: int, left: Tensor) -> None:
+        """From layer i; what went on from those before it is known now, too."""
+        self.record.kept += [self._left] * (i - len(self.record.kept))
+        self._left = left
+
+
+Share = float | int | Tensor
+Policy = Callable[[Tensor, int, Tensor], Tensor]
+Score = Literal["cls", "received", "random"] | Callable[[ScoreContext], Tensor]
 
 
 @dataclass(eq=False)
@@ -143,12 +136,11 @@ class Dropping:
     """Inside the ``with`` block, tokens are dropped as ``model`` runs: in evaluation
     and in training.
 
-    Works with the encoders of transformers that docs/own_models.md lists for tokens
-    (BERT, RoBERTa, DistilBERT, ViT, DINOv2, CLIP's images, ...) under eager and SDPA
-    attention, bare or with a head that reads [CLS]. (A head that answers
-    for every token gets the rows that are left; ``last.kept[-1]`` says which those
-    are.) Each text keeps what it would keep alone: lengths may differ in a batch,
-    padding changes nothing. Where all real tokens stay, the model runs as it is.
+    Works with the encoders that docs/own_models.md lists for tokens under eager and SDPA
+    attention, bare or with a head that reads [CLS]. (A head that answers for every token
+    gets the rows that are left; ``last.kept[-1]`` says which those are.) Each text keeps
+    what it would keep alone: lengths may differ in a batch, padding changes nothing.
+    Where all real tokens stay, the model runs as it is.
 
     Args:
         model: it is not changed, but for hooks inside the block.
@@ -200,36 +192,46 @@ class Dropping:
 
     def __post_init__(self) -> None:
         self.layers = encoder_layers(self.model)
-        self._at = self._check_layers(self._layers_said() if self.at is None else self.at)
-        self._now: _Pass | None = None
-        self._counts: list[tuple[Tensor, Tensor]] = []  # (layers, B) each, of each pass
+        self._pass: ScoreContext | None = None
+        self._passes: list[tuple[Tensor, Tensor]] = []  # what each cost, (layers, B) twice
+        if isinstance(self.keep, Mapping):
+            at: Iterable[int] = self.keep
+            for share in self.keep.values():
+                if isinstance(share, float):
+                    selection.check_fraction(share)
+        elif isinstance(self.keep, SoftThreshold):
+            at = range(len(self.keep.theta))
+        elif (at := self.at or ()) == ():
+            raise ValueError("at says after which layers to drop: a policy of your own needs it")
+        self._at = self._check_layers(at)
         if not callable(self.score):
             check_names([self.score], ("cls", "received", "random"), "score")
         if self.score == "random" and self.generator is None:
             raise ValueError(
                 "generator is needed for a random score: torch.Generator().manual_seed(0)"
             )
-        for share in self.keep.values() if isinstance(self.keep, Mapping) else ():
-            if isinstance(share, float):
-                check_fraction(share)
         if self.heads is not None and len(self.heads) != len(self.layers):
             raise ValueError(
                 f"heads should be bool (layers, H), True = the head votes, with {len(self.layers)}"
                 f" layers; got {len(self.heads)}"
             )
 
+    def _check_layers(self, at: Iterable[int]) -> frozenset[int]:
+        layers, known = frozenset(at), range(len(self.layers))
+        if wrong := [i for i in layers if i not in known]:
+            raise ValueError(f"model has layers 0 to {known[-1]}, there is no layer {min(wrong)}")
+        return layers
+
     def lengths(self) -> tuple[Tensor, Tensor]:
         """Real tokens that the attention and the FFN of each layer worked on, over all
-        texts so far: two (layers, N).
-
-        For :func:`course_lib.cost.tokens.texts_macs`.
+        texts so far: two (layers, N), for :func:`course_lib.cost.tokens.texts_macs`.
 
         Raises:
             RuntimeError: if no forward pass was completed.
         """
-        if not self._counts:
+        if not self._passes:
             raise RuntimeError("no forward pass was completed inside this block yet")
-        attention, ffn = (torch.cat(part, 1).cpu() for part in zip(*self._counts, strict=True))
+        attention, ffn = (torch.cat(part, 1).cpu() for part in zip(*self._passes, strict=True))
         return attention, ffn
 
     # ----------------------------------------------------------------------- on and off
@@ -257,121 +259,122 @@ class Dropping:
 
     def __exit__(self, *error: object) -> None:
         self._hooks.close()
-        self._now = None
+        self._pass = None
 
     def _hook(self, hooks: ExitStack, i: int, layer: EncoderLayer) -> None:
         """Hooks take time: only where there is something to do."""
-        module, cut = layer.module, layer.module.get_submodule(layer.layout.cut)
-        added = []
+        module, drops, prenorm = layer.module, i in self._at, layer.layout.prenorm
+        cut, handles = module.get_submodule(layer.layout.cut), []
         if i == 0 or i > min(self._at, default=len(self.layers)):
             before = partial(self._before_layer, i)
-            added.append(module.register_forward_pre_hook(before, with_kwargs=True))
-        if i in self._at and self.score in ("cls", "received"):
+            handles.append(module.register_forward_pre_hook(before, with_kwargs=True))
+        if drops and self.score in ("cls", "received"):
             for name in (layer.attention.q, layer.attention.k, layer.attention.name):
                 part = module.get_submodule(name)
-                added.append(part.register_forward_hook(partial(self._note, name)))
-        if i in self._at and layer.layout.prenorm:
-            added.append(cut.register_forward_pre_hook(partial(self._before_ffn, i)))
-            added.append(cut.register_forward_hook(self._after_ffn))
-        elif i in self._at:
-            added.append(cut.register_forward_hook(partial(self._after_attention, i)))
-        if i == len(self.layers) - 1 or (i in self._at and layer.layout.prenorm):
+                handles.append(part.register_forward_hook(partial(self._note, name)))
+        if drops and prenorm:
+            handles.append(cut.register_forward_pre_hook(partial(self._before_ffn, i)))
+            handles.append(cut.register_forward_hook(self._after_ffn))
+        elif drops:
+            handles.append(cut.register_forward_hook(partial(self._after_attention, i)))
+        if i == len(self.layers) - 1 or (drops and prenorm):
             # first in line, so that hidden states which transformers records are the
             # rows that go on
-            added.append(module.register_forward_hook(partial(self._after_layer, i), prepend=True))
-        for handle in added:
+            after = partial(self._after_layer, i)
+            handles.append(module.register_forward_hook(after, prepend=True))
+        for handle in handles:
             hooks.callback(handle.remove)
 
     # ------------------------------------------------------------------------ the hooks
-    def _before_layer(
-        self, i: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[Any, Any] | None:
+    @property
+    def _now(self) -> ScoreContext:
+        if self._pass is None:
+            raise RuntimeError(
+                "a layer ran outside a forward pass of the whole encoder, so which tokens are left?"
+            )
+        return self._pass
+
+    def _before_layer(self, i: int, _: nn.Module, args: Any, kwargs: dict[str, Any]) -> Any:
         positional = len(args) > 1
         if i == 0:
-            hidden = args[0] if args else kwargs["hidden_states"]  # (B, l, E)
-            self._now = self._start(hidden, args[1] if positional else kwargs.get("attention_mask"))
-            return None
-        mask = self._at_work().mask
+            hidden = args[0] if args else kwargs["hidden_states"]
+            mask = args[1] if positional else kwargs.get("attention_mask")
+            self._pass = self._start(hidden, mask)
+        mask = self._now._mask
         if positional:
             return (args[0], mask, *args[2:]), kwargs
         return args, kwargs | {"attention_mask": mask}
 
-    def _start(self, hidden: Tensor, mask: Tensor | None) -> _Pass:
+    def _start(self, hidden: Tensor, mask: Tensor | None) -> ScoreContext:
         for layer in self.layers:
             if getattr(layer.module, "gradient_checkpointing", False) and layer.module.training:
                 raise ValueError(
                     "model has gradient checkpointing, which runs layers again in the backward"
                     " pass, when tokens are gone: call model.gradient_checkpointing_disable()"
                 )
-        B, L = hidden.shape[:2]
         real = _real_tokens(mask, hidden)
-        places = torch.arange(L, device=hidden.device).expand(B, L)
+        places = torch.arange(real.shape[1], device=hidden.device).expand(real.shape)
         left = places.masked_fill(~real, -1)
-        return _Pass(ForwardRecord(real), mask, places, _log_counts(real, hidden), left)
+        counts = _log_counts(real, hidden)
+        return ScoreContext(ForwardRecord(real), hidden, places, counts, mask, left)
 
     def _note(self, name: str, module: nn.Module, args: Any, out: Any) -> None:
-        self._at_work().seen[name] = out
+        self._now._seen[name] = out
 
     def _after_attention(self, i: int, module: nn.Module, args: Any, out: Any) -> Any:
         return _gathered(out, self._decide(i, out[0] if isinstance(out, tuple) else out))
 
     def _before_ffn(self, i: int, module: nn.Module, args: tuple[Any, ...]) -> Any:
-        index = self._decide(i, args[0])
-        self._at_work().cut = None if index is None else (index, args[0].shape[1])
+        self._now._cut = index = self._decide(i, args[0])
         return _gathered(args, index)
 
     def _after_ffn(self, module: nn.Module, args: Any, out: Tensor) -> Tensor:
         """The layer adds this to all of its rows: each goes back to its place."""
-        if (cut := self._at_work().cut) is None:
+        if (index := self._now._cut) is None:
             return out
-        index, rows = cut
-        full = out.new_zeros(out.shape[0], rows, out.shape[2])
+        full = out.new_zeros(self._now.hidden.shape)
         return full.scatter(1, index[:, :, None].expand_as(out), out)
 
     def _after_layer(self, i: int, module: nn.Module, args: Any, out: Any) -> Any:
-        now = self._at_work()
-        cut, now.cut = now.cut, None
+        now = self._now
+        index, now._cut = now._cut, None
         if i == len(self.layers) - 1:
-            self._goes_on(len(self.layers), now.left)
-            self.last, self._now = now.record, None
-            self._counts.append((now.record.attention, now.record.ffn))
-        return out if cut is None else _gathered(out, cut[0])
+            now._goes_on(len(self.layers), now._left)
+            self.last, self._pass = now.record, None
+            self._passes.append((now.record.attention, now.record.ffn))
+        return _gathered(out, index)
 
     # ----------------------------------------------------------------------- what stays
     def _decide(self, i: int, hidden: Tensor) -> Tensor | None:
         """The rows of ``hidden`` that stay after layer i, (B, k); None for all of them.
         The pass is of those, then.
         """
-        now, real, protected = self._at_work(), self.token_mask, self.layers[i].layout.protected
-        score = self._scored(i, hidden)
-        detached = score.detach()
-        filled = detached.new_zeros(now.record.token_mask.shape)
-        now.record.scores[i] = filled.scatter_add_(1, now.places, detached.masked_fill(~real, 0))
+        now, protected = self._now, self.layers[i].layout.protected
+        now.layer, now.hidden = i, hidden
+        real, score = now.token_mask, self._scored(i)
+        noted = torch.zeros_like(now.record.token_mask, dtype=score.dtype)
+        now.record.scores[i] = noted.scatter_add_(
+            1, now.places, score.detach().masked_fill(~real, 0)
+        )
         if self._soft:
-            self._weigh(i, score, hidden)
+            self._weigh(i, score)
             return None
         with torch.no_grad():
-            keep = self._kept(i, detached, real, protected)
+            keep = self._kept(i, score.detach())
             keep[:, :protected] = True
             keep &= real
             if bool((keep == real).all()):
                 return None
-            index, valid = positions(keep, real, int(keep.sum(1).max()))  # (B, k)
-            now.places, now.log_counts = now.places.gather(1, index), _log_counts(valid, hidden)
-            now.mask = _mask_of(now.log_counts, hidden)
-            self._goes_on(i, now.places.masked_fill(~valid, -1))
+            index, valid = selection.positions(keep, real, int(keep.sum(1).max()))  # (B, k)
+            now.places, now._counts = now.places.gather(1, index), _log_counts(valid, hidden)
+            now._mask = _mask_of(now._counts, hidden)
+            now._goes_on(i, now.places.masked_fill(~valid, -1))
         return index
 
-    def _goes_on(self, i: int, left: Tensor) -> None:
-        """From layer i; what went on from those before it is known now, too."""
-        now = self._at_work()
-        now.record.kept += [now.left] * (i - len(now.record.kept))
-        now.left = left
-
-    def _scored(self, i: int, hidden: Tensor) -> Tensor:
-        now, real = self._at_work(), self.token_mask
+    def _scored(self, i: int) -> Tensor:
+        now, real = self._now, self._now.token_mask
         if callable(self.score):
-            score = self.score(ScoreContext(i, now.places, real, hidden))
+            score = self.score(now)
             if score.shape != real.shape:
                 raise ValueError(
                     f"score function should give {tuple(real.shape)}, one number for each row that"
@@ -384,15 +387,14 @@ class Dropping:
         assert self.generator is not None
         # one number for every real token and none for padding: the same draw however
         # far the batch is padded
-        score = torch.zeros(real.shape, device=hidden.device)
-        drawn = torch.rand(int(real.sum()), generator=self.generator, device=self.generator.device)
-        score[real] = drawn.to(hidden.device)
-        return score
+        n, device = int(real.sum()), self.generator.device
+        drawn = torch.rand(n, generator=self.generator, device=device).to(real.device)
+        return torch.zeros(real.shape, device=real.device).masked_scatter_(real, drawn)
 
     def _attention_score(self, i: int) -> Tensor:
-        now, layer, heads = self._at_work(), self.layers[i], self._heads_of(i)
+        now, layer, heads = self._now, self.layers[i], self._heads_of(i)
         names, d = layer.attention, layer.attention.head_size
-        seen, now.seen = now.seen, {}
+        seen, now._seen = now._seen, {}
         # no keys: all heads removed
         if names.k not in seen or (heads is not None and not bool(heads.any(-1).all())):
             raise ValueError(
@@ -405,77 +407,46 @@ class Dropping:
         scale = float(getattr(attention, "scaling", d**-0.5))
         if self.score == "cls":
             query = query[:, :, : layer.layout.protected]
-            return attention_rows(query, key, now.log_counts, scale, heads).mean(1)
+            return attention_rows(query, key, now._counts, scale, heads).mean(1)
         given = out[1] if isinstance(out, tuple) and len(out) > 1 else None
         if given is not None and not attention.training:  # in training these have had dropout
-            rows = mean_over_heads(given.to(now.log_counts.dtype), heads)
+            rows = mean_over_heads(given.to(now._counts.dtype), heads)
         else:
-            rows = attention_rows(query, key, now.log_counts, scale, heads)
-        return of_columns(rows, now.log_counts.exp())
-
-    def _kept(self, i: int, score: Tensor, real: Tensor, protected: int) -> Tensor:
-        if isinstance(self.keep, Mapping):
-            share = self.keep[i]
-            lengths = self._at_work().record.lengths
-            k = kept_count(lengths, share) if isinstance(share, float) else share
-            return top_tokens(score, real, k, protected)
-        kept = self.keep(score, i, real)
-        if kept.shape != real.shape:
-            raise ValueError(f"keep should give {tuple(real.shape)}, got {tuple(kept.shape)}")
-        return kept.bool()
-
-    def _weigh(self, i: int, score: Tensor, hidden: Tensor) -> None:
-        """A soft threshold: nothing goes, but keys count less, in the limit not at all,
-        which is what dropping does.
-        """
-        now, protected = self._at_work(), self.layers[i].layout.protected
-        assert isinstance(self.keep, SoftThreshold)
-        gate = self.keep(score, i, now.log_counts.exp())  # (B, L)
-        always = torch.arange(gate.shape[1], device=gate.device) < protected
-        gate = gate.masked_fill(always | ~self.token_mask, 1)  # padding counts 0 already
-        now.log_counts = now.log_counts + gate.clamp_min(torch.finfo(gate.dtype).tiny).log()
-        now.mask = _mask_of(now.log_counts, hidden)
-        now.record.weights[i] = now.log_counts.exp()
-        self._goes_on(i, now.left.masked_fill(gate.detach() < 0.5, -1))
-
-    @property
-    def _soft(self) -> bool:
-        return isinstance(self.keep, SoftThreshold) and self.keep.training
-
-    @property
-    def token_mask(self) -> Tensor:
-        """Which of the rows are tokens that are still there, bool (B, l), in the middle
-        of a forward pass.
-        """
-        return self._at_work().log_counts > float("-inf")
+            rows = attention_rows(query, key, now._counts, scale, heads)
+        return of_columns(rows, now._counts.exp())
 
     def _heads_of(self, i: int) -> Tensor | None:
         """Which heads of layer i vote. A grid (layers, H) is as wide as the largest layer."""
         return None if self.heads is None else self.heads[i][: self.layers[i].attention.heads]
 
-    # --------------------------------------------------------------------------- checks
-    def _at_work(self) -> _Pass:
-        if self._now is None:
-            raise RuntimeError(
-                "a layer ran outside a forward pass of the whole encoder, so which tokens are left?"
-            )
-        return self._now
-
-    def _layers_said(self) -> Iterable[int]:
+    def _kept(self, i: int, score: Tensor) -> Tensor:
+        now, real = self._now, self._now.token_mask
         if isinstance(self.keep, Mapping):
-            return self.keep
-        if isinstance(self.keep, SoftThreshold):
-            return range(len(self.keep.theta))
-        raise ValueError("at says after which layers to drop: a policy of your own needs it")
+            k = self.keep[i]
+            if isinstance(k, float):
+                k = selection.kept_count(now.record.lengths, k)
+            return selection.top_tokens(score, real, k, self.layers[i].layout.protected)
+        kept = self.keep(score, i, real)
+        if kept.shape != real.shape:
+            raise ValueError(f"keep should give {tuple(real.shape)}, got {tuple(kept.shape)}")
+        return kept.bool()
 
-    def _check_layers(self, at: Iterable[int]) -> frozenset[int]:
-        """These layers; raises ValueError if the encoder has not one of them."""
-        layers, known = frozenset(at), range(len(self.layers))
-        if wrong := [i for i in layers if i not in known]:
-            raise ValueError(
-                f"the encoder has layers 0 to {known[-1]}, there is no layer {min(wrong)}"
-            )
-        return layers
+    @property
+    def _soft(self) -> bool:
+        return isinstance(self.keep, SoftThreshold) and self.keep.training
+
+    def _weigh(self, i: int, score: Tensor) -> None:
+        """A soft threshold: nothing goes, but keys count less, in the limit not at all,
+        which is what dropping does.
+        """
+        now, protected = self._now, self.layers[i].layout.protected
+        assert isinstance(self.keep, SoftThreshold)
+        gate = self.keep(score, i, now._counts.exp())  # (B, L)
+        gate = gate.masked_fill((now.places < protected) | ~now.token_mask, 1)
+        now._counts = now._counts + gate.clamp_min(torch.finfo(gate.dtype).tiny).log()
+        now._mask = _mask_of(now._counts, now.hidden)
+        now.record.weights[i] = now._counts.exp()
+        now._goes_on(i, now._left.masked_fill(gate.detach() < 0.5, -1))
 
 
 def _real_tokens(mask: Tensor | None, hidden: Tensor) -> Tensor:
@@ -486,9 +457,8 @@ def _real_tokens(mask: Tensor | None, hidden: Tensor) -> Tensor:
     B, L = hidden.shape[:2]
     if mask is None:
         return torch.ones(B, L, dtype=torch.bool, device=hidden.device)
-    if mask.ndim != 4 or mask.shape[3] != L:
-        raise ValueError(f"attention_mask is (B, 1, L, L) with L = {L}, got {tuple(mask.shape)}")
-    mask = mask[:, :, :1] if mask.stride(2) == 0 else mask  # expanded: one row says it all
+    if mask.stride(2) == 0:
+        mask = mask[:, :, :1]  # expanded: one row says it all
     seen = mask if mask.dtype == torch.bool else mask == 0
     other = seen != seen[:, :1, :1]
     if mask.dtype != torch.bool:
@@ -499,26 +469,24 @@ def _real_tokens(mask: Tensor | None, hidden: Tensor) -> Tensor:
             " tokens can be dropped under no other mask: pass one of shape (B, L)"
         )
     real = seen[:, 0, 0].expand(B, L)
-    check_cls(real)
+    selection.check_cls(real)
     return real
 
 
 def _log_counts(real: Tensor, hidden: Tensor) -> Tensor:
     """0 for a token that is there, -inf for padding, at least in float32."""
-    dtype = torch.promote_types(hidden.dtype, torch.float32)
-    return torch.zeros(real.shape, dtype=dtype, device=real.device).masked_fill(
-        ~real, float("-inf")
-    )
+    counts = torch.zeros_like(real, dtype=torch.promote_types(hidden.dtype, torch.float32))
+    return counts.masked_fill(~real, float("-inf"))
 
 
-def _mask_of(log_counts: Tensor, hidden: Tensor) -> Tensor | None:
-    """The attention mask under which key i counts exp(log_counts[:, i]) times, added to the
+def _mask_of(counts: Tensor, hidden: Tensor) -> Tensor | None:
+    """The attention mask under which key i counts exp(counts[:, i]) times, added to the
     scores: (B, 1, 1, l), or None if each counts once.
     """
-    if not log_counts.requires_grad and bool((log_counts == 0).all()):
+    if not counts.requires_grad and bool((counts == 0).all()):
         return None
     least = torch.finfo(hidden.dtype).min
-    return log_counts.clamp(min=least).to(hidden.dtype)[:, None, None, :]
+    return counts.clamp(min=least).to(hidden.dtype)[:, None, None, :]
 
 
 def _gathered(out: Any, index: Tensor | None) -> Any:
@@ -526,8 +494,8 @@ def _gathered(out: Any, index: Tensor | None) -> Any:
     if index is None:
         return out
     if isinstance(out, tuple):
-        return (gather_rows(out[0], index), *out[1:])
-    return gather_rows(out, index)
+        return (selection.gather_rows(out[0], index), *out[1:])
+    return selection.gather_rows(out, index)
 
 
 dropping = Dropping

@@ -2,7 +2,6 @@
 count of a running model.
 """
 
-import pytest
 import torch
 
 import course_lib  # noqa: F401  before transformers, which may need torchvision's operators declared
