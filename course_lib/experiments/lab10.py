@@ -791,7 +791,7 @@ def keep_patches(
     and which patches are kept, bool (N, 16).
     """
     generator = torch.Generator().manual_seed(draw)
-    block = dropping(model, {0: 1 + kept}, score=score, where="layer", generator=generator)
+    block = dropping(model, {0: 1 + kept}, score=score, generator=generator)
     with block as drop, torch.inference_mode():
         answers = model(pixel_values=pictures).logits.argmax(1)
         assert drop.last is not None

@@ -26,7 +26,6 @@ from sphinx.util.nodes import make_refnode
 INSIDE = {
     "course_lib.pruning.channels.constants",
     "course_lib.pruning.channels.trace",
-    "course_lib.pruning.tokens.attention_masks",
     "course_lib.show.drawings.canvas",
     "course_lib.show.labels",
 }

@@ -13,18 +13,11 @@
   :mod:`.dropping`: removes their rows while the model runs.
 - :mod:`.cascade`: tokens and heads together (SpAtten, Wang et al. 2021);
   :mod:`.threshold`: learned thresholds (LTP, Kim et al. 2022).
-- :mod:`.layers`: the place in a layer where rows can be removed;
-  :mod:`.attention_masks`: the attention mask after the removal.
+- :mod:`.layers`: the place in a layer where rows can be removed.
 """
 
 from course_lib.pruning.tokens.cascade import Cascading, cascade_step, cascading
-from course_lib.pruning.tokens.dropping import (
-    Dropping,
-    ForwardRecord,
-    ScoreContext,
-    Thresholds,
-    dropping,
-)
+from course_lib.pruning.tokens.dropping import Dropping, ForwardRecord, ScoreContext, dropping
 from course_lib.pruning.tokens.layers import (
     EncoderLayer,
     LayerLayout,
@@ -40,4 +33,4 @@ from course_lib.pruning.tokens.selection import (
     top_tokens,
 )
 from course_lib.pruning.tokens.significance import attention_received, cls_attention
-from course_lib.pruning.tokens.threshold import SoftThreshold, share_kept
+from course_lib.pruning.tokens.threshold import SoftThreshold

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack
+from functools import partial
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from course_lib.checks import check_count, check_mask, check_numbers
+from course_lib.checks import check_count, check_mask, check_names, check_numbers
 from course_lib.pruning.tokens.dropping import Dropping, Share
 from course_lib.pruning.tokens.layers import EncoderLayer
 from course_lib.pruning.tokens.selection import top_tokens
@@ -54,7 +55,7 @@ def cascade_step(
     """
     if token_scores.ndim != 1 or head_scores.ndim != 1:
         raise ValueError(
-            "scores of one text: (L,) for tokens and (H,) for heads, got"
+            "token_scores and head_scores are of one text, (L,) and (H,); got"
             f" {tuple(token_scores.shape)} and {tuple(head_scores.shape)}"
         )
     tokens = top_tokens(token_scores[None], alive_tokens[None], n_tokens)[0]
@@ -68,26 +69,25 @@ def _best_heads(scores: Tensor, alive: Tensor, n: int) -> Tensor:
     check_numbers(scores)
     if not bool(alive.any(1).all()):
         raise ValueError("alive_heads has no head that is alive, so none can be kept")
-    order = (
-        scores.masked_fill(~alive, float("-inf")).sort(dim=1, descending=True, stable=True).indices
-    )
+    order = scores.masked_fill(~alive, float("-inf")).sort(dim=1, descending=True, stable=True)
     # the dead behind a live -inf
-    order = order.gather(1, (~alive).gather(1, order).sort(dim=1, stable=True).indices)
-    return torch.zeros_like(alive).scatter_(1, order[:, :n], True) & alive
+    last = (~alive).gather(1, order.indices).sort(dim=1, stable=True).indices
+    best = order.indices.gather(1, last)[:, :n]
+    return torch.zeros_like(alive).scatter_(1, best, True) & alive
 
 
 class Cascading(Dropping):
     """Inside the ``with`` block, tokens and heads go together as ``model`` runs, each
     text by itself.
 
-    Tokens are dropped, as :class:`~course_lib.pruning.tokens.Dropping` does, by their
-    scores summed over layers. Heads are chosen for every text, so their output is
-    set to zero and not removed: that shows what it does to accuracy and counts in MACs
+    Tokens are dropped, as :class:`~course_lib.pruning.tokens.Dropping` does, by the mean
+    of their scores over the layers so far. Heads are chosen for every text, so their output
+    is set to zero and not removed: that shows what it does to accuracy and counts in MACs
     (``working``), but takes no time off. For heads that are gone for every text, remove
     them and use ``dropping`` on the smaller model.
 
     Args:
-        model, score, where: as in ``dropping``.
+        model: as in ``dropping``; score: "cls" or "received", as there.
         tokens: layer -> share or number of tokens that go on from it.
         heads: layer -> number of heads that go on from it, so that work in the layers
             behind it.
@@ -107,51 +107,55 @@ class Cascading(Dropping):
         heads: Mapping[int, int],
         *,
         score: Literal["cls", "received"] = "cls",
-        where: Literal["attention", "layer"] = "attention",
     ) -> None:
-        super().__init__(
-            model, tokens, score=score, where=where, heads=self._alive, accumulate=True
-        )
+        check_names([score], ("cls", "received"), "score")
+        # a layer that drops nothing is scored, too
+        scored = range(max(tokens, default=-1) + 1)
+        super().__init__(model, {i: tokens.get(i, 1.0) for i in scored}, score=score)
         self.schedule = dict(heads)
         self.working: list[Tensor] = []
-        # layer -> heads that go on, and their scores, (B, H) each
-        self._after: dict[int, tuple[Tensor, Tensor]] = {}
-        self._sizes = [(layer.attention.heads, layer.attention.head_size) for layer in self.layers]
-        self.check_layers(heads)
+        self._total = torch.empty(0)  # (B, L), scores of tokens, summed over layers
+        # what goes on from the layer before: bool (B, H), and scores of heads, summed
+        self._alive, self._sizes = torch.empty(0), torch.empty(0)
+        self._check_layers(heads)
         for n in heads.values():
             check_count(n, "heads", 1)
-        if len({H for H, _ in self._sizes}) > 1 or self._sizes[0][0] == 0:
+        each = [layer.attention.heads for layer in self.layers]
+        if len(set(each)) > 1 or each[0] == 0:
             raise ValueError(
-                f"the layers have {[H for H, _ in self._sizes]} heads: to cascade indices they need"
-                " equally many"
+                f"model has {each} heads in its layers: to cascade indices it needs equally many"
             )
 
     def _hook(self, hooks: ExitStack, i: int, layer: EncoderLayer) -> None:
         super()._hook(hooks, i, layer)
         output = layer.module.get_submodule(layer.attention.out)
-        hooks.callback(output.register_forward_pre_hook(lambda m, args: self._gate(i, args)).remove)
+        hooks.callback(output.register_forward_pre_hook(partial(self._gate, i)).remove)
 
-    def _alive(self, i: int) -> Tensor:
-        """The heads that work in layer i, bool (B, H)."""
-        if i > 0:
-            return self._after[i - 1][0]
-        mask = self.token_mask
-        return torch.ones(len(mask), self._sizes[0][0], dtype=torch.bool, device=mask.device)
+    def _heads_of(self, i: int) -> Tensor:
+        return self.working[i]
 
-    def _gate(self, i: int, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        alive = self._alive(i)  # (B, H)
-        self.working = [*self.working[:i], alive]
-        out = args[0].unflatten(-1, self._sizes[i]) * alive[:, None, :, None]  # (B, l, H, d)
+    def _attention_score(self, i: int) -> Tensor:
+        score, now = super()._attention_score(i), self._now
+        before = score.new_zeros(now.record.token_mask.shape) if i == 0 else self._total
+        self._total = before.scatter_add(1, now.places, score)
+        return self._total.gather(1, now.places) / (i + 1)
+
+    def _gate(self, i: int, module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        real, attention = self._now.token_mask, self.layers[i].attention
+        out = args[0].unflatten(-1, (attention.heads, attention.head_size))  # (B, l, H, d)
+        if i == 0:
+            self.working = []
+            self._alive = torch.ones_like(out[:, 0, :, 0], dtype=torch.bool)
+        alive = self._alive
+        self.working = [*self.working, alive]
+        out = out * alive[:, None, :, None]
         with torch.no_grad():
-            real = self.token_mask  # (B, l)
-            size = out.detach().abs().sum(-1, dtype=torch.float32) * real[:, :, None]  # (B, l, H)
+            size = out.abs().sum(-1, dtype=torch.float32) * real[:, :, None]  # (B, l, H)
             # per token, so that layers with fewer count alike
             score = size.sum(1) / real.sum(1, keepdim=True)
-            if i > 0:
-                score = score + self._after[i - 1][1]
+            self._sizes = score if i == 0 else self._sizes + score
             if i in self.schedule:
-                alive = _best_heads(score, alive, self.schedule[i])
-        self._after[i] = alive, score
+                self._alive = _best_heads(self._sizes, alive, self.schedule[i])
         return (out.flatten(-2), *args[1:])
 
 

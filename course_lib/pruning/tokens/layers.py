@@ -1,6 +1,6 @@
-"""Where rows can be dropped in an encoder layer.
+"""Where rows can be dropped in an encoder layer: between attention and the feed-forward
+block (FFN), where the two usual layouts differ.
 
-Between attention and the feed-forward block (FFN) the two usual layouts differ.
 Post-norm (BERT): the attention block has added its input and normalised before it hands
 on one tensor, which the FFN reads and adds to its own output. Drop rows of that tensor,
 and the rest of the layer is shorter. Pre-norm (ViT): the tensor that the FFN's output
@@ -40,10 +40,8 @@ def register_encoder_layer(layer: type[nn.Module] | str, layout: LayerLayout) ->
 
     Its ``forward`` takes the rows (B, L, E) first and the attention mask second or as
     ``attention_mask=``, and returns the rows, by themselves or as the first of a tuple.
-    Its attention must be known too: ``register_attention``.
-
-    The layout is right if dropping equals masking: see
-    ``tests/unit/pruning/tokens/test_dropping.py`` for how to compare.
+    Its attention must be known too: ``register_attention``. The layout is right if
+    dropping equals masking: ``tests/unit/pruning/tokens/test_dropping.py`` compares.
 
     Args:
         layer: the class, or its full name ("package.module.Class"). Subclasses count
@@ -60,41 +58,36 @@ def encoder_layers(model: nn.Module) -> list[EncoderLayer]:
         ValueError: if there is none that is known, or more than one, or it is a
             decoder; or its attention is unknown.
     """
-    found = []
+    layers, stacks = [], set()
     for name, module in model.named_modules():
         layout = next((row.tokens for row in rows_of(type(module)) if row.tokens), None)
+        if layout is None:
+            continue
+        if not isinstance(layout, str) and getattr(module, layout.unless or "", None) is not None:
+            layout = RELATIVE
         if isinstance(layout, str):
             raise ValueError(
                 f"tokens cannot be dropped in a {type(module).__name__} ({name!r}): {layout}"
             )
-        if layout is not None:
-            found.append((name, module, layout))
-    if not found:
+        attention = find_attention(module)
+        if len(attention) != 1 or attention[0].kind != "encoder":
+            raise ValueError(
+                f"layer {name!r} has {' and '.join(a.kind for a in attention)} attention, so this"
+                " is a decoder: its first token sees no other, and what it generates next needs"
+                " the tokens that would be gone. Tokens are dropped in encoders"
+            )
+        layers.append(EncoderLayer(module, layout, attention[0]))
+        stacks.add(name.rpartition(".")[0])
+    if not layers:
         refuse_wrapped(model, "parallel", "compile", "prune")
         raise ValueError(
             f"{type(model).__name__} has no encoder layer that is known here; known are"
             f" {', '.join(known('tokens'))}. For another, say what its layers are made of:"
             ' register_encoder_layer("package.module.ItsLayer", LayerLayout(cut=...))'
         )
-    stacks = sorted({name.rpartition(".")[0] for name, _, _ in found})
     if len(stacks) > 1:
         raise ValueError(
-            f"{type(model).__name__} has several stacks of layers, {', '.join(stacks)}: pass the"
-            " part of the model with the one whose tokens are to be dropped"
+            f"{type(model).__name__} has several stacks of layers, {', '.join(sorted(stacks))}:"
+            " pass the part of the model with the one whose tokens are to be dropped"
         )
-    layers = []
-    for name, module, layout in found:
-        if layout.unless and getattr(module, layout.unless, None) is not None:
-            raise ValueError(
-                f"tokens cannot be dropped in a {type(module).__name__} ({name!r}): {RELATIVE}"
-            )
-        attention = find_attention(module)
-        if len(attention) != 1 or attention[0].kind != "encoder":
-            kinds = " and ".join(a.kind for a in attention)
-            raise ValueError(
-                f"layer {name!r} has {kinds} attention, so this is a decoder: its first token sees"
-                " no other, and what it generates next needs the tokens that would be gone. Tokens"
-                " are dropped in encoders"
-            )
-        layers.append(EncoderLayer(module, layout, attention[0]))
     return layers

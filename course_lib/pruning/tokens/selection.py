@@ -6,14 +6,10 @@ the same tokens alone, in a batch, and padded to any length. A share of a text i
 share of its *real* length. And since scores sum to 1 over a text, an average token of a
 text of n has the score 1/n: a threshold on the score itself would take more from long
 texts. So the threshold is on n·s, where 1 is average.
-
-Source: Goyal et al. 2020, "PoWER-BERT" (a number of tokens for each layer); Kim et al.
-2022, "Learned Token Pruning for Transformers" (a threshold for each layer, there on s).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
@@ -24,14 +20,7 @@ from course_lib.checks import check_count, check_mask, check_numbers
 
 def kept_count(lengths: Tensor, fraction: float) -> Tensor:
     """How many of n tokens a share is: max(1, ⌈n·fraction − 1e-9⌉), so 1 (which is
-    [CLS]) at least, rounded up.
-
-    Args:
-        lengths: (B,) real tokens of each text.
-        fraction: in (0, 1].
-
-    Returns:
-        int64 (B,).
+    [CLS]) at least, rounded up; int64 (B,) for ``lengths`` (B,).
 
     Raises:
         ValueError: if ``fraction`` is outside (0, 1].
@@ -44,26 +33,21 @@ def check_fraction(fraction: float) -> float:
     if not 0 < fraction <= 1:
         hint = f" (for {fraction:g} % write {fraction / 100:g})" if 1 < fraction <= 100 else ""
         raise ValueError(
-            f"the share of the tokens to keep lies above 0 and at most at 1, got {fraction:g}{hint}"
+            f"fraction of the tokens to keep must be above 0 and at most 1, got {fraction:g}{hint}"
         )
-    return float(fraction)
+    return fraction
 
 
 def progressive(lengths: Tensor | Sequence[int], layers: int, final: float) -> Tensor:
-    """Tokens that each layer works on when the share falls geometrically: all in the
-    first, ``final`` in the last.
-
-    Args:
-        lengths: (B,) real tokens of each text.
-        layers: how many the encoder has.
-        final: share of the tokens in the last layer, in (0, 1].
+    """Tokens that each of ``layers`` layers works on when the share falls geometrically:
+    all in the first, ``final`` in the last.
 
     Returns:
-        int64 (layers, B); row l is max(1, ⌈n·final^(l/(layers−1)) − 1e-9⌉).
+        int64 (layers, B) for texts of ``lengths`` (B,); row l is
+        max(1, ⌈n·final^(l/(layers−1)) − 1e-9⌉).
 
     Raises:
-        ValueError: if ``final`` is outside (0, 1], ``layers`` below 1, or a length
-            below 1.
+        ValueError: if ``final`` is outside (0, 1], ``layers`` or a length below 1.
 
     Source: Goyal et al. 2020, "PoWER-BERT", section 3.3, learns the numbers; geometric
     ones are the usual shape.
@@ -78,9 +62,6 @@ def progressive(lengths: Tensor | Sequence[int], layers: int, final: float) -> T
 def progressive_shares(layers: int, final: float) -> dict[int, float]:
     """The same schedule as the shares that stay *after* each layer, as ``dropping``
     takes them: l−1 → final^(l/(layers−1)).
-
-    Raises:
-        ValueError: if ``final`` is outside (0, 1].
     """
     final = check_fraction(final)
     return {l - 1: final ** (l / (layers - 1)) for l in range(1, layers)}  # noqa: E741
@@ -107,17 +88,16 @@ def top_tokens(scores: Tensor, token_mask: Tensor, k: int | Tensor, protect: int
         ValueError: if the shapes do not fit, k < 1, a score is NaN, or column 0 is
             padding.
     """
-    _check(scores, token_mask, protect)
+    _check(scores, token_mask)
     check_numbers(scores)
+    counts = k if isinstance(k, Tensor) else torch.tensor([check_count(k, "k", 1)])
     ranked = scores if scores.is_floating_point() else scores.double()
     ranked = ranked.clamp(min=torch.finfo(ranked.dtype).min).masked_fill(~token_mask, float("-inf"))
     ranked[:, :protect] = float("inf")
     order = ranked.sort(dim=1, descending=True, stable=True).indices  # (B, L)
-    first = (
-        torch.arange(order.shape[1], device=order.device)
-        < _counts(k, scores).clamp(min=protect)[:, None]
-    )
-    return torch.zeros_like(token_mask).scatter_(1, order, first) & token_mask
+    rank = torch.arange(order.shape[1], device=order.device)
+    first = rank < counts.to(order.device).clamp(min=protect)[:, None]
+    return torch.zeros_like(token_mask).scatter_(1, order, first.expand_as(order)) & token_mask
 
 
 def threshold_policy(scores: Tensor, theta: float | Tensor, token_mask: Tensor) -> Tensor:
@@ -137,50 +117,40 @@ def threshold_policy(scores: Tensor, theta: float | Tensor, token_mask: Tensor) 
     Source: Kim et al. 2022, "Learned Token Pruning for Transformers", section 3.2, with
     θ on n·s in place of s.
     """
-    if math.isnan(float(theta)):
-        raise ValueError(
-            "theta is NaN: every comparison with it is false, and only [CLS] would stay"
-        )
-    _check(scores, token_mask, 1)
-    n = token_mask.sum(1, keepdim=True)  # (B, 1)
-    keep = n * scores >= theta
+    _check(scores, token_mask)
+    check_numbers(torch.as_tensor(theta), "theta")
+    keep = token_mask.sum(1, keepdim=True) * scores >= theta
     keep[:, 0] = True
     return keep & token_mask
 
 
 def keep_tokens(
-    hidden: Tensor, token_mask: Tensor, scores: Tensor, k: int | Tensor, protect: int = 1
+    hidden: Tensor, token_mask: Tensor, scores: Tensor, k: int, protect: int = 1
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Drop rows: the best k of each text are gathered, in their order, into a shorter
     tensor.
 
     Args:
         hidden: (B, L, E).
-        token_mask, scores, protect: as in :func:`top_tokens`.
-        k: how many rows stay, ≥ 1; k' = min(k, L) do. With one number for each text,
-            int64 (B,), k' is the largest of them and the others end in padding.
+        token_mask, scores, k, protect: as in :func:`top_tokens`.
 
     Returns:
-        The rows (B, k', E), their mask (B, k') and where they stood, int64 (B, k'). A
-        text with fewer than k' tokens to keep is filled up with rows whose mask is
-        False: first its padding, then what it dropped.
+        The k' = min(k, L) rows (B, k', E), their mask (B, k') and where they stood, int64
+        (B, k'). A text with fewer than k' tokens to keep is filled up with rows whose mask
+        is False: first its padding, then what it dropped.
 
     Raises:
         ValueError: as :func:`top_tokens` does.
     """
     check_mask(token_mask, "token_mask", hidden.shape[:2])
     keep = top_tokens(scores, token_mask, k, protect)
-    rows = min(int(_counts(k, scores).max()), keep.shape[1])
-    index, valid = positions(keep, token_mask, max(rows, int(keep.sum(1).max())))
+    index, valid = positions(keep, token_mask, max(k, protect))
     return gather_rows(hidden, index), valid, index
 
 
 def positions(keep: Tensor, token_mask: Tensor, rows: int) -> tuple[Tensor, Tensor]:
     """Where the kept tokens stand: int64 (B, rows), ascending, and bool (B, rows),
-    which of these are kept tokens.
-
-    Texts with fewer than ``rows`` kept tokens end in padding, or where they have none,
-    in something dropped.
+    which of these are kept tokens. Texts with fewer of them end as in :func:`keep_tokens`.
     """
     kind = torch.where(keep, 0, torch.where(token_mask, 2, 1))  # kept first, dropped last
     index = kind.sort(dim=1, stable=True).indices[:, :rows]  # (B, rows)
@@ -192,33 +162,16 @@ def gather_rows(x: Tensor, index: Tensor) -> Tensor:
     return x.gather(1, index[:, :, None].expand(-1, -1, x.shape[2]))
 
 
-def _counts(k: int | Tensor, scores: Tensor) -> Tensor:
-    counts = torch.as_tensor(k, device=scores.device)
-    if counts.is_floating_point() or counts.dtype == torch.bool:
-        raise ValueError(
-            f"k is how many tokens stay, a whole number; got {k} (for a share of them: kept_count)"
-        )
-    if bool((counts < 1).any()):
-        raise ValueError(
-            f"k is how many tokens stay, at least 1 since [CLS] does, got {counts.tolist()}"
-        )
-    return counts.expand(len(scores))
-
-
-def _check(scores: Tensor, token_mask: Tensor, protect: int) -> None:
-    if scores.ndim != 2:
-        raise ValueError(f"scores should be (B, L), got {tuple(scores.shape)}")
-    check_mask(token_mask, "token_mask", scores.shape)
-    if not 1 <= protect <= scores.shape[1]:
-        raise ValueError(
-            f"protect counts columns that always stay, from 1 to {scores.shape[1]}, got {protect}"
-        )
-    check_cls(token_mask)
-
-
 def check_cls(token_mask: Tensor) -> None:
     if not bool(token_mask[:, 0].all()):
         raise ValueError(
-            "column 0 should hold [CLS], but it is padding in some text: pad on the right "
-            '(tokenizer.padding_side = "right")'
+            "token_mask should begin with [CLS], but column 0 is padding in some text: pad on the"
+            ' right (tokenizer.padding_side = "right")'
         )
+
+
+def _check(scores: Tensor, token_mask: Tensor) -> None:
+    if scores.ndim != 2:
+        raise ValueError(f"scores should be (B, L), got {tuple(scores.shape)}")
+    check_mask(token_mask, "token_mask", scores.shape)
+    check_cls(token_mask)

@@ -39,7 +39,7 @@ def attention_received(attn: Tensor, token_mask: Tensor) -> Tensor:
     if attn.ndim != 4 or attn.shape[2] != attn.shape[3]:
         raise ValueError(f"attn holds attention weights (B, H, L, L), got {tuple(attn.shape)}")
     _check_mask(token_mask, attn.shape[0], attn.shape[3])
-    return received(attn, token_mask.to(attn.dtype), None)
+    return of_columns(attn.mean(1), token_mask.to(attn.dtype))
 
 
 def cls_attention(query: Tensor, key: Tensor, token_mask: Tensor) -> Tensor:
@@ -60,68 +60,47 @@ def cls_attention(query: Tensor, key: Tensor, token_mask: Tensor) -> Tensor:
         ValueError: as :func:`attention_received` does.
     """
     _check_mask(token_mask, key.shape[0], key.shape[2])
-    bias = key.new_zeros(token_mask.shape).masked_fill(~token_mask, float("-inf"))
-    return weights_of(query, key, bias, query.shape[3] ** -0.5, None).mean(1)
+    log_counts = key.new_zeros(token_mask.shape).masked_fill(~token_mask, float("-inf"))
+    return attention_rows(query, key, log_counts, query.shape[3] ** -0.5, None).mean(1)
 
 
-def weights_of(
-    query: Tensor, key: Tensor, bias: Tensor | None, scale: float, heads: Tensor | None
+def attention_rows(
+    query: Tensor, key: Tensor, log_counts: Tensor, scale: float, heads: Tensor | None
 ) -> Tensor:
     """Attention weights of some queries, averaged over heads: (B, H, R, d), (B, H, L,
-    d) -> (B, R, L).
+    d) -> (B, R, L), float32 at least.
 
-    ``bias`` (B, L) is added to the scores of each key: the log of how much it counts,
-    -inf for padding; None = 0.
+    ``log_counts`` (B, L): the log of how often each key counts, -inf for padding.
     """
     scores = query @ key.mT * scale  # (B, H, R, L)
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-    if bias is not None:
-        scores = scores + bias[:, None, None, :]
-    return _mean_over_heads(scores.softmax(-1), heads)
+    return mean_over_heads((scores + log_counts[:, None, None, :]).softmax(-1), heads)
 
 
-def received(attn: Tensor, weights: Tensor, heads: Tensor | None) -> Tensor:
-    """:func:`attention_received` without checks, for tokens that count ``weights`` (B,
-    L) times: 0 for padding, 1 if real.
+def mean_over_heads(attn: Tensor, heads: Tensor | None) -> Tensor:
+    """The mean of (B, H, R, L) over the heads that vote, bool (H,) or (B, H); None: all."""
+    if heads is None:
+        return attn.mean(1)
+    B, H = attn.shape[:2]
+    check_mask(heads, "heads", (H,) if heads.ndim == 1 else (B, H))
+    votes = heads.reshape(-1, H).to(attn)
+    return (attn * (votes / votes.sum(1, keepdim=True))[:, :, None, None]).sum(1)
+
+
+def of_columns(rows: Tensor, counts: Tensor) -> Tensor:
+    """The mean of the rows of (B, L, L), of which each counts ``counts`` (B, L) times;
+    what counts 0 is set to 0 and the rest scaled to sum 1: (B, L).
     """
-    rows = _mean_over_heads(attn, heads)  # (B, L, L)
-    return of_columns(rows, weights)
-
-
-def of_columns(rows: Tensor, weights: Tensor) -> Tensor:
-    """The weighted mean of the rows (B, R, L), R = L, padding set to 0 and the rest
-    scaled to sum 1: (B, L).
-    """
-    real = weights > 0
+    real = counts > 0
     # filled: a padded row may be NaN
-    columns = (rows * weights[:, :, None]).masked_fill(~real[:, :, None], 0).sum(1)
+    columns = (rows * counts[:, :, None]).masked_fill(~real[:, :, None], 0).sum(1)
     columns = columns.masked_fill(~real, 0)
     return columns / columns.sum(1, keepdim=True)
-
-
-def head_weights(heads: Tensor | None, like: Tensor) -> Tensor | None:
-    """Shares of the heads in the mean, (B or 1, H), from a bool (H,) or (B, H)."""
-    if heads is None:
-        return None
-    B, H = like.shape[:2]
-    check_mask(heads, "heads", (H,) if heads.ndim == 1 else (B, H))
-    alive = heads.reshape(-1, H).to(like)
-    if not bool(heads.reshape(-1, H).any(1).all()):
-        raise ValueError(
-            "no head of this layer counts, so nothing there attends to any token: score at another"
-            " layer"
-        )
-    return alive / alive.sum(1, keepdim=True)
-
-
-def _mean_over_heads(attn: Tensor, heads: Tensor | None) -> Tensor:
-    return attn.mean(1) if heads is None else (attn * heads[:, :, None, None]).sum(1)
 
 
 def _check_mask(token_mask: Tensor, B: int, L: int) -> None:
     check_mask(token_mask, "token_mask", (B, L))
     if not bool(token_mask.any(1).all()):
         raise ValueError(
-            f"text {int((~token_mask.any(1)).nonzero()[0])} has no real token at all: look at"
-            " token_mask"
+            f"token_mask says that text {int((~token_mask.any(1)).nonzero()[0])} has no real token"
         )

@@ -78,25 +78,7 @@ class SoftThreshold(nn.Module):
         check_cls(real)
         n = token_mask.to(scores.dtype).sum(1, keepdim=True)  # (B, 1)
         above = n * scores - self.theta[layer].to(scores.dtype)
-        kept = (
-            torch.sigmoid(above / self.temperature)
-            if self.training
-            else (above >= 0).to(scores.dtype)
-        )
+        soft = torch.sigmoid(above / self.temperature)
+        kept = soft if self.training else (above >= 0).to(scores.dtype)
         cls = torch.arange(scores.shape[1], device=scores.device) == 0  # (L,)
         return kept.masked_fill(cls, 1).masked_fill(~real, 0)
-
-    def extra_repr(self) -> str:
-        return f"layers={len(self.theta)}, temperature={self.temperature}"
-
-
-def share_kept(kept: Tensor, token_mask: Tensor) -> Tensor:
-    """The sparsity term of one layer: the mean of ``kept`` (B, L) over the real tokens
-    of each text, then over texts.
-
-    A scalar in [0, 1]. Long texts weigh no more than short ones.
-
-    Source: Kim et al. 2022, section 3.3.2, the L1 norm of the masks.
-    """
-    real = token_mask.to(kept.dtype)
-    return ((kept * real).sum(1) / real.sum(1)).mean()

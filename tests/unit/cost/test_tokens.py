@@ -2,7 +2,6 @@
 count of a running model.
 """
 
-import pytest
 import torch
 
 import course_lib  # noqa: F401  before transformers, which may need torchvision's operators declared
@@ -42,8 +41,7 @@ def test_many_texts_are_each_their_own_sum():
             )
 
 
-@pytest.mark.parametrize("where", ["attention", "layer"])
-def test_as_many_as_a_running_model_multiplies(where):
+def test_as_many_as_a_running_model_multiplies():
     from transformers import BertConfig, BertModel
 
     config = BertConfig(
@@ -52,7 +50,7 @@ def test_as_many_as_a_running_model_multiplies(where):
     )  # fmt: skip
     model = BertModel(config, add_pooling_layer=False)
     ids = torch.randint(5, 30, (4, 12), generator=torch.Generator().manual_seed(0))
-    with dropping(model, {0: 0.5, 1: 2}, where=where) as drop:
+    with dropping(model, {0: 0.5, 1: 2}) as drop:
         rows = model_cost(model, ids)
     # [CLS] against all keys, in the two layers that are scored
     scoring = [r for r in rows if r.kind == "matmul"]

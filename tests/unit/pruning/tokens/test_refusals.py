@@ -7,19 +7,14 @@ import torch
 from torch import nn
 
 from course_lib.pruning import tokens as t
-from unit.pruning.tokens.texts import mask_of
 from unit.small_transformers import inputs_of, model_of
 
-MASK, SCORES = mask_of([5, 3], 5), torch.rand(2, 5)
+MASK, SCORES = torch.arange(5) < torch.tensor([[5], [3]]), torch.rand(2, 5)
 BERT, BATCH = model_of("bert", dtype=torch.float32), inputs_of("bert", dtype=torch.float32)
-LEFT = {name: part.flip(1) for name, part in BATCH.items()}
-SOFT = t.SoftThreshold(4, 0.3)  # BERT has three layers
-SQUARE = torch.rand(2, 3, 4, 4)
-HALF, ALL = {0: 0.5}, torch.ones(2, 4, dtype=torch.bool)
-
-
-def top(scores=SCORES, mask=MASK, k=2, **options):
-    return t.top_tokens(scores, mask, k, **options)
+LEFT = BATCH | {"attention_mask": BATCH["attention_mask"].flip(1)}
+NEAR = (torch.arange(7)[:, None] - torch.arange(7)).abs() <= 2  # each query sees its neighbours
+MASKS = NEAR.expand(3, 1, 7, 7), -torch.rand(3, 1, 1, 7).expand(3, 1, 7, 7)
+SQUARE, HALF, ALL = torch.rand(2, 3, 4, 4), {0: 0.5}, torch.ones(2, 4, dtype=torch.bool)
 
 
 def step(**changes):
@@ -29,63 +24,71 @@ def step(**changes):
     return t.cascade_step(**{**scores, **alive, **changes})
 
 
-def run(block, batch=BATCH):
-    with block:
-        BERT(**batch)
+def run(keep=HALF, batch=BATCH, model=BERT, **options):
+    with t.dropping(model, keep, **options) as drop:
+        model(**batch)
+    return drop
 
 
-def outside(block):
-    with block as drop:
-        drop.layers[1].module(torch.zeros(1, 3, 32), None)
+def of_another(kind):
+    model = model_of("bert")
+    if kind == "checkpointing":
+        model.train().gradient_checkpointing_enable()
+    else:
+        model.config._attn_implementation = kind
+    return model
 
 
 REFUSED = [
-    ("k is .*at least 1", lambda: top(k=0)),
-    ("k is .*whole number", lambda: top(k=0.5)),
-    ("NaN", lambda: top(SCORES * math.nan)),
-    ("pad on the right", lambda: top(mask=MASK.flip(1))),
-    ("token_mask", lambda: top(mask=MASK.long())),
-    ("protect", lambda: top(protect=0)),
+    ("k must", lambda: t.top_tokens(SCORES, MASK, 0)),
+    ("k must", lambda: t.top_tokens(SCORES, MASK, 0.5)),
+    ("score is NaN", lambda: t.top_tokens(SCORES * math.nan, MASK, 2)),
+    ("token_mask", lambda: t.top_tokens(SCORES, MASK.flip(1), 2)),
+    ("token_mask", lambda: t.top_tokens(SCORES, MASK.long(), 2)),
     ("theta", lambda: t.threshold_policy(SCORES, math.nan, MASK)),
     ("token_mask", lambda: t.keep_tokens(SCORES[:, :2, None], MASK, SCORES, 2)),
-    ("above 0", lambda: t.kept_count(MASK.sum(1), 0.0)),
-    (r"write 0\.15", lambda: t.kept_count(MASK.sum(1), 15)),
+    ("fraction", lambda: t.kept_count(MASK.sum(1), 0.0)),
+    (r"fraction .*write 0\.15", lambda: t.kept_count(MASK.sum(1), 15)),
     ("lengths", lambda: t.progressive([3, 0], 4, 0.5)),
-    ("at most at 1", lambda: t.progressive([3], 4, 1.5)),
-    (r"attn .*\(B, H, L, L\)", lambda: t.attention_received(torch.rand(2, 3, 4, 5), ALL)),
+    ("fraction", lambda: t.progressive([3], 1, 1.5)),
+    ("attn", lambda: t.attention_received(torch.rand(2, 3, 4, 5), ALL)),
     ("token_mask", lambda: t.attention_received(SQUARE, ALL.float())),
     ("token_mask", lambda: t.attention_received(SQUARE, ALL.T)),
-    ("text 1 has no real token", lambda: t.attention_received(SQUARE, mask_of([4, 0], 4))),
+    ("token_mask .*text 1", lambda: t.attention_received(SQUARE, ALL & torch.tensor([[True], [False]]))),
     ("layers", lambda: t.SoftThreshold(0, 0.3)),
     *(("temperature", lambda T=T: t.SoftThreshold(3, T)) for T in (0.0, -1.0, math.inf)),
-    ("scores of one text", lambda: step(token_scores=torch.rand(1, 4))),
-    ("k is .*at least 1", lambda: step(n_tokens=0)),
+    ("token_mask", lambda: t.SoftThreshold(3, 0.3)(SCORES, 0, MASK[:1])),
+    ("token_scores", lambda: step(token_scores=torch.rand(1, 4))),
+    ("k must", lambda: step(n_tokens=0)),
     ("n_heads", lambda: step(n_heads=0)),
     ("alive_heads", lambda: step(alive_heads=torch.zeros(3, dtype=torch.bool))),
-    ("NaN", lambda: step(head_scores=torch.full((3,), math.nan))),
-    ("layers 0 to 2", lambda: t.dropping(BERT, {3: 0.5})),
-    (r"write 0\.5", lambda: t.dropping(BERT, {0: 50.0})),
+    ("score is NaN", lambda: step(head_scores=torch.full((3,), math.nan))),
+    ("no layer 3", lambda: t.dropping(BERT, {3: 0.5})),
+    ("no layer 3", lambda: t.dropping(BERT, t.SoftThreshold(4, 0.3))),
+    ("fraction", lambda: t.dropping(BERT, {0: 50.0})),
     ("score", lambda: t.dropping(BERT, HALF, score="colour")),
-    ("where", lambda: t.dropping(BERT, HALF, where="ffn")),
     ("generator", lambda: t.dropping(BERT, HALF, score="random")),
-    ("accumulate", lambda: t.dropping(BERT, HALF, score="random", generator=torch.Generator(), accumulate=True)),
-    ("no layer 3", lambda: t.dropping(BERT, SOFT)),
-    ("heads .*with 3 layers", lambda: t.dropping(BERT, HALF, heads=ALL)),
-    ("at says", lambda: t.dropping(BERT, lambda scores, layer, mask: mask)),
+    ("heads", lambda: t.dropping(BERT, HALF, heads=ALL)),
+    ("heads", lambda: run(heads=ALL[:1].expand(3, 4)[:, :2])),
+    ("at ", lambda: t.dropping(BERT, lambda scores, layer, mask: mask)),
     ("heads", lambda: t.cascading(BERT, HALF, {0: 0})),
     ("no layer 9", lambda: t.cascading(BERT, HALF, {9: 2})),
+    ("score", lambda: t.cascading(BERT, HALF, {}, score="random")),
     ("register_encoder_layer", lambda: t.dropping(nn.Sequential(nn.Linear(3, 3)), HALF)),
     ("decoder", lambda: t.dropping(model_of("bert decoder"), HALF)),
     ("several stacks", lambda: t.dropping(nn.ModuleList([BERT, model_of("bert")]), HALF)),
-    ("pad on the right", lambda: run(t.dropping(BERT, HALF), LEFT)),
-    ("score function", lambda: run(t.dropping(BERT, HALF, score=lambda now: now.hidden))),
-    ("policy", lambda: run(t.dropping(BERT, lambda s, i, m: m[:1], at=[0]))),
+    ("set_attn_implementation", lambda: run(model=of_another("flex_attention"))),
+    ("gradient_checkpointing_disable", lambda: run(model=of_another("checkpointing"))),
+    ("token_mask", lambda: run(batch=LEFT)),
+    *(("attention_mask", lambda m=m: run(batch=BATCH | {"attention_mask": m})) for m in MASKS),
+    ("score", lambda: run(score=lambda now: now.hidden)),
+    ("keep", lambda: run(lambda s, i, m: m[:1], at=[0])),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("words", "call"), REFUSED, ids=range(len(REFUSED)))
-def test_it_is_refused_by_name(words, call):
-    with pytest.raises(ValueError, match=words):
+@pytest.mark.parametrize(("named", "call"), REFUSED, ids=range(len(REFUSED)))
+def test_it_is_refused_by_name(named, call):
+    with pytest.raises(ValueError, match=named):
         call()
 
 
@@ -93,10 +96,9 @@ def test_what_comes_too_early_or_at_the_wrong_place_is_refused():
     drop = t.dropping(BERT, HALF)
     with pytest.raises(RuntimeError, match="no forward pass"):
         drop.lengths()
-    with pytest.raises(RuntimeError, match="outside a forward pass"):
-        outside(drop)
-    run(drop)
+    with drop, pytest.raises(RuntimeError, match="outside a forward pass"):
+        drop.layers[1].module(torch.zeros(1, 3, 32), None)
     with pytest.raises(RuntimeError, match="no threshold was soft"):
-        drop.last.soft_share()
+        run().last.soft_share()
     with drop, pytest.raises(RuntimeError, match="already"), t.dropping(BERT, HALF):
         pass
