@@ -36,10 +36,13 @@ WRAP = {
 }
 MASK = {"conv1": torch.arange(32) < 9}
 NETS = {
-    "channel_groups": (lambda m: channels.channel_groups(m, X), "parallel compile script"),
-    "remove_filters": (lambda m: channels.remove_filters(m, MASK, X), "parallel compile script"),
-    "fold_model": (channels.fold_model, "parallel compile script"),
-    "filter_norms": (channels.filter_norms, "parallel compile script"),
+    "channel_groups": (lambda m: channels.channel_groups(m, X), "parallel compile script prune"),
+    "remove_filters": (
+        lambda m: channels.remove_filters(m, MASK, X),
+        "parallel compile script prune",
+    ),
+    "fold_model": (channels.fold_model, "parallel compile script prune"),
+    "filter_norms": (channels.filter_norms, "parallel compile script prune"),
     "select_channels": (lambda m: channels.select_channels(m, 0.3), "script"),
     "recalibrate": (lambda m: channels.recalibrate(m, X), "script"),
     "l1_filters": (channels.l1_filters, "script"),

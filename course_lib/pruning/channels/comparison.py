@@ -1,0 +1,249 @@
+"""Two runs on random samples: what removed channels still say, and whether the smaller
+model computes the same without them.
+
+A filter of zeros gives its bias everywhere, and a batch norm with scale α = 0 gives its
+shift β, not zero; after ReLU it is relu(β). The model with zeroed filters is run once, and
+what the next layers read of the removed channels is noted: a constant can move into a
+bias. Then the smaller model is run on the same samples. Every layer and the outputs must
+agree.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
+from torch.utils import _pytree
+
+from course_lib.pruning.channels.slimming import shift_of
+from course_lib.pruning.weights.masks import Masks, apply
+
+CROP = 64  # height and width of the samples, where the model takes smaller images
+TOLERANCE = {torch.float64: 1e-7}  # relative; other types only if float64 fails
+COARSE = 1e-3
+
+
+class PartedError(ValueError):
+    """The smaller model computes something else."""
+
+
+class Comparison:
+    """One comparison of ``model`` with a smaller one.
+
+    Args:
+        masks: zero the filters that are removed.
+        made: layer -> bool (M,), the channels that it still makes; in all layers that are
+            compared.
+        gone: layer that reads removed channels -> bool (C,), which ones.
+        dropped: such a layer -> why its constants cannot be absorbed.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        masks: Masks,
+        made: Mapping[str, Tensor],
+        gone: Mapping[str, Tensor],
+        dropped: Mapping[str, str],
+    ) -> None:
+        self.model, self.masks = model, masks
+        self.made, self.gone, self.dropped = made, gone, dropped
+        self.forget()
+
+    def forget(self) -> None:
+        self.shifts: dict[str, Tensor] = {}
+        self.inexact: dict[str, str] = {}
+        self.expected: dict[str, list[Tensor]] = defaultdict(list)
+        self.last = ""  # the layer that was compared last
+
+    def prepared(self, model: nn.Module) -> nn.Module:
+        """A copy of ``model`` in the mode and the type of the comparison."""
+        twin = copy.deepcopy(model).eval().requires_grad_(False)
+        twin = twin.cpu() if self.samples.device.type == "cpu" else twin
+        return twin.double() if self.dtype == torch.float64 else twin
+
+    def run_whole(self, example: Tensor) -> tuple[dict[str, Tensor], dict[str, str]]:
+        """Run the model with zeroed filters.
+
+        Returns:
+            Layer -> what the constants that it read add to each output that it still
+            makes, float64; and layer -> why it is not exactly as with zeroed filters.
+
+        Raises:
+            ValueError: if it does not run, or gives numbers that are not finite.
+        """
+        large = example.ndim > 2 and max(example.shape[2:]) > CROP
+        reasons = []
+        for dtype, crop in ((torch.float64, True), (torch.float64, False), (example.dtype, False)):
+            if crop and not large:
+                continue
+            self.dtype, self.samples = dtype, random_samples(example, crop, dtype)
+            masked = self.prepared(self.model)
+            apply(masked, self.masks)
+            self.forget()
+            try:
+                self.outputs = self._run(masked, self._read_constants, self._note)
+            except Exception as error:  # any, in the model's own code
+                reasons.append(str(error).strip().partition("\n")[0])
+                continue
+            if all(bool(t.isfinite().all()) for t in self.outputs):
+                return {n: s[self.made[n].to(s.device)] for n, s in self.shifts.items()}, (
+                    self.inexact
+                )
+            reasons.append("its outputs are not finite")
+        raise ValueError(
+            f"{type(self.model).__name__} cannot be compared with a smaller one on two random"
+            f" samples like the example: {reasons[-1]}"
+        )
+
+    def run_smaller(self, smaller: nn.Module, moved: set[str]) -> None:
+        """Run the smaller model, as ``prepared`` makes it.
+
+        Args:
+            moved: layers whose constants went into the batch norm after them, so that
+                only its outputs are the same.
+
+        Raises:
+            PartedError: if it computes something else, with the layer where they part.
+            ValueError: if it does not run.
+        """
+        calls: dict[str, int] = defaultdict(int)
+
+        def check(name: str, module: nn.Module, args: Any, out: Tensor) -> None:
+            expected = self.expected[name][calls[name] :][:1]
+            calls[name] += 1
+            if name in moved:
+                return
+            found, reads = out.movedim(_dim(module), 0), float(args[0].abs().max()) if args else 0.0
+            where = f"{name!r} ({type(module).__name__})"
+            self._agree(found, expected[0] if expected else found[:0], where, reads)
+            self.last = name
+
+        try:
+            outputs = self._run(smaller, None, check)
+        except PartedError:
+            raise
+        except Exception as error:
+            reason = str(error).strip().partition("\n")[0]
+            raise ValueError(
+                "these channels cannot be removed, since the model does not run without them"
+                f" (after {self.last!r}: {reason}). Is a number of channels or features written"
+                " into its forward? Take it from the tensor's shape, or use flatten"
+            ) from error
+        where = f"the model's output, after {self.last!r}"
+        for found, expected in zip(outputs, self.outputs, strict=True):
+            self._agree(found, expected, where)
+
+    def _agree(self, found: Tensor, expected: Tensor, where: str, reads: float = 0.0) -> None:
+        """Raises PartedError unless both are the same, but for rounding: relative to the
+        largest output, or far below what the layer reads.
+        """
+        problem = "another shape"
+        if found.shape == expected.shape:
+            if not found.numel() or torch.equal(found, expected):
+                return
+            scale = float(expected.abs().max())
+            tolerance = TOLERANCE.get(self.dtype, COARSE)
+            difference = float((found.double() - expected.double()).abs().max())
+            if difference <= tolerance * scale + 1e-5 * tolerance * reads:
+                return
+            problem = f"other numbers (a relative difference of {difference / (scale or 1):.1g})"
+        raise PartedError(
+            f"these channels cannot be removed: without them {where} has {problem} than in the"
+            " model with these channels silenced. Does the forward pass compute with a number of"
+            " channels, written into it or taken from a shape, or read the tensors of a layer?"
+        )
+
+    # ------------------------------------------------------------------- the two hooks
+    def _run(self, model: nn.Module, before: Callable[..., Any] | None, after: Any) -> list[Tensor]:
+        with ExitStack() as hooks, torch.no_grad():
+            for name in self.made:
+                module: nn.Module = model.get_submodule(name)
+                if before is not None and name in self.gone:
+                    handle = module.register_forward_pre_hook(partial(before, name))
+                    hooks.callback(handle.remove)
+                hooks.callback(module.register_forward_hook(partial(after, name)).remove)
+            outputs = _pytree.tree_leaves(model(self.samples.clone()))
+        return [t for t in outputs if isinstance(t, Tensor)]
+
+    def _read_constants(self, name: str, module: Any, args: tuple[Tensor, ...]) -> Any:
+        """What the removed channels give to ``module``. Where that is not the same at all
+        places, the layer gets zeros, as the smaller one does.
+        """
+        if not args:
+            return None
+        x, dim = args[0], _dim(module)
+        gone = self.gone[name].to(x.device)
+        read = x.movedim(dim, 0)[gone]  # (k, B, ...)
+        middle = read  # (k, B, ...) -> (k, B)
+        while middle.ndim > 2:
+            middle = middle.select(-1, middle.shape[-1] // 2)
+        close = TOLERANCE.get(self.dtype, COARSE) * float(x.abs().max())
+        same = (read.flatten(1) - middle[:, :1]).abs() <= close
+        everywhere = same.all(1)
+        # padding before this layer leaves another number at the border alone
+        inside = ((middle - middle[:, :1]).abs() <= close).all(1) & (same.double().mean(1) > 0.25)
+        constants = torch.zeros(len(gone), dtype=x.dtype, device=x.device)
+        constants[gone] = middle[:, 0].where(inside, 0.0)
+        if not constants.any() and everywhere.all():
+            return None
+        why = self.dropped.get(name)
+        if not inside.all():
+            self.inexact[name] = (
+                "some of the removed channels were not constant (they met others that are kept,"
+                " or each of their places has another constant), and are dropped"
+            )
+        if constants.any() and why is not None:
+            self.inexact[name] = why
+        elif constants.any():
+            if not everywhere[inside].all() or _has_zero_padding(module):
+                self.inexact[name] = "zeros are put round the maps, so borders differ"
+            shift = shift_of(module.weight, constants.cpu(), getattr(module, "groups", 1))
+            self.shifts[name] = shift.to(x.device)
+        if name not in self.inexact:
+            return None
+        return x.masked_fill(gone.view([-1 if d == dim % x.ndim else 1 for d in range(x.ndim)]), 0)
+
+    def _note(self, name: str, module: nn.Module, args: Any, out: Tensor) -> Tensor:
+        dim = _dim(module)
+        if name in self.shifts and name in self.inexact:  # it did not read the constants
+            shift = self.shifts[name].to(out.dtype)
+            out = out + shift.view([-1 if d == dim % out.ndim else 1 for d in range(out.ndim)])
+        self.expected[name].append(out.movedim(dim, 0)[self.made[name].to(out.device)])
+        return out
+
+
+def random_samples(example: Tensor, crop: bool, dtype: torch.dtype) -> Tensor:
+    """Two random samples of the shape and the range of the example, always the same."""
+    sizes = [min(size, CROP) if crop else size for size in example.shape[2:]]
+    shape = [2, *example.shape[1:2], *sizes]
+    random = torch.rand(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    where = "cpu" if example.device.type == "mps" else example.device  # which has no float64
+    low, high = (float(end) for end in example.detach().double().aminmax())
+    if not example.is_floating_point():
+        whole = (low + random * (high - low + 1)).floor().clamp(max=high)
+        return whole.to(where, example.dtype)
+    if not -float("inf") < low < high < float("inf"):
+        low, high = -1.0, 1.0
+    return (low + random * (high - low)).to(where, dtype)
+
+
+def _dim(module: nn.Module) -> int:
+    """Along which dimension a layer reads and makes channels."""
+    return -1 if isinstance(module, nn.Linear) else 1
+
+
+def _has_zero_padding(module: nn.Module) -> bool:
+    """Whether outputs at the border see zeros instead of the constant."""
+    if not isinstance(module, _ConvNd) or module.padding_mode != "zeros":
+        return False
+    if isinstance(module.padding, str):
+        return module.padding == "same" and any(k > 1 for k in module.kernel_size)
+    return any(p > 0 for p in module.padding)
