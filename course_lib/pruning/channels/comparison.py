@@ -11,7 +11,6 @@ agree.
 from __future__ import annotations
 
 import copy
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
@@ -30,10 +29,6 @@ TOLERANCE = {torch.float64: 1e-7}  # relative; other types only if float64 fails
 COARSE = 1e-3
 
 
-class PartedError(ValueError):
-    """The smaller model computes something else."""
-
-
 class Comparison:
     """One comparison of ``model`` with a smaller one.
 
@@ -42,7 +37,7 @@ class Comparison:
         made: layer -> bool (M,), the channels that it still makes; in all layers that are
             compared.
         gone: layer that reads removed channels -> bool (C,), which ones.
-        dropped: such a layer -> why its constants cannot be absorbed.
+        absorbing: such layers whose constants can move into a bias.
     """
 
     def __init__(
@@ -51,16 +46,10 @@ class Comparison:
         masks: Masks,
         made: Mapping[str, Tensor],
         gone: Mapping[str, Tensor],
-        dropped: Mapping[str, str],
+        absorbing: set[str],
     ) -> None:
         self.model, self.masks = model, masks
-        self.made, self.gone, self.dropped = made, gone, dropped
-        self.forget()
-
-    def forget(self) -> None:
-        self.shifts: dict[str, Tensor] = {}
-        self.inexact: dict[str, str] = {}
-        self.expected: dict[str, list[Tensor]] = defaultdict(list)
+        self.made, self.gone, self.absorbing = made, gone, absorbing
         self.last = ""  # the layer that was compared last
 
     def prepared(self, model: nn.Module) -> nn.Module:
@@ -79,87 +68,78 @@ class Comparison:
         Raises:
             ValueError: if it does not run, or gives numbers that are not finite.
         """
-        large = example.ndim > 2 and max(example.shape[2:]) > CROP
-        reasons = []
-        for dtype, crop in ((torch.float64, True), (torch.float64, False), (example.dtype, False)):
-            if crop and not large:
+        reason = ""
+        for self.dtype, crop in ((torch.float64, CROP), (torch.float64, 0), (example.dtype, 0)):
+            if crop and max(example.shape[2:], default=0) <= crop:
                 continue
-            self.dtype, self.samples = dtype, random_samples(example, crop, dtype)
+            self.samples = random_samples(example, crop, self.dtype)
+            self.shifts: dict[str, Tensor] = {}
+            self.inexact: dict[str, str] = {}
+            self.expected: dict[str, list[Tensor]] = {name: [] for name in self.made}
             masked = self.prepared(self.model)
             apply(masked, self.masks)
-            self.forget()
             try:
                 self.outputs = self._run(masked, self._read_constants, self._note)
+                if all(bool(t.isfinite().all()) for t in self.outputs):
+                    kept = {n: self.made[n].to(shift.device) for n, shift in self.shifts.items()}
+                    return {n: s[kept[n]] for n, s in self.shifts.items()}, self.inexact
+                reason = "its outputs are not finite"
             except Exception as error:  # any, in the model's own code
-                reasons.append(str(error).strip().partition("\n")[0])
-                continue
-            if all(bool(t.isfinite().all()) for t in self.outputs):
-                return {n: s[self.made[n].to(s.device)] for n, s in self.shifts.items()}, (
-                    self.inexact
-                )
-            reasons.append("its outputs are not finite")
+                reason = str(error).strip().partition("\n")[0]
         raise ValueError(
             f"{type(self.model).__name__} cannot be compared with a smaller one on two random"
-            f" samples like the example: {reasons[-1]}"
+            f" samples like the example: {reason}"
         )
 
     def run_smaller(self, smaller: nn.Module, moved: set[str]) -> None:
-        """Run the smaller model, as ``prepared`` makes it.
-
-        Args:
-            moved: layers whose constants went into the batch norm after them, so that
-                only its outputs are the same.
+        """Run the smaller model, as ``prepared`` makes it. Of layers in ``moved`` the
+        constants went into the batch norm after them, and only its outputs are compared.
 
         Raises:
-            PartedError: if it computes something else, with the layer where they part.
-            ValueError: if it does not run.
+            ValueError: if it does not run, or computes something else, with the layer
+                where they part.
         """
-        calls: dict[str, int] = defaultdict(int)
+        parted: list[str] = []
 
         def check(name: str, module: nn.Module, args: Any, out: Tensor) -> None:
-            expected = self.expected[name][calls[name] :][:1]
-            calls[name] += 1
-            if name in moved:
-                return
             found, reads = out.movedim(_dim(module), 0), float(args[0].abs().max()) if args else 0.0
-            where = f"{name!r} ({type(module).__name__})"
-            self._agree(found, expected[0] if expected else found[:0], where, reads)
+            expected = self.expected[name].pop(0) if self.expected[name] else found[:0]
+            problem = "" if name in moved else self._difference(found, expected, reads)
+            if problem:
+                parted.append(f"{name!r} ({type(module).__name__}) has {problem}")
+                raise StopIteration
             self.last = name
 
         try:
             outputs = self._run(smaller, None, check)
-        except PartedError:
-            raise
-        except Exception as error:
+            for found, expected in zip(outputs, self.outputs, strict=True):
+                problem = self._difference(found, expected)
+                if problem:
+                    parted.append(f"the model's output, after {self.last!r}, has {problem}")
+        except Exception as error:  # any, in the model's own code
             reason = str(error).strip().partition("\n")[0]
+            parted = parted or [f"the model does not run, after {self.last!r}: {reason}"]
+        if parted:
             raise ValueError(
-                "these channels cannot be removed, since the model does not run without them"
-                f" (after {self.last!r}: {reason}). Is a number of channels or features written"
-                " into its forward? Take it from the tensor's shape, or use flatten"
-            ) from error
-        where = f"the model's output, after {self.last!r}"
-        for found, expected in zip(outputs, self.outputs, strict=True):
-            self._agree(found, expected, where)
+                f"these channels cannot be removed: without them {parted[0]}. Does the forward pass"
+                " compute with a number of channels, written into it or taken from a shape, or"
+                " read the tensors of a layer?"
+            )
 
-    def _agree(self, found: Tensor, expected: Tensor, where: str, reads: float = 0.0) -> None:
-        """Raises PartedError unless both are the same, but for rounding: relative to the
-        largest output, or far below what the layer reads.
+    def _difference(self, found: Tensor, expected: Tensor, reads: float = 0.0) -> str:
+        """How both differ by more than rounding: relative to the largest output, or far
+        below ``reads``, the largest number that the layer reads.
         """
-        problem = "another shape"
-        if found.shape == expected.shape:
-            if not found.numel() or torch.equal(found, expected):
-                return
-            scale = float(expected.abs().max())
-            tolerance = TOLERANCE.get(self.dtype, COARSE)
-            difference = float((found.double() - expected.double()).abs().max())
-            if difference <= tolerance * scale + 1e-5 * tolerance * reads:
-                return
-            problem = f"other numbers (a relative difference of {difference / (scale or 1):.1g})"
-        raise PartedError(
-            f"these channels cannot be removed: without them {where} has {problem} than in the"
-            " model with these channels silenced. Does the forward pass compute with a number of"
-            " channels, written into it or taken from a shape, or read the tensors of a layer?"
-        )
+        if found.shape != expected.shape:
+            return "another shape"
+        if not found.numel() or torch.equal(found, expected):
+            return ""
+        scale = float(expected.abs().max())
+        tolerance = TOLERANCE.get(self.dtype, COARSE)
+        difference = float((found.double() - expected.double()).abs().max())
+        if difference <= tolerance * scale + 1e-5 * tolerance * reads:
+            return ""
+        return f"other numbers (a relative difference of {difference / (scale or 1):.1g})"
 
     # ------------------------------------------------------------------- the two hooks
     def _run(self, model: nn.Module, before: Callable[..., Any] | None, after: Any) -> list[Tensor]:
@@ -194,14 +174,13 @@ class Comparison:
         constants[gone] = middle[:, 0].where(inside, 0.0)
         if not constants.any() and everywhere.all():
             return None
-        why = self.dropped.get(name)
         if not inside.all():
             self.inexact[name] = (
                 "some of the removed channels were not constant (they met others that are kept,"
                 " or each of their places has another constant), and are dropped"
             )
-        if constants.any() and why is not None:
-            self.inexact[name] = why
+        if constants.any() and name not in self.absorbing:
+            self.inexact[name] = "the constants of the removed channels are dropped"
         elif constants.any():
             if not everywhere[inside].all() or _has_zero_padding(module):
                 self.inexact[name] = "zeros are put round the maps, so borders differ"
@@ -220,9 +199,9 @@ class Comparison:
         return out
 
 
-def random_samples(example: Tensor, crop: bool, dtype: torch.dtype) -> Tensor:
-    """Two random samples of the shape and the range of the example, always the same."""
-    sizes = [min(size, CROP) if crop else size for size in example.shape[2:]]
+def random_samples(example: Tensor, crop: int, dtype: torch.dtype) -> Tensor:
+    """Two random samples of the range of the example, always the same."""
+    sizes = [min(size, crop or size) for size in example.shape[2:]]
     shape = [2, *example.shape[1:2], *sizes]
     random = torch.rand(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     where = "cpu" if example.device.type == "mps" else example.device  # which has no float64

@@ -48,9 +48,7 @@ def scale_shift(bn: _BatchNorm) -> tuple[Tensor, Tensor]:
     is torch's ``weight``, γ in many papers). Computed in float64 and rounded once, to
     the dtype of the statistics.
 
-    Raises:
-        TypeError: if ``bn`` is not a batch norm.
-        ValueError: if it keeps no running statistics.
+    Raises ValueError if it keeps no running statistics.
     """
     p, q = _scale_shift(bn)
     return p.to(bn.running_mean), q.to(bn.running_mean)
@@ -69,8 +67,7 @@ def fold_bn(layer: AnyModule, bn: _BatchNorm) -> AnyModule:
 
     Raises:
         RuntimeError: if either is in training mode.
-        TypeError: if ``layer`` is of another kind, or either has a ``forward`` of its
-            own.
+        TypeError: if either is of another kind, or has a ``forward`` of its own.
         ValueError: if the numbers of channels differ, the batch norm has no running
             statistics, or hooks or parametrizations change what either computes.
     """
@@ -126,10 +123,6 @@ def fold_model(model: AnyModule) -> tuple[AnyModule, FoldReport]:
             counts: with its flags as they are, and with every optional argument given.
             No other thread may run a model meanwhile: torch.fx changes how every module
             of the process is called.
-
-    Raises:
-        TypeError: if ``model`` is not a module.
-        ValueError: if torch.fx cannot trace it, naming the submodule.
 
     Source: ``torch.fx.experimental.optimization.fuse`` does the same for convolutions
     and returns a graph; here the model stays what it is.

@@ -18,6 +18,7 @@ refusal can name the operation.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,6 +33,8 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 from course_lib.checks import check_mask
 from course_lib.pruning.channels.trace import carry_out, trace
 
+Tie = tuple[Tensor, Tensor, str]  # labels, those that they are tied to, and where
+
 
 @dataclass(frozen=True)
 class Group:
@@ -40,9 +43,8 @@ class Group:
     Each of the ``producers`` (convolutions, linear layers) makes all ``channels``, or some
     of them: its channel c is channel ``index[producer][c]`` of the group. Several channels
     of a producer are one of the group where they can only be removed together.
-    ``followers`` (batch norms, depthwise convolutions, parameters with one number per
-    channel) are cut along; ``consumers`` lose input channels.
-    ``pinned`` says why the channels cannot be removed, or is None.
+    ``followers`` (batch norms, depthwise convolutions) are cut along; ``consumers`` lose
+    input channels. ``pinned`` says why the channels cannot be removed, or is None.
     """
 
     channels: int
@@ -105,38 +107,21 @@ _PACKAGES = frozenset(("torch", "_operator", "builtins", "torchvision"))
 
 def layer_kind(module: nn.Module) -> str | None:
     """What a layer with weights does to channels: "conv", "grouped", "depthwise",
-    "linear", "norm", "prelu", or None. (A parameter with one number per channel is
-    called "parameter" in a :class:`Call`.)
-
-    A subclass counts as the layer it is derived from as long as it computes the same
-    way.
+    "linear", "norm", "prelu", or None. A subclass counts as the layer it is derived from
+    as long as it computes the same way.
     """
     if not type(module).forward.__module__.startswith("torch.nn.modules."):
         return None
     if isinstance(module, _ConvNd):
         if module.groups == 1:
             return "conv"
-        each = module.groups == module.in_channels
-        transposed = isinstance(module, _ConvTransposeNd)
-        narrow = not transposed or module.groups == module.out_channels
-        return "depthwise" if each and narrow else "grouped"
-    if isinstance(module, nn.Linear):
-        return "linear"
+        if isinstance(module, _ConvTransposeNd):
+            return None
+        return "depthwise" if module.groups == module.in_channels else "grouped"
     if isinstance(module, _BatchNorm | _InstanceNorm):
         return "norm"
-    return "prelu" if isinstance(module, nn.PReLU) and module.num_parameters > 1 else None
-
-
-def function_name(node: fx.Node) -> str:
-    """The name of a function or method, without the underscore of those that work in
-    place.
-    """
-    name = (
-        node.target
-        if isinstance(node.target, str)
-        else getattr(node.target, "__name__", str(node.target))
-    )
-    return name.rstrip("_") or name
+    slopes = isinstance(module, nn.PReLU) and module.num_parameters > 1
+    return "linear" if isinstance(module, nn.Linear) else "prelu" if slopes else None
 
 
 # ---------------------------------------------------------------------- compact tensors
@@ -157,19 +142,32 @@ def _varying(compact: Tensor) -> list[int]:
     return [d for d, size in enumerate(compact.shape) if size > 1]
 
 
-def _along(labels: Tensor, dim: int, ndim: int) -> Tensor:
-    """Labels (C,) as a compact tensor of ``ndim`` dimensions that varies along ``dim``."""
-    return labels.double().view([-1 if d == dim else 1 for d in range(ndim)])
+def _blank(value: Any) -> Any:
+    """Labels 0 in the form of ``value``; None if it holds no tensor."""
+    if isinstance(value, Tensor):
+        return torch.zeros((1,) * value.ndim, dtype=torch.long)
+    value = tuple(value.values()) if isinstance(value, dict) else value
+    if not isinstance(value, tuple | list) or not any(isinstance(v, Tensor) for v in value):
+        return None
+    return tuple(_blank(v) for v in value)
 
 
 # ------------------------------------------------------------------------- the channels
+def function_name(node: fx.Node) -> str:
+    """The name of a function or method, without the underscore of those that work in
+    place.
+    """
+    target: Any = node.target
+    name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
+    return name.rstrip("_") or name
+
+
 @dataclass(frozen=True)
 class Call:
-    """One call of a layer with weights: the labels of the channels it reads (C,) and of
-    those it makes (M,).
+    """A layer with weights: the labels of the channels it reads (C,) and of those it makes
+    (M,).
     """
 
-    name: str
     kind: str
     node: fx.Node
     inputs: Tensor
@@ -177,75 +175,72 @@ class Call:
 
 
 class Channels:
-    """The labels of all channels of a model, and which of them are tied or pinned.
-
-    Label 0 is for what is no channel of any layer.
+    """The labels of all channels of a model, and which of them are tied or pinned. Label 0
+    is for what is no channel of any layer.
     """
 
     def __init__(self, model: nn.Module, example: Tensor) -> None:
-        skeleton, self.graph = trace(model, example)
+        skeleton, graph = trace(model, example)
         self.modules = dict(skeleton.named_modules())
-        self.calls: list[Call] = []
+        self.calls: dict[str, Call] = {}
+        self.times: Counter[str] = Counter()  # how often a layer is called
         self.state: dict[fx.Node, Any] = {}  # node -> compact labels, or a tuple of such
-        self.ties: list[tuple[Tensor, Tensor, str]] = []
-        self.shares: list[tuple[Tensor, Tensor, str]] = []  # ties that only a choice needs
+        self.ties: list[Tie] = []
+        self.shares: list[Tie] = []  # ties that only a choice needs
         self.pins: list[tuple[Tensor, str]] = []
         self.unread: dict[str, str] = {}  # a layer that cannot be followed -> why
         self.read: dict[str, str] = {}  # a layer whose tensors are read -> the tensor
-        self.own: set[int] = set()  # labels of parameters
         self.count = 1
-        for node in self.graph.nodes:
-            self.state[node] = self._follow(node)
-        self._tie_shared_weights()
-        for call in self.calls:
-            if call.name in self.read:
-                reason = f"the forward pass reads {self.read[call.name]!r} without calling it"
-                self.pins += [(labels, reason) for labels in (call.inputs, call.outputs)]
-
-    def module(self, node: fx.Node) -> nn.Module | None:
-        return self.modules[str(node.target)] if node.op == "call_module" else None
+        for node in graph.nodes:
+            self.state[node] = self._follow(node, node is next(iter(graph.nodes)))
+        owners: dict[int, str] = {}
+        for name, call in self.calls.items():
+            for parameter in self.modules[name].parameters():
+                other = owners.setdefault(id(parameter), name)
+                if other != name:
+                    reason = f"{other!r} and {name!r} share weights"
+                    self._pin_call(self.calls[other], reason)
+                    self._pin_call(call, reason)
+            if name in self.read:
+                what = f"the forward pass reads {self.read[name]!r} without calling {name!r}"
+                self._pin_call(call, what)
 
     def describe(self, node: fx.Node) -> str:
         """``node`` in words for a message: which operation, and where in the model."""
         if node.op == "call_module":
-            return f"{node.target!r} ({type(self.module(node)).__name__})"
+            return f"{node.target!r} ({type(self.modules[str(node.target)]).__name__})"
         path = next(reversed(node.meta.get("nn_module_stack") or {"": None}))
         return f"{function_name(node)} in {path or 'forward'}"
 
     # -------------------------------------------------------------------- one rule each
-    def _follow(self, node: fx.Node) -> Any:
-        value, module = node.meta.get("value"), self.module(node)
-        tensors = [n for n in node.all_input_nodes if self.state[n] is not None]
-        if node.op == "placeholder":
-            if not isinstance(value, Tensor):
-                return None
-            if node is not next(iter(self.graph.nodes)) or value.ndim < 2:
-                return _fixed(value)
+    def _follow(self, node: fx.Node, first: bool) -> Any:
+        value: Any = node.meta.get("value")
+        blank = _blank(value)
+        if node.op == "placeholder" and first and value.ndim > 1:
             made = self._new_labels(value.shape[1])
             self.pins.append((made, "they are the channels of the model's input"))
-            return _along(made, 1, value.ndim)
-        if node.op == "get_attr":
-            return self._parameter(node)
+            return made.view([-1 if d == 1 else 1 for d in range(value.ndim)])
+        path = str(node.target).rpartition(".")[0]
+        if node.op == "get_attr" and any(
+            _blank(u.meta.get("value")) is not None for u in node.users
+        ):
+            self.read[path] = str(node.target)
+        read = [n for n in node.all_input_nodes if self.state[n] is not None]
         if node.op == "output":
-            for n in tensors:
-                self._pin(n, "they are the model's output")
-            return None
-        if _fixed(value) is None:  # a size, a dtype: no tensor
-            return None
-        if not tensors:
-            return _fixed(value)
+            self._pin(read, "they are the model's output")
+        if blank is None or not read or node.op == "output":  # a size, or made from sizes
+            return blank
+        module = self.modules[str(node.target)] if node.op == "call_module" else None
         if module is not None and layer_kind(module):
             followed = self._layer(node, module)
         else:
-            rules: dict[str | None, Any] = {
-                "same": self._same,
-                "spatial": self._same,
-                "moving": self._moving,
-                "reducing": self._reducing,
-            }
-            rule = rules.get(self._rule(node, module))
-            followed = rule(node, module) if rule else None
-        return self._unknown(node) if followed is None else followed
+            rules = {"same": self._same, "moving": self._moving, "reducing": self._reducing}
+            rule = self._rule(node, module) or ""
+            followed = rules.get(rule.replace("spatial", "same"), lambda *_: None)(node, module)
+        if followed is None:
+            what = self.describe(node)
+            self._pin(read, f"{what} reads them, and how it would work with fewer is not known")
+        return blank if followed is None else followed
 
     def _rule(self, node: fx.Node, module: nn.Module | None) -> str | None:
         if isinstance(module, nn.PReLU):  # one slope for all channels; F.prelu may have many
@@ -270,26 +265,26 @@ class Channels:
             return False
 
     def _layer(self, node: fx.Node, module: nn.Module) -> Tensor | None:
-        kind, name = str(layer_kind(module)), str(node.target)
-        (source, *_), value = node.all_input_nodes, node.meta["value"]
-        ndim, sizes = value.ndim, source.meta["value"].shape
-        dim = ndim - 1 if kind == "linear" else 1
-        batched = 2 + (len(module.kernel_size) if isinstance(module, _ConvNd) else 0)
-        if ndim < batched:
-            self.unread[name] = f"it reads a tensor of {ndim} dimensions, without a batch"
+        kind, name, value = str(layer_kind(module)), str(node.target), node.meta["value"]
+        source = node.all_input_nodes[0]
+        labels, sizes = self.state[source], source.meta["value"].shape
+        dim = value.ndim - 1 if kind == "linear" else 1
+        if value.ndim < 2 + (len(module.kernel_size) if isinstance(module, _ConvNd) else 0):
+            self.unread[name] = f"it reads a tensor of {value.ndim} dimensions, without a batch"
             return None
-        labels = self.state[source]
         if set(_varying(labels)) - {dim}:
             self.unread[name] = f"{self.describe(node)} reads another dimension than theirs"
-            self._pin(source, self.unread[name])
-            labels = _fixed(value)
-        inputs = labels.flatten().long().expand(sizes[dim])  # (C,)
-        if kind in MAKERS:
-            known = next((c for c in self.calls if c.name == name), None)
-            outputs = known.outputs if known else self._new_labels(value.shape[dim])
-        else:
-            outputs = inputs.repeat_interleave(value.shape[1] // sizes[1])  # more if depthwise
-        self.calls.append(Call(name, kind, node, inputs, outputs))
+            self._pin([source], self.unread[name])
+            labels = _blank(value)
+        inputs = labels.flatten().expand(sizes[dim])  # (C,)
+        outputs = inputs.repeat_interleave(value.shape[dim] // sizes[dim])  # more if depthwise
+        self.times[name] += 1
+        if name in self.calls:
+            self._tie(inputs, self.calls[name].inputs, f"the calls of {name!r}")
+            outputs = self.calls[name].outputs
+        elif kind in MAKERS:
+            outputs = self._new_labels(value.shape[dim])
+        call = self.calls.setdefault(name, Call(kind, node, inputs, outputs))
         if kind == "grouped":
             assert isinstance(module, _ConvNd)
             self._share_groups(
@@ -297,12 +292,9 @@ class Channels:
             )
         tensors = [t for t in ("weight", "bias") if getattr(module, t, None) is not None]
         if any(t not in module._parameters for t in tensors):
-            reason = (
-                f"the weights of {name!r} are computed from others (weight norm, parametrization):"
-                " make them plain first, with parametrize.remove_parametrizations"
-            )
-            self.pins += [(inputs, reason), (outputs, reason)]
-        return _along(outputs, dim, ndim)
+            computed = f"the weights of {name!r} are computed from others: make them plain first"
+            self._pin_call(call, f"{computed}, with parametrize.remove_parametrizations")
+        return outputs.view([-1 if d == dim else 1 for d in range(value.ndim)])
 
     def _share_groups(self, reads: Tensor, makes: Tensor, name: str) -> None:
         """Labels (groups, channels of each): groups go whole where they are many, else
@@ -314,28 +306,6 @@ class Channels:
             self.shares.append((whole[:, :1].expand_as(whole), whole, where))
         else:
             self.shares += [(part[:1].expand_as(part), part, where) for part in (reads, makes)]
-
-    def _parameter(self, node: fx.Node) -> Any:
-        """A parameter or buffer with one number per channel is cut along with what it
-        meets; the tensors of a layer belong to the layer.
-        """
-        path, _, name = str(node.target).rpartition(".")
-        value = node.meta["value"]
-        owner = self.modules.get(path)
-        if not isinstance(value, Tensor) or owner is None:
-            return _fixed(value)
-        if layer_kind(owner):
-            if any(_fixed(user.meta.get("value")) is not None for user in node.users):
-                self.read[path] = str(node.target)
-            return _fixed(value)
-        dims = [d for d, size in enumerate(value.shape) if size > 1]
-        if len(dims) != 1 or name not in owner._parameters and name not in owner._buffers:
-            return _fixed(value)
-        known = next((c.outputs for c in self.calls if c.name == str(node.target)), None)
-        made = self._new_labels(value.shape[dims[0]]) if known is None else known
-        self.own.update(made.tolist())
-        self.calls.append(Call(str(node.target), "parameter", node, made, made))
-        return _along(made, dims[0], value.ndim)
 
     def _same(self, node: fx.Node, module: nn.Module | None) -> Tensor | None:
         """Each channel alone. Labels at the same place are tied, as in an addition; a
@@ -351,8 +321,7 @@ class Channels:
             labels = self.state[n].view(*missing, *self.state[n].shape)
             parts.append((labels, (*missing, *n.meta["value"].shape)))
         varied = [labels for labels, _ in parts if _varying(labels)] or [parts[0][0]]
-        # a parameter follows what it meets, if there is anything else
-        result = min(varied, key=lambda x: self.own.issuperset(x.flatten().long().tolist()))
+        result = varied[0]
         along = _varying(result)
         if any(value.shape[d] != result.shape[d] for d in along):
             return None
@@ -366,7 +335,7 @@ class Channels:
         return result
 
     def _tie(self, a: Tensor, b: Tensor, where: str) -> None:
-        a, b = a.flatten().long(), b.flatten().long()
+        a, b = a.flatten(), b.flatten()
         both = (a > 0) & (b > 0)
         self.ties.append((a[both], b[both], where))
         for one in (a[(b == 0) & (a > 0)], b[(a == 0) & (b > 0)]):
@@ -382,13 +351,12 @@ class Channels:
         if x not in tensors or (len(tensors) > 1 and not many and name != "expand_as"):
             return None  # several results at once, or an index that is itself a tensor
         sizes = {n: list(n.meta["value"].shape) for n in tensors}
-        if name in ("cat", "concat", "concatenate"):
-            # along channels, H x W equal numbers need not be copied for each
+        if name in ("cat", "concat", "concatenate"):  # H x W equal numbers need not be copied
             along = int(node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else 0))  # type: ignore[arg-type]
-            for d in set(range(len(sizes[x]))) - {along % len(sizes[x])}:
-                if all(self.state[n].shape[d] == 1 for n in tensors):
-                    for n in tensors:
-                        sizes[n][d] = 1
+            for n in tensors:
+                size = sizes[n][along]
+                sizes[n] = list(self.state[n].shape)
+                sizes[n][along] = size
 
         def labels_of(n: fx.Node) -> Any:
             return self.state[n].expand(sizes[n]) if n in sizes else n.meta["value"]
@@ -410,13 +378,13 @@ class Channels:
                 rows = min(before.shape[d] for d in _varying(before))
                 before = before.squeeze().T if before.squeeze().shape[0] > rows else before
             if rows is not None and _varying(before):
-                part = before.flatten().long().view(rows, -1)
+                part = before.flatten().view(rows, -1)
                 self.shares.append((part[:1].expand_as(part), part, self.describe(node)))
             return labels
         parts = tuple(_compress(m) for m in moved)
         if name in ("chunk", "split", "tensor_split") and len({p.shape for p in parts}) == 1:
             for part in parts[1:] if _varying(parts[0]) == _varying(self.state[x]) else ():
-                a, b = parts[0].flatten().long(), part.flatten().long()
+                a, b = parts[0].flatten(), part.flatten()
                 self.shares.append((a, b, self.describe(node)))
         return parts
 
@@ -432,40 +400,22 @@ class Channels:
         kept = node.meta["value"].ndim == ndim
         return self.state[x] if kept else self.state[x].squeeze(reduced)
 
-    def _unknown(self, node: fx.Node) -> Any:
-        why = f"{self.describe(node)} reads them, and how it would work with fewer is not known"
-        for n in node.all_input_nodes:
-            self._pin(n, why)
-        return _fixed(node.meta["value"])
-
     # --------------------------------------------------------------------------- labels
     def _new_labels(self, size: int) -> Tensor:
         self.count += size
         return torch.arange(self.count - size, self.count)
 
-    def _pin(self, node: fx.Node, reason: str) -> None:
-        state = self.state[node]
-        for labels in state if isinstance(state, tuple | list) else [state]:
-            if isinstance(labels, Tensor) and labels.any():
-                labels = labels.flatten().long()
-                self.pins.append((labels[labels > 0], reason))
+    def _pin(self, nodes: Iterable[fx.Node], reason: str) -> None:
+        for state in (self.state[n] for n in nodes):
+            for labels in state if isinstance(state, tuple) else [state]:
+                if isinstance(labels, Tensor) and labels.any():
+                    self.pins.append((labels[labels > 0], reason))
 
-    def _tie_shared_weights(self) -> None:
-        """A layer that is called twice, and layers that share their weights, can be cut
-        in one way only.
-        """
-        first: dict[int, Call] = {}
-        for call in self.calls:
-            weight = tensor_of(self.modules[""], call)
-            if weight is None:
-                continue
-            other = first.setdefault(id(weight), call)
-            if other is not call:
-                for a, b in ((other.inputs, call.inputs), (other.outputs, call.outputs)):
-                    self._tie(a, b, f"the weights that {other.name!r} shares with {call.name!r}")
+    def _pin_call(self, call: Call, reason: str) -> None:
+        self.pins += [(x[x > 0], reason) for x in (call.inputs, call.outputs)]
 
     # -------------------------------------------------------------------------- results
-    def roots(self, ties: Iterable[tuple[Tensor, Tensor, str]]) -> np.ndarray[Any, Any]:
+    def roots(self, ties: Iterable[Tie]) -> np.ndarray[Any, Any]:
         """Label -> the smallest label that it is tied to, directly or through others."""
         root = np.arange(self.count)
         pairs = [(a.flatten().numpy(), b.flatten().numpy()) for a, b, _ in ties]
@@ -496,57 +446,27 @@ class Channels:
     def groups(self) -> list[Group]:
         roots = self.roots([*self.ties, *self.shares])
         reasons = self.pinned(roots)
-        made = {call.name: call.outputs for call in self.calls if call.kind in MAKERS}
+        made = {n: c.outputs for n, c in self.calls.items() if c.kind in MAKERS}
         own = [(labels[:1].expand_as(labels), labels, "") for labels in made.values()]
         team_of = self.roots([*self.ties, *self.shares, *own])
         teams: dict[int, list[str]] = {}  # producers that share a root
         for name, labels in made.items():
             teams.setdefault(int(team_of[labels[0]]), []).append(name)
-        return [self._group(team, made, roots, reasons) for team in teams.values()]
-
-    def _group(
-        self,
-        team: list[str],
-        made: Mapping[str, Tensor],
-        roots: np.ndarray[Any, Any],
-        reasons: Mapping[int, str],
-    ) -> Group:
-        rooted = {name: roots[made[name].numpy()].tolist() for name in team}
-        every = dict.fromkeys(root for each in rooted.values() for root in each)
-        position = {root: i for i, root in enumerate(every)}
-        mine = np.zeros(self.count, bool)
-        mine[list(position)] = True
-        followers: dict[str, None] = {}
-        consumers: dict[str, None] = {}
-        for call in self.calls:
-            if call.kind in MAKERS:
-                if mine[roots[call.inputs.numpy()]].any():
-                    consumers[call.name] = None
-            elif mine[roots[call.outputs.numpy()]].any():
-                followers[call.name] = None
-        index = {n: torch.tensor([position[r] for r in each]) for n, each in rooted.items()}
-        reason = next((reasons[r] for r in position if r in reasons), None)
-        if reason is None and len(position) == 1 < len(made[team[0]]):
-            shares = (w for a, _, w in self.shares if mine[roots[a.flatten().numpy()]].any())
-            places = " and ".join(list(dict.fromkeys(shares))[:2])
-            reason = f"they can only be removed all together, because of {places}"
-        return Group(len(position), tuple(team), tuple(followers), tuple(consumers), reason, index)
-
-
-def tensor_of(model: nn.Module, call: Call) -> Tensor | None:
-    """The weight of the layer that is called, or the parameter itself."""
-    path, _, name = call.name.rpartition(".")
-    if call.kind == "parameter":
-        return getattr(model.get_submodule(path), name)
-    return model.get_submodule(call.name).weight  # type: ignore[return-value]
-
-
-def _fixed(value: Any) -> Any:
-    """Labels 0 in the form of ``value``; None if it holds no tensor."""
-    if isinstance(value, Tensor):
-        return torch.zeros((1,) * value.ndim, dtype=torch.float64)
-    if isinstance(value, dict):
-        value = tuple(value.values())
-    if not isinstance(value, tuple | list) or not any(isinstance(v, Tensor) for v in value):
-        return None
-    return tuple(_fixed(v) for v in value)
+        groups = []
+        for team in teams.values():
+            rooted = {name: roots[made[name].numpy()].tolist() for name in team}
+            every = dict.fromkeys(root for each in rooted.values() for root in each)
+            position = {root: i for i, root in enumerate(every)}
+            index = {n: torch.tensor([position[r] for r in each]) for n, each in rooted.items()}
+            mine = np.zeros(self.count, bool)
+            mine[list(position)] = True
+            reads = {n for n, c in self.calls.items() if mine[roots[c.inputs.numpy()]].any()}
+            consumers = tuple(n for n in self.calls if n in reads and n in made)
+            followers = tuple(n for n in self.calls if n in reads and n not in made)
+            reason = next((reasons[r] for r in position if r in reasons), None)
+            if reason is None and len(position) == 1 < len(made[team[0]]):
+                where = [w for a, _, w in self.shares if mine[roots[a.flatten().numpy()]].any()]
+                places = " and ".join(list(dict.fromkeys(where))[:2])
+                reason = f"they can only be removed all together, because of {places}"
+            groups.append(Group(len(position), tuple(team), followers, consumers, reason, index))
+        return groups

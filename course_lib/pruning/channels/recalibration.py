@@ -26,14 +26,10 @@ def recalibrate(model: nn.Module, images: Tensor, batch_size: int = 256) -> None
     were; after an exception the old statistics do too.
 
     Args:
-        model: any module that takes ``images``.
         images: (N, ...), training images (never test images), moved to the model's
             device batch by batch.
         batch_size: the largest batch. The images are cut into batches of equal size, to
             within one, since a small last batch would weigh as much as the others.
-
-    Raises:
-        ValueError: if there are no images, or ``batch_size`` is below 1.
 
     Source: the pass is ``torch.optim.swa_utils.update_bn`` (Izmailov et al. 2018,
     "Averaging Weights Leads to Wider Optima"), with dropout off.

@@ -13,16 +13,15 @@
             keep |= g.masks(masks[g.producers[0]])
     smaller, report = channels.remove_filters(model, keep, images)  # apply
 
-A zero costs a dense kernel as much time as any other number; a filter that is not there
-costs none. When filter i of a layer is removed, so is entry i of the batch norm after it
-(all four vectors), filter i of a depthwise convolution that reads it, and input channel
-i of every layer that does; where two layers' channels are added, filter i of both.
+When filter i of a layer is removed, so is entry i of the batch norm after it (all four
+vectors), filter i of a depthwise convolution that reads it, and input channel i of every
+layer that does; where two layers' channels are added, filter i of both.
 
 *Removed* means: all that multiplies the channel is zero, its filter and the scale α of
 its batch norm. What is left is a constant, relu(β) after batch norm and ReLU, which
 ``absorb`` moves into the bias of the next layer. ``filter_masks`` makes the same thing
 with zeros; both models give the same outputs, but for zero-padded borders: padding puts
-zeros round the map, where the constant was not zero. :mod:`.comparison` runs both.
+zeros round the map, where the constant was not zero.
 
 Source: Li et al. 2017, "Pruning Filters for Efficient ConvNets", section 3; Ye et al.
 2018, "Rethinking the Smaller-Norm-Less-Informative Assumption in Channel Pruning of
@@ -46,11 +45,9 @@ from course_lib.checks import check_mask, check_names
 from course_lib.pruning.channels.comparison import Comparison
 from course_lib.pruning.channels.groups import (
     MAKERS,
-    Call,
     Channels,
     Group,
     layer_kind,
-    tensor_of,
 )
 from course_lib.pruning.channels.slimming import as_mask, channels_of, filter_sizes
 from course_lib.pruning.weights.masks import Masks
@@ -72,15 +69,14 @@ class Report:
 
     def __str__(self) -> str:
         names = list(dict.fromkeys([*self.outputs, *self.inputs]))
-        width = max([len(name) for name in names], default=0)
+        width = max(map(len, names), default=0)
         lines = []
         for name in names:
-            parts = [f"{name:{width}}"]
+            line = f"{name:{width}}"
             for what, sizes in (("makes", self.outputs), ("reads", self.inputs)):
-                parts.append(
-                    f"{what} {sizes[name][0]} -> {sizes[name][1]}" if name in sizes else ""
-                )
-            lines.append(f"{parts[0]}  {parts[1]:20}  {parts[2]:20}".rstrip())
+                before, after = sizes.get(name, (0, 0))
+                line += f"  {f'{what} {before} -> {after}' if before else '':20}"
+            lines.append(line.rstrip())
         lines += [f"the constants that {n} read are now in {to}" for n, to in self.absorbed.items()]
         lines += [f"not as with zeroed filters: {n}: {why}" for n, why in self.inexact.items()]
         before, after = self.parameters
@@ -201,14 +197,10 @@ def slice_pair(
         bn: the batch norm after it, or None.
         next_conv: reads the M channels, one group; or a linear layer after a flatten,
             which reads M·H·W features.
-        keep: channel indices, strictly increasing, at least one; or bool (M,),
-            True = kept.
+        keep: channel indices, strictly increasing, at least one; or bool (M,).
 
     Returns:
-        New modules; the given ones are unchanged. Nothing is absorbed.
-
-    Raises:
-        ValueError: if ``keep`` is not as described, or the layers do not fit together.
+        New modules. Nothing is absorbed.
     """
     for name, layer in (("conv", conv), ("next_conv", next_conv)):
         if layer_kind(layer) not in ("conv", "linear"):
@@ -224,11 +216,11 @@ def slice_pair(
     if read != made and (not isinstance(next_conv, nn.Linear) or read % made):
         raise ValueError(f"next_conv reads {read} channels, but conv makes {made}")
     first, norm, second = (copy.deepcopy(layer) for layer in (conv, bn, next_conv))
-    _cut(first, torch.ones(reads, dtype=torch.bool), kept, {})
+    _cut(first, torch.ones(reads, dtype=torch.bool), kept)
     if norm is not None:
-        _cut(norm, kept, kept, {})
+        _cut(norm, kept, kept)
     everything = torch.ones(makes, dtype=torch.bool)
-    _cut(second, kept.repeat_interleave(read // made), everything, {})
+    _cut(second, kept.repeat_interleave(read // made), everything)
     return first, norm, second  # type: ignore[return-value]
 
 
@@ -238,9 +230,7 @@ class _Plan:
 
     def __init__(self, model: nn.Module, keep: Mapping[str, Tensor], example: Tensor) -> None:
         self.channels = Channels(model, example)
-        self.calls: dict[str, Call] = {}
-        for call in self.channels.calls:
-            self.calls.setdefault(call.name, call)
+        self.calls = self.channels.calls
         self.removed = self._agreed(keep)  # (labels,)
         self.outputs = {name: self._kept(call.outputs) for name, call in self.calls.items()}
         self.inputs = {
@@ -317,34 +307,20 @@ class _Plan:
 
     def cut(self, model: nn.Module) -> nn.Module:
         """A copy of ``model`` without the removed channels."""
-        done: Done = {}
         smaller = copy.deepcopy(model)
-        for name, call in self.calls.items():
-            kept = self.outputs[name]
-            if call.kind != "parameter":
-                _cut(smaller.get_submodule(name), self.inputs.get(name, kept), kept, done)
-            elif not kept.all():
-                path, _, attribute = name.rpartition(".")
-                owner = smaller.get_submodule(path)
-                tensor = getattr(owner, attribute)
-                dim = max(range(tensor.ndim), key=lambda d: tensor.shape[d])
-                setattr(owner, attribute, _replaced(tensor, _take(tensor, dim, kept), done))
+        for name, kept in self.outputs.items():
+            _cut(smaller.get_submodule(name), self.inputs.get(name, kept), kept)
         return smaller
 
     def filter_masks(self, model: nn.Module) -> Masks:
-        masks, seen = {}, set()
+        masks = {}
         for name, kept in self.outputs.items():
-            kind, weight = self.calls[name].kind, tensor_of(model, self.calls[name])
-            if weight is None or kind in ("prelu", "parameter") or kept.all() or id(weight) in seen:
-                continue
-            seen.add(id(weight))
-            kept = kept.to(weight.device)
-            layer = model.get_submodule(name)
-            if isinstance(layer, _ConvTransposeNd):  # (C, M / groups, ...)
-                rows = kept.view(layer.groups, 1, -1).expand(-1, len(weight) // layer.groups, -1)
-                kept = rows.reshape(weight.shape[:2])
-            shape = [*kept.shape, *[1] * (weight.ndim - kept.ndim)]
-            masks[f"{name}.weight"] = kept.view(shape).expand(weight.shape).contiguous()
+            layer: Any = model.get_submodule(name)
+            if self.calls[name].kind != "prelu" and layer.weight is not None and not kept.all():
+                weight = layer.weight  # (M, C / groups, ...), or (C, M, ...)
+                kept = kept[None] if isinstance(layer, _ConvTransposeNd) else kept
+                kept = kept.to(weight.device).view(*kept.shape, *[1] * (weight.ndim - kept.ndim))
+                masks[f"{name}.weight"] = kept.expand(weight.shape).contiguous()
         return masks
 
     def comparison(self, model: nn.Module, absorb: bool) -> Comparison:
@@ -353,20 +329,15 @@ class _Plan:
             for name, call in self.calls.items()
             if call.kind in MAKERS and not self.inputs[name].all()
         }
-        dropped = {}
-        for name in gone:
-            calls = sum(call.name == name for call in self.channels.calls)
-            if not absorb:
-                dropped[name] = "the constants of the removed channels are dropped"
-            elif isinstance(model.get_submodule(name), _ConvTransposeNd):
-                dropped[name] = (
-                    "a transposed convolution makes different numbers of one constant, and it is"
-                    " dropped"
-                )
-            elif calls > 1:
-                dropped[name] = "it is called more than once, and its constants are dropped"
-        made = {n: kept for n, kept in self.outputs.items() if self.calls[n].kind != "parameter"}
-        return Comparison(model, self.filter_masks(model), made, gone, dropped)
+        absorbing = {
+            name
+            for name in gone
+            # a transposed convolution makes different numbers of one constant
+            if absorb
+            and self.channels.times[name] == 1
+            and not isinstance(model.get_submodule(name), _ConvTransposeNd)
+        }
+        return Comparison(model, self.filter_masks(model), self.outputs, gone, absorbing)
 
     def add(self, smaller: nn.Module, name: str, shift: Tensor) -> str:
         """Add ``shift`` (M,) to all that a layer of ``smaller`` makes, in the cheapest
@@ -379,8 +350,8 @@ class _Plan:
         users = list(self.calls[name].node.users)
         behind = str(users[0].target) if users[0].op == "call_module" else ""
         norm: Any = smaller.get_submodule(behind)
-        calls = sum(call.name == behind for call in self.channels.calls)
-        if len(users) == calls == 1 and isinstance(norm, _BatchNorm):
+        alone = len(users) == self.channels.times[behind] == 1
+        if alone and isinstance(norm, _BatchNorm):
             if norm.running_mean is not None:
                 norm.running_mean.copy_(norm.running_mean.to(shift) - shift)
                 return f"the running mean of {behind!r}"
@@ -413,17 +384,14 @@ def _groups_left(name: str, conv: nn.Module, reads: Tensor, makes: Tensor) -> in
 
 
 # -------------------------------------------------------------------- cutting one layer
-Done = dict[int, tuple[Tensor, Tensor]]  # id of a tensor -> the tensor, and what replaces it
-
-
-def _cut(layer: Any, reads: Tensor, makes: Tensor, done: Done) -> None:
+def _cut(layer: Any, reads: Tensor, makes: Tensor) -> None:
     """Make ``layer`` read and make only these channels, bool (C,) and (M,)."""
     kind, groups = layer_kind(layer), int(getattr(layer, "groups", 1))
     if reads.all() and makes.all():
         return
     rows, columns = makes, reads  # (M, C / groups, ...)
     if isinstance(layer, _ConvTransposeNd):
-        rows, columns = reads, makes  # (C, M / groups, ...)
+        rows, columns = reads, makes  # (C, M, ...)
     for tensors in (layer._parameters, layer._buffers):
         for name, tensor in tensors.items():
             if tensor is None or tensor.ndim == 0:  # num_batches_tracked
@@ -433,7 +401,10 @@ def _cut(layer: Any, reads: Tensor, makes: Tensor, done: Done) -> None:
             else:
                 parts = zip(*(x.chunk(groups) for x in (tensor, rows, columns)), strict=True)
                 cut = torch.cat([_take(_take(w, 0, a), 1, b) for w, a, b in parts if a.any()])
-            tensors[name] = _replaced(tensor, cut, done)
+            if tensor.ndim == 4 and not tensor.is_contiguous():
+                cut = cut.contiguous(memory_format=torch.channels_last)
+            parameter = isinstance(tensor, nn.Parameter)
+            tensors[name] = nn.Parameter(cut, tensor.requires_grad) if parameter else cut
     if isinstance(layer, _ConvNd):
         if kind == "depthwise":
             layer.groups = int(reads.sum())
@@ -446,17 +417,6 @@ def _cut(layer: Any, reads: Tensor, makes: Tensor, done: Done) -> None:
         layer.num_parameters = int(makes.sum())
     else:
         layer.num_features = int(makes.sum())
-
-
-def _replaced(tensor: Tensor, cut: Tensor, done: Done) -> Tensor:
-    """``cut`` as a parameter where ``tensor`` is one; the same one where it is shared."""
-    if id(tensor) not in done:
-        if tensor.ndim == 4 and not tensor.is_contiguous():
-            cut = cut.contiguous(memory_format=torch.channels_last)
-        if isinstance(tensor, nn.Parameter):
-            cut = nn.Parameter(cut, tensor.requires_grad)
-        done[id(tensor)] = tensor, cut
-    return done[id(tensor)][1]
 
 
 def _take(tensor: Tensor, dim: int, kept: Tensor) -> Tensor:

@@ -41,12 +41,10 @@ def penalty(model: nn.Module, lam: float) -> Tensor:
     """λ·Σ|α| over every scale of every batch norm: a scalar to be added to the loss,
     with its gradient λ·sign(α).
 
-    Unlike weight decay, which pulls at α in proportion to its size and so less and
-    less, it pulls at small scales as hard as at large ones. (Adam's first steps are as
-    long for either; and neither gives exact zeros.)
+    Unlike weight decay, which pulls at α in proportion to its size, it pulls at small
+    scales as hard as at large ones.
 
     Args:
-        model: any module; a scale that two batch norms share counts once.
         lam: λ >= 0. Liu et al. use 1e-4 to 1e-5, over 160 epochs of CIFAR-10; small
             data in few epochs need more.
     """
@@ -76,9 +74,8 @@ def filter_norms(model: nn.Module) -> Scores:
     of the batch norm after it.
 
     The alternative to :func:`scales` that needs no special training; but what a batch
-    norm does to the channel afterwards it does not see. Batch norms that no single
-    layer feeds (see the report of ``fold_model``) have no score. Norms of large filters are
-    large, so when layers compete the channels of small filters are removed first.
+    norm does to the channel afterwards it does not see, and norms of large filters are
+    large. Batch norms that no single layer feeds (see ``fold_model``) have no score.
 
     Source: Li et al. 2017, "Pruning Filters for Efficient ConvNets", section 3.1.
     """
@@ -108,14 +105,10 @@ def select_channels(
     :func:`~course_lib.pruning.channels.l1_filters` for example.
 
     Args:
-        model: a module with batch norms; not changed.
         fraction: of the channels to remove, in [0, 1].
         score: makes one score per channel, by batch norm: :func:`scales` or
             :func:`filter_norms`.
         names: the batch norms that take part. None: all that have a score.
-
-    Raises:
-        ValueError: if the fraction is outside [0, 1], a score is NaN, or a name has none.
 
     Source: Liu et al. 2017, section 3, "a global threshold across all layers".
     """
@@ -157,17 +150,11 @@ def absorb_removed(
     pool (max, or average without zero padding) or flatten.
 
     Args:
-        layer: makes the channels; only their number is looked at.
-        bn: the batch norm after it, with C channels.
         next_layer: Conv1d/2d/3d with C input channels and any groups, or a Linear with
-            C·k inputs, k per channel, as flattening (C, H, W) leaves them.
+            C·k inputs, k per channel, as flattening (C, H, W) leaves them. (A transposed
+            convolution makes no constant of a constant.)
         keep: bool (C,), True = kept, or the indices of those kept, strictly increasing.
         activation: what is between batch norm and next layer, applied to β as (1, C).
-
-    Raises:
-        TypeError: if the next layer is of another kind. (A transposed convolution makes
-            no constant of a constant.)
-        ValueError: if channels do not match or ``keep`` is not as described.
 
     Source: Ye et al. 2018, "Rethinking the Smaller-Norm-Less-Informative Assumption in
     Channel Pruning of Convolution Layers".
@@ -196,24 +183,19 @@ def absorb_removed(
 def cascade(
     keep: Tensor, next_weight: Tensor, constant: Tensor | None = None, groups: int = 1
 ) -> tuple[Tensor, Tensor]:
-    """Removed channels make weights of the next layer useless: which ones, and what
-    they leave.
+    """Removed channels make weights of the next layer useless: which ones, bool as
+    ``next_weight``, True = useful; and the shift (M,) that they leave to its bias.
 
-    A weight that only meets a removed channel meets a constant. If that is not zero, its
-    product is always the same, and goes into the bias.
+    A weight that only meets a removed channel meets a constant, so its product is always
+    the same, and goes into the bias: exactly but for zero-padded borders.
 
     Args:
         keep: bool (C,), True = kept.
         next_weight: (M, C/groups, ...), for example (M, C, R, S), of a convolution or a
             linear layer.
         constant: (C,), what removed channels give, *after* the activation: relu(β).
-            Only those of removed channels count. None: zero.
+            None: zero.
         groups: of the next layer.
-
-    Returns:
-        A bool mask of the shape of ``next_weight``, True = useful; and the shift (M,) of
-        the next layer's bias, summed in float64. Exact but for zero-padded borders: see
-        :func:`absorb_removed`.
     """
     m, per_group = next_weight.shape[:2]
     c = per_group * groups
@@ -241,12 +223,8 @@ def cascade(
 
 
 def shift_of(weight: Tensor, constants: Tensor, groups: int = 1) -> Tensor:
-    """What the constants add to every output of a convolution or linear layer: (M,),
-    float64.
-
-    Args:
-        weight: (M, C // groups, ...).
-        constants: (C,), zero for channels that add nothing.
+    """What ``constants`` (C,) add to every output of a layer with ``weight`` (M, C //
+    groups, ...): (M,), float64.
     """
     weight = weight.detach().cpu()
     if groups == 1:  # most of the weights meet a zero: leave them out before anything is widened

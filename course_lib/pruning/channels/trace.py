@@ -38,8 +38,7 @@ def trace(model: nn.Module, example: Tensor | None = None) -> tuple[nn.Module, f
     it carries out.
 
     Layers of ``torch.nn``, and classes derived from a convolution, linear layer or batch
-    norm, are one node each. The forward pass is followed as it goes with its flags as they
-    are. Without an example every optional argument of it counts as given.
+    norm, are one node each. Without an example every optional argument counts as given.
 
     Args:
         example: what ``forward`` takes first; only its shape and dtype matter. Then
@@ -75,31 +74,21 @@ def trace(model: nn.Module, example: Tensor | None = None) -> tuple[nn.Module, f
     except Exception as error:
         where = f", in {tracer.place}" if tracer.place else ""
         reason = str(error).strip().partition("\n")[0]
-        convolves = any(isinstance(m, _ConvNd) for m in model.modules())
         raise ValueError(
-            f"cannot follow {type(model).__name__}{where}: {reason}"
-            f"{_REMEDY if convolves else _OTHER_ROOMS}"
+            f"cannot follow {type(model).__name__}{where}: {reason}. Put code that depends on"
+            " values or sizes into a function marked with torch.fx.wrap, or pass the parts that can"
+            " be traced, e.g. fold_model(model.part). Heads and layers of a transformer are removed"
+            " by course_lib.pruning.heads and course_lib.pruning.layers"
         ) from error
     return skeleton, graph
-
-
-_REMEDY = (
-    ". Put the code that depends on values or sizes into a function marked with torch.fx.wrap, or"
-    " take the parts of the model that can be traced one by one, e.g. model.part, _ ="
-    " fold_model(model.part)"
-)
-_OTHER_ROOMS = (
-    ". Of a transformer heads, feed-forward parts and whole layers can be removed:"
-    " course_lib.pruning.heads and course_lib.pruning.layers"
-)
 
 
 def carry_out(node: fx.Node, module: nn.Module | None, value: Callable[[fx.Node], Any]) -> Any:
     """What the operation of ``node`` gives on other values: ``value`` of each node among
     its arguments.
     """
-    given: Any = fx.node.map_arg((node.args, dict(node.kwargs)), value)
-    args, kwargs = given
+    args: Any = fx.node.map_arg(node.args, value)
+    kwargs: Any = fx.node.map_arg(dict(node.kwargs), value)
     if module is not None:
         return module.forward(*args, **kwargs)
     if node.op == "call_method":
@@ -112,13 +101,15 @@ def _on_meta(model: nn.Module) -> nn.Module:
     """A copy of ``model`` whose tensors have no numbers. Shared ones stay shared."""
     memo: dict[int, Any] = {}
     for module in model.modules():
-        attributes = vars(module).values()
-        for value in (*module._parameters.values(), *module._buffers.values(), *attributes):
+        for value in (
+            *module._parameters.values(),
+            *module._buffers.values(),
+            *vars(module).values(),
+        ):
             if isinstance(value, Tensor):
-                meta, trained = value.detach().to("meta"), value.requires_grad
-                memo[id(value)] = (
-                    nn.Parameter(meta, trained) if isinstance(value, nn.Parameter) else meta
-                )
+                meta: Any = value.detach().to("meta")
+                parameter = isinstance(value, nn.Parameter)
+                memo[id(value)] = nn.Parameter(meta, value.requires_grad) if parameter else meta
     return copy.deepcopy(model, memo).eval()
 
 
