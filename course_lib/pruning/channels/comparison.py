@@ -10,7 +10,6 @@ agree.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
@@ -18,22 +17,24 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.conv import _ConvNd
+from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 from torch.utils import _pytree
 
 from course_lib.pruning.channels.slimming import shift_of
-from course_lib.pruning.weights.masks import Masks, apply
+from course_lib.pruning.channels.trace import copied
 
-CROP = 64  # height and width of the samples, where the model takes smaller images
 TOLERANCE = {torch.float64: 1e-7}  # relative; other types only if float64 fails
 COARSE = 1e-3
+VARIES = (
+    "some of the removed channels were not constant (they met others that are kept, or each of"
+    " their places has another constant), and are dropped"
+)
 
 
 class Comparison:
     """One comparison of ``model`` with a smaller one.
 
     Args:
-        masks: zero the filters that are removed.
         made: layer -> bool (M,), the channels that it still makes; in all layers that are
             compared.
         gone: layer that reads removed channels -> bool (C,), which ones.
@@ -43,23 +44,27 @@ class Comparison:
     def __init__(
         self,
         model: nn.Module,
-        masks: Masks,
         made: Mapping[str, Tensor],
         gone: Mapping[str, Tensor],
         absorbing: set[str],
     ) -> None:
-        self.model, self.masks = model, masks
+        self.model = model
         self.made, self.gone, self.absorbing = made, gone, absorbing
         self.last = ""  # the layer that was compared last
 
     def prepared(self, model: nn.Module) -> nn.Module:
         """A copy of ``model`` in the mode and the type of the comparison."""
-        twin = copy.deepcopy(model).eval().requires_grad_(False)
-        twin = twin.cpu() if self.samples.device.type == "cpu" else twin
-        return twin.double() if self.dtype == torch.float64 else twin
 
-    def run_whole(self, example: Tensor) -> tuple[dict[str, Tensor], dict[str, str]]:
-        """Run the model with zeroed filters.
+        def convert(tensor: Tensor) -> Tensor:
+            dtype = self.dtype if tensor.is_floating_point() else tensor.dtype
+            device = "cpu" if tensor.device.type == "mps" else tensor.device  # no float64 there
+            return tensor.detach().to(device, dtype, copy=True)
+
+        return copied(model, convert).eval()
+
+    def run_whole(self, example: Tensor, crop: int) -> tuple[dict[str, Tensor], dict[str, str]]:
+        """Run the model with zeroed filters, on images of ``crop`` pixels if it can (0: on
+        those of the example's size).
 
         Returns:
             Layer -> what the constants that it read add to each output that it still
@@ -69,15 +74,21 @@ class Comparison:
             ValueError: if it does not run, or gives numbers that are not finite.
         """
         reason = ""
-        for self.dtype, crop in ((torch.float64, CROP), (torch.float64, 0), (example.dtype, 0)):
-            if crop and max(example.shape[2:], default=0) <= crop:
-                continue
-            self.samples = random_samples(example, crop, self.dtype)
+        ways = [(torch.float64, 0), (torch.promote_types(example.dtype, torch.float32), 0)]
+        if 0 < crop < max(example.shape[2:], default=0):
+            ways.insert(0, (torch.float64, crop))
+        for self.dtype, pixels in ways:
+            self.samples = random_samples(example, pixels, self.dtype)
             self.shifts: dict[str, Tensor] = {}
             self.inexact: dict[str, str] = {}
             self.expected: dict[str, list[Tensor]] = {name: [] for name in self.made}
             masked = self.prepared(self.model)
-            apply(masked, self.masks)
+            for name, made in self.made.items():
+                layer: Any = masked.get_submodule(name)
+                if not isinstance(layer, nn.PReLU) and layer.weight is not None:
+                    dim = int(isinstance(layer, _ConvTransposeNd))  # (C, M, ...)
+                    gone = (~made).nonzero().flatten().to(layer.weight.device)
+                    layer.weight.detach().index_fill_(dim, gone, 0)
             try:
                 self.outputs = self._run(masked, self._read_constants, self._note)
                 if all(bool(t.isfinite().all()) for t in self.outputs):
@@ -161,29 +172,24 @@ class Comparison:
             return None
         x, dim = args[0], _dim(module)
         gone = self.gone[name].to(x.device)
-        read = x.movedim(dim, 0)[gone]  # (k, B, ...)
-        middle = read  # (k, B, ...) -> (k, B)
-        while middle.ndim > 2:
+        read = middle = x.movedim(dim, 0)[gone]  # (k, B, ...)
+        while middle.ndim > 2:  # (k, B)
             middle = middle.select(-1, middle.shape[-1] // 2)
-        close = TOLERANCE.get(self.dtype, COARSE) * float(x.abs().max())
+        close = 0.01 * TOLERANCE.get(self.dtype, COARSE) * float(x.abs().max())
         same = (read.flatten(1) - middle[:, :1]).abs() <= close
-        everywhere = same.all(1)
         # padding before this layer leaves another number at the border alone
         inside = ((middle - middle[:, :1]).abs() <= close).all(1) & (same.double().mean(1) > 0.25)
         constants = torch.zeros(len(gone), dtype=x.dtype, device=x.device)
         constants[gone] = middle[:, 0].where(inside, 0.0)
-        if not constants.any() and everywhere.all():
+        if not constants.any() and same.all():
             return None
         if not inside.all():
-            self.inexact[name] = (
-                "some of the removed channels were not constant (they met others that are kept,"
-                " or each of their places has another constant), and are dropped"
-            )
+            self.inexact[name] = VARIES
+        elif not same.all() or _has_zero_padding(module):
+            self.inexact[name] = "zeros are put round the maps, so borders differ"
         if constants.any() and name not in self.absorbing:
             self.inexact[name] = "the constants of the removed channels are dropped"
         elif constants.any():
-            if not everywhere[inside].all() or _has_zero_padding(module):
-                self.inexact[name] = "zeros are put round the maps, so borders differ"
             shift = shift_of(module.weight, constants.cpu(), getattr(module, "groups", 1))
             self.shifts[name] = shift.to(x.device)
         if name not in self.inexact:
@@ -204,8 +210,8 @@ def random_samples(example: Tensor, crop: int, dtype: torch.dtype) -> Tensor:
     sizes = [min(size, crop or size) for size in example.shape[2:]]
     shape = [2, *example.shape[1:2], *sizes]
     random = torch.rand(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    where = "cpu" if example.device.type == "mps" else example.device  # which has no float64
-    low, high = (float(end) for end in example.detach().double().aminmax())
+    low, high = (float(end) for end in example.detach().cpu().double().aminmax())
+    where = "cpu" if example.device.type == "mps" else example.device
     if not example.is_floating_point():
         whole = (low + random * (high - low + 1)).floor().clamp(max=high)
         return whole.to(where, example.dtype)

@@ -190,6 +190,7 @@ class Channels:
         self.pins: list[tuple[Tensor, str]] = []
         self.unread: dict[str, str] = {}  # a layer that cannot be followed -> why
         self.read: dict[str, str] = {}  # a layer whose tensors are read -> the tensor
+        self.borders = False  # whether zeros may be put round maps, other than in layers
         self.count = 1
         for node in graph.nodes:
             self.state[node] = self._follow(node, node is next(iter(graph.nodes)))
@@ -325,8 +326,11 @@ class Channels:
         along = _varying(result)
         if any(value.shape[d] != result.shape[d] for d in along):
             return None
-        if self._rule(node, module) == "spatial" and along not in ([], [1]):
-            return None
+        if self._rule(node, module) == "spatial":
+            if along not in ([], [1]):
+                return None
+            what = function_name(node) if module is None else type(module).__name__
+            self.borders |= "adaptive" not in what.lower() and "max" not in what.lower()
         for labels, sizes in parts:
             if _varying(labels) == along:
                 self._tie(result, labels, self.describe(node))

@@ -30,7 +30,6 @@ Convolution Layers", section 4, absorbs the constants.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -50,6 +49,7 @@ from course_lib.pruning.channels.groups import (
     layer_kind,
 )
 from course_lib.pruning.channels.slimming import as_mask, channels_of, filter_sizes
+from course_lib.pruning.channels.trace import copied
 from course_lib.pruning.weights.masks import Masks
 from course_lib.pruning.weights.scores import Scores
 from course_lib.wrapped import refuse_wrapped
@@ -107,7 +107,7 @@ def remove_filters(
         keep: layer name -> bool (C,), True = kept. The layer is a convolution or a
             linear layer, or the batch norm or depthwise convolution after it. Layers that
             are not named keep everything.
-        example: a batch as the model takes it. Images larger than 64x64 are cropped for
+        example: a batch as the model takes it. Images larger than 32x32 are cropped for
             the comparison where the model takes smaller ones.
         absorb: move the constant of removed channels into the bias of the layer that
             read them, or where that layer has none and a batch norm follows, out of the
@@ -128,7 +128,7 @@ def remove_filters(
     inexact: dict[str, str] = {}
     if plan.removed.any():
         comparison = plan.comparison(model, absorb)
-        shifts, inexact = comparison.run_whole(example)
+        shifts, inexact = comparison.run_whole(example, 0 if plan.channels.borders else 32)
         twin = comparison.prepared(smaller)
         for name, shift in shifts.items():
             plan.add(twin, name, shift)
@@ -215,13 +215,12 @@ def slice_pair(
         raise ValueError(f"bn should normalise the {made} channels that conv makes, got {bn}")
     if read != made and (not isinstance(next_conv, nn.Linear) or read % made):
         raise ValueError(f"next_conv reads {read} channels, but conv makes {made}")
-    first, norm, second = (copy.deepcopy(layer) for layer in (conv, bn, next_conv))
-    _cut(first, torch.ones(reads, dtype=torch.bool), kept)
-    if norm is not None:
-        _cut(norm, kept, kept)
-    everything = torch.ones(makes, dtype=torch.bool)
-    _cut(second, kept.repeat_interleave(read // made), everything)
-    return first, norm, second  # type: ignore[return-value]
+    everything = torch.ones(max(reads, makes), dtype=torch.bool)
+    return (
+        _smaller(conv, everything[:reads], kept),
+        None if bn is None else _smaller(bn, kept, kept),
+        _smaller(next_conv, kept.repeat_interleave(read // made), everything[:makes]),
+    )
 
 
 # ---------------------------------------------------------- what is removed, what is kept
@@ -306,10 +305,16 @@ class _Plan:
         )
 
     def cut(self, model: nn.Module) -> nn.Module:
-        """A copy of ``model`` without the removed channels."""
-        smaller = copy.deepcopy(model)
-        for name, kept in self.outputs.items():
-            _cut(smaller.get_submodule(name), self.inputs.get(name, kept), kept)
+        """A copy of ``model`` without the removed channels. Tensors that lose something are
+        made at their new size at once.
+        """
+        sides = {n: (self.inputs.get(n, kept), kept) for n, kept in self.outputs.items()}
+        cuts: dict[int, Tensor] = {}
+        for name, (reads, makes) in sides.items():
+            cuts |= _cuts(model.get_submodule(name), reads, makes)
+        smaller = copied(model, lambda t: cuts[id(t)] if id(t) in cuts else t.detach().clone())
+        for name, (reads, makes) in sides.items():
+            _resize(smaller.get_submodule(name), reads, makes)
         return smaller
 
     def filter_masks(self, model: nn.Module) -> Masks:
@@ -337,7 +342,7 @@ class _Plan:
             and self.channels.times[name] == 1
             and not isinstance(model.get_submodule(name), _ConvTransposeNd)
         }
-        return Comparison(model, self.filter_masks(model), self.outputs, gone, absorbing)
+        return Comparison(model, self.outputs, gone, absorbing)
 
     def add(self, smaller: nn.Module, name: str, shift: Tensor) -> str:
         """Add ``shift`` (M,) to all that a layer of ``smaller`` makes, in the cheapest
@@ -384,40 +389,53 @@ def _groups_left(name: str, conv: nn.Module, reads: Tensor, makes: Tensor) -> in
 
 
 # -------------------------------------------------------------------- cutting one layer
-def _cut(layer: Any, reads: Tensor, makes: Tensor) -> None:
-    """Make ``layer`` read and make only these channels, bool (C,) and (M,)."""
+def _cuts(layer: nn.Module, reads: Tensor, makes: Tensor) -> dict[int, Tensor]:
+    """id of each tensor of ``layer`` that loses something -> what is left of it."""
+    cuts: dict[int, Tensor] = {}
     kind, groups = layer_kind(layer), int(getattr(layer, "groups", 1))
-    if reads.all() and makes.all():
-        return
     rows, columns = makes, reads  # (M, C / groups, ...)
     if isinstance(layer, _ConvTransposeNd):
         rows, columns = reads, makes  # (C, M, ...)
-    for tensors in (layer._parameters, layer._buffers):
-        for name, tensor in tensors.items():
-            if tensor is None or tensor.ndim == 0:  # num_batches_tracked
-                continue
-            if name != "weight" or kind in ("depthwise", "norm", "prelu"):
-                cut = _take(tensor, 0, makes)
-            else:
-                parts = zip(*(x.chunk(groups) for x in (tensor, rows, columns)), strict=True)
-                cut = torch.cat([_take(_take(w, 0, a), 1, b) for w, a, b in parts if a.any()])
-            if tensor.ndim == 4 and not tensor.is_contiguous():
-                cut = cut.contiguous(memory_format=torch.channels_last)
-            parameter = isinstance(tensor, nn.Parameter)
-            tensors[name] = nn.Parameter(cut, tensor.requires_grad) if parameter else cut
+    for name, tensor in (*layer._parameters.items(), *layer._buffers.items()):
+        if tensor is None or tensor.ndim == 0 or (reads.all() and makes.all()):
+            continue
+        if name != "weight" or kind in ("depthwise", "norm", "prelu"):
+            cut = _take(tensor, 0, makes)
+        else:
+            parts = zip(*(x.chunk(groups) for x in (tensor, rows, columns)), strict=True)
+            pieces = [_take(_take(w, 0, a), 1, b) for w, a, b in parts if a.any()]
+            cut = torch.cat(pieces) if groups > 1 else pieces[0]
+        if tensor.ndim == 4 and not tensor.is_contiguous():
+            cut = cut.contiguous(memory_format=torch.channels_last)
+        cuts[id(tensor)] = cut
+    return cuts
+
+
+def _smaller(layer: nn.Module, reads: Tensor, makes: Tensor) -> nn.Module:
+    cuts = _cuts(layer, reads, makes)
+    smaller = copied(layer, lambda t: cuts[id(t)] if id(t) in cuts else t.detach().clone())
+    _resize(smaller, reads, makes)
+    return smaller
+
+
+def _resize(layer: Any, reads: Tensor, makes: Tensor) -> None:
+    """Write the new numbers of channels into a layer whose tensors are cut already."""
+    kind, read, made = layer_kind(layer), int(reads.sum()), int(makes.sum())
     if isinstance(layer, _ConvNd):
         if kind == "depthwise":
-            layer.groups = int(reads.sum())
+            layer.groups = read
         elif kind == "grouped":
             layer.groups = _groups_left("", layer, reads, makes)
-        layer.in_channels, layer.out_channels = int(reads.sum()), int(makes.sum())
+        layer.in_channels, layer.out_channels = read, made
     elif isinstance(layer, nn.Linear):
-        layer.in_features, layer.out_features = int(reads.sum()), int(makes.sum())
+        layer.in_features, layer.out_features = read, made
     elif isinstance(layer, nn.PReLU):
-        layer.num_parameters = int(makes.sum())
+        layer.num_parameters = made
     else:
-        layer.num_features = int(makes.sum())
+        layer.num_features = made
 
 
 def _take(tensor: Tensor, dim: int, kept: Tensor) -> Tensor:
+    if kept.all():
+        return tensor.detach()
     return tensor.detach().index_select(dim, kept.nonzero().flatten().to(tensor.device))

@@ -59,7 +59,8 @@ def trace(model: nn.Module, example: Tensor | None = None) -> tuple[nn.Module, f
             f"this {type(model).__name__} object has its own forward, set on the object, and"
             " torch.fx traces that of the class: remove it (del model.forward) first"
         )
-    skeleton, tracer = _on_meta(model), _Tracer()
+    skeleton = copied(model, lambda tensor: tensor.detach().to("meta")).eval()
+    tracer = _Tracer()
     arguments = list(inspect.signature(model.forward).parameters.items())[1:]
     defaults = {n: p.default for n, p in arguments if p.default is not inspect.Parameter.empty}
     try:
@@ -97,20 +98,19 @@ def carry_out(node: fx.Node, module: nn.Module | None, value: Callable[[fx.Node]
     return function(*args, **kwargs)
 
 
-def _on_meta(model: nn.Module) -> nn.Module:
-    """A copy of ``model`` whose tensors have no numbers. Shared ones stay shared."""
+def copied(model: nn.Module, convert: Callable[[Tensor], Tensor]) -> nn.Module:
+    """A copy of ``model`` with ``convert(t)`` in place of every tensor t. Shared ones stay
+    shared.
+    """
     memo: dict[int, Any] = {}
     for module in model.modules():
-        for value in (
-            *module._parameters.values(),
-            *module._buffers.values(),
-            *vars(module).values(),
-        ):
-            if isinstance(value, Tensor):
-                meta: Any = value.detach().to("meta")
-                parameter = isinstance(value, nn.Parameter)
-                memo[id(value)] = nn.Parameter(meta, value.requires_grad) if parameter else meta
-    return copy.deepcopy(model, memo).eval()
+        own = vars(module).values()
+        for tensor in (*module._parameters.values(), *module._buffers.values(), *own):
+            if isinstance(tensor, Tensor) and id(tensor) not in memo:
+                new: Any = convert(tensor)
+                parameter = isinstance(tensor, nn.Parameter)
+                memo[id(tensor)] = nn.Parameter(new, tensor.requires_grad) if parameter else new
+    return copy.deepcopy(model, memo)
 
 
 class _Tracer(fx.Tracer):
