@@ -405,6 +405,8 @@ def _cuts(layer: nn.Module, reads: Tensor, makes: Tensor) -> dict[int, Tensor]:
             parts = zip(*(x.chunk(groups) for x in (tensor, rows, columns)), strict=True)
             pieces = [_take(_take(w, 0, a), 1, b) for w, a, b in parts if a.any()]
             cut = torch.cat(pieces) if groups > 1 else pieces[0]
+        if cut.shape == tensor.shape:
+            continue
         if tensor.ndim == 4 and not tensor.is_contiguous():
             cut = cut.contiguous(memory_format=torch.channels_last)
         cuts[id(tensor)] = cut

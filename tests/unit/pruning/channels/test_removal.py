@@ -219,11 +219,14 @@ def test_other_paddings_than_zeros_are_exact(mode):
 
 
 def assert_absorbed_exactly(model, x, keep):
-    masked = copy.deepcopy(model)
+    masked, before = copy.deepcopy(model), copy.deepcopy(model.state_dict())
     apply(masked, filter_masks(model, keep, x))
     smaller, report = remove_filters(model, keep, x)
     assert not report.inexact
     torch.testing.assert_close(outputs(smaller, x), outputs(masked, x), **EXACT)
+    assert all(torch.equal(before[k], v) for k, v in model.state_dict().items()), (
+        "the original changed"
+    )
     return smaller, report
 
 
