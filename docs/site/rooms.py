@@ -24,7 +24,7 @@ from sphinx.util.nodes import make_refnode
 
 # files that a room's others are made with: what they are about is said, and no more
 INSIDE = {
-    "course_lib.pruning.channels.constants",
+    "course_lib.pruning.channels.comparison",
     "course_lib.pruning.channels.trace",
     "course_lib.show.drawings.canvas",
     "course_lib.show.labels",

@@ -11,7 +11,8 @@
 - :mod:`.trace`: the operations of a model, by ``torch.fx``; :mod:`.groups`: the channels
   that can only be removed together.
 - :mod:`.removal`: removes filters with all parameters that depend on them;
-  :mod:`.constants`: the constant outputs of removed channels, added to later biases.
+  :mod:`.comparison`: runs the model and the smaller one, to read the constant outputs of
+  removed channels, and to see that both compute the same.
 - :mod:`.folding`: merges a batch norm into the layer before it; :mod:`.recalibration`:
   measures its statistics again.
 - :mod:`.slimming`: network slimming (``slimming.penalty``, ``slimming.scales``,

@@ -2,17 +2,15 @@
 before it can do that itself.
 
 The layer's weights are multiplied by p, its bias b becomes p·b + q, and the batch norm
-is gone: one pass less over the activations. Nothing is approximated, but sums are
-rounded differently: see TOLERANCE.
+is removed. Nothing is approximated, but sums are rounded differently: see TOLERANCE.
 
 ::
 
     folded, report = fold_model(model.eval())
-    print(report)    # which batch norms are gone, which are left and why
+    print(report)    # which batch norms are folded, which are left and why
 
-Only a batch norm *behind* a layer is folded. One before it would have to pass its shift
-q through the layer: at borders that are padded with zeros the shift is missing, and no
-bias can say so.
+Only a batch norm *after* a layer is folded. One before it would have to pass its shift
+q through the layer: at borders that are padded with zeros the shift is missing.
 
 Source: Jacob et al. 2018, "Quantization and Training of Neural Networks for Efficient
 Integer-Arithmetic-Only Inference", section 3.2; batch norm itself: Ioffe and Szegedy
@@ -23,15 +21,15 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.conv import _ConvTransposeNd
+from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 from torch.nn.utils.parametrize import is_parametrized
 
-from course_lib.pruning.channels.trace import LAYERS, batch_norms, copies_of_computed, wiring
+from course_lib.pruning.channels.trace import batch_norms, trace
 
 AnyModule = TypeVar("AnyModule", bound=nn.Module)
 
@@ -48,47 +46,50 @@ def scale_shift(bn: _BatchNorm) -> tuple[Tensor, Tensor]:
 
     p = α/√(σ² + ε) and q = β − p·μ, with α = 1 and β = 0 where it has no affine part (α
     is torch's ``weight``, γ in many papers). Computed in float64 and rounded once, to
-    the dtype of the statistics; no gradient flows back.
+    the dtype of the statistics.
 
-    Raises:
-        TypeError: if ``bn`` is not a batch norm.
-        ValueError: if it keeps no running statistics, or is lazy and has not seen data
-            yet.
-
-    Source: Ioffe & Szegedy 2015, "Batch Normalization", algorithm 2, whose √(Var + ε) is
-    often written σ.
+    Raises ValueError if it keeps no running statistics.
     """
-    _check_statistics(bn)
     p, q = _scale_shift(bn)
     return p.to(bn.running_mean), q.to(bn.running_mean)
 
 
 @torch.no_grad()
 def fold_bn(layer: AnyModule, bn: _BatchNorm) -> AnyModule:
-    """A new layer that computes ``bn(layer(x))`` by itself.
+    """A new layer of the same type that computes ``bn(layer(x))`` by itself.
 
     Args:
-        layer: Conv1d/2d/3d, ConvTranspose1d/2d/3d or Linear, with or without bias;
-            groups, stride, dilation and every kind of padding do not matter, since they
-            come before the batch norm. Of a Linear, the outputs are taken to be (B, C):
-            behind (B, L, C) a batch norm works on L, and is not to be folded.
-        bn: the batch norm its outputs go to, with the statistics it has now. Neither is
-            changed.
-
-    Returns:
-        A layer of the same type, mode, dtype and device; it has a bias, and is
-        trainable where ``layer`` is.
+        layer: Conv1d/2d/3d, ConvTranspose1d/2d/3d or Linear, with any groups, stride and
+            padding, since they come before the batch norm. Of a Linear, the outputs are
+            taken to be (B, C): after (B, L, C) a batch norm works on L, and is not to be
+            folded.
+        bn: the batch norm its outputs go to, with the statistics it has now.
 
     Raises:
         RuntimeError: if either is in training mode.
-        TypeError: if ``layer`` is of another kind, or either has a ``forward`` of its
-            own.
+        TypeError: if either is of another kind, or has a ``forward`` of its own.
         ValueError: if the numbers of channels differ, the batch norm has no running
-            statistics, a module is lazy, or hooks or parametrizations have a say in
-            what either computes.
+            statistics, or hooks or parametrizations change what either computes.
     """
     _check_pair(layer, bn)
-    return _fold(layer, bn)
+    p, q = _scale_shift(bn)
+    weight: Any = layer.weight
+    bias: Any = layer.bias
+    shift = q if bias is None else q + p * _double(bias)
+    # half precision is computed in float32, and rounded once at the end
+    scale = p.to(weight.device, torch.promote_types(weight.dtype, torch.float32))
+    # (C, M/groups, ...): output channel m of a group lies at m in every row
+    if isinstance(layer, _ConvTransposeNd):
+        rows = weight.unflatten(0, (layer.groups, -1))  # (groups, C/groups, M/groups, ...)
+        folded = (rows * scale.view(layer.groups, 1, -1, *[1] * (weight.ndim - 2))).flatten(0, 1)
+    else:  # (M, C/groups, ...)
+        folded = weight * scale.view(-1, *[1] * (weight.ndim - 1))
+    new_weight = nn.Parameter(folded.to(weight.dtype), weight.requires_grad)
+    like = weight if bias is None else bias
+    # so that the old weight is not copied in vain
+    new = copy.deepcopy(layer, {id(weight): new_weight})
+    new.bias = nn.Parameter(shift.to(like), like.requires_grad)
+    return new
 
 
 @dataclass
@@ -107,91 +108,109 @@ class FoldReport:
         return "\n".join(lines)
 
 
-@torch.no_grad()
 def fold_model(model: AnyModule) -> tuple[AnyModule, FoldReport]:
     """A copy of ``model`` without the batch norms that the layers before them can take
-    in.
+    in, and a report.
 
-    Which batch norm follows which layer is not guessed from names: torch.fx traces the
-    forward pass. A batch norm is folded if all its inputs come from one layer, and the
-    outputs of that layer go nowhere else. In the copy, which is of the same class, the
-    layer has its new weights, and an ``nn.Identity`` stands where the batch norm was.
-
-    All others stay, and the report says why: a batch norm after a sum, an activation or
-    a concatenation; a layer whose outputs, weights or self are used elsewhere too;
-    hooks and parametrizations; training mode; no running statistics.
+    A batch norm is folded if all its inputs come from one layer, and the outputs of that
+    layer go nowhere else, as torch.fx traces the forward pass. In the copy, which is of
+    the same class, the layer has its new weights, and an ``nn.Identity`` stands where the
+    batch norm was. All others stay, and the report says why.
 
     Args:
         model: any module that torch.fx can trace, in evaluation mode. Not changed.
-            Where the forward pass has several ways to go (a flag, an optional
-            argument), only the one that is traced counts, and that is the one it goes
-            with its flags as they are, and with every optional argument given. No other
-            thread may run a model meanwhile: torch.fx changes how every module of the
-            process is called.
-
-    Returns:
-        The folded copy, and a :class:`FoldReport`.
-
-    Raises:
-        TypeError: if ``model`` is not a module.
-        ValueError: if torch.fx cannot trace it, naming the submodule, torch's reason,
-            and what can be done.
+            Of several ways that the forward pass can go only the one that is traced
+            counts: with its flags as they are, and with every optional argument given.
+            No other thread may run a model meanwhile: torch.fx changes how every module
+            of the process is called.
 
     Source: ``torch.fx.experimental.optimization.fuse`` does the same for convolutions
     and returns a graph; here the model stays what it is.
     """
-    wired = wiring(model)
     report = FoldReport()
     # deepcopy looks here before it copies an object. So wherever the model refers to a
-    # folded layer (by a second name, in a list), the copy refers to the new one, and
-    # the old weights are never copied.
-    instead = copies_of_computed(model)
-    for name, bn in batch_norms(model).items():
-        layer_name, why = wired.layer_before(name)
+    # folded layer (by a second name, in a list), the copy refers to the new one.
+    instead: dict[int, nn.Module] = {}
+    for name, (layer_name, why) in layers_before(model).items():
+        bn, layer = model.get_submodule(name), model.get_submodule(layer_name)
+        if not why:
+            try:
+                instead[id(layer)] = fold_bn(layer, bn)  # type: ignore[arg-type]
+                instead[id(bn)] = nn.Identity().eval()
+                report.folded[name] = layer_name
+            except (TypeError, ValueError, RuntimeError) as error:
+                why = str(error)
         if why:
             report.left[name] = why
-            continue
-        layer = model.get_submodule(layer_name)
-        try:
-            _check_pair(layer, bn)
-        except (TypeError, ValueError, RuntimeError) as error:
-            report.left[name] = str(error)
-            continue
-        instead[id(layer)] = _fold(layer, bn)
-        instead[id(bn)] = nn.Identity().eval()
-        report.folded[name] = layer_name
     return copy.deepcopy(model, instead), report
 
 
-# ---- one layer and its batch norm
+def layers_before(model: nn.Module) -> dict[str, tuple[str, str]]:
+    """Batch norm -> the name of the one layer that feeds it and nothing else, or "" and
+    why there is none.
+    """
+    _, graph = trace(model)
+    modules = dict(model.named_modules())
+    calls: dict[str, list[fx.Node]] = {name: [] for name in modules}
+    read = set()  # modules whose tensors are used without calling them
+    for node in graph.nodes:
+        if node.op == "call_module":
+            calls[str(node.target)].append(node)
+        elif node.op == "get_attr":
+            read.add(str(node.target).rpartition(".")[0])
+    owners: dict[int, list[str]] = {}  # id of a parameter -> the modules that have it
+    for name, module in modules.items():
+        for parameter in module.parameters(recurse=False):
+            owners.setdefault(id(parameter), []).append(name)
+
+    def say(node: fx.Node) -> str:
+        if node.op == "call_module":
+            return f"{node.target} ({type(modules[str(node.target)]).__name__})"
+        if node.op in ("placeholder", "output"):
+            return f"the model's {'input' if node.op == 'placeholder' else 'output'}"
+        return f"{getattr(node.target, '__name__', node.target)}()"
+
+    def why_not(name: str, layers: list[str]) -> str | None:
+        for node in (call.all_input_nodes[0] for call in calls[name]):
+            if node.op != "call_module" or not _is_layer(modules[str(node.target)]):
+                return f"its input comes from {say(node)}, not from a layer"
+        if len(layers) != 1:
+            shared = f"it is shared by {' and '.join(layers)}: each would need one of its own"
+            return shared if layers else "the traced forward pass does not call it"
+        users = [u for call in calls[layers[0]] for u in call.users if u not in calls[name]]
+        if users:
+            return f"the output of {layers[0]} goes to {say(users[0])} too"
+        for module in {layers[0], name} & read:
+            return f"the forward pass reads tensors of {module} without calling it"
+        for parameter in modules[layers[0]].parameters():
+            for other in owners[id(parameter)]:
+                if other != layers[0]:
+                    return f"{layers[0]} shares a weight with {other}, and folding would part them"
+        return None
+
+    found = {}
+    for name in batch_norms(model):
+        sources = [str(call.all_input_nodes[0].target) for call in calls[name]]
+        layers = list(dict.fromkeys(sources))
+        why = why_not(name, layers)
+        found[name] = ("", why) if why else (layers[0], "")
+    return found
 
 
-def _fold(layer: AnyModule, bn: _BatchNorm) -> AnyModule:
-    p, q = _scale_shift(bn)
-    weight, bias = layer.weight, layer.bias
-    assert isinstance(weight, Tensor) and (bias is None or isinstance(bias, Tensor))
-    shift = q if bias is None else q + p * _double(bias)
-    # half precision is computed in float32, and rounded once at the end
-    scale = p.to(weight.device, torch.promote_types(weight.dtype, torch.float32))
-    # (C, M/groups, ...): output channel m of a group lies at m in every row
-    if isinstance(layer, _ConvTransposeNd):
-        rows = weight.unflatten(0, (layer.groups, -1))  # (groups, C/groups, M/groups, ...)
-        folded = (rows * scale.view(layer.groups, 1, -1, *[1] * (weight.ndim - 2))).flatten(0, 1)
-    else:  # (M, C/groups, ...)
-        folded = weight * scale.view(-1, *[1] * (weight.ndim - 1))
-
-    new_weight = nn.Parameter(folded.to(weight.dtype), weight.requires_grad)
-    like = weight if bias is None else bias
-    new_bias = nn.Parameter(shift.to(like.device, like.dtype), like.requires_grad)
-    # so that the old weight is not copied in vain
-    new = copy.deepcopy(layer, {id(weight): new_weight})
-    new.bias = new_bias
-    return new
+def _is_layer(module: nn.Module) -> bool:
+    return isinstance(module, _ConvNd | nn.Linear)
 
 
 def _scale_shift(bn: _BatchNorm) -> tuple[Tensor, Tensor]:
     """p and q in float64 (on the CPU, where the device knows no float64)."""
-    assert bn.running_mean is not None and bn.running_var is not None
+    if not isinstance(bn, _BatchNorm):
+        raise TypeError(f"bn should be a batch norm, got {type(bn).__name__}")
+    if bn.running_mean is None or bn.running_var is None:
+        raise ValueError(
+            "bn has no running statistics (track_running_stats=False): even in evaluation mode it"
+            " uses those of each batch. Build it with running statistics, and train it or use"
+            " recalibrate(model, images)"
+        )
     p = _double(bn.running_var).add(bn.eps).rsqrt()  # (C,)
     if bn.weight is not None:
         p = p * _double(bn.weight)
@@ -203,73 +222,34 @@ def _double(x: Tensor) -> Tensor:
     return (x.cpu() if x.device.type == "mps" else x).double()
 
 
-def _check_statistics(bn: nn.Module) -> None:
-    """Raises the exception of :func:`scale_shift` if there are no fixed p and q."""
-    if not isinstance(bn, _BatchNorm):
-        raise TypeError(
-            "expected a batch norm (nn.BatchNorm1d/2d/3d, nn.SyncBatchNorm), got"
-            f" {type(bn).__name__}"
-        )
-    if bn.running_mean is None or bn.running_var is None:
-        raise ValueError(
-            "this batch norm has no running statistics (track_running_stats=False): even in"
-            " evaluation mode it uses those of each batch. Build it with running statistics, and"
-            " train it or use recalibrate(model, images)"
-        )
-    if nn.parameter.is_lazy(bn.running_mean):
-        raise ValueError(
-            "this batch norm is lazy and has no channels yet: run one batch through the model first"
-        )
-
-
 def _check_pair(layer: nn.Module, bn: nn.Module) -> None:
     """Raises the exception of :func:`fold_bn` if ``bn`` cannot be folded into ``layer``."""
-    if not isinstance(layer, LAYERS):
-        kinds = ", ".join(kind.__name__ for kind in LAYERS)
-        raise TypeError(f"a batch norm can be folded into {kinds}; got {type(layer).__name__}")
-    _check_statistics(bn)
-    assert isinstance(bn, _BatchNorm)
-    if nn.parameter.is_lazy(layer.weight):
-        raise ValueError(
-            "the layer is lazy and has no weights yet: run one batch through the model first"
-        )
-    for module, what in ((layer, "layer"), (bn, "batch norm")):
-        if _has_own_forward(module):
+    for module, what, fits in (
+        (layer, "layer", _is_layer(layer)),
+        (bn, "bn", isinstance(bn, _BatchNorm)),
+    ):
+        if not fits:
+            kind = "batch norm" if what == "bn" else "convolution or a linear layer"
+            raise TypeError(f"{what} should be a {kind}, got {type(module).__name__}")
+        if "forward" in vars(module) or not type(module).forward.__module__.startswith("torch.nn"):
             raise TypeError(
-                f"the {what}, a {type(module).__name__}, has a forward of its own, so what it"
-                " computes is not known: fold it by hand, with scale_shift(bn)"
+                f"{what}, a {type(module).__name__}, has a forward of its own, so what it computes"
+                " is not known: fold it by hand, with scale_shift(bn)"
             )
         if module._forward_hooks or module._forward_pre_hooks or is_parametrized(module):
             raise ValueError(
-                f"the {what} has forward hooks or a parametrization (as pruning, weight norm and"
-                " taps leave them), which would work on something else after folding: remove them"
-                " first, e.g. with prune.remove or parametrize.remove_parametrizations"
+                f"{what} has forward hooks or a parametrization (as pruning and weight norm leave"
+                " them), which would work on something else after folding: remove them first, e.g."
+                " with prune.remove or parametrize.remove_parametrizations"
             )
-    if layer.training or bn.training:
-        who = (
-            "the layer and the batch norm are"
-            if layer.training and bn.training
-            else "one of the two is"
-        )
-        raise RuntimeError(
-            f"{who} in training mode, where a batch norm uses the statistics of each batch, and no"
-            " fixed weight can stand for them: call model.eval() first"
-        )
-    channels = layer.out_features if isinstance(layer, nn.Linear) else layer.out_channels
-    if channels != bn.num_features:
+        if module.training:
+            raise RuntimeError(
+                f"{what} is in training mode, where a batch norm uses the statistics of each batch:"
+                " call model.eval() first"
+            )
+    made: Any = layer.out_features if isinstance(layer, nn.Linear) else layer.out_channels
+    if made != bn.num_features:
         raise ValueError(
-            f"the layer has {channels} output channels and the batch norm {bn.num_features}: give"
-            " the batch norm that the layer's outputs go to"
+            f"the layer has {made} output channels and the batch norm {bn.num_features}: give the"
+            " batch norm that the layer's outputs go to"
         )
-
-
-def _has_own_forward(module: nn.Module) -> bool:
-    """Is it a subclass, or an instance, that computes something else than the torch
-    class it comes from?
-    """
-    known = next(c for c in (*LAYERS, nn.SyncBatchNorm, _BatchNorm) if isinstance(module, c))
-    names = ("forward", "_conv_forward", "_output_padding")
-    return any(
-        name in vars(module) or getattr(type(module), name, None) is not getattr(known, name, None)
-        for name in names
-    )

@@ -4,14 +4,12 @@ the operations of the model.
 Each filter of a convolution and each unit of a linear layer makes one channel. It gets
 a label, and the label is carried along: batch norm and ReLU hand it on, flatten repeats
 it H·W times, concatenation puts labels side by side, and where two tensors are added,
-the labels at the same place are *tied*: neither channel can go without the other. What
-reads a label in a way that is not known *pins* it. Labels that are tied, directly or
-through others, are one channel of the network as far as removal is concerned; layers
-that make the same ones are a :class:`Group`.
+the labels at the same place are *tied*: neither channel can be removed without the
+other. An operation that is not in the table below *pins* the labels that it reads.
 
-Some operations need more: a grouped convolution loses whole groups or equally many
-channels of each, and what is cut into equal parts must stay divisible. Groups of
-channels are chosen so that this holds: their *shares* are tied as well.
+A grouped convolution loses whole groups or equally many channels of each, and a tensor
+that is cut into equal parts must stay divisible. Groups of channels are chosen so that
+this holds: their *shares* are tied as well.
 
 Source: Fang et al. 2023, "DepGraph: Towards Any Structural Pruning", which finds the
 same groups from autograd's graph; here they come from the model's code, so that a
@@ -20,34 +18,33 @@ refusal can name the operation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from course_lib.checks import check_mask
-from course_lib.pruning.channels.trace import _item, skeleton, trace
+from course_lib.pruning.channels.trace import carry_out, trace
+
+Tie = tuple[Tensor, Tensor, str]  # labels, those that they are tied to, and where
 
 
 @dataclass(frozen=True)
 class Group:
     """Channels that are removed together, and the layers they run through.
 
-    ``channels`` of them; each of the ``producers`` (convolutions, linear layers) makes
-    them all, or some of them: its channel c is channel ``index[producer][c]`` of the
-    group. Several channels of one producer are one channel of the group where they can
-    only be removed together: the units that are viewed as one map, or the channels of
-    one group of a grouped convolution. ``followers`` have something for each channel as
-    well and are cut along (batch norms, depthwise convolutions, parameters with one
-    number per channel); ``consumers`` read them (their input channels are cut).
-    ``pinned`` says why the channels cannot be removed, and is None where they can.
+    Each of the ``producers`` (convolutions, linear layers) makes all ``channels``, or some
+    of them: its channel c is channel ``index[producer][c]`` of the group. Several channels
+    of a producer are one of the group where they can only be removed together.
+    ``followers`` (batch norms, depthwise convolutions) are cut along; ``consumers`` lose
+    input channels. ``pinned`` says why the channels cannot be removed, or is None.
     """
 
     channels: int
@@ -58,14 +55,8 @@ class Group:
     index: Mapping[str, Tensor] = field(default_factory=dict, repr=False, compare=False)
 
     def masks(self, keep: Tensor) -> dict[str, Tensor]:
-        """One mask for the group as masks for each of its producers, as
-        ``remove_filters`` takes them.
-
-        Args:
-            keep: bool (channels,), True = kept.
-
-        Raises:
-            ValueError: if it has another shape or type.
+        """A mask of the group, bool (channels,), as masks of its producers, which
+        ``remove_filters`` takes.
         """
         check_mask(keep, f"the mask of the group of {', '.join(self.producers)}", (self.channels,))
         return {name: keep[index.to(keep.device)] for name, index in self.index.items()}
@@ -73,23 +64,17 @@ class Group:
 
 def channel_groups(model: nn.Module, example: Tensor) -> list[Group]:
     """Which layers' channels are tied together, in the order in which the model makes
-    them.
+    them. Groups that cannot be removed (the logits, for one) are there too.
 
     Args:
         model: any module that torch.fx can follow. Not changed, and nothing is computed
             with its weights.
         example: a batch as the model takes it; only its shape and dtype matter.
 
-    Returns:
-        One group for every set of layers that make the same channels: a single
-        convolution in a plain chain, all that end in one stream of additions in a
-        residual network. Groups that cannot be removed (the logits, for one) are there
-        too and say why in ``pinned``.
-
     Raises:
         ValueError: if the model cannot be followed, naming the place.
     """
-    return Channels(skeleton(model), example).groups()
+    return Channels(model, example).groups()
 
 
 # --------------------------------------------------------------- what an operation does
@@ -97,24 +82,23 @@ MAKERS = ("conv", "grouped", "linear")  # kinds of layers that make new channels
 # for each rule of Channels the functions, methods and modules that it is for, in lower case
 # and without underscores: max_pool2d, F.max_pool2d and nn.MaxPool2d are one name
 _OPERATIONS = {
-    "identity": "identity dropout dropout1d dropout2d dropout3d featuredropout alphadropout"
-    " stochasticdepth contiguous clone detach to float double half bfloat16 typeas",
-    "pointwise": "relu relu6 leakyrelu rrelu elu selu celu gelu silu mish hardtanh hardswish"
+    "same": "identity dropout dropout1d dropout2d dropout3d featuredropout alphadropout"
+    " stochasticdepth contiguous clone detach to float double half bfloat16 typeas"
+    " relu relu6 leakyrelu rrelu elu selu celu gelu silu mish hardtanh hardswish"
     " hardsigmoid sigmoid logsigmoid tanh softplus softsign tanhshrink softshrink hardshrink"
     " threshold clamp clip clampmin clampmax abs neg exp log log1p sqrt rsqrt square sin cos erf"
     " pow sign reciprocal add sub mul div truediv truedivide multiply subtract divide maximum"
     " minimum iadd isub imul itruediv",
     "spatial": "maxpool1d maxpool2d maxpool3d avgpool1d avgpool2d avgpool3d adaptiveavgpool1d"
     " adaptiveavgpool2d adaptiveavgpool3d adaptivemaxpool1d adaptivemaxpool2d adaptivemaxpool3d"
-    " interpolate upsample upsamplingnearest2d upsamplingbilinear2d",
-    "moving": "view reshape flatten unflatten permute transpose swapaxes swapdims movedim moveaxis"
-    " t squeeze unsqueeze expand repeat tile roll flip narrow select chunk split tensorsplit"
-    " unbind getitem cat concat concatenate stack pixelshuffle pixelunshuffle channelshuffle"
-    " expandas",
+    " interpolate upsample upsamplingnearest2d upsamplingbilinear2d pad zeropad1d zeropad2d"
+    " zeropad3d constantpad1d constantpad2d constantpad3d reflectionpad1d reflectionpad2d"
+    " reflectionpad3d replicationpad1d replicationpad2d replicationpad3d circularpad1d"
+    " circularpad2d circularpad3d",
+    "moving": "view reshape flatten unflatten permute transpose swapaxes t squeeze unsqueeze"
+    " expand repeat flip narrow select chunk split tensorsplit unbind getitem cat concat"
+    " concatenate stack channelshuffle expandas",
     "reducing": "mean sum amax amin",
-    "pad": "pad zeropad1d zeropad2d zeropad3d constantpad1d constantpad2d constantpad3d"
-    " reflectionpad1d reflectionpad2d reflectionpad3d replicationpad1d replicationpad2d"
-    " replicationpad3d circularpad1d circularpad2d circularpad3d",
 }
 _RULES = {name: rule for rule, names in _OPERATIONS.items() for name in names.split()}
 # packages whose functions are known by name
@@ -123,97 +107,27 @@ _PACKAGES = frozenset(("torch", "_operator", "builtins", "torchvision"))
 
 def layer_kind(module: nn.Module) -> str | None:
     """What a layer with weights does to channels: "conv", "grouped", "depthwise",
-    "linear", "norm", "prelu", or None. (A parameter with one number per channel is
-    called "parameter" in a :class:`Call`.)
-
-    A subclass counts as the layer it is derived from as long as it computes the same
-    way.
+    "linear", "norm", "prelu", or None. A subclass counts as the layer it is derived from
+    as long as it computes the same way.
     """
     if not type(module).forward.__module__.startswith("torch.nn.modules."):
         return None
     if isinstance(module, _ConvNd):
         if module.groups == 1:
             return "conv"
-        transposed = isinstance(module, _ConvTransposeNd)
-        each = module.groups == module.in_channels
-        return (
-            "depthwise"
-            if each and (not transposed or module.groups == module.out_channels)
-            else "grouped"
-        )
-    if isinstance(module, nn.Linear):
-        return "linear"
+        if isinstance(module, _ConvTransposeNd):
+            return None
+        return "depthwise" if module.groups == module.in_channels else "grouped"
     if isinstance(module, _BatchNorm | _InstanceNorm):
         return "norm"
-    return "prelu" if isinstance(module, nn.PReLU) and module.num_parameters > 1 else None
-
-
-def operation(node: fx.Node, module: nn.Module | None) -> str:
-    """What ``node`` does to channels, as far as it is known: one word that
-    :class:`Channels` has a rule for.
-    """
-    if node.op in ("placeholder", "get_attr", "output"):
-        return node.op
-    if node.target is _item:
-        return "item"
-    if module is not None:
-        if layer_kind(module):
-            return "layer"
-        if isinstance(module, nn.PReLU):  # one slope for all channels; F.prelu may have many
-            return "pointwise"
-        package, name = type(module).__module__, type(module).__name__
-        known = package.startswith("torch.nn")
-    else:
-        package = getattr(node.target, "__module__", None) or "torch"
-        name = function_name(node)
-        known = node.op != "call_function" or package.split(".")[0] in _PACKAGES
-    return _RULES.get(name.lower().replace("_", ""), "unknown") if known else "unknown"
-
-
-def function_name(node: fx.Node) -> str:
-    """The name of a function or method, without the underscore of those that work in
-    place.
-    """
-    name = (
-        node.target
-        if isinstance(node.target, str)
-        else getattr(node.target, "__name__", str(node.target))
-    )
-    return name.rstrip("_") or name
-
-
-def in_place(node: fx.Node, module: nn.Module | None) -> bool:
-    """Whether ``node`` overwrites its first argument, so that this, too, is now what
-    the node gives.
-    """
-    if module is not None:
-        return bool(getattr(module, "inplace", False))
-    if node.kwargs.get("inplace") is True:
-        return True
-    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-    return (
-        name.endswith("_")
-        and not name.endswith("__")
-        or name in ("iadd", "isub", "imul", "itruediv")
-    )
-
-
-def describe(node: fx.Node, module: nn.Module | None) -> str:
-    """``node`` in words for a message: which operation, and where in the model."""
-    if module is not None:
-        return f"{node.target!r} ({type(module).__name__})"
-    path = node.meta.get("module", "")
-    return (
-        f"{function_name(node)} in {path!r}"
-        if path
-        else f"{function_name(node)} in the model's forward"
-    )
+    slopes = isinstance(module, nn.PReLU) and module.num_parameters > 1
+    return "linear" if isinstance(module, nn.Linear) else "prelu" if slopes else None
 
 
 # ---------------------------------------------------------------------- compact tensors
-# A number per channel of a tensor (B, C, H, W) is kept as (1, C, 1, 1): size 1 wherever
-# it does not vary.
-def compress(full: Tensor) -> Tensor:
+# The labels of a tensor (B, C, H, W) are kept as (1, C, 1, 1): size 1 wherever they do
+# not vary.
+def _compress(full: Tensor) -> Tensor:
     """``full`` with every dimension along which nothing varies cut to size 1."""
     for d in range(full.ndim):
         if full.shape[d] > 1:
@@ -223,63 +137,37 @@ def compress(full: Tensor) -> Tensor:
     return full
 
 
-def cut_like(full: Tensor, compact: Tensor) -> Tensor:
-    """``full`` cut to size 1 wherever ``compact`` is."""
-    for d, size in enumerate(compact.shape):
-        if size == 1:
-            full = full.narrow(d, 0, 1)
-    return full
-
-
-def varying(compact: Tensor) -> list[int]:
+def _varying(compact: Tensor) -> list[int]:
     """The dimensions along which a compact tensor varies."""
     return [d for d, size in enumerate(compact.shape) if size > 1]
 
 
-def move(node: fx.Node, module: nn.Module | None, state: Mapping[fx.Node, Any]) -> Any:
-    """Carry out an operation that only moves numbers on what ``state`` has for its
-    arguments, in full size.
-    """
-    sizes = {n: list(n.meta["value"].shape) for n in node.all_input_nodes}
-    if function_name(node) in ("cat", "concat", "concatenate") and node.op == "call_function":
-        # concatenation along channels need not copy H x W equal numbers for each
-        nodes = node.all_input_nodes
-        ndim = len(sizes[nodes[0]])
-        along = int(node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else 0)) % ndim  # type: ignore[arg-type]
-        for d in range(ndim):
-            if d != along and all(state[n].shape[d] == 1 for n in nodes):
-                for n in nodes:
-                    sizes[n][d] = 1
-    if node.target == "view" and not node.kwargs:
-        given: Any = fx.node.map_arg(node.args, lambda n: state[n].expand(sizes[n]))
-        if isinstance(given[1], torch.dtype):
-            raise RuntimeError("the same bits as another type are no labels")
-        return given[0].reshape(*given[1:])  # an expanded tensor has fewer views
-    return run(node, module, lambda n: state[n].expand(sizes[n]))
-
-
-def run(node: fx.Node, module: nn.Module | None, value: Callable[[fx.Node], Any]) -> Any:
-    """Carry out the operation of ``node`` on other values than it had: ``value`` of
-    each node among its arguments.
-    """
-    given: Any = fx.node.map_arg((node.args, dict(node.kwargs)), value)
-    args, kwargs = given
-    if module is not None:
-        return module.forward(*args, **kwargs)
-    if node.op == "call_method":
-        return getattr(args[0], str(node.target))(*args[1:], **kwargs)
-    function: Any = node.target
-    return function(*args, **kwargs)
+def _blank(value: Any) -> Any:
+    """Labels 0 in the form of ``value``; None if it holds no tensor."""
+    if isinstance(value, Tensor):
+        return torch.zeros((1,) * value.ndim, dtype=torch.long)
+    value = tuple(value.values()) if isinstance(value, dict) else value
+    if not isinstance(value, tuple | list) or not any(isinstance(v, Tensor) for v in value):
+        return None
+    return tuple(_blank(v) for v in value)
 
 
 # ------------------------------------------------------------------------- the channels
+def function_name(node: fx.Node) -> str:
+    """The name of a function or method, without the underscore of those that work in
+    place.
+    """
+    target: Any = node.target
+    name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
+    return name.rstrip("_") or name
+
+
 @dataclass(frozen=True)
 class Call:
-    """One call of a layer with weights: the labels of the channels it reads (C,) and of
-    those it makes (M,).
+    """A layer with weights: the labels of the channels it reads (C,) and of those it makes
+    (M,).
     """
 
-    name: str
     kind: str
     node: fx.Node
     inputs: Tensor
@@ -287,94 +175,117 @@ class Call:
 
 
 class Channels:
-    """The labels of all channels of a model, and which of them are tied or pinned.
-
-    Args:
-        model: on the meta device, as ``trace.skeleton``
-            makes it.
-        example: a batch as the model takes it.
-        labels: layer name -> the labels (M,) of the channels it makes, and "" -> those
-            of the input. Without: numbered from 1. Label 0 is for what is no channel of
-            any layer.
+    """The labels of all channels of a model, and which of them are tied or pinned. Label 0
+    is for what is no channel of any layer.
     """
 
-    def __init__(
-        self, model: nn.Module, example: Tensor, labels: Mapping[str, Tensor] | None = None
-    ) -> None:
-        self.modules = dict(model.named_modules())
-        self.calls: list[Call] = []
+    def __init__(self, model: nn.Module, example: Tensor) -> None:
+        skeleton, graph = trace(model, example)
+        self.modules = dict(skeleton.named_modules())
+        self.calls: dict[str, Call] = {}
+        self.times: Counter[str] = Counter()  # how often a layer is called
         self.state: dict[fx.Node, Any] = {}  # node -> compact labels, or a tuple of such
-        self.ties: list[tuple[Tensor, Tensor, str]] = []
-        self.shares: list[tuple[Tensor, Tensor, str]] = []  # ties that only a choice needs
+        self.ties: list[Tie] = []
+        self.shares: list[Tie] = []  # ties that only a choice needs
         self.pins: list[tuple[Tensor, str]] = []
-        self.labels: dict[str, Tensor] = dict(labels or {})
         self.unread: dict[str, str] = {}  # a layer that cannot be followed -> why
+        self.read: dict[str, str] = {}  # a layer whose tensors are read -> the tensor
+        self.borders = False  # whether zeros may be put round maps, other than in layers
         self.count = 1
-        self.graph = trace(model, example, leaf=lambda m: layer_kind(m) is not None)
-        for node in self.graph.nodes:
-            module = self.module(node)
-            self.state[node] = self._follow(node, module)
-            if node.all_input_nodes and in_place(node, module):
-                self.state[node.all_input_nodes[0]] = self.state[node]
-        self._tie_shared_weights()
+        for node in graph.nodes:
+            self.state[node] = self._follow(node, node is next(iter(graph.nodes)))
+        owners: dict[int, str] = {}
+        for name, call in self.calls.items():
+            for parameter in self.modules[name].parameters():
+                other = owners.setdefault(id(parameter), name)
+                if other != name:
+                    reason = f"{other!r} and {name!r} share weights"
+                    self._pin_call(self.calls[other], reason)
+                    self._pin_call(call, reason)
+            if name in self.read:
+                what = f"the forward pass reads {self.read[name]!r} without calling {name!r}"
+                self._pin_call(call, what)
 
-    def module(self, node: fx.Node) -> nn.Module | None:
-        return self.modules[str(node.target)] if node.op == "call_module" else None
+    def describe(self, node: fx.Node) -> str:
+        """``node`` in words for a message: which operation, and where in the model."""
+        if node.op == "call_module":
+            return f"{node.target!r} ({type(self.modules[str(node.target)]).__name__})"
+        path = next(reversed(node.meta.get("nn_module_stack") or {"": None}))
+        return f"{function_name(node)} in {path or 'forward'}"
 
     # -------------------------------------------------------------------- one rule each
-    def _follow(self, node: fx.Node, module: nn.Module | None) -> Any:
-        word = operation(node, module)
-        tensors = node.all_input_nodes
-        if word == "placeholder":
-            value = node.meta["value"]
-            if node is not next(iter(self.graph.nodes)) or value.ndim < 2:
-                return self._fixed(node)
-            made = self._made("", value.shape[1])
+    def _follow(self, node: fx.Node, first: bool) -> Any:
+        value: Any = node.meta.get("value")
+        blank = _blank(value)
+        if node.op == "placeholder" and first and value.ndim > 1:
+            made = self._new_labels(value.shape[1])
             self.pins.append((made, "they are the channels of the model's input"))
-            return _along(made, 1, value.ndim)
-        if word == "get_attr":
-            return self._parameter(node)
-        if word == "output":
-            for n in tensors:
-                self._pin(n, "they are the model's output")
-            return None
-        if word == "item":
-            return self.state[tensors[0]][node.args[1]]
-        if not isinstance(node.meta["value"], Tensor | tuple | list):
-            return self._unknown(node, module)
-        rules = {
-            "identity": lambda: self.state[tensors[0]],
-            "layer": lambda: self._layer(node, module),
-            "pointwise": lambda: self._pointwise(node, module),
-            "spatial": lambda: self._spatial(node, module),
-            "pad": lambda: self._pad(node, module),
-            "moving": lambda: self._moving(node, module),
-            "reducing": lambda: self._reducing(node, module),
-        }
-        followed = rules[word]() if word in rules else None
-        return self._unknown(node, module) if followed is None else followed
-
-    def _layer(self, node: fx.Node, module: nn.Module | None) -> Tensor | None:
-        assert module is not None
-        kind, name = layer_kind(module), str(node.target)
-        assert kind is not None
-        ndim = node.all_input_nodes[0].meta["value"].ndim
-        dim = ndim - 1 if kind == "linear" else 1
-        batched = 2 + (len(module.kernel_size) if isinstance(module, _ConvNd) else 0)
-        if ndim < batched or isinstance(module, _ConvNd) and ndim > batched:
-            self.unread[name] = f"it reads a tensor of {ndim} dimensions, without a batch"
-            return None
-        inputs = self._read(node, dim, describe(node, module))  # (C,)
-        size = len(inputs)
-        if kind in MAKERS:
-            outputs = self._made(name, node.meta["value"].shape[dim])
-        elif kind == "depthwise":
-            outputs = inputs.repeat_interleave(node.meta["value"].shape[1] // size)
-            if name in self.labels:  # only one channel left: an ordinary convolution now
-                outputs = self.labels[name]
+            return made.view([-1 if d == 1 else 1 for d in range(value.ndim)])
+        path = str(node.target).rpartition(".")[0]
+        if node.op == "get_attr" and any(
+            _blank(u.meta.get("value")) is not None for u in node.users
+        ):
+            self.read[path] = str(node.target)
+        read = [n for n in node.all_input_nodes if self.state[n] is not None]
+        if node.op == "output":
+            self._pin(read, "they are the model's output")
+        if blank is None or not read or node.op == "output":  # a size, or made from sizes
+            return blank
+        module = self.modules[str(node.target)] if node.op == "call_module" else None
+        if module is not None and layer_kind(module):
+            followed = self._layer(node, module)
         else:
-            outputs = inputs
-        self.calls.append(Call(name, kind, node, inputs, outputs))
+            rules = {"same": self._same, "moving": self._moving, "reducing": self._reducing}
+            rule = self._rule(node, module) or ""
+            followed = rules.get(rule.replace("spatial", "same"), lambda *_: None)(node, module)
+        if followed is None:
+            what = self.describe(node)
+            self._pin(read, f"{what} reads them, and how it would work with fewer is not known")
+        return blank if followed is None else followed
+
+    def _rule(self, node: fx.Node, module: nn.Module | None) -> str | None:
+        if isinstance(module, nn.PReLU):  # one slope for all channels; F.prelu may have many
+            return "same"
+        name = function_name(node) if module is None else type(module).__name__
+        package = type(module).__module__ if module else getattr(node.target, "__module__", None)
+        if node.op == "call_method" or (package or "torch").split(".")[0] in _PACKAGES:
+            return _RULES.get(name.lower().replace("_", ""))
+        return "spatial" if module is None and self._is_channelwise(node) else None
+
+    def _is_channelwise(self, node: fx.Node) -> bool:
+        """Whether a function that the user marked with ``torch.fx.wrap`` works on each
+        channel alone: it is run with half of the channels.
+        """
+        shape = node.all_input_nodes[0].meta["value"].shape
+        x = torch.rand(shape, generator=torch.Generator().manual_seed(0), device="cpu")
+        try:
+            whole = carry_out(node, None, lambda _: x.clone())
+            half = carry_out(node, None, lambda _: x[:, ::2])
+            return len(node.all_input_nodes) == 1 < shape[1] and torch.equal(whole[:, ::2], half)
+        except Exception:  # user code, on what it was not written for
+            return False
+
+    def _layer(self, node: fx.Node, module: nn.Module) -> Tensor | None:
+        kind, name, value = str(layer_kind(module)), str(node.target), node.meta["value"]
+        source = node.all_input_nodes[0]
+        labels, sizes = self.state[source], source.meta["value"].shape
+        dim = value.ndim - 1 if kind == "linear" else 1
+        if value.ndim < 2 + (len(module.kernel_size) if isinstance(module, _ConvNd) else 0):
+            self.unread[name] = f"it reads a tensor of {value.ndim} dimensions, without a batch"
+            return None
+        if set(_varying(labels)) - {dim}:
+            self.unread[name] = f"{self.describe(node)} reads another dimension than theirs"
+            self._pin([source], self.unread[name])
+            labels = _blank(value)
+        inputs = labels.flatten().expand(sizes[dim])  # (C,)
+        outputs = inputs.repeat_interleave(value.shape[dim] // sizes[dim])  # more if depthwise
+        self.times[name] += 1
+        if name in self.calls:
+            self._tie(inputs, self.calls[name].inputs, f"the calls of {name!r}")
+            outputs = self.calls[name].outputs
+        elif kind in MAKERS:
+            outputs = self._new_labels(value.shape[dim])
+        call = self.calls.setdefault(name, Call(kind, node, inputs, outputs))
         if kind == "grouped":
             assert isinstance(module, _ConvNd)
             self._share_groups(
@@ -382,29 +293,9 @@ class Channels:
             )
         tensors = [t for t in ("weight", "bias") if getattr(module, t, None) is not None]
         if any(t not in module._parameters for t in tensors):
-            reason = (
-                f"the weights of {name!r} are computed from others (torch.nn.utils.prune, a"
-                " parametrization): make them plain first, with prune.remove or"
-                " parametrize.remove_parametrizations"
-            )
-            self.pins += [(inputs, reason), (outputs, reason)]
-        return _along(outputs, dim, ndim)
-
-    def _read(self, node: fx.Node, dim: int, where: str) -> Tensor:
-        """One label (C,) per channel that a layer reads along ``dim``. Channels that vary
-        along other dimensions as well (a linear layer's units, viewed as maps) are tied
-        within each map.
-        """
-        (source, *_), sizes = node.all_input_nodes, node.all_input_nodes[0].meta["value"].shape
-        x = self.state[source]
-        others = [d for d in varying(x) if d != dim]
-        if others and dim not in varying(x):  # it mixes what it reads, channel by channel
-            self._pin(source, f"{where} reads another dimension than theirs")
-            return torch.zeros(sizes[dim], dtype=torch.long)
-        shape = [sizes[d] if d == dim or d in others else 1 for d in range(x.ndim)]
-        places = x.expand(shape).movedim(dim, 0).flatten(1).long()  # (C, places)
-        self._tie(places[:, :1].expand_as(places), places, where)
-        return places[:, 0]
+            computed = f"the weights of {name!r} are computed from others: make them plain first"
+            self._pin_call(call, f"{computed}, with parametrize.remove_parametrizations")
+        return outputs.view([-1 if d == dim else 1 for d in range(value.ndim)])
 
     def _share_groups(self, reads: Tensor, makes: Tensor, name: str) -> None:
         """Labels (groups, channels of each): groups go whole where they are many, else
@@ -417,118 +308,88 @@ class Channels:
         else:
             self.shares += [(part[:1].expand_as(part), part, where) for part in (reads, makes)]
 
-    def _parameter(self, node: fx.Node) -> Any:
-        """A parameter or buffer with one number per channel is cut along with what it
-        meets.
+    def _same(self, node: fx.Node, module: nn.Module | None) -> Tensor | None:
+        """Each channel alone. Labels at the same place are tied, as in an addition; a
+        tensor of size 1 there is broadcast, and ties none.
         """
-        path, _, name = str(node.target).rpartition(".")
-        owner, value = self.modules[path], node.meta["value"]
-        dims = [d for d, size in enumerate(value.shape) if size > 1]
-        if len(dims) != 1 or name not in owner._parameters and name not in owner._buffers:
-            return self._fixed(node)
-        made = self._made(str(node.target), value.shape[dims[0]])
-        self.calls.append(Call(str(node.target), "parameter", node, made, made))
-        return _along(made, dims[0], value.ndim)
-
-    def _pointwise(self, node: fx.Node, module: nn.Module | None) -> Tensor | None:
-        """Labels at the same place are tied, as in an addition; a tensor of size 1
-        there is broadcast, and ties none.
-        """
-        ndim, where = node.meta["value"].ndim, describe(node, module)
+        value = node.meta["value"]
+        inputs = [n for n in node.all_input_nodes if isinstance(self.state[n], Tensor)]
+        if not inputs or not isinstance(value, Tensor):
+            return None
         parts = []  # labels and sizes, with as many dimensions as the result
-        for n in node.all_input_nodes:
-            missing = (1,) * (ndim - n.meta["value"].ndim)
-            parts.append(
-                (
-                    self.state[n].view(*missing, *self.state[n].shape),
-                    (*missing, *n.meta["value"].shape),
-                )
-            )
-        varied = [labels for labels, _ in parts if varying(labels)] or [parts[0][0]]
-        own = {label for c in self.calls if c.kind == "parameter" for label in c.outputs.tolist()}
-        # a parameter follows what it meets, if there is anything else
-        result = min(varied, key=lambda labels: own.issuperset(labels.flatten().tolist()))
-        along = varying(result)
-        for other, sizes in parts:
-            if other is result:
-                continue
-            if varying(other) not in ([], along):
-                if set(varying(other)) & set(along) or any(sizes[d] > 1 for d in along):
-                    return None
-                labels = other.flatten().long()  # along another dimension, as for positions
-                self.pins.append((labels[labels > 0], f"{where} spreads them over others"))
-                continue
-            if along and not varying(other) and all(sizes[d] == 1 for d in along):
-                continue
-            if (
-                not along
-                and any(self.state[n].any() for n in node.all_input_nodes)
-                and not other.any()
-            ):
-                continue
-            a, b = torch.broadcast_tensors(result, other)
-            self._tie(a, b, where)
+        for n in inputs:
+            missing = (1,) * (value.ndim - self.state[n].ndim)
+            labels = self.state[n].view(*missing, *self.state[n].shape)
+            parts.append((labels, (*missing, *n.meta["value"].shape)))
+        varied = [labels for labels, _ in parts if _varying(labels)] or [parts[0][0]]
+        result = varied[0]
+        along = _varying(result)
+        if any(value.shape[d] != result.shape[d] for d in along):
+            return None
+        if self._rule(node, module) == "spatial":
+            if along not in ([], [1]):
+                return None
+            what = function_name(node) if module is None else type(module).__name__
+            self.borders |= "adaptive" not in what.lower() and "max" not in what.lower()
+        for labels, sizes in parts:
+            if _varying(labels) == along:
+                self._tie(result, labels, self.describe(node))
+            elif _varying(labels) or any(sizes[d] > 1 for d in along):
+                return None
         return result
 
     def _tie(self, a: Tensor, b: Tensor, where: str) -> None:
-        a, b = a.flatten().long(), b.flatten().long()
-        if torch.equal(a, b):
-            return
-        reason = f"in {where} they meet a tensor of fixed size"
+        a, b = a.flatten(), b.flatten()
         both = (a > 0) & (b > 0)
-        for one in (a[(b == 0) & (a > 0)], b[(a == 0) & (b > 0)]):
-            if len(one):
-                self.pins.append((one, reason))
         self.ties.append((a[both], b[both], where))
-
-    def _spatial(self, node: fx.Node, module: nn.Module | None) -> Tensor | None:
-        (x,) = node.all_input_nodes
-        value, before = node.meta["value"], x.meta["value"]
-        if (
-            not isinstance(value, Tensor)
-            or value.ndim != before.ndim
-            or value.shape[:2] != before.shape[:2]
-        ):
-            return None
-        return self.state[x] if all(d == 1 for d in varying(self.state[x])) else None
-
-    def _pad(self, node: fx.Node, module: nn.Module | None) -> Tensor | None:
-        x = node.all_input_nodes[0]
-        labels, sizes = self.state[x], x.meta["value"].shape
-        grown = [d for d, size in enumerate(node.meta["value"].shape) if size != sizes[d]]
-        if not set(grown) & set(varying(labels)) and grown != [1]:
-            return labels
-        if module is not None or node.args[2:3] not in ((), ("constant",)) or "mode" in node.kwargs:
-            return None
-        return F.pad(labels.expand(sizes), node.args[1])[:1] if grown == [1] else None  # type: ignore[arg-type]
+        for one in (a[(b == 0) & (a > 0)], b[(a == 0) & (b > 0)]):
+            self.pins.append((one, f"in {where} they meet a tensor of fixed size"))
 
     def _moving(self, node: fx.Node, module: nn.Module | None) -> Any:
-        many = node.args and isinstance(node.args[0], list | tuple)
+        """Labels are moved by the operation itself."""
+        many = bool(node.args) and isinstance(node.args[0], list | tuple)
         x, name = node.all_input_nodes[0], function_name(node)
-        if len(node.all_input_nodes) > 1 and not many and name != "expand_as":
-            return None  # an index that is itself a tensor
+        if name == "getitem" and isinstance(self.state[x], tuple):  # one of several results
+            return self.state[x][node.args[1]]
+        tensors = [n for n in node.all_input_nodes if isinstance(self.state[n], Tensor)]
+        if x not in tensors or (len(tensors) > 1 and not many and name != "expand_as"):
+            return None  # several results at once, or an index that is itself a tensor
+        sizes = {n: list(n.meta["value"].shape) for n in tensors}
+        if name in ("cat", "concat", "concatenate"):  # H x W equal numbers need not be copied
+            along = int(node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else 0))  # type: ignore[arg-type]
+            for n in tensors:
+                size = sizes[n][along]
+                sizes[n] = list(self.state[n].shape)
+                sizes[n][along] = size
+
+        def labels_of(n: fx.Node) -> Any:
+            return self.state[n].expand(sizes[n]) if n in sizes else n.meta["value"]
+
         try:
-            moved = move(node, module, self.state)
-        except RuntimeError:
+            if name == "view" and not node.kwargs:  # an expanded tensor has fewer views
+                given: Any = fx.node.map_arg(node.args, labels_of)
+                moved = given[0].reshape(*given[1:])
+            else:
+                moved = carry_out(node, module, labels_of)
+        except (RuntimeError, TypeError):
             return None
         if isinstance(moved, Tensor):
-            labels = compress(moved)
-            before = self.state[x] if isinstance(self.state[x], Tensor) else labels
-            rows = None
+            labels, before = _compress(moved), self.state[x]
+            rows = None  # into how many equal parts the channels are viewed
             if isinstance(module, nn.ChannelShuffle) or name == "channel_shuffle":
                 rows = int(module.groups if module is not None else node.args[1])  # type: ignore[arg-type]
-            elif not many and len(varying(before)) == 2 and len(varying(labels)) == 1:
-                rows = min(before.shape[d] for d in varying(before))
+            elif not many and len(_varying(before)) == 2 and len(_varying(labels)) == 1:
+                rows = min(before.shape[d] for d in _varying(before))
                 before = before.squeeze().T if before.squeeze().shape[0] > rows else before
-            if rows is not None and len(varying(before)):
-                part = before.flatten().long().view(rows, -1)
-                self.shares.append((part[:1].expand_as(part), part, describe(node, module)))
+            if rows is not None and _varying(before):
+                part = before.flatten().view(rows, -1)
+                self.shares.append((part[:1].expand_as(part), part, self.describe(node)))
             return labels
-        parts = tuple(compress(m) for m in moved)
+        parts = tuple(_compress(m) for m in moved)
         if name in ("chunk", "split", "tensor_split") and len({p.shape for p in parts}) == 1:
-            for part in parts[1:] if varying(parts[0]) == varying(self.state[x]) else ():
-                a, b = parts[0].flatten().long(), part.flatten().long()
-                self.shares.append((a, b, describe(node, module)))
+            for part in parts[1:] if _varying(parts[0]) == _varying(self.state[x]) else ():
+                a, b = parts[0].flatten(), part.flatten()
+                self.shares.append((a, b, self.describe(node)))
         return parts
 
     def _reducing(self, node: fx.Node, module: nn.Module | None) -> Tensor | None:
@@ -538,72 +399,27 @@ class Channels:
             return None
         ndim = x.meta["value"].ndim
         reduced = [int(d) % ndim for d in (dims if isinstance(dims, list | tuple) else [dims])]  # type: ignore[arg-type]
-        if set(reduced) & set(varying(self.state[x])):
+        if set(reduced) & set(_varying(self.state[x])):
             return None
         kept = node.meta["value"].ndim == ndim
         return self.state[x] if kept else self.state[x].squeeze(reduced)
 
-    def _unknown(self, node: fx.Node, module: nn.Module | None) -> Any:
-        what = describe(node, module)
-        why = f"{what} reads them, and how it would work with fewer channels is not known"
-        for n in node.all_input_nodes:
-            self._pin(n, why)
-        return self._fixed(node)
-
-    def _fixed(self, node: fx.Node) -> Any:
-        def nothing(value: Any) -> Any:
-            if isinstance(value, Tensor):
-                return torch.zeros((1,) * value.ndim, dtype=torch.float64)
-            return [nothing(v) for v in value] if isinstance(value, tuple | list) else None
-
-        return nothing(node.meta["value"])
-
     # --------------------------------------------------------------------------- labels
-    def _made(self, name: str, size: int) -> Tensor:
-        if name not in self.labels:
-            self.labels[name] = torch.arange(self.count, self.count + size)
-            self.count += size
-        labels = self.labels[name]
-        if len(labels) != size:
-            raise ValueError(
-                f"{name!r} makes {size} channels, not the {len(labels)} that it should"
-            )
-        return labels
+    def _new_labels(self, size: int) -> Tensor:
+        self.count += size
+        return torch.arange(self.count - size, self.count)
 
-    def _pin(self, node: fx.Node, reason: str) -> None:
-        def all_of(labels: Any) -> None:
-            if isinstance(labels, Tensor):
-                labels = labels.flatten().long()
-                if labels.any():
+    def _pin(self, nodes: Iterable[fx.Node], reason: str) -> None:
+        for state in (self.state[n] for n in nodes):
+            for labels in state if isinstance(state, tuple) else [state]:
+                if isinstance(labels, Tensor) and labels.any():
                     self.pins.append((labels[labels > 0], reason))
-            elif labels is not None:
-                for part in labels:
-                    all_of(part)
 
-        all_of(self.state[node])
-
-    def _tie_shared_weights(self) -> None:
-        """A layer that is called twice, and layers that share their weights, can be cut
-        in one way only.
-        """
-        first: dict[int, Call] = {}
-        for call in self.calls:
-            weight = tensor_of(self.modules[""], call)
-            if weight is None:
-                continue
-            other = first.setdefault(id(weight), call)
-            if other is not call:
-                for a, b in ((other.inputs, call.inputs), (other.outputs, call.outputs)):
-                    self._tie(a, b, f"the weights that {other.name!r} shares with {call.name!r}")
+    def _pin_call(self, call: Call, reason: str) -> None:
+        self.pins += [(x[x > 0], reason) for x in (call.inputs, call.outputs)]
 
     # -------------------------------------------------------------------------- results
-    def roots(self, shares: bool = False) -> np.ndarray[Any, Any]:
-        """Label -> one label that stands for all those tied to it; with ``shares`` also
-        for those that are best removed together.
-        """
-        return self._united([*self.ties, *self.shares] if shares else self.ties)
-
-    def _united(self, ties: Iterable[tuple[Tensor, Tensor, str]]) -> np.ndarray[Any, Any]:
+    def roots(self, ties: Iterable[Tie]) -> np.ndarray[Any, Any]:
         """Label -> the smallest label that it is tied to, directly or through others."""
         root = np.arange(self.count)
         pairs = [(a.flatten().numpy(), b.flatten().numpy()) for a, b, _ in ties]
@@ -632,60 +448,29 @@ class Channels:
         return reasons
 
     def groups(self) -> list[Group]:
-        roots = self.roots(shares=True)
+        roots = self.roots([*self.ties, *self.shares])
         reasons = self.pinned(roots)
-        made: dict[str, Tensor] = {}  # producer -> its channels
-        for call in self.calls:
-            if call.kind in MAKERS:
-                made.setdefault(call.name, call.outputs)
+        made = {n: c.outputs for n, c in self.calls.items() if c.kind in MAKERS}
         own = [(labels[:1].expand_as(labels), labels, "") for labels in made.values()]
-        team_of = self._united([*self.ties, *self.shares, *own])
+        team_of = self.roots([*self.ties, *self.shares, *own])
         teams: dict[int, list[str]] = {}  # producers that share a root
         for name, labels in made.items():
             teams.setdefault(int(team_of[labels[0]]), []).append(name)
-        made = {name: torch.from_numpy(roots[labels.numpy()]) for name, labels in made.items()}
-        return [self._group(team, made, roots, reasons) for team in teams.values()]
-
-    def _group(
-        self,
-        team: list[str],
-        made: Mapping[str, Tensor],
-        roots: np.ndarray[Any, Any],
-        reasons: Mapping[int, str],
-    ) -> Group:
-        position: dict[int, int] = {}
-        for name in team:
-            for root in made[name].tolist():
-                position.setdefault(root, len(position))
-        mine = np.zeros(self.count, bool)
-        mine[list(position)] = True
-        followers: dict[str, None] = {}
-        consumers: dict[str, None] = {}
-        for call in self.calls:
-            if call.kind in MAKERS:
-                if mine[roots[call.inputs.numpy()]].any():
-                    consumers[call.name] = None
-            elif mine[roots[call.outputs.numpy()]].any():
-                followers[call.name] = None
-        index = {name: torch.tensor([position[r] for r in made[name].tolist()]) for name in team}
-        reason = next((reasons[r] for r in position if r in reasons), None)
-        if reason is None and len(position) == 1 < len(made[team[0]]):
-            shares = (w for a, _, w in self.shares if mine[roots[a.flatten().numpy()]].any())
-            places = " and ".join(list(dict.fromkeys(shares))[:2])
-            reason = f"they can only be removed all together, because of {places}"
-        return Group(len(position), tuple(team), tuple(followers), tuple(consumers), reason, index)
-
-
-def tensor_of(model: nn.Module, call: Call) -> Tensor | None:
-    """The weight of the layer that is called, or the parameter itself."""
-    path, _, name = call.name.rpartition(".")
-    if call.kind == "parameter":
-        return getattr(model.get_submodule(path), name)
-    return model.get_submodule(call.name).weight  # type: ignore[return-value]
-
-
-def _along(labels: Tensor, dim: int, ndim: int) -> Tensor:
-    """A vector (C,) as a compact tensor of ``ndim`` dimensions that varies along
-    ``dim``.
-    """
-    return labels.double().view([-1 if d == dim else 1 for d in range(ndim)])
+        groups = []
+        for team in teams.values():
+            rooted = {name: roots[made[name].numpy()].tolist() for name in team}
+            every = dict.fromkeys(root for each in rooted.values() for root in each)
+            position = {root: i for i, root in enumerate(every)}
+            index = {n: torch.tensor([position[r] for r in each]) for n, each in rooted.items()}
+            mine = np.zeros(self.count, bool)
+            mine[list(position)] = True
+            reads = {n for n, c in self.calls.items() if mine[roots[c.inputs.numpy()]].any()}
+            consumers = tuple(n for n in self.calls if n in reads and n in made)
+            followers = tuple(n for n in self.calls if n in reads and n not in made)
+            reason = next((reasons[r] for r in position if r in reasons), None)
+            if reason is None and len(position) == 1 < len(made[team[0]]):
+                where = [w for a, _, w in self.shares if mine[roots[a.flatten().numpy()]].any()]
+                places = " and ".join(list(dict.fromkeys(where))[:2])
+                reason = f"they can only be removed all together, because of {places}"
+            groups.append(Group(len(position), tuple(team), followers, consumers, reason, index))
+        return groups

@@ -4,6 +4,7 @@ gone.
 
 from __future__ import annotations
 
+import copy
 import math
 
 import torch
@@ -20,23 +21,15 @@ def recalibrate(model: nn.Module, images: Tensor, batch_size: int = 256) -> None
 
     A pruned layer's outputs have another mean and variance than the ones batch norm
     remembers, and much of a one-shot collapse is nothing else. No weight is trained
-    here: the images run through once, batch norm averages what it sees (a cumulative
-    average: each batch counts the same), and other modules, such as dropout, are in
-    evaluation mode.
+    here: the images run through once, batch norm takes the average over batches, and other
+    modules, such as dropout, are in evaluation mode. Modes and momenta come back as they
+    were; after an exception the old statistics do too.
 
     Args:
-        model: any module that takes ``images``; one without batch norm is left as it
-            is.
         images: (N, ...), training images (never test images), moved to the model's
             device batch by batch.
         batch_size: the largest batch. The images are cut into batches of equal size, to
             within one, since a small last batch would weigh as much as the others.
-
-    Raises:
-        ValueError: if there are no images, or ``batch_size`` is below 1.
-
-    Modes and momenta come back as they were; after an exception the old statistics do
-    too.
 
     Source: the pass is ``torch.optim.swa_utils.update_bn`` (Izmailov et al. 2018,
     "Averaging Weights Leads to Wider Optima"), with dropout off.
@@ -47,27 +40,20 @@ def recalibrate(model: nn.Module, images: Tensor, batch_size: int = 256) -> None
             f" {batch_size}"
         )
     norms = [norm for norm in batch_norms(model).values() if norm.track_running_stats]
-    if not norms:
-        return
+    before = [(norm.momentum, copy.deepcopy(norm.state_dict())) for norm in norms]
     where = next((p.device for p in model.parameters()), images.device)
-    momenta = [norm.momentum for norm in norms]
-    statistics = [
-        {name: buffer.clone() for name, buffer in norm.named_buffers(recurse=False)}
-        for norm in norms
-    ]
     with evaluating(model):
         try:
             for norm in norms:
                 norm.reset_running_stats()
                 norm.momentum = None  # torch's way to say: average cumulatively
                 norm.train()
-            for batch in images.tensor_split(math.ceil(len(images) / batch_size)):
+            for batch in images.tensor_split(math.ceil(len(images) / batch_size)) if norms else ():
                 model(batch.to(where))
         except BaseException:
-            for norm, old in zip(norms, statistics, strict=True):
-                for name, buffer in old.items():
-                    norm.get_buffer(name).copy_(buffer)
+            for norm, (_, state) in zip(norms, before, strict=True):
+                norm.load_state_dict(state)
             raise
         finally:
-            for norm, momentum in zip(norms, momenta, strict=True):
+            for norm, (momentum, _) in zip(norms, before, strict=True):
                 norm.momentum = momentum

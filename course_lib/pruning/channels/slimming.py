@@ -13,9 +13,6 @@ The scale is α, a parameter of batch norm (torch's ``weight``, γ in the paper)
 not p = α/√(σ² + ε), which folding makes of it: an L1 term on p could be lowered by a
 larger σ, that is, by larger weights in the layer before.
 
-A channel that is removed is one whose α is set to zero: it gives relu(β) everywhere.
-What follows from that constant is worked out at the end of this file.
-
 Source: Liu et al. 2017, "Learning Efficient Convolutional Networks through Network
 Slimming".
 """
@@ -34,8 +31,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from course_lib.checks import check_mask, check_names
-from course_lib.pruning.channels.constants import shift_of
-from course_lib.pruning.channels.trace import batch_norms, wiring
+from course_lib.pruning.channels.folding import layers_before
+from course_lib.pruning.channels.trace import batch_norms
 from course_lib.pruning.weights.granularity import count_pruned, flat, prune_smallest
 from course_lib.pruning.weights.scores import Scores
 
@@ -44,40 +41,26 @@ def penalty(model: nn.Module, lam: float) -> Tensor:
     """λ·Σ|α| over every scale of every batch norm: a scalar to be added to the loss,
     with its gradient λ·sign(α).
 
-    Unlike weight decay, which pulls at α in proportion to its size and so less and
-    less, it pulls at small scales as hard as at large ones. (Adam's first steps are as
-    long for either; and neither gives exact zeros.)
+    Unlike weight decay, which pulls at α in proportion to its size, it pulls at small
+    scales as hard as at large ones.
 
     Args:
-        model: any module; a scale that two batch norms share counts once, one without α
-            (affine=False) not at all.
         lam: λ >= 0. Liu et al. use 1e-4 to 1e-5, over 160 epochs of CIFAR-10; small
             data in few epochs need more.
-
-    Raises:
-        ValueError: if λ is negative or no number, or no batch norm has a scale.
     """
     if not 0 <= lam < math.inf:
-        raise ValueError(
-            f"lam weighs the penalty against the loss, a number of 0 or more, got {lam}"
-        )
-    alphas = {
-        id(bn.weight): bn.weight for bn in batch_norms(model).values() if bn.weight is not None
-    }
+        raise ValueError(f"lam weighs the penalty, a number of 0 or more; got {lam}")
+    alphas = {id(bn.weight): bn.weight for bn in batch_norms(model).values()}
+    alphas.pop(id(None), None)  # batch norms without a scale
     if not alphas:
-        raise ValueError(
-            "the model has no batch norm with a scale (affine=True), so there is nothing to"
-            " penalise"
-        )
+        raise ValueError("model should have a batch norm with a scale (affine=True); it has none")
     sizes = [alpha.abs().sum() for alpha in alphas.values()]
     return lam * torch.stack([size.to(sizes[0].device) for size in sizes]).sum()
 
 
 def scales(model: nn.Module) -> Scores:
     """|α| of every channel, (C,), by the name of its batch norm: the score of network
-    slimming.
-
-    Batch norms without α have no score here.
+    slimming. Batch norms without α have none.
     """
     return {
         name: bn.weight.detach().abs()
@@ -88,28 +71,19 @@ def scales(model: nn.Module) -> Scores:
 
 def filter_norms(model: nn.Module) -> Scores:
     """The L1 norm of the filter that makes each channel, (C,) in float64, by the name
-    of the batch norm behind it.
+    of the batch norm after it.
 
     The alternative to :func:`scales` that needs no special training; but what a batch
-    norm does to the channel afterwards it does not see. Batch norms that no single
-    layer feeds (see the report of ``fold_model``) have no score. Norms of large filters are
-    large, so when layers compete the channels behind small filters go first.
-
-    Args:
-        model: any module that torch.fx can trace.
-
-    Raises:
-        ValueError: if the model cannot be traced.
+    norm does to the channel afterwards it does not see, and norms of large filters are
+    large. Batch norms that no single layer feeds (see ``fold_model``) have no score.
 
     Source: Li et al. 2017, "Pruning Filters for Efficient ConvNets", section 3.1.
     """
-    wired = wiring(model)
-    scores = {}
-    for name in batch_norms(model):
-        layer, why = wired.layer_before(name)
-        if not why:
-            scores[name] = filter_sizes(model.get_submodule(layer)).sum(1)
-    return scores
+    return {
+        name: filter_sizes(model.get_submodule(layer)).sum(1)
+        for name, (layer, _) in layers_before(model).items()
+        if layer
+    }
 
 
 def select_channels(
@@ -118,8 +92,8 @@ def select_channels(
     score: Callable[[nn.Module], Scores] = scales,
     names: Iterable[str] | None = None,
 ) -> dict[str, Tensor]:
-    """Which channels to keep, when those of all layers compete: one threshold for the
-    whole network.
+    """Which channels to keep, when those of all layers compete: batch norm name -> bool
+    (C,), True = kept.
 
     Of the n channels the ``round(fraction * n)`` with the smallest scores are removed,
     among equal ones the first in order. But each layer's largest is always kept, so
@@ -131,19 +105,10 @@ def select_channels(
     :func:`~course_lib.pruning.channels.l1_filters` for example.
 
     Args:
-        model: a module with batch norms; in evaluation or training mode, and not
-            changed.
         fraction: of the channels to remove, in [0, 1].
         score: makes one score per channel, by batch norm: :func:`scales` or
             :func:`filter_norms`.
         names: the batch norms that take part. None: all that have a score.
-
-    Returns:
-        Batch norm name -> bool (C,), True = kept, on the device of the score.
-
-    Raises:
-        ValueError: if the fraction is outside [0, 1], a score is NaN, a name has no
-            score, or none has.
 
     Source: Liu et al. 2017, section 3, "a global threshold across all layers".
     """
@@ -153,9 +118,7 @@ def select_channels(
         check_names(names, scored, "names")
         scored = {name: s for name, s in scored.items() if name in names}
     if not scored:
-        raise ValueError(
-            "no batch norm of this model has a score: is there one with a scale (affine=True)?"
-        )
+        raise ValueError("model should have a batch norm with a scale (affine=True); it has none")
     parts = [flat(s, name) for name, s in scored.items()]
     kept = prune_smallest(parts, count_pruned(fraction, sum(map(len, parts)), "fraction"))
     for part, k in zip(parts, kept, strict=True):
@@ -168,9 +131,6 @@ def select_channels(
     }
 
 
-# ---- what a removed channel leaves behind
-
-
 @torch.no_grad()
 def absorb_removed(
     layer: nn.Module,
@@ -179,42 +139,27 @@ def absorb_removed(
     keep: Tensor | Sequence[int],
     activation: Callable[[Tensor], Tensor] = F.relu,
 ) -> Tensor:
-    """What to add to the bias of the next layer, so that channels with α = 0 can be
+    """What to add to the bias of the next layer, (M,), so that channels with α = 0 can be
     removed without any loss.
 
     Such a channel is the same number everywhere, relu(β) (not relu(q), though q is what
     the batch norm adds: with α = 0, q is β). A convolution makes a constant of it
-    again, the sum of its kernel times relu(β), which the bias can hold.
-
-    Exact where the next layer meets only real inputs: without padding, away from padded
-    borders, with a padding that repeats the map (reflect, replicate, circular), and
-    always for a linear layer. At a border padded with zeros the channel gave less than
-    this shift, since part of the kernel lay outside. What lies between may pool (max,
-    or average without zero padding) or flatten; if a batch norm in training mode
-    follows the next layer, it removes the shift again (in evaluation mode, moving its
-    running mean by minus the shift does the same as a bias).
+    again, the sum of its kernel times relu(β), which the bias can hold. At a border padded
+    with zeros the channel gave less than this shift, since part of the kernel lay outside;
+    elsewhere, and with a padding that repeats the map, it is exact. What lies between may
+    pool (max, or average without zero padding) or flatten.
 
     Args:
-        layer: makes the channels; only their number is looked at.
-        bn: the batch norm behind it, with C channels.
         next_layer: Conv1d/2d/3d with C input channels and any groups, or a Linear with
-            C·k inputs, k per channel, as flattening (C, H, W) leaves them.
+            C·k inputs, k per channel, as flattening (C, H, W) leaves them. (A transposed
+            convolution makes no constant of a constant.)
         keep: bool (C,), True = kept, or the indices of those kept, strictly increasing.
         activation: what is between batch norm and next layer, applied to β as (1, C).
 
-    Returns:
-        (M,), of the next layer's dtype and device.
-
-    Raises:
-        TypeError: if the next layer is of another kind. (A transposed convolution makes
-            no constant of a constant.)
-        ValueError: if channels do not match or ``keep`` is not as described.
-
     Source: Ye et al. 2018, "Rethinking the Smaller-Norm-Less-Informative Assumption in
-    Channel Pruning of Convolution Layers", which removes channels of constant output in
-    this way.
+    Channel Pruning of Convolution Layers".
     """
-    made = getattr(layer, "out_channels", getattr(layer, "out_features", None))
+    made, inputs = channels_of(layer)[0], channels_of(next_layer)[1]
     if made != bn.num_features:
         raise ValueError(
             f"the layer makes {made} channels, and the batch norm has {bn.num_features}"
@@ -222,14 +167,13 @@ def absorb_removed(
     kept = as_mask(keep, bn.num_features)
     beta = torch.zeros(bn.num_features) if bn.bias is None else bn.bias.detach()
     constant = activation(beta[None]).flatten()  # (C,)
-    inputs = getattr(next_layer, "in_channels", getattr(next_layer, "in_features", 0))
     each, rest = divmod(inputs, bn.num_features)
     if rest or not each or (each > 1 and isinstance(next_layer, _ConvNd)):
         raise ValueError(f"the next layer reads {inputs} channels, not {bn.num_features}")
     if isinstance(next_layer, _ConvTransposeNd) or not isinstance(next_layer, _ConvNd | nn.Linear):
         raise TypeError(
-            f"the next layer is a Conv1d/2d/3d or a Linear, got {type(next_layer).__name__}: only"
-            " there a constant input makes a constant output"
+            f"next_layer should be a Conv1d/2d/3d or a Linear, got {type(next_layer).__name__}:"
+            " only there a constant input makes a constant output"
         )
     kept, constant = kept.repeat_interleave(each), constant.repeat_interleave(each)
     return cascade(kept, next_layer.weight, constant, getattr(next_layer, "groups", 1))[1]
@@ -239,28 +183,19 @@ def absorb_removed(
 def cascade(
     keep: Tensor, next_weight: Tensor, constant: Tensor | None = None, groups: int = 1
 ) -> tuple[Tensor, Tensor]:
-    """Removed channels make weights of the next layer useless: which ones, and what
-    they leave behind.
+    """Removed channels make weights of the next layer useless: which ones, bool as
+    ``next_weight``, True = useful; and the shift (M,) that they leave to its bias.
 
-    A weight that only meets a removed channel meets a constant. If that is zero, its
-    product is zero; if not, its product is always the same, and goes into the bias.
-    Useless is it either way.
+    A weight that only meets a removed channel meets a constant, so its product is always
+    the same, and goes into the bias: exactly but for zero-padded borders.
 
     Args:
         keep: bool (C,), True = kept.
         next_weight: (M, C/groups, ...), for example (M, C, R, S), of a convolution or a
             linear layer.
         constant: (C,), what removed channels give, *after* the activation: relu(β).
-            Only those of removed channels count. None: zero.
+            None: zero.
         groups: of the next layer.
-
-    Returns:
-        A bool mask of the shape and on the device of ``next_weight``, True = useful;
-        and the shift (M,) of the next layer's bias, of its dtype, summed in float64.
-        Exact but for zero-padded borders: see :func:`absorb_removed`.
-
-    Raises:
-        ValueError: if ``keep`` is not bool or the shapes do not match.
     """
     m, per_group = next_weight.shape[:2]
     c = per_group * groups
@@ -268,8 +203,8 @@ def cascade(
     constant = torch.zeros(c) if constant is None else constant
     if m % groups or constant.shape != (c,):
         raise ValueError(
-            f"constant has the shape {tuple(constant.shape)} for {c} channels, and {m} outputs are"
-            f" made in {groups} groups: they do not fit"
+            f"constant has {constant.numel()} numbers for {c} channels, and {m} outputs are made"
+            f" in {groups} groups: they do not fit"
         )
     # group g of the outputs reads group g of the channels
     useful = (
@@ -285,6 +220,28 @@ def cascade(
     return mask.clone(), shift_of(next_weight, gone, groups).to(
         next_weight.device, next_weight.dtype
     )
+
+
+def shift_of(weight: Tensor, constants: Tensor, groups: int = 1) -> Tensor:
+    """What ``constants`` (C,) add to every output of a layer with ``weight`` (M, C //
+    groups, ...): (M,), float64.
+    """
+    weight = weight.detach().cpu()
+    if groups == 1:  # most of the weights meet a zero: leave them out before anything is widened
+        some = constants.nonzero().flatten()
+        weight, constants = weight.index_select(1, some), constants[some]
+    # (M, C/G, R, S) -> (M, C/G)
+    maps = weight.flatten(2).sum(2, dtype=torch.float64) if weight.ndim > 2 else weight.double()
+    per_group = constants.view(groups, 1, -1)  # (G, 1, C/G)
+    # (G, M/G, C/G) -> (M,)
+    return (maps.view(groups, len(maps) // groups, -1) * per_group).sum(2).flatten()
+
+
+def channels_of(layer: nn.Module) -> tuple[int, int]:
+    """How many channels or features a layer makes and reads; 0 where it says none."""
+    made: Any = getattr(layer, "out_channels", getattr(layer, "out_features", 0))
+    read: Any = getattr(layer, "in_channels", getattr(layer, "in_features", 0))
+    return made, read
 
 
 def as_mask(keep: Tensor | Sequence[int], channels: int) -> Tensor:

@@ -43,14 +43,14 @@ MASK = {"conv1": torch.arange(32) < 9}
 NETS = {
     "channel_groups": (
         lambda m: channels.channel_groups(m, X),
-        "parallel compile script quantised",
+        "parallel compile script prune quantised",
     ),
     "remove_filters": (
         lambda m: channels.remove_filters(m, MASK, X),
-        "parallel compile script quantised",
+        "parallel compile script prune quantised",
     ),
-    "fold_model": (channels.fold_model, "parallel compile script quantised"),
-    "filter_norms": (channels.filter_norms, "parallel compile script quantised"),
+    "fold_model": (channels.fold_model, "parallel compile script prune quantised"),
+    "filter_norms": (channels.filter_norms, "parallel compile script prune quantised"),
     "select_channels": (lambda m: channels.select_channels(m, 0.3), "script quantised"),
     "recalibrate": (lambda m: channels.recalibrate(m, X), "script quantised"),
     "l1_filters": (channels.l1_filters, "script quantised"),
