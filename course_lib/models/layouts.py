@@ -3,20 +3,16 @@ as (outputs, inputs, …); transformers' Conv1D (GPT-2), transposed convolutions
 fused experts of a mixture do not.
 
 ``prunable`` notes the layout of such weights, and the scores of this package carry it, so
-that rows, filters and blocks of neighbours are those of the layer. What is computed from
-such a score entry by entry carries it, too. A score of your own gets it from
-``like(weight, score)``; without it, it is taken as (outputs, inputs, …), and the masks
-made of its rows are refused by the weight.
+that rows, filters and blocks of neighbours are those of the layer. A score of your own gets
+it from ``like(weight, score)``; without it, it is taken as (outputs, inputs, …), and the
+masks made of its rows are refused by the weight.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvTransposeNd
 from torch.utils.weak import WeakTensorKeyDictionary
@@ -48,10 +44,8 @@ class Layout:
         if self.unknown:
             raise ValueError(
                 f"{self.unknown} are {tuple(tensor.shape)}, and which dimensions are outputs and"
-                " inputs is not known: prune single weights, leave them out, or pass"
-                " score.as_subclass(torch.Tensor) where it is (outputs, inputs, …)"
+                " inputs is not known: prune single weights, or leave them out"
             )
-        tensor = tensor.as_subclass(Tensor)
         parts = tensor if self.stacked else tensor.unflatten(0, (self.parts, -1))
         return (parts.transpose(1, 2) if self.flipped else parts).flatten(0, 1)
 
@@ -65,7 +59,6 @@ class Layout:
 
 
 PLAIN = Layout()
-_CHANGED = Layout(unknown="scores made of others by more than arithmetic with single entries")
 _noted: WeakTensorKeyDictionary = WeakTensorKeyDictionary()  # weight -> its layout
 _made: WeakTensorKeyDictionary = WeakTensorKeyDictionary()  # mask -> the layout it was made by
 
@@ -98,73 +91,16 @@ def note_layouts(model: nn.Module) -> None:
         _noted[model.get_parameter(name)] = layout
 
 
-class Score(Tensor):
-    """A score of a weight that is not (outputs, inputs, …), with its layout in ``order``.
-
-    What is computed from it entry by entry keeps the layout; of what else is made of it
-    (transposed, sorted, a part) the layout is unknown.
-    """
-
-    order: Layout
-
-    @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = [x for x in (*args, *(kwargs or {}).values()) if isinstance(x, Score)]
-        with torch._C.DisableTorchFunctionSubclass():
-            found = func(*args, **kwargs or {})
-            orders = {(x.order, x.shape) for x in given}
-            known = orders.pop() if len(orders) == 1 and _by_entry(func.__name__) else None
-
-            def carry(x: Any) -> Any:
-                if not isinstance(x, Tensor) or not x.is_floating_point() or not x.ndim:
-                    return x
-                return _ordered(x, known[0] if known and known[1] == x.shape else _CHANGED)
-
-            if func is Tensor.as_subclass:
-                return found
-            several = isinstance(found, tuple | list) and any(isinstance(x, Tensor) for x in found)
-            return type(found)([carry(x) for x in found]) if several else carry(found)
-
-    def __deepcopy__(self, memo: Any) -> Score:
-        return self.clone()  # type: ignore[return-value]
-
-
-def _ordered(score: Tensor, order: Layout) -> Score:
-    found = score.as_subclass(Score)
-    found.order = order
-    return found
-
-
-# scores that were saved can be read, with torch.load's weights_only=True, too
-torch.serialization.add_safe_globals([Score, Layout])
-_COPIES = {"contiguous", "cpu", "cuda", "detach", "requires_grad", "to", "type"}
-_COPIES |= {"bfloat16", "double", "float", "half"}
-
-
-@functools.cache
-def _by_entry(name: str) -> bool:
-    """Whether torch's operation of this name (``mul``, ``__rsub__``, ``log_``) leaves every
-    entry in its place.
-    """
-    name = name.strip("_")
-    found = [getattr(torch.ops.aten, n, None) for n in (name, name.removeprefix("r"))]
-    return name in _COPIES or any(
-        torch.Tag.pointwise in getattr(operator, overload).tags
-        for operator in found
-        if operator
-        for overload in operator.overloads()
-    )
-
-
 def layout_of(tensor: Tensor) -> Layout:
     """The layout that was noted for a weight, or for the weight that a score is of."""
-    return tensor.order if isinstance(tensor, Score) else _noted.get(tensor, PLAIN)
+    return _noted.get(tensor, PLAIN)
 
 
 def like(weight: Tensor, score: Tensor) -> Tensor:
     """``score`` itself, with the layout of its ``weight``."""
-    layout = layout_of(weight)
-    return score if layout == PLAIN else _ordered(score, layout)
+    if (layout := layout_of(weight)) != PLAIN:
+        _noted[score] = layout
+    return score
 
 
 def note_rule(mask: Tensor, layout: Layout) -> Tensor:

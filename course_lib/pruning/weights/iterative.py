@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.checks import check_count, check_fraction, check_names, check_same_names
+from course_lib.models.layouts import like
 from course_lib.pruning.weights.granularity import global_group_masks, global_masks, local_masks
 from course_lib.pruning.weights.masks import Masks, apply, dense_masks, masked, prunable
 from course_lib.pruning.weights.scores import Scores, magnitude
@@ -202,7 +203,8 @@ def _pruned_first(scores: Scores, masks: Masks, may_leave_out: bool) -> Scores:
         )
     (check_names if may_leave_out else check_same_names)(scores, masks, "score(model)")
     result = {}
-    for name, s in scores.items():
+    for name, given in scores.items():
+        s = given
         if s.shape != masks[name].shape:
             raise ValueError(
                 f"score(model)[{name!r}] has shape {tuple(s.shape)}, its weight"
@@ -215,5 +217,5 @@ def _pruned_first(scores: Scores, masks: Masks, may_leave_out: bool) -> Scores:
                 f"score(model)[{name!r}] is -inf, which stands for pruned weights: give it a finite"
                 " score"
             )
-        result[name] = s.masked_fill(~alive, -torch.inf)
+        result[name] = like(given, s.masked_fill(~alive, -torch.inf))
     return result
