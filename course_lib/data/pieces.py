@@ -79,6 +79,11 @@ def pad(rows: Sequence[Sequence[int]], value: int = 0) -> Tensor:
     return torch.tensor(padded, device=devices.current())
 
 
+def pad_inputs(rows: Sequence[Sequence[int]]) -> dict[str, Tensor]:
+    """Lists of pieces as ``input_ids`` and ``attention_mask``, (B, L) each, padded with 0."""
+    return {"input_ids": pad(rows), "attention_mask": pad([[1] * len(row) for row in rows])}
+
+
 def by_length(
     lengths: Sequence[int], batch_size: int, seed: int | None, pool: int = 50
 ) -> Iterator[list[int]]:
@@ -126,15 +131,10 @@ def batches(
     """
     pieces = list(encoded["input_ids"])
     labels = torch.tensor(list(encoded[label]), device=devices.current())
-    lengths = [len(row) for row in pieces]
     kinds = list(encoded["token_type_ids"]) if "token_type_ids" in encoded.column_names else None
     others = {name: list(encoded[name]) for name in extra}
-    for index in by_length(lengths, batch_size, seed):
-        batch = {
-            "input_ids": pad([pieces[i] for i in index]),
-            "attention_mask": pad([[1] * lengths[i] for i in index]),
-            "labels": labels[index],
-        }
+    for index in by_length([*map(len, pieces)], batch_size, seed):
+        batch = pad_inputs([pieces[i] for i in index]) | {"labels": labels[index]}
         if kinds is not None:
             batch["token_type_ids"] = pad([kinds[i] for i in index])
         for name, rows in others.items():

@@ -110,13 +110,9 @@ def batches(
     ours = tokenizer()
     sources, targets = (ours(list(data[name]))["input_ids"] for name in ("source", "target"))
     known = {name: list(data[name]) for name in ("head", "relation", "rarest")} if truth else {}
-    lengths = [len(row) for row in sources]
-    for index in pieces.by_length(lengths, size, seed):
-        batch = {
-            "input_ids": pieces.pad([sources[i] for i in index]),
-            "attention_mask": pieces.pad([[1] * lengths[i] for i in index]),
-            "labels": pieces.pad([targets[i] for i in index], value=-100),
-        }
+    for index in pieces.by_length([*map(len, sources)], size, seed):
+        batch = pieces.pad_inputs([sources[i] for i in index])
+        batch["labels"] = pieces.pad([targets[i] for i in index], value=-100)
         if truth:
             for name in ("head", "relation"):  # the end mark depends on nothing
                 batch[name] = pieces.pad([[*known[name][i], -1] for i in index], value=-1)

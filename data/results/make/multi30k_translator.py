@@ -92,13 +92,9 @@ def numbers(sentences: Iterable[str]) -> list[list[int]]:
 def batches(split: Any, size: int = 64, seed: int | None = None) -> Iterator[Batch]:
     """Pairs of about the same length, as ``model(**batch)`` takes them."""
     sources, targets = numbers(split["source"]), numbers(split["target"])
-    lengths = [len(row) for row in sources]
-    for index in pieces.by_length(lengths, size, seed):
-        yield {
-            "input_ids": pieces.pad([sources[i] for i in index]),
-            "attention_mask": pieces.pad([[1] * lengths[i] for i in index]),
-            "labels": pieces.pad([targets[i] for i in index], value=-100),
-        }
+    for index in pieces.by_length([*map(len, sources)], size, seed):
+        labels = pieces.pad([targets[i] for i in index], value=-100)
+        yield {**pieces.pad_inputs([sources[i] for i in index]), "labels": labels}
 
 
 def train(seed: int = 0, steps: int | None = None, progress: bool = True) -> nn.Module:
@@ -131,8 +127,7 @@ def bleu(model: nn.Module, split: Any) -> float:
         part = rows[start : start + 50]
         ids = numbers(source for source, _ in part)
         out = model.generate(  # type: ignore[operator]
-            input_ids=pieces.pad(ids),
-            attention_mask=pieces.pad([[1] * len(row) for row in ids]),
+            **pieces.pad_inputs(ids),
             max_length=SETTINGS["longest"],
             num_beams=1,
             do_sample=False,
