@@ -42,7 +42,7 @@ class Layout:
       all values (GPT-2).
     - ``also``: further projections with one block of rows per head (DeBERTa's
       positions).
-    - ``rows``, ``columns``: further parameters with one row, or one column, per head.
+    - ``columns``: further parameters with one column per head.
     - ``bias``: an argument of ``forward`` with one entry per head of the full model
       (dimension 1, or B · heads in dimension 0); the module takes the entries of the
       heads that are left.
@@ -71,7 +71,6 @@ class Layout:
     config: str = ""
     by_head: bool = False
     also: tuple[str, ...] = ()
-    rows: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     bias: str = ""
     cross: bool = False
@@ -421,9 +420,7 @@ FAMILIES: dict[str, dict[str, Row]] = {
         "torch.nn.modules.transformer.TransformerDecoderLayer": Row(mlp=_TORCH),
         "torchvision.models.vision_transformer.MLPBlock": Row(mlp=FeedForward(("0",), "3")),
         "course_lib.pruning.heads.explicit.ExplicitAttention": Row(
-            attention=_with_cross(
-                replace(_BART, rows=("bias_k", "bias_v"), runs_empty=True), "multihead_attn"
-            )
+            attention=_with_cross(replace(_BART, runs_empty=True), "multihead_attn")
         ),
     },
 }

@@ -29,7 +29,6 @@ from course_lib.pruning.heads import (
     ablate_each,
     choose_heads,
     find_attention,
-    gate_evaluator,
     gated,
     head_importance,
 )
@@ -143,12 +142,11 @@ def check_ablation(layers: int = 2) -> None:
     one = {name: x[:1] for name, x in batch.items()}
     step = 1e-4
 
-    def loss(m: nn.Module) -> float:
-        with torch.no_grad():
-            return float(losses(m, one))
+    def loss(xi: torch.Tensor) -> float:
+        with gated(model, 1 - step * (1 - xi)), torch.no_grad():
+            return float(losses(model, one))
 
-    evaluate = gate_evaluator(model, loss)
-    slopes = ablate_each(lambda xi: evaluate(1 - step * (1 - xi)), layers, 12).abs() / step
+    slopes = ablate_each(loss, layers, 12).abs() / step
     torch.testing.assert_close(head_importance(model, [one], losses), slopes, rtol=1e-2, atol=1e-6)
 
 

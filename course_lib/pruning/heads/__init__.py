@@ -33,7 +33,7 @@ from course_lib.models.attention import (
     output_projections,
     register_attention,
 )
-from course_lib.pruning.heads.ablation import ablate_each, all_but_one, gate_evaluator
+from course_lib.pruning.heads.ablation import ablate_each, all_but_one
 from course_lib.pruning.heads.explicit import ExplicitAttention, explicit_attention
 from course_lib.pruning.heads.files import load_pruned, save_pruned
 from course_lib.pruning.heads.gates import gated, refuse_head_mask
@@ -41,7 +41,6 @@ from course_lib.pruning.heads.importance import (
     head_importance,
     normalise_by_layer,
     prune_heads_iteratively,
-    sample_importance,
 )
 from course_lib.pruning.heads.learned import train_with_gates
 from course_lib.pruning.heads.patterns import (

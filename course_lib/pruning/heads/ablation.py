@@ -8,10 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from torch import Tensor, nn
-
-from course_lib.models.attention import find_attention
-from course_lib.pruning.heads.gates import gated
+from torch import Tensor
 
 
 def ablate_each(evaluate: Callable[[Tensor], float], layers: int, heads: int) -> Tensor:
@@ -24,8 +21,6 @@ def ablate_each(evaluate: Callable[[Tensor], float], layers: int, heads: int) ->
 
     Args:
         evaluate: of gates (layers, heads), on validation data; higher is better.
-            ``gate_evaluator`` makes one.
-        layers, heads: of the model.
 
     Returns:
         (layers, heads), float64; negative where the model gets worse without the head.
@@ -58,7 +53,6 @@ def all_but_one(
     Args:
         eval_val, eval_test: of gates (layers, heads), on the two splits; higher is
             better.
-        layers, heads: of the model.
 
     Returns:
         ``(head, change)`` for each layer: the head that is left, and ``eval_test`` with
@@ -69,28 +63,9 @@ def all_but_one(
     full = eval_test(torch.ones(layers, heads))
     result = []
     for layer in range(layers):
-
-        def alone(head: int, layer: int = layer) -> Tensor:
-            xi = torch.ones(layers, heads)
-            xi[layer] = 0
-            xi[layer, head] = 1
-            return xi
-
-        best = max(range(heads), key=lambda head: eval_val(alone(head)))
-        result.append((best, eval_test(alone(best)) - full))
+        alone = torch.ones(heads, layers, heads)  # of each head
+        alone[:, layer] = torch.eye(heads)
+        scores = [eval_val(xi) for xi in alone]
+        best = scores.index(max(scores))
+        result.append((best, eval_test(alone[best]) - full))
     return result
-
-
-def gate_evaluator(
-    model: nn.Module, evaluate: Callable[[nn.Module], float]
-) -> Callable[[Tensor], float]:
-    """``evaluate(model)`` as a function of gates, for :func:`ablate_each` and
-    :func:`all_but_one`.
-    """
-    found = find_attention(model)
-
-    def with_gates(xi: Tensor) -> float:
-        with gated(model, xi, found):
-            return evaluate(model)
-
-    return with_gates

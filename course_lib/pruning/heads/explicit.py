@@ -21,8 +21,8 @@ from course_lib.wrapped import refuse_wrapped
 
 
 class ExplicitAttention(nn.Module):
-    """Multi-head attention from four linear layers; called as ``nn.MultiheadAttention``
-    is, and returning what it does.
+    """Multi-head attention from four linear layers; called with a batch as
+    ``nn.MultiheadAttention`` is, and returning what it does.
 
     ``out_proj`` always reads (B, L, heads · head size), whether the sequence or the
     batch comes first. A mask with an entry for every head, (B · heads, L, S), counts
@@ -36,45 +36,27 @@ class ExplicitAttention(nn.Module):
     _qkv_same_embed_dim = False
 
     def __init__(self, attention: nn.MultiheadAttention) -> None:
-        """A replacement for ``attention``, with copies of its weights."""
+        """A replacement for ``attention``, with copies of its weights.
+
+        Raises:
+            ValueError: if it adds keys of its own.
+        """
         super().__init__()
-        E = attention.embed_dim
-        self.embed_dim = E
-        self.num_heads = attention.num_heads
-        self.head_dim = attention.head_dim
-        self.dropout = attention.dropout
-        self.batch_first = attention.batch_first
-        self.add_zero_attn = attention.add_zero_attn
-        self.is_causal = False  # it is causal only when its caller says so
-        if attention.in_proj_weight is None:
-            weights = [
-                _copy(w)
-                for w in (attention.q_proj_weight, attention.k_proj_weight, attention.v_proj_weight)
-            ]
-        else:
-            weights = [_copy(attention.in_proj_weight, i) for i in range(3)]
-        biases = [
-            None if attention.in_proj_bias is None else _copy(attention.in_proj_bias, i)
-            for i in range(3)
-        ]
-        self.q_proj, self.k_proj, self.v_proj = (
-            _linear(w, b) for w, b in zip(weights, biases, strict=True)
-        )
-        out_bias = attention.out_proj.bias
-        self.out_proj = _linear(
-            _copy(attention.out_proj.weight), None if out_bias is None else _copy(out_bias)
-        )
-        # one more key and value, the same for all sequences: (heads, head size)
-        self.bias_k, self.bias_v = (
-            (
-                None
-                if extra is None
-                else nn.Parameter(
-                    extra.detach().view(-1, self.head_dim).clone(), extra.requires_grad
-                )
+        if attention.bias_k is not None or attention.add_zero_attn:
+            raise ValueError(
+                "attention adds a key of its own (add_bias_kv or add_zero_attn), which is not"
+                " supported here: its heads can be neither gated nor removed"
             )
-            for extra in (attention.bias_k, attention.bias_v)
-        )
+        self.embed_dim, self.num_heads = attention.embed_dim, attention.num_heads
+        self.head_dim, self.dropout = attention.head_dim, attention.dropout
+        self.batch_first = attention.batch_first
+        self.is_causal = False  # it is causal only when its caller says so
+        packed, bias = attention.in_proj_weight, attention.in_proj_bias
+        weights = [attention.q_proj_weight, attention.k_proj_weight, attention.v_proj_weight]
+        weights = weights if packed is None else _thirds(packed)
+        biases = [None] * 3 if bias is None else _thirds(bias)
+        self.q_proj, self.k_proj, self.v_proj = map(_linear, weights, biases)
+        self.out_proj = _linear(attention.out_proj.weight, attention.out_proj.bias)
         self.train(attention.training)
 
     def forward(
@@ -91,80 +73,45 @@ class ExplicitAttention(nn.Module):
         """See ``nn.MultiheadAttention.forward``: shapes, masks (True = not attended to)
         and returns are the same.
         """
-        batched = query.ndim == 3
-        if not batched:
-            query, key, value = (x[None] for x in (query, key, value))
-            key_padding_mask = None if key_padding_mask is None else key_padding_mask[None]
-        elif not self.batch_first:
-            query, key, value = (x.transpose(0, 1) for x in (query, key, value))
+        if query.ndim != 3:
+            raise ValueError(f"query must be a batch, with three axes; got {tuple(query.shape)}")
         if is_causal and attn_mask is None:
-            raise RuntimeError(
-                "is_causal is a hint that attn_mask is causal, so attn_mask must be given too"
+            raise ValueError(
+                "attn_mask must be given with is_causal, which only says that it is causal"
             )
-
+        if not self.batch_first:
+            query, key, value = (x.transpose(0, 1) for x in (query, key, value))
         q, k, v = (
-            self._heads(self.q_proj(query)),
-            self._heads(self.k_proj(key)),
-            self._heads(self.v_proj(value)),
+            # (B, heads, L, head size)
+            x.unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)
+            for x in (self.q_proj(query), self.k_proj(key), self.v_proj(value))
         )
-        if self.bias_k is not None and self.bias_v is not None:
-            k = torch.cat([k, self.bias_k[:, None].expand(len(k), -1, -1, -1)], 2)
-            v = torch.cat([v, self.bias_v[:, None].expand(len(v), -1, -1, -1)], 2)
-        if self.add_zero_attn:
-            k, v = (F.pad(x, (0, 0, 0, 1)) for x in (k, v))
-        hint = is_causal and key_padding_mask is None and not need_weights
-        mask = None if hint else self._mask(q, k.shape[2], key_padding_mask, attn_mask)
-
-        # (B, heads, L, head size), (B, heads, L, S)
-        context, weights = self._attend(q, k, v, mask, hint, need_weights)
+        mask = self._mask(q, key_padding_mask, attn_mask)
+        dropout = self.dropout if self.training else 0.0
+        weights = None
+        if need_weights or not self.num_heads:
+            scores = q @ k.mT * self.head_dim**-0.5
+            weights = (scores if mask is None else scores + mask).softmax(-1)
+            weights = F.dropout(weights, dropout)  # (B, heads, L, S)
+            context = weights @ v
+        else:
+            context = F.scaled_dot_product_attention(q, k, v, mask, dropout)
         # (B, L, heads · head size) -> (B, L, E)
         out = self.out_proj(context.transpose(1, 2).flatten(2))
-        if weights is not None and average_attn_weights:
-            weights = weights.sum(1) / max(self.num_heads, 1)
-        if not batched:
-            return out[0], None if weights is None else weights[0]
-        return (out if self.batch_first else out.transpose(0, 1)), weights
+        out = out if self.batch_first else out.transpose(0, 1)
+        if weights is None or not need_weights:
+            return out, None
+        return out, weights.sum(1) / max(self.num_heads, 1) if average_attn_weights else weights
 
-    def _heads(self, x: Tensor) -> Tensor:
-        # (B, heads, L, head size)
-        return x.unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)
-
-    def _mask(
-        self, q: Tensor, S: int, padding: Tensor | None, mask: Tensor | None
-    ) -> Tensor | None:
-        """Both masks as one that is added to the scores, or None; 0 at the keys that
-        this module adds itself.
-        """
-        B, heads, L, _ = q.shape
-        parts = []
+    def _mask(self, q: Tensor, padding: Tensor | None, mask: Tensor | None) -> Tensor | None:
+        """Both masks as one that is added to the scores, or None."""
         if mask is not None:
             mask = _additive(mask, q.dtype, "attn_mask")
-            if mask.ndim == 3:
-                if len(mask) != B * heads:
-                    raise RuntimeError(
-                        f"attn_mask with three axes is (B · heads, L, S), and B · heads is {B} ·"
-                        f" {heads}; got {tuple(mask.shape)}"
-                    )
-                mask = mask.unflatten(0, (B, heads))
-            parts.append(mask)
-        if padding is not None:
-            # (B, 1, 1, S)
-            parts.append(_additive(padding, q.dtype, "key_padding_mask")[:, None, None])
-        parts = [F.pad(part, (0, S - part.shape[-1])) for part in parts]
-        return sum(parts[1:], parts[0]) if parts else None
-
-    def _attend(
-        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, need_weights: bool
-    ) -> tuple[Tensor, Tensor | None]:
-        dropout = self.dropout if self.training else 0.0
-        if not need_weights:
-            if self.num_heads == 0:
-                return q, None  # (B, 0, L, head size)
-            return F.scaled_dot_product_attention(q, k, v, mask, dropout, causal), None
-        scores = q @ k.mT * self.head_dim**-0.5
-        weights = (scores if mask is None else scores + mask).softmax(-1)
-        weights = F.dropout(weights, dropout)
-        return weights @ v, weights
+            mask = mask.unflatten(0, q.shape[:2]) if mask.ndim == 3 else mask
+        if padding is None:
+            return mask
+        padding = _additive(padding, q.dtype, "key_padding_mask")[:, None, None]  # (B, 1, 1, S)
+        return padding if mask is None else mask + padding
 
 
 def explicit_attention(model: nn.Module) -> nn.Module:
@@ -176,6 +123,9 @@ def explicit_attention(model: nn.Module) -> nn.Module:
     :func:`~course_lib.pruning.heads.remove_heads` does it by itself. Modules of other
     kinds, transformers' among them, are copied as they are. Subclasses of
     ``nn.MultiheadAttention`` are replaced too.
+
+    Raises:
+        ValueError: if one adds keys of its own (``add_bias_kv``, ``add_zero_attn``).
     """
     refuse_wrapped(model, "parallel", "compile", "script")
     model = copy.deepcopy(model)
@@ -197,19 +147,18 @@ def explicit_attention_(model: nn.Module) -> None:
                 setattr(parent, name, made[child])
 
 
-def _linear(weight: nn.Parameter, bias: nn.Parameter | None) -> nn.Linear:
+def _thirds(packed: Tensor) -> list[nn.Parameter]:
+    """Trainable where ``packed`` is."""
+    return [nn.Parameter(part, packed.requires_grad) for part in packed.detach().chunk(3)]
+
+
+def _linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
+    """With copies of these."""
     d_out, d_in = weight.shape
     layer = nn.Linear(d_in, d_out, bias=bias is not None, device="meta")  # draws no random numbers
-    layer.weight = weight
-    if bias is not None:
-        layer.bias = bias
+    for name, part in (("weight", weight), ("bias", bias)):
+        setattr(layer, name, copy.deepcopy(part))
     return layer
-
-
-def _copy(parameter: Tensor, third: int | None = None) -> nn.Parameter:
-    """A copy of a parameter, or of one third of it, that is trainable where it is."""
-    part = parameter.detach() if third is None else parameter.detach().chunk(3)[third]
-    return nn.Parameter(part.clone(), parameter.requires_grad)
 
 
 def _additive(mask: Tensor, dtype: torch.dtype, name: str) -> Tensor:
@@ -217,7 +166,5 @@ def _additive(mask: Tensor, dtype: torch.dtype, name: str) -> Tensor:
     if mask.dtype == torch.bool:
         return torch.zeros_like(mask, dtype=dtype).masked_fill(mask, -torch.inf)
     if not mask.is_floating_point():
-        raise TypeError(
-            f"{name} is bool, True = not attended to, or floating point and added; got {mask.dtype}"
-        )
+        raise TypeError(f"{name} must be bool, True = not attended to, or added; got {mask.dtype}")
     return mask.to(dtype)

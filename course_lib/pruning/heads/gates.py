@@ -17,7 +17,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from typing import Any
 
 from torch import Tensor, nn
@@ -62,26 +61,75 @@ def gated(
         hooks.enter_context(refuse_head_mask(model))
         for a, gate in zip(found, gates, strict=True):
             if a.heads:
-                hooks.callback(attach(model, a, Gate(a, gate)))
+                hooks.callback(of_heads(a, gate).attach(model))
         yield
 
 
-def attach(model: nn.Module, a: Attention, gate: Gate) -> Callable[[], None]:
-    """Put a gate on the heads of one attention module; returns what takes it off.
+class Gate:
+    """One number for each of ``groups`` equal parts of what goes into a module, or of what
+    comes out of it.
 
-    In front of the output projection, which every family of the table has. A module
-    that is not in the table is gated in the attention function that transformers lets a
-    configuration name: its result is (B, L, heads, head size).
+    Args:
+        place: the module. gate: (groups,), or (B, groups) with a row for each sample; None:
+            ones for each sample, made by the forward pass. argument: what a message calls it.
+        flat: whether a sample is several rows there, one after the other (windows, tokens).
+        where: "input", "output" or "interface": the attention function that transformers
+            lets a configuration name, whose result is (B, L, heads, head size).
+    """
+
+    def __init__(
+        self,
+        place: str,
+        groups: int,
+        gate: Tensor | None = None,
+        argument: str = "xi",
+        flat: bool = False,
+        where: str = "input",
+    ) -> None:
+        self.place, self.groups, self.gate = place, groups, gate
+        self.argument, self.flat, self.where = argument, flat, where
+
+    def attach(self, model: nn.Module) -> Callable[[], None]:
+        """Put it into the model; returns what takes it out."""
+        module: Any = model.get_submodule(self.place)
+        if self.where == "input":
+            return module.register_forward_pre_hook(self).remove
+        if self.where == "output":
+            return module.register_forward_hook(lambda module, args, x: self.scale(x)).remove
+        from transformers import AttentionInterface
+
+        AttentionInterface.register(GATED, _gated_attention)
+        before = module.config
+        module.config = OwnConfig(before, {"_attn_implementation": GATED, "gate": self})
+        return lambda: setattr(module, "config", before)
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (self.scale(args[0]), *args[1:])
+
+    def scale(self, x: Tensor) -> Tensor:
+        """(rows, …, features) in and out."""
+        if self.gate is None:
+            self.gate = x.new_ones(len(x), self.groups, requires_grad=True)
+        gate = self.gate.to(x)
+        if gate.ndim == 2:
+            rows = len(x) // len(gate) if self.flat else 1
+            if rows * len(gate) != len(x):
+                raise ValueError(
+                    f"{self.argument} has gates for {len(gate)} samples, but {self.place!r} was"
+                    f" called with {len(x)}"
+                )
+            # (rows, 1, …, groups)
+            gate = gate.repeat_interleave(rows, 0).view(len(x), *[1] * (x.ndim - 2), self.groups)
+        return x * gate.repeat_interleave(x.shape[-1] // max(self.groups, 1), -1)
+
+
+def of_heads(a: Attention, gate: Tensor | None = None) -> Gate:
+    """A gate on the heads of one attention module: in front of the output projection, which
+    every family of the table has, else in the attention function.
     """
     if a.out:
-        return model.get_submodule(a.out).register_forward_pre_hook(gate).remove
-    from transformers import AttentionInterface
-
-    AttentionInterface.register(GATED, _gated_attention)
-    module: Any = model.get_submodule(a.name)
-    before = module.config
-    module.config = OwnConfig(before, {"_attn_implementation": GATED, "gate": gate})
-    return lambda: setattr(module, "config", before)
+        return Gate(a.out, a.heads, gate, flat=a.layout.windows)
+    return Gate(a.name, a.heads, gate, where="interface")
 
 
 GATED = "course_lib_gated"
@@ -106,13 +154,11 @@ def _gated_attention(module: nn.Module, *args: Any, **kwargs: Any) -> tuple[Any,
         attend = ALL_ATTENTION_FUNCTIONS[name]
     out, *rest = attend(module, *args, **kwargs)  # (B, L, heads, head size)
     for gate in gates:
-        a = gate.attention
-        if out.shape[2] != a.heads:
+        if out.shape[2] != gate.groups:
             raise ValueError(
-                f"{a.name!r} has {out.shape[2]} heads, its configuration says {a.heads}"
+                f"{gate.place!r} has {out.shape[2]} heads, its configuration says {gate.groups}"
             )
-        sized = replace(a, head_size=out.shape[3])
-        out = gate.scale(out.flatten(2), sized).view(out.shape)
+        out = gate.scale(out.flatten(2)).view(out.shape)
     return out, *rest
 
 
@@ -132,35 +178,6 @@ class OwnConfig:
 
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(self.__dict__["shared"], name, value)
-
-
-class Gate:
-    """A forward pre-hook that scales heads."""
-
-    def __init__(self, attention: Attention, gate: Tensor | None) -> None:
-        self.attention = attention
-        self.gate = gate  # (heads,) or (B, heads)
-
-    def __call__(self, module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        return (self.scale(args[0], self.attention), *args[1:])
-
-    def scale(self, x: Tensor, attention: Attention) -> Tensor:
-        """(B, L, heads · head size) in and out."""
-        gate = self.for_batch(x)
-        if gate.ndim == 2:
-            if self.attention.layout.windows and len(x) % len(gate) == 0:
-                gate = gate.repeat_interleave(len(x) // len(gate), 0)
-            if len(gate) != len(x):
-                raise ValueError(
-                    f"xi has gates for {len(gate)} samples, but {self.attention.name!r} was called"
-                    f" with {len(x)}"
-                )
-            gate = gate[:, None]  # (B, 1, heads)
-        return x * gate.repeat_interleave(attention.head_size, -1)
-
-    def for_batch(self, x: Tensor) -> Tensor:
-        assert self.gate is not None
-        return self.gate.to(device=x.device, dtype=x.dtype)
 
 
 def split_by_layer(
@@ -193,18 +210,10 @@ def refuse_head_mask(model: nn.Module) -> ExitStack:
     """From now on, raise a TypeError where a transformers model is called with a
     ``head_mask``.
 
-    transformers 5 takes ``head_mask``, ``decoder_head_mask`` and
-    ``cross_attn_head_mask`` like any other keyword, and ignores them. Code written for
-    transformers 4 then runs, and finds that pruning heads costs nothing.
-
-    ::
-
-        guard = refuse_head_mask(model)    # until guard.close()
-        with refuse_head_mask(model): ...  # for a while
-
-    Args:
-        model: its transformers models, however deep inside, are guarded; others refuse
-            unknown arguments by themselves.
+    Until the ``with`` block ends, or ``close()`` is called. transformers 5 takes
+    ``head_mask``, ``decoder_head_mask`` and ``cross_attn_head_mask`` like any other keyword,
+    and ignores them: code written for transformers 4 then runs, and finds that pruning heads
+    costs nothing.
     """
     hooks = ExitStack()
     for m in model.modules():

@@ -10,18 +10,16 @@ Source: Michel et al. 2019, "Are Sixteen Heads Really Better than One?", section
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import pad
 
 from course_lib.models.attention import Attention, find_attention
 from course_lib.models.mlps import without_nested_tensors
 from course_lib.modes import evaluating
-from course_lib.pruning.heads.gates import Gate, attach, gated, refuse_head_mask
+from course_lib.pruning.heads.gates import Gate, gated, of_heads, refuse_head_mask
 from course_lib.pruning.heads.placement import lowest_heads
 from course_lib.wrapped import hold_hooks
 
@@ -65,146 +63,90 @@ def head_importance(
 
     Source: Michel et al. 2019, section 4.1, equation 3 and footnote 6.
     """
-    return sample_importance(model, batches, loss_fn, attention).mean(0)
-
-
-def sample_importance(
-    model: nn.Module,
-    batches: Iterable[Batch],
-    loss_fn: Callable[[nn.Module, Batch], Tensor],
-    attention: Sequence[Attention] | None = None,
-) -> Tensor:
-    """|∂L(x)/∂ξ_h| of every sample x, (N, layers, heads): what :func:`head_importance`
-    averages.
-
-    For intervals, and for what a second draw of the same data would have said: average
-    over one half and the other.
-
-    Args and raises as in :func:`head_importance`.
-    """
     found = list(find_attention(model) if attention is None else attention)
-
-    def put(hooks: ExitStack) -> list[SampleGate]:
-        return gate_heads(model, found, hooks)
-
-    rows = [heads_grid(found, sizes) for sizes in sample_gradients(model, batches, loss_fn, put)]
-    return torch.cat(rows)
+    gates = [of_heads(a) for a in found if a.heads]
+    return heads_grid(found, mean_gradients(model, batches, loss_fn, gates))
 
 
-def gate_heads(model: nn.Module, found: Sequence[Attention], hooks: ExitStack) -> list[SampleGate]:
-    """Put gates of 1 on the heads of every attention module that has some."""
-    gates = [SampleGate(a) for a in found if a.heads]
-    for gate in gates:
-        hooks.callback(attach(model, gate.attention, gate))
-    return gates
-
-
-def heads_grid(found: Sequence[Attention], sizes: Sequence[Tensor]) -> Tensor:
-    """(B, heads) of every module of :func:`gate_heads` -> (B, layers, most heads), NaN where a
-    layer has no such head.
+def heads_grid(found: Sequence[Attention], sizes: Iterable[Tensor]) -> Tensor:
+    """(heads,) of every module that has some -> (layers, most heads), NaN where a layer has
+    no such head.
     """
     left, most = iter(sizes), max(a.heads for a in found)
-    rows = [next(left) if a.heads else sizes[0][:, :0] for a in found]
-    return torch.stack([pad(row, (0, most - row.shape[1]), value=torch.nan) for row in rows], 1)
+    grid = torch.full((len(found), most), torch.nan, dtype=torch.float64)
+    for row, a in zip(grid, found, strict=True):
+        if a.heads:
+            row[: a.heads] = next(left)
+    return grid
 
 
-class OnesGate(Protocol):
-    """Gates of 1 for each sample, which a forward pass makes and multiplies with."""
-
-    place: str  # the module that it is for
-    flat: bool  # whether a sample may be several rows there
-    gate: Tensor | None  # (rows, …)
-
-
-def sample_gradients(
+def mean_gradients(
     model: nn.Module,
     batches: Iterable[Batch],
     loss_fn: Callable[[nn.Module, Batch], Tensor],
-    put: Callable[[ExitStack], Sequence[OnesGate]],
-) -> Iterator[list[Tensor]]:
-    """For each batch |∂L(x)/∂gate| of every sample x by all gates that ``put`` hangs into
-    the model: (B, …) for each of them, float64, on the CPU.
-
-    Args and raises: as :func:`head_importance`.
+    gates: Sequence[Gate],
+) -> list[Tensor]:
+    """E_x |∂L(x)/∂gate| of all these gates, at 1: (groups,) for each of them, float64, on
+    the CPU. Args and raises as :func:`head_importance`.
     """
-    batch: Any = None
+    samples = 0
     with evaluating(model), torch.inference_mode(False), torch.enable_grad():
+        total = [torch.zeros(gate.groups, dtype=torch.float64) for gate in gates]
         for batch in batches:
-            refuse_empty(batch)
+            _refuse_empty(batch)
             with hold_hooks() as hooks:
                 hooks.enter_context(refuse_head_mask(model))
                 hooks.enter_context(without_nested_tensors(model))
-                gates = put(hooks)
+                for gate in gates:
+                    gate.gate = None
+                    hooks.callback(gate.attach(model))
                 losses = loss_fn(model, batch)
-            made = _made(gates, losses)
-            found = torch.autograd.grad(losses.sum(), made, materialize_grads=True)
+            ones = [_made(gate, losses) for gate in gates]
+            _refuse_losses(losses)
+            found = torch.autograd.grad(losses.sum(), ones, materialize_grads=True)
             if any(bool(gradient.isnan().any()) for gradient in found):
                 raise ValueError(
                     "the gradient of a gate is NaN: look at the losses, and at the weights with"
                     " torch.isnan"
                 )
-            # a sample has one row, or several (windows, tokens)
-            by_sample = [g.unflatten(0, (len(losses), -1)).sum(1) for g in found]
-            yield [gradient.abs().double().cpu() for gradient in by_sample]
-    if batch is None:
+            for sizes, gradient in zip(total, found, strict=True):
+                # a sample has one row, or several (windows, tokens)
+                of_samples = gradient.unflatten(0, (len(losses), -1)).sum(1)
+                sizes += of_samples.abs().double().sum(0).cpu()
+            samples += len(losses)
+    if not samples:
         raise ValueError("batches holds no batch, at least one is needed: is the iterator used up?")
+    return [sizes / samples for sizes in total]
 
 
-def refuse_empty(batch: Any) -> None:
+def _refuse_empty(batch: Any) -> None:
     """Raises ValueError if a tensor of the batch (a mapping, a list or a tuple of such,
     or one itself) has no first entry: models fail on it in words of their own.
     """
-    if isinstance(batch, Mapping):
-        parts = list(batch.values())
-    else:
-        parts = list(batch) if isinstance(batch, list | tuple) else [batch]
+    parts = list(batch.values()) if isinstance(batch, Mapping) else batch
+    parts = parts if isinstance(parts, list | tuple) else [parts]
     if any(isinstance(part, Tensor) and part.ndim and not len(part) for part in parts):
         raise ValueError("a batch holds no sample: leave it out")
 
 
-class SampleGate(Gate):
-    """Gates of 1 for each sample, made when the first batch shows how many samples
-    there are.
-    """
+def _made(gate: Gate, losses: Tensor) -> Tensor:
+    """The ones that the forward pass has made, with a row, or several, for each loss."""
+    if gate.gate is None:
+        raise ValueError(
+            f"{gate.place!r} was not called: did loss_fn call the model it was given?"
+            " If only a part of the model runs, pass attention=find_attention(model, kind=...)"
+        )
+    rows, shape = len(gate.gate), getattr(losses, "shape", None)
+    if shape is None or len(shape) != 1 or (rows % shape[0] if gate.flat else rows != shape[0]):
+        raise ValueError(
+            f"loss_fn should return one loss for each of the {rows} samples, shape ({rows},),"
+            f" got {type(losses).__name__ if shape is None else tuple(shape)}: is the loss averaged"
+            ' over the batch? Use reduction="none"'
+        )
+    return gate.gate
 
-    def __init__(self, attention: Attention) -> None:
-        super().__init__(attention, None)
-        self.place, self.flat = attention.name, attention.layout.windows
 
-    def for_batch(self, x: Tensor) -> Tensor:
-        if self.gate is None:
-            self.gate = torch.ones(
-                len(x), self.attention.heads, dtype=x.dtype, device=x.device, requires_grad=True
-            )
-        return self.gate
-
-
-def _made(gates: Sequence[OnesGate], losses: Tensor) -> list[Tensor]:
-    """The gates that the forward pass has made.
-
-    Raises:
-        ValueError: if one was not made, or the losses are not one for each sample, do not
-            depend on the gates, or are NaN.
-    """
-    made = []
-    for g in gates:
-        if g.gate is None:
-            raise ValueError(
-                f"{g.place!r} was not called: did loss_fn call the model it was given?"
-                " If only a part of the model runs, pass attention=find_attention(model, kind=...)"
-            )
-        rows = len(g.gate)
-        if (
-            not isinstance(losses, Tensor)
-            or losses.ndim != 1
-            or (rows % max(len(losses), 1) if g.flat else rows != len(losses))
-        ):
-            got = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
-            raise ValueError(
-                f"loss_fn should return one loss for each of the {rows} samples, shape ({rows},),"
-                f' got {got}: is the loss averaged over the batch? Use reduction="none"'
-            )
-        made.append(g.gate)
+def _refuse_losses(losses: Tensor) -> None:
     if not losses.requires_grad:
         raise ValueError(
             "the losses do not depend on the heads: does loss_fn detach them, or run under"
@@ -214,7 +156,6 @@ def _made(gates: Sequence[OnesGate], losses: Tensor) -> list[Tensor]:
         raise ValueError(
             "a loss is NaN: look at the sample, or at the model's weights with torch.isnan"
         )
-    return made
 
 
 def normalise_by_layer(importance: Tensor) -> Tensor:
@@ -265,8 +206,7 @@ def prune_heads_iteratively(
     if any(a > b for a, b in zip(counts, counts[1:], strict=False)):
         raise ValueError(f"counts are the heads removed in all, and cannot fall; got {counts}")
     found = find_attention(model)
-    full = [torch.ones(1, a.heads) for a in found if a.heads]
-    keep = heads_grid(found, full)[0] == 1  # (layers, heads)
+    keep = heads_grid(found, [torch.ones(a.heads) for a in found if a.heads]) == 1
     kept = []
     for count in counts:
         with gated(model, keep, found):

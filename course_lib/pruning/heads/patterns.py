@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -69,13 +68,9 @@ def attention_change(before: Tensor, after: Tensor, token_mask: Tensor) -> Tenso
 
     Source: Kovaleva et al. 2019, section 4.3.
     """
-    change = []
-    for b, real in enumerate(token_mask):
-        one, other = (
-            maps[:, b][:, real][:, :, real].double().flatten(1) for maps in (before, after)
-        )
-        change.append(1 - torch.cosine_similarity(one, other, dim=1))
-    return torch.stack(change).mean(0)
+    padding = ~(token_mask[:, :, None] & token_mask[:, None])  # (B, L, L)
+    one, other = (maps.double().masked_fill(padding, 0).flatten(2) for maps in (before, after))
+    return 1 - torch.cosine_similarity(one, other, dim=2).mean(1)
 
 
 def disable(context: Tensor, values: Tensor, token_mask: Tensor, off: Tensor) -> Tensor:
@@ -196,33 +191,31 @@ def replaced_attention(
                     f"{a.name!r} makes queries, keys and values in one layer: its values cannot be"
                     " read alone"
                 )
-            hook = _Replacement(a, heads, maps, token_mask)
+            read_values, write_context = _replacing(a, heads, maps, token_mask)
             value, out = model.get_submodule(a.v), model.get_submodule(a.out)
-            hooks.callback(value.register_forward_hook(hook.read_values).remove)
-            hooks.callback(out.register_forward_pre_hook(hook.write_context).remove)
+            hooks.callback(value.register_forward_hook(read_values).remove)
+            hooks.callback(out.register_forward_pre_hook(write_context).remove)
         yield
 
 
-@dataclass
-class _Replacement:
-    """What :func:`replaced_attention` does in one module."""
+def _replacing(
+    a: Attention, off: Tensor, maps: Callable[[Tensor], Tensor], token_mask: Callable[[], Tensor]
+) -> tuple[Callable[..., None], Callable[..., tuple[Any, ...]]]:
+    """The hooks of :func:`replaced_attention` in one module."""
+    values: list[Tensor] = []
 
-    attention: Attention
-    off: Tensor
-    maps: Callable[[Tensor], Tensor]
-    token_mask: Callable[[], Tensor]
+    def read_values(module: nn.Module, args: tuple[Any, ...], out: Tensor) -> None:
+        values[:] = [out]  # (B, L, key/value heads · d)
 
-    def read_values(self, module: nn.Module, args: tuple[Any, ...], out: Tensor) -> None:
-        self.values = out  # (B, L, key/value heads · d)
-
-    def write_context(self, module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        a, context = self.attention, args[0]  # (B, L, heads · d)
-        by_head = self.values.unflatten(-1, (a.kv_heads, a.head_size)).transpose(1, 2)
+    def write_context(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        by_head = values[0].unflatten(-1, (a.kv_heads, a.head_size)).transpose(1, 2)
         by_head = by_head.repeat_interleave(a.heads // a.kv_heads, 1)  # (B, heads, L, d)
         # (B, L, heads · d)
-        fixed = (self.maps(self.token_mask()).to(by_head) @ by_head).transpose(1, 2).flatten(2)
-        wide = self.off[: a.heads].repeat_interleave(a.head_size).to(context.device)
-        return (torch.where(wide, fixed, context), *args[1:])
+        fixed = (maps(token_mask()).to(by_head) @ by_head).transpose(1, 2).flatten(2)
+        wide = off[: a.heads].repeat_interleave(a.head_size).to(fixed.device)
+        return (torch.where(wide, fixed, args[0]), *args[1:])
+
+    return read_values, write_context
 
 
 def uniform(token_mask: Tensor) -> Tensor:

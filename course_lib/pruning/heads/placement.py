@@ -9,9 +9,12 @@ al. 2019 for scores.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from course_lib.checks import check_count, check_fraction, check_names
@@ -53,69 +56,46 @@ def lowest_heads(
     keep = ~scores.isnan()
     _check_count(count, min_per_layer, keep.sum(1).tolist(), "lowest_heads")
     if attention is not None and any(a.kv_heads < a.heads for a in attention):
-        return _lowest_sets(scores, keep, count, min_per_layer, attention)
+        return _lowest_sets(scores, count, min_per_layer, attention)
     order = scores.flatten().argsort(stable=True)  # NaN comes last
     return _remove(keep, (divmod(int(i), scores.shape[1]) for i in order), count, min_per_layer)
 
 
-# ----------------------------------------------- query heads that share key/value heads
-Cost = tuple[int, float]  # how many heads score -inf, negative, and the sum of the others
+def _sets(scores: Tensor, groups: int) -> dict[int, tuple[float, Tensor]]:
+    """For every number of heads that can be removed from one layer the cheapest such set:
+    the sum of its scores, and which heads are kept, bool (heads,).
 
-
-def _sets(scores: Tensor, groups: int) -> dict[int, tuple[Cost, Tensor]]:
-    """For every number of heads that can be removed from one layer the cheapest such
-    set: its cost, and which heads are kept, bool (heads,).
-
-    A set can be removed if every key/value group that is left has lost the same number
-    of query heads: r of each, and some groups entirely.
-
-    Args:
-        scores: (heads,), group after group.
+    A set can be removed if every key/value group that is left has lost the same number of
+    heads: all of them the r lowest, and some groups, those where this costs least, the rest.
     """
-    by_group = scores.double().view(groups, -1)  # (groups, heads per group)
-    size = by_group.shape[1]
-    order = by_group.argsort(dim=1, stable=True)
-    best: dict[int, tuple[Cost, Tensor]] = {}
-    for r in range(size):
-        lowest = torch.zeros_like(by_group, dtype=torch.bool).scatter_(1, order[:, :r], True)
-        # what it costs more to remove a whole group than r of it
-        more = by_group.masked_fill(lowest, 0).nan_to_num(neginf=-1e30).sum(1)
-        for whole, group in enumerate([None, *more.argsort(stable=True).tolist()]):
+    by_group = scores.view(groups, -1)  # (groups, heads per group)
+    ordered, order = by_group.sort(dim=1, stable=True)
+    best: dict[int, tuple[float, Tensor]] = {}
+    for r in range(by_group.shape[1]):
+        keep = torch.ones_like(by_group, dtype=torch.bool).scatter_(1, order[:, :r], False)
+        for group in [None, *ordered[:, r:].sum(1).argsort(stable=True).tolist()]:
             if group is not None:
-                lowest[group] = True
-            gone = by_group[lowest]
-            hidden = gone.isneginf()
-            cost = (-int(hidden.sum()), float(gone[~hidden].sum()))
-            n = whole * size + (groups - whole) * r
+                keep[group] = False
+            n, cost = int((~keep).sum()), float(by_group[~keep].sum())
             if n not in best or cost < best[n][0]:
-                best[n] = cost, ~lowest.flatten()
+                best[n] = cost, keep.flatten().clone()
     return best
 
 
-def _lowest_sets(
-    scores: Tensor, keep: Tensor, count: int, least: int, attention: Sequence[Attention]
-) -> Tensor:
+def _lowest_sets(scores: Tensor, count: int, least: int, attention: Sequence[Attention]) -> Tensor:
     """The cheapest choice of one set per layer with ``count`` heads in all."""
     if len(attention) != len(scores):
         raise ValueError(f"attention has {len(attention)} modules, scores {len(scores)} rows")
-    # heads removed so far -> the cost, and the masks of the layers
-    best: dict[int, tuple[Cost, list[Tensor]]] = {0: ((0, 0.0), [])}
-    for row, a in zip(scores, attention, strict=True):
-        allowed = (
-            {
-                n: found
-                for n, found in _sets(row[: a.heads], a.kv_heads).items()
-                if n == 0 or a.heads - n >= least
-            }
-            if a.heads
-            else {0: ((0, 0.0), keep.new_zeros(0))}
-        )
-        reached: dict[int, tuple[Cost, list[Tensor]]] = {}
-        for before, ((hidden, total), masks) in best.items():
-            for n, ((more_hidden, more), mask) in allowed.items():
-                cost = (hidden + more_hidden, total + more)
-                if before + n not in reached or cost < reached[before + n][0]:
-                    reached[before + n] = cost, [*masks, mask]
+    finite = scores[scores.isfinite()].double()
+    most = 1 + 2 * float(finite.abs().sum())  # one head with -inf outweighs all that are finite
+    best: dict[int, tuple[float, list[Tensor]]] = {0: (0.0, [])}  # by heads removed so far
+    for row, a in zip(scores.double().clamp(-most, most), attention, strict=True):
+        sets = _sets(row[: a.heads], a.kv_heads) if a.heads else {0: (0.0, row[:0] > 0)}
+        reached: dict[int, tuple[float, list[Tensor]]] = {}
+        for (before, (total, masks)), (n, (more, mask)) in product(best.items(), sets.items()):
+            allowed = n == 0 or a.heads - n >= least
+            if allowed and total + more < reached.get(before + n, (math.inf,))[0]:
+                reached[before + n] = total + more, [*masks, mask]
         best = reached
     if count not in best:
         near = sorted(best, key=lambda n: (abs(n - count), n))[:2]
@@ -124,10 +104,7 @@ def _lowest_sets(
             " keeps the same number of query heads; the nearest counts that can are"
             f" {' and '.join(map(str, near))}"
         )
-    chosen = torch.zeros_like(keep)
-    for row, mask in zip(chosen, best[count][1], strict=True):
-        row[: len(mask)] = mask
-    return chosen
+    return torch.stack([F.pad(mask, (0, scores.shape[1] - len(mask))) for mask in best[count][1]])
 
 
 def refuse_uneven(a: Attention, mask: Tensor) -> None:
@@ -143,11 +120,11 @@ def refuse_uneven(a: Attention, mask: Tensor) -> None:
     sets = _sets(mask.double() * 2 - 1, a.kv_heads).values()
     near = min(sets, key=lambda found: (found[0], int(found[1].sum())))[1]
     size = a.heads // a.kv_heads
-    groups = ", ".join(f"{g * size}-{(g + 1) * size - 1}" for g in range(a.kv_heads))
+    kept = near.nonzero().flatten().tolist()
     raise ValueError(
-        f"keep[{a.name!r}] leaves its key/value groups {left.tolist()} query heads (the groups are"
-        f" heads {groups}), but every group that is left must have the same number. The nearest set"
-        f" that works keeps heads {near.nonzero().flatten().tolist()}; lowest_heads(scores, count,"
+        f"keep[{a.name!r}] leaves its key/value groups {left.tolist()} query heads, of {size}"
+        " neighbours each, but every group that is left must have the same number. The nearest"
+        f" set that works keeps heads {kept}; lowest_heads(scores, count,"
         " attention=find_attention(model)) chooses among such sets"
     )
 
@@ -278,11 +255,9 @@ def prune_by_kind(scores: Mapping[str, Tensor], kind: str, fraction: float) -> d
     order = together.nan_to_num(nan=torch.inf, posinf=torch.inf).argsort(stable=True)
     order = torch.cat([order[keep[order]], order[~keep[order]]])  # +inf is a score, NaN is none
     keep[order[: round(fraction * int(keep.sum()))]] = False
-    parts = keep.split([scores[name].numel() for name in chosen])
     found = {name: ~score.isnan() for name, score in scores.items()}
-    found.update(
-        {name: part.view(scores[name].shape) for name, part in zip(chosen, parts, strict=True)}
-    )
+    for name, part in zip(chosen, keep.split([scores[n].numel() for n in chosen]), strict=True):
+        found[name] = part.view(scores[name].shape)
     return found
 
 
@@ -297,11 +272,7 @@ def prunable_share(curve: Sequence[tuple[float, float]], tolerance: float = 0.1)
         ValueError: if the curve is empty, does not start at 0, or does not rise.
     """
     fractions = [fraction for fraction, _ in curve]
-    if (
-        not fractions
-        or fractions[0] != 0
-        or any(b <= a for a, b in zip(fractions, fractions[1:], strict=False))
-    ):
+    if fractions != sorted(set(fractions)) or fractions[:1] != [0]:
         raise ValueError(f"fractions rise strictly and begin with 0, got {fractions}")
     full, reached = curve[0][1], 0.0
     for fraction, score in curve:

@@ -210,12 +210,10 @@ def _cut(model: nn.Module, a: Attention, mask: Tensor) -> None:
     for name in a.layout.also:
         if hasattr(module, name):
             cut(getattr(module, name), outputs=features)
-    for dim, names in enumerate((a.layout.rows, a.layout.columns)):
-        for name in names:
-            inner, _, last = name.rpartition(".")
-            owner = module.get_submodule(inner)
-            if (parameter := getattr(owner, last)) is not None:
-                setattr(owner, last, select_parameter(parameter, dim, heads))
+    for name in a.layout.columns:
+        inner, _, last = name.rpartition(".")
+        owner = module.get_submodule(inner)
+        setattr(owner, last, select_parameter(getattr(owner, last), 1, heads))
     if a.layout.heads:
         setattr(module, a.layout.heads, len(heads))
     if a.layout.width:
@@ -227,7 +225,8 @@ def _cut(model: nn.Module, a: Attention, mask: Tensor) -> None:
     if a.layout.config:
         module.config = OwnConfig(module.config, {a.layout.config: len(heads)})
     if a.layout.bias and not hasattr(module, "kept_heads"):
-        take = functools.partial(_take_own_bias, a.layout.bias, a.heads)
+        place = list(inspect.signature(type(module).forward).parameters).index(a.layout.bias) - 1
+        take = functools.partial(_take_own_bias, a.layout.bias, place, a.heads)
         module.register_forward_pre_hook(take, with_kwargs=True)
     before = getattr(module, "kept_heads", tuple(range(a.heads)))
     module.kept_heads = tuple(before[int(h)] for h in heads)  # as the full model counts them
@@ -236,12 +235,16 @@ def _cut(model: nn.Module, a: Attention, mask: Tensor) -> None:
 
 
 def _take_own_bias(
-    argument: str, full: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    argument: str,
+    place: int,
+    full: int,
+    module: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """A forward pre-hook: of a bias with one entry per head of the full model, (B or 1,
     heads, L, S) or (B · heads, 1, S), the entries of this module's heads.
     """
-    place = list(inspect.signature(type(module).forward).parameters).index(argument) - 1
     bias = args[place] if place < len(args) else kwargs.get(argument)
     if not isinstance(bias, Tensor):
         return args, kwargs

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
 from typing import TypeVar
 
 import torch
@@ -18,7 +17,8 @@ from torch import Tensor, nn
 from course_lib.checks import check_mask
 from course_lib.models.conv1d import cut, sizes
 from course_lib.models.mlps import MLP, find_mlps
-from course_lib.pruning.layers.mlps import PartGate, mean_gradients
+from course_lib.pruning.heads.gates import Gate
+from course_lib.pruning.heads.importance import mean_gradients
 from course_lib.wrapped import refuse_wrapped
 
 Batch = TypeVar("Batch")
@@ -42,15 +42,9 @@ def ffn_importance(
         ValueError: without batches, or if the losses are not one for each sample.
     """
     mlps = _with_neurons(model)
-
-    def put(hooks: ExitStack) -> list[PartGate]:
-        gates = [PartGate(mlp, mlp.flat) for mlp in mlps]
-        for gate in gates:
-            layer = model.get_submodule(gate.place)
-            hooks.callback(layer.register_forward_pre_hook(gate.scale_input).remove)
-        return gates
-
-    return mean_gradients(model, batches, loss_fn, put)
+    widths = [sizes(model.get_submodule(mlp.out))[0] for mlp in mlps]
+    gates = [Gate(m.out, width, flat=m.flat) for m, width in zip(mlps, widths, strict=True)]
+    return mean_gradients(model, batches, loss_fn, gates)
 
 
 def slice_ffn(model: nn.Module, keep: Sequence[Tensor]) -> nn.Module:

@@ -12,7 +12,6 @@ from course_lib.pruning.heads import (
     normalise_by_layer,
     prune_heads_iteratively,
     remove_heads,
-    sample_importance,
 )
 from unit.small_transformers import (
     BOTH,
@@ -166,14 +165,6 @@ def test_sentences_of_one_token(family):
     # with one key to look at, attention is the same whatever it is
     short = {name: part[:, :1] if part.ndim > 1 else part for name, part in data.items()}
     assert head_importance(model, [short], loss).isfinite().all()
-
-
-def test_importance_of_samples_averages_to_importance():
-    model, data, loss = model_of("bert"), data_of("bert"), loss_of("bert")
-    each = sample_importance(model, batches_of(data, [3, 5]), loss)
-    assert each.shape == (8, 3, HEADS)
-    close(each.mean(0), head_importance(model, [data], loss))
-    close(each[2], head_importance(model, batches_of(data, [1] * 8)[2:3], loss))
 
 
 def test_layers_are_normalised_by_their_euclidean_norm():

@@ -10,12 +10,11 @@ from course_lib.pruning.heads import (
     disable,
     fixed_patterns,
     frozen_attention,
-    gated,
     raganato,
     replaced_attention,
     uniform,
 )
-from unit.small_transformers import inputs_of, model_of
+from unit.small_transformers import inputs_of, model_of, outputs
 
 
 def test_classes():
@@ -67,42 +66,22 @@ def test_frozen_attention_is_each_sentences_own():
 
 @pytest.mark.parametrize("family", ["bert", "marian"])
 def test_equal_attention_is_what_disable_computes(family):
-    torch.manual_seed(0)
-    model, inputs = model_of(family).eval(), inputs_of(family)
-    found = find_attention(model, "encoder")
-    off = torch.zeros(len(found), found[0].heads, dtype=torch.bool)
+    model, inputs = model_of(family), inputs_of(family)
+    first, *rest = find_attention(model, "encoder")
+    off = torch.zeros(1 + len(rest), first.heads, dtype=torch.bool)
     off[0, 1] = off[1, 2] = True
-    mask = (
-        inputs["attention_mask"] > 0
-        if "attention_mask" in inputs
-        else torch.ones_like(inputs["input_ids"]) > 0
-    )
-    seen: dict[str, torch.Tensor] = {}
-    first = found[0]
-    hooks = [
-        model.get_submodule(first.v).register_forward_hook(
-            lambda m, a, out: seen.update(values=out)
-        ),
-        model.get_submodule(first.out).register_forward_pre_hook(
-            lambda m, a: seen.update(context=a[0])
-        ),
-    ]
-    with torch.no_grad():
-        model(**inputs)
-    for hook in hooks:
-        hook.remove()
+    mask = inputs["attention_mask"] > 0
+    seen, value, out = {}, model.get_submodule(first.v), model.get_submodule(first.out)
+    value.register_forward_hook(lambda m, args, made: seen.update(values=made))
+    noted = out.register_forward_pre_hook(lambda m, args: seen.update(context=args[0]))
+    plain = outputs(model, inputs)
     right = disable(seen["context"], seen["values"], mask, off[0])
-    with torch.no_grad(), replaced_attention(model, off, uniform, lambda: mask):
-        hook = model.get_submodule(first.out).register_forward_pre_hook(
-            lambda m, a: seen.update(after=a[0])
-        )
-        model(**inputs)
-        hook.remove()
-    assert torch.allclose(seen["after"], right, atol=1e-5)
-    with torch.no_grad(), gated(model, torch.ones(len(find_attention(model)), off.shape[1])):
-        plain = model(**inputs).logits
-    with torch.no_grad():
-        assert torch.allclose(model(**inputs).logits, plain, atol=1e-5), "nothing stays behind"
+    noted.remove()
+    with replaced_attention(model, off, uniform, lambda: mask):
+        out.register_forward_pre_hook(lambda m, args: seen.update(after=args[0]))
+        outputs(model, inputs)
+    torch.testing.assert_close(seen["after"], right)
+    assert torch.equal(outputs(model, inputs), plain), "nothing stays behind"
 
 
 def test_gradients_flow_to_the_values_and_not_to_queries():

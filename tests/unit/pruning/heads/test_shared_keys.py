@@ -52,9 +52,7 @@ def test_every_set_is_removed_as_its_gates_say_or_refused(family):
 def test_the_refusal_names_the_nearest_set():
     (a, *_) = find_attention(small_model("llama"))
     # heads 0 and 1 share a key, 2 and 3 another: one head more must go
-    with pytest.raises(
-        ValueError, match=r"\[1, 2\] query heads.*heads 0-1, 2-3.*keeps heads \[\d, 3\]"
-    ):
+    with pytest.raises(ValueError, match=r"\[1, 2\] query heads, of 2.*keeps heads \[\d, 3\]"):
         refuse_uneven(a, torch.tensor([False, True, True, True]))
 
 
