@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -46,19 +47,14 @@ class ChannelGate(nn.Module):
 
 
 def gated_macs(gates: Sequence[Tensor], dense: Sequence[float]) -> Tensor:
-    """Multiply-accumulates of each image: Σ_l dense[l] · open share of layer l · open
-    share of layer l − 1 (1 before the first).
+    """Multiply-accumulates of each image, (B,), differentiable: Σ_l dense[l] · open share of
+    layer l · open share of layer l − 1 (1 before the first).
+
+    The mean over a batch of these is not the product of mean shares.
 
     Args:
-        gates: (B, M_l) for each gated layer, in order. dense: the layers' MACs with
-            everything open.
-
-    Returns:
-        (B,), differentiable. The mean over a batch of these is not the product of mean
-        shares.
-
-    Raises:
-        ValueError: if there is no layer, or there are not as many gates as numbers.
+        gates: (B, M_l) for each gated layer, in order. dense: as many numbers, the layers'
+            MACs with everything open.
     """
     if not gates or len(gates) != len(dense):
         raise ValueError(
@@ -80,40 +76,32 @@ def target_penalty(macs: Tensor, dense: float, target: float) -> Tensor:
 
 @contextmanager
 def gating(model: nn.Module, gates: Mapping[str, ChannelGate]) -> Iterator[list[Tensor]]:
-    """Inside the block the output of each module named is multiplied by its gate, which
-    looks at the input of the layer before it.
+    """Inside the block the output of each module named is multiplied by its gate, which looks at
+    the input of the layer before it.
 
     Args:
-        model: any; its own code stays as it is. gates: "conv2 → bn2": by the names of
-            two modules, the layer whose input the gate looks at and the one whose
-            output it multiplies, joined by "->". A batch norm with ReLU behind it is
-            the place: relu(g·z) = g·relu(z).
+        gates: by the names of two modules of the model, "conv2->bn2": the layer whose input the
+            gate looks at, and the one whose output it multiplies. A batch norm with ReLU behind
+            it is the place: relu(g·z) = g·relu(z).
 
     Yields:
-        The gates' decisions of the latest forward pass, (B, M) in the order of
-        ``gates``.
-
-    Raises:
-        ValueError: if a name is no module of the model.
+        The gates' decisions of the latest forward pass, (B, M) in the order of ``gates``.
     """
     modules = dict(model.named_modules())
     decided: dict[str, Tensor] = {}
     latest: list[Tensor] = []
 
-    def look(key: str, gate: ChannelGate) -> Any:
-        def before(module: nn.Module, inputs: tuple[Any, ...]) -> None:
-            decided[key] = gate(inputs[0])
-            latest[:] = [decided[name] for name in gates if name in decided]
+    def look(key: str, module: nn.Module, inputs: tuple[Any, ...]) -> None:
+        decided[key] = gates[key](inputs[0])
+        latest[:] = [decided[name] for name in gates if name in decided]
 
-        return before
-
-    def multiply(key: str) -> Any:
-        return lambda module, inputs, output: output * decided[key][:, :, None, None]
+    def multiply(key: str, module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
+        return output * decided[key][:, :, None, None]
 
     with hold_hooks() as hooks:
-        for key, gate in gates.items():
+        for key in gates:
             first, _, second = key.partition("->")
             check_names([first, second], modules.keys() - {""}, "gates (keys are 'conv2->bn2')")
-            hooks.callback(modules[first].register_forward_pre_hook(look(key, gate)).remove)
-            hooks.callback(modules[second].register_forward_hook(multiply(key)).remove)
+            hooks.callback(modules[first].register_forward_pre_hook(partial(look, key)).remove)
+            hooks.callback(modules[second].register_forward_hook(partial(multiply, key)).remove)
         yield latest

@@ -23,12 +23,7 @@ BETA, GAMMA, ZETA = 2 / 3, -0.1, 1.1
 def open_probability(
     log_alpha: Tensor, beta: float = BETA, gamma: float = GAMMA, zeta: float = ZETA
 ) -> Tensor:
-    """P(z ≠ 0), like ``log_alpha``.
-
-    Raises:
-        ValueError: if ``beta`` is not positive, ``gamma`` not negative, or ``zeta`` not
-            above 1.
-    """
+    """P(z ≠ 0), like ``log_alpha``."""
     _check(beta, gamma, zeta)
     return (log_alpha - beta * math.log(-gamma / zeta)).sigmoid()
 
@@ -43,13 +38,12 @@ def hard_concrete(
     """Gates in [0, 1], like ``log_alpha``.
 
     Args:
-        u: uniform in (0, 1), of its shape: a sample, with a gradient by ``log_alpha``.
-            None: the deterministic gate of the trained model, which knows no
-            temperature.
+        u: uniform in (0, 1), of its shape: a sample, with a gradient by ``log_alpha``. None:
+            the deterministic gate of the trained model, which knows no temperature.
 
     Raises:
-        ValueError: as in :func:`open_probability`, or if a ``u`` is not strictly
-            between 0 and 1.
+        ValueError: if a ``u`` is not strictly between 0 and 1, or ``beta`` not positive,
+            ``gamma`` not negative, or ``zeta`` not above 1.
     """
     _check(beta, gamma, zeta)
     if u is None:

@@ -12,18 +12,14 @@ from torch import Tensor
 
 
 def ablate_each(evaluate: Callable[[Tensor], float], layers: int, heads: int) -> Tensor:
-    """What each head's removal alone changes: ``evaluate`` with this one gate at 0,
-    minus with all at 1.
+    """What each head's removal alone changes: ``evaluate`` with this one gate at 0, minus with
+    all at 1; (layers, heads) float64, negative where the model gets worse without the head.
 
-    The slow way to see which heads matter, layers · heads + 1 evaluations, and no
-    oracle: a head that another stands in for changes nothing alone, and much when both
-    go.
+    The slow way to see which heads matter, layers · heads + 1 evaluations, and no oracle: a
+    head that another stands in for changes nothing alone, and much when both go.
 
     Args:
         evaluate: of gates (layers, heads), on validation data; higher is better.
-
-    Returns:
-        (layers, heads), float64; negative where the model gets worse without the head.
 
     Source: Michel et al. 2019, section 3.2, table 1.
     """
@@ -43,20 +39,15 @@ def all_but_one(
     layers: int,
     heads: int,
 ) -> list[tuple[int, float]]:
-    """For each layer alone: its best single head, all others of that layer off, and
-    what that changes.
+    """For each layer alone: its best single head, all others of that layer off, and what that
+    changes, (head, ``eval_test`` with it minus with all heads).
 
-    The head is chosen on validation data and its change reported on test data: the best
-    of several on the same data would look better than it is. Of equally good heads the
-    first is chosen.
+    The head is chosen on validation data and its change reported on test data: the best of
+    several on the same data would look better than it is. Of equally good heads the first is
+    chosen.
 
     Args:
-        eval_val, eval_test: of gates (layers, heads), on the two splits; higher is
-            better.
-
-    Returns:
-        ``(head, change)`` for each layer: the head that is left, and ``eval_test`` with
-        it minus with all heads.
+        eval_val, eval_test: of gates (layers, heads), on the two splits; higher is better.
 
     Source: Michel et al. 2019, section 3.3, tables 2 and 3.
     """

@@ -5,10 +5,6 @@ v_h · W_out[h]. The sum happens inside the output projection, so the place for 
 projection's *input*, where the heads still lie side by side. A gate behind it would
 scale all heads at once. The projection's bias stays, whatever ξ is.
 
-transformers 5 has no head masks and no head pruning any more, and swallows
-``head_mask=...`` without a word. Whoever passes it sees that "no head matters".
-:func:`refuse_head_mask` raises there, and so does everything inside :func:`gated`.
-
 Source: Michel et al. 2019, "Are Sixteen Heads Really Better than One?", section 2.1.
 """
 
@@ -31,27 +27,21 @@ HEAD_MASKS = ("head_mask", "decoder_head_mask", "cross_attn_head_mask")
 def gated(
     model: nn.Module, xi: Tensor | Sequence[Tensor], attention: Sequence[Attention] | None = None
 ) -> Iterator[None]:
-    """Inside the ``with`` block, every head's context vectors are multiplied by its
-    gate.
+    """Inside the ``with`` block, every head's context vectors are multiplied by its gate.
 
-    By a forward pre-hook on each output projection: so it works with eager and with
-    SDPA attention, while training and while generating. Gradients flow to ``xi`` if it
-    wants them. Blocks may be nested: gates then multiply. The hooks are gone after the
+    With eager and with SDPA attention, while training and while generating. Gradients flow
+    to ``xi`` if it wants them. Gates of nested blocks multiply. The hooks are gone after the
     block, also after an exception.
 
     Args:
-        model: with attention that :func:`~course_lib.pruning.heads.find_attention`
-            knows.
-        xi: (layers, heads), or (layers, B, heads) with gates for each sample of the
-            batch; any dtype, a bool mask (True = kept) too. Or one tensor for each
-            layer, (heads,) or (B, heads), where layers differ in their heads.
-        attention: the modules that the rows of ``xi`` are for; all of them unless
-            given.
+        xi: (layers, heads), or (layers, B, heads) with gates for each sample of the batch; any
+            dtype, a bool mask (True = kept) too. Or one tensor for each layer, (heads,) or
+            (B, heads), where layers differ in their heads.
+        attention: the modules that the rows of ``xi`` are for; all of them unless given.
 
     Raises:
         ValueError: if ``xi`` does not fit the model or, when the model runs, the batch.
-        TypeError: if the model is called with a ``head_mask``, which transformers 5
-            ignores.
+        TypeError: if the model is called with a ``head_mask`` (:func:`refuse_head_mask`).
 
     Source: Michel et al. 2019, section 2.1, equation 2.
     """
@@ -184,10 +174,8 @@ def split_by_layer(
     values: Tensor | Sequence[Tensor], attention: Sequence[Attention], name: str
 ) -> list[Tensor]:
     """One tensor (heads,) or (B, heads) for each of these modules, from a grid that is as wide
-    as the largest, or from a list.
-
-    Raises:
-        ValueError: naming the argument ``name``, if it does not fit the modules.
+    as the largest, or from a list. Raises ValueError, naming the argument ``name``, if it does
+    not fit the modules.
     """
     if len(values) != len(attention):
         raise ValueError(

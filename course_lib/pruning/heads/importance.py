@@ -32,24 +32,22 @@ def head_importance(
     loss_fn: Callable[[nn.Module, Batch], Tensor],
     attention: Sequence[Attention] | None = None,
 ) -> Tensor:
-    """I_h = E_x |∂L(x)/∂ξ_h|: how much the loss of a sample would change with the gate
-    of a head, on average.
+    """I_h = E_x |∂L(x)/∂ξ_h|: how much the loss of a sample would change with the gate of a
+    head, on average.
 
     The absolute value is taken for every sample, and then the mean. Taken of a batch's
-    gradient instead, samples that pull in opposite directions would cancel, and the
-    ranking would depend on the batch size. So it does not here, nor on the order of the
-    data. One backward pass for each batch gives all heads: the gates get a row for each
-    sample, and the gradient of the summed loss with respect to them is every sample's
-    own.
+    gradient instead, samples that pull in opposite directions would cancel, and the ranking
+    would depend on the batch size. So it does not here, nor on the order of the data. One
+    backward pass for each batch gives all heads: the gates get a row for each sample, and the
+    gradient of the summed loss with respect to them is every sample's own.
 
     Args:
-        model: runs in evaluation mode; afterwards each module is in the mode it was in,
-            and no ``.grad`` has changed.
-        batches: what ``loss_fn`` takes. Inside ``gated(model, keep)`` the importance is
-            that of the heads left.
+        model: runs in evaluation mode; its modes and ``.grad`` are as before afterwards.
+        batches: what ``loss_fn`` takes. Inside ``gated(model, keep)`` the importance is that
+            of the heads left.
         loss_fn: ``loss_fn(model, batch)`` returns one loss for each sample, (B,):
-            reduction="none". A sample is what has one row in the attention's input, and
-            its loss must not depend on the other samples.
+            reduction="none". A sample is what has one row in the attention's input, and its
+            loss must not depend on the other samples.
         attention: which modules; all of them unless given.
 
     Returns:
@@ -57,9 +55,9 @@ def head_importance(
         (:func:`normalise_by_layer`).
 
     Raises:
-        ValueError: without batches, or samples in one; if ``loss_fn`` does not return
-            one loss for each sample, or its result does not depend on the heads; if a
-            gradient is NaN.
+        ValueError: without batches, or samples in one; if ``loss_fn`` does not return one
+            loss for each sample, or its result does not depend on the heads; if a gradient
+            is NaN.
 
     Source: Michel et al. 2019, section 4.1, equation 3 and footnote 6.
     """
@@ -179,26 +177,21 @@ def prune_heads_iteratively(
 ) -> list[Tensor]:
     """Remove heads step by step, and score those that are left anew before each step.
 
-    Heads stand in for each other: when one of two goes, the other starts to matter,
-    which scores taken once cannot know. Heads are gated with 0 here, so the model keeps
-    its size; :func:`~course_lib.pruning.heads.remove_heads` takes them out.
+    Heads stand in for each other: when one of two goes, the other starts to matter, which
+    scores taken once cannot know. Heads are gated with 0 here, so the model keeps its size;
+    :func:`~course_lib.pruning.heads.remove_heads` takes them out.
 
     Args:
         model: changed only by ``finetune``.
-        score: ``score(model)`` gives (layers, heads), larger = more important, with the
-            heads removed so far gated off:
-            ``lambda model: head_importance(model, batches, loss_fn)``. On training or
-            validation data, never test data.
-        counts: how many heads are removed in all after each step; must not fall. One
-            count is one-shot pruning.
+        score: ``score(model)`` gives (layers, heads), larger = more important, with the heads
+            removed so far gated off: ``lambda model: head_importance(model, batches,
+            loss_fn)``. On training or validation data, never test data.
+        counts: how many heads are removed in all after each step; must not fall.
         finetune: trains the model after each step, with the removed heads off.
         min_per_layer: heads that each layer keeps at least.
 
     Returns:
         For each count, the heads kept then: bool (layers, heads). They only shrink.
-
-    Raises:
-        ValueError: if counts fall, or more heads are to go than may.
 
     Source: Michel et al. 2019, section 4.2.
     """

@@ -28,23 +28,17 @@ def train_with_gates(
     optimizer: torch.optim.Optimizer,
     generator: torch.Generator,
 ) -> list[float]:
-    """One step for each batch, on its loss with sampled gates plus λ times the expected
-    number of open ones.
+    """One step for each batch, on its loss with sampled gates plus λ times the expected number
+    of open ones. Returns for each batch that number before its step.
 
     Args:
-        model: in training mode meanwhile. log_alpha: a leaf of any shape, changed by
-            the optimizer.
+        model: in training mode meanwhile. log_alpha: a leaf of any shape, changed by the
+            optimizer.
         loss_fn: ``loss_fn(model, batch, gates)``, a scalar; it puts the gates on
             (:func:`~course_lib.pruning.heads.gated`).
-        optimizer: holds the model's parameters and ``log_alpha``, each with its own
-            rate, made by the caller.
+        lam: 0 or more. optimizer: holds the model's parameters and ``log_alpha``, each with
+            its own rate.
         generator: fresh noise for every batch.
-
-    Returns:
-        For each batch the expected number of open gates before its step.
-
-    Raises:
-        ValueError: if ``lam`` is negative.
     """
     if lam < 0:
         raise ValueError(f"lam is the price of an open gate, 0 or more; got {lam}")

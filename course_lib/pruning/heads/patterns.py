@@ -57,14 +57,11 @@ def attention_pattern(
 
 
 def attention_change(before: Tensor, after: Tensor, token_mask: Tensor) -> Tensor:
-    """1 − cosine between the maps of each head before and after, cut to the real
-    tokens, on average over sentences.
+    """1 − cosine between the maps of each head before and after, cut to the real tokens, on
+    average over sentences: (H,) float64.
 
     Args:
         before, after: (H, B, L, L). token_mask: (B, L) bool.
-
-    Returns:
-        (H,) float64.
 
     Source: Kovaleva et al. 2019, section 4.3.
     """
@@ -93,14 +90,11 @@ def disable(context: Tensor, values: Tensor, token_mask: Tensor, off: Tensor) ->
 
 
 def fixed_patterns(length: int) -> Tensor:
-    """Seven maps that need no query and no key, (7, L, L) float32: the token itself,
-    previous, next, larger left and right context, end, start.
+    """Seven maps that need no query and no key, (7, L, L) float32: the token itself, previous,
+    next, larger left and right context, end, start.
 
-    Larger contexts leave out the neighbour; weights are cubes of the distance from the
-    far end. Where a rule names no key the row attends to itself (our convention).
-
-    Raises:
-        ValueError: if ``length`` is below 1.
+    Larger contexts leave out the neighbour; weights are cubes of the distance from the far
+    end. Where a rule names no key the row attends to itself (our convention).
 
     Source: Raganato et al. 2020, section 3.
     """
@@ -124,15 +118,11 @@ def fixed_patterns(length: int) -> Tensor:
 
 
 def frozen_attention(learned: Tensor, lengths: Tensor) -> Tensor:
-    """Maps of which only the last head is the learned one; head h < H − 1 has pattern h
-    of each sentence, 0 in padding.
+    """Maps of which only the last head is the learned one; head h < H − 1 has pattern h of each
+    sentence, 0 in padding.
 
     Args:
-        learned: (B, H, L, L). lengths: (B,) int64, 1 … L.
-
-    Raises:
-        ValueError: if there are more than seven other heads, or a length is not in 1 …
-            L.
+        learned: (B, H, L, L), H up to 8. lengths: (B,) int64, 1 … L.
 
     Source: Raganato et al. 2020, section 3.
     """
@@ -157,23 +147,18 @@ def replaced_attention(
     maps: Callable[[Tensor], Tensor],
     token_mask: Callable[[], Tensor],
 ) -> Iterator[None]:
-    """Inside the block the encoder's heads in ``off`` attend as ``maps`` says, whatever
-    their queries and keys are.
+    """Inside the block the encoder's heads in ``off`` attend as ``maps`` says, whatever their
+    queries and keys are.
 
-    Works with any attention implementation, while training and generating: a hook notes
-    the values, another one writes Σ_j map[i, j] v_j into the place of a head's context,
-    in front of the output projection. Gradients flow to values and outputs.
+    Works with any attention implementation, while training and generating: a hook notes the
+    values, another one writes Σ_j map[i, j] v_j into the place of a head's context, in front
+    of the output projection. Gradients flow to values and outputs.
 
     Args:
-        model: encoder self-attention that
-            :func:`~course_lib.models.attention.find_attention` knows.
-        off: (layers, heads) bool: whose attention is replaced.
-        maps: of a mask (B, L) bool the maps of all heads, (B, heads, L, L) or (1 or B,
-            1, L, L).
+        off: (layers, heads) bool: whose attention is replaced, of the encoder.
+        maps: of a mask (B, L) bool the maps of all heads, (B, heads, L, L) or (1 or B, 1, L,
+            L).
         token_mask: gives (B, L) bool of the batch that is running.
-
-    Raises:
-        ValueError: if ``off`` does not fit.
     """
     found = find_attention(model, "encoder")
     refuse_unlocated(model, found)

@@ -29,26 +29,22 @@ def lowest_heads(
     min_per_layer: int = 0,
     attention: Sequence[Attention] | None = None,
 ) -> Tensor:
-    """Remove the ``count`` heads with the lowest scores, all layers together; among
-    equal scores the first is removed first.
+    """Remove the ``count`` heads with the lowest scores, all layers together; among equal
+    scores the first is removed first.
 
     Args:
-        scores: (layers, heads), larger = more important. NaN stands for a head that a
-            layer does not have. For the most important first, give ``-scores``.
-        count: heads removed.
-        min_per_layer: heads that each layer keeps at least (all it has, if it has
-            fewer).
-        attention: the modules that the rows are of (``find_attention(model)``). It is
-            needed where query heads share key/value heads (Llama, Qwen, ...): then only
-            sets that can be removed are compared, and the one whose scores have the
-            least sum is chosen.
+        scores: (layers, heads), larger = more important. NaN stands for a head that a layer
+            does not have. For the most important first, give ``-scores``.
+        min_per_layer: heads that each layer keeps at least (all it has, if it has fewer).
+        attention: the modules that the rows are of (``find_attention(model)``). It is needed
+            where query heads share key/value heads (Llama, Qwen, ...): then only sets that can
+            be removed are compared, and the one whose scores have the least sum is chosen.
 
     Returns:
         bool (layers, heads), True = kept, with ``count`` heads fewer than there are.
 
     Raises:
-        ValueError: if ``scores`` is no such grid, more heads are to be removed than may
-            be, or no set of this size can be removed.
+        ValueError: if more heads are to be removed than may be, or no such set can be.
     """
     if scores.ndim != 2:
         raise ValueError(f"scores are a grid (layers, heads), got the shape {tuple(scores.shape)}")
@@ -137,21 +133,18 @@ def choose_heads(
     generator: torch.Generator,
     min_per_layer: int = 0,
 ) -> Tensor:
-    """Remove ``count`` heads by their place alone: the controls that an importance
-    score has to beat.
+    """Remove ``count`` heads by their place alone: the controls that an importance score has to
+    beat.
 
-    - "random": any heads, drawn one after the other (a draw that would empty a layer
-      too far is drawn again).
+    - "random": any heads, drawn one after the other (a draw that would empty a layer too far
+      is drawn again).
     - "top": the last layers lose their heads first, layer by layer; "bottom": the first
-      layers; "middle": the middle layer, then its neighbours, the earlier one first. In
-      the layer where the count runs out, heads are drawn.
+      layers; "middle": the middle layer, then its neighbours, the earlier one first. In the
+      layer where the count runs out, heads are drawn.
     - "no_consecutive": no two adjacent layers lose heads. ⌈layers/2⌉ layers without
       neighbours among them are drawn, and the heads from them.
 
     Args:
-        layers, heads: of the model.
-        count: heads removed.
-        rule: one of the five.
         generator: draws; the same seed gives the same heads.
         min_per_layer: heads that each layer keeps.
 
@@ -230,20 +223,17 @@ def _apart(layers: int, generator: torch.Generator) -> list[int]:
 
 
 def prune_by_kind(scores: Mapping[str, Tensor], kind: str, fraction: float) -> dict[str, Tensor]:
-    """Masks without the round(fraction · n) lowest-scoring heads of one kind of
-    attention, all its layers together, or of all kinds.
+    """Masks without the round(fraction · n) lowest-scoring heads of one kind of attention, all
+    its layers together, or of all kinds. Of equal scores the first goes first, in the dict's
+    order.
 
     Args:
-        scores: (layers, heads) for "encoder", "decoder" and "cross" attention; NaN for
-            a head that is not there.
-        kind: one of them, or "all". Of equal scores the first goes first, in the dict's
-            order.
+        scores: (layers, heads) for "encoder", "decoder" and "cross" attention; NaN for a head
+            that is not there.
+        kind: one of them, or "all".
 
     Returns:
         bool (layers, heads) for each kind, True = kept; False where a score is NaN.
-
-    Raises:
-        ValueError: if the kind is unknown, or ``fraction`` not in 0 … 1.
 
     Source: Michel et al. 2019, section 5.
     """
@@ -262,14 +252,10 @@ def prune_by_kind(scores: Mapping[str, Tensor], kind: str, fraction: float) -> d
 
 
 def prunable_share(curve: Sequence[tuple[float, float]], tolerance: float = 0.1) -> float:
-    """The largest fraction up to which every score is at least (1 − tolerance) of the
-    full one.
+    """The largest fraction up to which every score is at least (1 − tolerance) of the full one.
 
     Args:
         curve: (fraction pruned, score), from (0, full) with fractions that rise.
-
-    Raises:
-        ValueError: if the curve is empty, does not start at 0, or does not rise.
     """
     fractions = [fraction for fraction, _ in curve]
     if fractions != sorted(set(fractions)) or fractions[:1] != [0]:

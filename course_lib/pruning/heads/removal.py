@@ -1,5 +1,4 @@
-"""Attention heads that are removed for good: a smaller model, not one with gates at
-zero.
+"""Attention heads that are removed for good: a smaller model, not one with gates at zero.
 
 Head h is d rows of W_q, W_k and W_v, and the d columns of W_out that read it. All of
 them go, and the biases of the rows; the bias of the output projection stays, whoever is
@@ -12,14 +11,11 @@ families need more:
 
 - T5 computes its relative position bias in the first layer of a stack and hands it on,
   one number for each head and pair of positions. Layers with different heads cannot
-  share it, so each gets its own slice of the table, and learns it by itself from then
-  on.
-- A module with no heads cannot run its own code, which leaves a size to be inferred
-  from a tensor without elements. It keeps its class and its name, and gets another
-  ``forward``.
-- Where several query heads share one key/value head, every key/value head that is kept
-  must keep the same number of query heads, since the module repeats all of them equally
-  often.
+  share it, so each gets its own slice of the table, and learns it by itself from then on.
+- A module with no heads cannot run its own code, which leaves a size to be inferred from
+  a tensor without elements. It keeps its class and name, and gets another ``forward``.
+- Where query heads share a key/value head, every key/value head that is kept must keep
+  the same number of them, since the module repeats all of them equally often.
 - MPNet, BLOOM and BEiT compute one bias per head for all layers together. A layer that
   loses heads takes the entries of its own heads.
 
@@ -103,17 +99,12 @@ def remove_heads_(
 def slice_heads(
     q: nn.Linear, k: nn.Linear, v: nn.Linear, out: nn.Linear, keep: Sequence[int], head_dim: int
 ) -> tuple[nn.Linear, nn.Linear, nn.Linear, nn.Linear]:
-    """The four projections of multi-head attention with the heads ``keep`` alone.
+    """The four projections of multi-head attention with the heads ``keep`` alone: new layers;
+    the bias of ``out`` is kept whole.
 
     Args:
-        q, k, v: make heads · head_dim features, head after head.
-        out: reads them.
+        q, k, v: make heads · head_dim features, head after head; ``out`` reads them.
         keep: head indices, strictly increasing; may be empty.
-        head_dim: width of a head.
-
-    Returns:
-        Four new layers; the given ones are unchanged. The bias of ``out`` is kept
-        whole.
 
     Raises:
         ValueError: if ``keep`` is no such list, or the layers do not fit ``head_dim``.
@@ -214,14 +205,15 @@ def _cut(model: nn.Module, a: Attention, mask: Tensor) -> None:
         inner, _, last = name.rpartition(".")
         owner = module.get_submodule(inner)
         setattr(owner, last, select_parameter(getattr(owner, last), 1, heads))
-    if a.layout.heads:
-        setattr(module, a.layout.heads, len(heads))
-    if a.layout.width:
-        setattr(module, a.layout.width, len(features))
-    if a.layout.groups:
-        setattr(module, a.layout.groups, len(heads) // max(len(shared), 1))
-    if a.layout.kv_heads:
-        setattr(module, a.layout.kv_heads, len(shared))
+    numbers = {
+        a.layout.heads: len(heads),
+        a.layout.width: len(features),
+        a.layout.groups: len(heads) // max(len(shared), 1),
+        a.layout.kv_heads: len(shared),
+    }
+    for name, number in numbers.items():
+        if name:
+            setattr(module, name, number)
     if a.layout.config:
         module.config = OwnConfig(module.config, {a.layout.config: len(heads)})
     if a.layout.bias and not hasattr(module, "kept_heads"):

@@ -17,18 +17,14 @@ from torch import Tensor
 
 
 def points_to(attn: Tensor, target: Tensor, token_mask: Tensor) -> Tensor:
-    """How often each head's largest attention is at its target: the share of all
-    queries that have one.
+    """How often each head's largest attention is at its target: the share of all queries that
+    have one, (H,) float64, over all queries of the batch alike. Of equal maxima the first
+    counts.
 
     Args:
-        attn: (B, H, L, L), query by key, not negative. target: (B, L) int64, the key
-            that a query should look at, -1 for none. token_mask: (B, L) bool, False for
-            padding and the end mark: they are neither counted as queries nor looked at
-            as keys.
-
-    Returns:
-        (H,) float64, over all queries of the batch alike. Of equal maxima the first
-        counts.
+        attn: (B, H, L, L), query by key, not negative. target: (B, L) int64, the key that a
+            query should look at, -1 for none. token_mask: (B, L) bool, False for padding and
+            the end mark: they are neither counted as queries nor looked at as keys.
 
     Raises:
         ValueError: if no query has a target, or one is no real token.
@@ -56,11 +52,8 @@ def _counted(target: Tensor, token_mask: Tensor) -> Tensor:
 
 
 def neighbour(token_mask: Tensor, offset: int) -> Tensor:
-    """(B, L) int64: the place ``offset`` away, where both places hold real tokens, else
+    """(B, L) int64: the place ``offset`` away (not 0), where both places hold real tokens, else
     -1.
-
-    Raises:
-        ValueError: if ``offset`` is 0.
     """
     if offset == 0:
         raise ValueError("a neighbour is at an offset other than 0")

@@ -27,12 +27,11 @@ Batch = TypeVar("Batch")
 
 @contextmanager
 def gated_mlps(model: nn.Module, nu: Tensor | Sequence[Tensor]) -> Iterator[None]:
-    """Inside the block the output of every feed-forward part, its bias included, is
-    multiplied by its gate; gradients flow to ``nu``.
+    """Inside the block the output of every feed-forward part, its bias included, is multiplied
+    by its gate; gradients flow to ``nu``.
 
     Args:
-        model: whose parts :func:`course_lib.models.mlps.find_mlps` knows. nu:
-            (layers,), or (layers, B) with gates for each sample; bool, too.
+        nu: (layers,), or (layers, B) with gates for each sample; bool, too.
 
     Raises:
         ValueError: if ``nu`` does not fit the model or, when it runs, the batch.
@@ -57,20 +56,12 @@ def _of_part(mlp: MLP, gate: Tensor | None = None) -> Gate:
 def joint_importance(
     model: nn.Module, batches: Iterable[Batch], loss_fn: Callable[[nn.Module, Batch], Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """E_x |∂L(x)/∂ξ| of every head and E_x |∂L(x)/∂ν| of every feed-forward part, at
-    gates of 1, from one backward pass a batch.
+    """E_x |∂L(x)/∂ξ| of every head and E_x |∂L(x)/∂ν| of every feed-forward part, at gates of 1,
+    from one backward pass a batch: (layers, heads) and (layers,), float64, independent of the
+    batch size.
 
-    Args:
-        model: in evaluation mode meanwhile; modes and ``.grad`` are as before
-            afterwards. Inside :func:`course_lib.pruning.heads.gated` and
-            :func:`gated_mlps` it is that of what is left.
-        loss_fn: ``loss_fn(model, batch)`` returns one loss for each sample, (B,).
-
-    Returns:
-        (layers, heads) and (layers,), float64. Independent of the batch size.
-
-    Raises:
-        ValueError: without batches, or if the losses are not one for each sample.
+    Args and raises as :func:`course_lib.pruning.heads.head_importance`. Inside
+    :func:`course_lib.pruning.heads.gated` and :func:`gated_mlps` it is that of what is left.
     """
     attention, mlps = find_attention(model), find_mlps(model)
     gates = [*(of_heads(a) for a in attention if a.heads), *map(_of_part, mlps)]

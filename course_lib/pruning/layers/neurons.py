@@ -27,19 +27,10 @@ Batch = TypeVar("Batch")
 def ffn_importance(
     model: nn.Module, batches: Iterable[Batch], loss_fn: Callable[[nn.Module, Batch], Tensor]
 ) -> list[Tensor]:
-    """E_x |∂L(x)/∂gate| of every feed-forward neuron, at gates of 1, from one backward
-    pass a batch.
+    """E_x |∂L(x)/∂gate| of every feed-forward neuron, at gates of 1, from one backward pass a
+    batch: (width,) float64 for each feed-forward part, independent of the batch size.
 
-    Args:
-        model: in evaluation mode meanwhile; modes and ``.grad`` are as before
-            afterwards.
-        loss_fn: ``loss_fn(model, batch)`` returns one loss for each sample, (B,).
-
-    Returns:
-        (width,) float64 for each feed-forward part. Independent of the batch size.
-
-    Raises:
-        ValueError: without batches, or if the losses are not one for each sample.
+    Args and raises as :func:`course_lib.pruning.heads.head_importance`.
     """
     mlps = _with_neurons(model)
     widths = [sizes(model.get_submodule(mlp.out))[0] for mlp in mlps]

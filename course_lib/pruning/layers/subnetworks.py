@@ -30,24 +30,20 @@ def prune_while(
     share: float = 0.9,
     step: float = 0.1,
 ) -> list[Step]:
-    """Remove the least important heads and feed-forward parts, round by round, while at
-    least ``share`` of the full score is left.
+    """Remove the least important heads and feed-forward parts, round by round, while at least
+    ``share`` of the full score is left.
 
-    After round r in all min(n, r·k) heads are gone, k = max(1,
-    round(step · layers · heads)), and min(layers, round(r · step · layers)) parts. What
-    goes is the lowest of what is left, by the importance of the masks *as they are
-    now*.
+    After round r in all min(n, r·k) heads are gone, k = max(1, round(step · layers · heads)),
+    and min(layers, round(r · step · layers)) parts. What goes is the lowest of what is left,
+    by the importance of the masks *as they are now*.
 
     Args:
-        evaluate: a score of masks (xi, nu), higher is better. importance: (layers,
-            heads) and (layers,) of masks.
+        evaluate: a score of masks (xi, nu), higher is better. importance: (layers, heads) and
+            (layers,) of masks. share: 0 … 1. step: between 0 and 1.
 
     Returns:
-        (xi, nu, score) of the full model and of every round that is still good enough;
-        the last is the subnetwork.
-
-    Raises:
-        ValueError: if ``share`` is not in 0 … 1 or ``step`` not between 0 and 1.
+        (xi, nu, score) of the full model and of every round that is still good enough; the
+        last is the subnetwork.
     """
     check_fraction(share, "share", "the share of the full score to keep")
     if not 0 < step < 1:
@@ -84,18 +80,15 @@ def _first(order: Tensor, count: int, like: Tensor) -> Tensor:
 def subnetworks(
     xi: Tensor, nu: Tensor, of_heads: Tensor, of_mlps: Tensor, generator: torch.Generator
 ) -> dict[str, Masks]:
-    """Three of the same two sizes: "good" (the one given), "random", and "bad": what
-    did not survive, the least important first.
+    """Three of the same two sizes: "good" (the one given), "random", and "bad": what did not
+    survive, the least important first.
 
-    Where too few did not survive, all of these and the least important survivors. Heads
-    and feed-forward parts apart.
+    Where too few did not survive, all of these and the least important survivors. Heads and
+    feed-forward parts apart.
 
     Args:
         xi: (layers, heads) bool, nu: (layers,) bool: what survived. of_heads, of_mlps:
-            importance, of their shapes.
-
-    Raises:
-        ValueError: if shapes differ or a score is NaN.
+            importance, of their shapes, never NaN.
     """
     for mask, score in ((xi, of_heads), (nu, of_mlps)):
         check_mask(mask, "a mask", score.shape)
@@ -146,15 +139,11 @@ def retrain(
 
 
 def survival(masks: Sequence[Sequence[Tensor]]) -> tuple[Tensor, Tensor]:
-    """In how many tasks each element survived: mean and population standard deviation
-    over seeds, float64.
+    """In how many tasks each element survived: mean and population standard deviation over
+    seeds, float64.
 
     Args:
-        masks: for each seed, for each task, bool of one shape.
-
-    Raises:
-        ValueError: if there is none, seeds have unlike numbers of tasks, or shapes
-            differ.
+        masks: for each seed, for each of as many tasks, bool of one shape.
     """
     tasks, shapes = (
         {len(of_seed) for of_seed in masks},
@@ -187,11 +176,8 @@ def fleiss_kappa(masks: Tensor) -> float:
     """Agreement of R masks beyond chance: 1 is perfect, 0 is chance.
 
     Args:
-        masks: (R, n) bool: raters are seeds, subjects the elements, the two categories
-            kept and gone.
-
-    Raises:
-        ValueError: with fewer than two masks, or no elements.
+        masks: (R, n) bool, R of at least 2: raters are seeds, subjects the elements, the two
+            categories kept and gone.
     """
     if masks.ndim != 2 or len(masks) < 2 or not masks.shape[1]:
         raise ValueError(
