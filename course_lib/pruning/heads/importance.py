@@ -10,8 +10,8 @@ Source: Michel et al. 2019, "Are Sixteen Heads Really Better than One?", section
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -55,7 +55,7 @@ def head_importance(
         (:func:`normalise_by_layer`).
 
     Raises:
-        ValueError: without batches, or samples in one; if ``loss_fn`` does not return one
+        ValueError: without batches; if ``loss_fn`` does not return one
             loss for each sample, or its result does not depend on the heads; if a gradient
             is NaN.
 
@@ -91,7 +91,6 @@ def mean_gradients(
     with evaluating(model), torch.inference_mode(False), torch.enable_grad():
         total = [torch.zeros(gate.groups, dtype=torch.float64) for gate in gates]
         for batch in batches:
-            _refuse_empty(batch)
             with hold_hooks() as hooks:
                 hooks.enter_context(refuse_head_mask(model))
                 hooks.enter_context(without_nested_tensors(model))
@@ -100,12 +99,16 @@ def mean_gradients(
                     hooks.callback(gate.attach(model))
                 losses = loss_fn(model, batch)
             ones = [_made(gate, losses) for gate in gates]
-            _refuse_losses(losses)
+            if not losses.requires_grad:
+                raise ValueError(
+                    "the losses do not depend on the heads: does loss_fn detach them, or run"
+                    " under torch.no_grad?"
+                )
             found = torch.autograd.grad(losses.sum(), ones, materialize_grads=True)
             if any(bool(gradient.isnan().any()) for gradient in found):
                 raise ValueError(
-                    "the gradient of a gate is NaN: look at the losses, and at the weights with"
-                    " torch.isnan"
+                    "the gradient of a gate is NaN: look at the losses of this batch, and at the"
+                    " weights with torch.isnan"
                 )
             for sizes, gradient in zip(total, found, strict=True):
                 # a sample has one row, or several (windows, tokens)
@@ -115,16 +118,6 @@ def mean_gradients(
     if not samples:
         raise ValueError("batches holds no batch, at least one is needed: is the iterator used up?")
     return [sizes / samples for sizes in total]
-
-
-def _refuse_empty(batch: Any) -> None:
-    """Raises ValueError if a tensor of the batch (a mapping, a list or a tuple of such,
-    or one itself) has no first entry: models fail on it in words of their own.
-    """
-    parts = list(batch.values()) if isinstance(batch, Mapping) else batch
-    parts = parts if isinstance(parts, list | tuple) else [parts]
-    if any(isinstance(part, Tensor) and part.ndim and not len(part) for part in parts):
-        raise ValueError("a batch holds no sample: leave it out")
 
 
 def _made(gate: Gate, losses: Tensor) -> Tensor:
@@ -142,18 +135,6 @@ def _made(gate: Gate, losses: Tensor) -> Tensor:
             ' over the batch? Use reduction="none"'
         )
     return gate.gate
-
-
-def _refuse_losses(losses: Tensor) -> None:
-    if not losses.requires_grad:
-        raise ValueError(
-            "the losses do not depend on the heads: does loss_fn detach them, or run under"
-            " torch.no_grad?"
-        )
-    if losses.isnan().any():
-        raise ValueError(
-            "a loss is NaN: look at the sample, or at the model's weights with torch.isnan"
-        )
 
 
 def normalise_by_layer(importance: Tensor) -> Tensor:

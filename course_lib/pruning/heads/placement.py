@@ -195,16 +195,11 @@ def _remove(
 def _check_count(count: int, min_per_layer: int, heads: list[int], rule: str) -> None:
     most = sum(max(0, h - min_per_layer) for h in heads)
     check_count(min_per_layer, "min_per_layer")
-    if 0 < count < 1:
-        raise ValueError(
-            f"count is a number of heads, not a share; got {count:g}. Did you mean"
-            f" round({count:g} * {sum(heads)})?"
-        )
     if not (0 <= count <= most and float(count).is_integer()):
         raise ValueError(
-            f"count is the number of heads removed, 0 to {most} for {rule!r} with {len(heads)}"
-            f" layers of up to {max(heads, default=0)} heads that keep {min_per_layer} each; got"
-            f" {count}"
+            f"count is the number of heads removed, not a share, 0 to {most} for {rule!r} with"
+            f" {len(heads)} layers of up to {max(heads, default=0)} heads that keep {min_per_layer}"
+            f" each; got {count}"
         )
 
 

@@ -61,7 +61,6 @@ REFUSED = [
     ("'bert.encoder.layer.0.attention", lambda: importance(model=model_of("bert"))),
     ("NaN", lambda: importance(lambda losses: losses * math.nan)),
     ("batches", lambda: importance(batches=iter([]))),
-    ("a batch holds no sample", lambda: importance(batches=[DATA, {n: x[:0] for n, x in DATA.items()}])),
     ("length", lambda: h.fixed_patterns(0)),
     ("fixed patterns", lambda: h.frozen_attention(torch.rand(1, 9, 2, 2), torch.tensor([2]))),
     ("lengths", lambda: h.frozen_attention(LEARNED, torch.tensor([6, 1]))),
