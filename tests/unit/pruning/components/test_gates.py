@@ -15,16 +15,14 @@ from course_lib.pruning.components import (
 )
 
 
+@pytest.mark.parametrize("constants", [(2 / 3, -0.1, 1.1), (0.4, -0.3, 1.4)])
 @pytest.mark.parametrize("log_alpha", [-3.0, 0.0, 2.0])
-def test_how_often_a_gate_is_open(log_alpha):
+def test_how_often_a_gate_is_open(log_alpha, constants):
     alpha = torch.full((200_000,), log_alpha, dtype=torch.float64)
-    z = hard_concrete(
-        alpha,
-        torch.rand(alpha.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64),
-    )
-    assert float((z > 0).double().mean()) == pytest.approx(
-        float(open_probability(alpha[:1])), abs=0.005
-    )
+    g = torch.Generator().manual_seed(0)
+    z = hard_concrete(alpha, torch.rand(alpha.shape, generator=g, dtype=alpha.dtype), *constants)
+    said = float(open_probability(alpha[0], *constants))
+    assert float((z > 0).double().mean()) == pytest.approx(said, abs=0.005)
     assert bool(((z >= 0) & (z <= 1)).all()) and float((z == 1).double().mean()) > 0
 
 

@@ -50,13 +50,8 @@ def test_gates_on_torchs_own_attention():
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_gate_scales_the_columns_of_the_output_projection_that_read_its_head(family):
     model, inputs = gateable(family), inputs_of(family)
-    found = find_attention(model)
-    xi = (
-        torch.rand(
-            len(found), HEADS, generator=torch.Generator().manual_seed(0), dtype=torch.float64
-        )
-        * 2
-    )
+    g = torch.Generator().manual_seed(0)
+    xi = torch.rand(len(find_attention(model)), HEADS, generator=g, dtype=torch.float64) * 2
     by_hand = copy.deepcopy(model)
     for gate, out in zip(xi, output_projections(by_hand), strict=True):
         scale = gate.repeat_interleave(SIZE)
@@ -105,16 +100,10 @@ def test_gates_and_weights_are_trained_together(family):
 def test_no_hook_stays_after_an_exception(where):
     model, inputs = model_of("bert"), inputs_of("bert")
     before, expected = hooks_of(model), outputs(model, inputs)
-    with pytest.raises(RuntimeError, match="stop"), gated(model, torch.zeros(3, HEADS)):
+    with pytest.raises(ValueError), gated(model, torch.zeros(3, HEADS)):
         if where == "forward":
-            raise_in = model.bert.encoder.layer[1].register_forward_hook(
-                lambda *_: (_ for _ in ()).throw(RuntimeError("stop"))
-            )
-            try:
-                model(**inputs)
-            finally:
-                raise_in.remove()
-        raise RuntimeError("stop")
+            model(inputs_embeds=torch.zeros(1), **inputs)
+        raise ValueError
     assert hooks_of(model) == before
     assert torch.equal(outputs(model, inputs), expected)
 
@@ -132,30 +121,14 @@ def test_transformers_ignores_a_head_mask():
 @pytest.mark.parametrize("family", TRANSFORMERS)
 def test_a_head_mask_is_refused(family):
     model, inputs = model_of(family), inputs_of(family)
-    expected, before = outputs(model, inputs), hooks_of(model)
-    with refuse_head_mask(model):
-        assert torch.equal(outputs(model, inputs | {"head_mask": None}), expected)
-        with pytest.raises(
-            TypeError,
-            match=r"was called with head_mask, which transformers 5 ignores.*gated\(model",
-        ):
-            outputs(model, inputs | {"head_mask": torch.ones(3, HEADS)})
-    assert hooks_of(model) == before
+    expected = outputs(model, inputs)
+    guard = refuse_head_mask(nn.Sequential(model))  # however deep inside
+    assert torch.equal(outputs(model, inputs | {"head_mask": None}), expected)
+    for name in ("head_mask", "decoder_head_mask", "cross_attn_head_mask"):
+        with pytest.raises(TypeError, match=rf"was called with {name}.*gated\(model"):
+            outputs(model, inputs | {name: torch.ones(3, HEADS)})
+    guard.close()
+    assert hooks_of(model) == 0
     xi = torch.ones(len(find_attention(model)), HEADS)
     with gated(model, xi), pytest.raises(TypeError, match="head_mask"):
         outputs(model, inputs | {"head_mask": torch.ones(3, HEADS)})
-
-
-def test_the_other_masks_and_inner_models_are_refused_too_until_it_is_taken_off():
-    class Mine(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.inner = model_of("marian")
-
-    model, inputs = Mine(), inputs_of("marian")
-    guard = refuse_head_mask(model)
-    for name in ("decoder_head_mask", "cross_attn_head_mask"):
-        with pytest.raises(TypeError, match=name):
-            outputs(model.inner.model, inputs | {name: torch.ones(2, HEADS)})
-    guard.close()
-    assert hooks_of(model) == 0

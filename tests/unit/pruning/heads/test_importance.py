@@ -79,29 +79,15 @@ def test_padding_changes_nothing(family):
     close(outputs(smaller, inputs[0]), outputs(smaller, inputs[1]), atol=1e-10)
 
 
-def test_one_forward_and_one_backward_pass_for_each_batch():
-    model, data = model_of("bert"), data_of("bert")
-    calls = {"forward": 0, "backward": 0}
-    hook = model.register_forward_hook(
-        lambda *_: calls.__setitem__("forward", calls["forward"] + 1)
+def test_one_forward_and_one_backward_pass_for_each_batch(monkeypatch):
+    model, data, calls = model_of("bert"), data_of("bert"), []
+    slope = torch.autograd.grad
+    monkeypatch.setattr(
+        torch.autograd, "grad", lambda *args, **how: calls.append("back") or slope(*args, **how)
     )
-
-    class Counting(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x.clone()
-
-        @staticmethod
-        def backward(ctx, gradient):
-            calls["backward"] += 1
-            return gradient
-
-    loss = loss_of("bert")
-    head_importance(
-        model, batches_of(data, [4, 4]), lambda m, batch: Counting.apply(loss(m, batch))
-    )
-    hook.remove()
-    assert calls == {"forward": 2, "backward": 2}
+    model.register_forward_hook(lambda *_: calls.append("forth"))
+    head_importance(model, batches_of(data, [4, 4]), loss_of("bert"))
+    assert calls == ["forth", "back"] * 2
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -159,14 +145,6 @@ def test_importance_of_one_kind():
     close(head_importance(model, [data], loss, find_attention(model, "cross")), everything[[3, 5]])
 
 
-@pytest.mark.parametrize("family", ["bert", "marian"])
-def test_sentences_of_one_token(family):
-    model, data, loss = model_of(family), data_of(family), loss_of(family)
-    # with one key to look at, attention is the same whatever it is
-    short = {name: part[:, :1] if part.ndim > 1 else part for name, part in data.items()}
-    assert head_importance(model, [short], loss).isfinite().all()
-
-
 def test_layers_are_normalised_by_their_euclidean_norm():
     model, data, loss = model_of("bert"), data_of("bert"), loss_of("bert")
     raw = head_importance(model, [data], loss)
@@ -207,16 +185,10 @@ def test_iterative_pruning_by_importance():
     masks = prune_heads_iteratively(
         model, lambda m: head_importance(m, [data], loss), [3, 6, 9], min_per_layer=1
     )
-    assert [int((~m).sum()) for m in masks] == [3, 6, 9] and all(
-        (m.sum(1) >= 1).all() for m in masks
-    )
+    assert [int((~m).sum()) for m in masks] == [3, 6, 9]
+    assert all((m.sum(1) >= 1).all() for m in masks)
     assert all((b <= a).all() for a, b in zip(masks, masks[1:], strict=False))
-    (once,) = prune_heads_iteratively(
-        model, lambda m: head_importance(m, [data], loss), [3], min_per_layer=1
-    )
-    assert torch.equal(
-        once, lowest_heads(head_importance(model, [data], loss), 3, 1)
-    ) and torch.equal(once, masks[0])
+    assert torch.equal(masks[0], lowest_heads(head_importance(model, [data], loss), 3, 1))
     smaller = remove_heads(model, masks[0])  # on a model with unequal layers
     (more,) = prune_heads_iteratively(smaller, lambda m: head_importance(m, [data], loss), [2])
     with gated(smaller, more):

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from course_lib.pruning.components import hard_concrete, open_probability
+from course_lib.pruning.components import hard_concrete
 from course_lib.pruning.heads import prunable_share, prune_by_kind, train_with_gates
 
 
@@ -30,20 +30,6 @@ def test_a_gate_that_helps_stays_open_and_others_close():
     assert gates[0] > 0.9 and (gates[1:] == 0).all()
     with pytest.raises(ValueError, match="lam"):
         train_with_gates(model, log_alpha, [], loss, -1.0, optimizer, torch.Generator())
-
-
-@pytest.mark.parametrize("alpha", [-2.0, 0.0, 1.5])
-def test_the_share_of_zeros_is_what_is_said(alpha):
-    u = torch.rand(100_000, generator=torch.Generator().manual_seed(0)).clamp(1e-6, 1 - 1e-6)
-    for constants in ((2 / 3, -0.1, 1.1), (0.4, -0.3, 1.4)):
-        gates = hard_concrete(torch.full_like(u, alpha), u, *constants)
-        said = float(open_probability(torch.tensor(alpha), *constants))
-        assert float((gates != 0).double().mean()) == pytest.approx(said, abs=0.01)
-    for bad in ((0.0, -0.1, 1.1), (0.5, 0.0, 1.1), (0.5, -0.1, 1.0)):
-        with pytest.raises(ValueError, match="beta > 0"):
-            open_probability(torch.tensor(0.0), *bad)
-    with pytest.raises(ValueError, match="strictly"):
-        hard_concrete(torch.zeros(1), torch.zeros(1))
 
 
 def test_by_kind():

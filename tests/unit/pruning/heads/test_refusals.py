@@ -40,7 +40,7 @@ REFUSED = [
     ("count", lambda: choose(count=-1)),
     ("min_per_layer", lambda: choose(least=-1)),
     ("layers", lambda: choose(count=0, layers=0)),
-    ("count", lambda: h.lowest_heads(SCORES, 3, min_per_layer=1)),
+    *(("count", lambda n=n: h.lowest_heads(SCORES, n, 1)) for n in (0.25, 1.6, -1, 3)),
     ("scores", lambda: h.lowest_heads(SCORES[0], 1)),
     ("counts", lambda: h.prune_heads_iteratively(BERT, lambda m: KEEP.double(), [3, 2])),
     ("score", lambda: h.prune_heads_iteratively(BERT, lambda m: KEEP.T.double(), [1])),
