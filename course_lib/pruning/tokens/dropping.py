@@ -206,6 +206,11 @@ class Dropping:
         self._at = self._check_layers(at)
         if not callable(self.score):
             check_names([self.score], ("cls", "received", "random"), "score")
+            if self.score != "random" and any(layer.attention.fused for layer in self.layers):
+                raise ValueError(
+                    f"score {self.score!r} needs queries and keys from two layers, and here one"
+                    " makes both: give a function"
+                )
         if self.score == "random" and self.generator is None:
             raise ValueError(
                 "generator is needed for a random score: torch.Generator().manual_seed(0)"
@@ -273,10 +278,10 @@ class Dropping:
                 part = module.get_submodule(name)
                 handles.append(part.register_forward_hook(partial(self._note, name)))
         if drops and prenorm:
-            handles.append(cut.register_forward_pre_hook(partial(self._before_ffn, i)))
+            handles.append(cut.register_forward_pre_hook(partial(self._drop, i)))
             handles.append(cut.register_forward_hook(self._after_ffn))
         elif drops:
-            handles.append(cut.register_forward_hook(partial(self._after_attention, i)))
+            handles.append(cut.register_forward_hook(partial(self._drop, i)))
         if i == len(self.layers) - 1 or (drops and prenorm):
             # first in line, so that hidden states which transformers records are the
             # rows that go on
@@ -321,12 +326,12 @@ class Dropping:
     def _note(self, name: str, module: nn.Module, args: Any, out: Any) -> None:
         self._now._seen[name] = out
 
-    def _after_attention(self, i: int, module: nn.Module, args: Any, out: Any) -> Any:
-        return _gathered(out, self._decide(i, out[0] if isinstance(out, tuple) else out))
-
-    def _before_ffn(self, i: int, module: nn.Module, args: tuple[Any, ...]) -> Any:
-        self._now._cut = index = self._decide(i, args[0])
-        return _gathered(args, index)
+    def _drop(self, i: int, module: nn.Module, args: tuple[Any, ...], out: Any = None) -> Any:
+        """Post-norm: rows of what attention gave. Pre-norm: of what the FFN is to read."""
+        rows = args if out is None else out
+        index = self._decide(i, rows[0] if isinstance(rows, tuple) else rows)
+        self._now._cut = index if self.layers[i].layout.prenorm else None
+        return _gathered(rows, index)
 
     def _after_ffn(self, module: nn.Module, args: Any, out: Tensor) -> Tensor:
         """The layer adds this to all of its rows: each goes back to its place."""
@@ -457,6 +462,10 @@ def _real_tokens(mask: Tensor | None, hidden: Tensor) -> Tensor:
     B, L = hidden.shape[:2]
     if mask is None:
         return torch.ones(B, L, dtype=torch.bool, device=hidden.device)
+    if mask.ndim != 4 or mask.shape[3] != L:
+        raise ValueError(
+            f"attention_mask of a layer is (B, 1, L, L) with L = {L}, got {tuple(mask.shape)}"
+        )
     if mask.stride(2) == 0:
         mask = mask[:, :, :1]  # expanded: one row says it all
     seen = mask if mask.dtype == torch.bool else mask == 0

@@ -1,11 +1,14 @@
 """What this room refuses, and the argument that it names."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
 
+from course_lib.models import families
+from course_lib.models.attention import register_attention
 from course_lib.pruning import tokens as t
 from unit.small_transformers import inputs_of, model_of
 
@@ -14,6 +17,7 @@ BERT, BATCH = model_of("bert", dtype=torch.float32), inputs_of("bert", dtype=tor
 LEFT = BATCH | {"attention_mask": BATCH["attention_mask"].flip(1)}
 NEAR = (torch.arange(7)[:, None] - torch.arange(7)).abs() <= 2  # each query sees its neighbours
 MASKS = NEAR.expand(3, 1, 7, 7), -torch.rand(3, 1, 1, 7).expand(3, 1, 7, 7)
+STATES = {"hidden_states": torch.zeros(3, 7, 32), "attention_mask": torch.ones(3, 7)}
 SQUARE, HALF, ALL = torch.rand(2, 3, 4, 4), {0: 0.5}, torch.ones(2, 4, dtype=torch.bool)
 
 
@@ -81,6 +85,7 @@ REFUSED = [
     ("gradient_checkpointing_disable", lambda: run(model=of_another("checkpointing"))),
     ("token_mask", lambda: run(batch=LEFT)),
     *(("attention_mask", lambda m=m: run(batch=BATCH | {"attention_mask": m})) for m in MASKS),
+    ("attention_mask", lambda: run(model=BERT.bert.encoder, batch=STATES)),
     ("score", lambda: run(score=lambda now: now.hidden)),
     ("keep", lambda: run(lambda s, i, m: m[:1], at=[0])),
 ]  # fmt: skip
@@ -90,6 +95,16 @@ REFUSED = [
 def test_it_is_refused_by_name(named, call):
     with pytest.raises(ValueError, match=named):
         call()
+
+
+def test_scores_of_a_fused_projection_are_refused(monkeypatch):
+    kind = type(BERT.bert.encoder.layer[0].attention.self)
+    layout = replace(next(row.attention[0] for row in families.rows_of(kind)), k="query")
+    monkeypatch.setattr(families, "TABLE", dict(families.TABLE))
+    register_attention(kind, layout)
+    with pytest.raises(ValueError, match="score"):
+        t.dropping(BERT, HALF)
+    run(score="random", generator=torch.Generator())
 
 
 def test_what_comes_too_early_or_at_the_wrong_place_is_refused():
