@@ -211,7 +211,8 @@ class Channels:
         if node.op == "call_module":
             return f"{node.target!r} ({type(self.modules[str(node.target)]).__name__})"
         path = next(reversed(node.meta.get("nn_module_stack") or {"": None}))
-        return f"{function_name(node)} in {path or 'forward'}"
+        where = repr(path) if path else "the model's forward"
+        return f"{function_name(node)} in {where}"
 
     # -------------------------------------------------------------------- one rule each
     def _follow(self, node: fx.Node, first: bool) -> Any:
@@ -240,7 +241,8 @@ class Channels:
             followed = rules.get(rule.replace("spatial", "same"), lambda *_: None)(node, module)
         if followed is None:
             what = self.describe(node)
-            self._pin(read, f"{what} reads them, and how it would work with fewer is not known")
+            why = f"{what} reads them, and how it would work with fewer channels is not known"
+            self._pin(read, why)
         return blank if followed is None else followed
 
     def _rule(self, node: fx.Node, module: nn.Module | None) -> str | None:
@@ -332,6 +334,8 @@ class Channels:
             what = function_name(node) if module is None else type(module).__name__
             self.borders |= "adaptive" not in what.lower() and "max" not in what.lower()
         for labels, sizes in parts:
+            if labels is result:
+                continue
             if _varying(labels) == along:
                 self._tie(result, labels, self.describe(node))
             elif _varying(labels) or any(sizes[d] > 1 for d in along):

@@ -277,19 +277,31 @@ class _Plan:
                 if len(pinned):
                     raise ValueError(f"{name!r}: channel {pinned[0]} cannot be removed: {why}")
             raise ValueError(f"keep: channels of the input cannot be removed: {why}")
-        for name, labels in makers.items():
+        for labels in makers.values():
             odd = np.flatnonzero(removed[labels] & (stays[labels] | ~gone[labels]))
             if len(odd):
-                root = roots[labels[odd[0]]]
-                every = [repr(n) for n, made in makers.items() if (roots[made] == root).any()]
-                ties = [w for a, _, w in channels.ties if (roots[a.numpy()] == root).any()]
-                places = " and ".join(list(dict.fromkeys(ties))[:2]) or "one layer"
-                raise ValueError(
-                    f"keep disagrees about channel {odd[0]} of {name!r}, which is kept by one mask"
-                    f" or has none, and is removed by another: they meet in {places}. Give the same"
-                    f" mask to each of {', '.join(every)}"
-                )
+                self._disagree(makers, roots, int(roots[labels[odd[0]]]), gone, stays)
         return removed
+
+    def _disagree(self, makers: Any, roots: Any, root: int, gone: Any, stays: Any) -> None:
+        """Raises ValueError: some masks remove the channels of ``root``, others do not."""
+        here = {n: labels[roots[labels] == root] for n, labels in makers.items()}
+        leave = [n for n, labels in here.items() if gone[labels].any()]
+        stay = [n for n, labels in here.items() if (stays[labels] | ~gone[labels]).any()]
+        number = np.flatnonzero(np.isin(makers[leave[0]], here[leave[0]]))[0]
+        if stay == leave:
+            raise ValueError(
+                f"keep has two masks that differ about channel {number} of {_names(leave)}: that of"
+                " a batch norm or depthwise convolution is one for the layer before it"
+            )
+        every = [n for n, labels in here.items() if len(labels)]
+        ties = [w for a, _, w in self.channels.ties if (roots[a.numpy()] == root).any()]
+        raise ValueError(
+            f"channel {number} of {_names(leave)} is to be removed, but {_names(stay)}"
+            f" {'keeps' if len(stay) == 1 else 'keep'} the channel that it meets in"
+            f" {' and '.join(list(dict.fromkeys(ties))[:2])}. Channels that meet are removed in all"
+            f" or in none: give the same mask to each of {_names(every)}"
+        )
 
     def _refuse(self, name: str) -> None:
         """Raises ValueError: this is no layer with channels that can be followed."""
@@ -363,6 +375,11 @@ class _Plan:
         trained = layer.weight.requires_grad
         layer.bias = nn.Parameter(shift.to(layer.weight), requires_grad=trained)
         return "a bias that it did not have"
+
+
+def _names(names: Sequence[str]) -> str:
+    shown = [repr(name) for name in names]
+    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
 
 
 def _groups_left(name: str, conv: nn.Module, reads: Tensor, makes: Tensor) -> int:
