@@ -126,6 +126,9 @@ def test_a_question_that_rests_on_another(capsys) -> None:
     ],
 )
 def test_an_endless_loop_ends(body: str, capsys, monkeypatch) -> None:
+    # torch imports some of itself in the first check: half a second later a slow machine would
+    # be in the middle of it, and the import could not be repeated in this process
+    assert "✓" in run(f"{RIGHT}\ncheck('1.1')", capsys)
     monkeypatch.setattr("course_lib.grading.claims.student.CHECK_SECONDS", 0.5)
     before = signal.getsignal(signal.SIGALRM)
     said = run(f"def magnitude_mask(weight, sparsity):\n    {body}\ncheck('1.1')", capsys)
