@@ -30,7 +30,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from course_lib.models.conv1d import sizes
-from course_lib.models.families import Layout, full_name, known, refuse_bypass, register, rows_of
+from course_lib.models.families import Layout, full_name, known, refuse_bypass, rows_of
 
 __all__ = [
     "KINDS",
@@ -38,7 +38,6 @@ __all__ = [
     "Layout",
     "find_attention",
     "output_projections",
-    "register_attention",
 ]
 
 from course_lib.wrapped import refuse_wrapped
@@ -74,29 +73,6 @@ class Attention:
     def fused(self) -> bool:
         """Whether one layer makes several of query, key and value."""
         return len({self.q, self.k, self.v}) < 3
-
-
-def register_attention(attention: type[nn.Module] | str, *layouts: Layout) -> None:
-    """Add a class of attention modules to the table, or replace its row.
-
-    The layout is right if a gate of 0 equals removal: compare ``gated(model, xi)`` with
-    ``remove_heads(model, xi > 0)``.
-
-    Args:
-        attention: the class, or its full name ("package.module.Class"). Subclasses
-            count too, unless they are registered.
-        layouts: what its parts are called; of several, the first whose ``where`` is in
-            the module's path.
-
-    Raises:
-        ValueError: without a layout.
-    """
-    if not layouts:
-        raise ValueError(
-            "how are its parts called? register_attention(MyAttention, Layout(q=..., k=..., v=...,"
-            " out=...))"
-        )
-    register(attention, attention=layouts)
 
 
 def find_attention(model: nn.Module, kind: str | None = None) -> list[Attention]:
@@ -307,6 +283,6 @@ def _inside(inner: str, outer: str) -> bool:
 def _how_to_register(cls: type | None = None) -> str:
     name = full_name(cls) if cls else "package.module.ItsAttention"
     return (
-        f'say what its parts are called: register_attention("{name}", Layout(q=..., k=..., v=...,'
-        f" out=..., heads=..., head_size=...)). Known are {', '.join(known('attention'))}"
+        f'say what its parts are called: register("{name}", attention=Layout(q=..., k=...,'
+        f" v=..., out=..., heads=..., head_size=...)). Known are {', '.join(known('attention'))}"
     )

@@ -17,7 +17,6 @@ transformers is not imported here: classes are known by their full names.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from torch import nn
 
@@ -442,10 +441,36 @@ TABLE: dict[str, Row] = {
 }
 
 
-def register(cls: type[nn.Module] | str, **columns: Any) -> None:
-    """Write columns of the row of a class: the class itself, or its full name."""
+def register(
+    cls: type[nn.Module] | str,
+    *,
+    attention: Layout | tuple[Layout, ...] = (),
+    mlp: FeedForward | None = None,
+    tokens: LayerLayout | None = None,
+) -> None:
+    """Add a class of modules to the table, or replace these columns of its row.
+
+    A layout is right if a gate of 0 equals removal, and if dropping a token equals masking it.
+
+    Args:
+        cls: the class, or its full name ("package.module.Class"). Subclasses count, too, unless
+            they are registered.
+        attention: what the parts of an attention module are called; of several layouts, the first
+            whose ``where`` is in the module's path.
+        mlp: the layers of a feed-forward part that widen, and the one whose output is MLP(x).
+        tokens: where an encoder layer can lose tokens. Its ``forward`` takes the rows (B, L, E)
+            first and the mask second or as ``attention_mask=``, and returns the rows, by
+            themselves or as the first of a tuple. Its attention must be known, too.
+
+    Raises:
+        ValueError: without a layout.
+    """
     name = cls if isinstance(cls, str) else full_name(cls)
-    TABLE[name] = replace(TABLE.get(name, Row()), **columns)
+    layouts = attention if isinstance(attention, tuple) else (attention,)
+    given = {"attention": layouts, "mlp": mlp, "tokens": tokens}
+    if not any(given.values()):
+        raise ValueError("pass what its parts are called: attention=, mlp= or tokens=")
+    TABLE[name] = replace(TABLE.get(name, Row()), **{c: v for c, v in given.items() if v})  # type: ignore[arg-type]
 
 
 def rows_of(cls: type) -> list[Row]:

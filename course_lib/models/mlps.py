@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from course_lib.models.conv1d import sizes
-from course_lib.models.families import FeedForward, known, refuse_bypass, register, rows_of
+from course_lib.models.families import known, refuse_bypass, rows_of
 from course_lib.models.parts import ZeroLinear, put_in_place
 from course_lib.wrapped import refuse_wrapped
 
@@ -42,13 +42,6 @@ class MLP:
     out: str
     neurons: str = ""
     flat: bool = False
-
-
-def register_mlp(cls: str, first: tuple[str, ...], out: str) -> None:
-    """Make a class known: its full name, the attributes of the layers that widen, and
-    of the one that makes MLP(x).
-    """
-    register(cls, mlp=FeedForward(first, out))
 
 
 def find_mlps(model: nn.Module) -> list[MLP]:
@@ -71,7 +64,7 @@ def find_mlps(model: nn.Module) -> list[MLP]:
         raise ValueError(
             f"{type(model).__name__} has no feed-forward part that is known here; known are"
             f" {', '.join(known('mlp'))}. For another:"
-            ' register_mlp("package.module.ItsClass", first=("fc1",), out="fc2")'
+            ' register("package.module.ItsClass", mlp=FeedForward(("fc1",), "fc2"))'
         )
     return found
 

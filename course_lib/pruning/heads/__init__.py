@@ -31,7 +31,6 @@ from course_lib.models.attention import (
     Layout,
     find_attention,
     output_projections,
-    register_attention,
 )
 from course_lib.pruning.heads.ablation import ablate_each, all_but_one
 from course_lib.pruning.heads.explicit import ExplicitAttention, explicit_attention

@@ -179,7 +179,7 @@ def _cut(model: nn.Module, a: Attention, mask: Tensor) -> None:
     if len(heads) * a.kv_heads not in (0, len(shared) * a.heads) and not a.layout.groups:
         raise ValueError(
             f"{a.name!r} would have fewer query heads per key/value head, and its layout does not"
-            " say where the module keeps that number: register_attention with Layout(...,"
+            " say where the module keeps that number: register with Layout(...,"
             " groups=...)"
         )
     made = ((a.q, heads, a.heads), (a.k, shared, a.kv_heads), (a.v, shared, a.kv_heads))

@@ -22,7 +22,6 @@ from course_lib.pruning.tokens.layers import (
     EncoderLayer,
     LayerLayout,
     encoder_layers,
-    register_encoder_layer,
 )
 from course_lib.pruning.tokens.selection import (
     keep_tokens,

@@ -174,7 +174,7 @@ class Dropping:
         layers: the encoder's layers.
 
     Raises:
-        ValueError: on a model that is not known (see ``register_encoder_layer``), a
+        ValueError: on a model that is not known (see ``register``), a
             decoder, an argument that does not fit; in the block, on other attention
             implementations, masks that hide more than padding, texts padded on the
             left, or gradient checkpointing.

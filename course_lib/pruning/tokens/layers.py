@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from torch import nn
 
 from course_lib.models.attention import Attention, find_attention
-from course_lib.models.families import RELATIVE, LayerLayout, known, register, rows_of
+from course_lib.models.families import RELATIVE, LayerLayout, known, rows_of
 from course_lib.wrapped import refuse_wrapped
 
-__all__ = ["EncoderLayer", "LayerLayout", "encoder_layers", "register_encoder_layer"]
+__all__ = ["EncoderLayer", "LayerLayout", "encoder_layers"]
 
 
 @dataclass(frozen=True)
@@ -32,23 +32,6 @@ class EncoderLayer:
     module: nn.Module
     layout: LayerLayout
     attention: Attention
-
-
-def register_encoder_layer(layer: type[nn.Module] | str, layout: LayerLayout) -> None:
-    """Make a class of encoder layers known, so that tokens can be dropped in models
-    that consist of them.
-
-    Its ``forward`` takes the rows (B, L, E) first and the attention mask second or as
-    ``attention_mask=``, and returns the rows, by themselves or as the first of a tuple.
-    Its attention must be known too: ``register_attention``. The layout is right if
-    dropping equals masking: ``tests/unit/pruning/tokens/test_dropping.py`` compares.
-
-    Args:
-        layer: the class, or its full name ("package.module.Class"). Subclasses count
-            too, unless they are registered.
-        layout: what it is made of.
-    """
-    register(layer, tokens=layout)
 
 
 def encoder_layers(model: nn.Module) -> list[EncoderLayer]:
@@ -83,7 +66,7 @@ def encoder_layers(model: nn.Module) -> list[EncoderLayer]:
         raise ValueError(
             f"{type(model).__name__} has no encoder layer that is known here; known are"
             f" {', '.join(known('tokens'))}. For another, say what its layers are made of:"
-            ' register_encoder_layer("package.module.ItsLayer", LayerLayout(cut=...))'
+            ' register("package.module.ItsLayer", tokens=LayerLayout(cut=...))'
         )
     if len(stacks) > 1:
         raise ValueError(

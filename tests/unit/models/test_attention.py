@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from course_lib.models import families
+from course_lib.models.families import register
 from course_lib.models.mlps import find_mlps
 from course_lib.pruning.heads import (
     Layout,
@@ -12,7 +13,6 @@ from course_lib.pruning.heads import (
     find_attention,
     gated,
     output_projections,
-    register_attention,
     remove_heads,
 )
 from unit.small_transformers import FAMILIES, HEADS, KINDS, SIZE, E, inputs_of, model_of, outputs
@@ -93,10 +93,10 @@ def test_an_unknown_model_is_refused_until_it_is_registered():
     name = "transformers.models.bloom.modeling_bloom.BloomAttention"
     row = families.TABLE.pop(name)
     with pytest.raises(
-        ValueError, match=rf"BloomAttention, which is not registered.*register_attention\(\"{name}"
+        ValueError, match=rf"BloomAttention, which is not registered.*register\(\"{name}"
     ):
         find_attention(model)
-    register_attention(name, *row.attention)
+    register(name, attention=row.attention)
     keep = torch.ones(3, HEADS, dtype=torch.bool)
     keep[:, 1] = False
     with gated(model, keep):
@@ -144,16 +144,16 @@ def test_a_wrong_description_is_noticed():
         "heads": "num_attention_heads",
         "head_size": "head_dim",
     }
-    register_attention(name, Layout(**parts, out="output"))
+    register(name, attention=Layout(**parts, out="output"))
     with pytest.raises(
         ValueError, match="has a projection 'vit.layers.0.attention.output', but there is none"
     ):
         find_attention(model_of("vit"))
-    register_attention(name, Layout(**(parts | {"heads": "scaling"}), out="o_proj"))
+    register(name, attention=Layout(**(parts | {"heads": "scaling"}), out="o_proj"))
     with pytest.raises(ValueError, match="has a number 'scaling', got 0.35"):
         find_attention(model_of("vit"))
-    with pytest.raises(ValueError, match="what are its parts called|how are its parts called"):
-        register_attention(name)
+    with pytest.raises(ValueError, match="what its parts are called"):
+        register(name)
 
 
 def test_a_module_that_does_not_call_its_output_layer_is_refused():

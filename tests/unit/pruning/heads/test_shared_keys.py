@@ -7,13 +7,13 @@ import itertools
 import pytest
 import torch
 
+from course_lib.models.families import register
 from course_lib.pruning.heads import (
     Layout,
     find_attention,
     gated,
     lowest_heads,
     prune_heads_iteratively,
-    register_attention,
     remove_heads,
 )
 from course_lib.pruning.heads.placement import refuse_uneven
@@ -94,12 +94,11 @@ def test_a_layout_that_leaves_out_the_number_of_groups_is_noticed(monkeypatch):
     monkeypatch.setattr(families, "TABLE", dict(families.TABLE))
     model = small_model("llama")
     kind = type(model.model.layers[0].self_attn)
-    register_attention(kind, Layout("q_proj", "k_proj", "v_proj", "o_proj"))
+    register(kind, attention=Layout("q_proj", "k_proj", "v_proj", "o_proj"))
     keep = torch.tensor([[True, False] * 2] * 3)
     with pytest.raises(ValueError, match="groups="):
         remove_heads(model, keep)
-    register_attention(
-        kind, Layout("q_proj", "k_proj", "v_proj", "o_proj", heads="num_key_value_groups")
-    )
+    names = Layout("q_proj", "k_proj", "v_proj", "o_proj", heads="num_key_value_groups")
+    register(kind, attention=names)
     with pytest.raises(ValueError, match="it is 2, and the output projection reads 4 heads"):
         find_attention(model)

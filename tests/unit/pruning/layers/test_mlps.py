@@ -8,7 +8,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from course_lib.models import families
-from course_lib.models.mlps import find_mlps, register_mlp
+from course_lib.models.families import FeedForward, register
+from course_lib.models.mlps import find_mlps
 from course_lib.pruning.heads import explicit_attention, gated, head_importance
 from course_lib.pruning.layers import gated_mlps, joint_importance, remove_mlps
 from unit.small_transformers import gateable, inputs_of, model_of, outputs
@@ -84,10 +85,10 @@ def test_unknown_parts_can_be_registered(monkeypatch):
             self.up, self.down = nn.Linear(3, 5), nn.Linear(5, 3)
 
     model = nn.Sequential(Mine(), Mine())
-    with pytest.raises(ValueError, match="register_mlp"):
+    with pytest.raises(ValueError, match=r"register\("):
         find_mlps(model)
     monkeypatch.setattr(families, "TABLE", dict(families.TABLE))
-    register_mlp(f"{Mine.__module__}.{Mine.__qualname__}", ("up",), "down")
+    register(f"{Mine.__module__}.{Mine.__qualname__}", mlp=FeedForward(("up",), "down"))
     assert [mlp.out for mlp in find_mlps(model)] == ["0.down", "1.down"]
     assert [mlp.name for mlp in find_mlps(model_of("bert"))] == [
         f"bert.encoder.layer.{i}" for i in range(3)

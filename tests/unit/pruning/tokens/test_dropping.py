@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from course_lib.models import families
+from course_lib.models.families import register
 from course_lib.pruning import tokens as t
 from course_lib.pruning.heads import gated
 from course_lib.pruning.heads.removal import remove_heads
@@ -390,9 +391,9 @@ def test_a_registered_layer_works(monkeypatch):
         expected = run(bert, batch).last_hidden_state
     layers = nn.ModuleList(map(Unheard, bert.encoder.layer))
     monkeypatch.setattr(families, "TABLE", dict(families.TABLE))
-    with pytest.raises(ValueError, match="register_encoder_layer"):
+    with pytest.raises(ValueError, match=r"register\("):
         t.dropping(layers, {0: 0.5})
-    t.register_encoder_layer(Unheard, t.LayerLayout("attention"))
+    register(Unheard, tokens=t.LayerLayout("attention"))
     with t.dropping(layers, SHARES), torch.no_grad():
         hidden = bert.embeddings(batch["input_ids"])
         for layer in layers:

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from course_lib.models import families
-from course_lib.models.attention import register_attention
+from course_lib.models.families import register
 from course_lib.pruning import tokens as t
 from unit.small_transformers import inputs_of, model_of
 
@@ -78,7 +78,7 @@ REFUSED = [
     ("heads", lambda: t.cascading(BERT, HALF, {0: 0})),
     ("no layer 9", lambda: t.cascading(BERT, HALF, {9: 2})),
     ("score", lambda: t.cascading(BERT, HALF, {}, score="random")),
-    ("register_encoder_layer", lambda: t.dropping(nn.Sequential(nn.Linear(3, 3)), HALF)),
+    (r"register\(", lambda: t.dropping(nn.Sequential(nn.Linear(3, 3)), HALF)),
     ("decoder", lambda: t.dropping(model_of("bert decoder"), HALF)),
     ("several stacks", lambda: t.dropping(nn.ModuleList([BERT, model_of("bert")]), HALF)),
     ("set_attn_implementation", lambda: run(model=of_another("flex_attention"))),
@@ -101,7 +101,7 @@ def test_scores_of_a_fused_projection_are_refused(monkeypatch):
     kind = type(BERT.bert.encoder.layer[0].attention.self)
     layout = replace(next(row.attention[0] for row in families.rows_of(kind)), k="query")
     monkeypatch.setattr(families, "TABLE", dict(families.TABLE))
-    register_attention(kind, layout)
+    register(kind, attention=layout)
     with pytest.raises(ValueError, match="score"):
         t.dropping(BERT, HALF)
     run(score="random", generator=torch.Generator())
