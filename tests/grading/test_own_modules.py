@@ -260,7 +260,7 @@ def test_check_names_the_files_to_hand_in(tmp_path: Path, monkeypatch, capsys) -
         return capsys.readouterr().out
 
     shown = said("from parity_helpers import magnitude_mask")
-    assert "parity_helpers.py, parity_inner.py: hand those files in" in shown
+    assert "parity_helpers.py, parity_inner.py: hand in these files" in shown
     assert "hand" not in said(ANSWERS)
     cell = "%%writefile parity_written.py\ny = 1"
     assert "hand" not in said(f"{ANSWERS}\nimport parity_written", In=["", cell])
