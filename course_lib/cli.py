@@ -206,13 +206,13 @@ def grade(
 
     from course_lib.grading.batch import manual_marks
 
-    tests = _root() / "tests" / "labs" / lab
-    manual_marks.check_before(out, marks, submissions)
+    manual_marks.check_before(out, marks, submissions)  # in a second: what follows loads torch
     from course_lib.grading.batch import gradebook as table
     from course_lib.grading.batch import handback, report, summary
     from course_lib.grading.batch import run as batch
     from course_lib.grading.batch.result import read_all
 
+    tests = _root() / "tests" / "labs" / lab
     try:
         with Progress(console=console, transient=True) as bar:
             task = bar.add_task("grading", total=None)
