@@ -79,8 +79,8 @@ nitpick_ignore_regex = [
     ),
     # the labs' own experiments are no part of the reference
     ("py:class", r"course_lib\.experiments\..*"),
-    # what stands for a type of the caller's
-    ("py:class", r".*\.(AnyBatch|AnyModule|Batch|_?T)"),
+    # what stands for a type of the caller's, or for a longer one
+    ("py:class", r"(.*\.)?(AnyBatch|AnyModule|Batch|_?T|_Text|Words)"),
 ]
 
 html_theme = "pydata_sphinx_theme"
