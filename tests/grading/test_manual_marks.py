@@ -8,6 +8,8 @@ import json
 import re
 import subprocess
 import sys
+import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -149,6 +151,31 @@ def test_all_wrong_lines_are_said_before_torch_is_loaded(graded: Course) -> None
     assert (done.returncode, lines) == (1, ["2", "3", "4", "5", "6"]), done.stderr
     marks(graded, "amy,1.1,1,")
     manual_marks.check_before(graded.report, None, graded.submissions)
+
+
+def test_what_may_be_right_by_now_is_left_to_the_run(
+    graded: Course, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A question that came with the lab's last change; a submission that is refused, whose id is
+    the name of its file; a folder that is not there.
+    """
+    check = partial(manual_marks.check_before, graded.report, None)
+    for name in ("doejane_12_34_a.ipynb", "roejohn_12_35_a.ipynb"):
+        put(graded.submissions / name, "{}")
+    marks(graded, "doejane_12_34_a.ipynb,all,0,")
+    check(graded.submissions)
+    marks(graded, "amy,1.99,1,")
+    check(graded.root / "nowhere")
+    with pytest.raises(ValueError, match=r"no question '1.99'"):
+        check(graded.submissions)
+    claims = graded.root / "course" / "tests" / "labs" / "lab01" / "hidden.py"
+    put(claims, "# with 1.99", when=time.time() + 9)
+    monkeypatch.setattr(manual_marks, "course_root", lambda: graded.root / "course")
+    check(graded.submissions)
+    put(graded.report / "batch.json", '{"lab": ')
+    for read in (lambda: check(graded.submissions), graded.grade):
+        with pytest.raises(ValueError, match="batch.json is damaged: give another folder"):
+            read()
 
 
 def test_a_refused_gradebook_hides_no_change(

@@ -166,11 +166,12 @@ def collect(place: Path, lab: str, beside: Iterable[str] = ()) -> Collected:
 
 
 def ids_in(place: Path) -> list[str]:
-    """The ids alone, of submissions that nobody has read."""
+    """Every id that submissions may have: those that are refused have their files' names."""
     tops = _tops(place.resolve())
     metadata = _metadata(tops.pop(METADATA, []))
     people = {owner.key: owner.id for owner in (owner_of(name, metadata) for name in tops)}
-    return [id + "~" * n for id, times in Counter(people.values()).items() for n in range(times)]
+    times = Counter(people.values())
+    return [*(id + "~" * n for id in times for n in range(times[id])), *map(printable, tops)]
 
 
 def read_single_submission(

@@ -29,6 +29,7 @@ from unicodedata import normalize
 from course_lib.grading.batch.collect import ids_in, printable
 from course_lib.grading.batch.result import MARKED, OPTIONAL, PENDING, ClaimResult, read_batch
 from course_lib.labs.contract import order
+from course_lib.paths import course_root
 
 COLUMNS = ("id", "question", "points", "comment")
 ALL = "all"  # in the place of a question: every one of them
@@ -53,24 +54,32 @@ Marks = dict[str, list[Mark]]  # by submission
 
 def find(report: Path, given: Path | None = None) -> Path | None:
     """The table of a person's marks: as given, as in the last run, or in the report's folder."""
-    if given is None and (report / "batch.json").is_file():
-        recorded = read_batch(report).get("marks")
-        given = report / recorded if recorded else None
+    known = read_batch(report) if (report / "batch.json").is_file() else {}
+    given = report / known["marks"] if given is None and "marks" in known else given
     return given or (report / "marks.csv" if (report / "marks.csv").is_file() else None)
 
 
 def check_before(report: Path, given: Path | None, submissions: Path) -> None:
     """Say what is wrong with the table of a report that is there already, in a second: from what
-    the last run knew of the questions, before torch is loaded.
+    the last run knew of the questions, before torch is loaded. Where the lab has changed since,
+    this is left to the run.
 
     Raises:
         FileNotFoundError, ValueError: as :func:`check`.
     """
-    path = find(report, given)
-    if path and (report / "batch.json").is_file() and (most := read_batch(report).get("most")):
-        problems: list[str] = []
-        rows = read(path, problems)
-        check(path, rows, ids_in(submissions), most, problems)
+    path, known = find(report, given), report / "batch.json"
+    if path and known.is_file() and submissions.exists():
+        batch, root = read_batch(report), course_root() or report
+        places = "tests/labs/{0}/*.py labs/{0}_* course_lib/labs/{0}.py".format(batch["lab"])
+        files = [file for place in places.split() for file in root.glob(place)]
+        if all(file.stat().st_mtime <= known.stat().st_mtime for file in files):
+            read_checked(path, ids_in(submissions), batch["most"])
+
+
+def read_checked(path: Path, ids: Iterable[str], most: Mapping[str, float]) -> Marks:
+    """:func:`read` and :func:`check` in one, with all wrong lines in one message."""
+    problems: list[str] = []
+    return check(path, read(path, problems), ids, most, problems)
 
 
 def read(path: Path, problems: list[str] | None = None) -> list[Mark]:

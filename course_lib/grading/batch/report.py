@@ -262,8 +262,7 @@ def write_grades(out: Path, questions: Sequence[str]) -> None:
 def to_text(out: Path, rows: int = 40) -> str:
     """What the terminal shows of ``grades.csv``."""
     table = pd.read_csv(out / "grades.csv", usecols=["id", "total", "maximum", "status"], dtype=str)
-    left = len(table) - rows
-    more = f"\n… and {left} more in grades.csv" if left > 0 else ""
+    more = f"\n… and {len(table) - rows} more in grades.csv" if len(table) > rows else ""
     return table.head(rows).fillna("").to_string(index=False, max_colwidth=40) + more
 
 

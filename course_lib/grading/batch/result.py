@@ -232,10 +232,15 @@ def read_batch(out: Path) -> dict[str, Any]:
     """What a report says of itself, ``batch.json``.
 
     Raises:
-        FileNotFoundError: if ``out`` holds no report.
+        FileNotFoundError: if ``out`` holds no report. ValueError: if it is damaged.
     """
     try:
         said: dict[str, Any] = json.loads((out / "batch.json").read_text(encoding="utf-8"))
+    except ValueError:
+        raise ValueError(
+            f"{out / 'batch.json'} is damaged: give another folder, or remove it (then everything"
+            " is graded again)"
+        ) from None
     except FileNotFoundError:
         raise FileNotFoundError(
             f"{out} holds no report: `course grade … --out {out}` makes one"

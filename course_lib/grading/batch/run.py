@@ -18,7 +18,7 @@ from course_lib.grading import sandbox
 from course_lib.grading.batch import gradebook, manual_marks, report, written
 from course_lib.grading.batch.collect import collect, written_names
 from course_lib.grading.batch.plan import Plan
-from course_lib.grading.batch.result import read_all
+from course_lib.grading.batch.result import read_all, read_batch
 from course_lib.grading.marking.judge import Limits
 from course_lib.grading.marking.lab import GradingResult, GradingSpec, Lab, Task
 from course_lib.grading.marking.pool import mark_here
@@ -113,19 +113,15 @@ def grade(
     collected = collect(submissions, lab, beside)
     with ExitStack() as held:
         held.enter_context(report.only_grader(out))
-        recorded = _recorded(out / "batch.json", lab)
+        recorded = _recorded(out, lab)
         ids = [submission.id for submission in collected.submissions]
         chosen = seed if seed is not None else int(recorded.get("seed", secrets.randbelow(1 << 63)))
         marking = Lab(replace(spec, seed=chosen))
         check_ids(regrade, ids)
         by_hand = manual_marks.find(out, marks)
-        given: manual_marks.Marks = {}
         most = max_points(marking)
         most |= dict.fromkeys(written_names(lab), sum(most.values()))
-        if by_hand:
-            problems: list[str] = []
-            rows = manual_marks.read(by_hand, problems)
-            given = manual_marks.check(by_hand, rows, ids, most, problems)
+        given = manual_marks.read_checked(by_hand, ids, most) if by_hand else {}
         cluster = None
         if scheduler:
             from course_lib.grading.batch.cluster import Cluster
@@ -152,9 +148,10 @@ def grade(
             "files": plan.files,
             "left": collected.left,
             "most": most,
+            "contact": contact,
+            "names": names,
+            "submissions": _shown_from(out, submissions),  # where `course explain` finds them
         }
-        about["submissions"] = _shown_from(out, submissions)  # where `course explain` finds them
-        about |= {"contact": contact, "names": names}
         about |= {"marks": _shown_from(out, by_hand)} if by_hand else {}
         if given:
             # a row on all questions is a mark of each
@@ -263,21 +260,12 @@ def _layer(layer: sandbox.Isolation | None, required: bool) -> sandbox.Isolation
     return layer
 
 
-def _recorded(path: Path, lab: str) -> dict[str, Any]:
+def _recorded(out: Path, lab: str) -> dict[str, Any]:
     """What the report says of itself; nothing where there is none yet."""
-    try:
-        recorded = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except ValueError:
-        raise ValueError(
-            f"{path} is damaged: give another folder, or remove it (then everything is graded"
-            " again)"
-        ) from None
+    recorded = read_batch(out) if (out / "batch.json").is_file() else {"lab": lab}
     if recorded.get("lab") != lab:
         raise ValueError(
-            f"{path.parent} holds the report of {recorded.get('lab')}: give another folder for"
-            f" {lab}"
+            f"{out} holds the report of {recorded.get('lab')}: give another folder for {lab}"
         )
     return recorded
 
