@@ -284,8 +284,8 @@ def _forward_without_heads(module: Any, a: Attention, *args: Any, **kwargs: Any)
     """What an attention module returns without heads, in place of its ``forward``:
     (output, weights), or T5's three.
 
-    The module's class stays what it is: so whoever looks for attention modules by class,
-    transformers' own recording of attentions among them, still finds it.
+    The module's class does not change, so code that looks for attention modules by class
+    still finds it. transformers' own recording of attentions does so.
     """
     given = inspect.signature(type(module).forward).bind_partial(module, *args, **kwargs).arguments
     given = given | given.pop("kwargs", {})

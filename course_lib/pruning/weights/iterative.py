@@ -1,5 +1,5 @@
-"""Iterative pruning: prune a little, train on or ask anew, prune again; and schedules, how
-much is pruned by when.
+"""Iterative pruning: prune a few weights, train or score again, and repeat. Schedules say how
+much is pruned after each step.
 
 A schedule is a list of sparsities, one per pruning step, each counted over *all*
 weights, so cumulative: five steps "of 20 %" do not make 100 %.
