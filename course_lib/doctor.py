@@ -106,7 +106,7 @@ def _data() -> list[Finding]:
     for name, where in images.available().items():
         remedy = "" if where else "downloads when first used, or lies in a folder listed below"
         found.append((f"data: {name}", where or "not here", remedy))
-    return [*found, ("COURSE_MODELS", os.environ.get("COURSE_MODELS", "not set"), "")]
+    return found
 
 
 def _isolation() -> list[Finding]:

@@ -201,9 +201,8 @@ def _places(root: Path) -> list[tuple[str, str]]:
     places = {str(Path.home()): "~", tempfile.gettempdir(): "/tmp"}
     places |= {sys.prefix: "[python]", sys.base_prefix: "[python]"}
     places |= {sysconfig.get_path(kind): "[python]" for kind in ("stdlib", "purelib", "platlib")}
-    for name in ("COURSE_DATA", "COURSE_MODELS"):
-        if os.environ.get(name):
-            places[os.environ[name].rstrip("/\\")] = f"${name}"
+    if os.environ.get("COURSE_DATA"):
+        places[os.environ["COURSE_DATA"].rstrip("/\\")] = "$COURSE_DATA"
     places[str(root)] = "."
     both = places | {str(Path(place).resolve()): name for place, name in places.items()}
     # A folder as short as "/" or "/usr" is part of too many texts that are no places.

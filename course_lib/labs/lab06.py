@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from course_lib.labs.contract import Contract
 from course_lib.pruning import components
 from course_lib.pruning import weights as library
-from course_lib.pruning.components import target as targets
 from course_lib.pruning.weights import movement as moved
 from course_lib.pruning.weights import proximal
 
@@ -101,7 +100,7 @@ def size_left(p_open: list[Tensor], shapes: list[tuple[int, int]]) -> Tensor:
 @lab.asks("6.8", plain=False)
 def lagrangian(size: Tensor, target: float, lam1: float, lam2: float) -> Tensor:
     """6.8: λ₁·(size − target) + λ₂·(size − target)²."""
-    return targets.lagrangian(torch.as_tensor(size), target, lam1, lam2)
+    return components.lagrangian(torch.as_tensor(size), target, lam1, lam2)
 
 
 @lab.asks("6.8", plain=False)
@@ -109,7 +108,7 @@ def dual_step(
     size: float, target: float, lam1: float, lam2: float, lr: float
 ) -> tuple[float, float]:
     """6.8: one step of ascent."""
-    return targets.dual_step(size, target, lam1, lam2, lr)
+    return components.dual_step(size, target, lam1, lam2, lr)
 
 
 lab.asks("6.9", "answer_6_9a", "answer_6_9b")

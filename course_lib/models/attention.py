@@ -14,16 +14,12 @@ table of :mod:`course_lib.models.families`. A model with attention that is
 not in the table is refused, since a gate that is put in the wrong place changes
 nothing, and then every head looks useless.
 
-transformers is not imported here: classes are known by their full names.
-
 Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.2.2; as a sum over
 heads: Michel et al. 2019, "Are Sixteen Heads Really Better than One?", section 2.1.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,36 +27,23 @@ from torch import Tensor, nn
 
 from course_lib.models.conv1d import sizes
 from course_lib.models.families import Layout, full_name, known, refuse_bypass, rows_of
-
-__all__ = [
-    "KINDS",
-    "Attention",
-    "Layout",
-    "find_attention",
-    "output_projections",
-]
-
 from course_lib.wrapped import refuse_wrapped
+
+__all__ = ["KINDS", "Attention", "Layout", "find_attention", "output_projections"]
 
 KINDS = ("encoder", "decoder", "cross")
 
 
 @dataclass(frozen=True)
 class Attention:
-    """One attention module of a model. Paths are as in ``model.get_submodule``.
-
-    ``kind`` is "cross" where the queries of a decoder attend to what the encoder made,
-    "decoder" where a sequence attends to its own past (causal), and "encoder" where it
-    attends to all of itself: Michel's Enc-Dec, Dec-Dec and Enc-Enc.
-
-    ``heads`` counts query heads, of which ``kv_heads`` groups share a key/value head.
-    Where a class is not in the table and its heads are reached through transformers'
-    attention interface, the paths are "" and ``head_size`` is 0.
-    """
+    """One attention module of a model. Paths are as in ``model.get_submodule``."""
 
     name: str
+    # "cross" where the queries of a decoder attend to what the encoder made, "decoder" where a
+    # sequence attends to its own past (causal), "encoder" where it attends to all of itself:
+    # Michel's Enc-Dec, Dec-Dec and Enc-Enc
     kind: str
-    heads: int
+    heads: int  # query heads, of which kv_heads groups share a key/value head
     head_size: int
     q: str
     k: str
@@ -76,33 +59,26 @@ class Attention:
 
 
 def find_attention(model: nn.Module, kind: str | None = None) -> list[Attention]:
-    """The attention modules of ``model``, in the order of its layers: what "layer"
-    means wherever heads are pruned.
+    """The attention modules of ``model``, in the order of its layers, also where no head is
+    left: what "layer" means wherever heads are pruned.
 
     Args:
         model: an encoder, decoder or encoder-decoder of a registered family, or any
             module that contains one. An ``nn.MultiheadAttention`` must be replaced
-            first (:func:`~course_lib.pruning.heads.explicit_attention`): it hands its
-            weights to one function and never calls its output projection.
+            first (:func:`~course_lib.pruning.heads.explicit_attention`).
         kind: only "encoder" or "decoder" self-attention, or only "cross"-attention.
-
-    Returns:
-        One :class:`Attention` for each module, also where no head is left (``heads`` is
-        then 0).
 
     Raises:
         ValueError: if there is attention that is not registered, or none at all (of
             this kind), saying what to do.
     """
-    if kind is not None and kind not in KINDS:
+    if kind not in (None, *KINDS):
         raise ValueError(f"kind is one of {', '.join(KINDS)}, or None for all; got {kind!r}")
-    known = {
-        name: layout
-        for name, module in model.named_modules()
-        if (layout := _layout(name, module) or _interface(module))
+    layouts = {
+        name: layout for name, module in model.named_modules() if (layout := _layout(name, module))
     }
-    _refuse_unknown(model, known)
-    found = [_describe(model, name, layout) for name, layout in known.items()]
+    _refuse_unknown(model, layouts)
+    found = [_describe(model, name, layout) for name, layout in layouts.items()]
     if not found:
         refuse_wrapped(model, "parallel", "compile", "prune")
         raise ValueError(
@@ -119,133 +95,69 @@ def find_attention(model: nn.Module, kind: str | None = None) -> list[Attention]
 
 def output_projections(model: nn.Module, kind: str | None = None) -> list[nn.Module]:
     """The output projection of every attention module, in the order of
-    :func:`find_attention`.
+    :func:`find_attention`, with its arguments and errors.
 
     What goes into one is (B, L, heads · head size), the heads side by side: the place
     to gate them.
-
-    Args and raises as in :func:`find_attention`.
     """
-    found = find_attention(model, kind)
-    refuse_unlocated(model, found)
-    return [model.get_submodule(a.out) for a in found]
+    return [model.get_submodule(a.out) for a in find_attention(model, kind)]
 
 
-def refuse_unlocated(model: nn.Module, attention: Sequence[Attention]) -> None:
-    """Raises ValueError if one of these modules is known by its interface only, saying
-    which row would describe it.
-    """
-    for a in attention:
-        if not a.out:
-            module = model.get_submodule(a.name)
-            linear = {
-                name: "x".join(map(str, part.weight.shape))
-                for name, part in module.named_modules()
-                if isinstance(getattr(part, "weight", None), Tensor) and part.weight.ndim == 2
-            }
-            raise ValueError(
-                f"the heads of {a.name!r}, a {full_name(type(module))}, can be gated and scored,"
-                " but it is not registered where its projections are. Its matrices are"
-                f" {', '.join(f'{name} ({shape})' for name, shape in linear.items())};"
-                f" {_how_to_register(type(module))}"
-            )
-
-
-_BY_INTERFACE = Layout("", "", "", "")
-
-
-def _interface(module: nn.Module) -> Layout | None:
-    """For a module of transformers that hands its queries, keys and values to the
-    attention function that its configuration names: there its heads can be gated.
-    """
-    heads = getattr(getattr(module, "config", None), "num_attention_heads", None)
-    if not isinstance(heads, int):
-        return None
-    code = getattr(inspect.unwrap(type(module).forward), "__code__", None)
-    uses = code is not None and "ALL_ATTENTION_FUNCTIONS" in code.co_names
-    return _BY_INTERFACE if uses else None
+def _layout(name: str, module: nn.Module) -> Layout | None:
+    places = {"", *name.split("."), type(getattr(module, "config", None)).__name__}
+    layouts = (layout for row in rows_of(type(module)) for layout in row.attention)
+    return next((layout for layout in layouts if layout.where in places), None)
 
 
 def _describe(model: nn.Module, name: str, layout: Layout) -> Attention:
     module: Any = model.get_submodule(name)
     causal = layout.causal or bool(getattr(module, "is_causal", False))
-    if layout is _BY_INTERFACE:
-        heads = module.config.num_attention_heads
-        kv_heads = getattr(module.config, "num_key_value_heads", None) or heads
-        beside = "decoder" in name.split(".")  # attention there that is not causal is to a source
-        kind = "decoder" if causal else "cross" if beside else "encoder"
-        return Attention(name, kind, heads, 0, "", "", "", "", layout, kv_heads)
-
     if not hasattr(module, "is_causal"):  # T5's attention in transformers 5.10
         causal = causal or bool(getattr(module, "is_decoder", False))
-
-    def path(part: str) -> str:
-        inside, part = (
-            (name.rpartition(".")[0], part[3:]) if part.startswith("../") else (name, part)
-        )
-        return f"{inside}.{part}" if inside else part
-
-    q, k, v, out = (path(part) for part in (layout.q, layout.k, layout.v, layout.out))
-    for part in (q, k, v, out):
-        try:
-            model.get_submodule(part)
-        except AttributeError as error:
-            raise ValueError(
-                f"the table says that {type(module).__name__} has a projection {part!r}, but"
-                f" there is none: {_how_to_register()}"
-            ) from error
+    kind = "cross" if layout.cross else "decoder" if causal else "encoder"
     refuse_bypass(name, module)
+    parts = (layout.q, layout.k, layout.v, layout.out)
+    q, k, v, out = (_path(model, name, part) for part in parts)
     head_size = _number(module, name, layout.head_size)
+    said = _number(module, name, layout.heads) if layout.heads else None
     try:
         reads, made = sizes(model.get_submodule(out))[0], sizes(model.get_submodule(k))[1]
     except ValueError:  # a module of one's own in its place, which does not say its sizes
-        if not layout.heads:
+        if said is None:
             raise
-        heads = kv_heads = _number(module, name, layout.heads)
+        heads = kv_heads = said
     else:
-        heads, parts = reads // head_size, [q, k, v].count(k)
-        made //= head_size  # heads that the keys' layer makes
-        kv_heads = made // parts if q != k else (made - heads) // (parts - 1)
-    if layout.heads and (said := _number(module, name, layout.heads)) != heads:
-        raise ValueError(
-            f"the table says that {layout.heads!r} of {type(module).__name__} ({name!r}) is its"
-            f" number of heads, but it is {said}, and the output projection reads {heads} heads of"
-            f" {head_size}: {_how_to_register()}"
-        )
-    return Attention(
-        name=name,
-        kind="cross" if layout.cross else "decoder" if causal else "encoder",
-        heads=heads,
-        head_size=head_size,
-        q=q,
-        k=k,
-        v=v,
-        out=out,
-        layout=layout,
-        kv_heads=kv_heads,
-    )
+        heads, made = reads // head_size, made // head_size  # made: by the keys' layer
+        several = [q, k, v].count(k)
+        kv_heads = made // several if q != k else (made - heads) // (several - 1)
+    if said not in (None, heads):
+        found = f"the output projection reads {heads} heads of {head_size}"
+        raise _wrong(name, module, f"{said} heads, its {layout.heads!r}, but {found}")
+    return Attention(name, kind, heads, head_size, q, k, v, out, layout, kv_heads)
+
+
+def _path(model: nn.Module, name: str, part: str) -> str:
+    """Of a projection, from the model."""
+    inside = name.rpartition(".")[0] if part.startswith("../") else name
+    path = f"{inside}.{part.removeprefix('../')}".removeprefix(".")
+    try:
+        model.get_submodule(path)
+    except AttributeError:
+        there = model.get_submodule(name)
+        raise _wrong(name, there, f"a projection {path!r}, but there is none") from None
+    return path
 
 
 def _number(module: nn.Module, name: str, attribute: str) -> int:
     value = getattr(module, attribute, None)
     if not isinstance(value, int):
-        raise ValueError(
-            f"the table says that {type(module).__name__} ({name!r}) has a number {attribute!r},"
-            f" got {value!r}: {_how_to_register()}"
-        )
+        raise _wrong(name, module, f"a number {attribute!r}, got {value!r}")
     return value
 
 
-def _layout(name: str, module: nn.Module) -> Layout | None:
-    places = {"", *name.split("."), type(getattr(module, "config", None)).__name__}
-    return next(
-        (
-            layout
-            for row in rows_of(type(module))
-            for layout in row.attention
-            if layout.where in places
-        ),
-        None,
+def _wrong(name: str, module: nn.Module, what: str) -> ValueError:
+    return ValueError(
+        f"the table says that {type(module).__name__} ({name!r}) has {what}: {_how_to_register()}"
     )
 
 
@@ -260,24 +172,30 @@ def _refuse_unknown(model: nn.Module, known: dict[str, Layout]) -> None:
                 " its output projection, so a gate there would do nothing: use model ="
                 " explicit_attention(model), which computes the same"
             )
-        if not looks_like_attention(module):
-            continue
-        if not any(_inside(other, name) or _inside(name, other) for other in known):
-            raise ValueError(
-                f"{name!r} is a {full_name(type(module))}, which is not registered;"
-                f" {_how_to_register(type(module))}. If its heads are not to be touched, pass the"
-                " part of the model that has the others"
+        if looks_like_attention(module) and not any(_nested(name, other) for other in known):
+            weights = {part: getattr(m, "weight", None) for part, m in module.named_modules()}
+            matrices = (
+                f"{part} ({'x'.join(map(str, weight.shape))})"
+                for part, weight in weights.items()
+                if isinstance(weight, Tensor) and weight.ndim == 2
             )
+            raise ValueError(
+                f"{name!r} is a {full_name(type(module))}, which is not registered; its matrices"
+                f" are {', '.join(matrices)}; {_how_to_register(type(module))}. If its heads are"
+                " not to be touched, pass the part of the model that has the others"
+            )
+
+
+def _nested(one: str, other: str) -> bool:
+    """Whether one of two modules is inside the other, or is the other."""
+    short, long = sorted((one, other), key=len)
+    return not short or f"{long}.".startswith(f"{short}.")
 
 
 def looks_like_attention(module: nn.Module) -> bool:
     """Whether a module is called "...Attention" and holds projections."""
     matrices = sum(p.ndim == 2 for p in module.parameters())
     return type(module).__name__.endswith("Attention") and matrices >= 2
-
-
-def _inside(inner: str, outer: str) -> bool:
-    return inner == outer or outer == "" or inner.startswith(f"{outer}.")
 
 
 def _how_to_register(cls: type | None = None) -> str:

@@ -1,6 +1,4 @@
-"""A small BERT that learns in minutes on one core, built from transformers' own
-classes.
-"""
+"""A small BERT that learns in minutes on one core, built from transformers' own classes."""
 
 from __future__ import annotations
 
@@ -27,37 +25,26 @@ def small_bert(
     dropout: float = 0.0,
     seed: int = 0,
 ) -> Any:
-    """A fresh ``BertForSequenceClassification``, initialised from ``seed``; the global
-    random state stays as it was.
+    """A fresh ``BertForSequenceClassification``, initialised from ``seed``; the global random
+    state stays as it was.
 
-    It has weights with a standard deviation of 0.05, and a learned table of positions
-    that starts from sinusoids: a network this small and this briefly trained does not
-    find the order of words by itself.
+    Its weights have a standard deviation of 0.05, and its learned table of positions starts
+    from sinusoids: a network this small and this briefly trained does not find the order of
+    words by itself.
 
     Args:
-        vocabulary: number of pieces of the tokenizer.
-        labels: classes; 1 for a regression.
-        layers, width, heads, ffn: L, E, H and the hidden width of the feed-forward
-            layers.
+        vocabulary: pieces of the tokenizer. labels: classes; 1 for a regression.
+        layers, width, heads, ffn: L, E (even), H and the feed-forward layers' width.
         positions: the longest text, in pieces.
-        dropout: probability, of features and of attention weights; the course's
-            checkpoints were trained without.
+        dropout: of features and of attention weights; the checkpoints were trained without.
 
-    Raises:
-        ValueError: if ``width`` is no multiple of ``heads``, or is odd.
-
-    Source: Devlin et al. 2019, "BERT"; the sinusoids are those of Vaswani et al. 2017,
-    section 3.5.
+    Source: Devlin et al. 2019, "BERT"; the sinusoids: Vaswani et al. 2017, section 3.5.
     """
     # not from transformers itself, which looks names up when asked, and fails two
     # threads that ask at once
     from transformers.models.bert.configuration_bert import BertConfig
     from transformers.models.bert.modeling_bert import BertForSequenceClassification
 
-    if width % heads or width % 2:
-        raise ValueError(
-            f"width must be even and a multiple of heads, got width={width}, heads={heads}"
-        )
     config = BertConfig(
         vocab_size=vocabulary,
         num_hidden_layers=layers,
@@ -82,8 +69,6 @@ def small_bert(
 def sinusoids(positions: int, width: int) -> Tensor:
     """(positions, width): sine in the even columns, cosine in the odd ones, wavelengths
     from 2π to 10000 · 2π.
-
-    Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.5.
     """
     rate = torch.exp(-math.log(10_000) * torch.arange(0, width, 2) / width)  # (width / 2,)
     angle = torch.arange(positions)[:, None] * rate  # (positions, width / 2)

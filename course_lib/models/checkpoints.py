@@ -1,11 +1,7 @@
 """The small trained models that come with the course: a folder each, in
-``data/checkpoints``.
-
-A folder holds what transformers' ``from_pretrained`` reads (config.json,
-model.safetensors and, for texts, the tokenizer that the model was trained with), and
-``record.json``: how it was trained, how well it does, the command that retrains it, and
-the SHA-256 of its weights and of its tokenizer. A model is of no use with another
-tokenizer, so ``load`` compares.
+``data/checkpoints``, with what transformers' ``from_pretrained`` reads (for texts also the
+tokenizer), and ``record.json``: how it was trained, how well it does, the command that retrains
+it, and the SHA-256 of its weights and of its tokenizer, which ``load`` compares.
 """
 
 from __future__ import annotations
@@ -23,9 +19,7 @@ RECORD = "record.json"
 
 
 class CheckpointMissing(FileNotFoundError):
-    """A checkpoint is not there, or is not whole. The message says how to make it
-    again.
-    """
+    """A checkpoint is not there, or is not whole; the message says how to make it again."""
 
 
 @dataclass(frozen=True)
@@ -49,24 +43,15 @@ def names() -> list[str]:
 
 
 def record(name: str) -> dict[str, Any]:
-    """What is known of a checkpoint, without its weights: figures, command,
-    fingerprints.
-
-    Raises:
-        CheckpointMissing: if it is not there.
-    """
+    """What is known of a checkpoint, without its weights: figures, command, fingerprints."""
     file = folder() / name / RECORD
     try:
         return json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        have = ", ".join(names()) or "none"
+    except (OSError, ValueError) as error:
         raise CheckpointMissing(
-            f"there is no checkpoint {name!r} in {folder()}: here are {have}. The course's data/"
-            " holds them; python -m course_lib.recipes lists those that can be trained again"
-        ) from None
-    except ValueError as error:
-        raise CheckpointMissing(
-            f"{file} cannot be read ({error}): take it from the course again"
+            f"{file} cannot be read ({error}); the checkpoints here are"
+            f" {', '.join(names()) or 'none'}. The course's data/ holds them; python -m"
+            " course_lib.recipes lists those that can be trained again"
         ) from None
 
 
@@ -79,21 +64,16 @@ def load(name: str, *, attention: str = "sdpa") -> Checkpoint:
             (``output_attentions=True``).
 
     Raises:
-        CheckpointMissing: if it is not there, is damaged, or weights or tokenizer are
-            not the ones it was saved with.
-        ValueError: if ``attention`` is another.
+        CheckpointMissing: if it is not as it was saved.
     """
     import transformers
 
-    if attention not in ("sdpa", "eager"):
-        raise ValueError(f'attention is "sdpa" or "eager", got {attention!r}')
     known = record(name)
     place = folder() / name
-    remedy = f"take the folder from the course again, or retrain it: {known.get('command', '')}"
-    _compare(place / "model.safetensors", known.get("weights_sha256"), remedy)
+    _compare(place / "model.safetensors", known.get("weights_sha256"), known)
     tokenizer = None
     if known.get("tokenizer_sha256"):
-        _compare(place / "tokenizer.json", known["tokenizer_sha256"], remedy)
+        _compare(place / "tokenizer.json", known["tokenizer_sha256"], known)
         tokenizer = transformers.AutoTokenizer.from_pretrained(place, local_files_only=True)
     kind = json.loads((place / "config.json").read_text(encoding="utf-8"))["architectures"][0]
     with without_bars():  # they would fill a notebook that loads a dozen
@@ -104,11 +84,8 @@ def load(name: str, *, attention: str = "sdpa") -> Checkpoint:
 
 
 def save(name: str, model: Any, tokenizer: Any, about: dict[str, Any]) -> Path:
-    """Write a checkpoint and its record; returns its folder. What was there under that
-    name is overwritten.
-
-    Args:
-        about: plain data for the record; the fingerprints are added.
+    """Write a checkpoint, over what was there under that name, and the record ``about`` with
+    its fingerprints; returns its folder.
     """
     place = folder() / name
     place.mkdir(parents=True, exist_ok=True)
@@ -121,12 +98,11 @@ def save(name: str, model: Any, tokenizer: Any, about: dict[str, Any]) -> Path:
     return place
 
 
-def _compare(file: Path, wanted: str | None, remedy: str) -> None:
-    if not file.is_file():
-        raise CheckpointMissing(f"{file} is missing: {remedy}")
-    if wanted != _sha256(file):
+def _compare(file: Path, wanted: str | None, known: dict[str, Any]) -> None:
+    if not file.is_file() or wanted != _sha256(file):
         raise CheckpointMissing(
-            f"{file} is not the one that this checkpoint was saved with: {remedy}"
+            f"{file} is missing, or is not the one that this checkpoint was saved with: take the"
+            f" folder from the course again, or retrain it: {known.get('command', '')}"
         )
 
 

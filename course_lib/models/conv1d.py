@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 REMEDY = (
@@ -34,13 +33,9 @@ def sizes(layer: nn.Module) -> tuple[int, int]:
 
 
 def cut(layer: nn.Module, *, inputs: Tensor | None = None, outputs: Tensor | None = None) -> None:
-    """Keep these inputs, or outputs, of a linear layer of either kind, or of the two
-    that are left of one at low rank. In place; its parameters are new, on their device
-    and frozen where they were.
-
-    Args:
-        inputs, outputs: indices, int64 (n,), in the order in which they are to stand;
-            None leaves all.
+    """Keep these inputs, or outputs, of a linear layer of either kind, or of the two that are
+    left of one at low rank: indices, int64 (n,), in the order in which they are to stand; None
+    leaves all. In place; its parameters are new, on their device and frozen where they were.
 
     Raises:
         ValueError: if it is no linear layer, or has an adapter beside it (peft).
@@ -54,15 +49,13 @@ def cut(layer: nn.Module, *, inputs: Tensor | None = None, outputs: Tensor | Non
     if hasattr(part, "cut"):  # two layers of low rank
         part.cut(inputs, outputs)
         return
-    flip, (n_inputs, n_outputs) = is_conv1d(layer), _names(layer)
-    if outputs is not None:
-        part.weight = select_parameter(part.weight, int(flip), outputs)
-        if part.bias is not None:
-            part.bias = select_parameter(part.bias, 0, outputs)
-        setattr(part, n_outputs, len(outputs))
-    if inputs is not None:
-        part.weight = select_parameter(part.weight, int(not flip), inputs)
-        setattr(part, n_inputs, len(inputs))
+    flip, names = is_conv1d(layer), _names(layer)
+    for index, name, dim in ((inputs, names[0], 1), (outputs, names[1], 0)):
+        if index is not None:
+            part.weight = select_parameter(part.weight, int(flip) ^ dim, index)
+            setattr(part, name, len(index))
+    if outputs is not None and part.bias is not None:
+        part.bias = select_parameter(part.bias, 0, outputs)
 
 
 def _names(layer: nn.Module) -> tuple[str, str]:
@@ -78,12 +71,10 @@ def _names(layer: nn.Module) -> tuple[str, str]:
 
 def select_parameter(parameter: Tensor, dim: int, index: Tensor) -> nn.Parameter:
     """The entries of ``parameter`` at ``index`` along ``dim``, as a new parameter."""
-    return nn.Parameter(
-        parameter.detach().index_select(dim, index.to(parameter.device)), parameter.requires_grad
-    )
+    chosen = parameter.detach().index_select(dim, index.to(parameter.device))
+    return nn.Parameter(chosen, parameter.requires_grad)
 
 
-@torch.no_grad()
 def with_linears(model: nn.Module) -> nn.Module:
     """A copy that computes the same, in which every Conv1D is an ``nn.Linear`` under the
     same name: (inputs, outputs) -> (outputs, inputs). Heads, feed-forward parts and
@@ -96,14 +87,11 @@ def with_linears(model: nn.Module) -> nn.Module:
     for parent in list(model.modules()):
         for name, layer in list(parent.named_children()):
             if is_conv1d(layer):
-                setattr(parent, name, _linear(layer))
+                weight = layer.get_parameter("weight")
+                inputs, outputs = weight.shape
+                linear = nn.Linear(inputs, outputs, device="meta").train(layer.training)
+                upright = weight.detach().t().contiguous()
+                linear.weight = nn.Parameter(upright, weight.requires_grad)
+                linear.bias = layer.get_parameter("bias")
+                setattr(parent, name, linear)
     return model
-
-
-def _linear(layer: nn.Module) -> nn.Linear:
-    weight, bias = layer.get_parameter("weight"), layer.get_parameter("bias")
-    inputs, outputs = weight.shape
-    linear = nn.Linear(inputs, outputs, device="meta")
-    linear.weight = nn.Parameter(weight.t().contiguous(), weight.requires_grad)
-    linear.bias = bias
-    return linear.train(layer.training)

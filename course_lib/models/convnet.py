@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 
-# one step to torch.fx: the branch depends on the size of the image, which tracing does
-# not know
+# one step to torch.fx, which does not know the size of the image that the branch depends on
 @torch.fx.wrap
 def halve_large_maps(x: Tensor, block: int) -> Tensor:
     """2x2 max pooling behind block ``block`` (from 1), where the maps (B, M, H, W) are
@@ -28,17 +27,12 @@ class SmallConvNet(nn.Module):
     The layers are ``conv1``, ``bn1``, ``conv2``, ``bn2``, … and ``fc``. A convolution
     has no bias: the shift of the batch norm behind it does that job. 2x2 max pooling
     halves the maps after every second block while they are at least 8x8, and after any
-    block while they are larger than 16x16, which keeps a 28x28 or 32x32 image about as
-    cheap per layer as it can be. With the default widths the last maps are 4x4 for an
-    8x8 image, 7x7 for 28x28, 8x8 for 32x32.
+    block while they are larger than 16x16. With the default widths the last maps are 4x4
+    for an 8x8 image, 7x7 for 28x28, 8x8 for 32x32.
 
     Args:
-        in_channels: C of the images.
-        classes: number of classes.
-        widths: filters M of each convolution; its length is the depth.
-
-    Raises:
-        ValueError: if ``widths`` is empty or has a width below 1.
+        in_channels: C of the images. classes: how many.
+        widths: filters M of each convolution, 1 or more; its length is the depth.
     """
 
     def __init__(
@@ -46,10 +40,7 @@ class SmallConvNet(nn.Module):
     ) -> None:
         super().__init__()
         if not widths or min(widths) < 1:
-            raise ValueError(
-                "widths are the filters of each convolution, at least one, each 1 or more; got"
-                f" {widths}"
-            )
+            raise ValueError(f"widths are filters of each convolution, 1 or more; got {widths}")
         self.depth = len(widths)
         for i, (c, m) in enumerate(zip([in_channels, *widths[:-1]], widths, strict=True), start=1):
             self.add_module(f"conv{i}", nn.Conv2d(c, m, 3, padding=1, bias=False))

@@ -1,17 +1,15 @@
 """One table of the model families that the library knows: what the parts of their
 modules are called.
 
-A row says for one class of modules where its query, key, value and output projections
-are (:class:`Layout`), or its feed-forward part (:class:`FeedForward`), or where an
-encoder layer can lose tokens (:class:`LayerLayout`). A sentence in the place of a
-layout says why the operation makes no sense for this class. The table is plain data:
-names are written down and not guessed from shapes.
+A row says for one class of modules where its projections are (:class:`Layout`), or its
+feed-forward part (:class:`FeedForward`), or where an encoder layer can lose tokens
+(:class:`LayerLayout`); a sentence in a layout's place, why the operation makes no sense. Names
+are written down and not guessed from shapes. Classes are known by their full names, so
+transformers is not imported here.
 
 To add a family, add its rows here and a small model of it to
 ``tests/unit/conformance/models.py``. The test beside it then tries every operation on it and says
 what is wrong with the rows.
-
-transformers is not imported here: classes are known by their full names.
 """
 
 from __future__ import annotations
@@ -23,150 +21,105 @@ from torch import nn
 
 @dataclass(frozen=True)
 class Layout:
-    """What one class of attention modules calls its parts.
+    """What one class of attention modules calls its parts; "" or () where it has none."""
 
-    - ``q``, ``k``, ``v``: its three projections. The same name more than once means
-      that they are fused in one layer, in this order.
-    - ``out``: its output projection. ``"../output.dense"`` is looked up in the module's
-      parent.
-    - ``head_size``: the attribute that holds the width of one head.
-    - ``heads``, ``groups``, ``kv_heads``: the attributes that hold the number of query
-      heads, the number of query heads per key/value head, and the number of key/value
-      heads; "" where the module has no such attribute.
-    - ``width``: an attribute that holds heads · head size; it changes with the number
-      of heads.
-    - ``config``: the number in ``module.config`` that the module reads its heads from.
-    - ``by_head``: a fused layer makes query, key and value of head 0, then those of
-      head 1, and so on (GPT-NeoX). Otherwise it makes all queries, then all keys, then
-      all values (GPT-2).
-    - ``also``: further projections with one block of rows per head (DeBERTa's
-      positions).
-    - ``columns``: further parameters with one column per head.
-    - ``bias``: an argument of ``forward`` with one entry per head of the full model
-      (dimension 1, or B · heads in dimension 0); the module takes the entries of the
-      heads that are left.
-    - ``cross``: whether queries attend to another sequence. ``causal``: whether a
-      sequence attends to its own past only, where the module has no ``is_causal``.
-    - ``where``: this layout is for modules with this name in their path, or whose
-      ``config`` is of this class; "" is for all. The first layout that fits counts.
-    - ``after``: what the module itself applies after its output projection: names of
-      its dropouts and norms, and ``"+name"`` for an argument that it adds.
-    - ``windows``: a sample is several rows of the module's input, one after the other.
-    - ``position_bias``: whether modules hand a position bias (1, heads, L, S) to the
-      next layer, as T5's do.
-    - ``runs_empty``: whether the module's code runs without heads. transformers' does
-      not.
-    """
-
+    # its projections. The same name more than once: fused in one layer, in this order.
+    # "../output.dense" is looked up in the module's parent
     q: str
     k: str
     v: str
     out: str
-    heads: str = ""
-    head_size: str = "head_dim"
-    width: str = ""
-    groups: str = ""
-    kv_heads: str = ""
-    config: str = ""
+    heads: str = ""  # attributes: the number of query heads,
+    head_size: str = "head_dim"  # the width of one head,
+    width: str = ""  # heads · head size, which changes with the number of heads,
+    groups: str = ""  # the number of query heads per key/value head,
+    kv_heads: str = ""  # and the number of key/value heads
+    config: str = ""  # the number in module.config that the module reads its heads from
+    # a fused layer makes query, key and value of head 0, then those of head 1, and so on
+    # (GPT-NeoX); otherwise all queries, then all keys, then all values (GPT-2)
     by_head: bool = False
-    also: tuple[str, ...] = ()
-    columns: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()  # projections with a block of rows per head (DeBERTa's positions)
+    columns: tuple[str, ...] = ()  # further parameters with one column per head
+    # an argument of forward with one entry per head of the full model (dimension 1, or B · heads
+    # in dimension 0); the module takes the entries of the heads that are left
     bias: str = ""
-    cross: bool = False
-    causal: bool = False
+    cross: bool = False  # queries attend to another sequence
+    causal: bool = False  # a sequence attends to its own past, where there is no is_causal
+    # for modules with this name in their path, or whose config is of this class; "": for all.
+    # The first layout that fits counts
     where: str = ""
+    # what the module itself applies after its output projection: names of its dropouts and
+    # norms, and "+name" for an argument that it adds
     after: tuple[str, ...] = ()
-    windows: bool = False
-    position_bias: bool = False
-    runs_empty: bool = False
+    windows: bool = False  # a sample is several rows of the module's input, one after the other
+    position_bias: bool = False  # modules hand on a position bias (1, heads, L, S), as T5's do
+    runs_empty: bool = False  # its code runs without heads; transformers' does not
 
 
 @dataclass(frozen=True)
 class FeedForward:
-    """What one class calls its feed-forward part.
+    """What one class calls its feed-forward part."""
 
-    - ``first``: the layers that widen: one, or two where one gates the other. One layer
-      that makes both halves (Phi-3) is named once.
-    - ``out``: the layer whose output is MLP(x); "" is the module itself (a mixture of
-      experts).
-    - ``neurons``: why single neurons cannot be scored or removed; "" where they can.
-    - ``flat``: the tokens of all samples are rows of one matrix (B · L, E), sample
-      after sample.
-    """
-
+    # the layers that widen, two where one gates the other; one that makes both halves
+    # (Phi-3) is named once
     first: tuple[str, ...]
-    out: str
-    neurons: str = ""
-    flat: bool = False
+    out: str  # the layer whose output is MLP(x); "": the module itself (a mixture of experts)
+    neurons: str = ""  # why single neurons cannot be scored or removed
+    flat: bool = False  # the tokens of all samples are rows of one matrix (B · L, E)
 
 
 @dataclass(frozen=True)
 class LayerLayout:
-    """What one class of encoder layers is made of; names are paths from the layer.
+    """What one class of encoder layers is made of; names are paths from the layer."""
 
-    - ``cut``: post-norm: the module whose output both the FFN and its residual
-      connection read, a tensor or a tuple that begins with it. Pre-norm: the FFN
-      itself.
-    - ``prenorm``: which of the two.
-    - ``protected``: rows at the start that the model's answer is read from: 1 for
-      [CLS].
-    - ``unless``: an attribute that must be None: a bias for every pair of positions,
-      which is not sliced with the tokens.
-    """
-
+    # post-norm: the module whose output both the FFN and its residual connection read, a tensor
+    # or a tuple that begins with it; pre-norm: the FFN itself
     cut: str
     prenorm: bool = False
-    protected: int = 1
+    protected: int = 1  # rows at the start that the model's answer is read from: 1 for [CLS]
+    # an attribute that must be None: a bias for every pair of positions, not sliced with the tokens
     unless: str = ""
 
 
 @dataclass(frozen=True)
 class Row:
-    """What is known of one class of modules. A sentence says why an operation makes no
-    sense: ``tokens`` of a layer, ``depth`` of the module that holds the layers.
-
-    ``bypass`` is an attribute of the module. Where it is true, the module reads the
-    weights of its output layer and does not call it, so that no gate would act.
-    """
+    """What is known of one class of modules; a sentence says why an operation makes no sense."""
 
     attention: tuple[Layout, ...] = ()
     mlp: FeedForward | None = None
-    tokens: LayerLayout | str | None = None
-    depth: str = ""
+    tokens: LayerLayout | str | None = None  # of a layer
+    depth: str = ""  # of the module that holds the layers
+    # an attribute: where it is true, the module reads the weights of its output layer and does
+    # not call it, so that no gate would act
     bypass: str = ""
 
 
+def _heads(layout: Layout, **more: object) -> Row:
+    """The row of attention of one kind, which differs from ``layout`` in these fields."""
+    return Row((replace(layout, **more),))  # type: ignore[arg-type]
+
+
 def _with_cross(layout: Layout, name: str) -> tuple[Layout, ...]:
-    """One class for both kinds of attention: it is cross-attention where ``name`` is in
-    its path.
-    """
+    """One class for both: it is cross-attention where ``name`` is in its path."""
     return replace(layout, cross=True, where=name), layout
 
 
 # ------------------------------------------------------------------ what families share
 _BERT = Layout(
     *("query", "key", "value", "../output.dense"),
-    heads="num_attention_heads",
-    head_size="attention_head_size",
-    width="all_head_size",
+    *("num_attention_heads", "attention_head_size", "all_head_size"),
 )
 _BART = Layout("q_proj", "k_proj", "v_proj", "out_proj", heads="num_heads")
 _LLAMA = Layout("q_proj", "k_proj", "v_proj", "o_proj", groups="num_key_value_groups")
 _VIT = Layout("q_proj", "k_proj", "v_proj", "o_proj", heads="num_attention_heads")
-_T5 = Layout(
-    *("q", "k", "v", "o"),
-    heads="n_heads",
-    head_size="key_value_proj_dim",
-    width="inner_dim",
-    position_bias=True,
-)
+_T5 = Layout("q", "k", "v", "o", "n_heads", "key_value_proj_dim", "inner_dim", position_bias=True)
 _GPT2 = Layout(
-    *("c_attn", "c_attn", "c_attn", "c_proj"),
-    heads="num_heads",
+    *("c_attn", "c_attn", "c_attn", "c_proj", "num_heads"),
     width="split_size",
     after=("resid_dropout",),
 )
 _QKV = ("query_key_value", "query_key_value", "query_key_value", "dense")
+_ALIBI = Layout(*_QKV, heads="num_heads", by_head=True, bias="alibi", causal=True)
 
 _INTERMEDIATE = FeedForward(("intermediate.dense",), "output.dense")
 _FC = FeedForward(("fc1",), "fc2")
@@ -185,8 +138,8 @@ _NO_CLS = "its answer is read from all tokens, and none of them is [CLS]"
 
 def _bert(prefix: str) -> dict[str, Row]:
     return {
-        f"{prefix}SelfAttention": Row(attention=(_BERT,)),
-        f"{prefix}CrossAttention": Row(attention=(replace(_BERT, cross=True),)),
+        f"{prefix}SelfAttention": _heads(_BERT),
+        f"{prefix}CrossAttention": _heads(_BERT, cross=True),
         f"{prefix}Layer": Row(mlp=_INTERMEDIATE, tokens=LayerLayout("attention")),
     }
 
@@ -209,14 +162,14 @@ def _t5(prefix: str) -> dict[str, Row]:
 
 def _llama(prefix: str) -> dict[str, Row]:
     return {
-        f"{prefix}Attention": Row(attention=(_LLAMA,)),
+        f"{prefix}Attention": _heads(_LLAMA),
         f"{prefix}MLP": Row(mlp=_GATED),
     }
 
 
 def _vision(prefix: str, protected: int = 1) -> dict[str, Row]:
     return {
-        f"{prefix}Attention": Row(attention=(_VIT,)),
+        f"{prefix}Attention": _heads(_VIT),
         f"{prefix}MLP": Row(mlp=_FC),
         f"{prefix}Layer": Row(tokens=LayerLayout("mlp", prenorm=True, protected=protected)),
     }
@@ -238,27 +191,15 @@ FAMILIES: dict[str, dict[str, Row]] = {
     "camembert": _bert("Camembert"),
     "electra": _bert("Electra"),
     "distilbert": {
-        "DistilBertSelfAttention": Row(
-            attention=(
-                Layout(
-                    *("q_lin", "k_lin", "v_lin", "out_lin"),
-                    heads="n_heads",
-                    head_size="attention_head_size",
-                ),
-            )
+        "DistilBertSelfAttention": _heads(
+            Layout("q_lin", "k_lin", "v_lin", "out_lin", "n_heads", "attention_head_size")
         ),
         "FFN": Row(mlp=FeedForward(("lin1",), "lin2")),
         "TransformerBlock": Row(tokens=LayerLayout("sa_layer_norm")),
     },
     "albert": {
-        "AlbertAttention": Row(
-            attention=(
-                replace(
-                    _BERT,
-                    out="dense",
-                    after=("output_dropout", "+hidden_states", "LayerNorm"),
-                ),
-            )
+        "AlbertAttention": _heads(
+            _BERT, out="dense", after=("output_dropout", "+hidden_states", "LayerNorm")
         ),
         "AlbertLayer": Row(
             mlp=FeedForward(("ffn",), "ffn_output"),
@@ -269,29 +210,18 @@ FAMILIES: dict[str, dict[str, Row]] = {
         ),
     },
     "mpnet": {
-        "MPNetSelfAttention": Row(
-            attention=(replace(_BERT, q="q", k="k", v="v", out="o", bias="position_bias"),)
-        ),
+        "MPNetSelfAttention": _heads(_BERT, q="q", k="k", v="v", out="o", bias="position_bias"),
         "MPNetLayer": Row(mlp=_INTERMEDIATE, tokens=RELATIVE),
     },
     "deberta_v2": {
-        "DisentangledSelfAttention": Row(
-            attention=(
-                replace(
-                    _BERT,
-                    q="query_proj",
-                    k="key_proj",
-                    v="value_proj",
-                    also=("pos_key_proj", "pos_query_proj"),
-                ),
-            )
+        "DisentangledSelfAttention": _heads(
+            replace(_BERT, q="query_proj", k="key_proj", v="value_proj"),
+            also=("pos_key_proj", "pos_query_proj"),
         ),
         "DebertaV2Layer": Row(mlp=_INTERMEDIATE, tokens=RELATIVE),
     },
     "modernbert": {
-        "ModernBertAttention": Row(
-            attention=(Layout("Wqkv", "Wqkv", "Wqkv", "Wo", after=("out_drop",)),)
-        ),
+        "ModernBertAttention": _heads(Layout("Wqkv", "Wqkv", "Wqkv", "Wo", after=("out_drop",))),
         "ModernBertMLP": Row(mlp=FeedForward(("Wi",), "Wo")),
         "ModernBertEncoderLayer": Row(
             tokens="its layers look at windows of neighbours, and the neighbours would change"
@@ -304,31 +234,22 @@ FAMILIES: dict[str, dict[str, Row]] = {
         "GPT2MLP": Row(mlp=FeedForward(("c_fc",), "c_proj")),
     },
     "gpt_neo": {
-        "GPTNeoSelfAttention": Row(attention=(replace(_BART, after=("resid_dropout",)),)),
+        "GPTNeoSelfAttention": _heads(_BART, after=("resid_dropout",)),
         "GPTNeoMLP": Row(mlp=FeedForward(("c_fc",), "c_proj")),
     },
     "gpt_neox": {
-        "GPTNeoXAttention": Row(attention=(Layout(*_QKV, head_size="head_size", by_head=True),)),
+        "GPTNeoXAttention": _heads(Layout(*_QKV, head_size="head_size", by_head=True)),
         "GPTNeoXMLP": Row(mlp=_H_TO_4H),
     },
     "bloom": {
         "BloomAttention": Row(
-            attention=(
-                Layout(
-                    *_QKV,
-                    heads="num_heads",
-                    by_head=True,
-                    bias="alibi",
-                    causal=True,
-                    after=("hidden_dropout", "+residual"),
-                ),
-            ),
+            attention=(replace(_ALIBI, after=("hidden_dropout", "+residual")),),
             bypass="slow_but_exact",
         ),
         "BloomMLP": Row(mlp=_H_TO_4H, bypass="slow_but_exact"),
     },
     "opt": {
-        "OPTAttention": Row(attention=(_BART,)),
+        "OPTAttention": _heads(_BART),
         "OPTDecoderLayer": Row(mlp=replace(_FC, flat=True)),
     },
     "llama": _llama("Llama"),
@@ -341,24 +262,19 @@ FAMILIES: dict[str, dict[str, Row]] = {
     "cohere2": _llama("Cohere2"),
     "smollm3": _llama("SmolLM3"),
     "phi": {
-        "PhiAttention": Row(attention=(replace(_LLAMA, out="dense"),)),
+        "PhiAttention": _heads(_LLAMA, out="dense"),
         "PhiMLP": Row(mlp=_FC),
     },
     "phi3": {
-        "Phi3Attention": Row(
-            attention=(
-                Layout(
-                    *("qkv_proj", "qkv_proj", "qkv_proj", "o_proj"),
-                    groups="num_key_value_groups",
-                    kv_heads="num_key_value_heads",
-                    config="num_attention_heads",
-                ),
-            )
+        "Phi3Attention": _heads(
+            replace(_LLAMA, q="qkv_proj", k="qkv_proj", v="qkv_proj"),
+            kv_heads="num_key_value_heads",
+            config="num_attention_heads",
         ),
         "Phi3MLP": Row(mlp=FeedForward(("gate_up_proj",), "down_proj")),
     },
     "mixtral": {
-        "MixtralAttention": Row(attention=(_LLAMA,)),
+        "MixtralAttention": _heads(_LLAMA),
         "MixtralSparseMoeBlock": Row(
             mlp=FeedForward(
                 (), "", neurons="the neurons of its experts lie in one tensor for all experts"
@@ -382,18 +298,12 @@ FAMILIES: dict[str, dict[str, Row]] = {
     },
     "beit": {
         **_vision("Beit"),
-        "BeitAttention": Row(attention=(replace(_VIT, bias="attention_mask"),)),
+        "BeitAttention": _heads(_VIT, bias="attention_mask"),
         "BeitLayer": Row(tokens=LayerLayout("mlp", prenorm=True, unless="relative_position_bias")),
     },
     "swin": {
-        "SwinAttention": Row(
-            attention=(
-                replace(
-                    _VIT,
-                    columns=("relative_position_bias.relative_position_bias_table",),
-                    windows=True,
-                ),
-            )
+        "SwinAttention": _heads(
+            _VIT, columns=("relative_position_bias.relative_position_bias_table",), windows=True
         ),
         "SwinMLP": Row(mlp=_FC),
         "SwinEncoder": Row(
@@ -409,7 +319,7 @@ FAMILIES: dict[str, dict[str, Row]] = {
     ),
     "siglip": _tower("Siglip", (_BART,), _NO_CLS),
     "wav2vec2": {
-        "Wav2Vec2Attention": Row(attention=(_BART,)),
+        "Wav2Vec2Attention": _heads(_BART),
         "Wav2Vec2FeedForward": Row(mlp=FeedForward(("intermediate_dense",), "output_dense")),
         "Wav2Vec2EncoderLayer": Row(tokens=_NO_CLS),
         "Wav2Vec2EncoderLayerStableLayerNorm": Row(tokens=_NO_CLS),
@@ -455,12 +365,9 @@ def register(
     Args:
         cls: the class, or its full name ("package.module.Class"). Subclasses count, too, unless
             they are registered.
-        attention: what the parts of an attention module are called; of several layouts, the first
-            whose ``where`` is in the module's path.
-        mlp: the layers of a feed-forward part that widen, and the one whose output is MLP(x).
-        tokens: where an encoder layer can lose tokens. Its ``forward`` takes the rows (B, L, E)
-            first and the mask second or as ``attention_mask=``, and returns the rows, by
-            themselves or as the first of a tuple. Its attention must be known, too.
+        tokens: of an encoder layer whose ``forward`` takes the rows (B, L, E) first and the mask
+            second or as ``attention_mask=``, and returns the rows, by themselves or as the first
+            of a tuple. Its attention must be known, too.
 
     Raises:
         ValueError: without a layout.
@@ -490,10 +397,6 @@ def refuse_bypass(name: str, module: nn.Module) -> None:
 
 def known(column: str) -> list[str]:
     """The short names of the classes that have a layout in this column."""
-    return sorted(
-        {
-            name.split(".")[-1]
-            for name, row in TABLE.items()
-            if (found := getattr(row, column)) and not isinstance(found, str)
-        }
-    )
+    found = {name: getattr(row, column) for name, row in TABLE.items()}
+    short = {n.split(".")[-1] for n, layout in found.items() if layout and type(layout) is not str}
+    return sorted(short)

@@ -10,9 +10,7 @@ import torch
 
 @contextmanager
 def weights_from(seed: int) -> Iterator[None]:
-    """Modules made on the CPU inside the block draw their weights from ``seed``;
-    torch's random state stays as it was.
-    """
+    """Modules made on the CPU inside the block draw from ``seed``; torch's state stays."""
     with torch.random.fork_rng(devices=[]):
         # the CPU's alone: torch.manual_seed would reseed the GPU as well
         torch.default_generator.manual_seed(seed)

@@ -1,6 +1,5 @@
-"""Where a weight keeps its outputs and inputs. Linear and convolutional layers keep them
-as (outputs, inputs, …); transformers' Conv1D (GPT-2), transposed convolutions and the
-fused experts of a mixture do not.
+"""Where a weight keeps its outputs and inputs: (outputs, inputs, …), but in transformers'
+Conv1D (GPT-2), transposed convolutions and the fused experts of a mixture.
 
 ``prunable`` notes the layout of such weights, and the scores of this package carry it, so
 that rows, filters and blocks of neighbours are those of the layer. A score of your own gets
@@ -22,23 +21,15 @@ from course_lib.models.conv1d import is_conv1d
 
 @dataclass(frozen=True)
 class Layout:
-    """``parts`` matrices in one tensor (groups of a convolution, experts of a mixture),
-    ``stacked`` along a dimension of their own or one after the other along the first;
-    ``flipped``: (inputs, outputs, …). ``unknown``: whose order of dimensions is not
-    known.
-    """
+    """How matrices lie in a weight."""
 
-    parts: int = 1
-    stacked: bool = False
-    flipped: bool = False
-    unknown: str = ""
+    parts: int = 1  # in one tensor: groups of a convolution, experts of a mixture
+    stacked: bool = False  # along a dimension of their own, or one after the other along the first
+    flipped: bool = False  # (inputs, outputs, …)
+    unknown: str = ""  # whose order of dimensions is not known
 
     def upright(self, tensor: Tensor) -> Tensor:
-        """As (all outputs, inputs, …).
-
-        Raises:
-            ValueError: if the layout is not known.
-        """
+        """As (all outputs, inputs, …)."""
         if self == PLAIN:
             return tensor
         if self.unknown:
@@ -67,22 +58,25 @@ def layouts(model: nn.Module) -> dict[str, Layout]:
     """The layout of every weight of ``model`` that is not (outputs, inputs, …), by
     name.
     """
-    found = {}
-    for path, module in model.named_modules():
-        for name, weight in module.named_parameters(recurse=False):
-            kind = type(module).__name__
-            if is_conv1d(module) and weight.ndim == 2:
-                layout = Layout(flipped=True)
-            elif isinstance(module, _ConvTransposeNd) and weight.ndim > 2:
-                layout = Layout(module.groups, flipped=True)
-            elif weight.ndim == 3 and ("Experts" in kind or hasattr(module, "num_experts")):
-                flipped = getattr(module, "is_transposed", None)
-                unknown = f"the weights of {kind}" if flipped is None else ""
-                layout = Layout(len(weight), True, bool(flipped), unknown)
-            else:
-                continue
-            found[f"{path}.{name}" if path else name] = layout
-    return found
+    found = {
+        f"{path}.{name}" if path else name: _layout(module, weight)
+        for path, module in model.named_modules()
+        for name, weight in module.named_parameters(recurse=False)
+    }
+    return {name: layout for name, layout in found.items() if layout != PLAIN}
+
+
+def _layout(module: nn.Module, weight: Tensor) -> Layout:
+    kind = type(module).__name__
+    if is_conv1d(module) and weight.ndim == 2:
+        return Layout(flipped=True)
+    if isinstance(module, _ConvTransposeNd) and weight.ndim > 2:
+        return Layout(module.groups, flipped=True)
+    if weight.ndim == 3 and ("Experts" in kind or hasattr(module, "num_experts")):
+        flipped = getattr(module, "is_transposed", None)
+        unknown = f"the weights of {kind}" if flipped is None else ""
+        return Layout(len(weight), True, bool(flipped), unknown)
+    return PLAIN
 
 
 def note_layouts(model: nn.Module) -> None:

@@ -24,14 +24,10 @@ class LeNet300(nn.Module):
         self, in_features: int = 64, classes: int = 10, hidden: tuple[int, int] = (300, 100)
     ) -> None:
         super().__init__()
-        if len(hidden) != 2:
-            raise ValueError(
-                "hidden holds the units of the two hidden layers, for example (300, 100); got"
-                f" {hidden}"
-            )
-        self.fc1 = nn.Linear(in_features, hidden[0])
-        self.fc2 = nn.Linear(hidden[0], hidden[1])
-        self.fc3 = nn.Linear(hidden[1], classes)
+        first, second = hidden
+        self.fc1 = nn.Linear(in_features, first)
+        self.fc2 = nn.Linear(first, second)
+        self.fc3 = nn.Linear(second, classes)
 
     def forward(self, x: Tensor) -> Tensor:
         x = x.flatten(1)  # (B, C, H, W) -> (B, C*H*W)

@@ -8,10 +8,7 @@ that widens and the one that makes MLP(x).
 
 What a layer adds to its residual stream is ``MLP(x) = W₂·act(W₁·x + b₁) + b₂``. To
 gate, score or remove it is to know W₂'s layer: in front of it b₂ would stay, behind the
-residual sum the layer's input would go, too. The names are in the table of
-:mod:`course_lib.models.families`.
-
-transformers is not imported here: classes are known by their full names.
+residual sum the layer's input would go, too.
 """
 
 from __future__ import annotations
@@ -23,25 +20,16 @@ from dataclasses import dataclass
 from torch import nn
 
 from course_lib.models.conv1d import sizes
-from course_lib.models.families import known, refuse_bypass, rows_of
+from course_lib.models.families import FeedForward, known, refuse_bypass, rows_of
 from course_lib.models.parts import ZeroLinear, put_in_place
 from course_lib.wrapped import refuse_wrapped
 
 
 @dataclass(frozen=True)
-class MLP:
-    """One feed-forward part. Paths are as in ``model.get_submodule``.
+class MLP(FeedForward):
+    """One feed-forward part: its row of the table, with paths as in ``model.get_submodule``."""
 
-    ``first``: the layers that widen (two where one gates the other, as in T5 1.1);
-    ``out``: the one whose output is MLP(x); ``neurons``: why its single neurons cannot
-    be scored or removed, "" where they can; ``flat``: its input is (B · L, E).
-    """
-
-    name: str
-    first: tuple[str, ...]
-    out: str
-    neurons: str = ""
-    flat: bool = False
+    name: str = ""
 
 
 def find_mlps(model: nn.Module) -> list[MLP]:
@@ -56,9 +44,9 @@ def find_mlps(model: nn.Module) -> list[MLP]:
         if row is not None:
             refuse_bypass(name, module)
             inside = f"{name}." if name else ""
-            out = inside + row.out if row.out else name
             first = tuple(inside + part for part in row.first)
-            found.append(MLP(name, first, out, row.neurons, row.flat))
+            out = inside + row.out if row.out else name
+            found.append(MLP(first, out, row.neurons, row.flat, name))
     if not found:
         refuse_wrapped(model, "parallel", "compile", "prune")
         raise ValueError(
@@ -70,26 +58,24 @@ def find_mlps(model: nn.Module) -> list[MLP]:
 
 
 def mlp_outputs(model: nn.Module) -> list[nn.Module]:
-    """For each layer the linear layer whose output is MLP(x), its bias included: the
-    place to gate it.
-    """
+    """For each layer the module whose output is MLP(x), its bias included: the place to gate."""
     return [model.get_submodule(mlp.out) for mlp in find_mlps(model)]
 
 
 def remove_parts_(model: nn.Module, mlps: list[MLP]) -> None:
     """Put zeros in the place of these feed-forward parts of ``model``."""
     for mlp in mlps:
+        layer = model.get_submodule(mlp.name)
         width = sizes(model.get_submodule(mlp.out))[1] if mlp.first else None
-        like = next(model.get_submodule(mlp.name).parameters())
+        like = next(layer.parameters())
         for path in mlp.first:
             put_in_place(model, path, ZeroLinear(0).to(like))
         put_in_place(model, mlp.out, ZeroLinear(width).to(like))
-        layer = model.get_submodule(mlp.name) if mlp.first else None
         if isinstance(layer, nn.TransformerEncoderLayer):
             # its fused function would read the weights that are gone; it is called for
             # ReLU and GELU alone
             layer.activation_relu_or_gelu = 0
-    for encoder in _encoders_of_torch(model):
+    for encoder in _packing(model):
         encoder.use_nested_tensor = False
 
 
@@ -98,7 +84,7 @@ def without_nested_tensors(model: nn.Module) -> Iterator[None]:
     """Inside the block torch's own encoders keep padded batches as they are. Otherwise
     they pack them for their fused function, and hooks get what is packed.
     """
-    packing = [encoder for encoder in _encoders_of_torch(model) if encoder.use_nested_tensor]
+    packing = _packing(model)
     for encoder in packing:
         encoder.use_nested_tensor = False
     try:
@@ -108,5 +94,6 @@ def without_nested_tensors(model: nn.Module) -> Iterator[None]:
             encoder.use_nested_tensor = True
 
 
-def _encoders_of_torch(model: nn.Module) -> list[nn.TransformerEncoder]:
-    return [m for m in model.modules() if isinstance(m, nn.TransformerEncoder)]
+def _packing(model: nn.Module) -> list[nn.TransformerEncoder]:
+    encoders = [m for m in model.modules() if isinstance(m, nn.TransformerEncoder)]
+    return [encoder for encoder in encoders if encoder.use_nested_tensor]

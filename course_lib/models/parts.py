@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from course_lib.models.conv1d import cut
+from course_lib.models.conv1d import cut, sizes
 
 
 class LowRank(nn.Sequential):
@@ -15,6 +15,7 @@ class LowRank(nn.Sequential):
 
     def __init__(self, p: Tensor, q: Tensor, bias: Tensor | None) -> None:
         super().__init__(linear_of(q, None), linear_of(p, bias))
+        self.in_features, self.out_features = q.shape[1], len(p)
 
     @property
     def weight(self) -> Tensor:
@@ -25,18 +26,11 @@ class LowRank(nn.Sequential):
     def bias(self) -> Tensor | None:
         return self[1].bias  # type: ignore[return-value]
 
-    @property
-    def in_features(self) -> int:
-        return int(self[0].in_features)  # type: ignore[arg-type]
-
-    @property
-    def out_features(self) -> int:
-        return int(self[1].out_features)  # type: ignore[arg-type]
-
     def cut(self, inputs: Tensor | None, outputs: Tensor | None) -> None:
         """Keep these inputs and outputs; the rank stays."""
         cut(self[0], inputs=inputs)
         cut(self[1], outputs=outputs)
+        self.in_features, self.out_features = sizes(self[0])[0], sizes(self[1])[1]
 
 
 class ZeroLinear(nn.Module):

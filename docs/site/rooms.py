@@ -32,7 +32,6 @@ INSIDE = {
 # what a room does not export, and its users meet: called by the file's name, or what an
 # exported function takes or returns
 ALSO = {
-    "course_lib.models": ["ImageShaped"],
     "course_lib.pruning.channels.slimming": ["penalty", "scales"],
     "course_lib.pruning.weights.movement": ["MovementPruning"],
     "course_lib.show.widgets": ["Choice", "Switches"],

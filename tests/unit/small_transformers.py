@@ -8,7 +8,6 @@ import logging
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 from course_lib.pruning.heads import explicit_attention
@@ -96,19 +95,8 @@ def hooks_of(model: nn.Module) -> int:
 
 
 def loss_of(family):
-    """One loss a sample: cross-entropy over classes or over the tokens of each text,
-    against fixed labels.
-    """
-
-    def loss(model, batch):
-        made = model(**{name: x for name, x in batch.items() if name != "labels"})
-        logits = made if isinstance(made, torch.Tensor) else made.logits
-        if logits.ndim == 2:
-            return F.cross_entropy(logits, batch["labels"] % logits.shape[1], reduction="none")
-        labels = batch["labels"][:, None].expand(logits.shape[:2]) % logits.shape[2]
-        return F.cross_entropy(logits.transpose(1, 2), labels, reduction="none").mean(1)
-
-    return loss
+    """One loss a sample, against fixed labels."""
+    return models.loss_of
 
 
 def data_of(family, n=8):

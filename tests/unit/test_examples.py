@@ -55,7 +55,7 @@ def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What examples save, register and draw stays theirs."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(families, "TABLE", dict(families.TABLE))
-    monkeypatch.setattr(builders, "_BUILDERS", dict(builders._BUILDERS))
+    monkeypatch.setattr(builders, "BUILDERS", dict(builders.BUILDERS))
     torch.manual_seed(0)
 
 

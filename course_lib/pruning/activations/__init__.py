@@ -8,15 +8,14 @@
     with activations.pruned_inputs(model, keep_half, ["conv2", "conv3"]):  # half of their inputs
         logits = model(images)
 
-- :mod:`.selection`: the k largest of a sample, or N:M; :mod:`.inputs`: such a rule
-  before chosen layers.
+- :mod:`.selection`: the k largest of a sample, or N:M, and such a rule before chosen layers.
 - :mod:`.gates`: channels that a small layer opens and closes for each image.
 """
 
 from course_lib.pruning.activations.gates import ChannelGate, gated_macs, gating, target_penalty
-from course_lib.pruning.activations.inputs import pruned_inputs
 from course_lib.pruning.activations.selection import (
     nm_activation,
+    pruned_inputs,
     random_activation,
     topk_activation,
 )

@@ -23,13 +23,8 @@ from course_lib.wrapped import hold_hooks
 
 
 class ChannelGate(nn.Module):
-    """Which of the next layer's channels are open, image by image: score(mean of each
-    map) > 0.
-
-    Args:
-        channels_in: C of the maps it looks at. channels_out: M of the channels it
-            opens. Its parameters are those of ``score``, a linear layer; it begins with
-            all channels open (bias 1).
+    """Which of the next layer's M channels are open, image by image: score(mean of each of the
+    C maps) > 0, with ``score`` a linear layer. It begins with all channels open (bias 1).
     """
 
     def __init__(self, channels_in: int, channels_out: int) -> None:
@@ -38,9 +33,7 @@ class ChannelGate(nn.Module):
         nn.init.constant_(self.score.bias, 1.0)
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (B, C, H, W) -> (B, M), 1 open and 0 closed, in x's dtype; a score of
-        exactly 0 is closed.
-        """
+        """x (B, C, H, W) -> (B, M), 1 open and 0 closed; a score of exactly 0 is closed."""
         soft = self.score(x.mean((2, 3))).sigmoid()  # (B, M)
         hard = (soft > 0.5).to(soft.dtype)
         return hard + (soft - soft.detach())  # exactly hard forwards
@@ -48,18 +41,15 @@ class ChannelGate(nn.Module):
 
 def gated_macs(gates: Sequence[Tensor], dense: Sequence[float]) -> Tensor:
     """Multiply-accumulates of each image, (B,), differentiable: Σ_l dense[l] · open share of
-    layer l · open share of layer l − 1 (1 before the first).
-
-    The mean over a batch of these is not the product of mean shares.
+    layer l · open share of layer l − 1 (1 before the first). The mean over a batch of these is
+    not the product of mean shares.
 
     Args:
         gates: (B, M_l) for each gated layer, in order. dense: as many numbers, the layers'
             MACs with everything open.
     """
-    if not gates or len(gates) != len(dense):
-        raise ValueError(
-            f"{len(gates)} gates and {len(dense)} layers' MACs: one gate a layer, and at least one"
-        )
+    if not 0 < len(gates) == len(dense):
+        raise ValueError(f"gates are one for each of {len(dense)} layers' MACs; got {len(gates)}")
     total, before = torch.zeros_like(gates[0][:, 0]), torch.ones_like(gates[0][:, 0])
     for gate, macs in zip(gates, dense, strict=True):
         share = gate.mean(1)
@@ -76,8 +66,7 @@ def target_penalty(macs: Tensor, dense: float, target: float) -> Tensor:
 
 @contextmanager
 def gating(model: nn.Module, gates: Mapping[str, ChannelGate]) -> Iterator[list[Tensor]]:
-    """Inside the block the output of each module named is multiplied by its gate, which looks at
-    the input of the layer before it.
+    """Inside the block the outputs of modules are multiplied by their gates.
 
     Args:
         gates: by the names of two modules of the model, "conv2->bn2": the layer whose input the
@@ -88,20 +77,19 @@ def gating(model: nn.Module, gates: Mapping[str, ChannelGate]) -> Iterator[list[
         The gates' decisions of the latest forward pass, (B, M) in the order of ``gates``.
     """
     modules = dict(model.named_modules())
-    decided: dict[str, Tensor] = {}
-    latest: list[Tensor] = []
+    latest = [torch.empty(0) for _ in gates]
 
-    def look(key: str, module: nn.Module, inputs: tuple[Any, ...]) -> None:
-        decided[key] = gates[key](inputs[0])
-        latest[:] = [decided[name] for name in gates if name in decided]
+    def look(i: int, gate: ChannelGate, module: nn.Module, inputs: tuple[Any, ...]) -> None:
+        latest[i] = gate(inputs[0])
 
-    def multiply(key: str, module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
-        return output * decided[key][:, :, None, None]
+    def multiply(i: int, module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
+        return output * latest[i][:, :, None, None]
 
     with hold_hooks() as hooks:
-        for key in gates:
+        for i, (key, gate) in enumerate(gates.items()):
             first, _, second = key.partition("->")
             check_names([first, second], modules.keys() - {""}, "gates (keys are 'conv2->bn2')")
-            hooks.callback(modules[first].register_forward_pre_hook(partial(look, key)).remove)
-            hooks.callback(modules[second].register_forward_hook(partial(multiply, key)).remove)
+            looking = modules[first].register_forward_pre_hook(partial(look, i, gate))
+            hooks.callback(looking.remove)
+            hooks.callback(modules[second].register_forward_hook(partial(multiply, i)).remove)
         yield latest

@@ -1,27 +1,26 @@
 """Which activations stay: by size, in all of a sample or in every block; at random as
-the control.
+the control. And such a rule in front of chosen layers of any module.
 
 A product with a mask, so the gradient is 1 where kept and 0 elsewhere, as that of ReLU.
 """
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
-from course_lib.checks import check_count
+import torch
+from torch import Tensor, nn
+
+from course_lib.checks import check_count, check_names
 from course_lib.pruning.weights.nm import nm_mask
+from course_lib.wrapped import hold_hooks
 
 
 def topk_activation(x: Tensor, k: int) -> Tensor:
-    """Of each sample the k largest |x|, all its entries together; the others become 0.
-
-    Args:
-        x: (B, …). k: how many stay; at least all: all. Of equal |x| that with the lower
-            index goes first.
-
-    Raises:
-        ValueError: if k is negative.
+    """Of each sample of x (B, …) the k largest |x|, all its entries together; the others become
+    0. Of equal |x| that with the lower index goes first.
     """
     check_count(k, "k")
     flat = x.detach().abs().flatten(1)  # (B, entries)
@@ -44,3 +43,22 @@ def random_activation(x: Tensor, share: float, generator: torch.Generator) -> Te
     score = torch.rand(x.shape, generator=generator).to(x.device)
     kept = topk_activation(score + 1, round(share * x[0].numel())) != 0
     return x.masked_fill(~kept, 0)
+
+
+@contextmanager
+def pruned_inputs(
+    model: nn.Module, rule: Callable[[Tensor], Tensor], names: Iterable[str]
+) -> Iterator[None]:
+    """Inside the block every module named sees ``rule(x)`` in place of its first input;
+    also while training, since gradients flow through.
+    """
+    modules, names = dict(model.named_modules()), list(names)
+    check_names(names, modules, "names")
+
+    def before(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (rule(inputs[0]), *inputs[1:])
+
+    with hold_hooks() as hooks:
+        for name in names:
+            hooks.callback(modules[name].register_forward_pre_hook(before).remove)
+        yield

@@ -11,26 +11,25 @@ layer needs.
     train(gated, lambda: to_target(components.expected_size(gated)))
     smaller = components.compact_components(gated)    # two plain linear layers each
 
-- :mod:`.low_rank`: factorise, gate, compact; :mod:`.hard_concrete`: gates that are
-  exactly 0 or 1 and have a gradient (Louizos et al. 2018); :mod:`.target`: a penalty
-  that reaches a target size.
+- :mod:`.low_rank`: factorise, gate, compact; gates that are exactly 0 or 1 and have a gradient
+  (Louizos et al. 2018), and a penalty that reaches a target size.
 """
 
-from course_lib.pruning.components.hard_concrete import (
-    HardConcrete,
-    hard_concrete,
-    open_probability,
-)
 from course_lib.pruning.components.low_rank import (
     GatedLinear,
+    HardConcrete,
+    Lagrangian,
     LowRank,
     compact,
     compact_components,
+    dual_step,
     expected_size,
     factorise,
     gate_components,
     gated_layers,
+    hard_concrete,
+    lagrangian,
+    open_probability,
     size_left,
     truncate,
 )
-from course_lib.pruning.components.target import Lagrangian, dual_step, lagrangian

@@ -15,42 +15,34 @@ included. Where layers have unequally many heads, a grid (layers, heads) is as w
 the largest; entries beyond a layer's heads are ignored as gates and NaN as scores.
 :mod:`course_lib.models.attention` lists where each model has its heads.
 
-- :mod:`.gates`: a factor per head; :mod:`.importance`: expected sensitivity of the loss
-  to a gate (Michel et al. 2019); :mod:`.ablation`: removes each head in turn;
-  :mod:`.placement`: selects heads by score or by place.
-- :mod:`.learned`: trains hard-concrete gates on heads (Voita et al. 2019);
-  :mod:`.roles`: the tokens that a head attends to; :mod:`.patterns`: kinds of attention
-  maps, and fixed maps in place of learned ones.
+- :mod:`.gates`: a factor per head, given or learned (Voita et al. 2019); :mod:`.importance`:
+  what the loss says of heads (Michel et al. 2019); :mod:`.placement`: selects heads by score
+  or by place; :mod:`.maps`: what heads attend to.
 - :mod:`.removal`: makes a smaller model; :mod:`.files`: saves and loads it;
-  :mod:`.explicit`: torch's attention with its projections as layers, so that all of
-  this works there, too.
+  :mod:`.explicit`: torch's attention with its projections as layers, for all of this.
 """
 
-from course_lib.models.attention import (
-    Attention,
-    Layout,
-    find_attention,
-    output_projections,
-)
-from course_lib.pruning.heads.ablation import ablate_each, all_but_one
+from course_lib.models.attention import Attention, Layout, find_attention, output_projections
 from course_lib.pruning.heads.explicit import ExplicitAttention, explicit_attention
 from course_lib.pruning.heads.files import load_pruned, save_pruned
-from course_lib.pruning.heads.gates import gated, refuse_head_mask
+from course_lib.pruning.heads.gates import gated, train_with_gates
 from course_lib.pruning.heads.importance import (
+    ablate_each,
+    all_but_one,
     head_importance,
     normalise_by_layer,
     prune_heads_iteratively,
 )
-from course_lib.pruning.heads.learned import train_with_gates
-from course_lib.pruning.heads.patterns import (
+from course_lib.pruning.heads.maps import (
+    arc_baseline,
     attention_change,
     attention_pattern,
     disable,
     fixed_patterns,
     frozen_attention,
-    raganato,
-    replaced_attention,
-    uniform,
+    neighbour,
+    points_to,
+    rarest,
 )
 from course_lib.pruning.heads.placement import (
     choose_heads,
@@ -58,5 +50,4 @@ from course_lib.pruning.heads.placement import (
     prunable_share,
     prune_by_kind,
 )
-from course_lib.pruning.heads.removal import kept_heads, remove_heads, remove_heads_, slice_heads
-from course_lib.pruning.heads.roles import arc_baseline, neighbour, points_to, rarest
+from course_lib.pruning.heads.removal import remove_heads, remove_heads_, slice_heads

@@ -36,11 +36,7 @@ class ExplicitAttention(nn.Module):
     _qkv_same_embed_dim = False
 
     def __init__(self, attention: nn.MultiheadAttention) -> None:
-        """A replacement for ``attention``, with copies of its weights.
-
-        Raises:
-            ValueError: if it adds keys of its own.
-        """
+        """A replacement for ``attention``, with copies of its weights."""
         super().__init__()
         if attention.bias_k is not None or attention.add_zero_attn:
             raise ValueError(
@@ -50,13 +46,13 @@ class ExplicitAttention(nn.Module):
         self.embed_dim, self.num_heads = attention.embed_dim, attention.num_heads
         self.head_dim, self.dropout = attention.head_dim, attention.dropout
         self.batch_first = attention.batch_first
-        self.is_causal = False  # it is causal only when its caller says so
-        packed, bias = attention.in_proj_weight, attention.in_proj_bias
-        weights = [attention.q_proj_weight, attention.k_proj_weight, attention.v_proj_weight]
-        weights = weights if packed is None else _thirds(packed)
-        biases = [None] * 3 if bias is None else _thirds(bias)
-        self.q_proj, self.k_proj, self.v_proj = map(_linear, weights, biases)
-        self.out_proj = _linear(attention.out_proj.weight, attention.out_proj.bias)
+        packed, bias, E = attention.in_proj_weight, attention.in_proj_bias, self.embed_dim
+        separate = (attention.q_proj_weight, attention.k_proj_weight, attention.v_proj_weight)
+        weights = separate if packed is None else [packed] * 3
+        self.q_proj, self.k_proj, self.v_proj = (
+            _linear(weight, bias, E, i) for i, weight in enumerate(weights)
+        )
+        self.out_proj = _linear(attention.out_proj.weight, attention.out_proj.bias, E)
         self.train(attention.training)
 
     def forward(
@@ -70,9 +66,7 @@ class ExplicitAttention(nn.Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """See ``nn.MultiheadAttention.forward``: shapes, masks (True = not attended to)
-        and returns are the same.
-        """
+        """As ``nn.MultiheadAttention.forward``: shapes, masks (True = not attended to), returns."""
         if query.ndim != 3:
             raise ValueError(f"query must be a batch, with three axes; got {tuple(query.shape)}")
         if is_causal and attn_mask is None:
@@ -86,7 +80,13 @@ class ExplicitAttention(nn.Module):
             x.unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)
             for x in (self.q_proj(query), self.k_proj(key), self.v_proj(value))
         )
-        mask = self._mask(q, key_padding_mask, attn_mask)
+        mask = None
+        if attn_mask is not None:
+            mask = _additive(attn_mask, q.dtype, "attn_mask")
+            mask = mask.unflatten(0, q.shape[:2]) if mask.ndim == 3 else mask
+        if key_padding_mask is not None:
+            padding = _additive(key_padding_mask, q.dtype, "key_padding_mask")[:, None, None]
+            mask = padding if mask is None else mask + padding
         dropout = self.dropout if self.training else 0.0
         weights = None
         if need_weights or not self.num_heads:
@@ -103,40 +103,20 @@ class ExplicitAttention(nn.Module):
             return out, None
         return out, weights.sum(1) / max(self.num_heads, 1) if average_attn_weights else weights
 
-    def _mask(self, q: Tensor, padding: Tensor | None, mask: Tensor | None) -> Tensor | None:
-        """Both masks as one that is added to the scores, or None."""
-        if mask is not None:
-            mask = _additive(mask, q.dtype, "attn_mask")
-            mask = mask.unflatten(0, q.shape[:2]) if mask.ndim == 3 else mask
-        if padding is None:
-            return mask
-        padding = _additive(padding, q.dtype, "key_padding_mask")[:, None, None]  # (B, 1, 1, S)
-        return padding if mask is None else mask + padding
-
 
 def explicit_attention(model: nn.Module) -> nn.Module:
-    """A copy of ``model`` in which every ``nn.MultiheadAttention`` is an
-    :class:`ExplicitAttention`: the same outputs.
+    """A copy of ``model`` in which every ``nn.MultiheadAttention``, and every subclass, is an
+    :class:`ExplicitAttention`: the same outputs. One that adds keys of its own
+    (``add_bias_kv``, ``add_zero_attn``) is refused.
 
     Torchvision's vision transformers, ``nn.TransformerEncoder`` and the like need this
     before their heads can be gated or scored;
-    :func:`~course_lib.pruning.heads.remove_heads` does it by itself. Modules of other
-    kinds, transformers' among them, are copied as they are. Subclasses of
-    ``nn.MultiheadAttention`` are replaced too.
-
-    Raises:
-        ValueError: if one adds keys of its own (``add_bias_kv``, ``add_zero_attn``).
+    :func:`~course_lib.pruning.heads.remove_heads` does it by itself.
     """
     refuse_wrapped(model, "parallel", "compile", "script")
     model = copy.deepcopy(model)
     if isinstance(model, nn.MultiheadAttention):
         return ExplicitAttention(model)
-    explicit_attention_(model)
-    return model
-
-
-def explicit_attention_(model: nn.Module) -> None:
-    """As :func:`explicit_attention`, in place; ``model`` itself is of another kind."""
     made: dict[nn.Module, ExplicitAttention] = {}  # a module that occurs twice is replaced by one
     for parent in list(model.modules()):
         if isinstance(parent, nn.TransformerEncoder):
@@ -145,19 +125,16 @@ def explicit_attention_(model: nn.Module) -> None:
             if isinstance(child, nn.MultiheadAttention):
                 made[child] = made.get(child) or ExplicitAttention(child)
                 setattr(parent, name, made[child])
+    return model
 
 
-def _thirds(packed: Tensor) -> list[nn.Parameter]:
-    """Trainable where ``packed`` is."""
-    return [nn.Parameter(part, packed.requires_grad) for part in packed.detach().chunk(3)]
-
-
-def _linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
-    """With copies of these."""
-    d_out, d_in = weight.shape
-    layer = nn.Linear(d_in, d_out, bias=bias is not None, device="meta")  # draws no random numbers
-    for name, part in (("weight", weight), ("bias", bias)):
-        setattr(layer, name, copy.deepcopy(part))
+def _linear(weight: Tensor, bias: Tensor | None, outputs: int, part: int = 0) -> nn.Linear:
+    """With copies of these, or of the rows of one part; frozen where they are."""
+    layer = nn.Linear(weight.shape[1], outputs, bias is not None, "meta")  # draws no numbers
+    for name, whole in (("weight", weight), ("bias", bias)):
+        if whole is not None:
+            rows = whole.detach().split(outputs)[part % (len(whole) // outputs)]
+            setattr(layer, name, nn.Parameter(rows.clone(), whole.requires_grad))
     return layer
 
 

@@ -1,11 +1,11 @@
-"""What a loss says about heads: the gradient of their gates, and removal step by step
-with scores taken anew.
+"""How much each head matters: by the gradient of its gate, by its removal alone, and anew
+after every step of pruning.
 
 A gate that changes the loss much where it is moved a little belongs to a head that
-matters, to first order. One backward pass says so of all heads at once;
-:mod:`course_lib.pruning.heads.ablation` tries them one by one.
+matters, to first order. One backward pass says so of all heads at once. Ablation tries
+them one by one.
 
-Source: Michel et al. 2019, "Are Sixteen Heads Really Better than One?", section 4.
+Source: Michel et al. 2019, "Are Sixteen Heads Really Better than One?", sections 3 and 4.
 """
 
 from __future__ import annotations
@@ -15,15 +15,17 @@ from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from course_lib.models.attention import Attention, find_attention
 from course_lib.models.mlps import without_nested_tensors
 from course_lib.modes import evaluating
-from course_lib.pruning.heads.gates import Gate, gated, of_heads, refuse_head_mask
+from course_lib.pruning.heads.gates import Gate, gated, of_heads
 from course_lib.pruning.heads.placement import lowest_heads
 from course_lib.wrapped import hold_hooks
 
 Batch = TypeVar("Batch")
+Evaluate = Callable[[Tensor], float]  # of gates (layers, heads); higher is better
 
 
 def head_importance(
@@ -33,13 +35,13 @@ def head_importance(
     attention: Sequence[Attention] | None = None,
 ) -> Tensor:
     """I_h = E_x |∂L(x)/∂ξ_h|: how much the loss of a sample would change with the gate of a
-    head, on average.
+    head, on average; (layers, heads), float64, on the CPU. The paper divides each layer's by its
+    ℓ2 norm (:func:`normalise_by_layer`).
 
     The absolute value is taken for every sample, and then the mean. Taken of a batch's
     gradient instead, samples that pull in opposite directions would cancel, and the ranking
-    would depend on the batch size. So it does not here, nor on the order of the data. One
-    backward pass for each batch gives all heads: the gates get a row for each sample, and the
-    gradient of the summed loss with respect to them is every sample's own.
+    would depend on the batch size. One backward pass for each batch gives all heads: the gates
+    get a row for each sample, and the gradient of the summed loss is every sample's own.
 
     Args:
         model: runs in evaluation mode; its modes and ``.grad`` are as before afterwards.
@@ -50,15 +52,6 @@ def head_importance(
             loss must not depend on the other samples.
         attention: which modules; all of them unless given.
 
-    Returns:
-        (layers, heads), float64, on the CPU. The paper divides each layer's by its ℓ2 norm
-        (:func:`normalise_by_layer`).
-
-    Raises:
-        ValueError: without batches; if ``loss_fn`` does not return one
-            loss for each sample, or its result does not depend on the heads; if a gradient
-            is NaN.
-
     Source: Michel et al. 2019, section 4.1, equation 3 and footnote 6.
     """
     found = list(find_attention(model) if attention is None else attention)
@@ -67,15 +60,10 @@ def head_importance(
 
 
 def heads_grid(found: Sequence[Attention], sizes: Iterable[Tensor]) -> Tensor:
-    """(heads,) of every module that has some -> (layers, most heads), NaN where a layer has
-    no such head.
-    """
-    left, most = iter(sizes), max(a.heads for a in found)
-    grid = torch.full((len(found), most), torch.nan, dtype=torch.float64)
-    for row, a in zip(grid, found, strict=True):
-        if a.heads:
-            row[: a.heads] = next(left)
-    return grid
+    """(heads,) of every module that has some -> (layers, most heads), NaN for no such head."""
+    left = iter(sizes)
+    rows = [next(left).double() if a.heads else torch.empty(0).double() for a in found]
+    return pad_sequence(rows, batch_first=True, padding_value=torch.nan)
 
 
 def mean_gradients(
@@ -85,14 +73,13 @@ def mean_gradients(
     gates: Sequence[Gate],
 ) -> list[Tensor]:
     """E_x |∂L(x)/∂gate| of all these gates, at 1: (groups,) for each of them, float64, on
-    the CPU. Args and raises as :func:`head_importance`.
+    the CPU. Args as :func:`head_importance`.
     """
     samples = 0
     with evaluating(model), torch.inference_mode(False), torch.enable_grad():
         total = [torch.zeros(gate.groups, dtype=torch.float64) for gate in gates]
         for batch in batches:
             with hold_hooks() as hooks:
-                hooks.enter_context(refuse_head_mask(model))
                 hooks.enter_context(without_nested_tensors(model))
                 for gate in gates:
                     gate.gate = None
@@ -139,14 +126,51 @@ def _made(gate: Gate, losses: Tensor) -> Tensor:
 
 def normalise_by_layer(importance: Tensor) -> Tensor:
     """Divide each layer's row by its ℓ2 norm; (layers, heads) in and out. A row of
-    zeros stays zero, NaN stays NaN.
-
-    Without it, layers whose gradients are large keep all their heads.
+    zeros stays zero, NaN stays NaN. Without it, layers whose gradients are large keep all
+    their heads.
 
     Source: Michel et al. 2019, section 4.1, after Molchanov et al. 2017.
     """
     norm = importance.nan_to_num().norm(dim=1, keepdim=True)  # (layers, 1)
     return importance / torch.where(norm > 0, norm, 1)
+
+
+def ablate_each(evaluate: Evaluate, layers: int, heads: int) -> Tensor:
+    """What each head's removal alone changes: ``evaluate`` with this one gate at 0, minus with
+    all at 1; (layers, heads) float64, negative where the model gets worse without the head.
+
+    The slow way to see which heads matter, layers · heads + 1 evaluations, and no oracle: a
+    head that another stands in for changes nothing alone, and much when both go. Evaluate it on
+    validation data.
+    Source: Michel et al. 2019, section 3.2, table 1.
+    """
+    full = evaluate(torch.ones(layers, heads))
+    without = 1 - torch.eye(layers * heads).view(-1, layers, heads)  # each head in turn
+    changes = [evaluate(xi) - full for xi in without]
+    return torch.tensor(changes, dtype=torch.float64).view(layers, heads)
+
+
+def all_but_one(
+    eval_val: Evaluate, eval_test: Evaluate, layers: int, heads: int
+) -> list[tuple[int, float]]:
+    """For each layer alone: its best single head, all others of that layer off, and what that
+    changes, (head, ``eval_test`` with it minus with all heads).
+
+    The head is chosen on validation data and its change reported on test data: the best of
+    several on the same data would look better than it is. Of equally good heads the first is
+    chosen.
+
+    Source: Michel et al. 2019, section 3.3, tables 2 and 3.
+    """
+    full = eval_test(torch.ones(layers, heads))
+    result = []
+    for layer in range(layers):
+        alone = torch.ones(heads, layers, heads)  # of each head
+        alone[:, layer] = torch.eye(heads)
+        scores = [eval_val(xi) for xi in alone]
+        best = scores.index(max(scores))
+        result.append((best, eval_test(alone[best]) - full))
+    return result
 
 
 def prune_heads_iteratively(
@@ -156,7 +180,8 @@ def prune_heads_iteratively(
     finetune: Callable[[nn.Module], object] | None = None,
     min_per_layer: int = 0,
 ) -> list[Tensor]:
-    """Remove heads step by step, and score those that are left anew before each step.
+    """Remove heads step by step, and score those that are left anew before each step. For each
+    count the heads kept then, bool (layers, heads), which only shrink.
 
     Heads stand in for each other: when one of two goes, the other starts to matter, which
     scores taken once cannot know. Heads are gated with 0 here, so the model keeps its size;
@@ -169,15 +194,11 @@ def prune_heads_iteratively(
             loss_fn)``. On training or validation data, never test data.
         counts: how many heads are removed in all after each step; must not fall.
         finetune: trains the model after each step, with the removed heads off.
-        min_per_layer: heads that each layer keeps at least.
-
-    Returns:
-        For each count, the heads kept then: bool (layers, heads). They only shrink.
 
     Source: Michel et al. 2019, section 4.2.
     """
     counts = list(counts)
-    if any(a > b for a, b in zip(counts, counts[1:], strict=False)):
+    if counts != sorted(counts):
         raise ValueError(f"counts are the heads removed in all, and cannot fall; got {counts}")
     found = find_attention(model)
     keep = heads_grid(found, [torch.ones(a.heads) for a in found if a.heads]) == 1
@@ -186,13 +207,9 @@ def prune_heads_iteratively(
         with gated(model, keep, found):
             scores = score(model)
         if scores.shape != keep.shape:
-            raise ValueError(
-                f"score should return (layers, heads) = {tuple(keep.shape)}, got"
-                f" {tuple(scores.shape)}"
-            )
-        keep = lowest_heads(
-            scores.masked_fill(~keep & ~scores.isnan(), -torch.inf), count, min_per_layer, found
-        )
+            raise ValueError(f"score should return {tuple(keep.shape)}, got {tuple(scores.shape)}")
+        gone = ~keep & ~scores.isnan()
+        keep = lowest_heads(scores.masked_fill(gone, -torch.inf), count, min_per_layer, found)
         kept.append(keep)
         if finetune is not None:
             with gated(model, keep, found):

@@ -9,7 +9,6 @@ al. 2019 for scores.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 
@@ -30,7 +29,7 @@ def lowest_heads(
     attention: Sequence[Attention] | None = None,
 ) -> Tensor:
     """Remove the ``count`` heads with the lowest scores, all layers together; among equal
-    scores the first is removed first.
+    scores the first is removed first. bool (layers, heads), True = kept.
 
     Args:
         scores: (layers, heads), larger = more important. NaN stands for a head that a layer
@@ -39,12 +38,6 @@ def lowest_heads(
         attention: the modules that the rows are of (``find_attention(model)``). It is needed
             where query heads share key/value heads (Llama, Qwen, ...): then only sets that can
             be removed are compared, and the one whose scores have the least sum is chosen.
-
-    Returns:
-        bool (layers, heads), True = kept, with ``count`` heads fewer than there are.
-
-    Raises:
-        ValueError: if more heads are to be removed than may be, or no such set can be.
     """
     if scores.ndim != 2:
         raise ValueError(f"scores are a grid (layers, heads), got the shape {tuple(scores.shape)}")
@@ -69,19 +62,16 @@ def _sets(scores: Tensor, groups: int) -> dict[int, tuple[float, Tensor]]:
     best: dict[int, tuple[float, Tensor]] = {}
     for r in range(by_group.shape[1]):
         keep = torch.ones_like(by_group, dtype=torch.bool).scatter_(1, order[:, :r], False)
-        for group in [None, *ordered[:, r:].sum(1).argsort(stable=True).tolist()]:
-            if group is not None:
-                keep[group] = False
+        for group in [[], *ordered[:, r:].sum(1).argsort(stable=True).tolist()]:
+            keep[group] = False
             n, cost = int((~keep).sum()), float(by_group[~keep].sum())
-            if n not in best or cost < best[n][0]:
+            if cost < best.get(n, (torch.inf,))[0]:
                 best[n] = cost, keep.flatten().clone()
     return best
 
 
 def _lowest_sets(scores: Tensor, count: int, least: int, attention: Sequence[Attention]) -> Tensor:
     """The cheapest choice of one set per layer with ``count`` heads in all."""
-    if len(attention) != len(scores):
-        raise ValueError(f"attention has {len(attention)} modules, scores {len(scores)} rows")
     finite = scores[scores.isfinite()].double()
     most = 1 + 2 * float(finite.abs().sum())  # one head with -inf outweighs all that are finite
     best: dict[int, tuple[float, list[Tensor]]] = {0: (0.0, [])}  # by heads removed so far
@@ -90,7 +80,7 @@ def _lowest_sets(scores: Tensor, count: int, least: int, attention: Sequence[Att
         reached: dict[int, tuple[float, list[Tensor]]] = {}
         for (before, (total, masks)), (n, (more, mask)) in product(best.items(), sets.items()):
             allowed = n == 0 or a.heads - n >= least
-            if allowed and total + more < reached.get(before + n, (math.inf,))[0]:
+            if allowed and total + more < reached.get(before + n, (torch.inf,))[0]:
                 reached[before + n] = total + more, [*masks, mask]
         best = reached
     if count not in best:
@@ -107,22 +97,17 @@ def refuse_uneven(a: Attention, mask: Tensor) -> None:
     """Raises ValueError if the heads that ``mask`` keeps, bool (heads,), leave the
     key/value groups of this module unequal numbers of query heads.
     """
-    if a.kv_heads in (a.heads, 0):
-        return
-    left = mask.view(a.kv_heads, -1).sum(1)
-    if len(left[left > 0].unique()) <= 1:
-        return
-    # a head that was to be removed costs -1, one that was to be kept 1
-    sets = _sets(mask.double() * 2 - 1, a.kv_heads).values()
-    near = min(sets, key=lambda found: (found[0], int(found[1].sum())))[1]
-    size = a.heads // a.kv_heads
-    kept = near.nonzero().flatten().tolist()
-    raise ValueError(
-        f"keep[{a.name!r}] leaves its key/value groups {left.tolist()} query heads, of {size}"
-        " neighbours each, but every group that is left must have the same number. The nearest"
-        f" set that works keeps heads {kept}; lowest_heads(scores, count,"
-        " attention=find_attention(model)) chooses among such sets"
-    )
+    left = mask.view(a.kv_heads, -1).sum(1) if a.heads else mask
+    if len(left[left > 0].unique()) > 1:
+        # a head that was to be removed costs -1, one that was to be kept 1
+        sets = _sets(mask.double() * 2 - 1, a.kv_heads).values()
+        near = min(sets, key=lambda found: (found[0], int(found[1].sum())))[1]
+        raise ValueError(
+            f"keep for {a.name!r} leaves its key/value groups {left.tolist()} query heads, but"
+            " every group that is left must have the same number. The nearest set that works keeps"
+            f" heads {near.nonzero().flatten().tolist()}; lowest_heads(scores, count,"
+            " attention=find_attention(model)) chooses among such sets"
+        )
 
 
 def choose_heads(
@@ -133,8 +118,8 @@ def choose_heads(
     generator: torch.Generator,
     min_per_layer: int = 0,
 ) -> Tensor:
-    """Remove ``count`` heads by their place alone: the controls that an importance score has to
-    beat.
+    """Remove exactly ``count`` heads by their place alone: the controls that an importance score
+    has to beat. bool (layers, heads), True = kept.
 
     - "random": any heads, drawn one after the other (a draw that would empty a layer too far
       is drawn again).
@@ -143,16 +128,6 @@ def choose_heads(
       layer where the count runs out, heads are drawn.
     - "no_consecutive": no two adjacent layers lose heads. ⌈layers/2⌉ layers without
       neighbours among them are drawn, and the heads from them.
-
-    Args:
-        generator: draws; the same seed gives the same heads.
-        min_per_layer: heads that each layer keeps.
-
-    Returns:
-        bool (layers, heads), True = kept, with exactly ``count`` False.
-
-    Raises:
-        ValueError: for an unknown rule, or where the rule cannot remove so many.
 
     Source: Budhraja et al. 2020, section 3.
     """
@@ -175,17 +150,13 @@ def choose_heads(
     return _remove(torch.ones(layers, heads, dtype=torch.bool), order, count, min_per_layer)
 
 
-def _remove(
-    keep: Tensor, order: Iterable[tuple[int, int]], count: int, min_per_layer: int
-) -> Tensor:
-    """Remove ``count`` heads in this order, passing over those that their layer must
-    keep.
-    """
+def _remove(keep: Tensor, order: Iterable[tuple[int, int]], count: int, least: int) -> Tensor:
+    """Remove ``count`` heads in this order, passing over those that their layer must keep."""
     left = keep.sum(1).tolist()
     for layer, head in order:
         if count == 0:
             break
-        if keep[layer, head] and left[layer] > min_per_layer:
+        if keep[layer, head] and left[layer] > least:
             keep[layer, head] = False
             left[layer] -= 1
             count -= 1
@@ -219,16 +190,13 @@ def _apart(layers: int, generator: torch.Generator) -> list[int]:
 
 def prune_by_kind(scores: Mapping[str, Tensor], kind: str, fraction: float) -> dict[str, Tensor]:
     """Masks without the round(fraction · n) lowest-scoring heads of one kind of attention, all
-    its layers together, or of all kinds. Of equal scores the first goes first, in the dict's
-    order.
+    its layers together, or of all kinds: bool (layers, heads) for each kind, True = kept; False
+    where a score is NaN. Of equal scores the first goes first, in the dict's order.
 
     Args:
         scores: (layers, heads) for "encoder", "decoder" and "cross" attention; NaN for a head
             that is not there.
         kind: one of them, or "all".
-
-    Returns:
-        bool (layers, heads) for each kind, True = kept; False where a score is NaN.
 
     Source: Michel et al. 2019, section 5.
     """
@@ -236,10 +204,7 @@ def prune_by_kind(scores: Mapping[str, Tensor], kind: str, fraction: float) -> d
     fraction = check_fraction(fraction, "fraction", "the fraction of heads to remove")
     chosen = list(scores) if kind == "all" else [kind]
     together = torch.cat([scores[name].detach().double().flatten() for name in chosen])
-    keep = ~together.isnan()
-    order = together.nan_to_num(nan=torch.inf, posinf=torch.inf).argsort(stable=True)
-    order = torch.cat([order[keep[order]], order[~keep[order]]])  # +inf is a score, NaN is none
-    keep[order[: round(fraction * int(keep.sum()))]] = False
+    keep = lowest_heads(together[None], round(fraction * int((~together.isnan()).sum())))[0]
     found = {name: ~score.isnan() for name, score in scores.items()}
     for name, part in zip(chosen, keep.split([scores[n].numel() for n in chosen]), strict=True):
         found[name] = part.view(scores[name].shape)

@@ -12,14 +12,19 @@
     smaller = layers.remove_mlps(model, mlps > mlps.min())         # all but the least important
 
 - :mod:`.depth`: layers skipped in training (LayerDrop, Fan et al. 2020) and removed;
-  :mod:`.mlps`: gates, importance and removal of feed-forward parts; :mod:`.neurons`:
-  importance and removal of their neurons; :mod:`.subnetworks`: good, random and bad
-  subnetworks, and the agreement between seeds (Prasanna et al. 2020).
+  :mod:`.feed_forward`: gates, importance and removal of feed-forward parts and of their
+  neurons; :mod:`.subnetworks`: good, random and bad subnetworks, and the agreement between
+  seeds (Prasanna et al. 2020).
 """
 
 from course_lib.pruning.layers.depth import layerdrop, layers_to_keep, take_layers
-from course_lib.pruning.layers.mlps import gated_mlps, joint_importance, remove_mlps
-from course_lib.pruning.layers.neurons import ffn_importance, slice_ffn
+from course_lib.pruning.layers.feed_forward import (
+    ffn_importance,
+    gated_mlps,
+    joint_importance,
+    remove_mlps,
+    slice_ffn,
+)
 from course_lib.pruning.layers.subnetworks import (
     fleiss_kappa,
     overlap,

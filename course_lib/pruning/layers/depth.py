@@ -35,18 +35,12 @@ def layerdrop(layers: nn.ModuleList, p: float, generator: torch.Generator) -> It
     exception, every layer is as before.
 
     Args:
-        layers: for example ``model.bert.encoder.layer``; their inputs and outputs are
-            hidden states (B, L, E).
-
-    Raises:
-        ValueError: if ``p`` is not in 0 … 1. TypeError: if ``layers`` is one module and
-            no list of such.
+        layers: ``model.bert.encoder.layer``, say, which take and make hidden states (B, L, E).
     """
     if isinstance(layers, nn.Module) and not isinstance(layers, nn.ModuleList | nn.Sequential):
-        lists = [name for name, part in layers.named_modules() if isinstance(part, nn.ModuleList)]
         raise TypeError(
             f"layers is the nn.ModuleList of the layers, not a {type(layers).__name__}; in it there"
-            f" are {', '.join(lists) or 'none'}"
+            f" are {_lists(layers)}"
         )
     check_fraction(p, "p", "the probability that a layer is skipped")
 
@@ -75,9 +69,6 @@ def layers_to_keep(layers: int, depth: int) -> list[int]:
 
     For half the depth these are "every other" layer of Fan et al.; their rule, d ≡ 0
     mod ⌊1/p⌋, is not defined for every depth.
-
-    Raises:
-        ValueError: if ``depth`` is not in 1 … layers.
     """
     if not 1 <= depth <= layers:
         raise ValueError(f"of {layers} layers 1 to {layers} can stay, got depth {depth}")
@@ -87,11 +78,8 @@ def layers_to_keep(layers: int, depth: int) -> list[int]:
 def take_layers(
     model: nn.Module, path: str, keep: int | Sequence[int] | Sequence[bool] | Tensor
 ) -> nn.Module:
-    """A copy of the model with some of its layers.
-
-    The configuration says the new depth. What it lists for every layer (``layer_types``
-    and the like) is cut with the layers, and the index that a layer carries becomes its
-    new one.
+    """A copy of the model with some of its layers. Its configuration says so, also where it
+    lists something for every layer, and the index that a layer carries becomes its new one.
 
     Args:
         path: of the ``nn.ModuleList``: "bert.encoder.layer".
@@ -99,104 +87,88 @@ def take_layers(
             counted from 0 and increasing, or a bool mask (layers,), True = kept.
 
     Raises:
-        ValueError: if there is no ModuleList at ``path``, or ``keep`` does not fit it;
-            if the layers share their weights; if no configuration describes the smaller
-            model, since a layer computes with its index, say; or if a layer is under
-            ``torch.nn.utils.prune``.
+        ValueError: if ``path`` or ``keep`` does not fit the model; if the layers share their
+            weights; or if no configuration describes the smaller model, since a layer computes
+            with its index, say.
     """
     refuse_wrapped(model, "parallel", "compile", "script")
     layers = dict(model.named_modules()).get(path)
     if not isinstance(layers, nn.ModuleList):
-        lists = [
-            name for name, module in model.named_modules() if isinstance(module, nn.ModuleList)
-        ]
-        raise ValueError(
-            f"{path!r} is no ModuleList of the model; there are {', '.join(lists) or 'none'}"
-        )
+        raise ValueError(f"{path!r} is no ModuleList of the model; there are {_lists(model)}")
     for module in along(model, path):
-        for row in rows_of(type(module)):
-            if row.depth:
-                raise ValueError(
-                    f"{path!r} cannot be cut in a {type(module).__name__}: {row.depth}"
-                )
-        if name := next((n for n in STATES if getattr(module, n, None)), None):
-            raise ValueError(
-                f"{path!r} cannot be cut: a {type(module).__name__} reads the states after the"
-                f" layers of its {name}"
-            )
+        name = next((n for n in STATES if getattr(module, n, None)), None)
+        reads = f"it reads the states after the layers of its {name}" if name else ""
+        if why := next((row.depth for row in rows_of(type(module)) if row.depth), reads):
+            raise ValueError(f"{path!r} cannot be cut in a {type(module).__name__}: {why}")
     kept = _kept(keep, len(layers))
     # the layers that go are not copied
-    smaller = copy.deepcopy(
-        model, {id(layer): None for i, layer in enumerate(layers) if i not in kept}
-    )
+    gone = {id(layer): None for i, layer in enumerate(layers) if i not in kept}
+    smaller = copy.deepcopy(model, gone)
     keep_layers_(smaller, path, kept, layers)
     _refuse_other_layers(model, smaller, path, kept)
     return smaller
 
 
+def _lists(model: nn.Module) -> str:
+    lists = [name for name, module in model.named_modules() if isinstance(module, nn.ModuleList)]
+    return ", ".join(lists) or "none"
+
+
 def _kept(keep: Any, layers: int) -> list[int]:
     """The numbers of the layers that stay."""
-    given = keep.tolist() if hasattr(keep, "tolist") else keep
-    if type(given) is int:
-        return layers_to_keep(layers, given)
-    which = given if isinstance(given, Sequence) else []
-    which = [i.tolist() if hasattr(i, "tolist") else i for i in which]
-    kinds = {type(i) for i in which}
-    if kinds == {bool} and len(which) == layers:
-        kinds, which = {int}, [i for i, kept in enumerate(which) if kept]
-    if kinds != {int} or not which or which != sorted({*which} & {*range(layers)}):
-        raise ValueError(
-            f"keep is a number of layers, or those that stay: increasing numbers from 0 to"
-            f" {layers - 1}, or a bool mask ({layers},) with a True in it; got {keep!r}"
-        )
-    return which
+    try:
+        given = torch.as_tensor(keep)
+    except (TypeError, ValueError, RuntimeError):
+        given = torch.empty(0)
+    if given.dtype == torch.bool and given.shape == (layers,):
+        given = given.nonzero().flatten()
+    which: Any = given.tolist()
+    if type(which) is int:
+        return layers_to_keep(layers, which)
+    whole = given.ndim == 1 and not given.dtype.is_floating_point and given.dtype != torch.bool
+    if whole and which and which == sorted({*which} & {*range(layers)}):
+        return which
+    raise ValueError(
+        f"keep is a number of layers, or those that stay: increasing numbers from 0 to"
+        f" {layers - 1}, or a bool mask ({layers},) with a True in it; got {keep!r}"
+    )
 
 
 def _refuse_other_layers(model: nn.Module, smaller: nn.Module, path: str, kept: list[int]) -> None:
-    """Raises ValueError where the configuration makes another layer than the one that
-    was kept: GPT-2's ``scale_attn_by_inverse_layer_idx`` makes a number of its index.
+    """Raises ValueError where the configuration makes another layer than the one that was
+    kept: GPT-2's ``scale_attn_by_inverse_layer_idx`` makes a number of its index.
     """
-    for step, whole in enumerate(along(model, path)):
-        if hasattr(whole, "config_class"):
+    full, again = list[nn.Module](), list[nn.Module]()
+    for step, nets in enumerate(zip(along(model, path), along(smaller, path), strict=True)):
+        if not full:
             inner_path = ".".join(path.split(".")[step:])
-            part = along(smaller, path)[step]
-            full, again = meta_model(whole), meta_model(part)
-            break
-    else:
+            full, again = (_built(net, inner_path) for net in nets)
+    if len(again) != len(kept) or len(full) <= kept[-1]:
         return
-    if full is None or again is None or len(_list(again, inner_path)) != len(kept):
-        return
-
     for place, old in enumerate(kept):
-        mine, theirs = (_said(_list(net, inner_path)[place]) for net in (part, again))
-        was, built = (_said(_list(net, inner_path)[old]) for net in (whole, full))
-        for key, value in theirs.items():
-            if built.get(key) == was.get(key) and mine.get(key, value) != value:
-                inner, name = key
+        built = _said(again[place])
+        for (inner, name), was in _said(full[old]).items():
+            said = built.get((inner, name))
+            if said != was and (was, said) != (old, place):
                 raise ValueError(
-                    f"layer {old} of {path!r} would be layer {place}, and its configuration makes"
-                    f" {name} of {inner!r} {value!r} there and not {mine[key]!r}: the smaller model"
-                    " could not be built again. Keep other layers, or set the number in the"
-                    " configuration"
+                    f"layer {old} of {path!r} would be layer {place}, where its configuration"
+                    f" makes {name} of {inner!r} {said!r} and not {was!r}: it could not be built"
+                    " again. Keep other layers, or set the number in the configuration"
                 )
 
 
-def _list(model: nn.Module, path: str) -> Any:
-    return model.get_submodule(path)
+def _built(model: nn.Module, path: str) -> list[nn.Module]:
+    """The layers that a model's configuration makes, without memory for weights."""
+    built: Any = meta_model(model)
+    return [] if built is None else list(built.get_submodule(path))
 
 
 def _said(layer: nn.Module) -> dict[tuple[str, str], Any]:
     """Classes, shapes and numbers of a layer, without those of dropout."""
-    said: dict[tuple[str, str], Any] = {}
-    for inner, module in layer.named_modules():
-        said[inner, "class"] = type(module).__name__
-        said |= {(inner, n): tuple(p.shape) for n, p in module.named_parameters(recurse=False)}
-        if "Drop" not in type(module).__name__:
-            said |= {
-                (inner, name): value
-                for name, value in vars(module).items()
-                if isinstance(value, int | float | str)
-                and "drop" not in name
-                and name != "training"
-            }
-    return said
+    return {
+        (inner, name): tuple(value.shape) if isinstance(value, Tensor) else value
+        for inner, module in layer.named_modules()
+        if "Drop" not in (kind := type(module).__name__)
+        for name, value in (vars(module) | module._parameters | {"class": kind}).items()
+        if isinstance(value, int | float | str | Tensor) and "drop" not in name
+    }

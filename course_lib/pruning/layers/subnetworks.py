@@ -15,11 +15,8 @@ from torch import Tensor, nn
 
 from course_lib.checks import check_fraction, check_mask, check_numbers
 from course_lib.pruning.heads import gated
-from course_lib.pruning.layers.mlps import gated_mlps
+from course_lib.pruning.layers.feed_forward import gated_mlps
 from course_lib.pruning.weights.granularity import keep_largest
-
-Masks = tuple[Tensor, Tensor]  # (layers, heads) and (layers,), bool, True = kept
-Step = tuple[Tensor, Tensor, float]
 
 
 def prune_while(
@@ -29,7 +26,7 @@ def prune_while(
     heads: int,
     share: float = 0.9,
     step: float = 0.1,
-) -> list[Step]:
+) -> list[tuple[Tensor, Tensor, float]]:
     """Remove the least important heads and feed-forward parts, round by round, while at least
     ``share`` of the full score is left.
 
@@ -39,18 +36,16 @@ def prune_while(
 
     Args:
         evaluate: a score of masks (xi, nu), higher is better. importance: (layers, heads) and
-            (layers,) of masks. share: 0 … 1. step: between 0 and 1.
+            (layers,) of masks.
 
     Returns:
-        (xi, nu, score) of the full model and of every round that is still good enough; the
-        last is the subnetwork.
+        (xi, nu, score) of the full model and of every round that is still good enough.
     """
     check_fraction(share, "share", "the share of the full score to keep")
     if not 0 < step < 1:
         raise ValueError(f"step is what to remove in a round, between 0 and 1; got {step}")
     xi, nu = torch.ones(layers, heads, dtype=torch.bool), torch.ones(layers, dtype=torch.bool)
-    full = float(evaluate(xi.clone(), nu.clone()))
-    found: list[Step] = [(xi, nu, full)]
+    found: list[tuple[Tensor, Tensor, float]] = [(xi, nu, float(evaluate(xi.clone(), nu.clone())))]
     most = max(1, round(step * layers * heads))
     turn = 0
     while bool(xi.any()) or bool(nu.any()):
@@ -59,7 +54,7 @@ def prune_while(
         xi = _without(xi, of_heads, min(xi.numel(), turn * most))
         nu = _without(nu, of_mlps, min(layers, round(turn * step * layers)))
         score = float(evaluate(xi.clone(), nu.clone()))
-        if score < share * full:
+        if score < share * found[0][2]:
             break
         found.append((xi, nu, score))
     return found
@@ -70,48 +65,34 @@ def _without(kept: Tensor, score: Tensor, gone: int) -> Tensor:
     return keep_largest(torch.as_tensor(score).double().masked_fill(~kept, -torch.inf), gone)
 
 
-def _first(order: Tensor, count: int, like: Tensor) -> Tensor:
-    """True at the first ``count`` places of ``order``, in the shape of ``like``."""
-    mask = torch.zeros(like.numel(), dtype=torch.bool)
-    mask[order[:count]] = True
-    return mask.view(like.shape)
-
-
 def subnetworks(
     xi: Tensor, nu: Tensor, of_heads: Tensor, of_mlps: Tensor, generator: torch.Generator
-) -> dict[str, Masks]:
+) -> dict[str, tuple[Tensor, Tensor]]:
     """Three of the same two sizes: "good" (the one given), "random", and "bad": what did not
-    survive, the least important first.
-
-    Where too few did not survive, all of these and the least important survivors. Heads and
-    feed-forward parts apart.
+    survive, the least important first; where these are too few, and the least important
+    survivors. Heads and feed-forward parts apart.
 
     Args:
         xi: (layers, heads) bool, nu: (layers,) bool: what survived. of_heads, of_mlps:
             importance, of their shapes, never NaN.
     """
+    found = []
     for mask, score in ((xi, of_heads), (nu, of_mlps)):
         check_mask(mask, "a mask", score.shape)
         check_numbers(score)
-    chance = [
-        _first(torch.randperm(mask.numel(), generator=generator), int(mask.sum()), mask)
-        for mask in (xi, nu)
-    ]
-    return {
-        "good": (xi.clone(), nu.clone()),
-        "random": (chance[0], chance[1]),
-        "bad": (_worst(xi, of_heads), _worst(nu, of_mlps)),
-    }
+        by_score = score.double().flatten().argsort(stable=True)
+        survived = mask.flatten()[by_score]
+        worst = torch.cat([by_score[~survived], by_score[survived]])
+        chance = torch.randperm(mask.numel(), generator=generator)
+        found.append((mask.clone(), _first(chance, mask), _first(worst, mask)))
+    return dict(zip(("good", "random", "bad"), zip(*found, strict=True), strict=True))
 
 
-def _worst(survived: Tensor, score: Tensor) -> Tensor:
-    """As many as survived: first those that did not, by rising score, then the others
-    by rising score.
-    """
-    flat, gone = score.double().flatten(), ~survived.flatten()
-    order = flat.argsort(stable=True)
-    order = torch.cat([order[gone[order]], order[~gone[order]]])
-    return _first(order, int(survived.sum()), survived)
+def _first(order: Tensor, mask: Tensor) -> Tensor:
+    """True at as many of the first places of ``order`` as are True in ``mask``."""
+    first = torch.zeros(mask.numel(), dtype=torch.bool)
+    first[order[: int(mask.sum())]] = True
+    return first.view(mask.shape)
 
 
 def retrain(
@@ -123,10 +104,6 @@ def retrain(
 ) -> None:
     """From the pre-trained weights again, in place: they are copied back, and
     ``train(model)`` runs with only the subnetwork switched on.
-
-    Raises:
-        ValueError: if the model lacks one of the names, or its shape differs; nothing
-            is changed then.
     """
     there = dict(model.named_parameters())
     if wrong := [n for n, p in pretrained.items() if n not in there or there[n].shape != p.shape]:
@@ -140,28 +117,17 @@ def retrain(
 
 def survival(masks: Sequence[Sequence[Tensor]]) -> tuple[Tensor, Tensor]:
     """In how many tasks each element survived: mean and population standard deviation over
-    seeds, float64.
-
-    Args:
-        masks: for each seed, for each of as many tasks, bool of one shape.
+    seeds, float64, of masks for each seed and each of as many tasks, bool of one shape.
     """
-    tasks, shapes = (
-        {len(of_seed) for of_seed in masks},
-        {mask.shape for of_seed in masks for mask in of_seed},
-    )
-    if len(tasks) != 1 or len(shapes) != 1:
-        raise ValueError(
-            "masks are for each seed as many tasks, at least one, and all of one shape"
-        )
-    # (seeds, *shape)
+    shapes = {tuple(mask.shape for mask in of_seed) for of_seed in masks}
+    if len(shapes) != 1 or len(set(*shapes)) != 1:
+        raise ValueError("masks are for each seed as many tasks, at least one, of one shape")
     counts = torch.stack([torch.stack(list(of_seed)).double().sum(0) for of_seed in masks])
     return counts.mean(0), counts.std(0, correction=0)
 
 
 def survivors_below(masks: Sequence[Sequence[Tensor]], tasks: float) -> float:
-    """The share of elements that survive in fewer than ``tasks`` tasks on average over
-    seeds.
-    """
+    """The share of elements that survive in fewer than ``tasks`` tasks, on average over seeds."""
     return float((survival(masks)[0] < tasks).double().mean())
 
 
@@ -173,17 +139,12 @@ def overlap(a: Tensor, b: Tensor) -> tuple[int, float]:
 
 
 def fleiss_kappa(masks: Tensor) -> float:
-    """Agreement of R masks beyond chance: 1 is perfect, 0 is chance.
-
-    Args:
-        masks: (R, n) bool, R of at least 2: raters are seeds, subjects the elements, the two
-            categories kept and gone.
+    """Agreement of R masks (R, n), bool, beyond chance: 1 is perfect, 0 is chance. Raters are
+    seeds, subjects the elements, the two categories kept and gone.
     """
     if masks.ndim != 2 or len(masks) < 2 or not masks.shape[1]:
-        raise ValueError(
-            "kappa needs at least two masks of at least one element, (R, n); got"
-            f" {tuple(masks.shape)}"
-        )
+        got = tuple(masks.shape)
+        raise ValueError(f"kappa needs at least two masks of at least one element; got {got}")
     raters, kept = len(masks), masks.double().sum(0)  # (n,)
     agree = (kept * (kept - 1) + (raters - kept) * (raters - kept - 1)) / (raters * (raters - 1))
     share = float(kept.mean()) / raters

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from course_lib.models.attention import Attention
-from course_lib.pruning.components.hard_concrete import BETA, GAMMA, ZETA
+from course_lib.pruning.components.low_rank import BETA, GAMMA, ZETA
 from course_lib.show.drawings.canvas import (
     FAINT,
     arrow,

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 import time
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -22,7 +23,6 @@ from course_lib.data import images
 from course_lib.models import checkpoints
 from course_lib.models.convnet import SmallConvNet
 from course_lib.models.initial import weights_from
-from course_lib.models.vit import patch_dropout, small_vit
 from course_lib.training import evaluate, fit
 
 SEEDS = (0, 1, 2)
@@ -41,6 +41,61 @@ class Logits(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.model(pixel_values=x).logits
+
+
+def small_vit(patch: int = 2, seed: int = 0) -> Any:
+    """A fresh ViT of 4 layers of 4 heads for the digits: (8 / patch)² tokens and [CLS].
+
+    Source: Dosovitskiy et al. 2021, "An Image is Worth 16x16 Words".
+    """
+    from transformers import ViTConfig, ViTForImageClassification
+
+    config = ViTConfig(
+        image_size=8,
+        patch_size=patch,
+        num_channels=1,
+        num_hidden_layers=4,
+        hidden_size=64,
+        num_attention_heads=4,
+        intermediate_size=128,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+        initializer_range=0.05,
+    )
+    config.num_labels = 10
+    with weights_from(seed):
+        return ViTForImageClassification(config).eval()
+
+
+@contextmanager
+def patch_dropout(model: Any, least: float, generator: torch.Generator) -> Iterator[None]:
+    """Within the block a ViT in training mode sees a random part of each image's patches;
+    [CLS] always stays.
+
+    For each batch the share of patches that stay is drawn evenly between ``least`` and 1, and
+    which ones for each image. The others are not masked but left out, after their positions
+    were added; so the model learns to answer from any part of the image, and later does not
+    mind that tokens are dropped.
+
+    Source: Liu et al. 2023, "PatchDropout: Economizing Vision Transformers Using Patch
+    Dropout", section 3.
+    """
+
+    def drop(module: nn.Module, _: Any, tokens: Tensor) -> Tensor:  # tokens: (B, 1 + N, E)
+        if not module.training:
+            return tokens
+        batch, n = tokens.shape[0], tokens.shape[1] - 1
+        share = least + (1 - least) * torch.rand((), generator=generator).item()
+        order = torch.rand(batch, n, generator=generator).argsort(dim=1)
+        kept = order[:, : max(1, round(share * n))].sort(dim=1).values
+        index = torch.cat([torch.zeros(batch, 1, dtype=torch.int64), kept + 1], dim=1)  # (B, 1 + K)
+        return tokens.gather(1, index[:, :, None].expand(-1, -1, tokens.shape[2]))  # (B, 1 + K, E)
+
+    hook = model.vit.embeddings.register_forward_hook(drop)
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 def name(seed: int, dropout: bool, patch: int = 2) -> str:

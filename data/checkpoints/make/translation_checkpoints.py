@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from course_lib.data import translation
 from course_lib.models import checkpoints
-from course_lib.models.marian import small_marian
+from course_lib.models.initial import weights_from
 from course_lib.training import Batch, endless, fit_batches, warm_up_then_decay
 
 SEEDS = (0, 1, 2)
@@ -33,6 +33,57 @@ SHAPE: dict[str, Any] = {
 }
 PAIRS, BATCH, STEPS, RATE = 60_000, 48, 3000, 2e-3
 KEPT = (300, 800, 1600)  # steps whose weights are kept
+
+
+def small_marian(
+    vocabulary: int,
+    *,
+    layers: int,
+    decoder_layers: int,
+    width: int,
+    heads: int,
+    ffn: int,
+    positions: int,
+    std: float,
+    dropout: float = 0.0,
+    seed: int = 0,
+) -> Any:
+    """A fresh ``MarianMTModel`` in evaluation mode. Source and target share one vocabulary
+    (0 fills up and starts the decoder, 3 ends a sentence) and one table of embeddings, which is
+    also the output layer; positions are sinusoids that are not learned.
+
+    Args:
+        layers, width, heads, ffn: L of the encoder, E, H and the feed-forward layers' width.
+        positions: the longest text, in pieces. std: of the weights it starts from.
+
+    Source: Vaswani et al. 2017, "Attention Is All You Need"; Junczys-Dowmunt et al. 2018,
+    "Marian".
+    """
+    from transformers import MarianConfig, MarianMTModel
+
+    config = MarianConfig(
+        vocab_size=vocabulary,
+        decoder_vocab_size=vocabulary,
+        d_model=width,
+        encoder_layers=layers,
+        decoder_layers=decoder_layers,
+        encoder_attention_heads=heads,
+        decoder_attention_heads=heads,
+        encoder_ffn_dim=ffn,
+        decoder_ffn_dim=ffn,
+        max_position_embeddings=positions,
+        dropout=dropout,
+        attention_dropout=0.0,
+        scale_embedding=True,
+        pad_token_id=0,
+        decoder_start_token_id=0,
+        eos_token_id=3,
+        bos_token_id=None,
+        forced_eos_token_id=3,
+        init_std=std,
+    )
+    with weights_from(seed):
+        return MarianMTModel(config).eval()
 
 
 def name(seed: int) -> str:

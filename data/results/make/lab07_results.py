@@ -224,9 +224,7 @@ def measure_sst2(seed: int) -> dict[str, Rows]:
     """
     import glue_classifier as recipe
 
-    from course_lib.models.pretrained import load_classifier
-
-    model, tokenizer = load_classifier(seed=seed, download=False)
+    model, tokenizer = recipe.load_classifier(seed)
     data = recipe.prepared(SST2["sentences"], tokenizer=tokenizer)
     recipe.fine_tune(model, data, seed=seed)
     validation = data["validation"].select(range(SST2["validation"]))

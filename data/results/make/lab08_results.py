@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -46,18 +47,17 @@ from course_lib.pruning.heads import (
     arc_baseline,
     attention_change,
     attention_pattern,
+    frozen_attention,
     gated,
     head_importance,
     lowest_heads,
     neighbour,
     points_to,
     prune_by_kind,
-    raganato,
-    replaced_attention,
     train_with_gates,
-    uniform,
 )
 from course_lib.training import Batch, fit_batches, warm_up_then_decay
+from course_lib.wrapped import hold_hooks
 
 NAMES = {"cross": "encoder–decoder"}  # in the tables
 WAYS = {"learned": "all learned", "fixed": "fixed patterns", "uniform": "equal attention"}
@@ -200,26 +200,57 @@ def ablations(model: nn.Module) -> Rows:
         off[row["layer"], row["head"]] = True
         with encoder_gates(model, (~off).float()):
             row["zero"] = recipe.token_accuracy(model, every) - full
-        with running_mask(model) as mask, replaced_attention(model, off, uniform, mask):
+        with encoder_attends(model, off, uniform):
             row["mean"] = recipe.token_accuracy(model, every) - full
     return rows
 
 
 @contextmanager
-def running_mask(model: nn.Module) -> Iterator[Callable[[], Tensor]]:
-    """Gives the (B, L) mask of the sources that the encoder is running on."""
+def encoder_attends(
+    model: nn.Module, off: Tensor, maps: Callable[[Tensor], Tensor]
+) -> Iterator[None]:
+    """Inside the block the encoder's heads in ``off``, (layers, heads) bool, attend as ``maps``
+    of the sources' mask (B, L) say, (B, heads or 1, L, L), whatever their queries and keys are:
+    Σ_j map[i, j] v_j is written into the place of a head's context, in front of the output
+    projection. Gradients flow to values and outputs.
+    """
     now: dict[str, Tensor] = {}
 
-    def note(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def note_maps(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         ids = kwargs.get("input_ids", args[0] if args else None)
         mask = kwargs.get("attention_mask", args[1] if len(args) > 1 else None)
-        now["mask"] = torch.ones_like(ids) if mask is None else mask
+        now["maps"] = maps((torch.ones_like(ids) if mask is None else mask) > 0)
 
-    handle = model.get_encoder().register_forward_pre_hook(note, with_kwargs=True)
-    try:
-        yield lambda: now["mask"] > 0
-    finally:
-        handle.remove()
+    def note_values(module: nn.Module, args: Any, out: Tensor) -> None:
+        now["values"] = out.unflatten(-1, (HEADS, -1)).transpose(1, 2)  # (B, heads, L, d)
+
+    def write_context(heads: Tensor, module: nn.Module, args: tuple[Any, ...]) -> Any:
+        values = now["values"]
+        fixed = (now["maps"].to(values) @ values).transpose(1, 2).flatten(2)  # (B, L, heads · d)
+        return (torch.where(heads.repeat_interleave(values.shape[-1]), fixed, args[0]),)
+
+    with hold_hooks() as hooks:
+        noted = model.get_encoder().register_forward_pre_hook(note_maps, with_kwargs=True)
+        hooks.callback(noted.remove)
+        for a, heads in zip(find_attention(model, "encoder"), off, strict=True):
+            value, out = model.get_submodule(a.v), model.get_submodule(a.out)
+            hooks.callback(value.register_forward_hook(note_values).remove)
+            hooks.callback(out.register_forward_pre_hook(partial(write_context, heads)).remove)
+        yield
+
+
+def uniform(token_mask: Tensor) -> Tensor:
+    """(B, 1, L, L): every query attends to all real tokens alike."""
+    real = token_mask.double()
+    return (real / real.sum(1, keepdim=True))[:, None, None].expand(-1, 1, token_mask.shape[1], -1)
+
+
+def raganato(token_mask: Tensor) -> Tensor:
+    """(B, heads, L, L): pattern h for head h, of sentences whose padding stands at the end; the
+    last head's map is 0.
+    """
+    empty = torch.zeros(len(token_mask), HEADS, *[token_mask.shape[1]] * 2)
+    return frozen_attention(empty, token_mask.sum(1))
 
 
 # ------------------------------------------------------------------------------ patterns
@@ -233,27 +264,26 @@ def fixed(seed: int) -> dict[str, Rows]:
     rows: Rows = []
     for name in ("learned", "fixed", "uniform", "removed"):
         model = trained(seed)
-        with running_mask(model) as mask:
-            ways: dict[str, Any] = {
-                "learned": encoder_gates(model, torch.ones(LAYERS, HEADS)),
-                "fixed": replaced_attention(model, off, lambda real: raganato(real, HEADS), mask),
-                "uniform": replaced_attention(model, off, uniform, mask),
-                "removed": encoder_gates(model, (~off).float()),
-            }
-            with ways[name]:
-                before = bleu(model)
-                steps = SETTINGS["fixed"]["steps"]
-                fit_batches(
-                    model,
-                    stream(seed),
-                    steps,
-                    loss=loss,
-                    lr=SETTINGS["fixed"]["lr"],
-                    rate=warm_up_then_decay(steps // 10),
-                    seed=seed,
-                    progress=False,
-                )
-                tuned = bleu(model.eval(), "test")
+        ways: dict[str, Any] = {
+            "learned": encoder_gates(model, torch.ones(LAYERS, HEADS)),
+            "fixed": encoder_attends(model, off, raganato),
+            "uniform": encoder_attends(model, off, uniform),
+            "removed": encoder_gates(model, (~off).float()),
+        }
+        with ways[name]:
+            before = bleu(model)
+            steps = SETTINGS["fixed"]["steps"]
+            fit_batches(
+                model,
+                stream(seed),
+                steps,
+                loss=loss,
+                lr=SETTINGS["fixed"]["lr"],
+                rate=warm_up_then_decay(steps // 10),
+                seed=seed,
+                progress=False,
+            )
+            tuned = bleu(model.eval(), "test")
         at = {"method": WAYS.get(name, name)}
         rows.append({**at, "when": "at once", "bleu": before})
         rows.append({**at, "when": "fine-tuned", "bleu": tuned})

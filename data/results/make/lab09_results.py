@@ -98,9 +98,7 @@ def real_depths(seed: int) -> dict[str, Rows]:
     """
     import glue_classifier as recipe
 
-    from course_lib.models.pretrained import load_classifier
-
-    model, tokenizer = load_classifier(seed=seed, download=False)
+    model, tokenizer = recipe.load_classifier(seed)
     data = recipe.prepared(SST2["sentences"], tokenizer=tokenizer)
     test, half = list(pieces.batches(data["test"], batch_size=50)), SST2["depth"]
 
@@ -172,10 +170,8 @@ def real_tickets(task: str, seed: int) -> dict[str, Rows]:
     """
     import glue_classifier as recipe
 
-    from course_lib.models.pretrained import load_classifier
-
     _, epochs = GLUE["tasks"][task]
-    model, tokenizer = load_classifier(seed=seed, download=False)
+    model, tokenizer = recipe.load_classifier(seed)
     data = real_texts(task, tokenizer)
     validation, test = (
         list(pieces.batches(data[name], batch_size=50)) for name in ("validation", "test")

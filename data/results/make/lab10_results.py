@@ -25,7 +25,6 @@ from course_lib.experiments import Result
 from course_lib.experiments.lab10 import EVIDENCE, Schedule, favourite, measure, ratio
 from course_lib.experiments.once import once
 from course_lib.models import checkpoints
-from course_lib.models.pretrained import load_classifier
 from course_lib.pruning.tokens import SoftThreshold, dropping
 from course_lib.pruning.tokens.dropping import Score
 from course_lib.training import Batch, accuracy, fit_batches, optimise, warm_up_then_decay
@@ -302,7 +301,7 @@ def on_sst2(
         took; ``sink``: for each layer how much of [CLS]'s attention its favourite token
         gets, mean over sentences.
     """
-    model, tokenizer = load_classifier(seed=seed)
+    model, tokenizer = sst2.load_classifier(seed)
     data = sst2.prepared(sentences, tokenizer=tokenizer)
     history = sst2.fine_tune(model, data, seed=seed, progress=False)
     batches = list(pieces.batches(data["test"], batch_size=64))

@@ -16,11 +16,11 @@ from typing import Any
 import torch
 from datasets import Dataset, DatasetDict
 from torch import nn
+from translation_checkpoints import small_marian
 
 from course_lib import paths
 from course_lib.data import pieces
 from course_lib.data.images import DataMissing
-from course_lib.models.marian import small_marian
 from course_lib.training import Batch, endless, fit_batches, warm_up_then_decay
 
 SHAPE: dict[str, Any] = {

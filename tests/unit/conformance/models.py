@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 HEADS, SIZE, E, VOCABULARY, B, L = 4, 8, 32, 50, 3, 7
@@ -19,23 +20,16 @@ HEADS, SIZE, E, VOCABULARY, B, L = 4, 8, 32, 50, 3, 7
 
 @dataclass(frozen=True)
 class Small:
-    """How to build a small model of one family: classes of transformers, settings, and
-    the paths of its lists of layers.
+    """How to build a small model of one family."""
 
-    ``takes``: what it reads: "text", "image", "audio", "spectrogram"; ``target``: it
-    also reads decoder inputs; ``source``: it also reads an encoder's hidden states;
-    ``attention``: the implementations that the family has.
-    """
-
-    model: str
-    config: str
-    settings: Mapping[str, Any]
-    stacks: tuple[str, ...]
-    takes: str = "text"
-    target: bool = False
-    source: bool = False
+    model: str  # a class of transformers
+    settings: Mapping[str, Any]  # of its configuration
+    stacks: tuple[str, ...]  # the paths of its lists of layers
+    takes: str = "text"  # or "image", "audio", "spectrogram"
+    target: bool = False  # it also reads decoder inputs
+    source: bool = False  # it also reads an encoder's hidden states
     generates: bool = False
-    attention: tuple[str, ...] = ("sdpa", "eager")
+    attention: tuple[str, ...] = ("sdpa", "eager")  # the implementations that the family has
 
 
 _BASE = {"hidden_size": E, "num_hidden_layers": 3, "num_attention_heads": HEADS}
@@ -43,114 +37,81 @@ _BASE |= {"intermediate_size": 48}
 _TEXT = {**_BASE, "vocab_size": VOCABULARY, "max_position_embeddings": 40, "pad_token_id": 0}
 _MARKS = {"bos_token_id": 1, "eos_token_id": 1}
 _IMAGE = {**_BASE, "image_size": 8, "patch_size": 4, "num_channels": 1}
-_LLAMA = {**_TEXT, **_MARKS, "num_key_value_heads": 2, "head_dim": SIZE}
+_GROUPS = {"num_key_value_heads": 2, "head_dim": SIZE}
 _KINDS = ["full_attention", "sliding_attention", "full_attention"]
 _SLIDING: dict[str, Any] = {"layer_types": _KINDS, "sliding_window": 4}
-_BOTH: dict[str, Any] = {
-    "d_model": E,
-    "encoder_layers": 2,
-    "decoder_layers": 2,
-    "encoder_ffn_dim": 48,
-}
-_BOTH |= {"decoder_ffn_dim": 48, "encoder_attention_heads": HEADS}
+_BOTH: dict[str, Any] = {"d_model": E, "encoder_layers": 2, "decoder_layers": 2}
+_BOTH |= {"encoder_ffn_dim": 48, "decoder_ffn_dim": 48, "encoder_attention_heads": HEADS}
 _BOTH |= {"decoder_attention_heads": HEADS, "vocab_size": VOCABULARY}
 _BOTH |= {"max_position_embeddings": 40, "pad_token_id": 0, "eos_token_id": 1}
 _BOTH |= {"decoder_start_token_id": 2, "bos_token_id": 3, "forced_eos_token_id": None}
 _GPT2 = {"n_embd": E, "n_layer": 3, "n_head": HEADS, "vocab_size": VOCABULARY, "n_positions": 40}
-_GPT2 |= {"bos_token_id": 1, "eos_token_id": 1, "pad_token_id": 0}
+_GPT2 |= {**_MARKS, "pad_token_id": 0}
 _T5 = {"d_model": E, "d_kv": SIZE, "d_ff": 48, "num_layers": 3, "num_heads": HEADS}
 _T5 |= {"vocab_size": VOCABULARY, "decoder_start_token_id": 2}
 _T5 |= {"relative_attention_num_buckets": 8, "relative_attention_max_distance": 12}
+_CONV = {"conv_dim": (16, 16), "conv_stride": (3, 2), "conv_kernel": (4, 3)}
 
 _TWO = ("model.encoder.layers", "model.decoder.layers")
 
 
-def _encoder(prefix: str, base: str, **settings: Any) -> Small:
-    return Small(
-        f"{prefix}ForSequenceClassification",
-        f"{prefix}Config",
-        {**_TEXT, **settings},
-        (f"{base}.encoder.layer",),
-    )
+def _encoder(prefix: str, stack: str, **settings: Any) -> Small:
+    return Small(f"{prefix}ForSequenceClassification", {**_TEXT, **settings}, (stack,))
 
 
 def _decoder(prefix: str, stack: str = "model.layers", **settings: Any) -> Small:
-    return Small(
-        f"{prefix}ForCausalLM", f"{prefix}Config", {**_TEXT, **_MARKS, **settings}, (stack,),
-        generates=True,
-    )  # fmt: skip
+    settings = {**_TEXT, **_MARKS, **settings}
+    return Small(f"{prefix}ForCausalLM", settings, (stack,), generates=True)
 
 
-def _llama(prefix: str, config: str = "", **settings: Any) -> Small:
-    return Small(
-        f"{prefix}ForCausalLM", config or f"{prefix}Config", {**_LLAMA, **settings},
-        ("model.layers",), generates=True,
-    )  # fmt: skip
+def _llama(prefix: str, **settings: Any) -> Small:
+    return _decoder(prefix, **_GROUPS | settings)
 
 
-def _translator(model: str, config: str, **settings: Any) -> Small:
-    return Small(model, config, {**_BOTH, **settings}, _TWO, target=True, generates=True)
+def _both(model: str, settings: Mapping[str, Any], stacks: tuple[str, ...] = _TWO) -> Small:
+    return Small(model, settings, stacks, target=True, generates=True)
 
 
 def _image(prefix: str, stack: str, **settings: Any) -> Small:
-    return Small(
-        f"{prefix}ForImageClassification", f"{prefix}Config", {**_IMAGE, **settings}, (stack,),
-        takes="image",
-    )  # fmt: skip
+    return Small(f"{prefix}ForImageClassification", {**_IMAGE, **settings}, (stack,), takes="image")
 
-
-def _t5(prefix: str, **settings: Any) -> Small:
-    return Small(
-        f"{prefix}ForConditionalGeneration", f"{prefix}Config", {**_T5, **settings},
-        ("encoder.block", "decoder.block"), target=True, generates=True,
-    )  # fmt: skip
-
-
-_CONV = {"conv_dim": (16, 16), "conv_stride": (3, 2), "conv_kernel": (4, 3)}
 
 SMALL: dict[str, Small] = {
-    "bert": _encoder("Bert", "bert"),
+    "bert": _encoder("Bert", "bert.encoder.layer"),
     "bert decoder": Small(
-        "BertLMHeadModel", "BertConfig",
+        "BertLMHeadModel",
         {**_TEXT, **_MARKS, "is_decoder": True, "add_cross_attention": True},
         ("bert.encoder.layer",), source=True,
     ),
-    "roberta": _encoder("Roberta", "roberta"),
-    "xlm_roberta": _encoder("XLMRoberta", "roberta"),
-    "camembert": _encoder("Camembert", "roberta"),
-    "electra": _encoder("Electra", "electra", embedding_size=16),
+    "roberta": _encoder("Roberta", "roberta.encoder.layer"),
+    "xlm_roberta": _encoder("XLMRoberta", "roberta.encoder.layer"),
+    "camembert": _encoder("Camembert", "roberta.encoder.layer"),
+    "electra": _encoder("Electra", "electra.encoder.layer", embedding_size=16),
     "distilbert": Small(
-        "DistilBertForSequenceClassification", "DistilBertConfig",
+        "DistilBertForSequenceClassification",
         {
             "dim": E, "n_layers": 3, "n_heads": HEADS, "hidden_dim": 48,
             "vocab_size": VOCABULARY, "max_position_embeddings": 40,
         },
         ("distilbert.transformer.layer",),
     ),
-    "albert": Small(
-        "AlbertForSequenceClassification", "AlbertConfig", {**_TEXT, "embedding_size": 16},
-        ("albert.encoder.albert_layer_groups",),
-    ),
-    "mpnet": _encoder("MPNet", "mpnet"),
+    "albert": _encoder("Albert", "albert.encoder.albert_layer_groups", embedding_size=16),
+    "mpnet": _encoder("MPNet", "mpnet.encoder.layer"),
     "deberta_v2": _encoder(
-        "DebertaV2", "deberta", relative_attention=True, position_buckets=8,
+        "DebertaV2", "deberta.encoder.layer", relative_attention=True, position_buckets=8,
         pos_att_type=["c2p", "p2c"], type_vocab_size=0,
     ),
-    "modernbert": Small(
-        "ModernBertForSequenceClassification", "ModernBertConfig",
-        {
-            **_TEXT, **_MARKS, "cls_token_id": 1, "sep_token_id": 1, "local_attention": 4,
-            "layer_types": _KINDS,
-        },
-        ("model.layers",),
+    "modernbert": _encoder(
+        "ModernBert", "model.layers", **_MARKS, cls_token_id=1, sep_token_id=1,
+        local_attention=4, layer_types=_KINDS,
     ),
-    "gpt2": Small("GPT2LMHeadModel", "GPT2Config", _GPT2, ("transformer.h",), generates=True),
+    "gpt2": Small("GPT2LMHeadModel", _GPT2, ("transformer.h",), generates=True),
     "gpt2 with cross-attention": Small(
-        "GPT2LMHeadModel", "GPT2Config", {**_GPT2, "add_cross_attention": True},
+        "GPT2LMHeadModel", {**_GPT2, "add_cross_attention": True},
         ("transformer.h",), source=True,
     ),
     "gpt_neo": Small(
-        "GPTNeoForCausalLM", "GPTNeoConfig",
+        "GPTNeoForCausalLM",
         {
             **_MARKS, "vocab_size": VOCABULARY, "hidden_size": E, "num_layers": 4,
             "num_heads": HEADS, "intermediate_size": 48, "max_position_embeddings": 40,
@@ -159,14 +120,7 @@ SMALL: dict[str, Small] = {
         ("transformer.h",), generates=True,
     ),
     "gpt_neox": _decoder("GPTNeoX", "gpt_neox.layers"),
-    "bloom": Small(
-        "BloomForCausalLM", "BloomConfig",
-        {
-            **_MARKS, "vocab_size": VOCABULARY, "hidden_size": E, "n_layer": 3, "n_head": HEADS,
-            "pad_token_id": 0,
-        },
-        ("transformer.h",), generates=True,
-    ),
+    "bloom": _decoder("Bloom", "transformer.h"),
     "opt": _decoder("OPT", "model.decoder.layers", ffn_dim=48, word_embed_proj_dim=E),
     "llama": _llama("Llama"),
     "mistral": _llama("Mistral", sliding_window=4),
@@ -174,24 +128,24 @@ SMALL: dict[str, Small] = {
     "qwen3": _llama("Qwen3"),
     "gemma": _llama("Gemma", num_key_value_heads=1),
     "gemma2": replace(_llama("Gemma2", **_SLIDING), attention=("eager",)),  # it caps its scores
-    "gemma3": _llama("Gemma3", "Gemma3TextConfig", **_SLIDING),
+    "gemma3": _llama("Gemma3", **_SLIDING),
     "cohere2": _llama("Cohere2", **_SLIDING),
     "smollm3": _llama("SmolLM3", no_rope_layers=[1, 0, 1]),
     "phi": _decoder("Phi"),
     "phi3": _llama("Phi3"),
     "mixtral": _llama("Mixtral", num_local_experts=4, num_experts_per_tok=2),
-    "t5": _t5("T5"),
-    "mt5": _t5("MT5"),
-    "bart": _translator("BartForConditionalGeneration", "BartConfig"),
-    "mbart": _translator("MBartForConditionalGeneration", "MBartConfig"),
-    "pegasus": _translator("PegasusForConditionalGeneration", "PegasusConfig"),
-    "marian": _translator("MarianMTModel", "MarianConfig"),
-    "m2m_100": _translator(
-        "M2M100ForConditionalGeneration", "M2M100Config",
-        encoder_layerdrop=0.0, decoder_layerdrop=0.0,  # every layer trains in every step
+    "t5": _both("T5ForConditionalGeneration", _T5, ("encoder.block", "decoder.block")),
+    "mt5": _both("MT5ForConditionalGeneration", _T5, ("encoder.block", "decoder.block")),
+    "bart": _both("BartForConditionalGeneration", _BOTH),
+    "mbart": _both("MBartForConditionalGeneration", _BOTH),
+    "pegasus": _both("PegasusForConditionalGeneration", _BOTH),
+    "marian": _both("MarianMTModel", _BOTH),
+    "m2m_100": _both(  # every layer trains in every step
+        "M2M100ForConditionalGeneration",
+        {**_BOTH, "encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0},
     ),
     "whisper": Small(
-        "WhisperForConditionalGeneration", "WhisperConfig",
+        "WhisperForConditionalGeneration",
         {
             **_BOTH, "num_mel_bins": 4, "max_source_positions": 6, "max_target_positions": 40,
             "begin_suppress_tokens": None, "suppress_tokens": None,
@@ -201,7 +155,7 @@ SMALL: dict[str, Small] = {
     "vit": _image("ViT", "vit.layers"),
     "deit": _image("DeiT", "deit.layers"),
     "swin": Small(
-        "SwinForImageClassification", "SwinConfig",
+        "SwinForImageClassification",
         {
             "image_size": 16, "patch_size": 2, "num_channels": 1, "embed_dim": E,
             "depths": [2, 1], "num_heads": [HEADS, HEADS], "window_size": 2, "mlp_ratio": 1.5,
@@ -216,14 +170,14 @@ SMALL: dict[str, Small] = {
     "dinov2": _image("Dinov2", "dinov2.encoder.layer", mlp_ratio=2),
     "clip": _image("CLIP", "vision_model.encoder.layers"),
     "clip text": Small(
-        "CLIPTextModelWithProjection", "CLIPTextConfig",
+        "CLIPTextModelWithProjection",
         {**_TEXT, "bos_token_id": 1, "eos_token_id": 2, "projection_dim": E},
         ("text_model.encoder.layers",),
     ),
     # its pooling head is torch's own attention, and this model does not use it
     "siglip": _image("Siglip", "vision_model.encoder.layers", vision_use_head=False),
     "wav2vec2": Small(
-        "Wav2Vec2ForSequenceClassification", "Wav2Vec2Config",
+        "Wav2Vec2ForSequenceClassification",
         {
             **_BASE, **_CONV, "num_feat_extract_layers": 2, "num_conv_pos_embeddings": 4,
             "num_conv_pos_embedding_groups": 2, "classifier_proj_size": 16,
@@ -235,22 +189,14 @@ SMALL: dict[str, Small] = {
 
 
 def full_model(family: str) -> Any:
-    """As its class builds it, in float64.
-
-    Raises:
-        KeyError: if there is no such family.
-    """
+    """As its class builds it, in float64."""
     small = SMALL[family]
-    transformers: Any = importlib.import_module("transformers")
-    if small.takes == "image" and small.config in ("CLIPConfig", "SiglipConfig"):
-        vision = getattr(transformers, small.config.replace("Config", "VisionConfig"))
-        config = getattr(transformers, small.config)(
-            vision_config=vision(**small.settings).to_dict()
-        )
-    else:
-        config = getattr(transformers, small.config)(**copy.deepcopy(dict(small.settings)))
-    model = getattr(transformers, small.model)(config).double()
-    if hasattr(config, "num_local_experts"):
+    cls: Any = getattr(importlib.import_module("transformers"), small.model)
+    settings = copy.deepcopy(dict(small.settings))
+    if cls.config_class.__name__ in ("CLIPConfig", "SiglipConfig"):
+        settings = {"vision_config": settings}
+    model = cls(cls.config_class(**settings)).double()
+    if hasattr(model.config, "num_local_experts"):
         model.set_experts_implementation("eager")  # others multiply in 32 bits at most
     return model
 
@@ -271,10 +217,8 @@ def _built(family: str, seed: int) -> Any:
 def small_model(
     family: str, attention: str = "", dtype: torch.dtype = torch.float64, seed: int = 0
 ) -> Any:
-    """A model of this family in evaluation mode, a copy of its own.
-
-    Args:
-        attention: "sdpa" or "eager"; by default the first that the family has.
+    """A model of this family in evaluation mode, a copy of its own; with the first
+    implementation of attention that the family has, unless said.
     """
     model = copy.deepcopy(_built(family, seed)).to(dtype)
     model.set_attn_implementation(attention or SMALL[family].attention[0])
@@ -284,9 +228,7 @@ def small_model(
 def inputs_of(
     family: str, batch: int = B, dtype: torch.dtype = torch.float64, seed: int = 0
 ) -> dict[str, Tensor]:
-    """Keyword arguments for a model of this family. Samples differ, also in how long
-    they are.
-    """
+    """Keyword arguments for a model of this family. Samples differ, also in length."""
     g = torch.Generator().manual_seed(seed)
     small = SMALL[family]
     if small.takes == "image":
@@ -318,3 +260,19 @@ def answer(model: nn.Module, inputs: Mapping[str, Tensor]) -> Tensor:
     """As :func:`outputs`, with gradients."""
     made: Any = model(**inputs)
     return made if isinstance(made, Tensor) else made[0]
+
+
+def loss_of(model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
+    """One loss a sample: cross-entropy over classes or over the tokens of each text, against
+    fixed labels.
+    """
+    logits = answer(model, {name: x for name, x in batch.items() if name != "labels"})
+    if logits.ndim == 2:
+        return F.cross_entropy(logits, batch["labels"] % logits.shape[1], reduction="none")
+    labels = batch["labels"][:, None].expand(logits.shape[:2]) % logits.shape[2]
+    return F.cross_entropy(logits.transpose(1, 2), labels, reduction="none").mean(1)
+
+
+def data_of(family: str, n: int = 3) -> dict[str, Tensor]:
+    """Inputs and labels of ``n`` samples."""
+    return inputs_of(family, batch=n) | {"labels": torch.arange(n) * 7}

@@ -10,24 +10,18 @@ from __future__ import annotations
 import copy
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from course_lib.models.attention import Attention, find_attention
 from course_lib.models.conv1d import sizes, with_linears
 from course_lib.models.mlps import find_mlps
 from course_lib.pruning.components import truncate
-from course_lib.pruning.heads import (
-    gated,
-    head_importance,
-    load_pruned,
-    remove_heads,
-    save_pruned,
-)
+from course_lib.pruning.heads import gated, head_importance, load_pruned, remove_heads, save_pruned
 from course_lib.pruning.layers import (
     ffn_importance,
     gated_mlps,
@@ -38,22 +32,11 @@ from course_lib.pruning.layers import (
 )
 from course_lib.pruning.tokens import dropping, encoder_layers
 from course_lib.pruning.weights import encoder_weights, movement_pruning, sparsity
-from unit.conformance.models import (
-    SMALL,
-    E,
-    answer,
-    inputs_of,
-    outputs,
-    small_model,
-)
+from unit.conformance.models import SMALL, E, data_of, inputs_of, loss_of, outputs, small_model
 
 NOT_A_DECODER = "it does not generate text"
 NOT_AN_ENCODER = "it is a decoder, and what it generates next needs all tokens"
 CLOSE = 1e-5  # of the largest number: some norms compute in single precision
-
-
-class Refused(ValueError):
-    """An operation that makes no sense for a family; the message says why."""
 
 
 def same(got: Tensor, expected: Tensor, what: str, tolerance: float = CLOSE) -> None:
@@ -61,6 +44,19 @@ def same(got: Tensor, expected: Tensor, what: str, tolerance: float = CLOSE) -> 
     assert got.shape == expected.shape, f"{what}: shapes {got.shape} and {expected.shape}"
     difference = float((got - expected).abs().max() / expected.abs().max().clamp(min=1e-12))
     assert difference <= tolerance, f"{what}: differ by {difference:.0e} of the largest number"
+
+
+def gates_act(
+    model: nn.Module, inputs: Any, gates: Callable[[Any], Any], ones: Any, keep: Any
+) -> Tensor:
+    """What the model with gates at 0 gives: another thing, and with gates of 1 the same."""
+    full = outputs(model, inputs)
+    with gates(ones):
+        assert torch.equal(outputs(model, inputs), full), "gates of 1 change the outputs"
+    with gates(keep):
+        off = outputs(model, inputs)
+    assert (full - off).abs().max() > 1e-3 * full.abs().max(), "gates change nothing"
+    return off
 
 
 def some_heads(attention: list[Attention], seed: int = 1) -> list[Tensor]:
@@ -76,24 +72,15 @@ def some_heads(attention: list[Attention], seed: int = 1) -> list[Tensor]:
         if by_group.shape[1] > 1 and i % 2:  # and one query head of every group that is left
             for group in by_group:
                 group[int(torch.randint(len(group), (1,), generator=generator))] = False
-        if i == 0:
-            by_group[:] = False
-        kept.append(by_group.flatten())
+        kept.append(by_group.flatten() & (i > 0))
     return kept
 
 
-def loss_of(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
-    """One loss per sample: cross-entropy against fixed labels."""
-    logits = answer(model, {name: x for name, x in batch.items() if name != "labels"})
-    if logits.ndim == 2:
-        return F.cross_entropy(logits, batch["labels"] % logits.shape[1], reduction="none")
-    labels = batch["labels"][:, None].expand(logits.shape[:2]) % logits.shape[2]
-    return F.cross_entropy(logits.transpose(1, 2), labels, reduction="none").mean(1)
-
-
-def data_of(family: str, n: int = 3) -> dict[str, Tensor]:
-    """Inputs and labels of ``n`` samples."""
-    return inputs_of(family, batch=n) | {"labels": torch.arange(n) * 7}
+def slope(losses: Callable[[float], Tensor], said: Tensor) -> None:
+    """Raises AssertionError if an importance is not the mean size of the samples' slopes."""
+    with torch.no_grad():
+        found = float(((losses(1.001) - losses(0.999)) / 2e-3).abs().mean())
+    assert abs(float(said) - found) <= 0.02 * found + 1e-3, f"{float(said):.4f}, slope {found:.4f}"
 
 
 # ------------------------------------------------------------------------- the operations
@@ -103,18 +90,14 @@ def heads(family: str) -> None:
     for attention in SMALL[family].attention:
         model = small_model(family, attention)
         found = find_attention(model)
-        full = outputs(model, inputs)
-        with gated(model, [torch.ones(a.heads) for a in found]):
-            assert torch.equal(outputs(model, inputs), full), "gates of 1 change the outputs"
-        for keep in (some_heads(found), [torch.ones(a.heads) == 0 for a in found]):
-            with gated(model, keep):
-                expected = outputs(model, inputs)
-            assert (full - expected).abs().max() > 1e-3 * full.abs().max(), "gates change nothing"
+        ones = [torch.ones(a.heads) for a in found]
+        for keep in (some_heads(found), [one == 0 for one in ones]):
+            expected = gates_act(model, inputs, partial(gated, model), ones, keep)
             smaller = remove_heads(model, keep)
             same(outputs(smaller, inputs), expected, f"gates of 0 and removal ({attention})")
             assert [a.heads for a in find_attention(smaller)] == [int(k.sum()) for k in keep]
             further = some_heads(find_attention(smaller), seed=2)
-            both = [torch.zeros(a.heads) > 0 for a in found]
+            both = [one == 0 for one in ones]
             for mask, first, then in zip(both, keep, further, strict=True):
                 mask[first.nonzero().flatten()[then]] = True
             same(
@@ -145,18 +128,15 @@ def importance(family: str) -> None:
     model, data = small_model(family), data_of(family)
     found = find_attention(model)
     got = head_importance(model, [data], loss_of)
-    with torch.no_grad():
-        for layer, a in enumerate(found):
-            ends = []
-            for step in (1e-3, -1e-3):
-                xi = [torch.ones(b.heads, dtype=torch.float64) for b in found]
-                xi[layer][a.heads - 1] += step
-                with gated(model, xi):
-                    ends.append(loss_of(model, data))
-            slope = float(((ends[0] - ends[1]) / 2e-3).abs().mean())
-            assert abs(float(got[layer, a.heads - 1]) - slope) <= 0.02 * slope + 1e-3, (
-                f"importance {float(got[layer, a.heads - 1]):.4f} of {a.name!r}, slope {slope:.4f}"
-            )
+    for layer, a in enumerate(found):
+        xi = [torch.ones(b.heads, dtype=torch.float64) for b in found]
+
+        def losses(gate: float, xi: Any = xi, layer: int = layer) -> Tensor:
+            xi[layer][-1] = gate
+            with gated(model, xi):
+                return loss_of(model, data)
+
+        slope(losses, got[layer, a.heads - 1])
     each = [{name: x[i : i + 1] for name, x in data.items()} for i in range(3)]
     same(got, head_importance(model, each, loss_of), "importance, batch by batch", 1e-4)
 
@@ -189,32 +169,23 @@ def _pruned(family: str) -> Iterator[Any]:
         if not any(mlp.neurons for mlp in find_mlps(smaller)):
             smaller = slice_ffn(smaller, _some_neurons(smaller))
         smaller = with_linears(smaller)
-        matrices = {n: p for n, p in encoder_weights(smaller).items() if _is_linear(smaller, n)}
+        matrices = {
+            name: p
+            for name, p in encoder_weights(smaller).items()
+            if isinstance(smaller.get_submodule(name.rpartition(".")[0]), nn.Linear)
+        }
         smaller = truncate(
             smaller, {name: min(2, *p.shape) for name, p in list(matrices.items())[-3:]}
         )
         for path in SMALL[family].stacks:
             count = len(list(smaller.get_submodule(path).children()))
-            if _can_be_cut(smaller, path, count):
+            with suppress(ValueError):  # "depth" tells which are refused
                 smaller = take_layers(smaller, path, count - 1)
         left = len(find_mlps(smaller))
         smaller = remove_mlps(smaller, keep[:left] if left > 1 else keep[:1])
         if not heads_first:
             smaller = remove_heads(smaller, some_heads(find_attention(smaller)))
         yield smaller
-
-
-def _is_linear(model: nn.Module, name: str) -> bool:
-    path, _, parameter = name.rpartition(".")
-    return parameter == "weight" and isinstance(model.get_submodule(path), nn.Linear)
-
-
-def _can_be_cut(model: nn.Module, path: str, count: int) -> bool:
-    try:
-        take_layers(model, path, count)
-    except ValueError:
-        return False
-    return True
 
 
 def _as_experts_were(model: Any) -> None:
@@ -231,7 +202,7 @@ def _some_neurons(model: nn.Module) -> list[Tensor]:
 def generation(family: str) -> None:
     """The smaller model writes what the gated one writes, with and without a cache."""
     if not SMALL[family].generates:
-        raise Refused(NOT_A_DECODER)
+        raise ValueError(NOT_A_DECODER)
     inputs = inputs_of(family)
     inputs.pop("decoder_input_ids", None)
     for attention in SMALL[family].attention:
@@ -320,13 +291,9 @@ def _handing_on(model: nn.Module, path: str, kept: list[int]) -> Iterator[None]:
 def feed_forward(family: str) -> None:
     """A part with a gate of 0 is a part that is removed."""
     model, inputs = small_model(family), inputs_of(family)
-    parts, full = len(find_mlps(model)), outputs(model, inputs)
-    with gated_mlps(model, torch.ones(parts)):
-        assert torch.equal(outputs(model, inputs), full), "gates of 1 change the outputs"
+    parts = len(find_mlps(model))
     keep = torch.arange(parts) != parts - 1
-    with gated_mlps(model, keep):
-        expected = outputs(model, inputs)
-    assert (full - expected).abs().max() > 1e-3 * full.abs().max(), "gates change nothing"
+    expected = gates_act(model, inputs, partial(gated_mlps, model), torch.ones(parts), keep)
     same(outputs(remove_mlps(model, keep), inputs), expected, "gates of 0 and removal")
     with gated_mlps(model, keep[:, None].expand(-1, 3)):
         same(outputs(model, inputs), expected, "gates per sample")
@@ -337,24 +304,23 @@ def neurons(family: str) -> None:
     model, inputs, data = small_model(family), inputs_of(family), data_of(family)
     got = ffn_importance(model, [data], loss_of)
     keep = _some_neurons(model)
-    zeroed = copy.deepcopy(model)
-    for mlp, kept in zip(find_mlps(zeroed), keep, strict=True):
-        out: Any = zeroed.get_submodule(mlp.out)
-        weight = out.weight if isinstance(out, nn.Linear) else out.weight.t()
-        with torch.no_grad():
-            weight[:, ~kept] = 0
-    same(outputs(slice_ffn(model, keep), inputs), outputs(zeroed, inputs), "narrower parts")
-    first: Any = model.get_submodule(find_mlps(model)[0].out)
-    weight = first.weight if isinstance(first, nn.Linear) else first.weight.t()
-    ends = []
-    with torch.no_grad():
-        column = weight[:, 0].clone()
-        for factor in (1.001, 0.999):
-            weight[:, 0] = column * factor
-            ends.append(loss_of(model, data))
-        weight[:, 0] = column
-    slope = float(((ends[0] - ends[1]) / 2e-3).abs().mean())
-    assert abs(float(got[0][0]) - slope) <= 0.02 * slope + 1e-3, f"{float(got[0][0])} {slope}"
+    smaller = slice_ffn(model, keep)
+
+    def read(part: int) -> Tensor:  # (outputs, neurons)
+        out: Any = model.get_submodule(find_mlps(model)[part].out)
+        return out.weight.data if isinstance(out, nn.Linear) else out.weight.data.t()
+
+    column = read(0)[:, 0].clone()
+
+    def losses(gate: float) -> Tensor:
+        read(0)[:, 0] = column * gate
+        return loss_of(model, data)
+
+    slope(losses, got[0][0])
+    losses(1.0)
+    for part, kept in enumerate(keep):
+        read(part)[:, ~kept] = 0
+    same(outputs(smaller, inputs), outputs(model, inputs), "narrower parts")
 
 
 def tokens(family: str) -> None:
@@ -363,7 +329,7 @@ def tokens(family: str) -> None:
     """
     model = small_model(family)
     if any(a.kind != "encoder" for a in find_attention(model)):
-        raise Refused(NOT_AN_ENCODER)
+        raise ValueError(NOT_AN_ENCODER)
     inputs = {name: x for name, x in inputs_of(family).items() if name != "attention_mask"}
     layers = encoder_layers(model)
     states: list[Tensor] = []

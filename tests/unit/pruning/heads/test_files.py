@@ -15,7 +15,6 @@ from course_lib.pruning.components import gate_components, truncate
 from course_lib.pruning.heads import (
     explicit_attention,
     find_attention,
-    kept_heads,
     load_pruned,
     remove_heads,
     save_pruned,
@@ -79,7 +78,6 @@ def test_what_was_pruned_in_any_ways_and_order_comes_back(ways, tmp_path):
     loaded = load_pruned(tmp_path)
     assert type(loaded) is type(smaller) and not loaded.training
     same(loaded, smaller, inputs_of("bert"))
-    assert kept_heads(loaded) == kept_heads(smaller)
     again = half_of_the_heads(loaded)
     save_pruned(again, tmp_path)  # pruned further, into the same place
     same(load_pruned(tmp_path), again, inputs_of("bert"))

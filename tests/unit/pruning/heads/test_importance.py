@@ -1,10 +1,14 @@
-"""Heads are scored by the slope of each sample's loss, and scored anew as they go."""
+"""Heads are scored by the slope of each sample's loss, or tried out one by one, and scored
+anew as they go.
+"""
 
 import pytest
 import torch
 import torch.nn.functional as F
 
 from course_lib.pruning.heads import (
+    ablate_each,
+    all_but_one,
     find_attention,
     gated,
     head_importance,
@@ -27,11 +31,6 @@ from unit.small_transformers import (
     outputs,
     some_heads,
 )
-
-
-def batches_of(data, sizes):
-    parts = torch.arange(sum(sizes)).split(sizes)
-    return [{name: x[part] for name, x in data.items()} for part in parts]
 
 
 @BOTH
@@ -73,21 +72,9 @@ def test_padding_changes_nothing(family):
     for name in ("input_ids", "attention_mask"):
         padded[name] = F.pad(data[name], (0, 5))
     close(head_importance(model, [padded], loss), head_importance(model, [data], loss), atol=1e-10)
-    keep = some_heads(len(find_attention(model)))
-    smaller = remove_heads(model, keep)
+    smaller = remove_heads(model, some_heads(len(find_attention(model))))
     inputs = [{name: x for name, x in d.items() if name != "labels"} for d in (padded, data)]
     close(outputs(smaller, inputs[0]), outputs(smaller, inputs[1]), atol=1e-10)
-
-
-def test_one_forward_and_one_backward_pass_for_each_batch(monkeypatch):
-    model, data, calls = model_of("bert"), data_of("bert"), []
-    slope = torch.autograd.grad
-    monkeypatch.setattr(
-        torch.autograd, "grad", lambda *args, **how: calls.append("back") or slope(*args, **how)
-    )
-    model.register_forward_hook(lambda *_: calls.append("forth"))
-    head_importance(model, batches_of(data, [4, 4]), loss_of("bert"))
-    assert calls == ["forth", "back"] * 2
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -97,25 +84,25 @@ def test_modes_gradients_and_hooks_are_left_as_they_were(fails):
     model.bert.pooler.eval()
     model.bert.embeddings.requires_grad_(False)
     model.classifier.weight.grad = torch.full_like(model.classifier.weight, 3.0)
-    modes = [m.training for m in model.modules()]
-    wanted = [p.requires_grad for p in model.parameters()]
-    before = hooks_of(model)
+
+    def state():
+        modes = [m.training for m in model.modules()], hooks_of(model)
+        return *modes, [(p.requires_grad, p.grad is None) for p in model.parameters()]
 
     def failing(m, batch):
+        calls.append(batch)
         assert not any(module.training for module in m.modules())
         if fails:
             raise RuntimeError("stop")
         return loss(m, batch)
 
+    before, calls = state(), []
     try:
-        head_importance(model, [data], failing)
+        head_importance(model, [data, data], failing)
     except RuntimeError:
         assert fails
-    assert [m.training for m in model.modules()] == modes
-    assert [p.requires_grad for p in model.parameters()] == wanted
-    assert hooks_of(model) == before
-    assert (model.classifier.weight.grad == 3).all()
-    assert all(p.grad is None for p in model.bert.parameters())
+    assert len(calls) == (1 if fails else 2)  # one pass for each batch
+    assert state() == before and (model.classifier.weight.grad == 3).all()
 
 
 @pytest.mark.parametrize("around", [torch.no_grad, torch.inference_mode])
@@ -127,33 +114,51 @@ def test_importance_needs_no_grad_mode_round_it_and_no_trainable_weight(around):
         close(head_importance(model, [data], loss), expected)
 
 
-def test_importance_of_the_heads_left_is_that_of_the_smaller_model():
-    model, data, loss = model_of("bert"), data_of("bert"), loss_of("bert")
-    keep = some_heads(3)
+def test_importance_of_some_heads_and_of_one_kind():
+    """Of the heads left it is that of the smaller model."""
+    model, data, loss = model_of("marian"), data_of("marian"), loss_of("marian")
+    every, keep = head_importance(model, [data], loss), some_heads(6)
+    close(head_importance(model, [data], loss, find_attention(model, "cross")), every[[3, 5]])
     with gated(model, keep):
-        gated_off = head_importance(model, [data], loss)
-    assert (gated_off[~keep] == 0).all() and (gated_off[keep] > 0).all()
+        left = head_importance(model, [data], loss)
+    assert (left[~keep] == 0).all() and (left[keep] > 0).all()
     # a grid as wide as the largest layer
     smaller = head_importance(remove_heads(model, keep), [data], loss)
     assert smaller.isnan().sum() == smaller.numel() - keep.sum()
-    close(torch.cat([row[~row.isnan()] for row in smaller]), gated_off[keep])
-
-
-def test_importance_of_one_kind():
-    model, data, loss = model_of("marian"), data_of("marian"), loss_of("marian")
-    everything = head_importance(model, [data], loss)
-    close(head_importance(model, [data], loss, find_attention(model, "cross")), everything[[3, 5]])
+    close(smaller[~smaller.isnan()], left[keep])
 
 
 def test_layers_are_normalised_by_their_euclidean_norm():
-    model, data, loss = model_of("bert"), data_of("bert"), loss_of("bert")
-    raw = head_importance(model, [data], loss)
-    normal = normalise_by_layer(raw)
-    close(normal.square().sum(1), torch.ones(3, dtype=torch.float64))
-    close(normal * raw.norm(dim=1, keepdim=True), raw)
     odd = torch.tensor([[0.0, 0.0], [3.0, 4.0], [2.0, torch.nan]])
     expected = torch.tensor([[0.0, 0.0], [0.6, 0.8], [1.0, torch.nan]])
     torch.testing.assert_close(normalise_by_layer(odd), expected, equal_nan=True)
+
+
+def test_ablation_is_of_one_head_at_a_time_against_the_full_model():
+    weight = torch.arange(1.0, 7.0).view(2, 3)
+    seen = []
+
+    def evaluate(xi):
+        seen.append(int(xi.sum()))
+        return float((weight * xi).sum())
+
+    torch.testing.assert_close(ablate_each(evaluate, 2, 3), -weight.double())
+    assert sorted(seen) == [5] * 6 + [6]
+
+
+def test_all_but_one_chooses_on_validation_and_reports_the_test():
+    validation = torch.tensor([[1.0, 5.0, 2.0], [4.0, 4.0, 0.0]])  # equally good: the first
+    test = torch.tensor([[9.0, 3.0, 9.0], [7.0, 8.0, 9.0]])
+    tested = []
+
+    def on_test(xi):
+        tested.append(xi)
+        return float((test * xi).sum())
+
+    result = all_but_one(lambda xi: float((validation * xi).sum()), on_test, 2, 3)
+    assert result == [(1, 3.0 - 21.0), (0, 7.0 - 24.0)]
+    # the full model and one choice for each layer: the test data choose nothing
+    assert len(tested) == 3
 
 
 def test_heads_are_scored_anew_and_never_come_back():
@@ -170,27 +175,21 @@ def test_heads_are_scored_anew_and_never_come_back():
     masks = prune_heads_iteratively(
         model, score, [2, 4], lambda m: trained.append(outputs(m, inputs))
     )
-    assert [(~m).nonzero().tolist() for m in masks] == [
-        [[0, 0], [0, 1]],
-        [[0, 0], [0, 1], [0, 2], [1, 3]],
-    ]
+    gone = [[0, 0], [0, 1], [0, 2], [1, 3]]
+    assert [(~m).nonzero().tolist() for m in masks] == [gone[:2], gone]
     assert torch.equal(seen[0], outputs(model, inputs))
     close(seen[1], outputs(remove_heads(model, masks[0]), inputs))  # scored with the first two gone
     close(trained[1], outputs(remove_heads(model, masks[1]), inputs))
     assert lowest_heads(first, 4).tolist() != masks[1].tolist()
 
 
-def test_iterative_pruning_by_importance():
+def test_iterative_pruning_by_importance_of_a_model_with_unequal_layers():
     model, data, loss = model_of("bert"), data_of("bert"), loss_of("bert")
-    masks = prune_heads_iteratively(
-        model, lambda m: head_importance(m, [data], loss), [3, 6, 9], min_per_layer=1
-    )
-    assert [int((~m).sum()) for m in masks] == [3, 6, 9]
-    assert all((m.sum(1) >= 1).all() for m in masks)
-    assert all((b <= a).all() for a, b in zip(masks, masks[1:], strict=False))
-    assert torch.equal(masks[0], lowest_heads(head_importance(model, [data], loss), 3, 1))
-    smaller = remove_heads(model, masks[0])  # on a model with unequal layers
-    (more,) = prune_heads_iteratively(smaller, lambda m: head_importance(m, [data], loss), [2])
-    with gated(smaller, more):
-        expected = outputs(smaller, inputs_of("bert"))
-    close(outputs(remove_heads(smaller, more), inputs_of("bert")), expected)
+    smaller, inputs = remove_heads(model, some_heads(3)), inputs_of("bert")
+    left = sum(a.heads for a in find_attention(smaller))
+    masks = prune_heads_iteratively(smaller, lambda m: head_importance(m, [data], loss), [1, 2])
+    assert [int(mask.sum()) for mask in masks] == [left - 1, left - 2]
+    assert torch.equal(masks[0], lowest_heads(head_importance(smaller, [data], loss), 1))
+    with gated(smaller, masks[1]):
+        expected = outputs(smaller, inputs)
+    close(outputs(remove_heads(smaller, masks[1]), inputs), expected)

@@ -30,11 +30,6 @@ def importance(change=lambda losses: losses, batches=(DATA,), model=BERT):
     return h.head_importance(BERT, batches, lambda m, batch: change(LOSS(model or m, batch)))
 
 
-def replaced(off):
-    with h.replaced_attention(BERT, off, h.uniform, lambda: MASK):
-        pytest.fail("the block was entered")
-
-
 REFUSED = [
     ("rule", lambda: choose("first")),
     ("count", lambda: choose(count=-1)),
@@ -49,13 +44,13 @@ REFUSED = [
         torch.ones(3, 1, B, HEADS), [torch.ones(4)] * 2, [torch.ones(5)] * 3, torch.ones(3, 2, HEADS),
     )),
     *(("keep", lambda keep=keep: h.remove_heads(BERT, keep)) for keep in (
-        KEEP.float(), KEEP[:2], torch.ones(3, 5) > 0, KEEP[:, None], {"nowhere": KEEP[0]},
+        KEEP.float(), KEEP[:2], torch.ones(3, 5) > 0, KEEP[:, None],
     )),
     *(("keep", lambda keep=keep: h.slice_heads(Q, K, V, OUT, keep, 3)) for keep in (
         [1, 0], [0, 0], [4], [-1],
     )),
     ("heads of 5", lambda: h.slice_heads(Q, K, V, OUT, [0], 5)),
-    ("9 read", lambda: h.slice_heads(Q, K, V, nn.Linear(9, 12), [0], 3)),
+    ("9", lambda: h.slice_heads(Q, K, V, nn.Linear(9, 12), [0], 3)),
     (r"\(8,\).*got \(\)", lambda: importance(torch.mean)),
     ("depend on the heads", lambda: importance(torch.detach)),
     ("'bert.encoder.layer.0.attention", lambda: importance(model=model_of("bert"))),
@@ -64,10 +59,12 @@ REFUSED = [
     ("length", lambda: h.fixed_patterns(0)),
     ("fixed patterns", lambda: h.frozen_attention(torch.rand(1, 9, 2, 2), torch.tensor([2]))),
     ("lengths", lambda: h.frozen_attention(LEARNED, torch.tensor([6, 1]))),
-    ("off", lambda: replaced(KEEP[:1])),
     ("no query", lambda: h.points_to(ATTENTION, torch.full_like(TARGET, -1), MASK)),
     ("target .*beyond", lambda: h.points_to(ATTENTION, torch.full_like(TARGET, 6), MASK)),
     ("target .*no real token", lambda: h.points_to(ATTENTION, torch.full_like(TARGET, 2), MASK)),
+    ("fractions", lambda: h.prunable_share([(0, 5.0), (0, 4.0)])),
+    ("kind", lambda: h.prune_by_kind({"encoder": SCORES}, "both", 0.5)),
+    ("fraction", lambda: h.prune_by_kind({"encoder": SCORES}, "all", 1.5)),
     ("offset", lambda: h.neighbour(MASK, 0)),
     ("targets itself", lambda: h.arc_baseline(torch.tensor([[0, 1, 2]]), MASK)),
 ]  # fmt: skip

@@ -27,18 +27,12 @@ def test_rounds_by_the_importance_of_what_is_left():
         return heads_score * asked[-1][0] * (-1 if len(asked) == 2 else 1), torch.tensor([2.0, 1.0])
 
     steps = prune_while(lambda xi, nu: float(xi.sum()), importance, 2, 3, share=0.5, step=0.2)
-    assert [int(xi.sum()) for xi, _, _ in steps] == [6, 5, 4, 3] and [s for *_, s in steps] == [
-        6,
-        5,
-        4,
-        3,
-    ]
+    assert [int(xi.sum()) for xi, _, _ in steps] == [s for *_, s in steps] == [6, 5, 4, 3]
     assert [int(nu.sum()) for _, nu, _ in steps] == [2, 2, 1, 1]
     assert len(asked) == 4  # the round that fails was asked for, too
     assert not steps[1][0][0, 1]
-    assert (
-        not steps[2][0][1, 2] and not steps[2][0][0, 1]
-    )  # turned round in the second: now the 6 goes, and what is gone stays gone
+    # turned round in the second: now the 6 goes, and what is gone stays gone
+    assert not steps[2][0][1, 2] and not steps[2][0][0, 1]
     assert not steps[2][1][1]
 
 
@@ -49,57 +43,41 @@ def test_until_nothing_is_left():
     assert not steps[-1][0].any() and not steps[-1][1].any() and len(steps) == 3
 
 
-def test_three_of_one_size():
-    generator = torch.Generator().manual_seed(0)
-    for _ in range(20):
-        xi, nu = (
-            torch.rand(3, 4, generator=generator) < 0.6,
-            torch.rand(3, generator=generator) < 0.5,
-        )
-        scores = torch.rand(3, 4, generator=generator), torch.rand(3, generator=generator)
-        found = subnetworks(xi, nu, *scores, torch.Generator().manual_seed(7))
-        again = torch.Generator().manual_seed(7)
-        chance = (
-            torch.randperm(12, generator=again)[: int(xi.sum())],
-            torch.randperm(3, generator=again)[: int(nu.sum())],
-        )
-        assert sorted(found["random"][0].flatten().nonzero()[:, 0].tolist()) == sorted(
-            chance[0].tolist()
-        )
-        assert sorted(found["random"][1].nonzero()[:, 0].tolist()) == sorted(chance[1].tolist())
-        for name in found:
-            assert int(found[name][0].sum()) == int(xi.sum()) and int(found[name][1].sum()) == int(
-                nu.sum()
-            )
-        for mask, score, bad in zip((xi, nu), scores, found["bad"], strict=True):
-            order = sorted(
-                range(mask.numel()),
-                key=lambda i: (bool(mask.flatten()[i]), float(score.flatten()[i]), i),
-            )
-            assert set(order[: int(mask.sum())]) == set(bad.flatten().nonzero()[:, 0].tolist())
+@pytest.mark.parametrize("seed", range(8))
+def test_three_of_one_size(seed):
+    g = torch.Generator().manual_seed(seed)
+    shapes = ((3, 4), (3,))
+    masks = [torch.rand(shape, generator=g) < 0.6 for shape in shapes]
+    scores = [torch.rand(shape, generator=g) for shape in shapes]
+    found = subnetworks(*masks, *scores, torch.Generator().manual_seed(7))
+    again = torch.Generator().manual_seed(7)
+    for i, (mask, score) in enumerate(zip(masks, scores, strict=True)):
+        n, kept = mask.numel(), int(mask.sum())
+        worst = sorted(range(n), key=lambda i: (bool(mask.flatten()[i]), float(score.flatten()[i])))
+        chance = torch.randperm(n, generator=again).tolist()
+        assert torch.equal(found["good"][i], mask)
+        for name, order in (("random", chance), ("bad", worst)):
+            assert found[name][i].flatten().nonzero().flatten().tolist() == sorted(order[:kept])
 
 
-def test_retrained_from_the_pretrained_weights_with_the_rest_off():
-    model, inputs = model_of("bert").train(), inputs_of("bert")
+def test_retraining_starts_from_the_weights_given_with_only_the_subnetwork_on():
+    model, inputs = model_of("bert"), inputs_of("bert")
     pretrained = {
         name: torch.randn_like(p) for name, p in model.named_parameters() if ".layer." in name
     }
-    nu = torch.tensor([True, False, True])
     seen = []
 
     def train(net):
-        assert all(
-            torch.equal(net.get_parameter(name), value) for name, value in pretrained.items()
-        )
-        hook = mlp_outputs(net)[1].register_forward_hook(
-            lambda m, i, out: seen.append(bool(out.any()))
-        )
+        assert all(torch.equal(net.get_parameter(n), value) for n, value in pretrained.items())
+        # hooks run in the order in which they were made: this one sees the gated output
+        out = mlp_outputs(net)[1]
+        hook = out.register_forward_hook(lambda m, i, made: seen.append(bool(made.any())))
         net(**inputs).logits.sum().backward()
         hook.remove()
-        assert not mlp_outputs(net)[1].weight.grad.any()
+        assert not out.weight.grad.any()
 
+    nu = torch.tensor([True, False, True])
     assert retrain(model, pretrained, torch.ones(3, 4, dtype=torch.bool), nu, train) is None
-    # hooks run in the order in which they were made: this one sees the gated output
     assert seen == [False]
 
 
@@ -110,28 +88,18 @@ def test_survival():
     ]
     mean, std = survival(masks)
     assert mean.tolist() == [2, 1.5, 0.5] and std.tolist() == [0, 0.5, 0.5]
-    assert survivors_below(masks, 2) == pytest.approx(2 / 3) and survivors_below(
-        masks, 1.5
-    ) == pytest.approx(1 / 3)
+    assert survivors_below(masks, 2) == pytest.approx(2 / 3)
+    assert survivors_below(masks, 1.5) == pytest.approx(1 / 3)
 
 
 def test_agreement():
-    generator = torch.Generator().manual_seed(0)
-    a, b = (torch.rand(60, generator=generator) < 0.5 for _ in range(2))
+    g = torch.Generator().manual_seed(0)
+    a, b = (torch.rand(60, generator=g) < 0.5 for _ in range(2))
     assert overlap(a, b) == (int((a & b).sum()), int(a.sum()) * int(b.sum()) / 60)
-    same = fleiss_kappa(torch.stack([a, a, a]))
-    assert same == pytest.approx(1)
-    assert (
-        abs(
-            fleiss_kappa(
-                torch.stack([torch.rand(4000, generator=generator) < 0.3 for _ in range(4)])
-            )
-        )
-        < 0.03
-    )
+    assert fleiss_kappa(torch.stack([a, a, a])) == pytest.approx(1)
+    assert abs(fleiss_kappa(torch.rand(4, 4000, generator=g) < 0.3)) < 0.03
     # of two raters with the same share it is Cohen's
-    c = a[torch.randperm(60, generator=generator)]
-    assert fleiss_kappa(torch.stack([a, c])) == pytest.approx(
-        cohen_kappa_score(a.numpy(), c.numpy())
-    )
+    c = a[torch.randperm(60, generator=g)]
+    cohen = cohen_kappa_score(a.numpy(), c.numpy())
+    assert fleiss_kappa(torch.stack([a, c])) == pytest.approx(cohen)
     assert fleiss_kappa(torch.ones(3, 5, dtype=torch.bool)) == 1.0

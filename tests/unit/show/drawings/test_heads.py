@@ -7,9 +7,9 @@ from __future__ import annotations
 import pytest
 import torch
 from matplotlib.patches import FancyArrowPatch
+from translation_checkpoints import SHAPE, small_marian
 
 from course_lib.models.attention import find_attention
-from course_lib.models.marian import small_marian
 from course_lib.pruning.components import hard_concrete, open_probability
 from course_lib.pruning.heads import fixed_patterns
 from course_lib.show import drawings
@@ -59,7 +59,7 @@ def test_each_map_has_its_picture_and_its_name() -> None:
 
 @pytest.mark.parametrize(("layers", "below"), [(3, 1), (2, 2), (1, 2)])
 def test_the_three_kinds_are_those_of_the_model(layers: int, below: int) -> None:
-    model = small_marian(50, layers=layers, decoder_layers=below, width=24, heads=6, ffn=32)
+    model = small_marian(50, **SHAPE | {"layers": layers, "decoder_layers": below})
     fig = drawings.kinds_of_attention(find_attention(model))
     texts = written(fig)
     assert texts.count("encoder: 6 heads") == layers
