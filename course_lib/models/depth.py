@@ -1,6 +1,4 @@
-"""Lists of layers that are cut, with all that a model and its configuration say of each
-layer.
-"""
+"""Lists of layers that are cut, with all that a model and its configuration say of them."""
 
 from __future__ import annotations
 
@@ -63,21 +61,20 @@ def along(model: nn.Module, path: str) -> list[nn.Module]:
 
 def _indices(layers: nn.ModuleList) -> list[tuple[str, str]]:
     """Where layers keep their own index: (path from the layer, attribute). It is a
-    number that equals the layer's place in every layer, whatever its name.
+    number that equals the layer's place in every layer, whatever its name; of two layers,
+    where a switch may be 0 and 1, a name tells.
     """
-    found: dict[tuple[str, str], list[bool]] = {}
-    for i, layer in enumerate(layers):
+    found: dict[tuple[str, str], list[int]] = {}
+    for layer in layers:
         for inner, module in layer.named_modules():
             for name, value in vars(module).items():
                 if type(value) is int:
-                    found.setdefault((inner, name), []).append(value == i)
-    # in some of the layers only, or in two, where a switch may be 0 and 1
-    named = re.compile("layer|block|idx|index|id$")
+                    found.setdefault((inner, name), []).append(value)
+    named, all_ = re.compile("layer|block|idx|index|id$"), list(range(len(layers)))
     return [
         place
-        for place, equal in found.items()
-        if all(equal)
-        and (len(equal) == len(layers) > 2 or (len(equal) > 1 and named.search(place[1])))
+        for place, values in found.items()
+        if values == all_ and (len(all_) > 2 or (len(all_) > 1 and named.search(place[1])))
     ]
 
 

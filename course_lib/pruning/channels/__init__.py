@@ -8,15 +8,10 @@
     smaller, report = channels.remove_filters(model, keep, images)  # dependent parameters, too
     channels.recalibrate(smaller, images)                           # new batch-norm statistics
 
-- :mod:`.trace`: the operations of a model, by ``torch.fx``; :mod:`.groups`: the channels
-  that can only be removed together.
-- :mod:`.removal`: removes filters with all parameters that depend on them;
-  :mod:`.comparison`: runs the model and the smaller one, to read the constant outputs of
-  removed channels, and to see that both compute the same.
-- :mod:`.folding`: merges a batch norm into the layer before it; :mod:`.recalibration`:
-  measures its statistics again.
-- :mod:`.slimming`: network slimming (``slimming.penalty``, ``slimming.scales``,
-  ``select_channels``).
+- :mod:`.trace`: a model's operations; :mod:`.groups`: channels that go together.
+- :mod:`.removal`: filters with all that depends on them; :mod:`.comparison`: runs the
+  model and the smaller one, which must compute the same.
+- :mod:`.folding` and :mod:`.recalibration` of batch norms; :mod:`.slimming`: its scales.
 """
 
 from course_lib.pruning.channels.folding import FoldReport, fold_bn, fold_model, scale_shift

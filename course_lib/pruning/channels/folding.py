@@ -29,7 +29,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 from torch.nn.utils.parametrize import is_parametrized
 
-from course_lib.pruning.channels.trace import batch_norms, trace
+from course_lib.pruning.channels.trace import Trace, batch_norms
 
 AnyModule = TypeVar("AnyModule", bound=nn.Module)
 
@@ -113,16 +113,14 @@ def fold_model(model: AnyModule) -> tuple[AnyModule, FoldReport]:
     in, and a report.
 
     A batch norm is folded if all its inputs come from one layer, and the outputs of that
-    layer go nowhere else, as torch.fx traces the forward pass. In the copy, which is of
-    the same class, the layer has its new weights, and an ``nn.Identity`` stands where the
-    batch norm was. All others stay, and the report says why.
+    layer go nowhere else. In the copy, which is of the same class, the layer has its new
+    weights, and an ``nn.Identity`` stands where the batch norm was.
 
     Args:
         model: any module that torch.fx can trace, in evaluation mode. Not changed.
             Of several ways that the forward pass can go only the one that is traced
             counts: with its flags as they are, and with every optional argument given.
-            No other thread may run a model meanwhile: torch.fx changes how every module
-            of the process is called.
+            No other thread may run a model meanwhile, because of torch.fx.
 
     Source: ``torch.fx.experimental.optimization.fuse`` does the same for convolutions
     and returns a graph; here the model stays what it is.
@@ -149,56 +147,41 @@ def layers_before(model: nn.Module) -> dict[str, tuple[str, str]]:
     """Batch norm -> the name of the one layer that feeds it and nothing else, or "" and
     why there is none.
     """
-    _, graph = trace(model)
-    modules = dict(model.named_modules())
-    calls: dict[str, list[fx.Node]] = {name: [] for name in modules}
-    read = set()  # modules whose tensors are used without calling them
-    for node in graph.nodes:
+    modules, calls, read = dict(model.named_modules()), dict[str, list[fx.Node]](), set()
+    for node in Trace(model).graph.nodes:
         if node.op == "call_module":
-            calls[str(node.target)].append(node)
-        elif node.op == "get_attr":
+            calls.setdefault(str(node.target), []).append(node)
+        elif node.op == "get_attr":  # of a module, without calling it
             read.add(str(node.target).rpartition(".")[0])
-    owners: dict[int, list[str]] = {}  # id of a parameter -> the modules that have it
+    owners: dict[int, set[str]] = {}  # id of a parameter -> the modules that have it
     for name, module in modules.items():
         for parameter in module.parameters(recurse=False):
-            owners.setdefault(id(parameter), []).append(name)
+            owners.setdefault(id(parameter), set()).add(name)
 
     def say(node: fx.Node) -> str:
         if node.op == "call_module":
             return f"{node.target} ({type(modules[str(node.target)]).__name__})"
-        if node.op in ("placeholder", "output"):
-            return f"the model's {'input' if node.op == 'placeholder' else 'output'}"
         return f"{getattr(node.target, '__name__', node.target)}()"
 
-    def why_not(name: str, layers: list[str]) -> str | None:
-        for node in (call.all_input_nodes[0] for call in calls[name]):
-            if node.op != "call_module" or not _is_layer(modules[str(node.target)]):
-                return f"its input comes from {say(node)}, not from a layer"
-        if len(layers) != 1:
-            shared = f"it is shared by {' and '.join(layers)}: each would need one of its own"
-            return shared if layers else "the traced forward pass does not call it"
-        users = [u for call in calls[layers[0]] for u in call.users if u not in calls[name]]
+    def find(name: str) -> tuple[str, str]:
+        before = [call.all_input_nodes[0] for call in calls.get(name, ())]
+        sources = {str(node.target): node for node in before}
+        if len(sources) != 1:
+            shared = f"it is shared by {' and '.join(sources)}: each would need one of its own"
+            return "", shared if sources else "the traced forward pass does not call it"
+        ((layer, node),) = sources.items()
+        if node.op != "call_module" or not isinstance(modules[layer], _ConvNd | nn.Linear):
+            return "", f"its input comes from {say(node)}, not from a layer"
+        users = [u for call in calls[layer] for u in call.users if u not in calls[name]]
         if users:
-            return f"the output of {layers[0]} goes to {say(users[0])} too"
-        for module in {layers[0], name} & read:
-            return f"the forward pass reads tensors of {module} without calling it"
-        for parameter in modules[layers[0]].parameters():
-            for other in owners[id(parameter)]:
-                if other != layers[0]:
-                    return f"{layers[0]} shares a weight with {other}, and folding would part them"
-        return None
+            return "", f"the output of {layer} goes to {say(users[0])} too"
+        ties = {n for p in modules[layer].parameters() for n in owners[id(p)]} - {layer}
+        if ties or {layer, name} & read:
+            others = " and ".join(sorted(ties)) or "the forward pass itself"
+            return "", f"the tensors of {layer} or {name} are also read by {others}"
+        return layer, ""
 
-    found = {}
-    for name in batch_norms(model):
-        sources = [str(call.all_input_nodes[0].target) for call in calls[name]]
-        layers = list(dict.fromkeys(sources))
-        why = why_not(name, layers)
-        found[name] = ("", why) if why else (layers[0], "")
-    return found
-
-
-def _is_layer(module: nn.Module) -> bool:
-    return isinstance(module, _ConvNd | nn.Linear)
+    return {name: find(name) for name in batch_norms(model)}
 
 
 def _scale_shift(bn: _BatchNorm) -> tuple[Tensor, Tensor]:
@@ -224,17 +207,13 @@ def _double(x: Tensor) -> Tensor:
 
 def _check_pair(layer: nn.Module, bn: nn.Module) -> None:
     """Raises the exception of :func:`fold_bn` if ``bn`` cannot be folded into ``layer``."""
-    for module, what, fits in (
-        (layer, "layer", _is_layer(layer)),
-        (bn, "bn", isinstance(bn, _BatchNorm)),
-    ):
-        if not fits:
-            kind = "batch norm" if what == "bn" else "convolution or a linear layer"
-            raise TypeError(f"{what} should be a {kind}, got {type(module).__name__}")
-        if "forward" in vars(module) or not type(module).forward.__module__.startswith("torch.nn"):
+    kinds: dict[str, Any] = {"layer": _ConvNd | nn.Linear, "bn": _BatchNorm}
+    for (what, kind), module in zip(kinds.items(), (layer, bn), strict=True):
+        own = not type(module).forward.__module__.startswith("torch.nn.modules.")
+        if not isinstance(module, kind) or own or "forward" in vars(module):
             raise TypeError(
-                f"{what}, a {type(module).__name__}, has a forward of its own, so what it computes"
-                " is not known: fold it by hand, with scale_shift(bn)"
+                f"{what} should be a {'batch norm' if what == 'bn' else 'convolution or a linear'}"
+                f" layer without a forward of its own, got {type(module).__name__}"
             )
         if module._forward_hooks or module._forward_pre_hooks or is_parametrized(module):
             raise ValueError(

@@ -5,15 +5,14 @@ Each filter of a convolution and each unit of a linear layer makes one channel. 
 a label, and the label is carried along: batch norm and ReLU hand it on, flatten repeats
 it H·W times, concatenation puts labels side by side, and where two tensors are added,
 the labels at the same place are *tied*: neither channel can be removed without the
-other. An operation that is not in the table below *pins* the labels that it reads.
+other. An operation that is not in the table below *pins* the labels that it reads. What
+the labels do not show, removal finds by running the smaller model.
 
 A grouped convolution loses whole groups or equally many channels of each, and a tensor
-that is cut into equal parts must stay divisible. Groups of channels are chosen so that
-this holds: their *shares* are tied as well.
+that is cut into equal parts must stay divisible: these *shares* are tied in groups.
 
 Source: Fang et al. 2023, "DepGraph: Towards Any Structural Pruning", which finds the
-same groups from autograd's graph; here they come from the model's code, so that a
-refusal can name the operation.
+same groups from autograd's graph; the model's code lets a refusal name the operation.
 """
 
 from __future__ import annotations
@@ -21,17 +20,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
 import torch
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 from torch import Tensor, fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from course_lib.checks import check_mask
-from course_lib.pruning.channels.trace import carry_out, trace
+from course_lib.pruning.channels.trace import Trace
 
 Tie = tuple[Tensor, Tensor, str]  # labels, those that they are tied to, and where
 
@@ -67,8 +67,7 @@ def channel_groups(model: nn.Module, example: Tensor) -> list[Group]:
     them. Groups that cannot be removed (the logits, for one) are there too.
 
     Args:
-        model: any module that torch.fx can follow. Not changed, and nothing is computed
-            with its weights.
+        model: any module that torch.fx can follow. Not changed.
         example: a batch as the model takes it; only its shape and dtype matter.
 
     Raises:
@@ -80,37 +79,30 @@ def channel_groups(model: nn.Module, example: Tensor) -> list[Group]:
 # --------------------------------------------------------------- what an operation does
 MAKERS = ("conv", "grouped", "linear")  # kinds of layers that make new channels
 # for each rule of Channels the functions, methods and modules that it is for, in lower case
-# and without underscores: max_pool2d, F.max_pool2d and nn.MaxPool2d are one name
+# and without underscores: max_pool2d, F.max_pool2d and nn.MaxPool2d are one name. Others
+# are tried out
 _OPERATIONS = {
-    "same": "identity dropout dropout1d dropout2d dropout3d featuredropout alphadropout"
-    " stochasticdepth contiguous clone detach to float double half bfloat16 typeas"
-    " relu relu6 leakyrelu rrelu elu selu celu gelu silu mish hardtanh hardswish"
-    " hardsigmoid sigmoid logsigmoid tanh softplus softsign tanhshrink softshrink hardshrink"
-    " threshold clamp clip clampmin clampmax abs neg exp log log1p sqrt rsqrt square sin cos erf"
-    " pow sign reciprocal add sub mul div truediv truedivide multiply subtract divide maximum"
-    " minimum iadd isub imul itruediv",
-    "spatial": "maxpool1d maxpool2d maxpool3d avgpool1d avgpool2d avgpool3d adaptiveavgpool1d"
-    " adaptiveavgpool2d adaptiveavgpool3d adaptivemaxpool1d adaptivemaxpool2d adaptivemaxpool3d"
-    " interpolate upsample upsamplingnearest2d upsamplingbilinear2d pad zeropad1d zeropad2d"
-    " zeropad3d constantpad1d constantpad2d constantpad3d reflectionpad1d reflectionpad2d"
-    " reflectionpad3d replicationpad1d replicationpad2d replicationpad3d circularpad1d"
-    " circularpad2d circularpad3d",
-    "moving": "view reshape flatten unflatten permute transpose swapaxes t squeeze unsqueeze"
-    " expand repeat flip narrow select chunk split tensorsplit unbind getitem cat concat"
-    " concatenate stack channelshuffle expandas",
+    # each channel alone, or with those at the same place
+    "same": "identity dropout stochasticdepth contiguous clone detach to float typeas relu relu6"
+    " leakyrelu gelu silu hardswish hardsigmoid sigmoid tanh clamp exp sqrt pow add sub mul div"
+    " truediv multiply subtract divide maximum minimum iadd isub imul itruediv prelu interpolate"
+    " maxpool1d maxpool2d maxpool3d adaptiveavgpool1d adaptiveavgpool2d adaptiveavgpool3d",
+    "moving": "view reshape flatten unflatten permute transpose swapaxes squeeze unsqueeze expand"
+    " repeat flip narrow select chunk split tensorsplit unbind getitem cat concat concatenate"
+    " stack expandas",
     "reducing": "mean sum amax amin",
 }
 _RULES = {name: rule for rule, names in _OPERATIONS.items() for name in names.split()}
-# packages whose functions are known by name
-_PACKAGES = frozenset(("torch", "_operator", "builtins", "torchvision"))
 
 
 def layer_kind(module: nn.Module) -> str | None:
     """What a layer with weights does to channels: "conv", "grouped", "depthwise",
     "linear", "norm", "prelu", or None. A subclass counts as the layer it is derived from
-    as long as it computes the same way.
+    as long as it computes the same way, with a weight that is a parameter.
     """
     if not type(module).forward.__module__.startswith("torch.nn.modules."):
+        return None
+    if isinstance(module, _ConvNd | nn.Linear) and "weight" not in module._parameters:
         return None
     if isinstance(module, _ConvNd):
         if module.groups == 1:
@@ -153,17 +145,7 @@ def _blank(value: Any) -> Any:
 
 
 # ------------------------------------------------------------------------- the channels
-def function_name(node: fx.Node) -> str:
-    """The name of a function or method, without the underscore of those that work in
-    place.
-    """
-    target: Any = node.target
-    name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
-    return name.rstrip("_") or name
-
-
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """A layer with weights: the labels of the channels it reads (C,) and of those it makes
     (M,).
     """
@@ -180,104 +162,93 @@ class Channels:
     """
 
     def __init__(self, model: nn.Module, example: Tensor) -> None:
-        skeleton, graph = trace(model, example)
-        self.modules = dict(skeleton.named_modules())
+        self.trace = Trace(model, example)
+        self.modules = dict(self.trace.module.named_modules())
         self.calls: dict[str, Call] = {}
         self.times: Counter[str] = Counter()  # how often a layer is called
         self.state: dict[fx.Node, Any] = {}  # node -> compact labels, or a tuple of such
         self.ties: list[Tie] = []
         self.shares: list[Tie] = []  # ties that only a choice needs
         self.pins: list[tuple[Tensor, str]] = []
-        self.unread: dict[str, str] = {}  # a layer that cannot be followed -> why
-        self.read: dict[str, str] = {}  # a layer whose tensors are read -> the tensor
         self.borders = False  # whether zeros may be put round maps, other than in layers
         self.count = 1
-        for node in graph.nodes:
-            self.state[node] = self._follow(node, node is next(iter(graph.nodes)))
-        owners: dict[int, str] = {}
-        for name, call in self.calls.items():
-            for parameter in self.modules[name].parameters():
-                other = owners.setdefault(id(parameter), name)
-                if other != name:
-                    reason = f"{other!r} and {name!r} share weights"
-                    self._pin_call(self.calls[other], reason)
-                    self._pin_call(call, reason)
-            if name in self.read:
-                what = f"the forward pass reads {self.read[name]!r} without calling {name!r}"
-                self._pin_call(call, what)
+        for node in self.trace.graph.nodes:
+            self.state[node] = self._follow(node)
 
-    def describe(self, node: fx.Node) -> str:
+    def _say(self, node: fx.Node) -> str:
         """``node`` in words for a message: which operation, and where in the model."""
         if node.op == "call_module":
             return f"{node.target!r} ({type(self.modules[str(node.target)]).__name__})"
         path = next(reversed(node.meta.get("nn_module_stack") or {"": None}))
-        where = repr(path) if path else "the model's forward"
-        return f"{function_name(node)} in {where}"
+        return f"{self._name(node)} in " + (repr(path) if path else "the model's forward")
+
+    def _name(self, node: fx.Node) -> str:
+        target: Any = node.target
+        if node.op == "call_module":
+            target = type(self.modules[target])
+        return (target if isinstance(target, str) else target.__name__).rstrip("_")
 
     # -------------------------------------------------------------------- one rule each
-    def _follow(self, node: fx.Node, first: bool) -> Any:
-        value: Any = node.meta.get("value")
+    def _follow(self, node: fx.Node) -> Any:
+        value: Any = node.meta["value"]
         blank = _blank(value)
-        if node.op == "placeholder" and first and value.ndim > 1:
+        if node.op == "placeholder" and not self.state and value.ndim > 1:
             made = self._new_labels(value.shape[1])
             self.pins.append((made, "they are the channels of the model's input"))
             return made.view([-1 if d == 1 else 1 for d in range(value.ndim)])
-        path = str(node.target).rpartition(".")[0]
-        if node.op == "get_attr" and any(
-            _blank(u.meta.get("value")) is not None for u in node.users
-        ):
-            self.read[path] = str(node.target)
         read = [n for n in node.all_input_nodes if self.state[n] is not None]
         if node.op == "output":
             self._pin(read, "they are the model's output")
         if blank is None or not read or node.op == "output":  # a size, or made from sizes
             return blank
-        module = self.modules[str(node.target)] if node.op == "call_module" else None
-        if module is not None and layer_kind(module):
-            followed = self._layer(node, module)
-        else:
-            rules = {"same": self._same, "moving": self._moving, "reducing": self._reducing}
-            rule = self._rule(node, module) or ""
-            followed = rules.get(rule.replace("spatial", "same"), lambda *_: None)(node, module)
+        try:
+            followed = self._carried(node)
+        except (RuntimeError, TypeError):  # of torch, on labels
+            followed = None
         if followed is None:
-            what = self.describe(node)
+            what = self._say(node)
             why = f"{what} reads them, and how it would work with fewer channels is not known"
             self._pin(read, why)
         return blank if followed is None else followed
 
-    def _rule(self, node: fx.Node, module: nn.Module | None) -> str | None:
-        if isinstance(module, nn.PReLU):  # one slope for all channels; F.prelu may have many
-            return "same"
-        name = function_name(node) if module is None else type(module).__name__
-        package = type(module).__module__ if module else getattr(node.target, "__module__", None)
-        if node.op == "call_method" or (package or "torch").split(".")[0] in _PACKAGES:
-            return _RULES.get(name.lower().replace("_", ""))
-        return "spatial" if module is None and self._is_channelwise(node) else None
+    def _carried(self, node: fx.Node) -> Any:
+        """The labels of what ``node`` makes; None if it is not known."""
+        if node.op == "call_module" and layer_kind(self.modules[str(node.target)]):
+            return self._layer(node)
+        rule = _RULES.get(self._name(node).lower().replace("_", ""))
+        if rule in ("moving", "reducing"):
+            return self._moving(node, rule)
+        if rule is None and not self._is_channelwise(node):
+            return None
+        self.borders |= rule is None
+        return self._same(node)
 
     def _is_channelwise(self, node: fx.Node) -> bool:
-        """Whether a function that the user marked with ``torch.fx.wrap`` works on each
-        channel alone: it is run with half of the channels.
+        """Whether an operation that is not in the table, the user's own function for example,
+        works on each channel alone: it is run with half of the channels.
         """
-        shape = node.all_input_nodes[0].meta["value"].shape
-        x = torch.rand(shape, generator=torch.Generator().manual_seed(0), device="cpu")
+        (first, *others), generator = node.all_input_nodes, torch.Generator().manual_seed(0)
+        if others or len(along := _varying(self.state[first])) != 1:
+            return False
+        x = torch.rand(first.meta["value"].shape, generator=generator, device="cpu")
+        half = torch.arange(0, x.shape[along[0]], 2)
         try:
-            whole = carry_out(node, None, lambda _: x.clone())
-            half = carry_out(node, None, lambda _: x[:, ::2])
-            return len(node.all_input_nodes) == 1 < shape[1] and torch.equal(whole[:, ::2], half)
+            whole = self.trace.carry_out(node, lambda _: x.clone()).index_select(along[0], half)
+            part = self.trace.carry_out(node, lambda _: x.index_select(along[0], half))
         except Exception:  # user code, on what it was not written for
             return False
+        return torch.equal(whole, part)
 
-    def _layer(self, node: fx.Node, module: nn.Module) -> Tensor | None:
-        kind, name, value = str(layer_kind(module)), str(node.target), node.meta["value"]
-        source = node.all_input_nodes[0]
+    def _layer(self, node: fx.Node) -> Tensor | None:
+        name, value = str(node.target), node.meta["value"]
+        module: Any = self.modules[name]
+        kind, source = str(layer_kind(module)), node.all_input_nodes[0]
         labels, sizes = self.state[source], source.meta["value"].shape
         dim = value.ndim - 1 if kind == "linear" else 1
         if value.ndim < 2 + (len(module.kernel_size) if isinstance(module, _ConvNd) else 0):
-            self.unread[name] = f"it reads a tensor of {value.ndim} dimensions, without a batch"
-            return None
+            return None  # without a batch
         if set(_varying(labels)) - {dim}:
-            self.unread[name] = f"{self.describe(node)} reads another dimension than theirs"
-            self._pin([source], self.unread[name])
+            self._pin([source], f"{self._say(node)} reads another dimension than theirs")
             labels = _blank(value)
         inputs = labels.flatten().expand(sizes[dim])  # (C,)
         outputs = inputs.repeat_interleave(value.shape[dim] // sizes[dim])  # more if depthwise
@@ -287,60 +258,82 @@ class Channels:
             outputs = self.calls[name].outputs
         elif kind in MAKERS:
             outputs = self._new_labels(value.shape[dim])
-        call = self.calls.setdefault(name, Call(kind, node, inputs, outputs))
-        if kind == "grouped":
-            assert isinstance(module, _ConvNd)
-            self._share_groups(
-                inputs.view(module.groups, -1), outputs.view(module.groups, -1), name
-            )
-        tensors = [t for t in ("weight", "bias") if getattr(module, t, None) is not None]
-        if any(t not in module._parameters for t in tensors):
-            computed = f"the weights of {name!r} are computed from others: make them plain first"
-            self._pin_call(call, f"{computed}, with parametrize.remove_parametrizations")
+        self.calls.setdefault(name, Call(kind, node, inputs, outputs))
+        if kind == "grouped":  # its groups go whole where they are many, else equal parts of each
+            parts = [inputs.view(module.groups, -1), outputs.view(module.groups, -1)]
+            many = module.groups > max(part.shape[1] for part in parts)
+            for part in [torch.cat(parts, 1).T] if many else parts:
+                self._share(part, f"the groups of {name!r}")
         return outputs.view([-1 if d == dim else 1 for d in range(value.ndim)])
 
-    def _share_groups(self, reads: Tensor, makes: Tensor, name: str) -> None:
-        """Labels (groups, channels of each): groups go whole where they are many, else
-        equally many channels of each.
-        """
-        where = f"the groups of {name!r}"
-        if len(reads) > max(reads.shape[1], makes.shape[1]):
-            whole = torch.cat([reads, makes], 1)
-            self.shares.append((whole[:, :1].expand_as(whole), whole, where))
-        else:
-            self.shares += [(part[:1].expand_as(part), part, where) for part in (reads, makes)]
-
-    def _same(self, node: fx.Node, module: nn.Module | None) -> Tensor | None:
+    def _same(self, node: fx.Node) -> Tensor | None:
         """Each channel alone. Labels at the same place are tied, as in an addition; a
         tensor of size 1 there is broadcast, and ties none.
         """
-        value = node.meta["value"]
-        inputs = [n for n in node.all_input_nodes if isinstance(self.state[n], Tensor)]
-        if not inputs or not isinstance(value, Tensor):
-            return None
+        shape = node.meta["value"].shape
         parts = []  # labels and sizes, with as many dimensions as the result
-        for n in inputs:
-            missing = (1,) * (value.ndim - self.state[n].ndim)
-            labels = self.state[n].view(*missing, *self.state[n].shape)
-            parts.append((labels, (*missing, *n.meta["value"].shape)))
-        varied = [labels for labels, _ in parts if _varying(labels)] or [parts[0][0]]
-        result = varied[0]
+        for n in node.all_input_nodes:
+            if isinstance(self.state[n], Tensor):
+                missing = (1,) * (len(shape) - self.state[n].ndim)
+                labels = self.state[n].view(*missing, *self.state[n].shape)
+                parts.append((labels, (*missing, *n.meta["value"].shape)))
+        result = next((labels for labels, _ in parts if _varying(labels)), parts[0][0])
         along = _varying(result)
-        if any(value.shape[d] != result.shape[d] for d in along):
+        if any(shape[d] != result.shape[d] for d in along):
             return None
-        if self._rule(node, module) == "spatial":
-            if along not in ([], [1]):
-                return None
-            what = function_name(node) if module is None else type(module).__name__
-            self.borders |= "adaptive" not in what.lower() and "max" not in what.lower()
         for labels, sizes in parts:
-            if labels is result:
-                continue
-            if _varying(labels) == along:
-                self._tie(result, labels, self.describe(node))
-            elif _varying(labels) or any(sizes[d] > 1 for d in along):
+            if labels is not result and _varying(labels) == along:
+                self._tie(result, labels, self._say(node))
+            elif labels is not result and (_varying(labels) or any(sizes[d] > 1 for d in along)):
                 return None
         return result
+
+    def _moving(self, node: fx.Node, rule: str) -> Any:
+        """Labels are moved by the operation itself."""
+        x, name = node.all_input_nodes[0], self._name(node)
+        before = self.state[x]
+        if name == "getitem" and isinstance(before, tuple):  # one of several results
+            return before[node.args[1]]  # type: ignore[index]
+        tensors = [n for n in node.all_input_nodes if isinstance(self.state[n], Tensor)]
+        many = bool(node.args) and isinstance(node.args[0], list | tuple)
+        if x not in tensors or (len(tensors) > 1 and not many and name != "expand_as"):
+            return None  # several results at once, or an index that is itself a tensor
+
+        def labels_of(n: fx.Node) -> Any:
+            sizes = list(getattr(n.meta["value"], "shape", ()))
+            if name in ("cat", "concat", "concatenate"):  # H x W equal numbers are not copied
+                along: Any = node.kwargs.get("dim", [*node.args, 0][1])
+                sizes = [-1 if d != along % len(sizes) else size for d, size in enumerate(sizes)]
+            return self.state[n].expand(sizes) if n in tensors else n.meta["value"]
+
+        if rule == "reducing" or name == "view":  # an expanded tensor has fewer views
+            args: Any = fx.node.map_arg(node.args, labels_of)
+            kwargs: Any = fx.node.map_arg(node.kwargs, labels_of)
+            if name == "view":
+                moved = args[0].reshape(*args[1:])
+            else:
+                moved, low = (f(*args, **kwargs) for f in (torch.amax, torch.amin))
+                if not torch.equal(moved, low):
+                    return None
+        else:
+            moved = self.trace.carry_out(node, labels_of)
+        if isinstance(moved, Tensor):
+            labels = _compress(moved)
+            if not many and len(_varying(before)) == 2 and len(_varying(labels)) == 1:
+                # channels that were viewed as equal parts are channels again
+                parts = before.squeeze()
+                self._share(parts if len(parts) <= parts.shape[1] else parts.T, self._say(node))
+            return labels
+        pieces = tuple(_compress(m) for m in moved)
+        equal = len({p.shape for p in pieces}) == 1 and _varying(pieces[0]) == _varying(before)
+        if name in ("chunk", "split", "tensor_split") and equal:
+            self._share(torch.stack([p.flatten() for p in pieces]), self._say(node))
+        return pieces
+
+    # --------------------------------------------------------------------------- labels
+    def _new_labels(self, size: int) -> Tensor:
+        self.count += size
+        return torch.arange(self.count - size, self.count)
 
     def _tie(self, a: Tensor, b: Tensor, where: str) -> None:
         a, b = a.flatten(), b.flatten()
@@ -349,69 +342,9 @@ class Channels:
         for one in (a[(b == 0) & (a > 0)], b[(a == 0) & (b > 0)]):
             self.pins.append((one, f"in {where} they meet a tensor of fixed size"))
 
-    def _moving(self, node: fx.Node, module: nn.Module | None) -> Any:
-        """Labels are moved by the operation itself."""
-        many = bool(node.args) and isinstance(node.args[0], list | tuple)
-        x, name = node.all_input_nodes[0], function_name(node)
-        if name == "getitem" and isinstance(self.state[x], tuple):  # one of several results
-            return self.state[x][node.args[1]]
-        tensors = [n for n in node.all_input_nodes if isinstance(self.state[n], Tensor)]
-        if x not in tensors or (len(tensors) > 1 and not many and name != "expand_as"):
-            return None  # several results at once, or an index that is itself a tensor
-        sizes = {n: list(n.meta["value"].shape) for n in tensors}
-        if name in ("cat", "concat", "concatenate"):  # H x W equal numbers need not be copied
-            along = int(node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else 0))  # type: ignore[arg-type]
-            for n in tensors:
-                size = sizes[n][along]
-                sizes[n] = list(self.state[n].shape)
-                sizes[n][along] = size
-
-        def labels_of(n: fx.Node) -> Any:
-            return self.state[n].expand(sizes[n]) if n in sizes else n.meta["value"]
-
-        try:
-            if name == "view" and not node.kwargs:  # an expanded tensor has fewer views
-                given: Any = fx.node.map_arg(node.args, labels_of)
-                moved = given[0].reshape(*given[1:])
-            else:
-                moved = carry_out(node, module, labels_of)
-        except (RuntimeError, TypeError):
-            return None
-        if isinstance(moved, Tensor):
-            labels, before = _compress(moved), self.state[x]
-            rows = None  # into how many equal parts the channels are viewed
-            if isinstance(module, nn.ChannelShuffle) or name == "channel_shuffle":
-                rows = int(module.groups if module is not None else node.args[1])  # type: ignore[arg-type]
-            elif not many and len(_varying(before)) == 2 and len(_varying(labels)) == 1:
-                rows = min(before.shape[d] for d in _varying(before))
-                before = before.squeeze().T if before.squeeze().shape[0] > rows else before
-            if rows is not None and _varying(before):
-                part = before.flatten().view(rows, -1)
-                self.shares.append((part[:1].expand_as(part), part, self.describe(node)))
-            return labels
-        parts = tuple(_compress(m) for m in moved)
-        if name in ("chunk", "split", "tensor_split") and len({p.shape for p in parts}) == 1:
-            for part in parts[1:] if _varying(parts[0]) == _varying(self.state[x]) else ():
-                a, b = parts[0].flatten(), part.flatten()
-                self.shares.append((a, b, self.describe(node)))
-        return parts
-
-    def _reducing(self, node: fx.Node, module: nn.Module | None) -> Tensor | None:
-        x, *others = node.all_input_nodes
-        dims = node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else None)
-        if others or dims is None:
-            return None
-        ndim = x.meta["value"].ndim
-        reduced = [int(d) % ndim for d in (dims if isinstance(dims, list | tuple) else [dims])]  # type: ignore[arg-type]
-        if set(reduced) & set(_varying(self.state[x])):
-            return None
-        kept = node.meta["value"].ndim == ndim
-        return self.state[x] if kept else self.state[x].squeeze(reduced)
-
-    # --------------------------------------------------------------------------- labels
-    def _new_labels(self, size: int) -> Tensor:
-        self.count += size
-        return torch.arange(self.count - size, self.count)
+    def _share(self, parts: Tensor, where: str) -> None:
+        """Of equal parts (parts, channels of each) the same channels are to go."""
+        self.shares.append((parts[:1].expand_as(parts).flatten(), parts.flatten(), where))
 
     def _pin(self, nodes: Iterable[fx.Node], reason: str) -> None:
         for state in (self.state[n] for n in nodes):
@@ -419,35 +352,22 @@ class Channels:
                 if isinstance(labels, Tensor) and labels.any():
                     self.pins.append((labels[labels > 0], reason))
 
-    def _pin_call(self, call: Call, reason: str) -> None:
-        self.pins += [(x[x > 0], reason) for x in (call.inputs, call.outputs)]
-
     # -------------------------------------------------------------------------- results
-    def roots(self, ties: Iterable[Tie]) -> np.ndarray[Any, Any]:
-        """Label -> the smallest label that it is tied to, directly or through others."""
-        root = np.arange(self.count)
-        pairs = [(a.flatten().numpy(), b.flatten().numpy()) for a, b, _ in ties]
-        if not pairs:
-            return root
-        a, b = (np.concatenate(side) for side in zip(*pairs, strict=True))
-        a, b = a[(a > 0) & (b > 0)], b[(a > 0) & (b > 0)]
-        # hang the larger of two roots below the smaller, then shorten the ways, till
-        # all ties are inside
-        while True:
-            root_a, root_b = root[a], root[b]
-            if (root_a == root_b).all():
-                return root
-            smaller = np.minimum(root_a, root_b)
-            np.minimum.at(root, root_a, smaller)
-            np.minimum.at(root, root_b, smaller)
-            while (root[root] != root).any():
-                root = root[root]
+    def roots(self, ties: Iterable[Tie]) -> Tensor:
+        """Label -> a number that it has in common with those that it is tied to, directly or
+        through others.
+        """
+        pairs = [torch.stack([a, b]) for a, b, _ in ties] + [torch.zeros(2, 0, dtype=torch.long)]
+        a, b = torch.cat(pairs, 1).numpy()
+        real = (a > 0) & (b > 0)
+        tied = coo_array((real[real], (a[real], b[real])), shape=(self.count, self.count))
+        return torch.from_numpy(connected_components(tied, directed=False)[1])
 
-    def pinned(self, roots: np.ndarray[Any, Any]) -> dict[int, str]:
+    def pinned(self, roots: Tensor) -> dict[int, str]:
         """Root -> why its channel cannot be removed."""
         reasons: dict[int, str] = {}
         for labels, reason in self.pins:
-            for root in np.unique(roots[labels.numpy()]).tolist():
+            for root in roots[labels].unique().tolist():
                 reasons.setdefault(root, reason)
         return reasons
 
@@ -462,19 +382,18 @@ class Channels:
             teams.setdefault(int(team_of[labels[0]]), []).append(name)
         groups = []
         for team in teams.values():
-            rooted = {name: roots[made[name].numpy()].tolist() for name in team}
+            rooted = {name: roots[made[name]].tolist() for name in team}
             every = dict.fromkeys(root for each in rooted.values() for root in each)
             position = {root: i for i, root in enumerate(every)}
             index = {n: torch.tensor([position[r] for r in each]) for n, each in rooted.items()}
-            mine = np.zeros(self.count, bool)
-            mine[list(position)] = True
-            reads = {n for n, c in self.calls.items() if mine[roots[c.inputs.numpy()]].any()}
-            consumers = tuple(n for n in self.calls if n in reads and n in made)
-            followers = tuple(n for n in self.calls if n in reads and n not in made)
+            mine = torch.isin(roots, torch.tensor(list(position)))
+            reads = [n for n, c in self.calls.items() if mine[c.inputs].any()]
+            consumers = tuple(n for n in reads if n in made)
+            followers = tuple(n for n in reads if n not in made)
             reason = next((reasons[r] for r in position if r in reasons), None)
             if reason is None and len(position) == 1 < len(made[team[0]]):
-                where = [w for a, _, w in self.shares if mine[roots[a.flatten().numpy()]].any()]
-                places = " and ".join(list(dict.fromkeys(where))[:2])
+                where = dict.fromkeys(w for a, _, w in self.shares if mine[a].any())
+                places = " and ".join(list(where)[:2])
                 reason = f"they can only be removed all together, because of {places}"
             groups.append(Group(len(position), tuple(team), followers, consumers, reason, index))
         return groups

@@ -9,9 +9,8 @@ scales of batch norm.
     fit(model, data.train, epochs=5, penalty=lambda: slimming.penalty(model, 1e-2))
     keep = slimming.select_channels(model, 0.7)  # batch norm -> bool (C,), True = kept
 
-The scale is α, a parameter of batch norm (torch's ``weight``, γ in the paper). It is
-not p = α/√(σ² + ε), which folding makes of it: an L1 term on p could be lowered by a
-larger σ, that is, by larger weights in the layer before.
+The scale is α, a parameter of batch norm (torch's ``weight``, γ in the paper), not
+p = α/√(σ² + ε): an L1 term on p could be lowered by larger weights in the layer before.
 
 Source: Liu et al. 2017, "Learning Efficient Convolutional Networks through Network
 Slimming".
@@ -28,7 +27,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
+from torch.nn.modules.conv import _ConvTransposeNd
 
 from course_lib.checks import check_mask, check_names
 from course_lib.pruning.channels.folding import layers_before
@@ -71,11 +70,8 @@ def scales(model: nn.Module) -> Scores:
 
 def filter_norms(model: nn.Module) -> Scores:
     """The L1 norm of the filter that makes each channel, (C,) in float64, by the name
-    of the batch norm after it.
-
-    The alternative to :func:`scales` that needs no special training; but what a batch
-    norm does to the channel afterwards it does not see, and norms of large filters are
-    large. Batch norms that no single layer feeds (see ``fold_model``) have no score.
+    of the batch norm after it: the alternative to :func:`scales` that needs no special
+    training. Batch norms that no single layer feeds (see ``fold_model``) have no score.
 
     Source: Li et al. 2017, "Pruning Filters for Efficient ConvNets", section 3.1.
     """
@@ -96,13 +92,11 @@ def select_channels(
     (C,), True = kept.
 
     Of the n channels the ``round(fraction * n)`` with the smallest scores are removed,
-    among equal ones the first in order. But each layer's largest is always kept, so
-    that the network is not cut in two; so fewer may be removed. A larger fraction keeps
-    a subset of what a smaller one keeps.
+    among equal ones the first in order. But each layer's largest is always kept. A larger
+    fraction keeps a subset of what a smaller one keeps.
 
     Every batch norm decides by itself, which fits chains of layers: for residual networks
-    score the groups of :func:`~course_lib.pruning.channels.channel_groups`, with
-    :func:`~course_lib.pruning.channels.l1_filters` for example.
+    score the groups of ``channel_groups``, with ``l1_filters`` for example.
 
     Args:
         fraction: of the channels to remove, in [0, 1].
@@ -133,55 +127,44 @@ def select_channels(
 
 @torch.no_grad()
 def absorb_removed(
-    layer: nn.Module,
-    bn: _BatchNorm,
-    next_layer: nn.Module,
-    keep: Tensor | Sequence[int],
-    activation: Callable[[Tensor], Tensor] = F.relu,
+    layer: nn.Module, bn: _BatchNorm, next_layer: nn.Module, keep: Tensor | Sequence[int]
 ) -> Tensor:
     """What to add to the bias of the next layer, (M,), so that channels with α = 0 can be
     removed without any loss.
 
-    Such a channel is the same number everywhere, relu(β) (not relu(q), though q is what
-    the batch norm adds: with α = 0, q is β). A convolution makes a constant of it
-    again, the sum of its kernel times relu(β), which the bias can hold. At a border padded
-    with zeros the channel gave less than this shift, since part of the kernel lay outside;
-    elsewhere, and with a padding that repeats the map, it is exact. What lies between may
-    pool (max, or average without zero padding) or flatten.
+    Such a channel is the same number everywhere, relu(β) (not relu(q): with α = 0, q is β).
+    A convolution makes a constant of it again, the sum of its kernel times relu(β). At a
+    border padded with zeros the channel gave less than that; elsewhere it is exact. What
+    lies between may pool (max, or average without zero padding) or flatten.
 
     Args:
-        next_layer: Conv1d/2d/3d with C input channels and any groups, or a Linear with
-            C·k inputs, k per channel, as flattening (C, H, W) leaves them. (A transposed
-            convolution makes no constant of a constant.)
+        next_layer: Conv1d/2d/3d with C input channels, or a Linear with C·k inputs, k per
+            channel, as flattening (C, H, W) leaves them.
         keep: bool (C,), True = kept, or the indices of those kept, strictly increasing.
-        activation: what is between batch norm and next layer, applied to β as (1, C).
 
     Source: Ye et al. 2018, "Rethinking the Smaller-Norm-Less-Informative Assumption in
     Channel Pruning of Convolution Layers".
     """
-    made, inputs = channels_of(layer)[0], channels_of(next_layer)[1]
-    if made != bn.num_features:
-        raise ValueError(
-            f"the layer makes {made} channels, and the batch norm has {bn.num_features}"
-        )
-    kept = as_mask(keep, bn.num_features)
-    beta = torch.zeros(bn.num_features) if bn.bias is None else bn.bias.detach()
-    constant = activation(beta[None]).flatten()  # (C,)
-    each, rest = divmod(inputs, bn.num_features)
-    if rest or not each or (each > 1 and isinstance(next_layer, _ConvNd)):
-        raise ValueError(f"the next layer reads {inputs} channels, not {bn.num_features}")
-    if isinstance(next_layer, _ConvTransposeNd) or not isinstance(next_layer, _ConvNd | nn.Linear):
+    made, (_, inputs) = bn.num_features, channels_of(next_layer)
+    kept, flat_maps = as_mask(keep, made), isinstance(next_layer, nn.Linear)
+    if not flat_maps and not isinstance(next_layer, nn.Conv1d | nn.Conv2d | nn.Conv3d):
         raise TypeError(
             f"next_layer should be a Conv1d/2d/3d or a Linear, got {type(next_layer).__name__}:"
             " only there a constant input makes a constant output"
         )
-    kept, constant = kept.repeat_interleave(each), constant.repeat_interleave(each)
-    return cascade(kept, next_layer.weight, constant, getattr(next_layer, "groups", 1))[1]
+    if channels_of(layer)[0] != made or inputs % made or (inputs != made and not flat_maps):
+        raise ValueError(
+            f"layer should make, and next_layer read, the {made} channels of the batch norm, got"
+            f" {channels_of(layer)[0]} and {inputs}"
+        )
+    constant = torch.zeros(made) if bn.bias is None else F.relu(bn.bias)
+    kept, constant = (x.repeat_interleave(inputs // made) for x in (kept, constant))
+    return cascade(kept, next_layer.weight, constant)[1]  # type: ignore[arg-type]
 
 
 @torch.no_grad()
 def cascade(
-    keep: Tensor, next_weight: Tensor, constant: Tensor | None = None, groups: int = 1
+    keep: Tensor, next_weight: Tensor, constant: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """Removed channels make weights of the next layer useless: which ones, bool as
     ``next_weight``, True = useful; and the shift (M,) that they leave to its bias.
@@ -191,35 +174,18 @@ def cascade(
 
     Args:
         keep: bool (C,), True = kept.
-        next_weight: (M, C/groups, ...), for example (M, C, R, S), of a convolution or a
-            linear layer.
+        next_weight: (M, C, ...), for example (M, C, R, S), of a convolution or a linear layer.
         constant: (C,), what removed channels give, *after* the activation: relu(β).
             None: zero.
-        groups: of the next layer.
     """
-    m, per_group = next_weight.shape[:2]
-    c = per_group * groups
-    kept = check_mask(keep, "keep", (c,)).cpu()
-    constant = torch.zeros(c) if constant is None else constant
-    if m % groups or constant.shape != (c,):
-        raise ValueError(
-            f"constant has {constant.numel()} numbers for {c} channels, and {m} outputs are made"
-            f" in {groups} groups: they do not fit"
-        )
-    # group g of the outputs reads group g of the channels
-    useful = (
-        kept.view(groups, 1, per_group).expand(groups, m // groups, per_group).reshape(m, per_group)
-    )
-    mask = (
-        useful.to(next_weight.device)
-        .view(m, per_group, *[1] * (next_weight.ndim - 2))
-        .expand_as(next_weight)
-    )
+    kept = check_mask(keep, "keep", next_weight.shape[1:2]).cpu()
+    constant = torch.zeros(len(kept)) if constant is None else constant
+    if constant.shape != kept.shape:
+        raise ValueError(f"constant has {constant.numel()} numbers for {len(kept)} channels")
+    useful = kept.to(next_weight.device).view(1, -1, *[1] * (next_weight.ndim - 2))
     # filled, not multiplied: inf of a kept channel does not count
     gone = constant.detach().cpu().double().masked_fill(kept, 0.0)
-    return mask.clone(), shift_of(next_weight, gone, groups).to(
-        next_weight.device, next_weight.dtype
-    )
+    return useful.expand_as(next_weight).clone(), shift_of(next_weight, gone).to(next_weight)
 
 
 def shift_of(weight: Tensor, constants: Tensor, groups: int = 1) -> Tensor:

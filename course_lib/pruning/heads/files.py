@@ -1,10 +1,7 @@
-"""A pruned model on disk: its weights, and the shapes of what was pruned.
-
-A configuration says how many heads, neurons and layers a model has, one number for all
-layers, so ``from_pretrained`` alone builds the full model. Beside it, ``pruned.json``
-lists each part whose shapes are not what the configuration (or ``build``) makes: the
-shapes, the numbers that the module keeps of itself, and its class where it is another.
-Loading builds the full model, cuts these parts to their shapes and reads their weights.
+"""A pruned model on disk: its weights, and ``pruned.json`` with each part whose shapes are
+not what the configuration (or ``build``) makes: the shapes, the numbers that the module
+keeps of itself, and its class where it is another. Loading builds the full model, cuts
+these parts to their shapes and reads their weights.
 """
 
 from __future__ import annotations
@@ -45,7 +42,7 @@ def save_pruned(
     channels, and of matrices at low rank; also a model of which nothing is removed.
 
     A transformers model is written by its own ``save_pretrained``, any other as
-    ``model.safetensors``. Of a compiled or data-parallel model the model inside is written.
+    ``model.safetensors``.
 
     Args:
         build: makes the full model; needed where the model is not one of transformers.
@@ -55,11 +52,6 @@ def save_pruned(
             another way from what its configuration (or ``build``) makes, naming the
             first difference. Nothing is written then.
     """
-    while isinstance(inner := getattr(model, "_orig_mod", None), nn.Module) or (
-        isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel)
-        and isinstance(inner := model.module, nn.Module)
-    ):
-        model = inner
     refuse_wrapped(model)
     full = build() if build else meta_model(model)
     if full is None:
@@ -105,35 +97,28 @@ def load_pruned(
             f"there is no {NOTE} in {folder}: save the model with save_pruned(model, folder)"
         )
     note = json.loads((folder / NOTE).read_text(encoding="utf-8"))
-    if note.keys() != {"class", "parts"}:
-        raise ValueError(f"{folder / NOTE} is of another version of the course: save it again")
-    unread: Set[str] = {
-        f"{p}.{name}".lstrip(".") for p, part in note["parts"].items() for name in part["shapes"]
-    }
-    if note["class"]:
-        model, more = _from_pretrained(build or note["class"], folder, options)
-        unread |= more
-    elif build:
-        model = build(**options)
-    else:
-        raise ValueError(f"build is needed: pass the function that {folder} was saved with")
+    model, read = _full(folder, note["class"], build, options)
     for path, part in note["parts"].items():
         _cut(model, path, part)
+        read -= {f"{path}.{name}".lstrip(".") for name in part["shapes"]}
     compute_as_pruned_(model)
-    names = model.state_dict().keys()
-    _read(model, folder, names & unread if note["class"] else names, "dtype" in options)
+    _read(model, folder, model.state_dict().keys() - read, "dtype" in options)
     return model.eval()
 
 
-def _from_pretrained(cls: Any, folder: Path, options: dict[str, Any]) -> tuple[nn.Module, set[str]]:
-    """The full model with the weights that fit, and the names of the others."""
+def _full(
+    folder: Path, saved: str | None, build: Any, options: dict[str, Any]
+) -> tuple[nn.Module, set[str]]:
+    """The full model, and the names of the tensors that it has read."""
     import transformers
 
+    cls: Any = build or (saved and getattr(transformers, saved, None))
+    if cls is None:
+        source = f"transformers has no {saved}" if saved else f"{folder} names no class"
+        raise ValueError(f"build is needed, since {source}: pass the class or function to build")
+    if not saved:
+        return cls(**options), set()
     log = transformers.utils.logging
-    if isinstance(cls, str) and (cls := getattr(transformers, name := cls, None)) is None:
-        raise ValueError(
-            f"transformers has no {name}, which {folder} was saved from: pass its class as build="
-        )
     before = log.get_verbosity()
     log.set_verbosity_error()  # it would list what does not fit
     try:
@@ -143,7 +128,8 @@ def _from_pretrained(cls: Any, folder: Path, options: dict[str, Any]) -> tuple[n
             )
     finally:
         log.set_verbosity(before)
-    return model, {*found["missing_keys"], *(key[0] for key in found["mismatched_keys"])}
+    odd = {*found["missing_keys"], *(key[0] for key in found["mismatched_keys"])}
+    return model, model.state_dict().keys() - odd
 
 
 def _parts(model: nn.Module, full: nn.Module) -> dict[str, Part]:
@@ -152,31 +138,36 @@ def _parts(model: nn.Module, full: nn.Module) -> dict[str, Part]:
     for path, module in model.named_modules():
         there: Any = _at(full, path)
         part: Part = {}
-        if there is None or full_name(type(there)) != full_name(type(module)):
-            if type(module) not in NEW:
-                built = "nothing" if there is None else f"a {type(there).__name__}"
-                _refuse(f"{path!r} is a {type(module).__name__}, and {built} is built")
+        if type(module) in NEW and type(there) is not type(module):
             part["class"], there = type(module).__name__, nn.Module()
-        elif odd := sorted(_shapes(module).keys() ^ _shapes(there).keys()):
-            _refuse(f"{odd[0]!r} of {path!r} is there, or is built, but not both")
-        if not isinstance(vars(module).get("forward", WithoutHeads), type | WithoutHeads):
-            _refuse(f"{path!r} has a forward of its own")
         for what, of in (("numbers", _numbers), ("shapes", _shapes)):
-            before: dict[str, Any] = of(there)
+            before: dict[str, Any] = of(there) if there is not None else {}
             part[what] = {n: x for n, x in of(module).items() if n not in before or before[n] != x}
-        if any(part.values()):
+        if any(part.values()) and there is not None:
             parts[path] = part
             _cut(full, path, part)
-    for path, there in full.named_modules():
-        if _at(model, path) is None:
-            _refuse(f"{path!r} is missing, and a {type(there).__name__} is built")
-    if one := sorted(_shared(model) ^ _shared(full)):
-        _refuse(f"{' and '.join(one[0])} are one tensor, or are built as one, but not both")
+    mine, made = _form(model), _form(full)
+    for key in {**mine, **made}:
+        has, built = (form.get(key, "nothing") for form in (mine, made))
+        if has != built:
+            raise ValueError(
+                f"model cannot be saved so that load_pruned builds it again: {key!r} is {has}, and"
+                f" {built} is built"
+            )
     return parts
 
 
-def _refuse(difference: str) -> None:
-    raise ValueError(f"model cannot be saved so that load_pruned builds it again: {difference}")
+def _form(model: nn.Module) -> dict[Any, str]:
+    """What loading has to build: classes, tensors that are one, and no other forward."""
+    form: dict[Any, str] = {}
+    for path, module in model.named_modules():
+        own = vars(module).get("forward")
+        forward = " with its own forward" if callable(own) and type(own) is not WithoutHeads else ""
+        form[path] = f"a {full_name(type(module))}{forward}"
+    names: dict[int, list[str]] = {}
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        names.setdefault(id(tensor), []).append(name)
+    return form | {" and ".join(same): "one tensor" for same in names.values() if len(same) > 1}
 
 
 def _cut(model: nn.Module, path: str, part: Part) -> None:
@@ -189,7 +180,7 @@ def _cut(model: nn.Module, path: str, part: Part) -> None:
         put_in_place(model, path, made)
     module: Any = _at(model, path)
     if module is None:
-        raise ValueError(f"{NOTE} names {path!r}, and a {type(model).__name__} has nothing there")
+        raise ValueError(f"{NOTE} names {path!r}, and nothing is built there")
     kept = part["numbers"].get("kept_layers")
     if kept is not None and len(kept) != len(module):
         keep_layers_(model, path, kept)
@@ -198,9 +189,7 @@ def _cut(model: nn.Module, path: str, part: Part) -> None:
         listed = isinstance(getattr(module, name, None), list)  # which JSON does not tell
         setattr(module, name, tuple(value) if isinstance(value, list) and not listed else value)
     for name, shape in part["shapes"].items():
-        if shape is None and hasattr(module, name):
-            setattr(module, name, None)
-        elif shape is None:
+        if shape is None:
             module.register_parameter(name, None)
         elif getattr(module, name, None) is None:
             module.register_parameter(name, nn.Parameter(like.new_empty(shape)))
@@ -211,23 +200,26 @@ def _cut(model: nn.Module, path: str, part: Part) -> None:
 def _read(model: nn.Module, folder: Path, names: Set[str], keep_dtype: bool) -> None:
     """Read the tensors ``names`` from the files of ``folder``."""
     tensors, read = model.state_dict(keep_vars=True), set()
+    built = {name: f"of shape {tuple(tensor.shape)}" for name, tensor in tensors.items()}
+
+    def check(name: str, inside: str) -> None:
+        if inside != built.get(name, "nothing"):
+            raise ValueError(
+                f"{folder} does not fit what is built: {name!r} is {inside} in it, and"
+                f" {built.get(name, 'nothing')} where it is built"
+            )
+
     for place in folder.glob("model*.safetensors"):
         with safe_open(str(place), "pt") as file:
-            if odd := sorted(set(file.keys()) - tensors.keys()):
-                _misfit(folder, f"{odd[0]!r} is in it, and nothing is built there")
-            for name in names & set(file.keys()):
-                value, tensor = file.get_tensor(name), tensors[name]
-                if value.shape != tensor.shape:
-                    sizes = f"{tuple(value.shape)} in it, and {tuple(tensor.shape)} is built"
-                    _misfit(folder, f"{name!r} is {sizes}")
-                tensor.data = value.to(tensor.device, tensor.dtype if keep_dtype else value.dtype)
-                read.add(id(tensor))
-    if unread := sorted(name for name in names if id(tensors[name]) not in read):
-        _misfit(folder, f"{unread[0]!r} is not in it")
-
-
-def _misfit(folder: Path, difference: str) -> None:
-    raise ValueError(f"{folder} does not fit what is built: {difference}")
+            for name in list(file.keys()):
+                check(name, f"of shape {tuple(file.get_slice(name).get_shape())}")
+                if name in names:
+                    value, tensor = file.get_tensor(name), tensors[name]
+                    dtype = tensor.dtype if keep_dtype else value.dtype
+                    tensor.data = value.to(tensor.device, dtype)
+                    read.add(id(tensor))
+    for name in sorted(name for name in names if id(tensors[name]) not in read):
+        check(name, "missing")
 
 
 def _shapes(module: nn.Module) -> dict[str, tuple[int, ...] | None]:
@@ -235,14 +227,6 @@ def _shapes(module: nn.Module) -> dict[str, tuple[int, ...] | None]:
     left_out = module._non_persistent_buffers_set
     kept = {n: t for n, t in module._buffers.items() if n not in left_out}
     return {n: t if t is None else tuple(t.shape) for n, t in (module._parameters | kept).items()}
-
-
-def _shared(model: nn.Module) -> set[tuple[str, ...]]:
-    """The names of tensors that are one."""
-    names: dict[int, tuple[str, ...]] = {}
-    for name, tensor in model.state_dict(keep_vars=True).items():
-        names[id(tensor)] = (*names.get(id(tensor), ()), name)
-    return {same for same in names.values() if len(same) > 1}
 
 
 def _numbers(module: nn.Module) -> dict[str, Any]:

@@ -2,10 +2,13 @@
 select, remove, and the outputs are those of the model with zeroed filters.
 """
 
+import copy
+
 import pytest
 import torch
 
 import course_lib  # noqa: F401  before torchvision, which may need its operators declared
+from course_lib.models import SmallConvNet
 from course_lib.pruning.channels import channel_groups, l1_filters, recalibrate, remove_filters
 from course_lib.pruning.weights import local_masks
 from unit.pruning.channels.test_removal import EXACT, images, outputs, seeded, silence
@@ -27,6 +30,7 @@ def small_families():
         "resnext": lambda: M.ResNet(Bottleneck, [1, 1, 1, 1], 5, groups=8, width_per_group=4),
         "regnet_y": lambda: M.RegNet(regnet, 5),
         "shufflenet": lambda: M.shufflenet_v2_x0_5(num_classes=5),
+        "small": lambda: SmallConvNet(3),
         "maxvit": lambda: M.MaxVit(*maxvit, num_classes=5),
         # no batch norm: feed-forward parts alone
         "convnext": lambda: M.ConvNeXt([CNBlockConfig(8, 16, 1), CNBlockConfig(16, None, 1)]),
@@ -75,8 +79,12 @@ def test_the_recipe_gives_the_model_with_zeroed_filters(name):
     for group in groups:
         keep |= group.masks(masks[group.producers[0]])
     silent = silence(model, keep, x)
+    before = copy.deepcopy(silent.state_dict())
     smaller, report = remove_filters(silent, keep, x)
-    assert report.outputs and report.parameters[1] < report.parameters[0]
+    assert not report.absorbed and not report.inexact, "nothing was constant but zero"
+    assert all(torch.equal(before[k], v) for k, v in silent.state_dict().items())
+    sizes = [sum(p.numel() for p in m.parameters()) for m in (silent, smaller)]
+    assert list(report.parameters) == sizes and sizes[1] < sizes[0]
     torch.testing.assert_close(outputs(smaller, x), outputs(silent, x), **EXACT)
     recalibrate(smaller, x)
     removed = sum(a - b for a, b in report.outputs.values())
