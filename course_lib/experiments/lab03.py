@@ -39,14 +39,12 @@ from course_lib.pruning.weights.lottery import (
     copy_to_model,
     early_stop,
     find_tickets,
-    steps_to,
 )
 from course_lib.pruning.weights.masks import Masks, prunable
 from course_lib.pruning.weights.scores import random
 from course_lib.pruning.weights.sparse_training import (
     DynamicSparse,
     erdos_renyi_densities,
-    uniform_densities,
 )
 from course_lib.show import plots
 from course_lib.show.output import new_figure
@@ -65,7 +63,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "mnist": {"rounds": 16, "epochs": 9, "iterations": 8000, "every": 100},
 }
 DENSITIES: dict[str, Callable[..., dict[str, float]]] = {
-    "uniform": uniform_densities,
+    "uniform": dict.fromkeys,
     "Erdős–Rényi": erdos_renyi_densities,
 }
 METHODS = {"random mask": "static", "SET": "set", "RigL": "rigl"}
@@ -204,7 +202,8 @@ def rounds(found: Mapping[int, Sequence[Record]]) -> pd.DataFrame:
 
 def _measure(result: Mapping[str, Any]) -> dict[str, Any]:
     steps = dict(enumerate(result["steps"], start=1))  # of each look at the validation images
-    stop, reached = early_stop(result["validation_loss"]), steps_to(result["validation"], LEVEL)
+    stop = early_stop(result["validation_loss"])
+    reached = next((i for i, right in enumerate(result["validation"], 1) if right >= LEVEL), None)
     return {
         "test": round(result["accuracy"], 2),
         "steps": float(steps[reached]) if reached else math.nan,
@@ -359,7 +358,7 @@ def train_sparse(
     )
     with moving:
         result = train(model, None, 0, None)
-    return {**result, "exchanged": sum(e.count for e in moving.exchanges)}
+    return {**result, "exchanged": sum(count for *_, count in moving.exchanges)}
 
 
 def static_and_moving(

@@ -87,9 +87,6 @@ def steps(model: Any, batch: Tensor, folder: Path) -> dict[str, tuple[Callable[[
     def scores() -> Any:
         return weights.magnitude(weights.prunable(model))
 
-    def on_demand(of: Any) -> Any:
-        return weights.ScoresOnDemand(of, lambda _, w: w.detach().abs())
-
     def some_heads() -> Any:
         found = find_attention(model)
         grid = torch.rand(len(found), found[0].heads)
@@ -117,10 +114,6 @@ def steps(model: Any, batch: Tensor, folder: Path) -> dict[str, tuple[Callable[[
         "scores by magnitude": (lambda: None, lambda _: scores()),
         "masks, 50 % of each layer": (scores, lambda s: weights.local_masks(s, 0.5)),
         "masks, 50 % of all": (scores, lambda s: weights.global_masks(s, 0.5)),
-        "the same, `ScoresOnDemand`": (
-            lambda: None,
-            lambda _: weights.global_masks(on_demand(weights.prunable(model)), 0.5),
-        ),
         "masks held (`masked`)": (masks, one_step),
         "head importance, a batch": (
             lambda: None,

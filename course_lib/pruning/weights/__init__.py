@@ -1,5 +1,4 @@
-"""Single weights, and groups of weights, that are set to zero:
-scores -> select -> masks -> apply.
+"""Single weights, and groups of weights, that are set to zero: scores -> select -> masks -> apply.
 
 ::
 
@@ -10,27 +9,19 @@ scores -> select -> masks -> apply.
     with weights.masked(model, masks):                   # apply, and hold the zeros while training
         train(model)
 
-- :mod:`.scores`: magnitude and random scores; :mod:`.criteria`: the predicted change of
-  the loss (Taylor, Fisher, curvature; Optimal Brain Damage is ``loss_change`` with
-  gradient 0 and ``curvature``); :mod:`.wanda`: weights times the norm of their inputs;
-  :mod:`.proximal`: zeros from training with an L1 penalty; :mod:`.movement`: movement
-  pruning, ``movement_pruning`` (Sanh et al. 2020).
-- :mod:`.granularity`: exactly as many as asked for, in which shapes; :mod:`.masks`:
-  applies masks, keeps pruned weights at zero, and the backward pass of a pruned layer.
-- :mod:`.encoder`: a transformer's layers, without embeddings; :mod:`.transfer`: prune
-  before fine-tuning (Gordon et al. 2020).
-- :mod:`.nm`: N:M sparsity; :mod:`.columns`: column combining (Kung et al. 2019).
-- :mod:`.iterative`: prune in steps, by a schedule, train in between;
-  :mod:`.sensitivity`: prune one layer at a time.
-- :mod:`.lottery`: lottery tickets and their controls, of many seeds in parallel.
-- :mod:`.sparse_training`: connections that move during training (SET, RigL).
+- Scores: :mod:`.scores` (magnitude, random), :mod:`.criteria` (the predicted change of the loss:
+  Taylor, Fisher, curvature, Optimal Brain Damage), :mod:`.wanda` (weights times the norm of their
+  inputs); learned while training: :mod:`.movement` (movement pruning, Sanh et al. 2020),
+  :mod:`.proximal` (an L1 penalty).
+- Masks: :mod:`.granularity` (exactly as many as asked for, in which shapes), :mod:`.masks` (applies
+  and holds them), :mod:`.nm` (N:M sparsity), :mod:`.columns` (column combining, Kung et al. 2019),
+  :mod:`.encoder` (a transformer's layers, without embeddings).
+- Courses of pruning: :mod:`.iterative` (in steps, by a schedule, training in between),
+  :mod:`.sensitivity` (one layer at a time), :mod:`.transfer` (before fine-tuning, Gordon et al.
+  2020), :mod:`.lottery` (tickets and their controls), :mod:`.sparse_training` (SET, RigL).
 """
 
-from course_lib.pruning.weights.columns import (
-    combine_columns,
-    group_columns,
-    utilisation,
-)
+from course_lib.pruning.weights.columns import combine_columns, group_columns, utilisation
 from course_lib.pruning.weights.criteria import (
     curvature,
     empirical_fisher,
@@ -41,7 +32,6 @@ from course_lib.pruning.weights.criteria import (
 from course_lib.pruning.weights.encoder import encoder_weights
 from course_lib.pruning.weights.granularity import (
     GRANULARITIES,
-    global_group_masks,
     global_masks,
     group_scores,
     local_masks,
@@ -64,7 +54,6 @@ from course_lib.pruning.weights.lottery import (
     reinitialise,
     rewind,
     shrink,
-    steps_to,
 )
 from course_lib.pruning.weights.masks import (
     Masked,
@@ -81,7 +70,7 @@ from course_lib.pruning.weights.masks import (
 from course_lib.pruning.weights.movement import movement_pruning, quadrants, soft_penalty, top_mask
 from course_lib.pruning.weights.nm import nm_mask, nm_masks
 from course_lib.pruning.weights.proximal import Proximal, reweighted, soft_threshold
-from course_lib.pruning.weights.scores import Scores, ScoresOnDemand, magnitude, random
+from course_lib.pruning.weights.scores import Scores, magnitude, random
 from course_lib.pruning.weights.sensitivity import sensitivity
 from course_lib.pruning.weights.sparse_training import (
     DynamicSparse,
@@ -90,7 +79,6 @@ from course_lib.pruning.weights.sparse_training import (
     erdos_renyi_densities,
     rigl,
     sparse_evolution,
-    uniform_densities,
 )
 from course_lib.pruning.weights.transfer import prune_then_finetune, regime
 from course_lib.pruning.weights.wanda import input_aware, input_norms, per_output_masks

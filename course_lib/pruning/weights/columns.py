@@ -1,12 +1,12 @@
-"""Column combining: sparse columns of a matrix packed into few dense ones, for a
-systolic array with a multiplexer a cell.
+"""Column combining: sparse columns of a matrix packed into few dense ones, for a systolic array
+with a multiplexer a cell.
 
-Columns are grouped so that few rows hold two non-zeros in one group; where two meet,
-the smaller is pruned, and the network trained on.
+Columns are grouped so that few rows hold two non-zeros in one group; where two meet, the smaller is
+pruned, and the network trained on.
 
-Source: Kung, McDanel & Zhang 2019, "Packing Sparse Convolutional Neural Networks for
-Efficient Systolic Array Implementations: Column Combining Under Joint Optimization",
-ASPLOS, section 3: α is ``size``, γ is ``gamma``.
+Source: Kung, McDanel & Zhang 2019, "Packing Sparse Convolutional Neural Networks for Efficient
+Systolic Array Implementations: Column Combining Under Joint Optimization", ASPLOS, section 3: α is
+``size``, γ is ``gamma``.
 """
 
 from __future__ import annotations
@@ -22,22 +22,17 @@ Groups = list[list[int]]
 
 
 def group_columns(weight: Tensor, size: int, gamma: float) -> Groups:
-    """Dense columns first, each to the group whose combined column then is fullest,
-    within the two limits.
+    """Dense columns first, each to the group whose combined column then is fullest, within the two
+    limits.
 
     Args:
-        weight: (R, C). size: most columns in a group. gamma: most conflicts in a group,
-            in parts of R (the group's non-zeros less the rows that they occupy: three
-            in one row are two conflicts); may be infinite.
+        weight: (R, C). size: most columns in a group, at least 1.
+        gamma: most conflicts in a group, in parts of R (the group's non-zeros less the rows that
+            they occupy: three in one row are two conflicts); not negative, may be infinite.
 
     Returns:
-        Groups in order of opening, columns in order of joining (equally full columns:
-        the lower index first; equally full groups: the one opened first). Columns
-        without a non-zero are in none.
-
-    Raises:
-        ValueError: if it is no matrix, ``size`` is below 1, or ``gamma`` negative or
-            NaN.
+        Groups in order of opening, columns in order of joining (of equally full columns the lower
+        index first, of groups the one opened first). Columns without a non-zero are in none.
     """
     _check_matrix(weight)
     check_count(size, "size", 1)
@@ -55,9 +50,8 @@ def group_columns(weight: Tensor, size: int, gamma: float) -> Groups:
             break
         opened = len(groups)
         full = (occupied[:opened] | there[column]).sum(1)  # rows, if it joined
-        fits = (members[:opened] < size) & (
-            (nonzeros[:opened] + counts[column] - full).double() <= most
-        )
+        conflicts = nonzeros[:opened] + counts[column] - full
+        fits = (members[:opened] < size) & (conflicts.double() <= most)
         # the first of the fullest
         where = int(full.masked_fill(~fits, -1).argmax()) if bool(fits.any()) else opened
         if where == opened:
@@ -75,34 +69,23 @@ def combine_columns(
     """Pack the groups: in each row of a group the largest |w| stays.
 
     Returns:
-        ``packed`` (R, G) with the weight's dtype; ``channel`` (R, G) int64, the column
-        that it came from (−1, and packed 0, where the group has nothing in this row);
-        ``mask`` (R, C) bool, True exactly where a non-zero stays. Of equal |w| the
-        lower column goes.
-
-    Raises:
-        ValueError: if it is no matrix, or a column is out of range or in two places.
+        ``packed`` (R, G) with the weight's dtype; ``channel`` (R, G) int64, the column that it came
+        from (−1, and packed 0, where the group has nothing in this row); ``mask`` (R, C) bool, True
+        exactly where a non-zero stays. Of equal |w| the lower column goes.
     """
     _check_matrix(weight)
     rows, columns = weight.shape
     listed = [c for group in groups for c in group]
-    if any(not 0 <= c < columns for c in listed):
-        raise ValueError(
-            f"groups name columns 0 … {columns - 1}, got {min(listed)} … {max(listed)}"
-        )
-    if len(set(listed)) != len(listed):
-        raise ValueError("a column is in two groups, or twice in one: each has one place at most")
-    packed, channel = (
-        weight.new_zeros(rows, len(groups)),
-        torch.full((rows, len(groups)), -1, device=weight.device),
-    )
+    if len(set(listed)) < len(listed) or any(not 0 <= c < columns for c in listed):
+        raise ValueError(f"groups name columns 0 … {columns - 1}, each once at most; got {groups}")
+    packed = weight.new_zeros(rows, len(groups))
+    channel = torch.full(packed.shape, -1, device=weight.device)
     mask = torch.zeros_like(weight, dtype=torch.bool)
     for g, group in enumerate(groups):
         if not group:
             continue
-        column = torch.tensor(
-            sorted(group, reverse=True), device=weight.device
-        )  # of equal ones the first here, the higher, stays
+        # of equal ones the first here, the higher, stays
+        column = torch.tensor(sorted(group, reverse=True), device=weight.device)
         part = weight.detach()[:, column]  # (R, members)
         best = part.abs().argmax(1)
         value = part.gather(1, best[:, None])[:, 0]
@@ -121,7 +104,4 @@ def utilisation(mask: Tensor, groups: Sequence[Sequence[int]]) -> float:
 
 def _check_matrix(weight: Tensor) -> None:
     if weight.ndim != 2:
-        raise ValueError(
-            f"weight must be a matrix (R, C), got the shape {tuple(weight.shape)}: flatten(1) a"
-            " convolution's weight"
-        )
+        raise ValueError(f"weight must be a matrix, got {tuple(weight.shape)}: flatten(1) it first")

@@ -1,11 +1,8 @@
-"""What the loss says about a weight: how much would it change if this weight, alone,
-became zero?
+"""What the loss says about a weight: how much would it change if this weight, alone, became zero?
 
-Taylor's series at w, followed to w' = 0, so by a step of −w: the change is
-−g·w + ½·h·w² + … with the loss's gradient g and its second derivative h there. Optimal
-Brain Damage takes the second term, since at a minimum g = 0; "Taylor" scores take the
-size of the first. Where h comes from is the second question: :func:`curvature` and
-:func:`empirical_fisher` are two answers.
+Taylor's series at w, followed to w' = 0, so by a step of −w: the change is −g·w + ½·h·w² + … with
+the loss's gradient g and its second derivative h there. Optimal Brain Damage takes the second term,
+since at a minimum g = 0; "Taylor" scores take the size of the first.
 
 ::
 
@@ -16,19 +13,20 @@ size of the first. Where h comes from is the second question: :func:`curvature` 
     scores = {name: weights.loss_change(w[name], 0 * w[name], h[name]) for name in w}
     masks = weights.global_masks(scores, 0.8)
 
-Each number holds with all other weights in place. To remove many, ask again on the way:
-see :func:`course_lib.pruning.weights.prune_rescored`.
+Each number holds with all other weights in place. To remove many, ask again on the way: see
+:func:`course_lib.pruning.weights.prune_rescored`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, jacrev, vmap
 from torch.nn import functional as F
 
+from course_lib.checks import check_names
 from course_lib.models.layouts import like, note_layouts
 from course_lib.modes import evaluating
 from course_lib.pruning.weights.masks import prunable
@@ -43,34 +41,21 @@ OfOne = Callable[[Parameters, Tensor, Tensor], tuple[Parameters, Tensor]]
 
 
 def loss_change(weight: Tensor, gradient: Tensor, curvature: Tensor | None = None) -> Tensor:
-    """What the loss would change by if each weight, alone, became 0: −g·w, and + ½·h·w²
-    with ``curvature``.
+    """What the loss would change by if each weight, alone, became 0: −g·w, and + ½·h·w² with
+    ``curvature``.
 
-    Signed: negative where the loss would fall. Its absolute value without curvature is
-    the "Taylor" saliency |g·w|; with ``gradient`` 0, as at a minimum, it is Optimal
-    Brain Damage's ½·h·w².
+    Signed: negative where the loss would fall. Its absolute value without curvature is the "Taylor"
+    saliency |g·w|; with ``gradient`` 0, as at a minimum, it is Optimal Brain Damage's ½·h·w².
 
-    Args:
-        weight: any shape. gradient: of the loss by it, of the same shape.
-        curvature: second derivatives of the loss by each weight, of the same shape (the
-            Hessian's diagonal).
+    ``gradient`` and ``curvature``, the loss's first and second derivatives by each weight (the
+    Hessian's diagonal), have the shape of ``weight``; so has the result, detached, and its dtype.
 
-    Returns:
-        Of the shape and dtype of ``weight``, detached.
-
-    Raises:
-        ValueError: if shapes differ.
-
-    Source: LeCun, Denker & Solla 1990, "Optimal Brain Damage", section 2; Molchanov et
-    al. 2017, "Pruning Convolutional Neural Networks for Resource Efficient Inference",
-    section 2.2.
+    Source: LeCun, Denker & Solla 1990, "Optimal Brain Damage", section 2; Molchanov et al. 2017,
+    "Pruning Convolutional Neural Networks for Resource Efficient Inference", section 2.2.
     """
     for name, other in (("gradient", gradient), ("curvature", curvature)):
         if other is not None and other.shape != weight.shape:
-            raise ValueError(
-                f"{name} has shape {tuple(other.shape)}, the weight {tuple(weight.shape)}: one"
-                " number a weight"
-            )
+            raise ValueError(f"{name} must be {tuple(weight.shape)}, got {tuple(other.shape)}")
     w = weight.detach()
     change = -gradient.detach() * w
     if curvature is not None:
@@ -79,27 +64,13 @@ def loss_change(weight: Tensor, gradient: Tensor, curvature: Tensor | None = Non
 
 
 def gradients(
-    model: nn.Module,
-    x: Tensor,
-    y: Tensor,
-    batch: int = 256,
-    only: Collection[str] | None = None,
+    model: nn.Module, x: Tensor, y: Tensor, only: Collection[str] | None = None, batch: int = 256
 ) -> Scores:
-    """The gradient of the mean cross entropy in evaluation mode, for every parameter;
-    ``.grad`` and modes stay as they are.
+    """The gradient of the mean cross entropy in evaluation mode, for every parameter, frozen ones
+    too; ``.grad`` and modes stay as they are.
 
-    Args:
-        model: images or features (B, …) -> logits (B, classes). x: (B, …). y: (B,)
-            int64. batch: samples at a time. only: names of the parameters to
-            differentiate by, if not all: memory is needed for these alone.
-
-    Returns:
-        Name -> gradient like the parameter, frozen ones too.
-
-    Raises:
-        ValueError: if there is no sample, there are more or fewer labels, the model
-            makes no (B, classes), a label is none of the classes, or a name in ``only``
-            is no parameter.
+    The model is images or features (B, …) -> logits (B, classes). ``only``: names of the parameters
+    to differentiate by, if not all: memory is needed for these alone. ``batch``: samples at a time.
     """
     _classes(model, x, y)
     parameters = _parameters(model, only)
@@ -117,16 +88,10 @@ def gradients(
 
 
 def taylor(model: nn.Module, x: Tensor, y: Tensor) -> Scores:
-    """|g·w| of every prunable weight, with the gradient of the mean loss on these
-    samples in evaluation mode.
+    """|g·w| of every prunable weight, with the gradient of the mean loss on these samples in
+    evaluation mode; arguments as :func:`gradients`.
 
-    Args, raises: as :func:`gradients`.
-
-    Returns:
-        Name -> score like the weight; larger = more important.
-
-    Source: Molchanov et al. 2017, section 2.2; Mozer & Smolensky 1989,
-    "Skeletonization".
+    Source: Molchanov et al. 2017, section 2.2; Mozer & Smolensky 1989, "Skeletonization".
     """
     found = gradients(model, x, y)
     return {name: like(w, loss_change(w, found[name]).abs()) for name, w in prunable(model).items()}
@@ -135,27 +100,15 @@ def taylor(model: nn.Module, x: Tensor, y: Tensor) -> Scores:
 def empirical_fisher(
     model: nn.Module, x: Tensor, y: Tensor, only: Collection[str] | None = None
 ) -> Scores:
-    """Mean over samples of the *square of each sample's own* gradient of its cross
-    entropy: the diagonal of (1/N) Σ g gᵀ.
+    """Mean over samples of the *square of each sample's own* gradient of its cross entropy: the
+    diagonal of (1/N) Σ g gᵀ.
 
-    It stands in for second derivatives where the model is right about the labels'
-    probabilities and close to a minimum; not elsewhere (Kunstner, Hennig & Balles 2019,
-    "Limitations of the Empirical Fisher Approximation", section 3).
+    It stands in for second derivatives where the model is right about the labels' probabilities and
+    close to a minimum; not elsewhere (Kunstner, Hennig & Balles 2019, "Limitations of the Empirical
+    Fisher Approximation", section 3).
 
-    Args:
-        model: (B, …) -> logits (B, classes); any modules, in evaluation mode meanwhile
-            (so batch norm mixes no samples).
-        x: (B, …). y: (B,) int64. only: as in :func:`gradients`.
-
-    Returns:
-        Name -> float64 like the parameter, for every one of ``named_parameters()``,
-        frozen ones too. Sums are float64, the derivatives have the model's dtype.
-        Computed in chunks of about 32 MB.
-
-    Raises:
-        ValueError: if there is no sample, there are more or fewer labels, the model
-            makes no (B, classes), a label is none of the classes, or a name in ``only``
-            is no parameter.
+    Arguments as in :func:`gradients`; in evaluation mode batch norm mixes no samples. Scores and
+    sums are float64, the derivatives have the model's dtype. Computed in chunks of about 32 MB.
     """
     _classes(model, x, y)
 
@@ -169,25 +122,14 @@ def empirical_fisher(
 
 
 def curvature(model: nn.Module, x: Tensor, only: Collection[str] | None = None) -> Scores:
-    """Mean over samples of Σ_c p_c·(∂ log p_c/∂w)², p the softmax of the logits, held
-    constant: the Gauss–Newton diagonal.
+    """Mean over samples of Σ_c p_c·(∂ log p_c/∂w)², p the softmax of the logits, held constant: the
+    Gauss–Newton diagonal.
 
-    No labels: it is the *true* Fisher information's diagonal. Where each weight is used
-    in one layer and every non-linearity is piecewise linear (ReLU, max pooling, batch
-    norm in evaluation mode) the logits are piecewise linear in each weight alone, and
-    this **is** the Hessian's diagonal of the mean cross entropy, whatever the labels.
-    Not for tied weights, GELU or attention.
-
-    Args:
-        model: (B, …) -> logits (B, classes), in evaluation mode meanwhile. x: (B, …).
-            only: as in :func:`gradients`.
-
-    Returns:
-        Name -> float64 like the parameter, as :func:`empirical_fisher`.
-
-    Raises:
-        ValueError: if there is no sample, the model makes no (B, classes), or a name in
-            ``only`` is no parameter.
+    No labels: it is the *true* Fisher information's diagonal. Where each weight is used in one
+    layer and every non-linearity is piecewise linear (ReLU, max pooling, batch norm in evaluation
+    mode) the logits are piecewise linear in each weight alone, and this **is** the Hessian's
+    diagonal of the mean cross entropy, whatever the labels. Not for tied weights, GELU or
+    attention. Otherwise as :func:`empirical_fisher`.
 
     Source: Kunstner, Hennig & Balles 2019, section 2.
     """
@@ -207,74 +149,46 @@ def curvature(model: nn.Module, x: Tensor, only: Collection[str] | None = None) 
 
 def _parameters(model: nn.Module, only: Collection[str] | None) -> Parameters:
     parameters = {name: p.detach() for name, p in model.named_parameters()}
-    if only is None:
-        return parameters
-    if isinstance(only, str) or (unknown := sorted(set(only) - parameters.keys())):
-        got = only if isinstance(only, str) else unknown[0]
-        raise ValueError(f"only must hold names of parameters of the model, in a list; got {got!r}")
-    return {name: p for name, p in parameters.items() if name in only}
+    check_names(only or (), parameters, "only")
+    return {name: p for name, p in parameters.items() if only is None or name in only}
 
 
 def _mean(
-    model: nn.Module,
-    of_one: OfOne,
-    x: Tensor,
-    y: Tensor,
-    at_once: int,
-    only: Collection[str] | None,
+    model: nn.Module, of_one: OfOne, x: Tensor, y: Tensor, k: int, only: Collection[str] | None
 ) -> Scores:
-    """The mean over samples of Σ_k weight_k · derivative_k², for the derivatives of each
-    parameter and the weights that ``of_one`` finds, ``at_once`` of them.
-    """
+    """The mean over samples of Σ_k weight_k · derivative_k² of each parameter."""
     parameters = _parameters(model, only)
-    # derivatives, and as doubles
-    size = (4 + 8) * at_once * sum(p.numel() for p in parameters.values())
+    size = (4 + 8) * k * sum(p.numel() for p in parameters.values())  # and as doubles
     chunk = max(1, min(len(x), _MEMORY // max(1, size)))
-    total = {
-        name: torch.zeros(p.shape, dtype=torch.float64, device=p.device)
-        for name, p in parameters.items()
-    }
+    total = {name: torch.zeros_like(p, dtype=torch.float64) for name, p in parameters.items()}
+    samples = zip(x.unsqueeze(1).split(chunk), y.unsqueeze(1).split(chunk), strict=True)
     with evaluating(model), torch.no_grad():
-        for found, weights in _found(of_one, parameters, x, y, chunk):
-            for name, values in found.items():  # (samples, k, *shape)
-                squares = values.to(torch.float64, copy=True).flatten(0, 1)
-                squares.mul_(squares)
-                total[name] += torch.tensordot(weights.flatten(), squares, 1)
+        for xs, ys in samples:  # (chunk, 1, …), (chunk, 1)
+            for found, weights in _found(of_one, parameters, xs, ys, together=chunk > 1):
+                for name, values in found.items():
+                    squares = values.to(torch.float64, copy=True).flatten(0, -1 - total[name].ndim)
+                    squares.mul_(squares)
+                    total[name] += torch.tensordot(weights.flatten(), squares, 1)
     note_layouts(model)
     return {name: like(model.get_parameter(name), v.div_(len(x))) for name, v in total.items()}
 
 
 def _found(
-    of_one: OfOne, parameters: Parameters, x: Tensor, y: Tensor, chunk: int
-) -> Iterator[tuple[Parameters, Tensor]]:
-    """What ``of_one`` finds, (samples, k, *shape) for each parameter and weights
-    (samples, k): many samples at once, or one by one where that does not work.
-    """
-    together = chunk > 1
-    chunks = zip(x.unsqueeze(1).split(chunk), y.unsqueeze(1).split(chunk), strict=True)
-    for xs, ys in chunks:  # (chunk, 1, …), (chunk, 1)
+    of_one: OfOne, parameters: Parameters, xs: Tensor, ys: Tensor, together: bool
+) -> Iterable[tuple[Parameters, Tensor]]:
+    """What ``of_one`` finds: of all samples at once, or one by one where that does not work."""
+    try:
         if together:
-            try:
-                yield vmap(of_one, in_dims=(None, 0, 0))(parameters, xs, ys)
-                continue
-            except RuntimeError as error:
-                # a model whose code asks for values (`if x.max() > 1`), or an operator
-                # unknown to vmap
-                if "vmap" not in str(error):
-                    raise
-                together = False
-        for sample, label in zip(xs, ys, strict=True):
-            found, weights = of_one(parameters, sample, label)
-            yield {name: v.unsqueeze(0) for name, v in found.items()}, weights
+            return [vmap(of_one, in_dims=(None, 0, 0))(parameters, xs, ys)]
+    except RuntimeError as error:
+        # a model whose code asks for values (`if x.max() > 1`), or an operator unknown to vmap
+        if "vmap" not in str(error):
+            raise
+    return (of_one(parameters, x, y) for x, y in zip(xs, ys, strict=True))
 
 
 def _classes(model: nn.Module, x: Tensor, y: Tensor) -> int:
-    """How many classes the model tells apart.
-
-    Raises:
-        ValueError: if there is no sample, the model makes no (B, classes), or the labels
-            are not one whole number for each sample, from 0 to classes − 1.
-    """
+    """How many classes the model tells apart; refuses samples and labels that do not fit it."""
     refuse_wrapped(model, "compile", "prune")
     if not len(x):
         raise ValueError("x holds no sample: a mean over none is undefined")
@@ -282,15 +196,11 @@ def _classes(model: nn.Module, x: Tensor, y: Tensor) -> int:
         logits = model(x[:1])
     if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != 1:
         got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
-        raise ValueError(
-            f"model makes {got} of one sample, and logits (1, classes) are needed: wrap it in a"
-            " module that returns them"
-        )
+        raise ValueError(f"model must make logits (1, classes) of one sample, got {got}: wrap it")
     classes = logits.shape[1]
     if y.shape != (len(x),) or y.is_floating_point() or bool(((y < 0) | (y >= classes)).any()):
-        span = f" from {y.min():g} to {y.max():g}" if y.numel() else ""
         raise ValueError(
             f"y must hold one label for each of the {len(x)} samples, a whole number from 0 to"
-            f" {classes - 1}; got {y.dtype} {tuple(y.shape)}{span}"
+            f" {classes - 1}; got {y.dtype} {tuple(y.shape)} {y.flatten()[:8].tolist()}"
         )
     return classes

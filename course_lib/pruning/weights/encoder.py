@@ -1,5 +1,5 @@
-"""Which weights of a transformer are its layers': what papers on pruning BERT count,
-without embeddings, pooler and classifier.
+"""Which weights of a transformer are its layers': what papers on pruning BERT count, without
+embeddings, pooler and classifier.
 """
 
 from __future__ import annotations
@@ -15,39 +15,29 @@ from course_lib.pruning.weights.masks import prunable
 
 
 def encoder_weights(model: nn.Module) -> dict[str, nn.Parameter]:
-    """The weight matrices of every layer that holds attention: its projections and its
-    feed-forward part.
+    """The weight matrices of every layer that holds attention: its projections and its feed-forward
+    part.
 
-    Args:
-        model: any transformer: encoders, decoders, both. Attention is what the table of
-            :mod:`course_lib.models.families` lists, torch's own, and every module whose
-            class is called "...Attention".
+    Attention is what the table of :mod:`course_lib.models.families` lists, torch's own, and every
+    module whose class is called "...Attention". BERT: six matrices per layer; the experts of a
+    mixture that lie in one tensor (experts, outputs, inputs) are among them, an adapter's matrices
+    (peft) are not. Tied ones come once; names and order are the model's.
 
-    Returns:
-        Name -> the parameter itself, tied ones once, in the model's order. BERT: six
-        matrices per layer; the experts of a mixture that lie in one tensor (experts,
-        outputs, inputs) are among them, an adapter's matrices (peft) are not.
-
-    Raises:
-        ValueError: if the model has no attention.
-
-    Source: Gordon, Duh & Andrews 2020, "Compressing BERT: Studying the Effects of
-    Weight Pruning on Transfer Learning", section 3.
+    Source: Gordon, Duh & Andrews 2020, "Compressing BERT: Studying the Effects of Weight Pruning on
+    Transfer Learning", section 3.
     """
     holds = [name for name, module in model.named_modules() if _is_attention(module)]
-    attention = [name for name in holds if not any(_inside(other, name) for other in holds)]
+    inside = {n: f"{n}." if n else "" for n in holds}  # of attention in attention the inner one
+    attention = [n for n in holds if not any(o.startswith(inside[n]) for o in holds if o != n)]
     if not attention:
-        raise ValueError(
-            f"{type(model).__name__} has no attention: encoder_weights takes transformers, and"
-            " weights.prunable any model"
-        )
+        raise ValueError(f"model has no attention: use weights.prunable for {type(model).__name__}")
     layers = {_layer(name, attention) for name in attention}
-    inside = tuple(f"{layer}." for layer in sorted(layers) if layer)
+    prefixes = tuple(f"{layer}." for layer in layers if layer)
     return {
         name: p
         for name, p in prunable(model).items()
         if (p.ndim == 2 or layout_of(p).stacked)
-        and (name.startswith(inside) or "" in layers)
+        and (name.startswith(prefixes) or "" in layers)
         and not _is_table(model, name)
         and not _is_adapter(model, name)
     }
@@ -61,13 +51,9 @@ def _is_attention(module: nn.Module) -> bool:
     )
 
 
-def _inside(inner: str, outer: str) -> bool:
-    return inner != outer and (outer == "" or inner.startswith(f"{outer}."))
-
-
 def _layer(name: str, attention: list[str]) -> str:
-    """The outermost item of a list round this attention that holds no attention twice
-    at the same place of two items of a list.
+    """The outermost item of a list round this attention that holds no attention twice at the same
+    place of two items of a list.
     """
     parts = name.split(".")
     for end, part in enumerate(parts, 1):
@@ -84,17 +70,13 @@ def _layer(name: str, attention: list[str]) -> str:
 
 
 def _is_table(model: nn.Module, name: str) -> bool:
-    """An embedding, or a table of position biases: it is looked up, not multiplied
-    with.
-    """
+    """An embedding, or a table of position biases: it is looked up, not multiplied with."""
     owner = model.get_submodule(name.rpartition(".")[0])
     return isinstance(owner, nn.Embedding) or "Position" in type(owner).__name__
 
 
 def _is_adapter(model: nn.Module, name: str) -> bool:
-    """Beside the layer that it adapts, as peft keeps it: q_proj.lora_A, with
-    q_proj.base_layer.
-    """
+    """Beside the layer that it adapts, as peft keeps it: q_proj.lora_A, with q_proj.base_layer."""
     parts = name.split(".")
     return any(
         hasattr(model.get_submodule(".".join(parts[:end])), "base_layer")

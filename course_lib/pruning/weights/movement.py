@@ -1,11 +1,10 @@
-"""Movement pruning: which weights stay is learned by the gradient, from where
-fine-tuning moves them.
+"""Movement pruning: which weights stay is learned by the gradient, from where fine-tuning moves
+them.
 
-Each weight W has a score S, and the model computes with W' = W ∘ M(S), M = 1 for the
-largest scores. The step has no gradient, so that of S is taken straight through:
-∂L/∂S = ∂L/∂W' ∘ W, also where M is 0. SGD then raises the scores of weights that the
-loss wants further from zero, and lowers those of weights that it wants smaller; a
-pruned one can come back.
+Each weight W has a score S, and the model computes with W' = W ∘ M(S), M = 1 for the largest
+scores. The step has no gradient, so that of S is taken straight through: ∂L/∂S = ∂L/∂W' ∘ W, also
+where M is 0. SGD then raises the scores of weights that the loss wants further from zero, and
+lowers those of weights that it wants smaller; a pruned one can come back.
 
 ::
 
@@ -21,8 +20,8 @@ pruned one can come back.
             optimizer.zero_grad()
     scores.masks()                                  # what stayed; elsewhere weights are 0
 
-Source: Sanh, Wolf & Rush 2020, "Movement Pruning: Adaptive Sparsity by Fine-Tuning",
-sections 3 and 4.
+Source: Sanh, Wolf & Rush 2020, "Movement Pruning: Adaptive Sparsity by Fine-Tuning", sections 3 and
+4.
 """
 
 from __future__ import annotations
@@ -36,19 +35,14 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from course_lib.checks import check_fraction, check_names, check_same_names
+from course_lib.checks import check_fraction, check_names
 from course_lib.pruning.weights.granularity import keep_largest
 from course_lib.pruning.weights.masks import Masks, apply
 from course_lib.wrapped import hold_hooks
 
 
 def top_mask(scores: Tensor, keep: float) -> Tensor:
-    """Bool like ``scores``: True at the ``round(keep · n)`` largest (signed); of equal
-    ones those with the lower index.
-
-    Raises:
-        ValueError: if ``keep`` is not in 0 … 1 or a score is NaN.
-    """
+    """True at the ``round(keep · n)`` largest scores (signed), of equal ones the lower index."""
     check_fraction(keep, "keep", "the share to keep")
     backwards = scores.flatten().flip(0)  # of equal ones the last goes
     kept = keep_largest(backwards, scores.numel() - round(keep * scores.numel()))
@@ -68,9 +62,7 @@ class _Straight(torch.autograd.Function):
 
 
 class TopV(_Straight):
-    """``TopV.apply(scores, keep)``: 1 at the ``round(keep · n)`` largest scores, 0
-    elsewhere; backwards the gradient unchanged.
-    """
+    """``TopV.apply(scores, keep)``: :func:`top_mask`; backwards the gradient unchanged."""
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, keep: float) -> Tensor:  # type: ignore[override]
@@ -78,43 +70,28 @@ class TopV(_Straight):
 
 
 def soft_mask(scores: Tensor, tau: float) -> Tensor:
-    """1 where σ(S) > tau, else 0, like ``scores``; backwards the gradient unchanged. A
-    penalty on σ(S) sets how many stay.
-
-    Raises:
-        ValueError: if ``tau`` is not in 0 ≤ tau < 1.
-    """
+    """1 where σ(S) > tau (a penalty sets where), else 0; backwards the gradient unchanged."""
     if not 0 <= tau < 1:
         raise ValueError(f"tau is a threshold of σ(S), from 0 to less than 1; got {tau}")
     return _Straight.apply(scores, scores.sigmoid() > tau)
 
 
 def soft_penalty(scores: Sequence[Tensor], lam: float) -> Tensor:
-    """λ · mean of σ(S) over all entries of all matrices together, so that each entry
-    weighs the same.
+    """λ · mean of σ(S) over all entries of all matrices together.
 
-    Of use where the share is said ("all", "each"), too: under Adam, whose steps are as
-    large for small gradients as for large ones, it lets movement that matters hold out
-    against movement that is merely steady (lab 06 measures it).
+    Of use where the share is said ("all", "each"), too: under Adam, whose steps are as large for
+    small gradients as for large ones, it lets movement that matters hold out against movement that
+    is merely steady (lab 06 measures it).
     """
     if not scores:
-        raise ValueError("there are no scores to penalise")
-    return (
-        lam
-        * torch.stack([s.sigmoid().sum() for s in scores]).sum()
-        / sum(s.numel() for s in scores)
-    )
+        raise ValueError("scores is empty: there is nothing to penalise")
+    total = torch.stack([s.sigmoid().sum() for s in scores]).sum()
+    return lam * total / sum(s.numel() for s in scores)
 
 
 def movement(history: Sequence[tuple[Tensor, Tensor]], lr: float) -> Tensor:
-    """What SGD at rate ``lr`` leaves in scores that start at 0: −lr · Σ_t g_t ∘ w_t,
-    float64.
-
-    Args:
-        history: (weight, gradient by W') of each step, of one shape.
-
-    Raises:
-        ValueError: if there is no step.
+    """What SGD at rate ``lr`` leaves in scores that start at 0: −lr · Σ_t g_t ∘ w_t, float64;
+    ``history``: (weight, gradient by W') of each step, of one shape.
     """
     if not history:
         raise ValueError("history holds no step: nothing has moved yet")
@@ -122,8 +99,8 @@ def movement(history: Sequence[tuple[Tensor, Tensor]], lr: float) -> Tensor:
 
 
 def quadrants(before: Tensor, after: Tensor, kept: Tensor) -> dict[str, int]:
-    """Where kept weights went: "flipped" their sign, "away" from zero, or "toward" it
-    (those that stayed as large, too).
+    """Where kept weights went: "flipped" their sign, "away" from zero, or "toward" it (those that
+    stayed as large, too).
 
     Source: Sanh, Wolf & Rush 2020, Figure 1.
     """
@@ -142,37 +119,27 @@ class MovementPruning:
 
     Attributes:
         scores: name of a weight -> its nn.Parameter of scores, of its shape.
-        keep: the share that stays, or one for each name; set it as training goes on.
+        keep: the share that stays; set it as training goes on.
         tau: for "soft": the threshold of σ(S).
     """
 
-    def __init__(
-        self,
-        weights: Mapping[str, Tensor],
-        keep: float | Mapping[str, float],
-        how: str,
-        tau: float,
-    ) -> None:
+    def __init__(self, weights: Mapping[str, Tensor], keep: float, how: str, tau: float) -> None:
         self.scores = {name: nn.Parameter(torch.zeros_like(w)) for name, w in weights.items()}
-        self.keep: float | Mapping[str, float] = keep
-        self.how, self.tau = how, tau
+        self.keep, self.how, self.tau = keep, how, tau
         self._cached: tuple[Any, Masks] | None = None
         self._steps = 0
         self._weights = {id(w) for w in weights.values()}
-        self._trained: set[str] = set()  # "weights", "scores": what optimizers have stepped on
+        self._scores = {id(s) for s in self.scores.values()}
+        self._moved: set[int] = set()  # what optimizers have stepped on
 
     def after_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        """Scores have moved: a fused optimizer changes a tensor without a new
-        version.
-        """
+        """Scores have moved: a fused optimizer changes a tensor without a new version."""
         self._steps += 1
-        held = {id(p) for group in optimizer.param_groups for p in group["params"]}
-        self._trained |= {"weights"} if held & self._weights else set()
-        self._trained |= {"scores"} if held & {id(s) for s in self.scores.values()} else set()
+        self._moved |= {id(p) for group in optimizer.param_groups for p in group["params"]}
 
     def refuse_untrained(self) -> None:
         """Raises ValueError if the weights were trained, and their scores were not."""
-        if self._trained == {"weights"}:
+        if self._moved & self._weights and not self._moved & self._scores:
             raise ValueError(
                 "the optimizer holds the weights and not their scores, so the masks mean nothing:"
                 " make it inside the block, from scores.groups(model, lr, score_lr) or all"
@@ -181,8 +148,7 @@ class MovementPruning:
 
     def masks(self) -> Masks:
         """What stays now, True = kept."""
-        keep = dict(self.keep) if isinstance(self.keep, Mapping) else self.keep
-        key = (self._steps, keep, self.tau, *(s._version for s in self.scores.values()))
+        key = (self._steps, self.keep, self.tau, *(s._version for s in self.scores.values()))
         if self._cached is None or self._cached[0] != key:
             self._cached = key, self._chosen()
         return self._cached[1]
@@ -190,9 +156,6 @@ class MovementPruning:
     def _chosen(self) -> Masks:
         if self.how == "soft":
             return {name: s.detach().sigmoid() > self.tau for name, s in self.scores.items()}
-        if isinstance(self.keep, Mapping):
-            check_same_names(self.keep, self.scores, "keep")
-            return {name: top_mask(s, self.keep[name]) for name, s in self.scores.items()}
         if self.how == "each":
             return {name: top_mask(s, self.keep) for name, s in self.scores.items()}
         parts = top_mask(torch.cat([s.detach().flatten() for s in self.scores.values()]), self.keep)
@@ -203,12 +166,9 @@ class MovementPruning:
         }
 
     def groups(self, model: nn.Module, lr: float, score_lr: float) -> list[dict[str, Any]]:
-        """Parameter groups for an optimizer: the model's own at ``lr``, the scores at
-        ``score_lr`` without weight decay.
-        """
+        """Parameter groups for an optimizer: the model's own, and the scores without decay."""
         scores = list(self.scores.values())
-        mine = {id(s) for s in scores}
-        own = [p for p in model.parameters() if p.requires_grad and id(p) not in mine]
+        own = [p for p in model.parameters() if p.requires_grad and id(p) not in self._scores]
         return [{"params": own, "lr": lr}, {"params": scores, "lr": score_lr, "weight_decay": 0.0}]
 
 
@@ -222,22 +182,17 @@ class _Masked(nn.Module):
         self._pruning, self._name = [pruning], name
 
     def forward(self, weight: Tensor) -> Tensor:
-        mask = self._pruning[0].masks()[self._name]
-        return weight * _Straight.apply(self.scores, mask)
+        return weight * _Straight.apply(self.scores, self._pruning[0].masks()[self._name])
 
 
 def _write_plain(module: nn.Module, state: dict[str, Any], prefix: str, _: Any) -> None:
-    """Add each masked weight under its plain name, beside the scores and the weight
-    without its mask.
-    """
+    """Add each masked weight under its plain name, beside the scores and the weight itself."""
     for name in module.parametrizations:  # type: ignore[union-attr]
         state[prefix + name] = getattr(module, name).detach()
 
 
 def _read_plain(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
-    """A weight under its plain name is the weight without its mask, where that is not
-    there under its own name.
-    """
+    """A weight under its plain name stands for the one without its mask, where that is missing."""
     for name in module.parametrizations:  # type: ignore[union-attr]
         if prefix + name in state:
             weight = state.pop(prefix + name)
@@ -246,82 +201,56 @@ def _read_plain(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) 
 
 @contextmanager
 def movement_pruning(
-    model: nn.Module,
-    names: Iterable[str],
-    keep: float | Mapping[str, float] = 1.0,
-    how: str = "all",
-    tau: float = 0.1,
+    model: nn.Module, names: Iterable[str], keep: float = 1.0, how: str = "all", tau: float = 0.1
 ) -> Iterator[MovementPruning]:
-    """Inside the block every weight named is computed with as W ∘ M(S); the scores are
-    parameters of the model, and train with it.
+    """Inside the block every weight named is computed with as W ∘ M(S); the scores are parameters
+    of the model, and train with it.
+
+    ``torch.nn.utils.parametrize`` is used, so the model's code and the user's training loop (a
+    transformers ``Trainer``, too) stay as they are. Make the optimizer inside the block, of
+    ``scores.groups(model, lr, score_lr)``, or all parameters at one rate: one of the weights
+    without their scores is refused at the end.
 
     Args:
-        model: any module; ``torch.nn.utils.parametrize`` is used, so its code and the
-            user's training loop (a transformers ``Trainer``, too) stay as they are.
-            Make the optimizer inside the block: ``scores.groups(model, lr, score_lr)``,
-            or all parameters at one rate.
-        names: of weights ("encoder.layer.0.output.dense.weight"), each of one layer
-            alone.
-        keep: the share that stays at first, of all together or of each (``how``); or a
-            mapping with a share for each name. Set ``.keep`` on the way.
-        how: "all": one threshold for all weights together; "each": for each matrix its
-            own; "soft": σ(S) > ``tau``, with a penalty (:func:`soft_penalty`) that
-            decides how many.
-        tau: below ½, where scores begin (σ(0) = ½): from ½ on all weights would be 0 at
-            first. Sanh et al. have 0.1.
+        names: of weights ("encoder.layer.0.output.dense.weight"), each of one layer alone.
+        keep: the share that stays at first; set ``.keep`` on the way.
+        how: "all": one threshold for all weights together; "each": for each matrix its own; "soft":
+            σ(S) > ``tau``, with a penalty (:func:`soft_penalty`) that decides how many.
+        tau: below ½, where scores begin (σ(0) = ½). Sanh et al. have 0.1.
 
-    Yields:
-        :class:`MovementPruning`.
-
-    After the block the weights are 0 where the masks are False, and plain parameters
-    again; after an exception they are as they were trained, without zeros.
-
-    A state dict (a checkpoint of a ``Trainer``) written inside the block has every weight
-    W ∘ M(S) under its plain name, so a plain model can load it; the scores and W are in
-    it under names with "parametrizations", so a block can go on from it.
-
-    Raises:
-        ValueError: if there is no name, one is no weight of the model or belongs to two
-            layers, or ``how`` is another; at the end of the block, if an optimizer trained
-            the weights and none the scores.
+    After the block the weights are 0 where the masks are False, and plain parameters again; after
+    an exception they are as they were trained, without zeros. A state dict (a checkpoint of a
+    ``Trainer``) written inside the block has every weight W ∘ M(S) under its plain name, so a plain
+    model can load it; the scores and W are in it under names with "parametrizations", so a block
+    can go on from it.
     """
-    if how not in ("all", "each", "soft"):
-        raise ValueError(f'how is "all", "each" or "soft", got {how!r}')
+    check_names([how], ("all", "each", "soft"), "how")
     names = list(names)
     if not names:
         raise ValueError("names is empty: name the weights that are to move")
     parameters = dict(model.named_parameters(remove_duplicate=False))
     check_names(names, parameters, "names")
-    weights = {name: parameters[name] for name in names}
-    for name, weight in weights.items():
-        if sum(p is weight for p in parameters.values()) > 1:
-            raise ValueError(
-                f"{name!r} is tied to another layer's weight: leave it out, or untie it first"
-            )
+    for name in names:
+        if sum(p is parameters[name] for p in parameters.values()) > 1:
+            raise ValueError(f"{name!r} is tied to another weight: leave it out, or untie it")
+    found = MovementPruning({name: parameters[name] for name in names}, keep, how, tau)
     modules = {name: model.get_submodule(name.rpartition(".")[0]) for name in names}
-    found = MovementPruning(weights, keep, how, tau)
-    order = {name: list(module._parameters) for name, module in modules.items()}
-    done: list[str] = []
+    order = {module: list(module._parameters) for module in modules.values()}
 
-    def back() -> None:
-        for name in done:
-            module, attribute = modules[name], name.rpartition(".")[2]
-            parametrize.remove_parametrizations(module, attribute, leave_parametrized=False)
-        for name in done:  # where it stood; a module may have several
-            module = modules[name]
-            module._parameters = {key: module._parameters[key] for key in order[name]}
+    def put_in_order() -> None:
+        for module, keys in order.items():
+            module._parameters = {key: module._parameters[key] for key in keys}
 
     # masks are selected by NumPy, which torch.compile would trace
     with hold_hooks() as hooks:
-        hooks.callback(back)
+        hooks.callback(put_in_order)  # after the others
         # of any optimizer: the user's own, or one that a Trainer makes
         hooks.callback(register_optimizer_step_post_hook(found.after_step).remove)
         for name, module in modules.items():
-            parametrize.register_parametrization(
-                module, name.rpartition(".")[2], _Masked(found, name), unsafe=True
-            )
-            done.append(name)
-        for module in dict.fromkeys(modules.values()):
+            at = module, name.rpartition(".")[2]
+            parametrize.register_parametrization(*at, _Masked(found, name), unsafe=True)
+            hooks.callback(parametrize.remove_parametrizations, *at, leave_parametrized=False)
+        for module in order:
             hooks.callback(module.register_state_dict_post_hook(_write_plain).remove)
             hooks.callback(module.register_load_state_dict_pre_hook(_read_plain).remove)
         yield found

@@ -1,9 +1,9 @@
-"""N:M sparsity: of every m neighbours exactly n stay, so that hardware knows where each
-block begins.
+"""N:M sparsity: of every m neighbours exactly n stay, so that hardware knows where each block
+begins.
 
-Between unstructured (any n of the whole tensor) and structured (whole filters). 2:4 is
-what NVIDIA's GPUs of compute capability 8.0 and later multiply with in their tensor
-cores; how it is stored is in :mod:`course_lib.cost.block_formats`.
+Between unstructured (any n of the whole tensor) and structured (whole filters). 2:4 is what
+NVIDIA's GPUs of compute capability 8.0 and later multiply with in their tensor cores; how it is
+stored is in :mod:`course_lib.cost.block_formats`.
 
 Source: Mishra et al. 2021, "Accelerating Sparse Deep Neural Networks", section 3.
 """
@@ -16,45 +16,30 @@ import torch
 from torch import Tensor
 
 from course_lib.checks import check_numbers
-from course_lib.models.layouts import layout_of, note_rule
+from course_lib.pruning.weights.granularity import by_rows
 from course_lib.pruning.weights.masks import Masks
 
 
 def nm_mask(score: Tensor, n: int, m: int, dim: int = 1) -> Tensor:
-    """In every block of m neighbours along ``dim`` exactly the n largest |score| stay.
+    """In every block of m neighbours along ``dim`` exactly the n largest |score| stay, of equal
+    ones those with the higher index: bool like ``score``, True = kept.
 
-    Args:
-        score: a weight, or a score of its shape; any number of dimensions ≥ 1. Of equal
-            ones that with the lower index goes first.
-        n: how many stay. m: neighbours in a block: indices km … km + m − 1, all other
-            indices the same.
-        dim: along which they are neighbours; negative from the end. 1 are the inputs of
-            a linear layer, or a convolution's channels.
-
-    Returns:
-        Bool like ``score``, True = kept.
-
-    Raises:
-        ValueError: if n is not in 1 … m, m does not divide the size, or a score is NaN.
+    A block are indices km … km + m − 1 of ``dim``, all other indices the same; m divides its size.
+    ``dim`` is negative from the end; 1 are the inputs of a linear layer, or a convolution's
+    channels.
     """
-    size = score.shape[dim]
     check_pattern(n, m)
-    if size % m:
-        raise ValueError(
-            f"blocks of {m} do not fit {size} entries along dimension {dim}: pad them, or choose"
-            " another m"
-        )
+    if (size := score.shape[dim]) % m:
+        raise ValueError(f"m must divide the {size} entries of dim {dim}, got {m}: pad them")
     check_numbers(score)
     blocks = score.detach().abs().movedim(dim, -1)  # (…, size)
     shape = blocks.shape
     blocks = blocks.reshape(-1, m)  # (blocks, m)
-    return (_ranks(blocks) >= m - n).reshape(shape).movedim(-1, dim).contiguous()
+    return (ranks(blocks) >= m - n).reshape(shape).movedim(-1, dim).contiguous()
 
 
-def _ranks(blocks: Tensor) -> Tensor:
-    """(K, m) -> (K, m): how many of its block go before each, the smaller ones and
-    equal ones of lower index.
-    """
+def ranks(blocks: Tensor) -> Tensor:
+    """(K, m): how many of its block go before each, the smaller and equal ones of lower index."""
     m = blocks.shape[1]
     if m > 16:
         return blocks.argsort(dim=1, stable=True).argsort(dim=1)
@@ -69,34 +54,24 @@ def _ranks(blocks: Tensor) -> Tensor:
     return ranks.T
 
 
-def nm_masks(
-    scores: Mapping[str, Tensor], n: int, m: int, dim: int = 1, skip: bool = True
-) -> Masks:
-    """:func:`nm_mask` of every layer.
+def nm_masks(scores: Mapping[str, Tensor], n: int, m: int, dim: int = 1) -> Masks:
+    """:func:`nm_mask` of every layer. One whose ``dim`` m does not divide stays whole (as the first
+    convolution, of one channel).
 
-    Args:
-        scores: (outputs, inputs, …) each. Those that this package makes of ``prunable``
-            weights carry the layout of their layer (:mod:`course_lib.models.layouts`):
-            for GPT-2's Conv1D, transposed convolutions and fused experts, too,
-            ``dim`` 1 are the inputs.
-        skip: a layer whose ``dim`` m does not divide stays whole (as the first
-            convolution, of one channel); else ValueError.
+    Scores are (outputs, inputs, …). Those that this package makes of ``prunable`` weights carry the
+    layout of their layer (:mod:`course_lib.models.layouts`): for GPT-2's Conv1D, transposed
+    convolutions and fused experts, too, ``dim`` 1 are the inputs.
     """
-    masks = {}
-    for name, score in scores.items():
-        layout = layout_of(score)
-        score = layout.upright(score)
-        whole = skip and (
-            score.ndim <= (dim if dim >= 0 else -dim - 1) or score.shape[dim] % m != 0
-        )
-        mask = torch.ones_like(score, dtype=torch.bool) if whole else nm_mask(score, n, m, dim)
-        masks[name] = note_rule(layout.back(mask), layout)
-    return masks
+
+    def rule(score: Tensor) -> Tensor:
+        if score.ndim <= (dim if dim >= 0 else -dim - 1) or score.shape[dim] % m:
+            return torch.ones_like(score, dtype=torch.bool)
+        return nm_mask(score, n, m, dim)
+
+    return {name: by_rows(score, rule) for name, score in scores.items()}
 
 
 def check_pattern(n: int, m: int) -> None:
     """Raises ValueError if n of m is no pattern."""
     if not 1 <= n <= m:
-        raise ValueError(
-            f"of every m = {m} neighbours n = {n} are to stay: n is at least 1 and at most m"
-        )
+        raise ValueError(f"n of every m stay, at least 1 and at most m; got n = {n}, m = {m}")

@@ -29,51 +29,40 @@ def masks(model):
     return weights.local_masks(weights.magnitude(weights.prunable(model)), 0.7)
 
 
-def step(model, optimizer, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(8, 1, 6, 6, generator=generator, dtype=next(model.parameters()).dtype)
-    optimizer.zero_grad()
+def step(model, *optimizers):
+    x = torch.randn(8, 1, 6, 6, dtype=next(model.parameters()).dtype)
+    model.zero_grad()
     model(x).square().mean().backward()
-    optimizer.step()
+    for optimizer in optimizers or [SGD(model.parameters(), lr=0.1)]:
+        optimizer.step()
 
 
 def zeros_hold(model, masks):
     return all((p[~masks[n]] == 0).all() for n, p in weights.prunable(model).items() if n in masks)
 
 
-def test_several_optimizers_parameter_groups_and_a_scheduler(model, masks):
-    first = SGD(
-        [{"params": [model[0].weight]}, {"params": model[1].parameters(), "lr": 0.01}],
-        lr=0.1,
-        momentum=0.9,
-    )
+def test_several_optimizers_and_parameter_groups_a_grad_scaler_and_a_closure(model, masks):
+    groups = [{"params": [model[0].weight]}, {"params": model[1].parameters(), "lr": 0.01}]
+    first = SGD(groups, lr=0.1, momentum=0.9)
     second = Adam(model[4].parameters(), lr=0.1)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(first, 10)
-    with weights.masked(model, masks):
-        for i in range(3):
-            step(model, first, i)
-            step(model, second, i)
-            schedule.step()
-            assert zeros_hold(model, masks)
-
-
-def test_under_a_grad_scaler_and_with_a_closure(model, masks):
     scaler = torch.amp.GradScaler("cpu")
-    optimizer = Adam(model.parameters(), lr=0.1)
     x = torch.ones(4, 1, 6, 6)
+
+    def closure():
+        second.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        return loss
+
     with weights.masked(model, masks):
+        for _ in range(3):
+            step(model, first, second)
+            assert zeros_hold(model, masks)
         scaler.scale(model(x).square().mean()).backward()
-        scaler.step(optimizer)
+        scaler.step(second)
         scaler.update()
         assert zeros_hold(model, masks)
-
-        def closure():
-            optimizer.zero_grad()
-            loss = model(x).square().mean()
-            loss.backward()
-            return loss
-
-        optimizer.step(closure)
+        second.step(closure)
         assert zeros_hold(model, masks)
 
 
@@ -83,11 +72,11 @@ def test_an_exception_passes_through_with_zeros_and_no_hook(model, masks):
             model[0].weight.fill_(1.0)
         raise KeyError("from the training loop")
     assert zeros_hold(model, masks)
-    step(model, SGD(model.parameters(), lr=0.1))
+    step(model)
     assert not zeros_hold(model, masks)  # nothing holds them any more
 
 
-@pytest.mark.parametrize("then", ["step", "apply", "end"])
+@pytest.mark.parametrize("then", [step, lambda model, held: held.apply(), lambda *_: None])
 def test_parameters_that_are_replaced_are_noticed(model, masks, then):
     before = copy.deepcopy(model.state_dict())
     with (
@@ -97,11 +86,7 @@ def test_parameters_that_are_replaced_are_noticed(model, masks, then):
         model.load_state_dict(before)  # into the parameters that are there
         held.apply()
         model.load_state_dict(before, assign=True)
-        if then == "step":
-            step(model, SGD(model.parameters(), lr=0.1))
-        if then == "apply":
-            held.apply()
-        assert then == "end"
+        then(model, *([SGD(model.parameters(), lr=0.1)] if then is step else [held]))
     with weights.masked(model, masks):  # the block is closed, and another holds the new ones
         assert zeros_hold(model, masks)
 
@@ -123,84 +108,58 @@ def test_blocks_nest_and_the_outer_one_goes_on(model):
     outer = {"0.weight": torch.ones(4, 1, 3, 3, dtype=torch.bool)}
     outer["0.weight"][0] = False
     inner = {"0.weight": ~outer["0.weight"], "4.weight": torch.zeros(3, 64, dtype=torch.bool)}
-    optimizer = SGD(model.parameters(), lr=0.1, momentum=0.9)
     with weights.masked(model, outer):
         with weights.masked(model, inner):
-            step(model, optimizer)
+            step(model)
             assert (model[0].weight == 0).all() and (model[4].weight == 0).all()
         model[4].reset_parameters()  # otherwise no gradient reaches the convolution
-        step(model, optimizer)
+        step(model)
         assert zeros_hold(model, outer) and not zeros_hold(model, inner)
 
 
-def test_one_masked_cannot_be_entered_twice_at_once_but_again_later(model, masks):
+def test_a_block_may_be_entered_again_but_not_twice_at_once_nor_applied_outside(model, masks):
     held = weights.masked(model, masks)
-    with held:
-        with pytest.raises(RuntimeError, match="make a second one"):
-            held.__enter__()
-        step(model, SGD(model.parameters(), lr=0.1))
-        assert zeros_hold(model, masks), "the refused second entry must not end the first"
-    with held:
-        step(model, SGD(model.parameters(), lr=0.1))
-        assert zeros_hold(model, masks)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="weights.apply"):
+            held.apply()
+        with held as same:
+            with pytest.raises(RuntimeError, match="make a second one"):
+                held.__enter__()
+            step(model)
+            assert same is held and zeros_hold(model, masks)
+            with torch.no_grad():
+                model[0].weight.sub_(1.0)
+            held.apply()
+            assert zeros_hold(model, masks)
 
 
-def test_apply_serves_updates_by_hand_and_refuses_outside(model, masks):
-    held = weights.masked(model, masks)
-    with pytest.raises(RuntimeError, match="weights.apply"):
-        held.apply()
-    with held as same:
-        assert same is held
-        with torch.no_grad():
-            model[0].weight.sub_(1.0)
-        held.apply()
-        assert zeros_hold(model, masks)
-    with pytest.raises(RuntimeError, match="weights.apply"):
-        held.apply()
-
-
-def test_another_models_optimizer_does_not_touch_this_one(model, masks):
+def test_another_models_optimizer_does_not_touch_this_one_and_gradients_stay_dense(model, masks):
     """Two networks trained in turn: a step of one between forward and backward of the
-    other must not write to it.
+    other must not write to it. Growth criteria read the gradient of pruned weights.
     """
     other = nn.Linear(2, 2)
     other(torch.ones(1, 2)).sum().backward()
-    optimizer = SGD(other.parameters(), lr=0.1)
     with weights.masked(model, masks):
-        x = torch.randn(2, 1, 6, 6, generator=torch.Generator().manual_seed(0), requires_grad=True)
-        loss = model(x).sum()
-        optimizer.step()
+        loss = model(torch.randn(2, 1, 6, 6, requires_grad=True)).sum()
+        SGD(other.parameters(), lr=0.1).step()
         loss.backward()  # raises if a weight it needs was modified in place
-
-
-def test_gradients_stay_dense(model, masks):
-    """Growth criteria read the gradient of pruned weights, so it must not be masked."""
-    with weights.masked(model, masks):
-        step(model, SGD(model.parameters(), lr=0.1))
         assert (model[4].weight.grad[~masks["4.weight"]] != 0).any()
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
-def test_converting_the_model_inside_the_block(model, masks, dtype):
+def test_a_masked_model_is_copied_saved_and_converted_like_any_other(model, masks):
     with weights.masked(model, masks):
-        model.to(dtype)
-        step(model, SGD(model.parameters(), lr=0.1, momentum=0.9))
-        assert model[0].weight.dtype == dtype and zeros_hold(model, masks)
-
-
-def test_a_masked_model_is_copied_and_saved_like_any_other(model, masks):
-    with weights.masked(model, masks):
-        twin = copy.deepcopy(model)
         file = io.BytesIO()
         torch.save(model, file)
         file.seek(0)
-        loaded = torch.load(file, weights_only=False)
-    for other in (twin, loaded):
-        assert list(other.state_dict()) == list(model.state_dict())
-        assert zeros_hold(other, masks)
-        # a copy is another model: it can be trained, and is not held
-        step(other, SGD(other.parameters(), lr=0.1))
-        assert not zeros_hold(other, masks)
+        for other in (copy.deepcopy(model), torch.load(file, weights_only=False)):
+            assert list(other.state_dict()) == list(model.state_dict())
+            assert zeros_hold(other, masks)
+            step(other)  # a copy is another model: it can be trained, and is not held
+            assert not zeros_hold(other, masks)
+        for dtype in (torch.bfloat16, torch.float64):
+            model.to(dtype)
+            step(model, SGD(model.parameters(), lr=0.1, momentum=0.9))
+            assert model[0].weight.dtype == dtype and zeros_hold(model, masks)
 
 
 def test_threads_open_and_close_blocks_while_others_step(model, masks):

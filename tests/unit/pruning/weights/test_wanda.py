@@ -13,66 +13,46 @@ def test_a_linear_layers_rows_have_the_norm_of_their_inputs_over_samples_and_pos
     model = nn.Sequential(nn.Linear(5, 3), nn.ReLU(), nn.Linear(3, 2))
     batches = [torch.randn(4, 7, 5), torch.randn(2, 7, 5)]
     found = weights.input_norms(model, batches)
-    x = torch.cat([b.reshape(-1, 5) for b in batches]).double()
-    torch.testing.assert_close(found["0.weight"], x.norm(dim=0).expand(3, 5))
-    hidden = model[0](torch.cat([b.reshape(-1, 5) for b in batches])).relu().double()
+    x = torch.cat([b.reshape(-1, 5) for b in batches])
+    torch.testing.assert_close(found["0.weight"], x.double().norm(dim=0).expand(3, 5))
+    hidden = model[0](x).relu().double()
     torch.testing.assert_close(found["2.weight"], hidden.norm(dim=0).expand(2, 3))
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"stride": 2},
-        {"padding": 1},
-        {"dilation": 2},
-        {"groups": 2},
-        {"padding": 1, "padding_mode": "circular"},
-    ],
-    ids=str,
-)
+CIRCULAR = {"padding": 1, "padding_mode": "circular"}
+SETTINGS = [{}, {"stride": 2}, {"padding": 1}, {"dilation": 2}, {"groups": 2}, CIRCULAR]
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_a_convolutions_norms_by_unfolding(settings):
     conv = nn.Conv2d(4, 6, 3, **settings)
     x = torch.randn(3, 4, 9, 9)
     found = weights.input_norms(conv, [x])["weight"]
-    groups, padding = settings.get("groups", 1), settings.get("padding", 0)
-    padded = (
-        F.pad(x, [padding] * 4, mode="circular")
-        if "padding_mode" in settings
-        else F.pad(x, [padding] * 4)
-    )
-    patches = F.unfold(
-        padded.double(), 3, dilation=settings.get("dilation", 1), stride=settings.get("stride", 1)
-    )
-    norm = patches.square().sum((0, 2)).sqrt().view(4, 3, 3)  # (channels, kernel)
-    for m in range(6):
-        part = m // (6 // groups)
-        torch.testing.assert_close(found[m], norm[part * 4 // groups : (part + 1) * 4 // groups])
+    mode = settings.get("padding_mode", "constant")
+    padded = F.pad(x.double(), [settings.get("padding", 0)] * 4, mode=mode)
+    how = {name: settings[name] for name in ("dilation", "stride") if name in settings}
+    norm = F.unfold(padded, 3, **how).square().sum((0, 2)).sqrt().view(4, 3, 3)
+    for m, ours in enumerate(found):  # (channels of the group, kernel)
+        group = norm.chunk(conv.groups)[m * conv.groups // 6]
+        torch.testing.assert_close(ours, group)
+
+
+class Named(nn.Sequential):
+    def forward(self, *, x, twice=False):
+        return super().forward(x)
 
 
 def test_the_score_is_the_weights_size_times_that_norm_and_dicts_are_unpacked():
-    class Named(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.fc = nn.Linear(3, 2)
-
-        def forward(self, *, x, twice=False):
-            return self.fc(x)
-
-    model, x = Named().train(), torch.randn(5, 3)
-    score = weights.input_aware(model, [{"x": x, "twice": True}])["fc.weight"]
-    torch.testing.assert_close(
-        score, model.fc.weight.detach().double().abs() * x.double().norm(dim=0)
-    )
-    assert model.training and not model.fc._forward_pre_hooks
+    model, x = Named(nn.Linear(3, 2)).train(), torch.randn(5, 3)
+    score = weights.input_aware(model, [{"x": x, "twice": True}])["0.weight"]
+    size = model[0].weight.detach().double().abs()
+    torch.testing.assert_close(score, size * x.double().norm(dim=0))
+    assert model.training and not model[0]._forward_pre_hooks
 
 
 def test_in_every_output_as_many_go():
-    scores = {
-        "fc": torch.tensor([[3.0, 1.0, 2.0, 1.0], [9.0, 9.0, 9.0, 8.0]]),
-        "conv": torch.randn(3, 2, 2, 2).abs(),
-    }
-    masks = weights.per_output_masks(scores, 0.5)
+    fc = torch.tensor([[3.0, 1.0, 2.0, 1.0], [9.0, 9.0, 9.0, 8.0]])
+    masks = weights.per_output_masks({"fc": fc, "conv": torch.randn(3, 2, 2, 2).abs()}, 0.5)
     assert masks["fc"].tolist() == [[True, False, True, False], [False, True, True, False]]
     assert (masks["conv"].flatten(1).sum(1) == 4).all()
 
@@ -81,17 +61,13 @@ def test_in_every_output_as_many_go():
 def test_padding_is_no_input(family):
     """The norms over texts in one padded batch are those over the texts one by one."""
     model, lengths, longest = model_of(family), (3, 5, 7), 9
-    generator = torch.Generator().manual_seed(0)
-    texts = [torch.randint(5, VOCABULARY, (1, n), generator=generator) for n in lengths]
+    texts = [torch.randint(5, VOCABULARY, (1, n)) for n in lengths]
     padded = torch.cat([F.pad(text, (0, longest - text.shape[1]), value=1) for text in texts])
-    mask = torch.arange(longest) < torch.tensor(lengths)[:, None]
-    batch = {"input_ids": padded, "attention_mask": mask.long()}
+    mask = (torch.arange(longest) < torch.tensor(lengths)[:, None]).long()
+    batch = {"input_ids": padded, "attention_mask": mask}
     alone = [{"input_ids": text} for text in texts]
     if model.config.is_encoder_decoder:  # texts and answers of other lengths, padded to one
-        batch |= {
-            "decoder_input_ids": padded.flip(0),
-            "decoder_attention_mask": mask.flip(0).long(),
-        }
+        batch |= {"decoder_input_ids": padded.flip(0), "decoder_attention_mask": mask.flip(0)}
         for one, answer in zip(alone, reversed(texts), strict=True):
             one["decoder_input_ids"] = answer
     names = [n for n in weights.encoder_weights(model) if "relative" not in n]
