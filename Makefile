@@ -16,7 +16,7 @@ test rest test-all:
 	@$(BIN)/python tests/run.py $@ $(PARTS) $(if $(LAB),--lab $(LAB))
 
 bench:
-	@$(PYTHON) course_lib/install.py test bench
+	@$(PYTHON) course_lib/install.py test
 	@$(BIN)/python tests/benchmarks/run.py
 
 slides:

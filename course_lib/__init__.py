@@ -6,7 +6,7 @@
   any ``nn.Module``, with its tools :mod:`.checks`, :mod:`.devices`, :mod:`.intervals`,
   :mod:`.modes`, :mod:`.progress`, :mod:`.seeding` and :mod:`.wrapped`;
 - :mod:`.show`, :mod:`.ledger`, :mod:`.capstone`: figures, the table of results, the final project;
-- :mod:`.experiments`, :mod:`.recipes`, :mod:`.parallel`: the labs' long runs, their checkpoints;
+- :mod:`.experiments`, :mod:`.parallel`: the labs' long runs;
 - :mod:`.files`, :mod:`.paths`: where files lie and how they are written;
 - :mod:`.torchvision_operators`: a work-around for a torchvision of another build.
 

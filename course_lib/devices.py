@@ -9,9 +9,7 @@ _fixed = False
 
 
 def current() -> torch.device:
-    """Where data sets, batches and models of the course are put when they are loaded: the
-    CPU, unless :func:`use` chose another device.
-    """
+    """Where what the course loads is put: the CPU, unless :func:`use` chose another device."""
     return _current
 
 
@@ -23,10 +21,9 @@ def best() -> torch.device:
 
 
 def use(name: str | None = None) -> torch.device:
-    """Put the course's data sets, batches and models on this device from now on. What is
-    loaded already stays where it is. On the CPU torch computes with one thread from then on:
-    models as small as the course's gain nothing from a second one, and lose much to other work
-    (docs/scale.md).
+    """Put the course's data sets, batches and models on this device from now on. On the CPU
+    torch computes with one thread from then on: models as small as the course's gain nothing
+    from a second one, and lose much to other work (docs/scale.md).
 
     Args:
         name: "cpu", "cuda", or for example "cuda:1"; None: :func:`best`.
@@ -53,8 +50,6 @@ def use(name: str | None = None) -> torch.device:
 
 
 def fix() -> None:
-    """Ignore :func:`use` from now on: submissions are graded where they are put, whatever
-    device their notebook chose.
-    """
+    """Ignore :func:`use` from now on: a submission does not choose where it is graded."""
     global _fixed
     _fixed = True

@@ -34,7 +34,7 @@ SELDOM = r"[/\\](tests|transformers[/\\]models)[/\\]"
 
 def main(extras: list[str]) -> None:
     """Install the course, editable, with what labs and grading need, and with these
-    further optional dependencies ("test", "bench", "real").
+    further optional dependencies ("test", "real").
     """
     home = ROOT / ".venv"
     python = home / ("Scripts/python.exe" if os.name == "nt" else "bin/python")

@@ -1,7 +1,5 @@
-"""Training and evaluation mode, for a while.
-
-The mode is a property of every module, not of the model: a frozen batch norm is to stay
-in evaluation mode.
+"""Training and evaluation mode, for a while. The mode is a property of every module, not of
+the model: a frozen batch norm is to stay in evaluation mode.
 """
 
 from __future__ import annotations
@@ -14,9 +12,7 @@ from torch import nn
 
 @contextmanager
 def restoring_modes(model: nn.Module) -> Iterator[None]:
-    """After the block every module is back in the mode, training or evaluation, that it
-    had before.
-    """
+    """After the block every module is back in the mode that it had before."""
     modes = [(module, module.training) for module in model.modules()]
     try:
         yield
@@ -27,9 +23,7 @@ def restoring_modes(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode, so that dropout is off and the statistics of batch norm stay;
-    afterwards each module as it was.
-    """
+    """Evaluation mode: dropout is off and the statistics of batch norm stay."""
     with restoring_modes(model):
         model.eval()
         yield

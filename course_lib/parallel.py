@@ -4,29 +4,19 @@ and from a plain script alike.
 
 from __future__ import annotations
 
-import os
-import pickle
 import signal
-import sys
-import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import (
-    FIRST_COMPLETED,
-    Executor,
-    Future,
-    ProcessPoolExecutor,
-    ThreadPoolExecutor,
-    wait,
-)
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from itertools import product
-from multiprocessing import context
-from types import ModuleType
 from typing import Any
 
+import joblib
 import pandas as pd
 import torch
+from joblib.externals.loky import ProcessPoolExecutor
 
 from course_lib import devices, progress
+from course_lib.checks import check_count
 
 
 def processes(workers: int | None = None) -> Executor:
@@ -35,30 +25,17 @@ def processes(workers: int | None = None) -> Executor:
     one thread of this process, since the accelerator does one thing after the other.
 
     A small network trains fastest with one thread, and two networks side by side. The
-    processes start afresh ("spawn": a copy of a process in which torch has computed can
-    hang), and without running the caller's script or notebook again, so no
-    ``if __name__ == "__main__"`` is needed. In return, functions that are sent must be
-    importable: those of a package, or ``functools.partial`` of them, not those that a
-    notebook defines.
+    processes start afresh (a copy of a process in which torch has computed can hang), and
+    without running the caller's script or notebook again, so no
+    ``if __name__ == "__main__"`` is needed. Functions of a notebook can be sent, too.
 
     Args:
         workers: how many; None: one for each core that this process may use.
-
-    Raises:
-        ValueError: if ``workers`` is below 1; by ``submit``, if what is sent was
-            defined in the script or notebook itself.
     """
-    if workers is None:
-        workers = (
-            len(os.sched_getaffinity(0))
-            if hasattr(os, "sched_getaffinity")
-            else os.cpu_count() or 1
-        )
-    if workers < 1:
-        raise ValueError(f"workers is how many processes to start, 1 or more, got {workers}")
+    workers = joblib.cpu_count() if workers is None else check_count(workers, "workers", 1)
     if devices.current().type != "cpu":
         return ThreadPoolExecutor(1)
-    return _Pool(workers, _Context(), _begin_process)
+    return _Pool(workers)
 
 
 def workers_of(executor: Executor) -> int:
@@ -83,39 +60,12 @@ def _call(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
 
 
 class _Pool(ProcessPoolExecutor):
-    def __init__(self, workers: int, *others: Any) -> None:
-        super().__init__(workers, *others)
+    def __init__(self, workers: int) -> None:
+        super().__init__(workers, initializer=_begin_process)
         self.workers = workers
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        # Asked here: a process that cannot find what it was sent dies without a word
-        # about the reason.
-        if b"__main__" in pickle.dumps((fn, args, kwargs)):
-            raise ValueError(
-                "a function or class defined in this notebook or script cannot be sent to another"
-                " process: put it into a module and import it, or work without an executor"
-            )
         return super().submit(_call, fn, args, kwargs)
-
-
-_main = threading.Lock()
-
-
-class _Process(context.SpawnProcess):
-    """A process that is told of no main module, so that it does not run it."""
-
-    @staticmethod
-    def _Popen(process_obj: Any) -> Any:
-        with _main:
-            real, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
-            try:
-                return context.SpawnProcess._Popen(process_obj)
-            finally:
-                sys.modules["__main__"] = real
-
-
-class _Context(context.SpawnContext):
-    Process = _Process
 
 
 def side_by_side(
@@ -128,9 +78,9 @@ def side_by_side(
     keeps one core busy, not two.
 
     torch computes with one thread from then on; a bar shows how many runs are done, by their
-    training steps, if they take their time. Unlike with ``processes``, ``run`` may be a function
-    of the notebook. But threads share torch's one random stream: a model that ``run`` builds
-    from a seed may come out with other weights; build it before, and hand it over.
+    training steps, if they take their time. Threads share torch's one random stream: a model
+    that ``run`` builds from a seed may come out with other weights; build it before, and hand
+    it over.
 
     Args:
         what: the runs are, for the bar.
@@ -144,22 +94,17 @@ def side_by_side(
     runs = [progress.Run() for _ in jobs]
 
     def work(state: progress.Run, job: tuple[Any, ...]) -> Any:
-        progress.set_current_run(state)
-        try:
+        with state.counting():
             return run(*job)
-        finally:
-            state.ended = True
-            progress.set_current_run(None)
 
     pool = ThreadPoolExecutor(workers)
-    waiting = {pool.submit(work, state, job): None for state, job in zip(runs, jobs, strict=True)}
-    results = list(waiting)
+    results = [pool.submit(work, state, job) for state, job in zip(runs, jobs, strict=True)]
+    waiting = set(results)
     try:
         with progress.open_bar(len(jobs), what, delay=2) as bar:
             while waiting:
-                done, _ = wait(waiting, 0.5, FIRST_COMPLETED)
+                done, waiting = wait(waiting, 0.5, FIRST_COMPLETED)
                 for future in done:
-                    del waiting[future]
                     future.result()  # the first error ends it all
                 bar.update(progress.count_done(runs) - bar.n)
         return [future.result() for future in results]
@@ -194,21 +139,16 @@ def sweep(
         grid: the values of each setting; the last setting varies fastest.
 
     Returns:
-        One row per result: the settings, then the measurements.
-
-    Raises:
-        ValueError: if a result has a column with the name of a setting.
+        One row per result: the settings, then the measurements, of other names.
     """
     points = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
     what = f"runs ({' × '.join(grid)})"
-    jobs = [(point,) for point in points]
-    found = side_by_side(lambda point: run(**point), jobs, workers, what)
+    found = side_by_side(lambda point: run(**point), [(point,) for point in points], workers, what)
     rows: list[dict[str, Any]] = []
     for point, result in zip(points, found, strict=True):
         if isinstance(result, pd.DataFrame):
             result = result.to_dict("records")
-        many = result if isinstance(result, list) else [result]
-        for one in many:
+        for one in result if isinstance(result, list) else [result]:
             measured = one if isinstance(one, dict) else {measure: one}
             if clash := point.keys() & measured.keys():
                 raise ValueError(

@@ -76,7 +76,7 @@ def visible_claims(lab: str) -> Path | None:
     return next((folder for folder in folders if (folder / "visible.py").is_file()), None)
 
 
-def import_producers(stored: str, pattern: str = "*.py") -> list[ModuleType]:
+def import_producers(stored: str, pattern: str) -> list[ModuleType]:
     """The scripts that made what is stored: those of ``data/STORED/make``, imported.
 
     From then on they can be imported by name, in other processes, too.

@@ -35,23 +35,25 @@ def raising_interrupted(message: str) -> Iterator[None]:
 
 
 class Run:
-    """One of several runs side by side, whose trainings count their steps here.
-
-    Attributes:
-        steps: made until now. total: that the trainings begun until now will make. ended: is the
-            run done? stopped: should it end at its next step?
-    """
+    """One of several runs side by side, whose trainings count their steps here."""
 
     def __init__(self) -> None:
-        self.steps = self.total = 0
-        self.ended = self.stopped = False
+        self.steps = 0  # made until now
+        self.total = 0  # that the trainings begun until now will make
+        self.ended = False
+        self.stopped = False  # should it end at its next step?
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """Trainings of this thread count their steps here."""
+        _here.run = self
+        try:
+            yield
+        finally:
+            self.ended, _here.run = True, None
 
     def count_step(self) -> None:
-        """Count a training step.
-
-        Raises:
-            Interrupted: if the run was stopped.
-        """
+        """Count a training step, or end the run that was stopped."""
         if self.stopped:
             raise Interrupted("stopped")
         self.steps += 1
@@ -63,11 +65,6 @@ _here = threading.local()
 def current_run() -> Run | None:
     """The run that this thread works on, if it is one of several side by side."""
     return getattr(_here, "run", None)
-
-
-def set_current_run(run: Run | None) -> None:
-    """Let trainings of this thread count their steps in ``run``."""
-    _here.run = run
 
 
 def count_done(runs: Sequence[Run]) -> float:
@@ -136,8 +133,7 @@ def without_bars() -> Iterator[None]:
 class _Line(io.TextIOBase):
     """A place in a notebook's output that shows what was written to it last."""
 
-    def __init__(self) -> None:
-        self._handle: Any = None
+    _handle: Any = None
 
     def write(self, text: str) -> int:
         from IPython.display import display
@@ -151,8 +147,5 @@ class _Line(io.TextIOBase):
 
 
 def _in_notebook() -> bool:
-    try:
-        from IPython.core.getipython import get_ipython
-    except ImportError:
-        return False
-    return hasattr(get_ipython(), "kernel")
+    shell = sys.modules.get("IPython")
+    return shell is not None and hasattr(shell.get_ipython(), "kernel")

@@ -15,14 +15,13 @@ def seeded(seed: int, devices: Iterable[torch.device] = ()) -> Iterator[None]:
     """Inside the block random numbers follow from ``seed``; after it the global state
     is what it was before.
 
-    Covers torch (CPU, the current CUDA device and those among ``devices``, MPS), numpy's
+    Covers torch (CPU, the current CUDA device and those among ``devices``), numpy's
     and Python's global generators. They are one per process: threads that draw from them
     at the same time share one stream, in whatever order they come.
     """
     cuda = {device.index for device in devices if device.type == "cuda"}
     if torch.cuda.is_available():
         cuda.add(torch.cuda.current_device())
-    mps = torch.mps.get_rng_state() if torch.backends.mps.is_available() else None
     python_state, numpy_state = random.getstate(), np.random.get_state()
     try:
         with torch.random.fork_rng(devices=sorted(cuda)):
@@ -31,13 +30,9 @@ def seeded(seed: int, devices: Iterable[torch.device] = ()) -> Iterator[None]:
             torch.default_generator.manual_seed(seed)
             for index in cuda:
                 torch.cuda.default_generators[index].manual_seed(seed)
-            if mps is not None:
-                torch.mps.manual_seed(seed)
             random.seed(seed)
             np.random.seed(seed % 2**32)
             yield
     finally:
         random.setstate(python_state)
         np.random.set_state(numpy_state)
-        if mps is not None:
-            torch.mps.set_rng_state(mps)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+from contextlib import suppress
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
@@ -48,18 +49,12 @@ def _library_loads() -> bool:
         return True
     # the second since torchvision 0.29
     names = [f"{stem}{suffix}" for stem in ("_C", "_C_stable") for suffix in EXTENSION_SUFFIXES]
-    for library in (
-        Path(folder) / name for folder in spec.submodule_search_locations for name in names
-    ):
-        if not library.is_file():
-            continue
-        if sys.platform == "win32":
-            # as torchvision does before it loads the file
-            os.add_dll_directory(str(library.parent))
-        try:
-            # torchvision loads it again: the second time costs nothing
-            torch.ops.load_library(library)
-            return True
-        except OSError:
-            continue
+    folders = map(Path, spec.submodule_search_locations)
+    for library in (folder / name for folder in folders for name in names):
+        if library.is_file():
+            if sys.platform == "win32":
+                os.add_dll_directory(str(library.parent))  # as torchvision does
+            with suppress(OSError):
+                torch.ops.load_library(library)  # torchvision loads it again, which costs nothing
+                return True
     return False

@@ -1,5 +1,5 @@
-"""Train and evaluate: one loop over batches, for images, for texts, and for losses and
-parameter groups of your own.
+"""Train and evaluate: one loop over batches (``fit_batches``), and the same loop on the
+indices of images (``fit``).
 
 ::
 
@@ -12,13 +12,15 @@ parameter groups of your own.
     # dicts; what a transformer itself calls its loss
     fit_batches(model, batches, steps=2, rate=warm_up_then_decay(1))
 
-    # the loop itself, with a loss and an optimizer of your own
+    # a loss and an optimizer of your own
     sgd = torch.optim.SGD(model.parameters(), lr=0.1)
-    optimise(model, batches, lambda model, batch: model(**batch).loss, sgd, steps=2)
+    own = lambda model, batch: model(**batch).loss
+    fit_batches(model, batches, steps=2, loss=own, optimizer=sgd)
 
 There is no DataLoader: the images are tensors already, so a batch is an index, and
 thousands of small training runs stay cheap. Randomness comes from ``seed`` alone and
-leaves the global state as it was.
+leaves the global state as it was. The model is trained in place, on the device it is on;
+every module's mode is put back after.
 """
 
 from __future__ import annotations
@@ -29,10 +31,10 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, field
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -49,7 +51,6 @@ from course_lib.seeding import seeded as seeded
 OptimizerMaker = Callable[[Iterable[nn.Parameter]], Optimizer]
 Rate = Callable[[int, int], float]  # (step from 0, steps in all) -> share of the full learning rate
 Batch = dict[str, Tensor]
-AnyBatch = TypeVar("AnyBatch")
 TRAINED_IN_PART = (
     "Interrupted: the model is trained in part. Build it again before you train it again."
 )
@@ -59,13 +60,10 @@ TRAINED_IN_PART = (
 class History:
     """What happened in a training."""
 
-    # means, of every epoch (``fit``) or of every 100 steps
-    loss: list[float] = field(default_factory=list)
-    # accuracy in %, empty if there was no validation
+    loss: list[float] = field(default_factory=list)  # mean of an epoch, or of 100 steps
+    # accuracy in % and mean cross entropy, if there was validation, after so many steps
     validation: list[float] = field(default_factory=list)
-    # of ``fit``: mean cross entropy at the same moments
     validation_loss: list[float] = field(default_factory=list)
-    # and these are the moments: steps done since the run's start
     steps: list[int] = field(default_factory=list)
     done: int = 0  # steps made
     seconds: float = 0.0  # wall time, validation included
@@ -75,49 +73,65 @@ class History:
 # ---- the loop
 
 
-def optimise(
+def fit_batches(
     model: nn.Module,
-    batches: Iterable[AnyBatch],
-    loss: Callable[[nn.Module, AnyBatch], Tensor],
-    optimizer: Optimizer,
-    *,
+    batches: Iterable[Any],
     steps: int,
+    *,
+    loss: Callable[[nn.Module, Any], Tensor] | None = None,
+    lr: float = 5e-4,
+    betas: tuple[float, float] = (0.9, 0.98),
+    weight_decay: float = 0.01,
+    groups: Sequence[Mapping[str, Any]] | None = None,
+    optimizer: Optimizer | None = None,
     start: int = 0,
     stop: int | None = None,
     rate: Rate | Sequence[Rate] | None = None,
-    clip: float | None = None,
+    clip: float | None = 1.0,
     masks: Mapping[str, Tensor] | None = None,
     seed: int = 0,
     post_step: Callable[[], None] | None = None,
-    after: Callable[[int, Tensor], str | None] | None = None,
+    after: Callable[[History, Tensor], str | None] | None = None,
     progress: bool = True,
-) -> None:
-    """Train ``model`` in place; every module's mode is put back after.
+) -> History:
+    """Train ``model`` on ``batches``, one for each step from ``start`` on; if there are
+    fewer, training ends earlier.
 
     Args:
-        batches: one for each step from ``start`` on; if there are fewer, training ends
-            earlier.
-        loss: ``loss(model, batch)`` is the scalar that is minimised.
-        optimizer: its parameter groups may have learning rates of their own, and may
-            hold more than the model's parameters.
-        steps: of the whole run, by which the rate goes.
+        batches: the tensors of a dict are put on the model's device.
+        steps: of the whole run, by which the rate is computed.
+        loss: ``loss(model, batch)`` is the scalar that is minimised; None: the model's own,
+            ``model(**batch).loss``, as models of transformers have it.
+        lr, betas, weight_decay: of AdamW.
+        groups: AdamW's parameter groups as ``torch.optim`` takes them, with what they have of
+            their own (``lr``, ``weight_decay``); None: all parameters of the model, in
+            one. A group may hold parameters that are not the model's.
+        optimizer: in place of AdamW.
         start, stop: make only these steps, from ``start`` (the first is 0) up to but
             without ``stop`` (None: ``steps``).
         rate: share of each group's learning rate at a step; one for all groups, or one
             for each. None: constant.
-        clip: largest norm of the gradient of the model's parameters.
+        clip: largest norm of the gradient of the model's parameters; None: any.
         masks: pruned weights (False) are zero before the first step and after every
             step.
         seed: of what is drawn meanwhile (dropout).
         post_step: called after every optimizer step, after ``masks`` are applied.
-        after: called after that with the steps done since the run's start and the loss;
-            what it says stands by the bar.
+        after: called after that with the history and the loss, which it records; what it
+            returns is shown beside the bar. None: the history has the mean of every 100
+            losses.
         progress: show a bar, if it takes longer than a second.
 
     Raises:
-        ValueError: if ``masks`` do not fit the model.
+        ValueError: if no parameter is to be trained, ``masks`` do not fit the model, or the
+            mean of 100 losses is no longer a number.
         KeyboardInterrupt: at an interrupt, with one line of text.
     """
+    trained = _trained(model)
+    where = trained[0].device
+    if optimizer is None:
+        own = [dict(group) for group in groups] if groups is not None else [{"params": trained}]
+        options: dict[str, Any] = {"betas": betas, "weight_decay": weight_decay}
+        optimizer = torch.optim.AdamW(own, lr=lr, fused=True, **options)
     last = steps if stop is None else min(stop, steps)
     top = [group["lr"] for group in optimizer.param_groups]
     rates = list(rate) if isinstance(rate, Sequence) else [rate] * len(top)
@@ -131,6 +145,9 @@ def optimise(
         from course_lib.pruning.weights.masks import masked
 
         kept = masked(model, masks)
+    history, losses = History(), list[Tensor]()
+    after = after or functools.partial(_record_mean, losses)
+    cpu, wall = time.process_time(), time.perf_counter()
     with seeded(seed), restoring_modes(model), kept, raising_interrupted(TRAINED_IN_PART), bar:
         model.train()
         for step, batch in zip(range(start, last), batches, strict=False):
@@ -139,7 +156,9 @@ def optimise(
             for group, full, share in zip(optimizer.param_groups, top, rates, strict=True):
                 if share is not None:
                     group["lr"] = full * share(step, steps)
-            value = loss(model, batch)
+            if isinstance(batch, dict):
+                batch = {name: part.to(where) for name, part in batch.items()}
+            value = model(**batch).loss if loss is None else loss(model, batch)
             optimizer.zero_grad()
             value.backward()
             if clip is not None:
@@ -148,8 +167,27 @@ def optimise(
             if post_step is not None:
                 post_step()
             bar.update()
-            if after is not None and (said := after(step + 1, value.detach())):
+            history.done += 1
+            if said := after(history, value.detach()):
                 bar.set_postfix_str(said)
+    if losses:
+        _record_mean(losses, history)
+    history.cpu_seconds, history.seconds = time.process_time() - cpu, time.perf_counter() - wall
+    return history
+
+
+def _record_mean(losses: list[Tensor], history: History, loss: Tensor | None = None) -> str | None:
+    """At every hundredth loss, and without another one."""
+    losses += [] if loss is None else [loss]
+    if loss is None or len(losses) == 100:
+        history.loss.append(torch.stack(losses).mean().item())
+        losses.clear()
+        if not math.isfinite(history.loss[-1]):
+            raise ValueError(
+                f"the loss is {history.loss[-1]} after {history.done} steps: is the learning rate"
+                " too high?"
+            )
+    return f"loss {history.loss[-1]:.3f}" if history.loss else None
 
 
 def warm_up_then_decay(warm_up: int = 100, decay_from: int = 0) -> Rate:
@@ -166,11 +204,8 @@ def warm_up_then_decay(warm_up: int = 100, decay_from: int = 0) -> Rate:
 
 
 def endless(epoch: Callable[[int], Iterable[Batch]], seed: int) -> Iterator[Batch]:
-    """Training batches without end, epoch after epoch.
-
-    Args:
-        epoch: the batches of an epoch; its argument is the seed of their order.
-        seed: epoch n is ordered by ``1000 * seed + n``.
+    """Training batches without end, epoch after epoch: ``epoch(order)`` gives those of an
+    epoch, ``order`` is the seed of their order, in epoch n ``1000 * seed + n``.
     """
     for number in itertools.count(1000 * seed):
         yield from epoch(number)
@@ -194,18 +229,15 @@ def fit(
     batch_size: int = 64,
     weight_decay: float = 0.0,
     seed: int = 0,
-    masks: Mapping[str, Tensor] | None = None,
-    post_step: Callable[[], None] | None = None,
     validation: Split | None = None,
-    progress: bool = True,
+    every: int | None = None,
     schedule: str = "constant",
     penalty: Callable[[], Tensor] | None = None,
     start: int = 0,
     stop: int | None = None,
-    every: int | None = None,
+    **options: Any,
 ) -> History:
-    """Train ``model`` in place with cross entropy, on the device it is on; every
-    module's mode is put back after.
+    """Train ``model`` with cross entropy.
 
     Args:
         model: maps images (B, C, H, W) to logits (B, classes).
@@ -213,46 +245,33 @@ def fit(
         epochs: passes over the data; 0 trains nothing.
         lr: learning rate at the start.
         optimizer: "sgd" (momentum 0.9), "adam", "adamw" (both fused), or a function that
-            makes one from the parameters; then ``lr`` and ``weight_decay`` are its own
-            affair.
+            makes one from the parameters; then ``lr`` and ``weight_decay`` are not used.
         batch_size: images per step; the last batch of an epoch may be smaller.
         weight_decay: for "sgd" and "adam" an L2 term in the gradient, for "adamw"
             decoupled from it.
         seed: decides the order of the images and whatever is drawn meanwhile (dropout).
             The same seed on the same CPU with the same number of threads
             gives the same weights.
-        masks: pruned weights (False) are zero before the first step and after every
-            step.
-        post_step: called after every optimizer step, after ``masks`` are applied.
-        validation: evaluated after every epoch, or as ``every`` says.
-        progress: show a bar, if it takes longer than a second.
+        validation: evaluated after every epoch, or after ``every`` so many steps.
         schedule: "constant", or "cosine" (falls to zero over all steps).
         penalty: called at every step; the scalar it returns is added to the loss that
             is minimised, for example ``lambda: slimming.penalty(model, 1e-2)``. The
             losses of the history stay the cross entropy alone.
-        start, stop: make only these steps, from ``start`` (the first step is 0) up to
-            but without ``stop`` (None: to the end), of the run that the other arguments
-            describe: they get the images and the learning rate that they would get in
-            the whole run. The optimizer is fresh, and dropout starts with
+        start, stop: make only these steps of the run that the other arguments describe
+            (None: to the end): they get the images and the learning rate that they would
+            get in the whole run. The optimizer is fresh, and dropout starts with
             ``seed``.
-        every: evaluate ``validation`` after every so many steps of the run rather than
-            after every epoch.
-
-    Raises:
-        ValueError: on a bad argument, if ``masks`` do not fit the model, or if the
-            penalty is no scalar with a gradient.
-        TypeError: if ``split`` or ``validation`` is not a Split.
+        **options: of :func:`fit_batches`: masks, post_step, progress.
     """
     _check(split, "split")
     if validation is not None:
         _check(validation, "validation")
-    check_count(epochs, "epochs")
-    check_count(batch_size, "batch_size", 1)
-    check_count(start, "start")
-    if stop is not None:
-        check_count(stop, "stop", start)
-    if every is not None:
-        check_count(every, "every", 1)
+    for name, value, least in (
+        *(("epochs", epochs, 0), ("batch_size", batch_size, 1), ("start", start, 0)),
+        *(("stop", stop, start), ("every", every, 1)),
+    ):
+        if value is not None:
+            check_count(value, name, least)
     if schedule not in ("constant", "cosine"):
         raise ValueError(f'schedule is "constant" or "cosine", got {schedule!r}')
     trained = _trained(model)
@@ -261,7 +280,6 @@ def fit(
     per_epoch = math.ceil(len(labels) / batch_size)
     steps = epochs * per_epoch
     last = steps if stop is None else min(stop, steps)
-    history = History()
     # summed on the device: reading it at every step would make us wait
     total = torch.zeros((), device=where)
     seen = 0
@@ -279,9 +297,9 @@ def fit(
         total, seen = total + entropy.detach() * len(index), seen + len(index)
         return entropy if penalty is None else entropy + _scalar(penalty())
 
-    def after(step: int, _: Tensor) -> str | None:
+    def after(history: History, _: Tensor) -> str | None:
         nonlocal total, seen
-        history.done += 1
+        step = start + history.done
         if validation is not None and step % (every or per_epoch) == 0:
             accuracy, entropy = _measure(model, validation)
             history.validation.append(accuracy)
@@ -300,33 +318,24 @@ def fit(
             )
         return f"validation {history.validation[-1]:.1f} %" if history.validation else None
 
-    with _timed(history):
-        optimise(
-            model,
-            islice(indices(), start, None),
-            loss,
-            _optimizer(optimizer, trained, lr, weight_decay),
-            steps=steps,
-            start=start,
-            stop=stop,
-            rate=cosine if schedule == "cosine" else None,
-            masks=masks,
-            seed=seed,
-            post_step=post_step,
-            after=after,
-            progress=progress,
-        )
-    return history
+    return fit_batches(
+        model,
+        islice(indices(), start, None),
+        steps,
+        loss=loss,
+        optimizer=_optimizer(optimizer, trained, lr, weight_decay),
+        start=start,
+        stop=stop,
+        rate=cosine if schedule == "cosine" else None,
+        clip=None,
+        seed=seed,
+        after=after,
+        **options,
+    )
 
 
 def evaluate(model: nn.Module, split: Split, batch_size: int = 1024) -> float:
-    """Accuracy on ``split`` in %, in evaluation mode; every module's mode is put back
-    after.
-
-    Raises:
-        TypeError: if ``split`` is not a Split.
-        ValueError: if it is empty.
-    """
+    """Accuracy on ``split``, which is not empty, in %, in evaluation mode."""
     return _measure(model, split, batch_size)[0]
 
 
@@ -355,13 +364,11 @@ def train_and_test(
     stop: int | None,
     *,
     data: str | ImageData,
-    seed: int = 0,
-    every: int | None = None,
     iterations: int | None = None,
     **options: Any,
 ) -> dict[str, Any]:
-    """Train ``model`` in place from step ``start`` up to step ``stop`` (None: the end)
-    and measure; a fresh optimizer.
+    """Train ``model`` from step ``start`` up to step ``stop`` (None: the end) with a fresh
+    optimizer, and measure: a training of a search for tickets.
 
     ::
 
@@ -375,142 +382,36 @@ def train_and_test(
         find_ticket(make, train, rounds=1, rate=0.2)
 
     Args:
-        model, masks: pruned weights stay zero.
-        start, stop: step 0 is the first; images come in the order of the whole run.
         data: what ``course_lib.data.images.load`` gives, or its name, which is lighter
             to send and loaded once a process.
-        seed: order of the images, dropout.
-        every: validation after every so many steps; None: after every epoch.
-        iterations: the end, where it comes before that of the last epoch; None: the end
-            is that of the last epoch.
-        **options: of :func:`fit`: epochs (needed), lr, optimizer, batch_size, schedule,
-            …
+        iterations: the end, where it comes before that of the last epoch.
+        **options: of :func:`fit`: epochs (needed), masks, seed, every, lr, …
 
     Returns:
-        Plain data: ``accuracy``, of the trained model on the test images in %, and what
-        was seen on the way: ``steps``, and ``validation`` (accuracy in %) and
-        ``validation_loss`` at these steps; ``loss``, one per epoch.
-
-    Raises:
-        ValueError, TypeError: as ``fit`` does; ``DataMissing`` if there is no such
-            data.
+        Plain data: ``accuracy``, of the trained model on the test images in %, and
+        ``steps``, ``validation``, ``validation_loss`` and ``loss`` of the history.
     """
     parts = _loaded(data) if isinstance(data, str) else data
-    options.setdefault("progress", False)
     history = fit(
         model,
         parts.train,
         masks=masks,
         start=start,
         stop=iterations if stop is None else stop,
-        seed=seed,
         validation=parts.validation,
-        every=every,
-        **options,
+        **{"progress": False, **options},
     )
-    return {
-        "accuracy": evaluate(model, parts.test),
-        "steps": history.steps,
-        "validation": history.validation,
-        "validation_loss": history.validation_loss,
-        "loss": history.loss,
-    }
+    found = asdict(history)
+    kept = ("steps", "validation", "validation_loss", "loss")
+    return {"accuracy": evaluate(model, parts.test)} | {name: found[name] for name in kept}
 
 
 _loaded = functools.lru_cache(maxsize=2)(images.load)
 
 
-# ---- texts: batches that are dicts
-
-
-def fit_batches(
-    model: nn.Module,
-    batches: Iterable[Batch],
-    steps: int,
-    *,
-    loss: Callable[[nn.Module, Batch], Tensor] | None = None,
-    lr: float = 5e-4,
-    betas: tuple[float, float] = (0.9, 0.98),
-    weight_decay: float = 0.01,
-    groups: Sequence[Mapping[str, Any]] | None = None,
-    clip: float = 1.0,
-    rate: Rate | Sequence[Rate] | None = None,
-    seed: int = 0,
-    post_step: Callable[[], None] | None = None,
-    progress: bool = True,
-) -> History:
-    """Train ``model`` in place with AdamW on ``batches``, on the device it is on; every
-    module's mode is put back after.
-
-    Args:
-        model: of transformers, for example: ``model(**batch).loss``.
-        batches: at most ``steps`` of them are used.
-        steps: for the learning rate and the bar; fewer batches end the training
-            earlier.
-        loss: ``loss(model, batch)``, a scalar; None: the model's own. The batch is on
-            the model's device.
-        lr, betas, weight_decay: of AdamW.
-        groups: parameter groups as ``torch.optim`` takes them, with what they have of
-            their own (``lr``, ``weight_decay``); None: all parameters of the model, in
-            one.
-        clip, rate, seed, post_step, progress: as in :func:`optimise`.
-
-    Raises:
-        ValueError: if no parameter is to be trained, or the loss is no longer a number.
-    """
-    trained = _trained(model)
-    where = trained[0].device
-    own = [dict(group) for group in groups] if groups is not None else [{"params": trained}]
-    update = torch.optim.AdamW(own, lr=lr, betas=betas, weight_decay=weight_decay, fused=True)
-    history, losses = History(), list[Tensor]()
-
-    def on_device(model: nn.Module, batch: Batch) -> Tensor:
-        batch = {name: part.to(where) for name, part in batch.items()}
-        return model(**batch).loss if loss is None else loss(model, batch)
-
-    def record_mean_loss() -> None:
-        history.loss.append(torch.stack(losses).mean().item())
-        losses.clear()
-        if not math.isfinite(history.loss[-1]):
-            raise ValueError(
-                f"the loss is {history.loss[-1]} after {history.done} steps: is the learning rate"
-                " too high?"
-            )
-
-    def after(step: int, value: Tensor) -> str | None:
-        losses.append(value)
-        history.done += 1
-        if len(losses) == 100:
-            record_mean_loss()
-        return f"loss {history.loss[-1]:.3f}" if history.loss else None
-
-    with _timed(history):
-        optimise(
-            model,
-            batches,
-            on_device,
-            update,
-            steps=steps,
-            rate=rate,
-            clip=clip,
-            seed=seed,
-            post_step=post_step,
-            after=after,
-            progress=progress,
-        )
-        if losses:
-            record_mean_loss()
-    return history
-
-
 @torch.no_grad()
 def accuracy(model: nn.Module, batches: Iterable[Mapping[str, Tensor]]) -> float:
-    """Share of texts classified right, in %, in evaluation mode; every module's mode is
-    put back after.
-
-    Raises:
-        ValueError: if there are no texts.
-    """
+    """Share of texts, one at least, classified right, in %, in evaluation mode."""
     where = next(model.parameters()).device
     right, n = torch.zeros((), dtype=torch.int64, device=where), 0
     with evaluating(model):
@@ -527,20 +428,10 @@ def accuracy(model: nn.Module, batches: Iterable[Mapping[str, Tensor]]) -> float
 # ---- helpers
 
 
-@contextmanager
-def _timed(history: History) -> Iterator[None]:
-    cpu, wall = time.process_time(), time.perf_counter()
-    yield
-    history.cpu_seconds, history.seconds = time.process_time() - cpu, time.perf_counter() - wall
-
-
 def _trained(model: nn.Module) -> list[nn.Parameter]:
-    trained = [p for p in model.parameters() if p.requires_grad]
-    if not trained:
-        raise ValueError(
-            "the model has no parameter to train: are all of them frozen (requires_grad=False)?"
-        )
-    return trained
+    if trained := [p for p in model.parameters() if p.requires_grad]:
+        return trained
+    raise ValueError("the model has no parameter to train: are all frozen (requires_grad=False)?")
 
 
 def _optimizer(
@@ -560,23 +451,22 @@ def _optimizer(
 
 
 def _scalar(penalty: Tensor) -> Tensor:
-    if not isinstance(penalty, Tensor) or penalty.numel() != 1 or not penalty.requires_grad:
-        raise ValueError(
-            "penalty returns one number to which autograd knows the way from the parameters (a"
-            " sum, without .item(), .detach() or no_grad; not all of its parameters frozen), got"
-            f" {penalty!r}"
-        )
-    return penalty.squeeze()
+    if isinstance(penalty, Tensor) and penalty.numel() == 1 and penalty.requires_grad:
+        return penalty.squeeze()
+    raise ValueError(
+        "penalty returns one number that depends on the parameters (a sum, without .item(),"
+        f" .detach() or no_grad; not all of its parameters frozen), got {penalty!r}"
+    )
 
 
 def _check(split: Split, name: str) -> None:
-    if not hasattr(split, "images") or not hasattr(split, "labels"):
+    if not isinstance(split, Split):
         raise TypeError(
             f"{name} is one part of a data set, images and labels, for example data.train; got"
             f" {type(split).__name__}"
         )
-    if len(split.images) != len(split.labels) or len(split.labels) == 0:
+    if not len(split.images) == len(split.labels) > 0:
         raise ValueError(
-            f"{name} has {len(split.images)} images for {len(split.labels)} labels, expected one"
-            " for each"
+            f"{name} must have one label per image, and one image at least; got"
+            f" {len(split.images)} images and {len(split.labels)} labels"
         )

@@ -25,10 +25,9 @@ _stance: Any = None  # while one is open: what sets torch.compile's stance back
 def hold_hooks() -> Iterator[ExitStack]:
     """A stack for the hooks of one block: they are removed when the block ends.
 
-    Inside the block all code runs without ``torch.compile``. Compiled code does not
-    check whether hooks were added since, so they would do nothing.
-    ``torch.compiler.set_stance`` is one setting for the whole process: the first block
-    sets it, the last one sets it back.
+    Inside the block all code runs without ``torch.compile``: compiled code does not check
+    whether hooks were added since. ``torch.compiler.set_stance`` is one setting for the
+    whole process: the first block sets it, the last one sets it back.
     """
     global _open, _stance
     with _lock:
@@ -55,9 +54,7 @@ def refuse_wrapped(model: nn.Module, *allowed: str) -> None:
             "script" and "prune".
 
     Raises:
-        ValueError: if the model, or a part of it, is wrapped in ``nn.DataParallel``,
-            returned by ``torch.compile``, scripted or traced by ``torch.jit``, quantised, or
-            under ``torch.nn.utils.prune``.
+        ValueError: if the model, or a part of it, is wrapped in another way.
     """
     for path, module in model.named_modules():
         hooks = [h for h in module._forward_pre_hooks.values() if isinstance(h, BasePruningMethod)]

@@ -15,7 +15,7 @@ import pandas as pd
 import torch
 
 from course_lib import experiments
-from course_lib.cost import pruned_transformer_macs
+from course_lib.cost import token_macs
 from course_lib.experiments import lab07
 from course_lib.models.bert import small_bert
 from course_lib.pruning.heads import choose_heads, remove_heads
@@ -332,7 +332,13 @@ plots.show(drawings.head_rows())
 
 # %% slideshow={"slide_type": "slide"}
 say("## How much can be saved?")
-whole, half = (pruned_transformer_macs(1, 128, 768, [n] * 12, 64) for n in (12, 6))
+whole, half = (
+    {
+        "total": token_macs([128] * 12, 768, attention_width=64 * n),
+        "weights": 12 * (4 * 768 * 64 * n + 2 * 768 * 4 * 768),
+    }
+    for n in (12, 6)
+)
 rows = (("MACs (billion)", "total", 1e9), ("weights of the encoder (million)", "weights", 1e6))
 say("BERT-base, 12 layers of 12 heads, L = 128, half of the heads removed:")
 table = pd.DataFrame(
@@ -354,7 +360,7 @@ net = small_bert(600, layers=4, width=256, heads=8, ffn=1024, seed=0).eval()
 draw = torch.Generator().manual_seed(0)
 halved = remove_heads(net, choose_heads(4, 8, 16, "random", draw, min_per_layer=4))
 times = lab07.clock({"here": (net, halved)}, length=128, repeats={1: 11, 4: 11, 16: 11})
-full, half = (pruned_transformer_macs(1, 128, 256, [n] * 4, 32)["total"] for n in (8, 4))
+full, half = (token_macs([128] * 4, 256, attention_width=32 * n) for n in (8, 4))
 say(
     f"Half of the heads removed, {full / half:.2f}× fewer MACs. More texts per second, in %; *here*:"
     " 4 layers of width 256, one thread, processor time."

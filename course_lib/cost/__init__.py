@@ -12,7 +12,7 @@ none guessed.
     print(latency.measure(latency.forward(model, images)))
 
 - :mod:`.count`: a whole model while it runs; :mod:`.formulas`: one layer, from its
-  sizes; :mod:`.tokens`: a transformer whose sequences get shorter.
+  sizes; :mod:`.tokens`: a transformer with fewer tokens or heads.
 - :mod:`.encodings`: bitmap, run lengths, COO, CSR and CSC; :mod:`.block_formats`: n of
   every m neighbours, stored and multiplied.
 - :mod:`.storage`: a whole model, each tensor in its cheapest format; :mod:`.decisions`:
@@ -21,11 +21,5 @@ none guessed.
 """
 
 from course_lib.cost.count import LayerCost, model_cost, totals
-from course_lib.cost.formulas import (
-    conv_cost,
-    linear_cost,
-    nonzero_macs,
-    pruned_transformer_macs,
-    transformer_macs,
-)
+from course_lib.cost.formulas import conv_cost, linear_cost, nonzero_macs, transformer_macs
 from course_lib.cost.tokens import texts_macs, token_macs

@@ -3,7 +3,8 @@ place in the block.
 
 The size depends on the shape alone, and every block begins where arithmetic says: no
 row pointers, no search. As everywhere in :mod:`course_lib.cost.encodings` −0.0 is a
-zero, and NaN and the infinities are values.
+zero, and NaN and the infinities are values. What does not fit together raises
+ValueError.
 
 Source: Mishra et al. 2021, "Accelerating Sparse Deep Neural Networks", section 3.1.
 """
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 
 from course_lib.cost.encodings import index_width
+from course_lib.cost.formulas import nonzero_macs
 from course_lib.pruning.weights.nm import check_pattern
 
 
@@ -29,16 +31,8 @@ def nm_compress(weight: Tensor, n: int, m: int) -> tuple[Tensor, Tensor]:
         int64: the place of each *in its block*, 0 … m − 1, rising in a block. A block
         with fewer non-zeros is filled up with the lowest of its other places and their
         zeros.
-
-    Raises:
-        ValueError: if it is no matrix, m does not divide C, n is not in 1 … m, or a
-            block has more than n non-zeros.
     """
-    check_pattern(n, m)
-    rows, columns = weight.shape
-    if columns % m:
-        raise ValueError(f"blocks of {m} do not fit {columns} columns")
-    blocks = weight.detach().reshape(rows, columns // m, m)
+    blocks = weight.detach().reshape(len(weight), _count(weight.shape[1], n, m), m)
     present = blocks != 0  # NaN, too
     counts = present.sum(-1)  # (R, blocks)
     if (too_many := (counts > n).nonzero()).numel():
@@ -55,12 +49,7 @@ def nm_compress(weight: Tensor, n: int, m: int) -> tuple[Tensor, Tensor]:
 
 
 def nm_decompress(values: Tensor, index: Tensor, n: int, m: int) -> Tensor:
-    """The matrix (R, C) again; its zeros are +0.0 where nothing is stored.
-
-    Raises:
-        ValueError: if the shapes differ, are not whole blocks, or a place is not in 0 …
-            m − 1.
-    """
+    """The matrix (R, C) again; its zeros are +0.0 where nothing is stored."""
     columns = _columns(values, index, n, m)
     stored = len(values), columns // m, n
     blocks = values.new_zeros(*stored[:2], m)
@@ -68,15 +57,8 @@ def nm_decompress(values: Tensor, index: Tensor, n: int, m: int) -> Tensor:
 
 
 def nm_bits(rows: int, columns: int, n: int, m: int, bits: int = 32) -> int:
-    """Bits to store a matrix: n values and n places of ⌈log₂ m⌉ bits for each block.
-
-    Raises:
-        ValueError: if m does not divide ``columns`` or n is not in 1 … m.
-    """
-    check_pattern(n, m)
-    if columns % m:
-        raise ValueError(f"blocks of {m} do not fit {columns} columns")
-    return rows * (columns // m) * n * (bits + index_width(m))
+    """Bits to store a matrix: n values and n places of ⌈log₂ m⌉ bits for each block."""
+    return rows * _count(columns, n, m) * n * (bits + index_width(m))
 
 
 def nm_linear(x: Tensor, values: Tensor, index: Tensor, n: int, m: int) -> Tensor:
@@ -93,9 +75,6 @@ def nm_linear(x: Tensor, values: Tensor, index: Tensor, n: int, m: int) -> Tenso
 
     Returns:
         (…, R).
-
-    Raises:
-        ValueError: if C does not fit, or as :func:`nm_decompress`.
     """
     columns = _columns(values, index, n, m)
     if x.shape[-1] != columns:
@@ -103,9 +82,7 @@ def nm_linear(x: Tensor, values: Tensor, index: Tensor, n: int, m: int) -> Tenso
             f"x has {x.shape[-1]} entries a row, {n}:{m} with {values.shape[1]} values a row stands"
             f" for {columns}"
         )
-    start = (
-        torch.arange(values.shape[1], device=index.device).div(n, rounding_mode="floor") * m
-    )  # (K,) of each value's block
+    start = torch.arange(values.shape[1], device=index.device) // n * m  # (K,) of each block
     column = index + start  # (R, K)
     return torch.einsum("...rk,rk->...r", x[..., column], values)  # x[..., column]: (…, R, K)
 
@@ -116,8 +93,15 @@ def joint_products(x: Tensor, weight: Tensor) -> int:
     Args:
         x: (…, C). weight: (R, C).
     """
-    by_column = (x.reshape(-1, x.shape[-1]) != 0).sum(0)  # (C,) samples that are not 0 there
-    return int((by_column * (weight != 0).sum(0)).sum())
+    return nonzero_macs(weight, x.reshape(-1, x.shape[-1]))
+
+
+def _count(columns: int, n: int, m: int) -> int:
+    """Blocks in a row."""
+    check_pattern(n, m)
+    if columns % m:
+        raise ValueError(f"blocks of {m} do not fit {columns} columns")
+    return columns // m
 
 
 def _columns(values: Tensor, index: Tensor, n: int, m: int) -> int:

@@ -35,30 +35,18 @@ from course_lib.wrapped import hold_hooks, refuse_wrapped
 class LayerCost:
     """What one call of one layer costs, on the inputs it was given.
 
-    Biases and the scales of normalisation layers are not counted, as in
+    Biases, the scales of normalisation layers and other vectors are not counted, as in
     :mod:`course_lib.cost.formulas`.
-
-    - ``name``: the module's name in the model; of ``nn.MultiheadAttention`` the
-      projections have one more, such as ".q_proj".
-    - ``kind``: the operation: "conv2d", "conv_transpose2d", "linear", "matmul",
-      "scaled_dot_product_attention", "embedding", ...
-    - ``macs``: dense; products with padding included. ``nonzero_macs``: those with a
-      weight that is not zero.
-    - ``weights``, ``nonzero_weights``: how many the layer has.
-    - ``repeated``: its weights stand in an earlier row: a module called twice, or tied
-      weights.
-    - ``counted``: False where there are parameters whose MACs are not known (``macs``
-      is 0 then).
     """
 
-    name: str
-    kind: str
-    macs: int
-    nonzero_macs: int
+    name: str  # of the module; of nn.MultiheadAttention with one of its projections, ".q_proj"
+    kind: str  # of operation: "conv2d", "linear", "matmul", "embedding", ...
+    macs: int  # dense; products with padding included
+    nonzero_macs: int  # with a weight that is not zero
     weights: int
     nonzero_weights: int
-    repeated: bool = False
-    counted: bool = True
+    repeated: bool = False  # an earlier row has its weights: called twice, or tied
+    counted: bool = True  # False: there are weights whose MACs are not known (macs is 0)
 
 
 def model_cost(
@@ -71,14 +59,11 @@ def model_cost(
     ``nn.MultiheadAttention``, ``scaled_dot_product_attention``, matrix products and
     ``einsum``, whether in the modules of torch.nn or written with functions. A
     parameter of two or more dimensions that none of these used (an LSTM's, a positional
-    embedding, a layer that was never called) has a row with ``counted=False``; so has
-    every leaf with parameters that are used in another way, except normalisation layers
-    and PReLU, whose products are elementwise.
+    embedding, a layer that was never called) has a row with ``counted=False``.
 
     Args:
         model: any module. It runs in eval mode without gradients. Modes, hooks and
             parameters are afterwards as they were before, also after an exception.
-            Weights that are zero count as zero.
         inputs: the one argument of ``model``, a sequence of its positional arguments,
             or a mapping of its keyword arguments.
 
@@ -101,7 +86,7 @@ def model_cost(
         recorder,
     ):
         model(*args, **kwargs)
-    return recorder.rows + _uncounted(model, recorder)
+    return recorder.rows + recorder.uncounted(model)
 
 
 def totals(costs: Sequence[LayerCost]) -> dict[str, Any]:
@@ -121,12 +106,11 @@ def totals(costs: Sequence[LayerCost]) -> dict[str, Any]:
 
 # ---------------------------------------------------------- counting while a model runs
 # The functions whose second argument, ``weight``, is a layer's weight, known or computed.
-_LAYERS: frozenset[Callable[..., Any]] = frozenset(
-    (
-        *(F.linear, F.conv1d, F.conv2d, F.conv3d, F.embedding, F.embedding_bag),
-        *(F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d),
-    )
+_LAYERS = (
+    *(F.linear, F.conv1d, F.conv2d, F.conv3d, F.embedding, F.embedding_bag),
+    *(F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d),
 )
+_NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 _MHA_ARGUMENTS = tuple(inspect.signature(F.multi_head_attention_forward).parameters)
 
 
@@ -173,12 +157,10 @@ class _Recorder(TorchFunctionMode):
         self.known = {id(p): n for n, p in model.named_parameters(remove_duplicate=False)}
         self.flops = _Flops()
         self.rows: list[LayerCost] = []
-        self.used: set[str] = set()  # parameters that have a row
-        self.parts: set[tuple[str, int]] = set()  # parameters, and where in them, that have a row
-        # modules that compute their weight (parametrised, torch.nn.utils.prune)
-        self.own_weights: set[str] = set()
+        # parameters that have a row, and where in them; of a computed weight (parametrised,
+        # torch.nn.utils.prune) the module
+        self.seen: set[tuple[str, int]] = set()
         self.stack: list[str] = []  # modules that are running, the innermost last
-        self.called: set[str] = set()
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -202,16 +184,13 @@ class _Recorder(TorchFunctionMode):
 
     @contextmanager
     def watching(self, model: nn.Module) -> Iterator[None]:
-        """Keep ``stack`` up to date by hooks on all modules, and take them off again
-        whatever happens.
-        """
+        """Keep ``stack`` up to date by hooks on all modules."""
         with hold_hooks() as hooks:
             for name, module in model.named_modules():
                 name = name or type(model).__name__
 
                 def enter(module, args, name=name):
                     self.stack.append(name)
-                    self.called.add(name)
 
                 def leave(module, args, output):
                     self.stack.pop()
@@ -220,24 +199,21 @@ class _Recorder(TorchFunctionMode):
                 hooks.callback(module.register_forward_hook(leave, always_call=True).remove)
             yield
 
-    def add(self, kind: str, macs: int, weight: Tensor | None, part: str = "") -> None:
+    def add(self, kind: str, macs: int, weight: Tensor | None = None, part: str = "") -> None:
         """A row of the running module, or of a part of it. Every weight takes part in
         equally many of the products.
         """
         here = self.stack[-1] if self.stack else ""
-        size = 0 if weight is None else weight.numel()
-        nonzero = 0 if weight is None else int(torch.count_nonzero(weight.detach()))
-        self.rows.append(
-            LayerCost(
-                name=here + part,
-                kind=kind,
-                macs=macs,
-                nonzero_macs=macs if weight is None else macs // max(size, 1) * nonzero,
-                weights=size,
-                nonzero_weights=nonzero,
-                repeated=weight is not None and self.seen_before(weight, here),
-            )
-        )
+        if weight is None:
+            self.rows.append(LayerCost(here + part, kind, macs, macs, 0, 0))
+            return
+        size, nonzero = weight.numel(), int(weight.count_nonzero())
+        # query, key and value share one parameter
+        stored = self.parameter_of(weight) or here, int(weight.storage_offset())
+        nonzero_macs = macs // max(size, 1) * nonzero
+        repeated = stored in self.seen
+        self.seen.add(stored)
+        self.rows.append(LayerCost(here + part, kind, macs, nonzero_macs, size, nonzero, repeated))
 
     def add_attention(self, macs: int, given: dict[str, Any]) -> None:
         """Rows for the projections inside one function, and one for the products of
@@ -253,20 +229,7 @@ class _Recorder(TorchFunctionMode):
             products = prod(x.shape[:-1]) * weight.numel()
             self.add("linear", products, weight, f".{name}_proj")
             macs -= products
-        self.add("scaled_dot_product_attention", macs, None)
-
-    def seen_before(self, weight: Tensor, here: str) -> bool:
-        """Whether an earlier row has these weights; from now on one has."""
-        parameter = self.parameter_of(weight)
-        if parameter is None:
-            self.own_weights.add(here)
-        else:
-            self.used.add(parameter)
-        # query, key and value share one parameter
-        part = (parameter or here, int(weight.storage_offset()))
-        seen = part in self.parts
-        self.parts.add(part)
-        return seen
+        self.add("scaled_dot_product_attention", macs)
 
     def parameter_of(self, tensor: Tensor) -> str | None:
         """Name of the parameter that ``tensor`` is, or is a view of (transposed, one of
@@ -274,42 +237,21 @@ class _Recorder(TorchFunctionMode):
         """
         return self.known.get(id(tensor if tensor._base is None else tensor._base))
 
-
-# Their parameters scale or shift activations one by one: no sum of products, and at
-# inference folded into a neighbour.
-_ELEMENTWISE = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.PReLU)
-
-
-def _uncounted(model: nn.Module, recorder: _Recorder) -> list[LayerCost]:
-    """A row for every module with parameters that no counted function used: better
-    listed than silently left out.
-    """
-    rows = []
-    for path, module in model.named_modules():
-        shown = path or type(model).__name__
-        if (
-            isinstance(module, _ELEMENTWISE)
-            or "parametrizations" in path.split(".")
-            or shown in recorder.own_weights
-        ):
-            continue  # a computed weight was seen where it was used
-        own = list(module.parameters(recurse=False))
-        unused = [p for p in own if recorder.known[id(p)] not in recorder.used]
-        matrices = [p for p in unused if p.ndim >= 2 and p.numel()]  # some are pruned to nothing
-        is_leaf = not any(True for _ in module.children())
-        used_otherwise = (
-            bool(own) and len(unused) == len(own) and is_leaf and shown in recorder.called
-        )
-        if matrices or used_otherwise:
-            rows.append(
-                LayerCost(
-                    name=shown,
-                    kind=type(module).__name__,
-                    macs=0,
-                    nonzero_macs=0,
-                    weights=sum(p.numel() for p in matrices),
-                    nonzero_weights=sum(int(p.count_nonzero()) for p in matrices),
-                    counted=False,
-                )
-            )
-    return rows
+    def uncounted(self, model: nn.Module) -> list[LayerCost]:
+        """A row for every module with matrices that no counted function used: better
+        listed than silently left out.
+        """
+        used = {name for name, _ in self.seen}
+        rows = []
+        for path, module in model.named_modules():
+            name = path or type(model).__name__
+            # a computed weight was seen where it was used; a norm's scales are elementwise
+            if isinstance(module, _NORMS) or "parametrizations" in path.split(".") or name in used:
+                continue
+            own = module.parameters(recurse=False)
+            unused = [p for p in own if p.ndim >= 2 and self.known[id(p)] not in used]
+            if weights := sum(p.numel() for p in unused):  # some are pruned to nothing
+                nonzero = sum(int(p.count_nonzero()) for p in unused)
+                kind = type(module).__name__
+                rows.append(LayerCost(name, kind, 0, 0, weights, nonzero, counted=False))
+        return rows

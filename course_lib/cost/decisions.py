@@ -45,12 +45,10 @@ def pick(candidates: Sequence[Mapping[str, Any]], budget: Mapping[str, float | N
     """
 
     def within(candidate: Mapping[str, Any]) -> bool:
-        for key in ("bits", "macs"):
-            most = budget.get(key)
-            if most is not None and candidate[key] > most:
-                return False
-        least = budget.get("faster")
-        return least is None or bool(candidate["faster"] >= least)
+        small = all(
+            budget.get(key) is None or candidate[key] <= budget[key] for key in ("bits", "macs")
+        )
+        return small and (budget.get("faster") is None or candidate["faster"] >= budget["faster"])
 
     fitting = [i for i, candidate in enumerate(candidates) if within(candidate)]
     return min(

@@ -1,15 +1,18 @@
 """Five ways to store a tensor that is mostly zeros: bitmap, run lengths, COO, CSR and
 CSC.
 
-Each format is a pair of plain functions, ``*_encode`` and ``*_decode``, that work on
-real tensors of any dtype, with the number of bits that the format takes (``*_bits``, for
-the zeros that are there). ``formula_bits`` predicts it from the sparsity alone.
+Each format is a pair of functions, ``*_encode`` and ``*_decode``, and the number of bits
+that it takes (``*_bits``, for the zeros that are there). ``formula_bits`` predicts the
+bits from the sparsity alone.
 
-All formats agree on what a zero is: whatever compares equal to zero. So -0.0 is a zero
-and comes back as +0.0, while NaN and the infinities are values and come back bit for
-bit. Elements are visited in row-major order (CSC: column by column), indices and runs
-are int64, values keep the dtype. An encoding is for storage, so it lives on the CPU: a
-tensor from an accelerator is brought over, and a graph is left behind.
+- A tensor has any real dtype and, unless a format needs a matrix, any shape. Elements are
+  visited in row-major order (CSC: column by column).
+- A zero is whatever compares equal to zero: -0.0 comes back as +0.0, NaN and the
+  infinities come back bit for bit.
+- Indices and runs are int64, values keep the dtype. Encodings are on the CPU and have no
+  graph.
+- Every decoder raises ValueError if its arrays do not fit together or do not fit the
+  shape.
 
 Source: Sze, Chen, Yang and Emer 2020, "Efficient Processing of Deep Neural Networks",
 chapter 8. CSR and CSC: Saad 2003, "Iterative Methods for Sparse Linear Systems", section
@@ -38,35 +41,21 @@ FORMATS = ("dense", "bitmap", "rle", "coo", "csr")
 def bitmap_encode(x: Tensor) -> tuple[Tensor, Tensor]:
     """One bit per element that says whether it is there, and the elements that are.
 
-    Args:
-        x: any shape (also a scalar), any dtype.
-
     Returns:
         ``bitmap``, bool with the shape of ``x``, and ``values`` (nnz,), the non-zeros
         in row-major order.
-
-    Source: Sze et al. 2020, chapter 8.
     """
-    flat = _flat(x)
-    present = _present(flat)
-    return present.view(x.shape), _nonzeros(flat, present)[1]
+    present, _, values = _nonzeros(x)
+    return present.view(x.shape), values
 
 
 def bitmap_decode(bitmap: Tensor, values: Tensor) -> Tensor:
-    """Put ``values`` (nnz,) where ``bitmap`` is True; undoes ``bitmap_encode``.
-
-    Raises:
-        ValueError: if ``bitmap`` is not bool or does not have one True for every value.
-    """
+    """Put ``values`` (nnz,) where ``bitmap`` is True; undoes ``bitmap_encode``."""
     if bitmap.dtype != torch.bool:
         raise ValueError(f"a bitmap is a bool tensor, got {bitmap.dtype}")
     index = _tensor(np.flatnonzero(_flat(bitmap).numpy()))
-    if values.shape != index.shape:
-        raise ValueError(
-            f"the bitmap marks {len(index)} elements, but the values have the shape"
-            f" {tuple(values.shape)}"
-        )
-    return _place(index, values, tuple(bitmap.shape))
+    _check_integers("the list of marked elements", index, values)
+    return _place(index, values, bitmap.shape)
 
 
 def bitmap_bits(x: Tensor, n: int = 32) -> int:
@@ -84,24 +73,17 @@ def rle_encode(x: Tensor, run_bits: int = 2) -> tuple[Tensor, Tensor, Shape]:
     end when no value follows: they become (r - 1, 0).
 
     Args:
-        x: any shape (also a scalar), any dtype, read in row-major order.
         run_bits: k, the width of the run field in bits, 1 to 62.
 
     Returns:
-        ``runs`` (pairs,) int64, ``values`` (pairs,) with the dtype of ``x``, and the
-        shape of ``x``.
-
-    Raises:
-        ValueError: if ``run_bits`` is out of range.
+        ``runs`` (pairs,), ``values`` (pairs,), and the shape of ``x``.
 
     Source: Chen et al. 2016, "Eyeriss", section V-E, has fillers like these.
     """
     longest = _longest_run(run_bits)
-    flat = _flat(x)
-    positions, nonzeros = _nonzeros(flat, _present(flat))
-    index = positions.numpy()
+    _, index, nonzeros = _nonzeros(x)
     # Zeros before each value, and (last) after the last value.
-    gaps = np.diff(index, prepend=-1, append=len(flat)) - 1  # (nnz + 1,)
+    gaps = np.diff(index, prepend=-1, append=x.numel()) - 1  # (nnz + 1,)
     fillers = gaps >> run_bits  # filler pairs that each gap needs
     left = gaps & longest  # zeros that are left for the pair of the value itself
     tail = 1 if left[-1] else 0
@@ -118,13 +100,8 @@ def rle_encode(x: Tensor, run_bits: int = 2) -> tuple[Tensor, Tensor, Shape]:
 
 def rle_decode(runs: Tensor, values: Tensor, shape: Sequence[int]) -> Tensor:
     """Undo ``rle_encode``: every pair covers its run and one element more, so a running
-    sum says where each value goes.
-
-    Needs no run width: fillers are pairs like any other.
-
-    Raises:
-        ValueError: if runs and values differ in length, a run is negative, or the pairs
-            do not fill ``shape`` exactly.
+    sum says where each value goes. (Fillers are pairs like any other: the width of the
+    run field is not needed.)
     """
     _check_integers("runs", runs, values)
     if len(runs) and int(runs.min()) < 0:
@@ -136,7 +113,7 @@ def rle_decode(runs: Tensor, values: Tensor, shape: Sequence[int]) -> Tensor:
         raise ValueError(
             f"the pairs cover {covered} elements, the shape {tuple(shape)} has {math.prod(shape)}"
         )
-    return _place(ends - 1, values, tuple(shape))
+    return _place(ends - 1, values, shape)
 
 
 def rle_bits(x: Tensor, n: int = 32, run_bits: int = 2) -> int:
@@ -150,29 +127,19 @@ def rle_bits(x: Tensor, n: int = 32, run_bits: int = 2) -> int:
 def coo_encode(x: Tensor) -> tuple[Tensor, Tensor, Shape]:
     """The non-zeros, each with its position in the flattened tensor.
 
-    Args:
-        x: any shape (also a scalar), any dtype.
-
     Returns:
-        ``index`` (nnz,) int64, increasing; ``values`` (nnz,) with the dtype of ``x``;
-        and the shape of ``x``.
-
-    Source: Sze et al. 2020, chapter 8.
+        ``index`` (nnz,), increasing; ``values`` (nnz,); and the shape of ``x``.
     """
-    flat = _flat(x)
-    return (*_nonzeros(flat, _present(flat)), tuple(x.shape))
+    _, index, values = _nonzeros(x)
+    return _tensor(index), values, tuple(x.shape)
 
 
 def coo_decode(index: Tensor, values: Tensor, shape: Sequence[int]) -> Tensor:
     """Put each value at its flat index; undoes ``coo_encode``. The indices may come in
     any order, each once.
-
-    Raises:
-        ValueError: if index and values differ in length, or an index lies outside
-            ``shape``.
     """
     _check_integers("index", index, values)
-    return _place(index.cpu(), values, tuple(shape))
+    return _place(index.cpu(), values, shape)
 
 
 def coo_bits(x: Tensor, n: int = 32) -> int:
@@ -186,23 +153,13 @@ def coo_bits(x: Tensor, n: int = 32) -> int:
 def csr_encode(x2d: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The non-zeros row by row, the column of each, and where each row begins.
 
-    Args:
-        x2d: (R, C), any dtype.
-
     Returns:
-        ``v`` (nnz,), ``COL_INDEX`` (nnz,) int64 and ``ROW_INDEX`` (R + 1,) int64: row r
-        is ``v[ROW_INDEX[r]:ROW_INDEX[r+1]]``, so the last entry is nnz, and an empty
-        row repeats its neighbour's.
-
-    Raises:
-        ValueError: if ``x2d`` is not a matrix.
-
-    Source: Saad 2003, section 3.4.
+        For ``x2d`` (R, C): ``v`` (nnz,), ``COL_INDEX`` (nnz,) and ``ROW_INDEX`` (R + 1,):
+        row r is ``v[ROW_INDEX[r]:ROW_INDEX[r+1]]``, so the last entry is nnz, and an
+        empty row repeats its neighbour's.
     """
     rows, columns = _matrix_shape(x2d.shape)
-    flat = _flat(x2d)
-    positions, values = _nonzeros(flat, _present(flat))
-    index = positions.numpy()
+    _, index, values = _nonzeros(x2d)
     begins = np.arange(rows + 1) * columns  # flat index of the first element of each row
     # A binary search for R + 1 numbers among the sorted indices costs next to nothing;
     # a count per row would read them all.
@@ -214,14 +171,8 @@ def csr_encode(x2d: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def csr_decode(v: Tensor, COL_INDEX: Tensor, ROW_INDEX: Tensor, shape: Sequence[int]) -> Tensor:
-    """Undo ``csr_encode``.
-
-    Raises:
-        ValueError: if the three arrays and ``shape`` (R, C) do not fit together.
-    """
-    rows, columns = _matrix_shape(shape)
-    _check_compressed("COL_INDEX", COL_INDEX, v, ROW_INDEX, rows, columns)
-    return _dense(sparse.csr_array, v, COL_INDEX, ROW_INDEX, (rows, columns))
+    """Undo ``csr_encode``."""
+    return _decode(sparse.csr_array, v, "COL_INDEX", COL_INDEX, ROW_INDEX, shape)
 
 
 def csr_bits(x2d: Tensor, n: int = 32) -> int:
@@ -234,32 +185,16 @@ def csr_bits(x2d: Tensor, n: int = 32) -> int:
 
 
 def csc_encode(x2d: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The non-zeros column by column, the row of each, and where each column begins:
-    CSR of the transpose.
-
-    Args:
-        x2d: (R, C), any dtype.
-
-    Returns:
-        ``v`` (nnz,) in column order, ``ROW_INDEX`` (nnz,) int64 and ``COL_POINTER``
-        (C + 1,) int64, cumulative.
-
-    Raises:
-        ValueError: if ``x2d`` is not a matrix.
+    """CSR of the transpose: ``v`` (nnz,) column by column, ``ROW_INDEX`` (nnz,), and
+    ``COL_POINTER`` (C + 1,), where each column begins.
     """
     _matrix_shape(x2d.shape)
     return csr_encode(x2d.t())
 
 
 def csc_decode(v: Tensor, ROW_INDEX: Tensor, COL_POINTER: Tensor, shape: Sequence[int]) -> Tensor:
-    """Undo ``csc_encode``. The result is stored row by row like any other tensor.
-
-    Raises:
-        ValueError: if the three arrays and ``shape`` (R, C) do not fit together.
-    """
-    rows, columns = _matrix_shape(shape)
-    _check_compressed("ROW_INDEX", ROW_INDEX, v, COL_POINTER, columns, rows)
-    return _dense(sparse.csc_array, v, ROW_INDEX, COL_POINTER, (rows, columns))
+    """Undo ``csc_encode``. The result is stored row by row like any other tensor."""
+    return _decode(sparse.csc_array, v, "ROW_INDEX", ROW_INDEX, COL_POINTER, shape)
 
 
 # ------------------------------------------------------------------------ counting bits
@@ -271,12 +206,8 @@ def index_width(count: int) -> int:
 
 
 def storage_bits(x: Tensor, n: int | None = None) -> dict[str, int]:
-    """Measured bits of one tensor in every format of ``FORMATS``.
-
-    Args:
-        x: any shape; CSR sees it as a matrix with one row per entry of the first axis
-            (one filter a row).
-        n: bits per value (the dtype's own width if None).
+    """Measured bits of one tensor in every format of ``FORMATS``, with ``n``-bit values
+    (None: as wide as the dtype). In CSR an entry of the first axis (a filter) is a row.
     """
     n = 8 * x.element_size() if n is None else n
     matrix = x.reshape(1, -1) if x.ndim < 2 else x.reshape(x.shape[0], math.prod(x.shape[1:]))
@@ -313,50 +244,30 @@ def formula_bits(
         n: bits per value.
         run_bits: k, the width of the run field (RLE only).
         shape: (R, C), needed for CSR.
-
-    Raises:
-        ValueError: on an unknown format, p outside [0, 1], or a shape that is missing
-            or does not hold L elements.
     """
     nonzeros = (1 - check_fraction(p, "p", "the fraction of zeros")) * L
-    if format == "dense":
-        return L * n
-    if format == "bitmap":
-        return nonzeros * n + L
-    if format == "rle":
-        span = _longest_run(run_bits) + 1  # zeros that one filler pair stands for
-        return L * (1 / span if p == 1 else (1 - p) / (1 - p**span)) * (n + run_bits)
-    if format == "coo":
-        return nonzeros * (n + index_width(L))
+    span = _longest_run(run_bits) + 1  # zeros that one filler pair stands for
+    pairs = L * (1 / span if p == 1 else (1 - p) / (1 - p**span))
+    found = {
+        "dense": L * n,
+        "bitmap": nonzeros * n + L,
+        "rle": pairs * (n + run_bits),
+        "coo": nonzeros * (n + index_width(L)),
+    }
+    if format in found:
+        return found[format]
     if format != "csr":
-        raise ValueError(f"unknown format {format!r}: one of {', '.join(FORMATS)}")
+        raise ValueError(f"format is one of {', '.join(FORMATS)}; got {format!r}")
     if shape is None or math.prod(shape) != L:
-        raise ValueError(f"CSR needs shape=(rows, columns) with L = {L} elements, got {shape}")
+        raise ValueError(f"shape is (rows, columns) with L = {L} elements for CSR; got {shape}")
     rows, columns = _matrix_shape(shape)
     # Rounded first: (1 - 0.9) * 1000 is a little under 100, and the width must not jump
     # on a rounding error.
-    largest = math.ceil(round(nonzeros, 6))
-    return nonzeros * (n + index_width(columns)) + (rows + 1) * index_width(largest + 1)
+    width = index_width(math.ceil(round(nonzeros, 6)) + 1)
+    return nonzeros * (n + index_width(columns)) + (rows + 1) * width
 
 
 # ------------------------------------------------------------ what all formats stand on
-# Values are only moved, never computed with. So they travel as integers of the same
-# width: that serves bfloat16, which numpy lacks, and keeps the payload of a NaN.
-_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-
-
-def _raw(flat: Tensor) -> Tensor:
-    return flat.view(_INTEGERS[flat.element_size()])
-
-
-def _tensor(array: np.ndarray) -> Tensor:
-    """The array as a tensor on the same memory, an empty one with the usual stride
-    (numpy says 0: views would fail).
-    """
-    tensor = torch.from_numpy(array)
-    return tensor if array.size else tensor.new_empty(array.shape)
-
-
 def _flat(x: Tensor) -> Tensor:
     """(L,) the elements of ``x`` in row-major order, on the CPU, without a graph."""
     if x.is_complex():
@@ -364,52 +275,55 @@ def _flat(x: Tensor) -> Tensor:
     return x.detach().cpu().reshape(-1)
 
 
-def _present(flat: Tensor) -> Tensor:
-    """True where an element is not zero: NaN and the infinities are, -0.0 is not."""
-    # .bool() says the same as != 0 and is four times as fast. A bool tensor would come
-    # back as itself, not as a copy.
-    return flat.clone() if flat.dtype == torch.bool else flat.bool()
+def _tensor(array: np.ndarray) -> Tensor:
+    """On the same memory; an empty one with the usual stride (numpy says 0: views would
+    fail).
+    """
+    tensor = torch.from_numpy(array)
+    return tensor if array.size else tensor.new_empty(array.shape)
+
+
+def _bits(flat: Tensor) -> np.ndarray:
+    """The values as integers of the same width: they are moved, never computed with.
+    (numpy has no bfloat16.)
+    """
+    widths = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    return flat.view(widths[flat.element_size()]).numpy()
+
+
+def _nonzeros(x: Tensor) -> tuple[Tensor, np.ndarray, Tensor]:
+    """(L,) whether an element is there, and the (nnz,) positions and values of those that
+    are.
+    """
+    flat = _flat(x)
+    # .bool() says the same as != 0, also of NaN, and is four times as fast. A bool tensor
+    # would come back as itself.
+    present = flat.clone() if flat.dtype == torch.bool else flat.bool()
+    # numpy finds the True entries of a bool array about four times as fast as
+    # torch.nonzero does on one thread, and seven times as fast as either library finds
+    # non-zeros in floats.
+    index = np.flatnonzero(present.numpy())
+    return present, index, _tensor(_bits(flat).take(index)).view(flat.dtype)
 
 
 def _count(x: Tensor) -> int:
-    """How many elements are not zero."""
-    return int(_present(_flat(x)).count_nonzero())
+    return int(_flat(x).bool().count_nonzero())
 
 
-def _nonzeros(flat: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
-    """(nnz,) int64 positions and (nnz,) values of the non-zeros."""
-    # numpy finds the True entries of a bool array about four times as fast as
-    # torch.nonzero does on one thread, and seven times as fast as either library finds
-    # non-zeros in floats; hence the detour by the bool array.
-    index = np.flatnonzero(present.numpy())
-    values = _raw(flat).numpy().take(index)
-    return _tensor(index), _tensor(values).view(flat.dtype)
-
-
-def _place(index: Tensor, values: Tensor, shape: Shape) -> Tensor:
+def _place(index: Tensor, values: Tensor, shape: Sequence[int]) -> Tensor:
     """A tensor of zeros of ``shape`` with ``values`` at the flat positions
     ``index``.
     """
-    raw = _raw(_flat(values))
+    bits = _bits(_flat(values))
     # numpy's zeros are pages that the system clears when they are first written, a
-    # moment before the value goes into them. torch.zeros would clear the whole tensor
+    # moment before the value is written. torch.zeros would clear the whole tensor
     # first, and by then the beginning has left the cache.
-    out = _tensor(np.zeros(math.prod(shape), raw.numpy().dtype))
+    out = _tensor(np.zeros(math.prod(shape), bits.dtype))
     try:
-        out.scatter_(0, index.long(), raw)  # checks every index on its way
+        out.scatter_(0, index.long(), _tensor(bits))  # checks every index on its way
     except (IndexError, RuntimeError) as error:
-        raise ValueError(f"an index does not fit the shape {shape}: {error}") from None
-    return out.view(values.dtype).view(shape)
-
-
-def _dense(kind: Any, values: Tensor, index: Tensor, pointer: Tensor, shape: Shape) -> Tensor:
-    """The matrix of these rows, or columns, whose index and pointer have been checked."""
-    raw = _raw(_flat(values)).numpy()
-    matrix = kind(shape, dtype=raw.dtype)
-    # set like this they are not checked again
-    matrix.data = raw
-    matrix.indices, matrix.indptr = (part.cpu().long().numpy() for part in (index, pointer))
-    return _tensor(matrix.toarray(order="C")).view(values.dtype).view(shape)
+        raise ValueError(f"an index does not fit the shape {tuple(shape)}: {error}") from None
+    return out.view(values.dtype).view(tuple(shape))
 
 
 def _longest_run(run_bits: int) -> int:
@@ -438,20 +352,27 @@ def _check_integers(name: str, index: Tensor, values: Tensor) -> None:
         )
 
 
-def _check_compressed(
-    name: str, index: Tensor, values: Tensor, pointer: Tensor, major: int, minor: int
-) -> None:
-    """Raises ValueError unless the three arrays can belong to one matrix."""
-    _check_integers(name, index, values)
+def _decode(
+    kind: Any, v: Tensor, name: str, index: Tensor, pointer: Tensor, shape: Sequence[int]
+) -> Tensor:
+    """The matrix of these rows, or columns, if the three arrays can belong to one."""
+    size = _matrix_shape(shape)
+    major, minor = size if kind is sparse.csr_array else size[::-1]
+    _check_integers(name, index, v)
     _check_integers("the pointer", pointer, pointer)
-    begins, places = pointer.cpu().long().numpy(), index.cpu().contiguous().numpy()
-    ends = [0, len(values)]
+    begins, places = (part.cpu().long().contiguous().numpy() for part in (pointer, index))
+    ends = [0, len(v)]
     if len(begins) != major + 1 or [*begins[[0, -1]]] != ends or (np.diff(begins) < 0).any():
         raise ValueError(
             f"the pointer must have {major + 1} entries that grow from 0 to the number of values,"
-            f" {len(values)}; got {len(begins)} entries"
+            f" {len(v)}; got {len(begins)} entries"
         )
     # A column that is too large would land in the next row without an error. Read as
     # unsigned, a negative index is a huge one: one pass instead of two.
-    if len(places) and places.view(f"u{places.itemsize}").max() >= minor:
+    if len(places) and places.view(np.uint64).max() >= minor:
         raise ValueError(f"{name} holds an entry outside 0..{minor - 1}")
+    bits = _bits(_flat(v))
+    matrix = kind(size, dtype=bits.dtype)
+    # set like this they are not checked again
+    matrix.data, matrix.indices, matrix.indptr = bits, places, begins
+    return _tensor(matrix.toarray(order="C")).view(v.dtype)

@@ -2,18 +2,17 @@
 median, spread, and fair turns.
 
 MACs and bits say what a method could save; only a clock says what it does save on this
-machine. A single timing says little: the first calls fill caches and compile kernels,
-and other work disturbs some of the rest. So the first calls are thrown away, the median
-stands for the rest, and the quartiles say how far to trust it. Two things that are to
-be compared take turns in one run, since the machine of a minute ago was another
-machine.
+machine. The first calls fill caches and compile kernels, and other work disturbs some of
+the rest. So the first calls are not counted, the median stands for the rest, and the
+quartiles say how far to trust it. Two things that are to be compared take turns in one
+run.
 
 The clock is that of the processor: how long it worked for this thread, with torch and
-BLAS held to one. A clock on the wall counts the others, too. Where two processes want
-one core, a long call is interrupted and a short one slips through between, and one and
-the same network seems 3 times faster now and 5 times then. Wall time is what a user
-waits, and the only one there is where an accelerator works or several threads do: it is
-measured where it is asked for, and by itself where an accelerator has been used.
+BLAS held to one. A clock on the wall counts other processes, too: a long call is
+interrupted and a short one slips through between, and one and the same network seems 3
+times faster now and 5 times then. Wall time is what a user waits, and the only one there
+is where an accelerator works or several threads do: it is measured where it is asked
+for, and by itself where an accelerator has been used.
 
 Source: Hoefler and Belli 2015, "Scientific Benchmarking of Parallel Computing Systems",
 rules 5-7 and 9.
@@ -29,23 +28,26 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median, quantiles
+from typing import Any
 
 import torch
 from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
+from course_lib.checks import check_count
+
 
 @dataclass(frozen=True)
 class Latency:
     """Seconds that one call took: the median, the lower and upper quartile, and every
-    sample in the order it was taken.
+    sample in the order it was taken; by the clock on the wall, or by the processor's.
     """
 
     median: float
     low: float
     high: float
     samples: tuple[float, ...]
-    wall: bool = False  # by the clock on the wall, or by the processor's
+    wall: bool = False
 
     @classmethod
     def of(cls, samples: tuple[float, ...], wall: bool = False) -> Latency:
@@ -56,20 +58,11 @@ class Latency:
 
     def times_slower_than(self, other: Latency) -> float:
         """Median over the rounds of this time over the other's in the same round, so
-        that a slow spell hits both alike.
-
-        Both must come from one ``compare``.
-
-        Raises:
-            ValueError: if they do not.
+        that a slow spell hits both alike. Both must come from one ``compare``.
         """
         if len(self.samples) != len(other.samples) or self.wall != other.wall:
-            raise ValueError(
-                f"not from one compare: {len(self.samples)} and {len(other.samples)} samples"
-            )
-        return median(
-            mine / theirs for mine, theirs in zip(self.samples, other.samples, strict=True)
-        )
+            raise ValueError("the two times are not from one compare")
+        return median(a / b for a, b in zip(self.samples, other.samples, strict=True))
 
     def __str__(self) -> str:
         unit, scale = next(
@@ -81,37 +74,9 @@ class Latency:
         )
 
 
-def measure(
-    fn: Callable[[], object],
-    *,
-    warmup: int = 3,
-    repeats: int = 20,
-    threads: int | None = None,
-    wall: bool | None = None,
-) -> Latency:
-    """Time ``fn()``.
-
-    Args:
-        fn: takes nothing; what it returns is dropped, and freeing it is part of the
-            time.
-        warmup: calls that are made first and not timed.
-        repeats: timed calls.
-        threads: how many threads torch and BLAS may use meanwhile. None: one by the
-            processor's clock; by that on the wall as many as they have.
-        wall: measure wall time; work that is queued on an accelerator is waited for.
-            False: the time that the processor worked for this thread, which other
-            processes do not lengthen. None: processor time, but wall time where an
-            accelerator has been used, whose work the processor's clock does not see
-            (and on Windows, whose clock of threads ticks 64 times a second).
-
-    Returns:
-        Median and quartiles in seconds.
-
-    Raises:
-        ValueError: if ``repeats`` or ``threads`` is below 1, or ``warmup`` below 0, or
-            if several threads are to be timed by the processor's clock.
-    """
-    return compare({"": fn}, warmup=warmup, repeats=repeats, threads=threads, wall=wall)[""]
+def measure(fn: Callable[[], object], **options: Any) -> Latency:
+    """Time ``fn()`` alone, with the options of :func:`compare`."""
+    return compare({"": fn}, **options)[""]
 
 
 def compare(
@@ -130,25 +95,32 @@ def compare(
     leaves them, and with large tensors that alone can make a factor of 1.5.
 
     Args:
-        functions: name -> function without arguments.
-        warmup, repeats, threads, wall: as in ``measure``.
+        functions: they take nothing; what they return is dropped, and freeing it is part
+            of the time.
+        warmup: calls that are made first and not timed.
+        repeats: timed calls.
+        threads: how many threads torch and BLAS may use meanwhile. None: one by the
+            processor's clock; by that on the wall as many as they have.
+        wall: measure wall time; work that is queued on an accelerator is waited for.
+            False: the time that the processor worked for this thread, which other
+            processes do not lengthen. None: processor time, but wall time where an
+            accelerator has been used, whose work the processor's clock does not see
+            (and on Windows, whose clock of threads ticks 64 times a second).
 
     Returns:
-        name -> Latency, in the order given; the i-th samples of all come from the same
-        round.
+        In the order given; the i-th samples of all come from the same round.
 
     Raises:
-        ValueError: as ``measure``.
+        ValueError: if a number is too small, or if several threads are to be timed by
+            the processor's clock.
     """
-    if repeats < 1 or warmup < 0:
-        raise ValueError(
-            f"repeats must be at least 1 and warmup at least 0, got {repeats} and {warmup}"
-        )
+    check_count(repeats, "repeats", 1)
+    check_count(warmup, "warmup")
     if wall is None:
-        wall = _accelerator_used() or sys.platform == "win32"
+        wall = torch.cuda.is_initialized() or sys.platform == "win32"
     if threads is None and not wall:
         threads = 1
-    if threads is not None and threads > 1 and not wall:
+    if threads is not None and check_count(threads, "threads", 1) > 1 and not wall:
         raise ValueError(
             f"the processor's clock is that of one thread: to time {threads} threads pass wall=True"
         )
@@ -156,7 +128,7 @@ def compare(
     names = list(functions)
     samples: dict[str, list[float]] = {name: [] for name in names}
     shuffle = random.Random(0).shuffle
-    with _threads(threads), _no_garbage_collection():
+    with _undisturbed(threads):
         for turn in range(warmup + repeats):
             shuffle(names)
             for name in names:
@@ -186,55 +158,27 @@ def _processor_time(fn: Callable[[], object]) -> float:
 
 
 def _wall_time(fn: Callable[[], object]) -> float:
-    _synchronize()
+    # an accelerator returns from a call before it has done the work
+    wait = torch.cuda.synchronize if torch.cuda.is_initialized() else int
+    wait()
     begin = time.perf_counter()
     fn()
-    _synchronize()
+    wait()
     return time.perf_counter() - begin
 
 
-def _accelerator_used() -> bool:
-    return torch.cuda.is_initialized() or (
-        torch.backends.mps.is_available() and torch.mps.driver_allocated_memory() > 0
-    )
-
-
-def _synchronize() -> None:
-    """Wait for accelerators, which return from a call before they have done the
-    work.
-    """
-    if torch.cuda.is_initialized():
-        torch.cuda.synchronize()
-    if torch.backends.mps.is_available():
-        torch.mps.synchronize()
-
-
 @contextmanager
-def _threads(threads: int | None) -> Iterator[None]:
-    """So many for torch, and for the BLAS of numpy and scipy."""
-    if threads is None:
-        yield
-        return
-    if threads < 1:
-        raise ValueError(f"threads must be at least 1, got {threads}")
-    before = torch.get_num_threads()
+def _undisturbed(threads: int | None) -> Iterator[None]:
+    """So many threads for torch, and for the BLAS of numpy and scipy; and no garbage
+    collection in the middle of a call (timeit does the same).
+    """
+    before, collected = torch.get_num_threads(), gc.isenabled()
+    gc.disable()
     try:
         with threadpool_limits(threads):
-            torch.set_num_threads(threads)
+            torch.set_num_threads(threads or before)
             yield
     finally:
         torch.set_num_threads(before)
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """A collection in the middle of one call would be charged to that call alone
-    (timeit does the same).
-    """
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
+        if collected:
             gc.enable()

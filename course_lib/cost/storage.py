@@ -1,6 +1,4 @@
-"""What a whole model takes to store: every tensor in the cheapest of a few formats, and
-two bits that say which.
-"""
+"""What a model takes to store: each tensor in its cheapest format, and two bits for which."""
 
 from __future__ import annotations
 
@@ -8,6 +6,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
+from course_lib.checks import check_names
 from course_lib.cost.encodings import bitmap_bits, coo_bits, csr_bits
 
 CHOICE = 2  # bits that say which format a tensor has
@@ -26,22 +25,11 @@ def model_bits(
         state: name -> tensor, as of ``state_dict()``. tied: name -> the name whose
             numbers it shares: not stored again.
         bits: of a value.
-
-    Raises:
-        ValueError: if a name in ``tied`` is unknown, or tied to one that is tied
-            itself.
     """
     tied = dict(tied or {})
-    for name, other in tied.items():
-        if name not in state or other not in state:
-            raise ValueError(
-                f"{name!r} is said to share the numbers of {other!r}, and one of them is not in the"
-                " model"
-            )
-        if other in tied:
-            raise ValueError(
-                f"{name!r} is tied to {other!r}, which is tied itself: name the one that is stored"
-            )
+    check_names([*tied, *tied.values()], state, "tied")
+    if chained := tied.keys() & tied.values():
+        raise ValueError(f"tied names what is stored, and {min(chained)!r} is tied itself")
     return sum(
         tensor_bits(value, bits) + CHOICE
         for name, value in state.items()

@@ -5,15 +5,11 @@ A layer on l tokens of width E multiplies 4·l·E·W for its four projections,
 W = heads · head size, 2·l²·W for Q·Kᵀ and A·V, and 2·l·E·F for a feed-forward block
 (FFN) of width F. With all heads (W = E) and F = 4E that is 12·l·E² + 2·l²·E. Where
 tokens are dropped between attention and FFN, the FFN has its own, smaller l.
-(``transformer_macs`` in ``course_lib.cost.formulas`` is the same sum for one layer and
-one length.)
 
-A text costs what its real tokens cost: padding is another question, and so is time,
-which ``course_lib.cost.latency`` measures. Scoring by the row of [CLS] adds l·W in a
-layer that is scored: 1 product in 12·E or more.
+A text costs what its real tokens cost, without padding. Scoring by the row of [CLS]
+adds l·W in a layer that is scored: 1 product in 12·E or more.
 
-Source: Kim et al. 2022, "Learned Token Pruning for Transformers", section 4.1, counts
-the same way.
+Source: as Kim et al. 2022, "Learned Token Pruning for Transformers", section 4.1.
 """
 
 from __future__ import annotations
@@ -23,7 +19,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-Width = int | Sequence[int] | Tensor
+from course_lib.checks import check_count
 
 
 def token_macs(
@@ -46,10 +42,6 @@ def token_macs(
 
     Returns:
         An exact int. Embeddings, norms and the classifier are not counted.
-
-    Raises:
-        ValueError: if a number is negative, a width is 0 (but W), or there are not
-            equally many lengths.
     """
     attention, ffn = (
         torch.tensor([int(length) for length in lengths], dtype=torch.int64)[:, None]
@@ -68,7 +60,7 @@ def texts_macs(
     E: int,
     *,
     ffn_width: int | None = None,
-    attention_width: Width | None = None,
+    attention_width: int | Sequence[int] | Tensor | None = None,
 ) -> Tensor:
     """:func:`token_macs` of many texts at once, from recorded lengths:
     ``texts_macs(*drop.lengths(), E)``.
@@ -82,18 +74,10 @@ def texts_macs(
     Returns:
         int64 (N,). The mean over texts, beside that of the full lengths, says what
         dropping saves.
-
-    Raises:
-        ValueError: as :func:`token_macs` does, or if the lengths are no whole numbers.
     """
-    if (
-        attention.ndim != 2
-        or attention.shape != ffn.shape
-        or attention.is_floating_point()
-        or ffn.is_floating_point()
-    ):
+    if attention.ndim != 2 or attention.shape != ffn.shape or (attention + ffn).is_floating_point():
         raise ValueError(
-            f"attention and ffn should be whole numbers (layers, N), got {attention.dtype}"
+            f"attention and ffn are whole numbers (layers, N); got {attention.dtype}"
             f" {tuple(attention.shape)} and {ffn.dtype} {tuple(ffn.shape)}"
         )
     l, f = attention.long(), ffn.long()  # noqa: E741
@@ -105,10 +89,9 @@ def texts_macs(
             f"attention_width is one number, one for each of {len(l)} layers, or (layers, N), got "
             f"{tuple(W.shape)}"
         )
-    least = min((int(t.min()) for t in (l, f, W) if t.numel()), default=0)
-    if E < 1 or F < 1 or least < 0:
-        raise ValueError(
-            f"widths are above 0 and lengths not below, got E = {E}, F = {F} and {least} among the"
-            " others"
-        )
+    check_count(E, "E", 1)
+    check_count(F, "ffn_width", 1)
+    for name, sizes in {"attention": l, "ffn": f, "attention_width": W}.items():
+        if sizes.numel():
+            check_count(int(sizes.min()), name)
     return (4 * l * E * W + 2 * l * l * W + 2 * f * E * F).sum(0)

@@ -73,13 +73,26 @@ def write_new(
     return found
 
 
-def check_sizes(train: int, validation: int, test: int, held_back: tuple[int, int]) -> None:
-    """Raises ValueError if a number is negative or more than is held back."""
+def hold_back(
+    stream: str, write: Callable[[random.Random], _Text], validation: int, test: int
+) -> dict[str, list[_Text]]:
+    """The texts of two parts, which no training set has; of a stream for each part."""
+    seen: set[str] = set()
+    return {
+        part: write_new(stream.format(part), write, n, seen)
+        for part, n in (("validation", validation), ("test", test))
+    }
+
+
+def cut(train: int, held_back: Mapping[str, list[_T]], **sizes: int) -> dict[str, list[_T]]:
+    """The first texts of what is held back, as many as are asked for.
+
+    Raises:
+        ValueError: if a number is negative, or more than are there.
+    """
     check_count(train, "train")
-    for name, wanted, most in zip(
-        ("validation", "test"), (validation, test), held_back, strict=True
-    ):
-        if not 0 <= wanted <= most:
-            raise ValueError(
-                f"{name} must lie between 0 and {most}, what is held back; got {wanted}"
-            )
+    for name, size in sizes.items():
+        most = len(held_back[name])
+        if not 0 <= size <= most:
+            raise ValueError(f"{name} must lie between 0 and {most}, what is held back; got {size}")
+    return {name: held_back[name][:size] for name, size in sizes.items()}

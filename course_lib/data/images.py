@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import os
 import socket
-import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,15 +26,11 @@ SPLIT_SEED = 0  # one split for everyone, so that results can be compared
 DIGITS_SIZES = (1097, 300, 400)  # train, validation, test
 # images cut from the training part of the real sets (of a tenth, where that is less)
 VALIDATION = 5000
-# seconds without an answer; a classroom's firewall otherwise hangs a notebook for
-# minutes
-NETWORK_TIMEOUT = 15.0
+NETWORK_TIMEOUT = 15.0  # seconds; a classroom's firewall otherwise hangs a notebook for minutes
 
 
 class DataMissing(FileNotFoundError):
-    """A data set is not there or cannot be read. The message says where it was looked
-    for and how to get it.
-    """
+    """A data set is not there or cannot be read."""
 
 
 class Split(NamedTuple):
@@ -68,33 +63,26 @@ class ImageData:
 
     def to(self, device: torch.device | str) -> ImageData:
         """The same data on a device."""
-        train, validation, test = (
-            Split(*(part.to(device) for part in split))
-            for split in (self.train, self.validation, self.test)
-        )
-        return replace(self, train=train, validation=validation, test=test)
+        parts = ("train", "validation", "test")
+        moved: dict[str, Any] = {
+            name: Split(*(part.to(device) for part in getattr(self, name))) for name in parts
+        }
+        return replace(self, **moved)
 
     def subset(self, train: int, seed: int = 0, validation: int | None = None) -> ImageData:
         """The same data with ``train`` training images, drawn by ``seed``: for a
         laptop. The other parts stay whole, or, of validation, at most the first
         ``validation`` images, which lie in random order.
-
-        Raises:
-            ValueError: if there are not that many, or ``train`` is below 1.
         """
         have = len(self.train.labels)
         if not 1 <= train <= have:
-            raise ValueError(
-                f"{self.name} has {have} training images: train must lie between 1 and {have}, got"
-                f" {train}"
-            )
+            raise ValueError(f"train must lie between 1 and {have} images; got {train}")
         keep = torch.from_numpy(np.random.RandomState(seed).permutation(have)[:train])
+        fewer = Split(*(part[:validation] for part in self.validation))
         return replace(
             self,
-            train=Split(self.train.images[keep], self.train.labels[keep]),
-            validation=self.validation
-            if validation is None
-            else Split(*(part[:validation] for part in self.validation)),
+            train=Split(*(part[keep] for part in self.train)),
+            validation=self.validation if validation is None else fewer,
         )
 
 
@@ -119,10 +107,6 @@ def load(name: str) -> ImageData:
         name: "digits" (1097/300/400 images), "mnist", "fashion_mnist"
             (55,000/5,000/10,000) or "cifar10" (45,000/5,000/10,000). Validation images
             are cut from the training part by a fixed seed.
-
-    Raises:
-        DataMissing: if the set is damaged or could not be downloaded.
-        ValueError: if there is no set of that name.
     """
     key = name.lower().replace("-", "_")
     if key not in NAMES:
@@ -168,16 +152,12 @@ def _digits() -> ImageData:
     pixels, target = (np.asarray(part) for part in load_digits(return_X_y=True))
     images = torch.from_numpy(pixels).float().view(-1, 1, 8, 8) / 16
     labels = torch.from_numpy(target).long()
-    train, validation, test = (
-        Split(images[i], labels[i]) for i in _order(len(labels)).split(DIGITS_SIZES)
-    )
-    return ImageData("digits", train, validation, test, classes=10)
+    parts = [Split(images[i], labels[i]) for i in _order(len(labels)).split(DIGITS_SIZES)]
+    return ImageData("digits", parts[0], parts[1], parts[2], classes=10)
 
 
 def _order(n: int) -> Tensor:
-    """A fixed shuffle of n images. RandomState, since its stream is promised never to
-    change; torch's is not.
-    """
+    """A fixed shuffle of n images, by the one stream that is promised never to change."""
     return torch.from_numpy(np.random.RandomState(SPLIT_SEED).permutation(n))
 
 
@@ -195,43 +175,28 @@ def _read(key: str) -> ImageData:
         )
     except Exception as error:  # whatever a damaged file makes of torchvision, numpy or pickle
         raise DataMissing(
-            f"{key} is in {(place / files[0]).parent}, but its files are damaged or cannot be read"
-            f" ({type(error).__name__}: {error}).\nWhat to do: delete that folder and load {key}"
-            " again, or copy a whole one there."
+            f"{key} is in {(place / files[0]).parent}, but its files are damaged"
+            f" ({type(error).__name__}: {error}): delete that folder and load {key} again"
         ) from None
     order = _order(len(labels))
     cut = len(labels) - min(VALIDATION, max(1, len(labels) // 10))
-    return ImageData(
-        key,
-        Split(_unit(images[order[:cut]]), labels[order[:cut]]),
-        Split(_unit(images[order[cut:]]), labels[order[cut:]]),
-        Split(_unit(test_images), test_labels),
-        classes=10,
-    )
+    train, validation = (Split(images[i], labels[i]) for i in (order[:cut], order[cut:]))
+    return ImageData(key, train, validation, Split(test_images, test_labels), classes=10)
 
 
 def _tensors(raw: Any) -> tuple[Tensor, Tensor]:
-    """One part of a torchvision set as uint8 images (N, C, H, W) and int64 labels
-    (N,).
-    """
+    """One part of a torchvision set: images (N, C, H, W), labels (N,)."""
     images, labels = torch.as_tensor(raw.data), torch.as_tensor(raw.targets, dtype=torch.int64)
     # grey (N,H,W); colour (N,H,W,C)
     images = images.unsqueeze(1) if images.ndim == 3 else images.permute(0, 3, 1, 2)
     if len(images) != len(labels) or len(labels) < 2:
         raise ValueError(f"{len(images)} images for {len(labels)} labels")
-    return images, labels
-
-
-def _unit(images: Tensor) -> Tensor:
-    return images.to(torch.float32, memory_format=torch.contiguous_format).div_(255)
+    return images.to(torch.float32, memory_format=torch.contiguous_format).div_(255), labels
 
 
 def _download(key: str, reader: Any, files: list[str], looked: list[str]) -> Path:
-    """Download the set to ``$COURSE_DATA`` if it is a folder that can be written, else to
-    the cache, and return the folder.
-
-    torchvision works in a folder of its own, from which whole files are moved to their
-    place: an interrupted download leaves nothing behind that looks like data.
+    """Let torchvision download the set, whose checksums it knows, to ``$COURSE_DATA`` if it
+    is a folder that can be written, else to the cache; returns the folder.
     """
     place = paths.data_places()[0]
     # a folder that is not there is not made: its name may be mistyped
@@ -240,23 +205,15 @@ def _download(key: str, reader: Any, files: list[str], looked: list[str]) -> Pat
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(NETWORK_TIMEOUT)
     try:
-        place.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=place, prefix=".unfinished-") as work:
-            reader(work, download=True)
-            for file in files:
-                (place / file).parent.mkdir(parents=True, exist_ok=True)
-                os.replace(Path(work) / file, place / file)
+        reader(str(place), download=True)
     except Exception as error:
         folder, listed = Path(files[0]).parent, "\n".join(looked)
         raise DataMissing(
             f"The data set {key} is not on this machine, and its download to {place} failed"
             f" ({type(error).__name__}: {error}).\n"
             f"Looked for the folder {folder} in:\n{listed}\n"
-            f"What to do, one of:\n"
-            f"  - run this once with a network: torchvision downloads it;\n"
-            f"  - copy the folder {folder.parts[0]} from a machine that has it, and set COURSE_DATA"
-            " to the folder it is in;\n"
-            f'  - work with "digits", which needs no download.'
+            "Run this once with a network, or set COURSE_DATA to a folder that holds a copy of"
+            f' {folder.parts[0]}, or work with "digits", which needs no download.'
         ) from None
     finally:
         socket.setdefaulttimeout(before)

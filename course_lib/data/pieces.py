@@ -1,6 +1,4 @@
-"""Words to pieces: a WordPiece tokenizer of our own texts, and what is known of a word
-carried over to its pieces.
-"""
+"""Words to pieces: a WordPiece tokenizer, and what is known of a word for its pieces."""
 
 from __future__ import annotations
 
@@ -26,9 +24,8 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int = 600) -> Any:
     """A WordPiece tokenizer for lower-case English with ``vocabulary`` pieces, as
     transformers' fast tokenizer.
 
-    The training is not deterministic: the same texts give other pieces, and other
-    numbers for the same pieces. A model belongs to the tokenizer it was trained with,
-    so save the two together (``course_lib.models.checkpoints`` does).
+    The training is not deterministic: save a model together with the tokenizer that it was
+    trained with (``course_lib.models.checkpoints`` does).
     """
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast
@@ -121,8 +118,7 @@ def batches(
         encoded: with the column ``input_ids`` (and ``token_type_ids``, where there are
             pairs of texts).
         label: the column that becomes ``labels``.
-        seed: order of the texts, as ``by_length`` draws it; None: from short to long,
-            which pads least.
+        seed: order of the texts, as ``by_length`` draws it.
         extra: further columns with an entry for each piece, (B, L) each: take them out
             before ``model(**batch)``.
 

@@ -29,9 +29,7 @@ NONE, POLAR, NEGATOR, CONTRAST = range(4)
 
 @dataclass(frozen=True)
 class Recipe:
-    """How reviews are mixed. All shares are probabilities, independent of the
-    verdict.
-    """
+    """How reviews are mixed. All shares are probabilities, independent of the verdict."""
 
     negated: float = 0.25  # main clauses with a negator
     contrast: float = 0.55  # deciding sentences with a second clause
@@ -92,10 +90,8 @@ def write(recipe: Recipe, domain: int, rng: random.Random) -> Review:
         deciding = _Bound(draw(_phrases("contrasts"), rng), slots)
 
     fewest, most = recipe.fillers
-    sentences = [
-        _filler(recipe, domain, rng)
-        for _ in range(fewest + int(rng.random() * (most - fewest + 1)))
-    ]
+    count = fewest + int(rng.random() * (most - fewest + 1))
+    sentences = [_filler(recipe, domain, rng) for _ in range(count)]
     sentences.insert(int(rng.random() * (len(sentences) + 1)), deciding)
     for sentence in sentences:
         _emit(sentence, review, rng)
@@ -158,16 +154,13 @@ def _emit(bound: _Bound, review: Review, rng: random.Random) -> None:
 
 
 @cache
-def _words(*keys: str) -> list[str]:
+def _words(key: str, name: str = "") -> list[str]:
     """A list of single words."""
-    return _text(*keys).split()
+    return (WORDS[key][name] if name else WORDS[key]).split()
 
 
 @cache
-def _phrases(*keys: str) -> list[str]:
+def _phrases(key: str, name: str = "") -> list[str]:
     """A list of phrases or patterns."""
-    return [part.strip() for part in re.split(r"[|\n]", _text(*keys)) if part.strip()]
-
-
-def _text(key: str, name: str = "") -> str:
-    return WORDS[key][name] if name else WORDS[key]
+    text = WORDS[key][name] if name else WORDS[key]
+    return [part.strip() for part in re.split(r"[|\n]", text) if part.strip()]

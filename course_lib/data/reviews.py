@@ -1,16 +1,15 @@
 """Reviews written by a grammar of our own: texts for which it is known what decides
 them.
 
-They are generated, not collected, and say so wherever they are used. What that buys:
-for every word it is known whether it is evidence for the verdict, and the same texts serve
-several tasks. ``review_grammar`` tells how a review is made;
-``pieces`` turns words into what a transformer reads.
+They are generated, not collected, and say so wherever they are used. For every word it is
+known whether it is evidence for the verdict, and the same texts serve several tasks.
+``review_grammar`` writes a review; ``pieces`` turns words into what a transformer reads.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from torch import Tensor
 
 from course_lib.data import pieces
 from course_lib.data import review_grammar as grammar
-from course_lib.data.generated import check_sizes, write_new
+from course_lib.data.generated import cut, hold_back, write_new
 from course_lib.data.review_grammar import DOMAINS, EVIDENCE, RECIPES, Review
 
 if TYPE_CHECKING:
@@ -50,22 +49,13 @@ def load(
         kind: "full" (0 to 5 fillers, about 37 pieces) or "long" (6 to 9 fillers, up to
             about 120 pieces).
         seed: of the texts. The shipped checkpoints were trained on seed 0.
-
-    Raises:
-        ValueError: if ``kind`` is another, or more validation or test texts are asked
-            for than are held back (2000, 4000).
     """
     from datasets import DatasetDict
 
     if kind not in ("full", "long"):
         raise ValueError(f'kind is "full" or "long", got {kind!r}')
-    check_sizes(train, validation, test, (VALIDATION, TEST))
-    held_back = _held_back(kind, seed)
-    parts = {
-        "train": texts(kind, train, seed),
-        "validation": held_back["validation"][:validation],
-        "test": held_back["test"][:test],
-    }
+    held_back = cut(train, _held_back(kind, seed), validation=validation, test=test)
+    parts = {"train": texts(kind, train, seed)} | held_back
     return DatasetDict({name: _dataset(part) for name, part in parts.items()})
 
 
@@ -76,7 +66,7 @@ def texts(kind: str, n: int, seed: int = 0) -> list[Review]:
     # a long text has more sentences than any other
     held_back = _held_back("long" if kind == "long" else "full", seed)
     seen = {review.text for part in held_back.values() for review in part}
-    return _write(kind, "train", seed, n, seen)
+    return write_new(f"reviews {kind} train {seed}", _writer(kind), n, seen)
 
 
 def batches(
@@ -93,20 +83,13 @@ def batches(
     return pieces.batches(encoded, batch_size=size, seed=seed)
 
 
-def _write(kind: str, split: str, seed: int, n: int, seen: set[str]) -> list[Review]:
-    def write(rng: random.Random) -> Review:
-        return grammar.write(RECIPES[kind], int(rng.random() * len(DOMAINS)), rng)
-
-    return write_new(f"reviews {kind} {split} {seed}", write, n, seen)
+def _writer(kind: str) -> Callable[[random.Random], Review]:
+    return lambda rng: grammar.write(RECIPES[kind], int(rng.random() * len(DOMAINS)), rng)
 
 
 @lru_cache(maxsize=4)
 def _held_back(kind: str, seed: int) -> dict[str, list[Review]]:
-    seen: set[str] = set()
-    return {
-        split: _write(kind, split, seed, n, seen)
-        for split, n in (("validation", VALIDATION), ("test", TEST))
-    }
+    return hold_back(f"reviews {kind} {{}} {seed}", _writer(kind), VALIDATION, TEST)
 
 
 def _dataset(reviews: Sequence[Review]) -> Dataset:

@@ -1,12 +1,10 @@
 """Sentence pairs written by a grammar of our own, English into simple German: a
 translation task for which it is known what each word needs.
 
-They are generated, not collected, and say so wherever they are used. What that buys:
-for every word of the source it is known which word it depends on, and for every sentence
-which word decides how the ambiguous ones are translated.
-:mod:`.translation_grammar` tells how a pair is made. Both languages share one
-vocabulary of whole words, taken from the grammar's lists: nothing is trained, and
-nothing is unknown.
+They are generated, not collected, and say so wherever they are used. For every word of the
+source it is known which word it depends on, and for every sentence which word decides how
+the ambiguous ones are translated. :mod:`.translation_grammar` writes a pair. Both languages
+share one vocabulary of whole words, the grammar's: nothing is trained or unknown.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from torch import Tensor, nn
 from course_lib import devices
 from course_lib.data import pieces
 from course_lib.data import translation_grammar as grammar
-from course_lib.data.generated import check_sizes, write_new
+from course_lib.data.generated import cut, hold_back, write_new
 from course_lib.data.translation_grammar import RELATIONS, Pair
 
 if TYPE_CHECKING:
@@ -31,8 +29,6 @@ VALIDATION, TEST = 1000, 1000  # pairs held back from every training set
 MOST = 45  # words of a translation
 #: The number of [SEP], which ends a sentence.
 END = 3
-
-__all__ = ["END", "RELATIONS", "TEST", "VALIDATION", "batches", "load", "text", "tokenizer"]
 
 
 def load(
@@ -51,21 +47,13 @@ def load(
         train, validation, test: how many pairs. Fewer are the first of more: the same
             seed always gives the same pairs.
         seed: of the sentences. The shipped checkpoints were trained on seed 0.
-
-    Raises:
-        ValueError: if more validation or test pairs are asked for than are held back,
-            or a number is negative.
     """
     from datasets import DatasetDict
 
-    check_sizes(train, validation, test, (VALIDATION, TEST))
-    held_back = _held_back(seed)
-    seen = {pair.text for part in held_back.values() for pair in part}
-    parts = {
-        "train": write_new(f"translation train {seed}", grammar.write, train, seen),
-        "validation": held_back["validation"][:validation],
-        "test": held_back["test"][:test],
-    }
+    held_back = cut(train, _held_back(seed), validation=validation, test=test)
+    seen = {pair.text for part in _held_back(seed).values() for pair in part}
+    parts = {"train": write_new(f"translation train {seed}", grammar.write, train, seen)}
+    parts |= held_back
     return DatasetDict({name: _dataset(part) for name, part in parts.items()})
 
 
@@ -78,11 +66,8 @@ def tokenizer() -> Any:
     from transformers import PreTrainedTokenizerFast
 
     names = [*pieces.SPECIAL.values(), *grammar.vocabulary()]
-    core = Tokenizer(
-        models.WordLevel(
-            {word: i for i, word in enumerate(names)}, unk_token=pieces.SPECIAL["unk_token"]
-        )
-    )
+    numbers = {word: i for i, word in enumerate(names)}
+    core = Tokenizer(models.WordLevel(numbers, unk_token=pieces.SPECIAL["unk_token"]))
     core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     end = pieces.SPECIAL["sep_token"]
     core.post_processor = processors.TemplateProcessing(
@@ -138,12 +123,8 @@ def translate(model: nn.Module, data: Any, size: int = 100) -> list[str]:
     found = [""] * len(sources)
     for start in range(0, len(order), size):
         index = order[start : start + size]
-        batch = ours(
-            [sources[i] for i in index],
-            padding=True,
-            return_tensors="pt",
-            return_token_type_ids=False,
-        ).to(where)
+        options = {"padding": True, "return_tensors": "pt", "return_token_type_ids": False}
+        batch = ours([sources[i] for i in index], **options).to(where)
         out = model.generate(**batch, max_length=MOST, num_beams=1, do_sample=False)  # type: ignore[operator]
         # the first is the start
         for i, sentence in zip(index, text(out[:, 1:]), strict=True):
@@ -160,11 +141,7 @@ def bleu(found: list[str], right: list[str]) -> float:
 
 @lru_cache(maxsize=2)
 def _held_back(seed: int) -> dict[str, list[Pair]]:
-    seen: set[str] = set()
-    return {
-        split: write_new(f"translation {split} {seed}", grammar.write, n, seen)
-        for split, n in (("validation", VALIDATION), ("test", TEST))
-    }
+    return hold_back(f"translation {{}} {seed}", grammar.write, VALIDATION, TEST)
 
 
 def _dataset(pairs: Sequence[Pair]) -> Dataset:
@@ -180,10 +157,11 @@ def _dataset(pairs: Sequence[Pair]) -> Dataset:
         rarest=Value("int16"),
     )
     columns: dict[str, list[Any]] = {
-        name: [getattr(pair, name) for pair in pairs]
-        for name in ("words", "head", "ambiguous", "rarest")
+        "source": [pair.text for pair in pairs],
+        "target": [" ".join(pair.target) for pair in pairs],
+        "relation": [[RELATIONS.index(name) for name in pair.relation] for pair in pairs],
     }
-    columns["source"] = [pair.text for pair in pairs]
-    columns["target"] = [" ".join(pair.target) for pair in pairs]
-    columns["relation"] = [[RELATIONS.index(name) for name in pair.relation] for pair in pairs]
+    columns |= {
+        name: [getattr(pair, name) for pair in pairs] for name in features if name not in columns
+    }
     return Dataset.from_dict({name: columns[name] for name in features}, features=features)

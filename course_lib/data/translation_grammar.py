@@ -52,12 +52,10 @@ Words = tuple[str, ...]  # a line of the lists, or a part of one
 
 
 class Noun(NamedTuple):
-    """One noun and what it may become. ``german`` holds (gender, singular, plural) for
-    each topic.
-    """
+    """One noun and what it may become."""
 
     english: Words  # two words for a compound
-    german: tuple[Words, Words]
+    german: tuple[Words, Words]  # (gender, singular, plural) for each topic
     rank: int  # the higher, the rarer
     topic: int  # the translation that it calls for, where it is the rarest
     ambiguous: bool
@@ -95,14 +93,11 @@ class Clause:
 
 @dataclass
 class Pair:
-    """A sentence, its translation, and the truth about the source; the lists have an
-    entry for each source word.
-    """
+    """A sentence, its translation, and the truth about the source, an entry for each word."""
 
     words: list[str] = field(default_factory=list)
     target: list[str] = field(default_factory=list)
-    # the word that this one depends on, ROOT for the main verb
-    head: list[int] = field(default_factory=list)
+    head: list[int] = field(default_factory=list)  # what this one depends on; ROOT: nothing
     relation: list[str] = field(default_factory=list)  # one of RELATIONS
     rarest: int = ROOT  # the place of the noun that decides
     ambiguous: list[int] = field(default_factory=list)  # 1 where a noun has two translations
@@ -127,13 +122,10 @@ def write(rng: random.Random) -> Pair:
                     later.object = pronoun
                 else:
                     later.subject = pronoun
-        if other is not None and first:
+        if first:
             main.fronted = False
-        pair = Pair()
-        nouns = [
-            p.noun for clause in (main, other) if clause for p in _phrases(clause) if not p.pronoun
-        ]
-        rarest = max(nouns, key=lambda noun: noun.rank)
+        pair, phrases = Pair(), [p for clause in (main, other) if clause for p in _phrases(clause)]
+        rarest = max((p.noun for p in phrases if not p.pronoun), key=lambda noun: noun.rank)
         _source(pair, main, other, conjunction[0], first, rarest)
         if len(pair.words) <= LONGEST:
             pair.target = _target(main, other, conjunction[1], first, rarest.topic)
@@ -298,13 +290,11 @@ def _target(
 def _clause_target(clause: Clause, topic: int, place: str) -> list[str]:
     """With the finite verb "first", "second" or "last"."""
     many = clause.subject.plural
-    infinitive, one, more, participle = clause.verb.german
+    infinitive, *finites, participle = clause.verb.german
     rest = []
     if clause.auxiliary:
-        finite = clause.auxiliary[1 + many]
-        rest = [participle if clause.perfect else infinitive]
-    else:
-        finite = more if many else one
+        finites, rest = [*clause.auxiliary[1:]], [participle if clause.perfect else infinitive]
+    finite = finites[many]
     subject = _phrase_target(clause.subject, NOMINATIVE, topic)
     adverb = [clause.adverb[1]] if clause.adverb else []
     middle = adverb if not clause.fronted else []

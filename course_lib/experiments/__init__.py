@@ -45,7 +45,7 @@ def registered() -> dict[str, Remake]:
     Finished parts are kept in ``folder``: called again after an interruption, it goes on
     from there.
     """
-    paths.import_producers("checkpoints")  # which some results are made with
+    paths.import_producers("checkpoints", "*_checkpoints.py")  # which some results are made with
     modules = paths.import_producers("results", "lab*_results.py")
     return {name: remake for module in modules for name, remake in module.RESULTS.items()}
 

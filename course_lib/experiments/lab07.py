@@ -25,7 +25,7 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from course_lib import devices, experiments
-from course_lib.cost import latency, pruned_transformer_macs, transformer_macs
+from course_lib.cost import latency, token_macs, transformer_macs
 from course_lib.data import pieces, reviews
 from course_lib.experiments import common
 from course_lib.models import checkpoints
@@ -386,8 +386,8 @@ def difference(
 
 def savings(model: nn.Module, smaller: nn.Module) -> pd.DataFrame:
     """Parameters, and products of a layer for 37 tokens, with all heads and with half."""
-    small = [pruned_transformer_macs(1, 37, 128, [n], 16, ffn=256)["total"] for n in (8, 4)]
-    base = [pruned_transformer_macs(1, 37, 768, [n], 64)["total"] for n in (12, 6)]
+    small = [token_macs([37], 128, ffn_width=256, attention_width=16 * n) for n in (8, 4)]
+    base = [token_macs([37], 768, attention_width=64 * n) for n in (12, 6)]
     parameters = [sum(p.numel() for p in net.parameters()) for net in (model, smaller)]
     rows = {"parameters": parameters, "products of a layer": small, "… of BERT-base": base}
     return pd.DataFrame(

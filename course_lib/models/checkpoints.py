@@ -50,8 +50,8 @@ def record(name: str) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise CheckpointMissing(
             f"{file} cannot be read ({error}); the checkpoints here are"
-            f" {', '.join(names()) or 'none'}. The course's data/ holds them; python -m"
-            " course_lib.recipes lists those that can be trained again"
+            f" {', '.join(names()) or 'none'}. The course's data/ holds them; python"
+            " data/checkpoints/make lists those that can be trained again"
         ) from None
 
 

@@ -31,60 +31,39 @@ def test_no_file_no_rows_and_a_hint(here: Path) -> None:
     assert list(here.iterdir()) == []
 
 
-def test_a_row_comes_back_as_it_went_in(here: Path) -> None:
-    ledger.add("convnet", "dense", **DENSE)
-    assert ledger.rows() == [{"model": "convnet", "method": "dense", **DENSE}]
+def test_rows_are_told_apart_by_lab_model_and_method_and_replaced_in_place(here: Path) -> None:
+    names = [("convnet", "dense"), ("convnet", "magnitude"), ("bert", "dense")]
+    for model, method in names:
+        ledger.add(model, method, **DENSE)
+    ledger.add("convnet", "dense", **{**DENSE, "lab": "01"})
+    ledger.add("convnet", "magnitude", **{**DENSE, "accuracy": [90, 91, 92]})
+    first, second, _, last = ledger.rows()
+    assert first == {"model": "convnet", "method": "dense", **DENSE}
+    assert [(row["model"], row["method"]) for row in ledger.rows()] == [*names, names[0]]
+    assert second["accuracy"] == [90, 91, 92] and last["lab"] == "01"
     assert [file.name for file in here.iterdir()] == ["ledger.json"]
 
 
-def test_a_lab_that_runs_again_replaces_its_row_in_place() -> None:
-    for method in ("dense", "magnitude", "random"):
-        ledger.add("convnet", method, **DENSE)
-    ledger.add("convnet", "magnitude", **{**DENSE, "accuracy": [90, 91, 92]})
-    assert [row["method"] for row in ledger.rows()] == ["dense", "magnitude", "random"]
-    assert ledger.rows()[1]["accuracy"] == [90, 91, 92]
-
-
-def test_lab_model_and_method_tell_rows_apart() -> None:
-    ledger.add("convnet", "dense", **DENSE)
-    ledger.add("bert", "dense", **DENSE)
-    ledger.add("convnet", "dense", **{**DENSE, "lab": "01"})
-    assert len(ledger.rows()) == 3
-
-
 def test_numbers_may_come_from_torch_and_numpy() -> None:
-    ledger.add(
-        "m",
-        "x",
-        lab="01",
-        bits=np.int64(8),
-        macs=torch.tensor(7),
-        ms=np.float32(0.5),
-        accuracy=torch.tensor([50.0, 51.0]),
-    )
-    assert json.loads(Path("ledger.json").read_text())[0] == {
-        "model": "m",
-        "method": "x",
-        "lab": "01",
-        "bits": 8,
-        "macs": 7,
-        "ms": 0.5,
-        "accuracy": [50.0, 51.0],
-    }
+    numbers = {"bits": np.int64(8), "macs": torch.tensor(7), "ms": np.float32(0.5)}
+    ledger.add("m", "x", lab="01", **numbers, accuracy=torch.tensor([50.0, 51.0]))
+    texts = {"model": "m", "method": "x", "lab": "01"}
+    plain = {"bits": 8, "macs": 7, "ms": 0.5, "accuracy": [50.0, 51.0]}
+    assert json.loads(Path("ledger.json").read_text()) == [texts | plain]
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"accuracy": []}, "one number in % per seed"),
-        ({"accuracy": [99, math.nan]}, "one number in % per seed"),
-        ({"accuracy": [101]}, "one number in % per seed"),
-        ({"accuracy": [0.99, 0.98]}, "multiply them by 100"),
-        ({"accuracy": 97.5}, r"write \[97.5\]"),
-        ({"bits": -1}, "bits is a number from 0 up"),
-        ({"macs": math.inf}, "macs is a number from 0 up"),
-        ({"ms": math.nan}, "ms is a number from 0 up"),
-        ({"lab": " "}, "lab is empty"),
+        ({"accuracy": []}, "accuracy"),
+        ({"accuracy": [99, math.nan]}, "accuracy"),
+        ({"accuracy": [101]}, "accuracy"),
+        ({"accuracy": [0.99, 0.98]}, "accuracy"),
+        ({"accuracy": 97.5}, r"accuracy .*\[97.5\]"),
+        ({"bits": -1}, "bits"),
+        ({"macs": math.inf}, "macs"),
+        ({"ms": math.nan}, "ms"),
+        ({"lab": " "}, "lab"),
     ],
 )
 def test_a_bad_row_is_refused_and_nothing_written(
@@ -106,25 +85,14 @@ def test_the_table_says_everything_in_readable_units() -> None:
     assert len({len(line) for line in text.splitlines()}) == 1  # aligned
 
 
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [
-        (0, "0"),
-        (12, "12"),
-        (999, "999"),
-        (1000, "1.00 k"),
-        (31_415, "31.4 k"),
-        (999_600, "1.00 M"),
-        (25_557_032, "25.6 M"),
-    ],
-)
-def test_amounts_have_three_digits(value: float, shown: str) -> None:
-    assert ledger._amount(value, ("", "k", "M")) == shown
+def test_amounts_have_three_digits() -> None:
+    shown = {0: "0", 12: "12", 999: "999", 1000: "1.00 k", 31_415: "31.4 k", 999_600: "1.00 M"}
+    assert {value: ledger._amount(value, ("", "k", "M")) for value in shown} == shown
 
 
 @pytest.mark.parametrize(
     "text",
-    [b'[{"model": "m"', b"not json", b"\xff\xfe\x00", b"{}", b"null", b"[1]", b'[{"model": "m"}]'],
+    [b'[{"model": "m"', b"\xff\xfe\x00", b"null", b"[1]", b'[{"model": "m"}]'],
 )
 def test_a_damaged_file_is_named_and_left_as_it_is(here: Path, text: bytes) -> None:
     Path("ledger.json").write_bytes(text)

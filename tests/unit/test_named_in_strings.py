@@ -19,6 +19,7 @@ import pytest
 import course_lib
 from course_lib import labs
 from course_lib.student_code import watch
+from unit.test_rooms import imports
 
 PACKAGE = Path(course_lib.__file__).parent
 ROOT = PACKAGE.parent
@@ -68,35 +69,23 @@ def test_what_is_named_is_there(path: Path) -> None:
     assert [name for name in sorted(paths) if not (ROOT / name).exists()] == []
 
 
-def imported(path: Path) -> set[str]:
-    """What a file imports of the course: modules, and names out of them."""
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found.update(f"{node.module}.{alias.name}" for alias in node.names)
-    return {name for name in found if name.split(".")[0] == "course_lib"}
-
-
 @pytest.mark.parametrize("folder", ["attacks", "benchmarks", "../slides"])
 def test_what_is_imported_is_there(folder: str) -> None:
     """Stand-ins take any name, and nobody runs decks and benchmarks often: a borrowed
     answer would be none.
     """
     files = sorted((ROOT / "tests" / folder).resolve().rglob("*.py"))
-    names = {
-        name: path for path in files if "course_lib" in path.read_text() for name in imported(path)
+    found = {
+        name: path for path in files for name in imports(path) if name.startswith("course_lib")
     }
-    assert names
-    assert {name: path for name, path in names.items() if not resolves(name)} == {}
+    assert found
+    assert {name: path for name, path in found.items() if not resolves(name)} == {}
 
 
 def test_names_that_are_not_there_are_noticed() -> None:
-    assert resolves("course_lib.models.attention.Attention") and resolves("course_lib.pruning")
-    assert not resolves("course_lib.models.attentions") and not resolves(
-        "course_lib.models.attention.Attentions"
-    )
+    assert resolves("course_lib.models.attention.Attention")
+    assert not resolves("course_lib.models.attentions")
+    assert not resolves("course_lib.models.attention.Attentions")
     assert DOTTED.findall("see :mod:`course_lib.a.b` and course_lib.") == ["course_lib.a.b"]
     assert SLASHED.findall("open `course_lib/a/b.py`, and course_lib/c.") == [
         "course_lib/a/b.py",

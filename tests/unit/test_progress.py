@@ -64,6 +64,14 @@ class Kernel:
         return list(shown.values())
 
 
+@pytest.fixture(autouse=True)
+def threads() -> Iterator[None]:
+    """side_by_side sets them for the process."""
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(scope="module")
 def kernel() -> Iterator[Kernel]:
     manager, client = start_new_kernel(startup_timeout=120)
@@ -149,11 +157,7 @@ def test_bars_of_others_are_off_while_one_of_several_threads_needs_it() -> None:
             time.sleep(seconds)
             return datasets.are_progress_bars_disabled()
 
-    before = torch.get_num_threads()
-    try:
-        assert side_by_side(load, [(0.1,), (0.3,), (0.1,)]) == [True] * 3
-    finally:
-        torch.set_num_threads(before)
+    assert side_by_side(load, [(0.1,), (0.3,), (0.1,)]) == [True] * 3
     assert not datasets.are_progress_bars_disabled()
 
 
@@ -170,8 +174,6 @@ def test_what_is_done_counts_the_steps_of_runs_at_work() -> None:
 
 
 def test_the_first_error_ends_the_other_runs() -> None:
-    before = torch.get_num_threads()
-
     def run(seed: int) -> None:
         while seed:
             progress.current_run().count_step()  # type: ignore[union-attr]
@@ -179,23 +181,18 @@ def test_the_first_error_ends_the_other_runs() -> None:
         raise ZeroDivisionError
 
     begin = time.monotonic()
-    try:
-        with pytest.raises(ZeroDivisionError):
-            side_by_side(run, [(1,), (0,), (1,)])
-    finally:
-        torch.set_num_threads(before)
+    with pytest.raises(ZeroDivisionError):
+        side_by_side(run, [(1,), (0,), (1,)])
     assert time.monotonic() - begin < 5
 
 
 def test_the_courses_commands_and_labs_compute_with_one_thread() -> None:
-    code = "from course_lib import cli; cli.app = lambda: None; cli.main(); import torch; print(torch.get_num_threads())"
-    labs = "import torch; torch.set_num_threads(2); from course_lib import devices; devices.use('cpu'); print(torch.get_num_threads())"
+    code = "from course_lib import cli; cli.app = lambda: None; cli.main(); import torch"
+    labs = (
+        "import torch; torch.set_num_threads(2); from course_lib import devices; devices.use('cpu')"
+    )
+    free = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
     for source in (code, labs):
-        done = subprocess.run(
-            [sys.executable, "-c", source], capture_output=True, text=True, env=unset_threads()
-        )
+        command = [sys.executable, "-c", f"{source}; print(torch.get_num_threads())"]
+        done = subprocess.run(command, capture_output=True, text=True, env=free)
         assert done.stdout.strip() == "1", done.stderr
-
-
-def unset_threads() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}

@@ -149,7 +149,7 @@ def remake(seed: int, dropout: bool, patch: int = 2, progress: bool = True) -> d
         "patch_dropout": LEAST if dropout else None,
         "cpu_seconds": round(seconds),
         "command": (
-            f"python -m course_lib.recipes digits --seed {seed} --patch"
+            f"python data/checkpoints/make digits --seed {seed} --patch"
             f" {patch}{'' if dropout else ' --plain'}"
         ),
     }
@@ -197,7 +197,7 @@ def remake_convnet(seed: int, progress: bool = True) -> dict[str, Any]:
             "test, distorted": round(evaluate(model, distorted), 3),
         },
         "cpu_seconds": round(time.process_time() - started),
-        "command": f"python -m course_lib.recipes convnet --seed {seed}",
+        "command": f"python data/checkpoints/make convnet --seed {seed}",
     }
     file = given_file(seed)
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -112,7 +112,7 @@ def remake(seed: int, progress: bool = True) -> dict[str, Any]:
         "accuracy": {split: round(value, 3) for split, value in measured.items()},
         "steps": history.done,
         "cpu_seconds": round(history.cpu_seconds),
-        "command": f"python -m course_lib.recipes reviews --seed {seed}",
+        "command": f"python data/checkpoints/make reviews --seed {seed}",
     }
     checkpoints.save(name(seed), model, ours, about)
     return about

@@ -150,7 +150,7 @@ def at_step(seed: int, step: int) -> Any:
     file = _kept(seed, step)
     if not file.is_file():
         raise checkpoints.CheckpointMissing(
-            f"{file} is missing: weights were kept after steps {KEPT}; python -m course_lib.recipes"
+            f"{file} is missing: weights were kept after steps {KEPT}; python data/checkpoints/make"
             f" translation --seed {seed}"
         )
     model = checkpoints.load(name(seed)).model
@@ -185,7 +185,7 @@ def remake(seed: int, progress: bool = True) -> dict[str, Any]:
         "measured": measured,
         "steps": history.done,
         "cpu_seconds": round(history.cpu_seconds),
-        "command": f"python -m course_lib.recipes translation --seed {seed}",
+        "command": f"python data/checkpoints/make translation --seed {seed}",
     }
     checkpoints.save(name(seed), model, translation.tokenizer(), about)
     for step, state in kept.items():

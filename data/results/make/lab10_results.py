@@ -27,7 +27,7 @@ from course_lib.experiments.once import once
 from course_lib.models import checkpoints
 from course_lib.pruning.tokens import SoftThreshold, dropping
 from course_lib.pruning.tokens.dropping import Score
-from course_lib.training import Batch, accuracy, fit_batches, optimise, warm_up_then_decay
+from course_lib.training import Batch, accuracy, fit_batches, warm_up_then_decay
 
 MEASURED = 1000  # reviews of validation and of test
 FINE_TUNE: dict[str, Any] = {"steps": 1500, "lr": 3e-4, "target": 2.1, "texts": 400}
@@ -202,16 +202,17 @@ def learn_thresholds(
 
     threshold.train()
     with dropping(model, threshold) as drop:
-        optimise(
+        fit_batches(
             model,
             batches,
-            loss,
-            torch.optim.AdamW(groups, lr=lr, fused=True),
-            steps=steps,
+            steps,
+            loss=loss,
+            groups=groups,
+            lr=lr,
+            betas=(0.9, 0.999),
             rate=(warm_up_then_decay(50, soft if soft < steps else steps - 50), lambda *_: 1.0),
-            clip=1.0,
             seed=seed,
-            after=lambda *_: followed.append(theta.detach().tolist()),
+            post_step=lambda: followed.append(theta.detach().tolist()),
             progress=False,
         )
     model.eval()

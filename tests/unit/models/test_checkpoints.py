@@ -32,7 +32,7 @@ def test_every_checkpoint_is_there_small_and_says_how_it_was_made(name: str) -> 
     about = checkpoints.record(name)
     assert name in checkpoints.names()
     assert (checkpoints.folder() / name / "model.safetensors").stat().st_size < 5e6
-    assert about["command"].startswith("python -m course_lib.recipes ")
+    assert about["command"].startswith("python data/checkpoints/make ")
     assert f"--seed {about['seed']}" in about["command"]
     assert {"validation", "test"} <= set(about["accuracy"])
 

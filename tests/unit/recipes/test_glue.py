@@ -16,19 +16,13 @@ from course_lib.data.images import DataMissing
 REAL = os.environ.get("COURSE_DATA", "")
 # rows of the training and of the development part, as GLUE publishes them
 PUBLISHED = {"sst2": (67349, 872), "stsb": (5749, 1500), "qnli": (0, 5463)}
-SMALL = {
+SMALL: dict[str, tuple[str, str, dict[str, Any]]] = {  # a header, a line, and its row
     "sst2": ("sentence\tlabel", 'a "film {i} \t1', {"text": 'a "film 1', "label": 1}),
-    "stsb": (
-        "index\tsentence1\tsentence2\tscore",
-        "{i}\tA {i}.\t{i}\t2.5",
-        {"text": "A 1.", "text_pair": "1", "label": 2.5},
-    ),
-    "qnli": (
-        "index\tquestion\tsentence\tlabel",
-        '{i}\tWho "{i}?\tnull\tnot_entailment',
-        {"text": 'Who "1?', "text_pair": "null", "label": 1},
-    ),
-}
+    "stsb": ("index\tsentence1\tsentence2\tscore", "{i}\tA {i}.\t{i}\t2.5",
+             {"text": "A 1.", "text_pair": "1", "label": 2.5}),
+    "qnli": ("index\tquestion\tsentence\tlabel", '{i}\tWho "{i}?\tnull\tnot_entailment',
+             {"text": 'Who "1?', "text_pair": "null", "label": 1}),
+}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -87,20 +81,17 @@ def test_the_published_files(name: str, monkeypatch: pytest.MonkeyPatch) -> None
     if not (Path(REAL) / "glue" / glue.TASKS[name].folder).is_dir():
         pytest.skip(f"COURSE_DATA has no glue/{glue.TASKS[name].folder}")
     monkeypatch.setenv("COURSE_DATA", REAL)
-    data = glue.load(name)
-    train, test = PUBLISHED[name]
+    data, (train, test) = glue.load(name), PUBLISHED[name]
     assert len(data["test"]) == test
     if train:
-        validation = min(glue.VALIDATION, train // 10)
-        assert len(data["validation"]) == validation
-        assert 0.97 * (train - validation) < len(data["train"]) <= train - validation
+        train -= len(data["validation"])
+        assert 0.97 * train < len(data["train"]) <= train
 
 
 def split(rows: int, start: int = 0) -> Dataset:
     texts = [f"{i}" for i in range(start, start + rows)]
-    return Dataset.from_dict(
-        {"text": texts, "text_pair": texts, "label": [i % 2 for i in range(rows)]}
-    )
+    labels = [i % 2 for i in range(rows)]
+    return Dataset.from_dict({"text": texts, "text_pair": texts, "label": labels})
 
 
 def tokenizer(texts: list[str], pairs: list[str] | None, **_: Any) -> dict[str, list[list[int]]]:
@@ -121,12 +112,8 @@ def test_a_development_set_is_cut_the_same_way_for_everyone(
     monkeypatch.setattr(glue, "CUT", {"validation": 3, "test": 4})
     monkeypatch.setattr(glue, "load", lambda name: DatasetDict(test=split(20)))
     few, many = (glue.prepared(n, tokenizer=tokenizer, name="qnli") for n in (5, 100))
-    texts = {part: list(many[part]["text"]) for part in many}
-    assert {part: len(rows) for part, rows in texts.items()} == {
-        "test": 4,
-        "validation": 3,
-        "train": 13,
-    }
+    texts = {part: list(many[part]["text"]) for part in ("test", "validation", "train")}
+    assert [len(rows) for rows in texts.values()] == [4, 3, 13]
     assert len({text for rows in texts.values() for text in rows}) == 20, "no row in two parts"
     assert list(few["train"]["text"]) == texts["train"][:5]
     assert list(few["test"]["text"]) == texts["test"] != [str(i) for i in range(4)]

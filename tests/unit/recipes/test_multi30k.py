@@ -11,7 +11,6 @@ from course_lib.data.images import DataMissing
 
 WORDS = ("Mann", "Frau", "Hund", "Kind", "läuft", "steht", "spielt", "sieht")
 
-
 REAL = os.environ.get("COURSE_DATA", "")
 
 
