@@ -354,8 +354,8 @@ tables.plain(pd.DataFrame(rows))
 # %% slideshow={"slide_type": "slide"}
 say("## Better than which baseline?")
 controls = SCORES | {
-    "first tokens": lambda moment: -moment.places.float(),
-    "last tokens": lambda moment: moment.places.float(),
+    "first tokens": lambda rows, places, real: -places.float(),
+    "last tokens": lambda rows, places, real: places.float(),
 }
 one_layer = pd.DataFrame(
     [

@@ -144,7 +144,6 @@ def measure(
     score: Score = "cls",
     seed: int = 0,
     block: Cascading | None = None,
-    **options: Any,
 ) -> dict[str, float]:
     """Accuracy and cost of a classifier while tokens are dropped, and the recall of words.
 
@@ -156,7 +155,6 @@ def measure(
         score: as in ``dropping``.
         seed: of random scores.
         block: a ``cascading`` of this model to measure in place of ``dropping``.
-        options: of ``dropping``.
 
     Returns:
         ``accuracy`` in %; ``macs`` of the encoder for one text, mean over texts, and
@@ -166,7 +164,7 @@ def measure(
     """
     generator = torch.Generator().manual_seed(seed)
     keep = {} if keep is None else keep
-    opened = block or dropping(model, keep, score=score, generator=generator, **options)
+    opened = block or dropping(model, keep, score=score, generator=generator)
     config: Any = model.config
     right = texts = polar_kept = polar = expected = 0.0
     heads: list[Tensor] = []  # that work in a cascade, (layers, B)
@@ -456,10 +454,10 @@ def at_equal_cost(
     half, middle = patients.validation[::2], len(patients.validation) // 2
 
     def measure_threshold(theta: float, batches: list[Batch]) -> dict[str, float]:
-        def keep(scores: Tensor, layer: int, real: Tensor) -> Tensor:
+        def keep(scores: Tensor, real: Tensor) -> Tensor:
             return policy(scores, theta, real)
 
-        return measure(model, batches, keep, score="received", at=range(layers - 1))
+        return measure(model, batches, dict.fromkeys(range(layers - 1), keep), score="received")
 
     def saved_by_threshold(theta: float) -> float:
         return times_fewer(measure_threshold(theta, patients.validation[middle : middle + 1]))

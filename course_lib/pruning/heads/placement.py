@@ -97,7 +97,7 @@ def refuse_uneven(a: Attention, mask: Tensor) -> None:
     """Raises ValueError if the heads that ``mask`` keeps, bool (heads,), leave the
     key/value groups of this module unequal numbers of query heads.
     """
-    left = mask.view(a.kv_heads, -1).sum(1) if a.heads else mask
+    left = mask.view(a.kv_heads, -1).sum(1) if 0 < a.kv_heads < a.heads else mask[:0]
     if len(left[left > 0].unique()) > 1:
         # a head that was to be removed costs -1, one that was to be kept 1
         sets = _sets(mask.double() * 2 - 1, a.kv_heads).values()

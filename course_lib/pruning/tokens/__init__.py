@@ -8,22 +8,18 @@
         logits = model(**batch).logits
     attention, ffn = drop.lengths()                  # tokens in each layer, for the cost
 
-- :mod:`.significance`: the attention that a token receives (PoWER-BERT, Goyal et al.
-  2020); :mod:`.selection`: chooses tokens by score, with fixed shares per layer;
+- :mod:`.selection`: the attention that a token receives (PoWER-BERT, Goyal et al. 2020),
+  and tokens chosen by it, with fixed shares or learned thresholds (LTP, Kim et al. 2022);
   :mod:`.dropping`: removes their rows while the model runs.
-- :mod:`.cascade`: tokens and heads together (SpAtten, Wang et al. 2021);
-  :mod:`.threshold`: learned thresholds (LTP, Kim et al. 2022).
-- :mod:`.layers`: the place in a layer where rows can be removed.
+- :mod:`.cascade`: tokens and heads together (SpAtten, Wang et al. 2021).
 """
 
+from course_lib.models.families import LayerLayout
 from course_lib.pruning.tokens.cascade import Cascading, cascade_step, cascading
-from course_lib.pruning.tokens.dropping import Dropping, ForwardRecord, ScoreContext, dropping
-from course_lib.pruning.tokens.layers import (
-    EncoderLayer,
-    LayerLayout,
-    encoder_layers,
-)
+from course_lib.pruning.tokens.dropping import Dropping, ForwardRecord, dropping, encoder_layers
 from course_lib.pruning.tokens.selection import (
+    SoftThreshold,
+    attention_received,
     keep_tokens,
     kept_count,
     progressive,
@@ -31,5 +27,3 @@ from course_lib.pruning.tokens.selection import (
     threshold_policy,
     top_tokens,
 )
-from course_lib.pruning.tokens.significance import attention_received, cls_attention
-from course_lib.pruning.tokens.threshold import SoftThreshold

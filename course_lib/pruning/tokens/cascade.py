@@ -3,10 +3,9 @@ is gone for good.
 
 Each layer adds to the scores of tokens (attention received) and of heads (how much each
 puts out). The sums decide after every layer, and what is gone takes no part in later
-layers, nor in the scores there: so both sets only shrink. For tokens the index means
-something in every layer, they are the same words. Head 3 of one layer and head 3 of the
-next have nothing to do with each other; the method prunes the index all the same, and
-what that costs is worth a measurement.
+layers, nor in the scores there: so both sets only shrink. Tokens are the same words in
+every layer. Head 3 of one layer and head 3 of the next have nothing to do with each other;
+the method prunes the index all the same, and what that costs is worth a measurement.
 
 Source: Wang, Zhang and Han 2021, "SpAtten: Efficient Sparse Attention Architecture with
 Cascade Token and Head Pruning", section III-A and III-B.
@@ -14,18 +13,16 @@ Cascade Token and Head Pruning", section III-A and III-B.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from course_lib.checks import check_count, check_mask, check_names, check_numbers
-from course_lib.pruning.tokens.dropping import Dropping, Share
-from course_lib.pruning.tokens.layers import EncoderLayer
-from course_lib.pruning.tokens.selection import top_tokens
+from course_lib.checks import check_count, check_mask, check_names
+from course_lib.pruning.tokens.dropping import Dropping, EncoderLayer, Share
+from course_lib.pruning.tokens.selection import best, top_tokens
 
 
 def cascade_step(
@@ -45,19 +42,7 @@ def cascade_step(
         head_scores: (H,), cumulative; alive_heads: bool (H,).
         n_tokens, n_heads: how many go on, ≥ 1; where fewer are alive, all of them.
             Equal scores: the first one stays.
-
-    Returns:
-        bool (L,) and bool (H,), parts of ``alive_tokens`` and ``alive_heads``.
-
-    Raises:
-        ValueError: if shapes do not fit, a number is below 1, a score is NaN, or
-            nothing is alive to keep.
     """
-    if token_scores.ndim != 1 or head_scores.ndim != 1:
-        raise ValueError(
-            "token_scores and head_scores are of one text, (L,) and (H,); got"
-            f" {tuple(token_scores.shape)} and {tuple(head_scores.shape)}"
-        )
     tokens = top_tokens(token_scores[None], alive_tokens[None], n_tokens)[0]
     return tokens, _best_heads(head_scores[None], alive_heads[None], n_heads)[0]
 
@@ -66,19 +51,13 @@ def _best_heads(scores: Tensor, alive: Tensor, n: int) -> Tensor:
     """The n best of the heads that are alive, bool (B, H)."""
     check_mask(alive, "alive_heads", scores.shape)
     check_count(n, "n_heads", 1)
-    check_numbers(scores)
     if not bool(alive.any(1).all()):
         raise ValueError("alive_heads has no head that is alive, so none can be kept")
-    order = scores.masked_fill(~alive, float("-inf")).sort(dim=1, descending=True, stable=True)
-    # the dead behind a live -inf
-    last = (~alive).gather(1, order.indices).sort(dim=1, stable=True).indices
-    best = order.indices.gather(1, last)[:, :n]
-    return torch.zeros_like(alive).scatter_(1, best, True) & alive
+    return best(scores, alive, torch.tensor([n]))
 
 
 class Cascading(Dropping):
-    """Inside the ``with`` block, tokens and heads go together as ``model`` runs, each
-    text by itself.
+    """Inside the ``with`` block, tokens and heads go together, each text by itself.
 
     Tokens are dropped, as :class:`~course_lib.pruning.tokens.Dropping` does, by the mean
     of their scores over the layers so far. Heads are chosen for every text, so their output
@@ -87,17 +66,12 @@ class Cascading(Dropping):
     them and use ``dropping`` on the smaller model.
 
     Args:
-        model: as in ``dropping``; score: "cls" or "received", as there.
         tokens: layer -> share or number of tokens that go on from it.
-        heads: layer -> number of heads that go on from it, so that work in the layers
-            behind it.
+        heads: layer -> number of heads that go on from it.
+        score: "cls" or "received", as in ``dropping``.
 
     Attributes:
-        working: after a forward pass, for each layer bool (B, H): the heads that worked
-            in it. Else as in ``dropping``.
-
-    Raises:
-        ValueError: as ``dropping`` does, or if ``heads`` does not fit the model.
+        working: after a forward pass, for each layer bool (B, H): the heads that worked in it.
     """
 
     def __init__(
@@ -114,22 +88,19 @@ class Cascading(Dropping):
         super().__init__(model, {i: tokens.get(i, 1.0) for i in scored}, score=score)
         self.schedule = dict(heads)
         self.working: list[Tensor] = []
-        self._total = torch.empty(0)  # (B, L), scores of tokens, summed over layers
-        # what goes on from the layer before: bool (B, H), and scores of heads, summed
-        self._alive, self._sizes = torch.empty(0), torch.empty(0)
-        self._check_layers(heads)
+        # scores of tokens (B, L) and of heads (B, H), summed over layers
+        self._total, self._sizes = torch.empty(0), torch.empty(0)
+        self._check_layers(frozenset(heads))
         for n in heads.values():
             check_count(n, "heads", 1)
         each = [layer.attention.heads for layer in self.layers]
         if len(set(each)) > 1 or each[0] == 0:
-            raise ValueError(
-                f"model has {each} heads in its layers: to cascade indices it needs equally many"
-            )
+            raise ValueError(f"model should have equally many heads in its layers, got {each}")
 
-    def _hook(self, hooks: ExitStack, i: int, layer: EncoderLayer) -> None:
-        super()._hook(hooks, i, layer)
+    def _hooks_of(self, i: int, layer: EncoderLayer) -> Iterator[Any]:
+        yield from super()._hooks_of(i, layer)
         output = layer.module.get_submodule(layer.attention.out)
-        hooks.callback(output.register_forward_pre_hook(partial(self._gate, i)).remove)
+        yield output.register_forward_pre_hook(partial(self._gate, i))
 
     def _heads_of(self, i: int) -> Tensor:
         return self.working[i]
@@ -141,21 +112,20 @@ class Cascading(Dropping):
         return self._total.gather(1, now.places) / (i + 1)
 
     def _gate(self, i: int, module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        real, attention = self._now.token_mask, self.layers[i].attention
+        real, attention = self._now.counts > -torch.inf, self.layers[i].attention
         out = args[0].unflatten(-1, (attention.heads, attention.head_size))  # (B, l, H, d)
         if i == 0:
-            self.working = []
-            self._alive = torch.ones_like(out[:, 0, :, 0], dtype=torch.bool)
-        alive = self._alive
-        self.working = [*self.working, alive]
+            self.working = [torch.ones_like(out[:, 0, :, 0], dtype=torch.bool)]
+        alive = self.working[i]
         out = out * alive[:, None, :, None]
         with torch.no_grad():
             size = out.abs().sum(-1, dtype=torch.float32) * real[:, :, None]  # (B, l, H)
             # per token, so that layers with fewer count alike
             score = size.sum(1) / real.sum(1, keepdim=True)
             self._sizes = score if i == 0 else self._sizes + score
-            if i in self.schedule:
-                self._alive = _best_heads(self._sizes, alive, self.schedule[i])
+            if i + 1 < len(self.layers):
+                n = self.schedule.get(i, attention.heads)
+                self.working.append(_best_heads(self._sizes, alive, n))
         return (out.flatten(-2), *args[1:])
 
 

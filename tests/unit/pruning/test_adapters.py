@@ -41,16 +41,14 @@ def adapted(family: str = "bert", *parts: str) -> nn.Module:
 
 
 ONE_HEAD = torch.arange(4).expand(3, 4) == 0
+CUTS = [
+    lambda: heads.remove_heads(adapted(), ONE_HEAD),
+    lambda: heads.remove_heads(adapted("gpt2", "attn.c_attn"), ONE_HEAD),
+    lambda: layers.slice_ffn(adapted(), [torch.arange(48) < 5] * 3),
+]
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: heads.remove_heads(adapted(), ONE_HEAD),
-        lambda: heads.remove_heads(adapted("gpt2", "attn.c_attn"), ONE_HEAD),
-        lambda: layers.slice_ffn(adapted(), [torch.arange(48) < 5] * 3),
-    ],
-)
+@pytest.mark.parametrize("call", CUTS)
 def test_an_adapted_layer_cannot_be_cut_and_says_what_to_merge(call):
     with pytest.raises(ValueError, match=r"Lora with an adapter.*merge_and_unload"):
         call()
@@ -58,20 +56,15 @@ def test_an_adapted_layer_cannot_be_cut_and_says_what_to_merge(call):
 
 def test_whole_parts_are_removed_with_their_adapters():
     smaller = layers.remove_mlps(adapted(), torch.tensor([True, False, True]))
-    left = [name for name, _ in smaller.named_parameters() if "lora_A" in name]
-    assert len(left) == 3 * 4 - 1
+    assert sum("lora_A" in name for name, _ in smaller.named_parameters()) == 3 * 4 - 1
 
 
 def test_a_name_of_the_model_without_adapters_leads_to_the_layer_inside():
-    model = adapted()
     plain = "bert.encoder.layer.0.attention.self.query.weight"
-    inside = plain.replace("query.", "query.base_layer.")
-    for net, found in (
-        (model, inside),
-        (nn.ModuleDict({"base_model": model}), f"base_model.{inside}"),
-    ):
-        with pytest.raises(ValueError, match=f"'{plain}': did you mean '{found}'"):
-            weights.check(net, {plain: torch.ones(32, 32) > 0})
+    net = nn.ModuleDict({"base_model": adapted()})
+    inside = "base_model." + plain.replace("query.", "query.base_layer.")
+    with pytest.raises(ValueError, match=f"'{plain}': did you mean '{inside}'"):
+        weights.check(net, {plain: torch.ones(32, 32) > 0})
 
 
 def test_the_weights_of_adapters_are_not_the_encoders():

@@ -40,17 +40,12 @@ WRAP = {
     "quantised": (quantised, "quantised.*pass the model as it was"),
 }
 MASK = {"conv1": torch.arange(32) < 9}
+EVERY = "parallel compile script prune quantised"
 NETS = {
-    "channel_groups": (
-        lambda m: channels.channel_groups(m, X),
-        "parallel compile script prune quantised",
-    ),
-    "remove_filters": (
-        lambda m: channels.remove_filters(m, MASK, X),
-        "parallel compile script prune quantised",
-    ),
-    "fold_model": (channels.fold_model, "parallel compile script prune quantised"),
-    "filter_norms": (channels.filter_norms, "parallel compile script prune quantised"),
+    "channel_groups": (lambda m: channels.channel_groups(m, X), EVERY),
+    "remove_filters": (lambda m: channels.remove_filters(m, MASK, X), EVERY),
+    "fold_model": (channels.fold_model, EVERY),
+    "filter_norms": (channels.filter_norms, EVERY),
     "select_channels": (lambda m: channels.select_channels(m, 0.3), "script quantised"),
     "recalibrate": (lambda m: channels.recalibrate(m, X), "script quantised"),
     "l1_filters": (channels.l1_filters, "script quantised"),
@@ -61,16 +56,14 @@ NETS = {
     "prunable": (weights.prunable, "prune quantised"),
     "apply": (lambda m: weights.apply(m, {}), "prune quantised"),
 }
+ONES = torch.ones(3, 4)
 BERT = {
     "find_attention": (heads.find_attention, "script"),
-    "gated": (lambda m: heads.gated(m, torch.ones(3, 4)).__enter__(), "script"),
-    "remove_heads": (
-        lambda m: heads.remove_heads(m, torch.ones(3, 4) > 0),
-        "script prune quantised",
-    ),
+    "gated": (lambda m: heads.gated(m, ONES).__enter__(), "script"),
+    "remove_heads": (lambda m: heads.remove_heads(m, ONES > 0), "script prune quantised"),
     "dropping": (lambda m: tokens.dropping(m, {0: 0.5}), "script"),
     "slice_ffn": (lambda m: layers.slice_ffn(m, []), "prune quantised"),
-    "remove_mlps": (lambda m: layers.remove_mlps(m, torch.ones(3) > 0), "script prune quantised"),
+    "remove_mlps": (lambda m: layers.remove_mlps(m, ONES[:, 0] > 0), "script prune quantised"),
     "take_layers": (lambda m: layers.take_layers(m, "bert.encoder.layer", 2), "prune quantised"),
     "truncate": (lambda m: components.truncate(m, {}), "prune quantised"),
     "gate_components": (lambda m: components.gate_components(m, []), "prune quantised"),

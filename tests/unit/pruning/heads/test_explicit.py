@@ -67,12 +67,6 @@ def test_explicit_attention_equals_multihead_attention_in_outputs_and_gradients(
         close(packed, module.in_proj_weight.grad, atol=1e-10)
 
 
-def test_cross_attention_with_other_lengths():
-    module = mha(batch_first=True)
-    q, k = torch.randn(2, 4, E).double(), torch.randn(2, 7, E).double()
-    close(ExplicitAttention(module)(q, k, k)[0], module(q, k, k)[0])
-
-
 @pytest.mark.parametrize("need_weights", [True, False])
 def test_explicit_attention_drops_out_only_while_training(need_weights):
     mine = ExplicitAttention(mha(dropout=0.5))

@@ -12,7 +12,6 @@ from course_lib.pruning.tokens import (
     SoftThreshold,
     attention_received,
     cascade_step,
-    cls_attention,
     keep_tokens,
     kept_count,
     progressive,
@@ -31,53 +30,34 @@ def mask_of(lengths, L):
     return torch.arange(L) < torch.tensor(lengths)[:, None]  # (B, L)
 
 
-def attention(rng, mask, heads=2):
-    scores = torch.randn(len(mask), heads, *(mask.shape[1],) * 2, generator=rng).double()
-    return scores.masked_fill(~mask[:, None, None, :], -math.inf).softmax(-1)
-
-
 def scores_of(rng, mask):
     raw = torch.rand(mask.shape, generator=rng, dtype=torch.float64) * mask
     return raw / raw.sum(1, keepdim=True)
 
 
-# --------------------------------------------------------------------------- significance
-def test_received_is_the_mean_of_real_rows_of_each_column(rng):
+def test_received_is_the_mean_of_real_rows_of_each_column_whatever_padding_holds(rng):
     mask = mask_of([5, 3], 5)
-    attn = attention(rng, mask)
+    scores = torch.randn(2, 2, 5, 5, generator=rng).double()
+    attn = scores.masked_fill(~mask[:, None, None, :], -math.inf).softmax(-1)
     got = attention_received(attn, mask)
     for b, n in enumerate((5, 3)):
         for i in range(5):
             column = [float(attn[b, h, j, i]) for h in range(2) for j in range(n)]
             assert float(got[b, i]) == pytest.approx(sum(column) / len(column) if i < n else 0)
-
-
-def test_received_leaves_out_what_padding_gives_and_takes(rng):
-    """Rubbish and NaN in padded rows and columns, as a forgotten mask would leave it."""
-    mask = mask_of([4], 4)
-    attn = attention(rng, mask)
-    expected = attention_received(attn, mask)
-    for rubbish in (0.7, math.nan):
+    for rubbish in (0.7, math.nan):  # as a forgotten mask would leave it
         padded = F.pad(F.pad(attn, (0, 3), value=0.7), (0, 0, 0, 3), value=rubbish)
-        got = attention_received(padded, mask_of([4], 7))
-        torch.testing.assert_close(got, F.pad(expected, (0, 3)))
+        torch.testing.assert_close(
+            attention_received(padded, mask_of([5, 3], 8)), F.pad(got, (0, 3))
+        )
 
 
-def test_the_cls_row_is_the_first_row_of_the_whole_matrix(rng):
-    q, k = torch.randn(2, 2, 3, 6, 8, generator=rng, dtype=torch.float64)
-    mask = mask_of([6, 4], 6)
-    # (B, H, L, L)
-    whole = (q @ k.mT / math.sqrt(8)).masked_fill(~mask[:, None, None, :], -math.inf).softmax(-1)
-    for rows in (1, 2):
-        expected = whole[:, :, :rows].mean((1, 2))
-        torch.testing.assert_close(cls_attention(q[:, :, :rows], k, mask), expected)
-
-
-# ------------------------------------------------------------------------------ selection
 def test_a_share_is_rounded_up_but_not_for_rounding_errors():
     for n, fraction, expected in (
-        *((37, 0.15, 6), (10, 0.5, 5), (10, 0.3, 3)),
-        *((3, 0.1, 1), (7, 1.0, 7), (10, 0.31, 4)),
+        (37, 0.15, 6),
+        (10, 0.3, 3),
+        (3, 0.1, 1),
+        (7, 1.0, 7),
+        (10, 0.31, 4),
     ):
         assert kept_count(torch.tensor([n]), fraction).tolist() == [expected]
 
@@ -89,25 +69,38 @@ def test_progressive_starts_full_never_grows_and_ends_at_its_share():
         [max(1, math.ceil(n * 0.1 ** (layer / 4) - 1e-9)) for n in (40, 7, 1)] for layer in range(5)
     ]
     assert progressive([9], 1, 0.2).tolist() == [[9]]
-    shares = progressive_shares(5, 0.1)  # what stays after layer l is what layer l + 1 works on
-    for layer in range(4):
-        assert torch.equal(kept_count(lengths, shares[layer]), got[layer + 1])
+    # what stays after layer l is what layer l + 1 works on
+    for layer, share in progressive_shares(5, 0.1).items():
+        assert torch.equal(kept_count(lengths, share), got[layer + 1])
 
 
-def test_top_tokens_as_a_plain_loop_does_it(rng):
+def test_top_tokens_as_a_plain_loop_does_it_and_their_rows(rng):
+    hidden = torch.randn(4, 11, 3, generator=rng)
     for k in (1, 2, 3, 7, 14):
         for L in (2, 5, 11):
             lengths = torch.randint(1, L + 1, (4,), generator=rng).tolist()
             scores = torch.randint(-1, 3, (4, L), generator=rng).float()  # many ties
-            got = top_tokens(scores, mask_of(lengths, L), k)
-            assert torch.equal(top_tokens(scores, mask_of(lengths, L), torch.full((4,), k)), got)
+            mask = mask_of(lengths, L)
+            got = top_tokens(scores, mask, k)
+            assert torch.equal(top_tokens(scores, mask, torch.full((4,), k)), got)
+            rows, kept, index = keep_tokens(hidden[:, :L], mask, scores, k)
+            assert rows.shape == (4, min(k, L), 3) and index.dtype == torch.int64
             for b, n in enumerate(lengths):
                 order = sorted(range(1, n), key=lambda i: (-float(scores[b, i]), i))  # noqa: B023
-                assert got[b].nonzero().flatten().tolist() == sorted([0, *order[: k - 1]])
+                expected = sorted([0, *order[: k - 1]])
+                assert got[b].nonzero().flatten().tolist() == expected
+                assert index[b, kept[b]].tolist() == expected
+                assert torch.equal(rows[b], hidden[b, index[b]])
     assert top_tokens(torch.arange(5.0)[None], mask_of([5], 5), 2, protect=2)[0, :2].all()
 
 
-def test_threshold_decides_alike_for_short_long_and_padded_texts(rng):
+def test_a_short_text_is_filled_up_with_its_padding_first():
+    scores = torch.tensor([[0.0, 0.9, 0.8, 0.7, 0.6, 0.8]])
+    _, kept, index = keep_tokens(torch.zeros(1, 6, 3), mask_of([2], 6), scores, 4)
+    assert index.tolist() == [[0, 1, 2, 3]] and kept.tolist() == [[True, True, False, False]]
+
+
+def test_thresholds_decide_alike_for_short_long_and_padded_texts(rng):
     mask = mask_of([6], 6)
     s = scores_of(rng, mask)
     keep = threshold_policy(s, 0.9, mask)
@@ -120,22 +113,6 @@ def test_threshold_decides_alike_for_short_long_and_padded_texts(rng):
         assert stay == [n, n, 1]
 
 
-def test_keep_tokens_gathers_k_rows_in_order(rng):
-    hidden = torch.randn(2, 6, 3, generator=rng)
-    mask = mask_of([6, 2], 6)
-    scores = torch.tensor([[0.0, 0.1, 0.5, 0.2, 0.4, 0.3], [0.0, 0.9, 0.8, 0.8, 0.8, 0.8]])
-    rows, kept, index = keep_tokens(hidden, mask, scores, 4)
-    # the second text is filled up with its padding
-    assert index.tolist() == [[0, 2, 4, 5], [0, 1, 2, 3]] and index.dtype == torch.int64
-    assert kept.tolist() == [[True] * 4, [True, True, False, False]]
-    assert torch.equal(rows, torch.stack([hidden[b, index[b]] for b in range(2)]))
-    for k in range(1, 8):
-        rows, kept, index = keep_tokens(hidden, mask, scores, k)
-        assert rows.shape == (2, min(k, 6), 3) and kept.shape == index.shape == (2, min(k, 6))
-        assert kept.sum(1).tolist() == [min(k, n) for n in (6, 2)]
-
-
-# ----------------------------------------------------------------------------- thresholds
 def test_soft_threshold_is_a_sigmoid_of_its_distance_and_ends_hard(rng):
     mask = mask_of([5, 3], 5)
     s = scores_of(rng, mask)
@@ -154,8 +131,7 @@ def test_soft_threshold_is_a_sigmoid_of_its_distance_and_ends_hard(rng):
     assert (threshold(s, 1, mask) - hard).abs().max() < 1e-3  # the step is the limit
 
 
-# -------------------------------------------------------------------------------- cascade
-def test_a_cascade_only_shrinks(rng):
+def test_a_cascade_only_shrinks_and_the_dead_do_not_come_back(rng):
     tokens, heads = torch.ones(9, dtype=torch.bool), torch.ones(4, dtype=torch.bool)
     for n_tokens, n_heads in ((7, 4), (7, 3), (3, 3), (5, 9)):
         scores = torch.rand(9, generator=rng), torch.rand(4, generator=rng)
@@ -164,13 +140,6 @@ def test_a_cascade_only_shrinks(rng):
         assert new_tokens[0] and new_tokens.sum() == min(n_tokens, tokens.sum())
         assert new_heads.sum() == min(n_heads, heads.sum())
         tokens, heads = new_tokens, new_heads
-
-
-def test_the_dead_do_not_come_back_whatever_their_score():
     alive = torch.tensor([True, False, True, True])
-    scores = torch.tensor([0.0, 9.0, 2.0, 1.0])
-    tokens, heads = cascade_step(scores, scores, alive, alive, 2, 2)
-    assert tokens.tolist() == [True, False, True, False]
-    assert heads.tolist() == [False, False, True, True]
-    _, heads = cascade_step(scores, torch.full((4,), -math.inf), alive, alive, 2, 2)
+    _, heads = cascade_step(torch.rand(4), torch.full((4,), -math.inf), alive, alive, 2, 2)
     assert heads.tolist() == [True, False, True, False]  # equal scores: the first that is alive
