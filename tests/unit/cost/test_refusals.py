@@ -71,7 +71,7 @@ REFUSED = [
     ("row 0 has 4", lambda: nm_compress(torch.ones(1, 4), 2, 4)),
     ("row 1 has 3 .*columns 4 to 7", lambda: nm_compress(torch.tensor([[0.0] * 8, [0] * 5 + [1, torch.nan, 3]]), 2, 4)),
     ("fit 6", lambda: nm_compress(torch.zeros(1, 6), 2, 4)),
-    ("n is at least 1", lambda: nm_compress(torch.zeros(1, 4), 0, 4)),
+    ("at least 1 and at most m", lambda: nm_compress(torch.zeros(1, 4), 0, 4)),
     ("at most m", lambda: nm_bits(1, 4, 5, 4)),
     ("place in a block", lambda: nm_decompress(torch.ones(1, 2), torch.tensor([[0, 4]]), 2, 4)),
     ("whole blocks", lambda: nm_decompress(torch.ones(1, 3), PLACES[:, [0, 0, 1]], 2, 4)),
