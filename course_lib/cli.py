@@ -30,7 +30,6 @@ RequireIsolation = Annotated[
     bool, typer.Option("--require-isolation", help="refuse to grade without a sandbox")
 ]
 Table = Annotated[Path | None, typer.Option(exists=True, dir_okay=False)]
-Write = Annotated[bool, typer.Option("--write", help="write it into the course's pages in docs/")]
 
 
 def main() -> None:
@@ -389,20 +388,6 @@ def remake(
         return
     with processes(workers) as pool:
         _say(f"{experiments.remake(name, pool)} written")
-
-
-@app.command()
-def results(write: Write = False) -> None:
-    """What the labs say, on the data that come with the course and on real ones, side
-    by side, from the result files.
-    """
-    from course_lib.show import real_data
-
-    if write:
-        for path in real_data.write(_root()):
-            _say(f"{path} written")
-    else:
-        _print(real_data.page())
 
 
 @app.command()

@@ -15,6 +15,7 @@ import pandas as pd
 from scipy.special import stdtrit
 
 SEED = "seed"
+SAME = 1e-9  # half of an interval of differences that are equal but for rounding
 
 
 def interval(values: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -102,7 +103,7 @@ def compare(
     Returns:
         Columns ``within``, ``by``, ``difference`` (mean over pairs), ``half`` (half of the
         width of the 95 % paired t-interval), ``pairs``, and ``distinguishable``: the
-        interval excludes 0.
+        interval excludes 0, and its pairs are not all equal.
 
     Raises:
         ValueError: if a column is missing or the baseline is not in the table.
@@ -111,7 +112,8 @@ def compare(
     pairs = pairs[pairs[by] != against]
     found = summarise(pairs, value, [*within, by])
     found = found.rename(columns={"mean": "difference", "seeds": "pairs"})
-    return found.assign(distinguishable=found["difference"].abs() > found["half"])
+    wide = (found["difference"].abs() > found["half"]) & (found["half"] > SAME)
+    return found.assign(distinguishable=wide)
 
 
 def differences(

@@ -73,8 +73,13 @@ def add(
         same = (i for i, old in enumerate(kept) if all(old[key] == row[key] for key in _TEXTS))
         at = next(same, len(kept))
         kept[at : at + 1] = [row]
-        lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in kept)
-        files.write_atomic(path, f"[\n{lines}\n]\n".encode(), sync=True)
+        files.write_atomic(path, as_bytes(kept), sync=True)
+
+
+def as_bytes(kept: Iterable[Row]) -> bytes:
+    """Rows as the file holds them."""
+    lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in kept)
+    return f"[\n{lines}\n]\n".encode()
 
 
 def rows() -> list[Row]:
@@ -88,7 +93,14 @@ def rows() -> list[Row]:
 
 def table() -> Table:
     """The ledger to look at: as the last expression of a notebook cell, or printed."""
-    return Table(rows())
+    return Table(with_one_dense(rows()))
+
+
+def with_one_dense(found: list[Row]) -> list[Row]:
+    """The rows, of each model only the last one that is dense: each lab measures its own."""
+    last = {row["model"]: at for at, row in enumerate(found) if row["method"] == "dense"}
+    kept = [row["method"] != "dense" or last[row["model"]] == at for at, row in enumerate(found)]
+    return [row for row, is_kept in zip(found, kept, strict=True) if is_kept]
 
 
 @dataclass(frozen=True)

@@ -227,6 +227,9 @@ say(
 # inputs, so the real number can lie on either side. Padding is a second problem:
 # products with padding are always zero, but MCRSEF counts them.
 
+# %% [markdown] slideshow={"slide_type": "notes"}
+# {{claim 00.1}}
+
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Why are inputs not pruned as weights are?
 #
@@ -342,6 +345,9 @@ say(f"Smallest of the four: {said}.")
 # With 32-bit values all curves are nearly parallel, since the values are most of the
 # bits; with 8 bits the bookkeeping decides. The lab measures the same on a trained
 # layer.
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# {{claim 00.2}}
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Two minutes: the smallest format

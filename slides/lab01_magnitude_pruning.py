@@ -311,6 +311,9 @@ say(
     f" local {minus(at_90, 'accuracy', 'global', 'magnitude')}."
 )
 
+# %% [markdown] slideshow={"slide_type": "notes"}
+# {{claim 01.2}}
+
 # %% slideshow={"slide_type": "slide"}
 say("## The same function, and an empty layer")
 
@@ -809,6 +812,9 @@ say(
 # convolutional net, and from how many epochs on. The usual sentence "iterative pruning
 # is the most accurate" leaves the budget out.
 
+# %% [markdown] slideshow={"slide_type": "notes"}
+# {{claim 01.5}}
+
 # %% slideshow={"slide_type": "slide"}
 say("## How much at a time?")
 T, FINAL = 10, 0.9
@@ -919,6 +925,11 @@ say(
 )
 costs = costs.rename(columns={"kb": "kB", "macs": "MACs (k)"})
 tables.show(tables.plain(costs, {"kB": 0, "MACs (k)": 1} | dict.fromkeys(kernels, 2)))
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# {{claim 01.3}}
+#
+# {{claim 01.4}}
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Bits, products, milliseconds

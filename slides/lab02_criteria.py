@@ -220,6 +220,11 @@ say(
     " last. Both would be right."
 )
 
+# %% [markdown] slideshow={"slide_type": "notes"}
+# {{claim 02.4}}
+#
+# {{claim 02.5}}
+
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Using the input
 #
@@ -238,8 +243,8 @@ pair = at_once[at_once.method.isin(["input-aware", "magnitude"]) & (at_once.spar
 tables.show(tables.compare(pair, "accuracy", against="magnitude", columns="sparsity"))
 blank = (x.flatten(1) == 0).all(0).double().mean()
 say(
-    f"It prunes the weights of the pixels that are blank in every image ({blank:.0%}). But it"
-    " is **behind**: these inputs are all of one kind. Wanda was made for networks in"
+    f"It prunes the weights of the pixels that are blank in every image ({blank:.0%}). But ranked"
+    " over all layers together, it is behind here. Wanda ranks within each row, in networks in"
     " which a few features are a hundred times larger than the rest."
 )
 

@@ -660,7 +660,7 @@ say("Test accuracy (%), 70 % of the channels removed. **Bold**: distinguishable.
 
 # %% [markdown]
 # Liu et al. (2019), CIFAR and ImageNet: *the architecture matters more than inherited
-# weights*. Slimming finds widths.
+# weights*. Slimming may be read as a search for widths.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # Digits with six seeds, MNIST with three; as many channels removed from each layer in
@@ -668,6 +668,11 @@ say("Test accuracy (%), 70 % of the channels removed. **Bold**: distinguishable.
 # network are silent, so a random choice keeps silent ones. The next slide has a fairer
 # one, random channels of the dense networks. From scratch costs all epochs again. Both
 # papers by Liu et al. have the same first author.
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# {{claim 04.3}}
+#
+# {{claim 04.4}}
 
 # %% slideshow={"slide_type": "slide"}
 say("## The ledger")

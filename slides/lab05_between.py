@@ -201,6 +201,11 @@ display(
 # cost of the pattern on this task, except for filters; use the pattern that your
 # hardware supports. Mishra et al. report similarly for 2:4 on large networks.
 
+# %% [markdown] slideshow={"slide_type": "notes"}
+# {{claim 05.2}}
+#
+# {{claim 05.3}}
+
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## Storing it"))
 plots.show(drawings.nm_blocks(weight, 2, 4))
@@ -634,6 +639,9 @@ display(
 # so they cannot show which one matters. If only the second fails: the noise matters. If
 # the last two fail: the choice matters. Do not tell which.
 
+# %% [markdown] slideshow={"slide_type": "notes"}
+# {{claim 05.6}}
+
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Let the network decide
 #
@@ -711,6 +719,9 @@ display(
 # The mean of products is not the product of means; code that uses the latter reports
 # fewer MACs than it uses. In training the target falls from 100 % to t over the first
 # 70 % of the steps: a strong penalty from the start closes whole layers.
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# {{claim 05.5}}
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Two minutes: read a claim

@@ -105,13 +105,17 @@ display(tables.means(both, "accuracy", columns="sparsity"))
 display(tables.compare(arms, "accuracy", against="zeros held", columns="sparsity"))
 
 # %% [markdown]
-# **The two reasons follow one another.** Around 80 % letting go hardly helps: knowledge
-# from pre-training is missing. At 90 % it helps by more than ten points: *capacity* is
-# missing.
+# Around 80 % we could not detect that letting go helps: knowledge from pre-training may
+# be missing. At 90 % it helps by more than ten points: *capacity* is missing.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # The old task is a poor forecast of the new one. Gordon et al. on BERT-base: 30–40 % free, then information, then capacity. Ours ends
 # later: an easier task, a network larger than its grammar needs.
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# {{claim 06.1}}
+#
+# {{claim 06.3}}
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## On real sentences"))
@@ -194,6 +198,9 @@ display(tables.compare(learned, "accuracy", against="magnitude", columns="settin
 # Soft movement, which learns its share, is far ahead of all. Sanh et al., MNLI, with
 # distillation: soft 81.2, hard 80.1, size 78.3 at 10 %; 79.5, 76.5, 69.4 at 3 %.
 
+# %% [markdown] slideshow={"slide_type": "notes"}
+# {{claim 06.4}}
+
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## Why is the soft one ahead? One difference at a time"))
 arms = experiments.read("lab06_soft/arms")
@@ -208,6 +215,9 @@ display(
         rf" with small gradients fall. Signs of the movement drawn: {drawn:.0f} %."
     )
 )
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# {{claim 06.5}}
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## What each of them keeps"))
@@ -304,6 +314,9 @@ display(
         " are trained as long."
     )
 )
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# {{claim 06.6}}
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## Measured latency"))

@@ -220,6 +220,11 @@ show_curves(
 # "Most important first" tests whether the order has any information. Random: ten draws
 # for each of three models.
 
+# %% [markdown] slideshow={"slide_type": "notes"}
+# {{claim 07.1}}
+#
+# {{claim 07.2}}
+
 # %% slideshow={"slide_type": "slide"}
 say("## What single ablations do not measure")
 show_curves(
@@ -306,6 +311,9 @@ say(
     f"Tuned: 200 steps. The full model after them: {pm(full['test'])}. At 80 %, by layer minus"
     f" random, tuned: {at_80}."
 )
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# {{claim 07.4}}
 
 # %% slideshow={"slide_type": "slide"}
 say("## Is a head important everywhere?")

@@ -596,6 +596,11 @@ say(
     f" (Whole, on the test sentences of 2016: {test:.1f}.)"
 )
 
+# %% [markdown] slideshow={"slide_type": "notes"}
+# {{claim 08.1}}
+#
+# {{claim 08.2}}
+
 # %% slideshow={"slide_type": "slide"}
 curve = [(0.0, 40.0), (0.2, 38.0), (0.4, 35.0), (0.6, 37.0)]
 say(

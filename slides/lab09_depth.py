@@ -132,6 +132,13 @@ say(f"LayerDrop 0.5 minus plain: {minus(half_evenly, 'test', 'LayerDrop 0.5', 'p
 # far better. (The paper, with 12 to 16 layers: about equal or worse.) LayerDrop buys one
 # training for many devices.
 
+# %% [markdown] slideshow={"slide_type": "notes"}
+# {{claim 09.1}}
+#
+# {{claim 09.2}}
+#
+# {{claim 09.3}}
+
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Heads and feed-forward parts
 #
@@ -227,6 +234,11 @@ tables.show(points)
 # *Retrained*, no difference between good and random could be detected, and on two of
 # four tasks even the bad one reaches the full model. So "it reaches the full model" does
 # not distinguish *this* subnetwork (as in lab 03).
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# {{claim 09.4}}
+#
+# {{claim 09.5}}
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## The same every time?

@@ -900,6 +900,11 @@ say(
     " Test a score on each model: good on small models does not mean good here."
 )
 
+# %% [markdown] slideshow={"slide_type": "notes"}
+# {{claim 10.1}}
+#
+# {{claim 10.2}}
+
 # %% slideshow={"slide_type": "slide"}
 say("## Elsewhere: patches")
 patches = lab10.on_patches(lab10.vision_transformers(SEEDS))

@@ -333,6 +333,9 @@ display(
 # sum would need a mapping between layers (as in TinyBERT). Bold on the slide means that the
 # interval over three trainings excludes 0.
 
+# %% [markdown] slideshow={"slide_type": "notes"}
+# {{claim 11.2}}
+
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## In which order?
 #
@@ -480,6 +483,11 @@ display(
 # 04, 05), 200 steps (07), a retraining from pre-training (09), 1,500 steps (10), about 350
 # epochs (11). The longer the training, the smaller the effect of a choice, unless the pruned
 # function cannot be learned again. So measure what you claim.
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# {{claim 11.1}}
+#
+# {{claim 11.3}}
 
 # %% slideshow={"slide_type": "slide"}
 chosen, chance = cnn["slimming 60 %"]["lost"], cnn["random channels 60 %"]["lost"]

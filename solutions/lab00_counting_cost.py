@@ -70,7 +70,7 @@ from course_lib.cost import encodings, latency, storage
 from course_lib.data import images
 from course_lib.experiments import lab00
 from course_lib.grading import check, skip  # noqa: F401  (skip is yours to use)
-from course_lib.show import drawings, plots, real_data, tables, widgets
+from course_lib.show import drawings, plots, tables, widgets
 from course_lib.show.words import say, you_wrote
 
 DATA = "digits"  # or "mnist", "fashion_mnist", "cifar10": the whole lab on other images
@@ -530,9 +530,10 @@ plots.curves(products, x="sparsity", y="beyond", title=TITLE, xaxis="sparsity")
 # pixel at the border takes part in fewer products than a pixel in the middle. Magnitude
 # pruning of a trained layer deviates more, in the same direction for every network. So
 # the size of a weight is related to how active its inputs are. The expectation is a
-# reasonable first estimate, within a few per cent. **If your hardware's speed depends
-# on the count, count.** (ReLU makes about half of these activations zero, as the
-# printed share shows.)
+# reasonable first estimate. **If your hardware's speed depends on the count, count.**
+# (ReLU makes about half of these activations zero, as the printed share shows.)
+#
+# {{claim 00.1}}
 
 # %% [markdown]
 # ## Part 2 · Storing zeros
@@ -795,6 +796,8 @@ tables.means(pairs.query("sparsity == 0.9"), {"empty": "empty 3×3 kernels at 90
 # fillers of $n+k$ bits each. The remaining values are close together and spend $k$ bits
 # each on short runs.
 #
+# {{claim 00.2}}
+#
 # In the literature the field is wider than our $k=2$. Eyeriss stores activations with
 # 5-bit runs and 16-bit values ([Chen et al.
 # 2017](https://doi.org/10.1109/JSSC.2016.2616357)). Deep Compression ([Han et al.
@@ -1004,7 +1007,7 @@ check("0.7")
 #
 # First come three experiments, each with a prediction, then two questions.
 #
-# **What is tested**: the letter of **a**; the number of **b**, within 1.
+# **What is tested**: the letters of **a** and **b**.
 #
 # #### Experiment 1: a real layer in every format
 #
@@ -1183,8 +1186,8 @@ say(f"From which sparsity on do zeros save memory or time? {you_wrote(prediction
 tables.plain(lab00.when_a_zero_pays(in_bits, one_vector, convolution))
 
 # %% [markdown]
-# Read the table from left to right. **The same zeros pay at once in MACs, at higher
-# sparsity in bits, at still higher sparsity in time**, and never in time where a format
+# Read the table from left to right. The same zeros pay at once in MACs, at higher
+# sparsity in bits, at still higher sparsity in time, and never in time where a format
 # must be unpacked first. A dense kernel loads neighbouring weights together and
 # multiplies eight or sixteen of them at once. A sparse kernel follows every index.
 # Counting bytes explains a part of the difference, best where the weights come from
@@ -1216,14 +1219,23 @@ tables.plain(lab00.when_a_zero_pays(in_bits, one_vector, convolution))
 # - **E.** Half: zeros in the inputs save nothing that pruned weights did not save
 #   already.
 #
-# **b.** In your figure of the bookkeeping: from which sparsity on (in %) does **COO
-# need fewer bits than the bitmap** for `conv4`? Type the number that you read from the
-# figure, e.g. `50`. A number within 1 of the exact crossing is right.
+# **b.** Differences of this lab, with their 95 % intervals, on both kinds of data:
+#
+# {{difference 00.1}}
+# {{difference 00.2}}
+#
+# Which of these sentences do the intervals permit?
+#
+# - **A.** On CIFAR-10 the first difference may be 0.
+# - **B.** On each of the three data sets, zeros by magnitude need more pairs than
+#   random zeros.
+# - **C.** On MNIST the first difference is larger than on the digits.
+# - **D.** In every trained layer, magnitude leaves clustered zeros.
 
 # %%
 ### BEGIN SOLUTION
 answer_0_8a = "C"  # w = (1, 0) with x = (0, 1) refutes a lower bound, with x = (1, 0) an upper one
-answer_0_8b = 94  # 16 address bits per value against 1 bit per place: 16 (1 - p) = 1 at p = 93.75 %
+answer_0_8b = "B"
 ### END SOLUTION
 
 # %%
@@ -1232,10 +1244,8 @@ check("0.8")
 # %% [markdown]
 # <details><summary>Hint for a</summary>Two of the five can be refuted with a layer of
 # one output and two inputs, as in 0.3.</details>
-# <details><summary>Hint for b</summary>The bitmap's line is flat at 1. With your own
-# <code>coo_bits</code> and <code>bitmap_bits</code> on
-# <code>lab00.pruned(weights[0], s)</code> you find the crossing to any
-# accuracy.</details>
+# <details><summary>Hint for b</summary>Which intervals contain 0? What can you not
+# conclude from an interval that contains 0, or from one run?</details>
 
 # %% [markdown]
 # ## Part 4 · Two more values
@@ -1250,7 +1260,7 @@ check("0.8")
 #
 # **b. What weights cannot save.** You prune 90 % of all weights of a BERT-base layer
 # ($E=768$, projections and FFN) and your hardware skips every product with a pruned
-# weight. Sentences are $L=512$ tokens long. **How many times fewer MACs** does the
+# weight. Sentences are $L=512$ tokens long. How many times fewer MACs does the
 # layer then compute? (Dense MACs divided by remaining MACs, with two decimals.)
 #
 # Compute with your functions in a new cell, then type the results as plain numbers.
@@ -1311,8 +1321,7 @@ tables.means(lab00.on_larger_images("networks"), ["test", "zeros_in"], rows="ima
 
 # %%
 at_90 = lab00.on_larger_images("conv4").query("sparsity == 0.9")  # conv4 with 90 % zeros
-tables.show(tables.means(at_90, ["beyond", "more_pairs", "empty"], rows=["images", "method"]))
-say(real_data.table("00"))
+tables.means(at_90, ["beyond", "more_pairs", "empty"], rows=["images", "method"])
 
 # %% [markdown]
 # The costs depend on the *pictures*: MACs and memory grow with the pixels. (The network
@@ -1425,7 +1434,7 @@ ledger.table()
 # 1. **Real data, larger pictures.** Set `DATA = "mnist"` (or `"fashion_mnist"`,
 #    `"cifar10"`) and run everything again. Why do MACs and peak memory change, but not
 #    the bookkeeping figure?
-# 2. **Order matters to runs.** Encode `conv4` with its dimensions permuted
+# 2. **Runs depend on the order.** Encode `conv4` with its dimensions permuted
 #    (`weight.permute(...)`) before `rle_bits`. Which order gives the fewest pairs at
 #    90 %, and why?
 # 3. **A field for every sparsity.** Find the best $k$ for each sparsity by formula, and

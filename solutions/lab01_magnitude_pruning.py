@@ -71,7 +71,7 @@ from torch import Tensor, nn
 from course_lib import devices, experiments, ledger
 from course_lib.data.images import load
 from course_lib.experiments import lab01
-from course_lib.show import plots, real_data, tables, widgets
+from course_lib.show import plots, tables, widgets
 from course_lib.show.words import pm, say, you_wrote
 
 # %%
@@ -482,6 +482,8 @@ tables.means(broken, "accuracy", rows="granularity", columns="method")
 # ranked properly only after such a measurement. Fine-tuning also updates the
 # statistics. This explains a part of its effect in the first epoch.
 #
+# {{claim 01.1}}
+#
 # Look at the random baseline, too. Do random *kernels* do less harm in your figure than
 # random *weights*? A filter that loses whole kernels still receives undamaged signals
 # from the channels that it keeps. A filter that loses single weights receives damaged
@@ -575,6 +577,8 @@ against_sparsity(scopes, title="One threshold for all layers, or one per layer? 
 tables.compare(scopes.dropna(), "accuracy", against="each layer", columns="sparsity")
 
 # %% [markdown]
+# {{claim 01.2}}
+#
 # The global rule prunes mostly the large layers and keeps more of the small first and
 # last layers. Is that always better? The rule compares sizes across layers, so it
 # depends on each layer's *scale*. But batch norm removes this scale. If you multiply
@@ -1028,15 +1032,19 @@ tables.show(tables.means(classic.dropna(), "accuracy", columns="sparsity"))
 tables.compare(trained.dropna(), "accuracy", against="fine-tuned", columns="sparsity")
 
 # %% [markdown]
-# **Random masks are good too, after training.** Until very few weights are left, the
-# random baseline stays within a few points of magnitude. The network is much larger
+# {{claim 01.3}}
+#
+# {{claim 01.4}}
+#
+# On the digits, random masks are good too, after training. The network is much larger
 # than these digits need: after some epochs of training almost *any* tenth of it is
 # enough. Magnitude helps where training cannot repair the choice: before any training
 # (compare *recalibrated* with the random curve of 1.3), and perhaps where very few
 # weights are kept. Can three seeds detect a difference at 98 %?
 #
-# **Iterative pruning is not always better.** Its last step gets only a third of the
-# training. Han et al. report that iterating took AlexNet from 5× to 9× fewer weights
+# {{claim 01.5}}
+#
+# The last step of iterative pruning gets only a third of the training. Han et al. report that iterating took AlexNet from 5× to 9× fewer weights
 # without loss of accuracy, but with *long* retraining after each step. So does the
 # result depend on the budget? Here is a longer run of the same experiment, on the
 # digits with five seeds (`course remake lab01_long_run_digits` repeats it in about ten
@@ -1109,8 +1117,11 @@ tables.compare(structured.dropna(), "accuracy", columns="sparsity")
 
 # %% [markdown]
 # At *equal sparsity* unstructured pruning (of single weights) is more accurate than
-# structured pruning (of groups). But does it matter *which* filters are pruned? See the
-# row "filter" of the last table. ([Mittal et al.
+# structured pruning (of groups). But does it matter *which* filters are pruned?
+#
+# {{claim 01.6}}
+#
+# ([Mittal et al.
 # 2018](https://arxiv.org/abs/1801.10447) found on ImageNet that fine-tuning recovers
 # from random filter pruning.) Also, equal sparsity is not equal cost. Each scattered
 # weight needs an address; filters need hardly any. If 90 % of the 32 filters of every
@@ -1129,14 +1140,8 @@ tables.compare(structured.dropna(), "accuracy", columns="sparsity")
 both = lab01.read_both("trained")
 against_sparsity(both, panels="images", title="Digits and MNIST: accuracy by sparsity (5 seeds)")
 
-# %%
-say(real_data.table("01"))
-
 # %% [markdown]
-# Three findings hold on MNIST, too: batch norm breaks first, one threshold for all
-# layers keeps more accuracy, and larger groups cost more accuracy. Two findings do not
-# hold. On MNIST a random mask *is* worse at 90 %, and pruning random filters is worse
-# than pruning the smallest filters. Images of 28×28 pixels leave fewer weights to
+# The claims above print what MNIST says of each. Images of 28×28 pixels leave fewer weights to
 # spare, and five seeds can detect the difference. So random masks are as good as above
 # on a task that is easy for its network, not in general. Run the baseline on the data
 # that your claim is about. At these budgets we could not detect on either data set
@@ -1148,7 +1153,7 @@ say(real_data.table("01"))
 # ### 1.8 Two short answers
 # **10 minutes · 1 point**
 #
-# **What is tested**: the letter of **a**; the number of **b**, within 3.
+# **What is tested**: the letters of **a** and **b**.
 #
 # #### Experiment: costs, and the test images once
 #
@@ -1197,7 +1202,7 @@ say(f"The fastest is {faster.idxmax()}: {faster.max():.2f} times. {you_wrote(pre
 ledger.table()
 
 # %% [markdown]
-# **A fraction of the products, but hardly any gain in time.** A dense kernel multiplies
+# Pruning leaves a fraction of the products, but saves hardly any time. A dense kernel multiplies
 # by zero as fast as by any other number. Filters of zeros change little as long as the
 # zeros are stored. To save time you must *remove* the filters (lab 04), use a pattern
 # that the hardware supports (lab 05), or use a kernel that skips zeros (lab 00: that
@@ -1223,15 +1228,25 @@ ledger.table()
 # - **D.** Each channel's sums had another mean and size than in the dense network, and
 #   batch norm still shifted and scaled them by the old ones.
 #
-# **b.** Look at the experiment of 1.4 again: when all layers share one threshold, at
-# 90 %, what share of its weights does **conv1** lose, in %, on *your* machine? (A
-# number within 3 of the value that these networks give on the digits is right.)
+# **b.** Differences of this lab, with their 95 % intervals, on both kinds of data:
+#
+# {{difference 01.3}}
+# {{difference 01.4}}
+#
+# Which of these sentences do the intervals permit?
+#
+# - **A.** On the digits, magnitude and a random mask are equally accurate at 90 %.
+# - **B.** On MNIST the choice of weights does not matter at 98 %.
+# - **C.** On MNIST magnitude is better than a random mask at 90 %; on the digits these
+#   runs detect no difference.
+# - **D.** On the next network, magnitude will gain at least 14 points at 98 % on the
+#   digits.
 
 # %%
-# a: "A", "B", "C" or "D"; b: a number, in %
+# "A", "B", "C" or "D"
 ### BEGIN SOLUTION
 answer_1_8a = "D"
-answer_1_8b = 21.4
+answer_1_8b = "C"
 ### END SOLUTION
 
 # %%
@@ -1240,8 +1255,8 @@ check("1.8")
 # %% [markdown]
 # <details><summary>Hint for a</summary>Which of the four can be true, if all parameters
 # of the two networks are the same, bit for bit?</details>
-# <details><summary>Hint for b</summary>There are two bars for conv1, with their numbers:
-# one for its own threshold, one for a threshold that all layers share.</details>
+# <details><summary>Hint for b</summary>Which intervals contain 0? What can you not
+# conclude from an interval that contains 0, or from one run?</details>
 
 # %% [markdown]
 # ### 1.9 Bug hunt

@@ -847,7 +847,7 @@ tables.plain(lab04.constants_left(sparse, keeps), 2)
 # pruned and fine-tuned ones. Three seeds cannot show that the two are equal, but
 # nothing here shows that the inherited weights are needed. Liu et al. (2019, with the
 # same first author as network slimming) found on CIFAR and ImageNet that for structured
-# pruning **the architecture matters more than the inherited weights**. So slimming may
+# pruning the architecture matters more than the inherited weights. So slimming may
 # be read as a search for widths. (*From scratch* costs more: all the epochs again;
 # fine-tuning takes a third or a quarter of them.)
 #
@@ -879,6 +879,10 @@ tested = shipped[shipped["test"].notna()]
 tables.means(tested, "test", rows=["method", "step"], columns="data")
 
 # %% [markdown]
+# {{claim 04.1}}
+#
+# {{claim 04.2}}
+#
 # In the *slimming* rows the network collapses and recovers in the same steps on both
 # data sets, and on both absorbing helps by a distinguishable difference. Absorbing
 # alone restores most of the accuracy, and needs no image. On MNIST it restores no
@@ -886,11 +890,12 @@ tables.means(tested, "test", rows=["method", "step"], columns="data")
 # the remaining drop. On MNIST channels that still carried signals were removed: *BN
 # recalibrated* is below *sparse-trained*, and fine-tuning adds some accuracy.
 #
-# We could not detect a difference between *from scratch* and *fine-tuned* on either
-# data set. Random channels of these networks are eight or more points worse even after
-# fine-tuning (distinguishable on the digits, not on MNIST with three seeds). But most
-# channels that they keep are silent, and training has to reactivate them. Part D has a
-# stronger baseline.
+# {{claim 04.3}}
+#
+# {{claim 04.4}}
+#
+# Random channels of these networks are a weak baseline: most channels that they keep
+# are silent, and training has to reactivate them. Part D has a stronger baseline.
 
 # %% [markdown]
 # #### Experiment: which score?
@@ -1185,16 +1190,25 @@ ledger.table()
 # - **D.** Nothing: three seeds differ so much after pruning that the accuracies agree
 #   with those before.
 #
-# **b.** Look again at the figure of 4.6, *which step removes the weights?* Which
-# percentage of the weights of **conv3** did the cascade *alone* remove on *your*
-# machine? Type the number (within 3.5 of the value that these networks give on the
-# digits is right).
+# **b.** Differences of this lab, with their 95 % intervals, on both kinds of data:
+#
+# {{difference 04.2}}
+# {{difference 04.3}}
+#
+# Which of these sentences do the intervals permit?
+#
+# - **A.** On the digits, the recalibrated network is better than before pruning.
+# - **B.** Inherited weights are worth nothing: training from scratch is exactly as
+#   good.
+# - **C.** On MNIST, recalibration does not bring back all of the accuracy.
+# - **D.** Fine-tuned networks are better than networks from scratch, since both means
+#   are above 0.
 
 # %%
-# a: "A", "B", "C" or "D"; b: a number, in %
+# "A", "B", "C" or "D"
 ### BEGIN SOLUTION
 answer_4_7a = "A"
-answer_4_7b = 14
+answer_4_7b = "C"
 ### END SOLUTION
 
 # %%
@@ -1204,8 +1218,8 @@ check("4.7")
 # <details><summary>Hint for a</summary>Which of the four can be true, if no weight
 # changed between <i>pruned</i> and <i>BN recalibrated</i>? And what was the accuracy
 # with the scales at 0 and nothing removed?</details>
-# <details><summary>Hint for b</summary>There are three numbered bars for conv3: own
-# filter out, cascade alone, left. They add up to 100.</details>
+# <details><summary>Hint for b</summary>Which intervals contain 0? What can you not
+# conclude from an interval that contains 0, or from one run?</details>
 
 # %% [markdown]
 # ### 4.8 Bug hunt

@@ -68,7 +68,7 @@ from course_lib import devices, experiments, ledger, training
 from course_lib.data.images import load
 from course_lib.experiments import lab05
 from course_lib.parallel import sweep
-from course_lib.show import drawings, plots, real_data, tables, widgets
+from course_lib.show import drawings, plots, tables, widgets
 from course_lib.show.words import minus, pm, say, you_wrote
 
 # %% [markdown]
@@ -392,12 +392,17 @@ tables.show(tables.compare(at_1_8, steps, against="N:M"))
 say(you_wrote(prediction_5_3))
 
 # %% [markdown]
-# Without training N:M is within a point of single weights, and clearly above rows,
-# kernels and filters. N:M with randomly kept weights is far below: the choice of
-# weights matters more than the pattern. **After five epochs we could no longer detect a
-# difference to N:M**, not even for *random* N:M; only whole filters are still worse. So
-# the conclusion is: *except for whole filters, the pattern has no detectable cost on
-# this task after training; use the pattern that your hardware supports.* Mishra et al.
+# {{claim 05.1}}
+#
+# {{claim 05.2}}
+#
+# {{claim 05.3}}
+#
+# Without training, N:M with randomly kept weights is far below N:M by size. After five
+# epochs only whole filters are still worse on the digits. But the patterns are compared
+# at equal *weights*: filters then have fewer products than N:M (lab 04 compares at equal
+# MACs). So the conclusion is: *on the digits we could not detect a cost of the pattern
+# after training, except for whole filters.* Mishra et al.
 # (2021) report a similar result for 2:4 on large networks.
 
 # %% [markdown]
@@ -599,10 +604,13 @@ say(
 
 # %% [markdown]
 # Three times the utilisation costs *no weight* (γ = 0). But the greedy rule without its
-# limit is worse than random groups, since it joins full columns with full groups. **The
-# limit γ does most of the work; the order helps a little.** With small limits (0.05 and
-# 0.25) random order fills a few per cent fewer cells than your grouping. With γ = 0
-# this advantage is less certain; with γ = 0.5 there is none. After five epochs of
+# limit is worse than random groups, since it joins full columns with full groups.
+#
+# {{claim 05.4}}
+#
+# With small limits (0.05 and 0.25) random order fills a few per cent fewer cells than
+# your grouping. With γ = 0 this advantage is less certain; with γ = 0.5 the greedy order
+# is worse. After five epochs of
 # training all packings have similar accuracy. Kung et al. report about eight times the
 # utilisation (their [preprint](https://arxiv.org/abs/1811.04770): four), on larger and
 # sparser networks.
@@ -860,10 +868,11 @@ tables.show(tables.means(trained, "accuracy", columns="share"))
 tables.compare(trained, "accuracy", against="random", columns="share")
 
 # %% [markdown]
-# **Dynamic gates are not better than static channels here, neither the largest nor
-# random ones.** With another image's decisions the network is nearly as good: once its
+# {{claim 05.5}}
+#
+# With another image's decisions the network is nearly as good: once its
 # weights are trained, too, the gates hardly depend on the image. *Here the selection
-# per image adds nothing to what training recovers.* A twentieth of this network still
+# per image adds nothing detectable to what training recovers.* A twentieth of this network still
 # recognises 98 of 100 digits, so there is little to gain. We also tried two drawing
 # styles, noise on half of the images, and the k channels of highest score per image
 # (Gao et al. 2019). Two seeds each are too few for a proof, but static channels were
@@ -961,8 +970,10 @@ say(
 )
 
 # %% [markdown]
-# Training can compensate for inputs that are always missing, **weights or activations,
-# even if they were chosen at random**. Random activations drawn once come within a
+# {{claim 05.6}}
+#
+# Training can compensate for inputs that are always missing, weights or activations,
+# even if they were chosen at random. Random activations drawn once come within a
 # point of those chosen by size at 1:4, with half as many products. Selection by size
 # helps little (most at 1:8). Training cannot compensate for *noise*: if different
 # places are lost in every pass, no weight can adapt. (Selection by size also loses
@@ -982,13 +993,9 @@ say(
 mnist = experiments.read("lab05_between_mnist/patterns").query("sparsity == 0.875")
 tables.show(tables.means(mnist, steps))
 say(f"(Dense: {pm(experiments.read('lab05_between_mnist/dense')['validation'])} %.)")
-say(real_data.table("05"))
 
 # %% [markdown]
-# Two conclusions hold on MNIST. The pattern costs accuracy before training, and
-# training repairs this. Static channels trained as long are not worse, and gates per
-# image gain nothing. Two do not hold. *Random* N:M is a point or two worse than N:M by
-# size even after training. And static channels of a frozen network with recalibrated
+# The claims above print what MNIST says of each. Also, on MNIST static channels of a frozen network with recalibrated
 # statistics are far worse than the gates (with a wide interval): on MNIST recalibration
 # is not enough, but training is.
 #
@@ -1038,14 +1045,23 @@ ledger.table()
 # - **D.** Fewer products do not mean less time: selecting activations and matching the
 #   factors costs more here than it saves; only hardware built for N:M gains.
 #
-# **b.** Which share of all products of `conv2` to `conv4` was left with weights 2:4 and
-# activations 2:4, by size, on the digits? (A number between 0 and 1, from the
-# experiment of 5.8; within 0.01 of our value.)
+# **b.** Differences of this lab, with their 95 % intervals, on both kinds of data:
+#
+# {{difference 05.2}}
+# {{difference 05.3}}
+#
+# Which of these sentences do the intervals permit?
+#
+# - **A.** After training, the pattern costs no accuracy.
+# - **B.** On MNIST it matters after training which weights of a block are kept.
+# - **C.** On the digits, N:M at random is exactly as good as N:M by size after
+#   training.
+# - **D.** The choice of weights matters more on MNIST than on the digits.
 
 # %%
 ### BEGIN SOLUTION
 answer_5_9a = "D"
-answer_5_9b = 0.155
+answer_5_9b = "B"
 ### END SOLUTION
 
 # %%
@@ -1156,9 +1172,8 @@ widgets.explorer(
 # %% [markdown]
 # ## What you take with you
 #
-# - Patterns between single weights and filters cost accuracy *before* training; after
-#   training only whole filters show a cost. Use the pattern that your hardware
-#   supports.
+# - Patterns between single weights and filters cost accuracy *before* training. After
+#   training, on the digits only whole filters show a cost; on MNIST random N:M does, too.
 # - Without hardware for it, N:M is only a storage format.
 # - A greedy rule can be worse than random groups; here a limit on conflicts did most of
 #   the work.
@@ -1196,7 +1211,7 @@ widgets.explorer(
 #
 # - **Real data.** `DATA = "mnist"` above. **On a suitable GPU**,
 #   `torch.sparse.to_sparse_semi_structured` stores and multiplies 2:4.
-# - **Better patterns.** Transposable N:M (for the backward pass); permuted channels, so
+# - **Other patterns.** Transposable N:M (for the backward pass); permuted channels, so
 #   that large weights do not share a block; a different n in each layer.
 # - **Read.** A. Mishra et al., [Accelerating Sparse Deep Neural
 #   Networks](https://arxiv.org/abs/2104.08378), 2021. H. T. Kung, B. McDanel, S. Q.

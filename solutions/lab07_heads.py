@@ -767,21 +767,25 @@ by_gradient = lab07.removal("I_h", "I_h, by layer", "I_h, iterative")
 tables.compare(by_gradient, "test", against="I_h", columns="removed")
 
 # %% [markdown]
-# **Up to half of the heads** the choice matters, and one backward pass per batch is
-# enough to choose. With $I_h$ the accuracy remains near the dense line; the random
+# {{claim 07.1}}
+#
+# {{claim 07.2}}
+#
+# Up to half of the heads, one backward pass per batch is enough to choose. With $I_h$ the accuracy remains near the dense line; the random
 # baseline falls, and the reversed order loses most. Michel et al. found the same: 20 %
 # of the heads of a translation model and 40 % of BERT's (on MNLI) can be removed
 # without noticeable loss.
 #
-# **The order of the single ablations is not the best.** It needs 33 evaluations on the
-# same texts. It works well while few heads are removed, and fails when many are.
+# {{claim 07.3}}
 #
-# **$I_h$, computed once, is not the best either.** Beyond half, its accuracy falls
-# nearly as low as with the ablations; the first table shows whether $I_h$ is
+# The order of the single ablations needs 33 evaluations on the
+# same texts. This order works well while few heads are removed, and fails when many are.
+#
+# Beyond half, the accuracy of $I_h$, computed once, falls as low as with the ablations; the first table shows whether $I_h$ is
 # distinguishable from random at 80 or 90 %. Two variants are meant to help, *iterative*
 # and *by layer*. *By layer* needs no extra computation, but it may remove heads from
 # layers that need all of their heads. In the second table, compare both variants with
-# $I_h$ at one half and at 80 %. No order is best everywhere. So the remaining heads
+# $I_h$ at one half and at 80 %. *Iterative* has the highest mean at most shares. So the remaining heads
 # change when others are removed. How?
 
 # %%
@@ -805,7 +809,7 @@ after = lab07.importance_without(nets, few, keep, head_importance, gated)
 tables.plain(after, digits={"all_on": 4, "others_off": 4})
 
 # %% [markdown]
-# **Heads can replace each other.** Suppose two heads read the same word. If you switch
+# A possible reason is that heads can replace each other. Suppose two heads read the same word. If you switch
 # one off, the other still reads the word, so neither matters alone. If you switch off
 # both, the information is lost. A single ablation measures the cost of a head *while
 # all others are on*, and more texts would only measure the same cost more precisely. So
@@ -885,9 +889,12 @@ title = "Heads kept per layer, 80 % pruned"
 plots.bars(left, x="layer", y="heads_left", by="method", title=title, **look)
 
 # %% [markdown]
+# {{claim 07.4}}
+#
 # With half of the heads removed, 200 steps bring *every* choice to within a few points
-# of the full model, also the random one. This agrees with the title of Budhraja et al.:
-# once the model may learn, importance and prunability are only weakly linked.
+# of the full model, also the random one. The lead of $I_h$ shrinks, but does not vanish.
+# Budhraja et al. conclude from such a result that importance and prunability are only
+# weakly linked.
 #
 # Now look at the last two layers at 80 %. In every model $I_h$, computed once, has
 # removed *all* of their heads. The derivatives of these heads are small, because the
@@ -1140,15 +1147,24 @@ ledger.table()
 #   little about the cost of removing many.
 # - **D.** The heads that cost least are all in one layer.
 #
-# **b.** What is the test accuracy (in %) with half of the heads removed from the *top*,
-# on average over the three models, without training afterwards? Use the table of 7.5,
-# under "Whole layers, or as many heads anywhere?"; within 0.8 points. (Answer a with
-# "A", "B", "C" or "D", and b with a number.)
+# **b.** Differences of this lab, with their 95 % intervals, on both kinds of data:
+#
+# {{difference 07.1}}
+# {{difference 07.2}}
+#
+# Which of these sentences do the intervals permit?
+#
+# - **A.** On SST-2, $I_h$ is better than random heads; whether the reversed order is
+#   worse than random, these runs do not decide.
+# - **B.** On SST-2, the reversed order is as good as random heads.
+# - **C.** In every encoder, $I_h$ is better than random heads.
+# - **D.** On SST-2, the reversed order loses more against random heads than $I_h$
+#   gains.
 
 # %%
 ### BEGIN SOLUTION
 answer_7_7a = "C"
-answer_7_7b = 66.1
+answer_7_7b = "A"
 ### END SOLUTION
 
 # %%
@@ -1158,8 +1174,8 @@ check("7.7")
 # %% [markdown]
 # <details><summary>Hint 1: a</summary>Which heads were on while one head was ablated?
 # And which are on when many are removed?</details>
-# <details><summary>Hint 2: b</summary>The row "top" of the table with half of the
-# heads: the mean of three numbers.</details>
+# <details><summary>Hint 2: b</summary>Which intervals contain 0? What can you not
+# conclude from an interval that contains 0, or from one run?</details>
 
 # %% [markdown]
 # ### 7.8 Bug hunt
@@ -1333,10 +1349,10 @@ widgets.explorer(board, removed=removed, rule=widgets.choice([*orders, *lab07.RU
 #
 # ## Going further
 #
-# - **More than heads.** Gate the feed-forward part's hidden units, too;
+# - **Heads and more.** Gate the feed-forward part's hidden units, too;
 #   `head_importance` needs one more hook. Prasanna et al. (2020) do so for BERT; lab 09
 #   does so, too.
-# - **A better order.** Remove the head that costs least *given those already removed*.
+# - **Another order.** Remove the head that costs least *given those already removed*.
 #   Is it better than $I_h$, and worth its 32 + 31 + … evaluations?
 # - **Your own model.** `docs/own_models.md` lists the families of models for which
 #   `find_attention`, `gated` and `remove_heads` work.

@@ -71,7 +71,7 @@ from course_lib import devices, experiments, ledger
 from course_lib.experiments import lab09
 from course_lib.models.attention import output_projections
 from course_lib.models.mlps import mlp_outputs
-from course_lib.show import drawings, plots, real_data, tables, widgets, words
+from course_lib.show import drawings, plots, tables, widgets, words
 
 # %% [markdown]
 # ## Settings
@@ -310,6 +310,12 @@ words.say(
 )
 
 # %% [markdown]
+# {{claim 09.1}}
+#
+# {{claim 09.2}}
+#
+# {{claim 09.3}}
+#
 # At half the depth the plain network loses 25 points, half of its lead over a constant
 # answer. LayerDrop loses less for both values of $p$, but the difference is
 # distinguishable only for $p = \frac12$. At full depth (right end of the figure)
@@ -690,10 +696,12 @@ tables.show(tables.plain(mine["rounds"]))
 tables.plain(mine["scores"])
 
 # %% [markdown]
-# Before retraining, the good subnetworks are far better than the random ones (row
-# *random* of the first differences). (On *contrast* the random ones vary so much that
-# we could not detect the difference with three seeds.) *After* retraining, we could not
-# detect a difference between good and random on any task, and on two of the four tasks
+# {{claim 09.4}}
+#
+# {{claim 09.5}}
+#
+# (Before retraining, on *contrast* the random ones vary so much that
+# we could not detect the difference with three seeds.) *After* retraining, on two of the four tasks
 # even the bad one reaches the full model. The paper reports the same on GLUE: most
 # subnetworks can be fine-tuned to nearly the full model's score, hence "all tickets are
 # winning". According to its abstract, subnetworks from the rest of the model "perform
@@ -851,9 +859,10 @@ lab09.say_agreement(shared, of_heads, fleiss_kappa, survivors_below)
 words.say(words.you_wrote(prediction_9_7))
 
 # %% [markdown]
-# Both numbers are above chance. One task with two seeds shares more heads beyond chance
-# than one seed with two tasks, but this *difference* is not distinguishable over the
-# four tasks (last row of the table at the end of this part). Also, pairs of the same
+# {{claim 09.6}}
+#
+# One task with two seeds shares more heads beyond chance than one seed with two tasks,
+# but this *difference* is not distinguishable over the four tasks. Also, pairs of the same
 # three seeds are not independent. Whether the task matters more than the seed remains
 # open.
 #
@@ -891,9 +900,6 @@ glue = lab09.with_full("lab09_subnetworks_glue")
 title = "GLUE: each fine-tuning's full model and its subnetworks"
 one_by_one = lab09.scores_one_by_one(glue)
 plots.heat_map(one_by_one, title=title, colour_label="Matthews × 100", fmt="{:.0f}", ylabel="")
-
-# %%
-words.say(real_data.table("09"))
 
 # %% [markdown]
 # **Depth.** After plain fine-tuning, this encoder cannot lose a single layer: with five
@@ -954,14 +960,25 @@ ledger.table()
 # - **D.** Each layer has learned to work on the outputs of different earlier layers,
 #   since some layers were missing in every step.
 #
-# **b.** From the first table of 9.2: what is the test accuracy of the LayerDrop
-# ($p = 0.5$) models at half their depth, evenly spaced, on average over the three
-# checkpoints? (A number in %, within 1 point.)
+# **b.** Differences of this lab, with their 95 % intervals, on both kinds of data:
+#
+# {{difference 09.3}}
+# {{difference 09.5}}
+#
+# Which of these sentences do the intervals permit?
+#
+# - **A.** On the reviews, it does not matter which half of the layers is kept.
+# - **B.** On GLUE, the surviving subnetwork is better than a random one after
+#   retraining.
+# - **C.** After retraining, a random subnetwork is exactly as good as the surviving
+#   one.
+# - **D.** On SST-2, evenly spaced layers are better than the first ones; on the reviews
+#   these runs do not decide.
 
 # %%
 ### BEGIN SOLUTION
 answer_9_8a = "D"
-answer_9_8b = 84.7
+answer_9_8b = "D"
 ### END SOLUTION
 
 # %%

@@ -324,7 +324,7 @@ say(f"After layer 3, a tenth is kept: informed minus all evidence **{apart}**.")
 # it is a baseline, not a method. *Polar words* (green) are far below dense in every
 # panel: a polar word decides nothing without its negator, or without the contrast word.
 # After layer 3 we could not detect that keeping polar words is better than a random
-# draw. **And attention beats even the oracle of all evidence** where only a tenth is
+# draw. And attention beats even the oracle of all evidence where only a tenth is
 # kept (if the printout contains "distinguishable"). After layer 3 the information has
 # *moved* into other rows, and attention finds them.
 
@@ -647,8 +647,8 @@ tables.plain(end.pivot(index="seed", columns="layer", values="theta").reset_inde
 # #### Experiment: fine-tuning with holes in the text
 #
 # The models of part A were trained on whole texts. Now they are trained a little longer
-# while tokens are dropped (*holes*), as in PoWER-BERT. The goal: **at least twice fewer
-# MACs in the encoder for less than one point, on each of the three checkpoints**. Each
+# while tokens are dropped (*holes*), as in PoWER-BERT. The goal: at least twice fewer
+# MACs in the encoder for less than one point, on each of the three checkpoints. Each
 # checkpoint gets its own schedule: among the schedules of that cost in a grid, the most
 # accurate on 400 validation reviews before training. Three versions train for equally
 # many steps: *informed* by the row of [CLS] (the attention that [CLS] gives), *random*
@@ -674,12 +674,14 @@ tables.show(tables.compare(arms, "test", by="arm", against="informed, fine-tuned
 say(f"{lab10.goal(measured)} {you_wrote(prediction_10_4c)}")
 
 # %% [markdown]
+# {{claim 10.3}}
+#
 # Make three comparisons. *Informed*, as it came and fine-tuned: this training recovers
 # accuracy, most where most was lost. *Random* was trained with holes as long: the
 # remaining difference is the value of the choice. *Dense, trained on*: the checkpoints
 # could still learn; the same 48,000 reviews without holes take them to 99 % and more.
-# So two statements are true. At half of the products **less than a point is lost
-# against the checkpoints as they came**, and a point or two against dense models
+# So two statements are true. At half of the products less than a point is lost against
+# the checkpoints as they came, and a point or two against dense models
 # trained as long. A paper that reports "no loss after fine-tuning" should also report
 # the dense model after the same fine-tuning; many do not.
 
@@ -844,7 +846,7 @@ slide = [15, 14, 12, 11, 9, 8, 6, 4, 4, 3, 2, 2]
 for tokens in (slide, [round(512 * n / 15) for n in slide]):
     fewer = token_macs(tokens[:1] * 12, 768) / token_macs(tokens, 768)
     quadratic = 2 * tokens[0] ** 2 * 768 / token_macs(tokens[:1], 768)
-    say(f"{tokens}: **{fewer:.2f} times fewer** MACs; quadratic in layer 1: {quadratic:.1%}.")
+    say(f"{tokens}: {fewer:.2f} times fewer MACs; quadratic in layer 1: {quadratic:.1%}.")
 say(you_wrote(prediction_10_6))
 
 # %% [markdown]
@@ -968,7 +970,13 @@ say(you_wrote(prediction_10_sst2))
 # pre-trained models; Clark et al. (2019) saw them in BERT, mostly at [SEP] and full
 # stops. The row of [CLS] then ranks the other tokens by tiny remaining weights. With
 # the gentle schedule this is enough: we could not detect a difference between the two
-# scores. With the steep schedule the row of [CLS] is closer to a random draw than to
+# scores.
+#
+# {{claim 10.1}}
+#
+# {{claim 10.2}}
+#
+# With the steep schedule the row of [CLS] is closer to a random draw than to
 # attention *received*, which is an average over all queries. So even if the cheap score
 # was as good in 10.6 on our small models, do *not* use it on another model without
 # testing. Kim et al. use the full score.
@@ -1001,15 +1009,23 @@ ledger.table()
 # - **D.** It differs by checkpoint, since it depends on where in the depth information
 #   has been mixed into the kept tokens. So it must be measured on validation data.
 #
-# **b.** Look at the printout of 10.3 again, *share of the tokens that a threshold takes
-# after layer 2*. A threshold on $s$ itself, 1/37 for every text, drops a different
-# share of the long reviews than of the short ones. How many percentage points lie
-# between the longest and the shortest quarter, in *your* run? (A number.)
+# **b.** Differences of this lab, with their 95 % intervals, on both kinds of data:
+#
+# {{difference 10.1}}
+# {{difference 10.2}}
+#
+# Which of these sentences do the intervals permit?
+#
+# - **A.** On the reviews, the row of [CLS] is a worse score than attention received,
+#   since its mean is lower.
+# - **B.** On the reviews, the two scores are equally good.
+# - **C.** On SST-2, the row of [CLS] is a worse score than attention received.
+# - **D.** On SST-2, attention chooses better tokens than chance in every sentence.
 
 # %%
 ### BEGIN SOLUTION
 answer_10_7a = "D"
-answer_10_7b = 65
+answer_10_7b = "C"
 ### END SOLUTION
 
 # %%
@@ -1018,8 +1034,8 @@ check("10.7")
 # %% [markdown]
 # <details><summary>Hint 1: a</summary>Compare the checkpoints in one panel of the
 # second figure of 10.2, and then the panels.</details>
-# <details><summary>Hint 2: b</summary>Two of the four numbers in the table under the
-# cell after <code>check("10.3")</code>: those of one rule.</details>
+# <details><summary>Hint 2: b</summary>Which intervals contain 0? What can you not
+# conclude from an interval that contains 0, or from one run?</details>
 
 # %% [markdown]
 # ### 10.8 Bug hunt

@@ -376,6 +376,12 @@ say(f"Pruning 60 % of BERT's heads and neurons without a teacher costs {teacher}
 say(you_wrote(prediction_11_3))
 
 # %% [markdown]
+# {{claim 11.2}}
+#
+# {{claim 11.3}}
+#
+# {{claim 11.1}}
+#
 # **What combines.** Structured pruning makes both models fast, zeros make both small,
 # and neither replaces the other. Magnitude pruning alone saves no time. Narrowing
 # (fewer channels, heads or neurons) alone stops at a tenth of the net's storage, or

@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from course_lib import files
-from course_lib.authoring import contract, handout, source, stamp, student
+from course_lib.authoring import claims, contract, handout, source, stamp, student
 from course_lib.authoring.errors import Problems, shown
 from course_lib.authoring.execute import run
 from course_lib.authoring.source import Cell, Lab
 from course_lib.grading.claims.question import Test
+from course_lib.ledger import FILE, Row
+from course_lib.ledger import as_bytes as rows_as_bytes
 
 INDEX = Path("solutions") / "index.md"  # of the page solutions/index.ipynb
 CELL_TIMEOUT = 600.0  # seconds one cell may take; a lab's own aim is 90 s for all of them
@@ -97,6 +99,7 @@ def build(
             echo(f"{shown(path, root)} is being executed …")
             start = time.perf_counter()
             where = [(lab.shown, list(cell.lines)) for cell in lab.cells]
+            (path.parent / FILE).unlink(missing_ok=True)  # the rows of this lab alone
             for line in run(new, where, lab.name, path.parent, root, timeout):
                 echo(line)
             write(path, new, f"executed in {time.perf_counter() - start:.0f} s")
@@ -104,23 +107,33 @@ def build(
             echo(f"{shown(path, root)} left as it was: it is to be executed")
     if page := _index(root):
         write((root / INDEX).with_suffix(".ipynb"), page)
+    if (root / claims.FILE).is_file() and _real_data(root) != (text := claims.page(root)):
+        (root / claims.PAGE).parent.mkdir(exist_ok=True)
+        files.write_atomic(root / claims.PAGE, text.encode())
+        changed.append(root / claims.PAGE)
+        echo(f"{claims.PAGE.as_posix()} written")
     return changed
 
 
+def _real_data(root: Path) -> str:
+    """The page of the claims as it is."""
+    page = root / claims.PAGE
+    return page.read_text(encoding="utf-8") if page.is_file() else ""
+
+
 def remake_ledger(root: Path, echo: Callable[[str], Any]) -> list[Path]:
-    """Execute all walkthroughs from an empty ledger, and write what they measure as the
-    course's table and its picture: these two files.
+    """Execute all walkthroughs, each with an empty ledger, and write what they measure as
+    the course's table and its picture: these two files.
     """
     from course_lib import labs
-    from course_lib.ledger import FILE
     from course_lib.show import course_table, plots
 
-    written = root / "solutions" / FILE
-    written.unlink(missing_ok=True)
-    *others, last = labs.available()
-    for some in (others, [last]):  # the last lab begins with the table of the others
-        build(root, some, True, echo, force=True)
-        files.write_atomic(course_table.path(), written.read_bytes())
+    found: list[Row] = []
+    for lab in labs.available():  # each begins with the table of those before
+        build(root, [lab], True, echo, force=True)
+        rows = root / "solutions" / FILE
+        found += json.loads(rows.read_bytes()) if rows.is_file() else []
+        files.write_atomic(course_table.path(), rows_as_bytes(found))
     picture = root / "data" / "pictures" / "ledger.png"
     picture.parent.mkdir(exist_ok=True)
     plots.use_style()
@@ -136,7 +149,10 @@ def _index(root: Path) -> Any | None:
 
     if not (root / INDEX).is_file():
         return None
-    read = jupytext.reads((root / INDEX).read_text(encoding="utf-8"), fmt="md").cells
+    text = (root / INDEX).read_text(encoding="utf-8")
+    if claims.DISAGREEMENTS in text:
+        text = text.replace(claims.DISAGREEMENTS, claims.disagreements(root))
+    read = jupytext.reads(text, fmt="md").cells
     return _notebook("index", [Cell(cell.cell_type, cell.source, ()) for cell in read])
 
 
@@ -170,6 +186,10 @@ def check(root: Path, labs: Iterable[str] | None = None) -> list[str]:
     page = _index(root)
     if page and not is_built((root / INDEX).with_suffix(".ipynb"), page):
         problems.add("solutions/index.ipynb", 1, _build_again(str(INDEX)))
+    with problems.collecting():
+        if (root / claims.FILE).is_file() and _real_data(root) != claims.page(root):
+            message = f"this page is not what {claims.FILE.as_posix()} gives: run `course build`"
+            problems.add(claims.PAGE.as_posix(), 1, message)
     _check_orphans(root, {path.stem for path in paths}, problems)
     return problems
 

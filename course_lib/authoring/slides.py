@@ -25,8 +25,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from course_lib.authoring import source, webpage
-from course_lib.authoring.errors import AuthoringError, error, shown
+from course_lib.authoring import claims, source, webpage
+from course_lib.authoring.errors import AuthoringError, Problems, error, shown
 from course_lib.authoring.execute import run
 
 CELL_TIMEOUT = 300.0  # seconds
@@ -125,6 +125,12 @@ def _executed(
     text, file = path.read_text(encoding="utf-8"), shown(path, root)
     notebook = jupytext.reads(text, fmt="py:percent")
     lines = [list(cell.lines) for cell in source.place_cells(notebook.cells, text, file)]
+    problems = Problems()
+    for cell, numbers in zip(notebook.cells, lines, strict=True):
+        if cell.cell_type == "markdown":
+            wrong = lambda line, what, at=numbers: problems.add(file, at[line - 1], what)  # noqa: E731
+            cell.source = "\n".join(sum(claims.expand(cell.source, root, wrong), []))
+    problems.stop()
     spans = [(file, numbers) for numbers in lines]
     env = {"COURSE_SLIDES": str(typeface)}
     for line in run(notebook, spans, path.stem[:5], path.parent, root, timeout, env):

@@ -8,11 +8,12 @@ import ast
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+from course_lib.authoring import claims
 from course_lib.authoring.errors import Problems, error, shown
 
 NAME = re.compile(r"lab(\d\d)_([a-z0-9_]+)\.py")
@@ -186,6 +187,11 @@ def read(path: Path, root: Path) -> Lab:
         ) from caught
     cells = place_cells(notebook.cells, text, file)
     wrong = partial(problems.add, file)
+    with problems.collecting():
+        cells = [_written_out(cell, root, wrong) for cell in cells]
+        for id in claims.read(root):
+            if id[:2] == path.stem[3:5] and text.count(f"{{{{claim {id}}}}}") != 1:
+                wrong(1, f"write {{{{claim {id}}}}} once, below its figure")
     questions, owners = _questions(cells, int(path.stem[3:5]), wrong)
     regions = [
         region
@@ -200,6 +206,42 @@ def read(path: Path, root: Path) -> Lab:
             wrong(cell.line(slip.lineno or 1), f"this cell does not parse ({slip.msg}): correct it")
     problems.stop()
     return Lab(path, file, text, tuple(cells), tuple(questions), tuple(regions))
+
+
+def _written_out(cell: Cell, root: Path, wrong: Wrong) -> Cell:
+    """A cell with its claims written out, and nothing else that is bold and compares."""
+
+    def at(line: int, what: str) -> None:
+        wrong(cell.line(line), what)
+
+    if cell.kind != "markdown":
+        for first, text in _strings(cell.source):
+            claims.check_bold(text, partial(_in_text, at, first))
+        return cell
+    claims.check_bold(cell.source, at)
+    new = claims.expand(cell.source, root, at)
+    numbers = [line for line, lines in zip(cell.lines, new, strict=True) for _ in lines]
+    return replace(cell, source="\n".join(sum(new, [])), lines=tuple(numbers))
+
+
+def _in_text(at: Wrong, first: int, line: int, what: str) -> None:
+    at(first + line - 1, what)
+
+
+def _strings(source: str) -> Iterator[tuple[int, str]]:
+    """The texts in a code cell, each with its line; a computed part is ``{}``."""
+    if syntax_error(source):
+        return
+    pieces: set[int] = set()
+    for node in ast.walk(parsed(source)):  # a whole text comes before its pieces
+        if isinstance(node, ast.JoinedStr):
+            pieces |= {id(part) for part in node.values}
+            parts = (str(getattr(part, "value", "")) for part in node.values)
+            consts = (isinstance(part, ast.Constant) for part in node.values)
+            yield node.lineno, "".join(p if c else "{}" for p, c in zip(parts, consts, strict=True))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if id(node) not in pieces:
+                yield node.lineno, node.value
 
 
 def python(source: str) -> str:

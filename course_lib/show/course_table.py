@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from course_lib import paths
-from course_lib.ledger import FILE, Row, Table
+from course_lib.ledger import FILE, Row, Table, with_one_dense
 from course_lib.show import plots
 from course_lib.show.style import BLACK, BLUE, ORANGE, style
 
@@ -84,7 +84,7 @@ def text(found: Sequence[Row]) -> str:
     """
     parts = []
     for model in dict.fromkeys(row["model"] for row in found):
-        mine = [row for row in found if row["model"] == model]
+        mine = with_one_dense([row for row in found if row["model"] == model])
         header, *lines = str(Table(mine)).split("\n")
         lines = [
             f"{line}  {find_paper(row)}".rstrip() for line, row in zip(lines, mine, strict=True)

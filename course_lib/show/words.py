@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from course_lib.intervals import compare, interval
+from course_lib.intervals import SAME, compare, interval
 
 
 def say(text: str) -> None:
@@ -41,9 +41,11 @@ def pm_text(mean: Any, half: Any, digits: int = 1, sign: bool = False) -> str:
 
 
 def pm_cell(difference: Any, half: Any, digits: int = 1) -> str:
-    """A difference in a cell of a table: bold where its interval excludes 0."""
+    """A difference in a cell of a table: bold where its interval excludes 0, but not where
+    it is equal in all seeds: then it has no interval.
+    """
     text = pm_text(difference, half, digits, sign=True)
-    return f"**{text}**" if abs(difference) > half else text
+    return f"**{text}**" if abs(difference) > half > SAME else text
 
 
 def minus(
@@ -88,5 +90,7 @@ def versus(
 
 def _with_verdict(mean: Any, half: Any, unit: str, digits: int) -> str:
     verdict = "statistically distinguishable" if abs(mean) > half else "not distinguishable"
+    if half <= SAME:
+        verdict = "equal in all seeds"
     of = f" {unit}" if unit else ""
     return f"{pm_text(mean, half, digits, sign=True)}{of} ({verdict})"

@@ -44,6 +44,20 @@ def test_rows_are_told_apart_by_lab_model_and_method_and_replaced_in_place(here:
     assert [file.name for file in here.iterdir()] == ["ledger.json"]
 
 
+def test_a_model_has_one_dense_row_where_it_is_shown() -> None:
+    for lab in ("00", "04", "05"):
+        ledger.add("convnet", "dense", **{**DENSE, "lab": lab})
+        ledger.add("bert", f"pruned in {lab}", **{**DENSE, "lab": lab})
+    ledger.add("bert", "dense", **{**DENSE, "lab": "07"})
+    assert len(ledger.rows()) == 7, "each lab's row is kept, to compare its own methods with"
+    shown = [(row["model"], row["method"], row["lab"]) for row in ledger.table().rows]
+    assert [row for row in shown if row[1] == "dense"] == [
+        ("convnet", "dense", "05"),
+        ("bert", "dense", "07"),
+    ]
+    assert len(shown) == 5
+
+
 def test_numbers_may_come_from_torch_and_numpy() -> None:
     numbers = {"bits": np.int64(8), "macs": torch.tensor(7), "ms": np.float32(0.5)}
     ledger.add("m", "x", lab="01", **numbers, accuracy=torch.tensor([50.0, 51.0]))

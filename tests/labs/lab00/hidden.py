@@ -27,7 +27,7 @@ from course_lib.grading import (
     unchanged,
 )
 from course_lib.grading.claims.mistakes import apply_each
-from course_lib.grading.claims.typed import expect_choice, expect_figure
+from course_lib.grading.claims.typed import expect_choice
 from course_lib.labs import lab00 as reference
 
 from .visible import (
@@ -58,7 +58,6 @@ from .visible import (
     matrix,
     nnz,
     of,
-    percentage,
     recognise,
     same,
     show,
@@ -537,22 +536,14 @@ def test_what_the_formula_says(submission: Submission, draw: Draw) -> None:
     expect_choice(submission, "answer_0_8a", 5, refuted)
 
 
-@question("0.8", points=0.5, claim="b: where COO needs fewer bits than the bitmap")
-def test_where_coo_pays(submission: Submission, draw: Draw) -> None:
-    expect_figure(
-        percentage(submission),
-        # 93.75: 16 bits of address for each value against 1 bit for each of 36,864 places.
-        # 95 is what one guesses
-        (92.25, 94.75),
-        "the sparsity where the two lines cross",
-        (
-            (31, 35, "the sparsity where COO becomes smaller than the dense layer"),
-            (2.5, 4, "the sparsity where the bitmap becomes smaller than the dense layer"),
-            (79, 82, "the sparsity where run lengths of 5 bits need less than the bitmap"),
-            (89, 92, "the sparsity where CSR needs less than the bitmap"),
-        ),
-        "Compare your coo_bits with your bitmap_bits at this sparsity.",
-    )
+@question("0.8", points=0.5, claim="b: what the intervals permit")
+def test_what_intervals_permit(submission: Submission, draw: Draw) -> None:
+    misread = {
+        0: "the interval of CIFAR-10 does not contain 0. Where does it begin and end?",
+        2: "the two intervals overlap, and the two data sets were not compared in pairs",
+        3: "one layer of one network was measured. What do the intervals say of other layers?",
+    }
+    expect_choice(submission, "answer_0_8b", 4, misread)
 
 
 CAMERA = [

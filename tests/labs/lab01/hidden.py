@@ -27,7 +27,7 @@ from course_lib.grading import (
 from course_lib.grading.claims.hunt import expect_verdicts
 from course_lib.grading.claims.mistakes import apply_each, draw_case, recognise, same
 from course_lib.grading.claims.rounding import CUT_OFF, expect_rounded
-from course_lib.grading.claims.typed import expect_choice, expect_figure
+from course_lib.grading.claims.typed import expect_choice
 from course_lib.labs import lab01 as reference
 from course_lib.pruning.weights import group_scores, smallest
 
@@ -53,7 +53,6 @@ from .visible import (
     mistakes_of_weight,
     one_list,
     pruned,
-    share_typed,
 )
 from .visible import WRONG as SEEN
 
@@ -474,28 +473,14 @@ def test_what_was_broken(submission: Submission, draw: Draw) -> None:
     expect_choice(submission, "answer_1_8a", OPTIONS, MISREAD)
 
 
-# conv1, three seeds: 22.2, 20.8 and 21.2 %; their mean is 21.4 (nine seeds, one by one:
-# 18.1 to 22.2). Who has not looked says 90, or a little less.
-SHARE = (18.4, 24.4)
-READ_INSTEAD = (  # of the same figure or table, by mistake: from, to, what
-    (75.5, 81.6, "the share that is kept"),
-    (7, 11, "the share that is pruned in fc"),
-    (89, 91, "the share that is pruned in every layer where each layer has its own threshold"),
-)
-
-
-@question(
-    "1.8", points=0.5, claim="b: the pruned share of the first layer under one global threshold"
-)
-def test_share_of_the_first_layer(submission: Submission, draw: Draw) -> None:
-    what = "the share that is pruned in conv1 of these networks when all layers share one threshold"
-    expect_figure(
-        share_typed(submission),
-        SHARE,
-        what,
-        READ_INSTEAD,
-        "Is it another layer, or another sparsity?",
-    )
+@question("1.8", points=0.5, claim="b: what the intervals permit")
+def test_what_intervals_permit(submission: Submission, draw: Draw) -> None:
+    misread = {
+        0: "an interval that contains 0 also contains other differences. Does it show that they are equal?",
+        1: "the interval of MNIST reaches from 0 to more than 40 points: these runs do not decide",
+        3: "the interval is about the mean over networks, not about a single network",
+    }
+    expect_choice(submission, "answer_1_8b", 4, misread)
 
 
 # --- 1.9 find_bug ---------------------------------------------------------------------

@@ -38,7 +38,7 @@ from course_lib.grading.claims.mistakes import (
     same,
 )
 from course_lib.grading.claims.student import StudentError
-from course_lib.grading.claims.typed import expect_choice, expect_typed
+from course_lib.grading.claims.typed import expect_choice
 from course_lib.labs import lab03 as reference
 from course_lib.pruning.weights import smallest
 from course_lib.student_code import helpers
@@ -1452,18 +1452,11 @@ OPTIONS = 4  # of 3.7a
 @question(
     "3.7",
     points=0,
-    claim="a is one of the letters, b an accuracy in % (which ones are right is looked at when they are handed in)",
+    claim="a and b are letters (which ones are right is looked at when they are handed in)",
 )
 def test_form_of_the_answers(submission: Submission, draw: Draw) -> None:
     expect_choice(submission, "answer_3_7a", OPTIONS, {})
-    accuracy_typed(submission)
-
-
-def accuracy_typed(submission: Submission) -> float:
-    """3.7b, in %."""
-    return expect_typed(
-        submission, "answer_3_7b", (1, 100), "no accuracy in %: type a number between 1 and 100"
-    )
+    expect_choice(submission, "answer_3_7b", 4, {})
 
 
 # --- 3.8 find_bug ---------------------------------------------------------------------

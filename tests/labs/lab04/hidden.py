@@ -32,7 +32,7 @@ from course_lib.grading.claims.rounding import (
     Rounding,
     expect_rounded,
 )
-from course_lib.grading.claims.typed import expect_choice, expect_figure
+from course_lib.grading.claims.typed import expect_choice
 from course_lib.labs import lab04 as reference
 from course_lib.student_code import plain_data
 
@@ -78,7 +78,6 @@ from .visible import (
     selected,
     settings,
     share,
-    share_typed,
     shift_of,
     sizes,
     sizes_of,
@@ -472,24 +471,14 @@ def test_what_was_broken(submission: Submission, draw: Draw) -> None:
     expect_choice(submission, "answer_4_7a", OPTIONS, MISREAD)
 
 
-# Of conv3, three seeds: 17, 13 and 11 % (widths 10 12 17 19, 9 13 14 22, 10 14 13 21);
-# their mean is 14 with a standard error of 1.5. If all layers lost 70 %, it would be
-# 21, which is the guess without looking at the figure.
-SHARE = (10.5, 17.5)
-READ_INSTEAD = (  # of the same figure, by mistake: from, to, what
-    (6.5, 10.5, "the share that is kept"),
-    (17.5, 22.5, "the share if this layer and the previous layer had each lost 70 %"),
-    (22.5, 35, "the share of another layer, or of all layers together"),
-    (60, 90, "the share that is removed with its own filter"),
-)
-
-
-@question(
-    "4.7", points=0.5, claim="b: the share that the cascade alone removed from the third layer"
-)
-def test_share_of_the_cascade(submission: Submission, draw: Draw) -> None:
-    what = "the share that the cascade alone removes from conv3 in these networks"
-    expect_figure(share_typed(submission), SHARE, what, READ_INSTEAD, "Which bar shows it?")
+@question("4.7", points=0.5, claim="b: what the intervals permit")
+def test_what_intervals_permit(submission: Submission, draw: Draw) -> None:
+    misread = {
+        0: "the interval of the digits contains 0, so the sign of the difference is open",
+        1: "an interval that contains 0 also contains a difference of 1 point. Does it show that they are equal?",
+        3: "a mean above 0 is not enough. What do the intervals contain?",
+    }
+    expect_choice(submission, "answer_4_7b", 4, misread)
 
 
 # --- 4.8 find_bug ---------------------------------------------------------------------

@@ -23,7 +23,7 @@ from course_lib.grading import (
 )
 from course_lib.grading.claims.hunt import expect_verdicts
 from course_lib.grading.claims.mistakes import apply_each, draw_case, recognise
-from course_lib.grading.claims.typed import expect_choice, expect_figure, expect_typed
+from course_lib.grading.claims.typed import expect_choice
 from course_lib.labs import lab05 as reference
 
 from .visible import (
@@ -263,23 +263,14 @@ def test_why(submission: Submission, draw: Draw) -> None:
     )
 
 
-@question("5.9", points=0.5, claim="b: the remaining share of the products")
-def test_share(submission: Submission, draw: Draw) -> None:
-    value = expect_typed(submission, "answer_5_9b")
-    expect_figure(
-        value,
-        SHARE,
-        "the results of the seeds on the digits",
-        (
-            (0.24, 0.26, "the expectation (1 − ½)(1 − ½), without ReLU's zeros and the padding"),
-            (0.035, 0.055, "1:4 by 1:4"),
-            (0.08, 0.1, "the share for random patterns"),
-        ),
-        "Read the value from the experiment of 5.8.",
-    )
-
-
-SHARE = (0.145, 0.165)  # .154 to .157
+@question("5.9", points=0.5, claim="b: what the intervals permit")
+def test_what_intervals_permit(submission: Submission, draw: Draw) -> None:
+    misread = {
+        0: "both intervals contain 0, but also a cost of half a point. Do they show that there is none?",
+        2: "an interval that contains 0 also contains other differences. Does it show that they are equal?",
+        3: "the two intervals overlap, and the two data sets were not compared in pairs",
+    }
+    expect_choice(submission, "answer_5_9b", 4, misread)
 
 
 @question("5.10", points=0.5, claim="right versions pass, and six wrong ones are found")

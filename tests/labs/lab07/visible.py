@@ -41,7 +41,7 @@ from course_lib.grading import (
 from course_lib.grading.claims import mistakes as known
 from course_lib.grading.claims.hunt import expect_verdicts
 from course_lib.grading.claims.mistakes import apply_each
-from course_lib.grading.claims.typed import expect_choice, expect_typed
+from course_lib.grading.claims.typed import expect_choice
 from course_lib.labs import lab07 as reference
 from course_lib.student_code import plain_data
 from course_lib.student_code.helpers import sample_losses
@@ -1459,13 +1459,11 @@ def test_slices_of_bad_heads(submission: Submission, draw: Draw) -> None:
 @question(
     "7.7",
     points=0,
-    claim="a is one of the letters, b an accuracy in % (which ones are right is looked at when they are handed in)",
+    claim="a and b are letters (which ones are right is looked at when they are handed in)",
 )
 def test_form_of_the_answers(submission: Submission, draw: Draw) -> None:
     expect_choice(submission, "answer_7_7a", 4, {})
-    expect_typed(
-        submission, "answer_7_7b", (1, 100), "no accuracy in %: type a number between 1 and 100"
-    )
+    expect_choice(submission, "answer_7_7b", 4, {})
 
 
 # --- 7.8 find_bug ---------------------------------------------------------------------

@@ -22,7 +22,7 @@ from course_lib.grading.claims.expect import ask
 from course_lib.grading.claims.hunt import expect_verdicts
 from course_lib.grading.claims.mistakes import near
 from course_lib.grading.claims.student import StudentError
-from course_lib.grading.claims.typed import expect_choice, expect_figure, expect_typed
+from course_lib.grading.claims.typed import expect_choice
 from course_lib.labs import lab09 as reference
 
 from .visible import (
@@ -492,26 +492,14 @@ def test_why(submission: Submission, draw: Draw) -> None:
     )
 
 
-@question("9.8", points=0.5, claim="b: LayerDrop (p = 0.5) at half the depth")
-def test_half_depth(submission: Submission, draw: Draw) -> None:
-    expect_figure(
-        expect_typed(submission, "answer_9_8b"),
-        HALF,
-        "what the three checkpoints give",
-        OTHERS,
-        "Read it off the table of 9.2: row LayerDrop 0.5, evenly spaced.",
-    )
-
-
-# 85.7, 84.4, 83.9 are 84.7 on average; the first two layers 85.7, LayerDrop 0.2 82.9
-HALF = (83.7, 85.3)
-OTHERS = (
-    (82.4, 83.3, "that of LayerDrop 0.2"),
-    (85.31, 86.3, "that of the first two layers"),
-    (73.5, 75.5, "that of the plain model"),
-    (96.5, 98.5, "that of the networks trained at that depth"),
-    (98.6, 100, "that of the full depth, or of three layers"),
-)
+@question("9.8", points=0.5, claim="b: what the intervals permit")
+def test_what_intervals_permit(submission: Submission, draw: Draw) -> None:
+    misread = {
+        0: "the interval contains 0, but also a difference of 10 points. Does it show that there is none?",
+        1: "the interval of GLUE contains 0, so the sign of the difference is open",
+        2: "an interval that contains 0 also contains other differences. Does it show that they are equal?",
+    }
+    expect_choice(submission, "answer_9_8b", 4, misread)
 
 
 @question(

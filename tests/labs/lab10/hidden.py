@@ -12,7 +12,7 @@ from torch import Tensor
 from course_lib.grading import Draw, Submission, describe, expect_equal, fail, question, unchanged
 from course_lib.grading.claims.hunt import expect_verdicts
 from course_lib.grading.claims.mistakes import Case, apply_each
-from course_lib.grading.claims.typed import expect_choice, expect_figure
+from course_lib.grading.claims.typed import expect_choice
 from course_lib.labs import lab10 as reference
 
 from .visible import (
@@ -62,7 +62,6 @@ from .visible import (
     over_t,
     padded,
     parts,
-    points_typed,
     real_first,
     received,
     scaled,
@@ -558,34 +557,14 @@ def test_which_layer(submission: Submission, draw: Draw) -> None:
     expect_choice(submission, "answer_10_7a", OPTIONS, MISREAD)
 
 
-# θ = 1/37 on s takes 85.4 % of the longest quarter and 20.0 % of the shortest. Model
-# and reviews are the same everywhere, so only rounding differs, the printout's among
-# it. A guess without the printout is 10 to 50 points.
-APART = (63, 68)
-READ_INSTEAD = (  # of the same printout, by mistake: from, to, what
-    (1, 6, "the difference that remains with n·s"),
-    (
-        17,
-        23,
-        "the share of the shortest quarter alone, or the difference between the two rules in the longest",
-    ),
-    (41, 46, "the difference between the two rules in the shortest quarter"),
-    (83, 88, "the share of the longest quarter alone"),
-)
-
-
-@question(
-    "10.7", points=0.5, claim="b: how many points more a threshold on s removes from long texts"
-)
-def test_long_and_short_texts(submission: Submission, draw: Draw) -> None:
-    what = "the difference between the two quarters for these reviews"
-    expect_figure(
-        points_typed(submission),
-        APART,
-        what,
-        READ_INSTEAD,
-        "Which two numbers belong to a threshold on s?",
-    )
+@question("10.7", points=0.5, claim="b: what the intervals permit")
+def test_what_intervals_permit(submission: Submission, draw: Draw) -> None:
+    misread = {
+        0: "a lower mean is not enough. What does the interval contain?",
+        1: "an interval that contains 0 also contains other differences. Does it show that they are equal?",
+        3: "the interval is about the mean over fine-tunings, not about single sentences",
+    }
+    expect_choice(submission, "answer_10_7b", 4, misread)
 
 
 # --- 10.8 find_bug --------------------------------------------------------------------

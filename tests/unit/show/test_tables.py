@@ -41,7 +41,7 @@ def test_a_comparison_is_paired_by_seed(results):
 def test_a_difference_in_a_sentence(results):
     at_90 = results[results.sparsity == 0.9].copy()
     said = minus(at_90, "accuracy", "magnitude", "random")
-    assert said.startswith("+31.0 ± 0.0 points (statistically distinguishable)")
+    assert said.startswith("+31.0 ± 0.0 points (equal in all seeds)")
     at_90.loc[at_90.method == "magnitude", "accuracy"] *= [1, 0.2, 1]
     assert "not distinguishable" in minus(at_90, "accuracy", "magnitude", "random")
 

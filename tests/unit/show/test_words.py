@@ -3,9 +3,10 @@ is no mistake.
 """
 
 import IPython.display
+import pandas as pd
 import pytest
 
-from course_lib.intervals import interval
+from course_lib.intervals import compare, interval
 from course_lib.show.words import pm, say, versus, you_wrote
 
 
@@ -20,14 +21,19 @@ def test_a_difference_is_taken_in_pairs_and_distinguishable_only_beyond_its_inte
     # 2 to 2.5, however much the pairs differ
     assert versus([12.0, 52.5, 92.0], theirs).endswith("points (statistically distinguishable)")
     assert versus([12.0, 49.0, 92.0], theirs).endswith("(not distinguishable)")
-    assert (
-        versus([11.0, 51.0, 91.0], theirs, unit="steps", digits=0)
-        == "+1 ± 0 steps (statistically distinguishable)"
+    assert versus([12.0, 52.5, 92.0], theirs, "steps").endswith(
+        "steps (statistically distinguishable)"
     )
-    assert (
-        versus([11.0, 51.0, 91.0], theirs, unit="", digits=0)
-        == "+1 ± 0 (statistically distinguishable)"
+
+
+def test_differences_that_are_all_equal_are_no_evidence() -> None:
+    equal, theirs = [10.25, 50.25, 90.25], [10.0, 50.0, 90.0]
+    assert versus(equal, theirs, digits=2) == "+0.25 ± 0.00 points (equal in all seeds)"
+    assert versus(equal, theirs, cell=True, digits=2) == "+0.25 ± 0.00"
+    table = pd.DataFrame(
+        {"seed": [0, 1, 2] * 2, "method": ["a"] * 3 + ["b"] * 3, "accuracy": equal + theirs}
     )
+    assert not compare(table, "accuracy", against="b")["distinguishable"].any()
 
 
 def test_in_a_cell_of_a_table_a_distinguishable_difference_is_bold() -> None:
