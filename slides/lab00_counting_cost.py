@@ -21,7 +21,9 @@ from course_lib.cost import (
     transformer_macs,
 )
 from course_lib.experiments import lab00
-from course_lib.show import drawings, plots, tables
+from course_lib.show import plots, tables
+from course_lib.show.drawings import box, canvas, row, write
+from course_lib.show.style import BLUE, ORANGE, SKY
 from course_lib.show.words import say
 
 # isort: split
@@ -62,7 +64,25 @@ torch.set_num_threads(1)
 
 # %% slideshow={"slide_type": "slide"}
 say("## A convolution is six loops")
-plots.show(drawings.convolution())
+fig, ax = canvas("A convolution: a window of the input times a filter is one output", 21, 7.9)
+for channel in (2, 1, 0):  # the last one is in front
+    back = 0.45 * channel
+    for r, c in np.ndindex(5, 5):
+        inside = 1 <= r < 4 and 2 <= c < 5 and not channel
+        box(ax, 1.2 + c + back, 1.0 + r - back, fill=BLUE if inside else "white")
+    for r, c in np.ndindex(3, 3):
+        box(ax, 9 + c + back, 2.0 + r - back, fill="white" if channel else ORANGE)
+for r, c in np.ndindex(3, 3):
+    box(ax, 15.4 + c, 2.0 + r, fill="k" if (r, c) == (1, 2) else "white")
+for x, text in (
+    (3.7, "input\nC × 5 × 5"),
+    (10.6, "one of M filters\nC × 3 × 3"),
+    (16.9, "one of M outputs\n3 × 3"),
+):
+    write(ax, x, 7.0, text)
+write(ax, 8.15, 3.6, "∗", 32)
+write(ax, 14.1, 3.6, "=", 32)
+plots.show(fig)
 
 # %% [markdown]
 # Each of the $M\cdot E\cdot F$ outputs is a sum of $C\cdot R\cdot S$ products:
@@ -262,7 +282,16 @@ say(
 
 # %% slideshow={"slide_type": "slide"}
 say("## Run lengths: count the zeros in between")
-plots.show(drawings.rle_stream(torch.tensor([0, 0, 3, 0, 0, 0, 0, 0, 7, 1, 0, 0.0])))
+numbers = torch.tensor([0, 0, 3, 0, 0, 0, 0, 0, 7, 1, 0, 0.0])
+runs, values, _ = encodings.rle_encode(numbers, 2)
+fig, ax = canvas("Numbers, and the pairs of their run-length code", 17, 4.9)
+row(ax, 4.4, 0.2, "12 numbers", numbers, grey=True)
+row(ax, 4.4, 2.3, "zeros before", runs, "#dddddd")
+row(ax, 4.4, 3.6, "value", values)
+write(
+    ax, 10.0, 3.4, f"a run has 2 bits: up to 3 zeros\n{int((values == 0).sum())} filler", ha="left"
+)
+plots.show(fig)
 
 # %% [markdown]
 # A run of $k$ bits counts up to $2^k - 1$ zeros. A longer one needs a **filler**: a
@@ -311,7 +340,16 @@ say(
 # %% slideshow={"slide_type": "slide"}
 say("## CSR: row by row")
 rows = [[10, 20, 0, 0, 0, 0], [0, 30, 0, 40, 0, 0], [0, 0, 50, 60, 70, 0], [0, 0, 0, 0, 0, 80]]
-plots.show(drawings.csr_arrays(torch.tensor(rows, dtype=torch.float)))
+v, columns, pointers = encodings.csr_encode(torch.tensor(rows, dtype=torch.float))
+fig, ax = canvas("A matrix and its three arrays in CSR", 20, 5)
+for r, c in np.ndindex(4, 6):
+    look = {"fill": SKY if r == 2 else "white"} if rows[r][c] else {"ink": "0.5"}
+    box(ax, 0.2 + c, 0.6 + r, rows[r][c], **look)
+for y, name, array in ((0.1, "v", v), (1.7, "COL_INDEX", columns), (3.3, "ROW_INDEX", pointers)):
+    row(ax, 11, y, name, array)
+for y, at, many in ((0.1, 3, 3), (1.7, 3, 3), (3.3, 2, 2)):  # row 2, in all of them
+    box(ax, 11 + at, y, size=(many, 1), fill="none", edge=BLUE if y < 3 else ORANGE, linewidth=4)
+plots.show(fig)
 
 # %% [markdown]
 # $$\text{bits} = (1-p)\,L\,\bigl(n + \lceil\log_2 C\rceil\bigr) + (R+1)\,\lceil\log_2(\text{nnz}+1)\rceil$$

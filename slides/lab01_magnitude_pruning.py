@@ -45,7 +45,6 @@ from course_lib.pruning.weights import (
     threshold,
 )
 from course_lib.show import plots, tables
-from course_lib.show.drawings.masks import mask_flow
 from course_lib.show.words import minus, pm, say
 from course_lib.training import evaluate, fit
 
@@ -264,7 +263,7 @@ one_shot = pd.concat(
 plots.show(
     plots.curves(
         one_shot.query("method != 'global'"), x="sparsity", y="accuracy", xaxis="sparsity",
-        title="Five networks with intervals; nothing trained afterwards",
+        title="Five networks (dots), their mean; nothing trained afterwards",
     ),
     inches=(5.2, 4),
 )  # fmt: skip
@@ -368,12 +367,6 @@ plots.show(
     plots.grid(
         pieces, title="Ten filters with ten channels of a trained convolution, pruned four times"
     ),
-    alt=(
-        "Four masks at 70 per cent: single weights, rows of kernels, kernels, filters. Kept of the"
-        " sum of all sizes: "
-    )
-    + ", ".join(f"{g} {share:.0f} per cent" for g, share in left.items())
-    + ".",
     inches=(8, 2.75),
 )
 say(
@@ -431,7 +424,7 @@ stay = np.array(
 )  # (seeds, pixels)
 places = pd.Index(range(1, 9), name="row"), pd.Index(range(1, 9), name="column of the image")
 plots.show(
-    plots.heat_map(
+    plots.grid(
         pd.DataFrame(stay.mean(0).reshape(8, 8), *places), fmt="{:.0f}",
         title="fc1, half of it pruned: weights kept (%)",
     ),
@@ -504,19 +497,52 @@ tables.show(
 # %% slideshow={"slide_type": "slide"}
 say("## The mask on the way forward and on the way back")
 W = torch.tensor([[2, 0.5, -1], [-2, 0.5, 1], [0.5, 1.5, 0.2]])
-plots.show(
-    mask_flow(W, threshold(W.abs(), 1), torch.tensor([1.0, 2, 1]), torch.tensor([0.0, 1, 1]))
+M, A = threshold(W.abs(), 1), torch.tensor([[1.0], [2], [1]])
+leaf = (W * M).requires_grad_()
+Y = leaf @ A
+loss = (Y.relu() - torch.tensor([[0.0], [1], [1]])).square().sum() / 2
+to_pruned, to_y = torch.autograd.grad(loss, (leaf, Y))
+
+
+def matrix(values, name):
+    """In LaTeX, its name below; pruned places are orange."""
+    lines = [[f"{value:g}" for value in line] for line in values.tolist()]
+    if values.shape == M.shape:
+        lines = [
+            [
+                text if kept else rf"\textcolor{{#D55E00}}{{{text}}}"
+                for text, kept in zip(*pair, strict=True)
+            ]
+            for pair in zip(lines, M.tolist(), strict=True)
+        ]
+    inside = r" \\ ".join(" & ".join(line) for line in lines)
+    return rf"\underbrace{{\begin{{bmatrix}} {inside} \end{{bmatrix}}}}_{{\textstyle {name}}}"
+
+
+parts = {
+    "weight": matrix(W, "W"),
+    "mask": matrix(M.int(), "M"),
+    "pruned": matrix(leaf, "W'"),
+    "y": matrix(Y, "Y"),
+    "z": matrix(Y.relu(), "Z"),
+    "dy": matrix(to_y, r"\partial L/\partial Y"),
+    "dp": matrix(to_pruned, r"\partial L/\partial W'"),
+    "dw": matrix(to_pruned * M, r"\partial L/\partial W"),
+}
+say(
+    r"$${weight} \odot {mask} = {pruned}, \quad {y}, \quad {z}$$".format(**parts)
+    + "\n\n"
+    + r"$${dy}, \quad {dp} \odot {mask} = {dw}$$".format(**parts)
 )
 
+
 # %% [markdown]
-# $$\frac{\partial L}{\partial W'} = \frac{\partial L}{\partial Y}\,A^\top \qquad
-# \frac{\partial L}{\partial W} = \frac{\partial L}{\partial W'} \odot M \qquad
-# \frac{\partial L}{\partial A} = W'^\top\,\frac{\partial L}{\partial Y}$$
-#
-# The backward pass uses $W'$, not $W$, since the forward pass used $W'$.
+# $$\partial L/\partial W' = \partial L/\partial Y\, A^\top \quad
+# \partial L/\partial W = \partial L/\partial W' \odot M \quad
+# \partial L/\partial A = W'^\top\, \partial L/\partial Y$$
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# L is half the squared distance to a target. The grey zeros of the second row are
+# The backward pass uses $W'$, not $W$, since the forward pass used $W'$. L is half the squared distance to a target. The grey zeros of the second row are
 # ReLU's: that unit was off. The orange ones are the mask's. ∂W'/∂W is 1 where kept, 0
 # where pruned. All numbers by autograd. With W instead of W' in the last formula there is no
 # error message; the lab measures how wrong the direction is.
@@ -687,7 +713,7 @@ scan = pd.DataFrame(
     for s, a in zip(SCAN, found, strict=True)
 )
 plots.show(
-    plots.heat_map(
+    plots.grid(
         scan.pivot_table(index="layer", columns="sparsity", values="accuracy"),
         xlabel="sparsity of this layer alone", ylabel="",
         title="Validation accuracy (%), one layer pruned, the others dense; mean of five",

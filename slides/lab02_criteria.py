@@ -16,7 +16,7 @@ import pandas as pd
 from course_lib import experiments
 from course_lib.data.images import load
 from course_lib.experiments import lab02
-from course_lib.show import drawings, plots, tables
+from course_lib.show import plots, tables
 from course_lib.show.words import minus, pm, say
 
 pruned = experiments.read("lab02_criteria_digits/pruned")
@@ -75,7 +75,7 @@ say(
 
 # %% slideshow={"slide_type": "slide"}
 say("## The step, in a picture")
-drawings.forecast_step()
+lab02.draw_forecast()
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # A common error: w − w' instead of w' − w. The weight goes from w to 0. On a
@@ -138,7 +138,6 @@ plots.curves(
     x="sparsity",
     y="accuracy",
     xaxis="sparsity",
-    bars=True,
     title="All at once, nothing trained",
 )
 
@@ -289,10 +288,11 @@ tables.means(at_one, columns)
 
 # %% slideshow={"slide_type": "slide"}
 say("## What reweighting gains")
-figure = plots.frontier(
+figure = plots.curves(
     penalties[penalties.method.isin(["proximal", "reweighted"])],
     x="zeros",
     y="accuracy",
+    control=None,
     along="strength",
     xlabel="weights that are exactly 0 (%)",
     title="Five strengths of the penalty each",

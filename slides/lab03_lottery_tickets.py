@@ -23,7 +23,7 @@ from course_lib.experiments import lab03
 from course_lib.experiments import lab03_lecture as lecture
 from course_lib.pruning.weights.sparse_training import erdos_renyi_densities
 from course_lib.show import plots, tables
-from course_lib.show.drawings.tickets import pruning_rounds
+from course_lib.show.drawings import pruning_rounds
 from course_lib.show.words import minus, pm, say
 
 plots.use_style()
@@ -139,7 +139,6 @@ fig = plots.curves(
     control=None,
     log=True,
     title="LeNet on MNIST: half the rate in the output layer",
-    note=f"Counted after 16 rounds: {100 * left[-1]:.1f}.",
 )
 plots.show(fig, inches=(5, 4.05))
 
@@ -228,7 +227,7 @@ say(
 
 # %% slideshow={"slide_type": "slide"}
 say("## On the digits: three arms")
-fig = lab03.draw_rounds(short, title="30 epochs per training, 5 seeds with intervals")
+fig = lab03.draw_rounds(short, title="30 epochs per training, 5 seeds")
 plots.show(fig, inches=BESIDE)
 say(
     f"At {per(few)}: ticket minus reinit **{minus(fewest, 'test', 'ticket', 'reinit')}**, minus a"
@@ -276,12 +275,12 @@ dense = mnist.loc[mnist["method"] == "dense", "test"].mean()
 fig = lab03.draw_rounds(
     mnist,
     paper={"+0.3": (0.135, dense + 0.3), "as dense": (0.036, dense)},
-    title="8,000 iterations, 3 seeds; stars: the paper",
+    title="8,000 iterations, 3 seeds; diamonds: the paper",
 )
 plots.show(fig, inches=(5.4, 4.05))
 
 # %% [markdown]
-# Accuracy at the *end* of training. The paper's numbers (stars) are for 50,000
+# Accuracy at the *end* of training. The paper's numbers (diamonds) are for 50,000
 # iterations and accuracy at the *early stop*. There, we could not detect that the ticket
 # rises above dense.
 
@@ -312,7 +311,10 @@ say(
 # %% slideshow={"slide_type": "slide"}
 say("## What can three seeds detect?")
 fig = lab03.draw_rounds(
-    lab03.minus_the_ticket(mnist), y=lab03.GAP, title="MNIST: test accuracy minus the ticket's"
+    lab03.minus_the_ticket(mnist),
+    y=lab03.GAP,
+    title="MNIST: test accuracy minus the ticket's, 95 % intervals",
+    difference=True,
 )
 plots.show(fig, inches=(5.4, 4.05))
 

@@ -31,7 +31,7 @@ from course_lib.experiments import lab04, lab04_lecture
 from course_lib.pruning import channels
 from course_lib.pruning.channels import slimming
 from course_lib.pruning.weights import local_masks
-from course_lib.show import drawings, plots, tables
+from course_lib.show import plots, tables
 from course_lib.show.words import minus, pm, say
 
 plots.use_style()
@@ -118,12 +118,6 @@ shapes = {
 kept_size = {name: float(scores[mask].sum() / scores.sum()) for name, mask in shapes.items()}
 plots.show(
     plots.grid(shapes, title="The same 256 weights, half of them kept, by magnitude"),
-    alt=(
-        "Three masks of a 16 × 16 matrix, half kept: single weights anywhere, two of every four in"
-        " a row, whole rows. Share of Σ|w| kept: "
-    )
-    + ", ".join(f"{name} {share:.0%}" for name, share in kept_size.items())
-    + ".",
     inches=(8, 2.9),
 )
 say(
@@ -184,7 +178,7 @@ say(
 
 # %% slideshow={"slide_type": "slide"}
 say("## What belongs to a filter")
-plots.show(drawings.filter_cascade(5, 3, 4, removed=(1,)))
+plots.show(lab04.cascade(5, 3, 4, removed=(1,)), inches=(8, 3.1))
 
 # %% [markdown]
 # Row $m$ of this layer, entry $m$ of **four** vectors, map $m$, and column $m$ of the
@@ -494,7 +488,15 @@ say(
 
 # %% slideshow={"slide_type": "slide"}
 say("## Where layers add up, they must agree")
-plots.show(drawings.residual_agreement(4, 3, removed=(1,), inner_removed=(2,)))
+outer, inner = torch.tensor([True, False, True, True]), torch.tensor([True, True, False])
+masks = {
+    "conv 0: 4 × 2": outer[:, None].expand(-1, 2),
+    "conv 1: 3 × 4": inner[:, None] & outer,
+    "conv 2: 4 × 3": outer[:, None] & inner,
+    "conv 3: 3 × 4": outer.expand(3, -1),
+}
+title = "conv 2 adds to what conv 0 made: channel 2 of the sum, and channel 3 inside, are out"
+plots.show(plots.grid(masks, title=title), inches=(8, 2.6))
 
 # %% [markdown]
 # Channel 2 of one is added to channel 2 of the other: remove it from **both**, and from

@@ -168,7 +168,6 @@ fig = plots.curves(
     control="N:M at random",
     xaxis="sparsity",
     title="Not trained, batch norm recalibrated",
-    note="The line of N:M is left out.",
 )
 plots.show(fig, inches=(5.6, 4.05))
 
@@ -389,11 +388,12 @@ display(
 display(Markdown("## What does utilisation cost?"))
 SPARSE = inspect.signature(lab05.sparse_start).parameters["sparsity"].default
 UNPACKED = 100 * (1 - SPARSE)  # % of the cells, a column each
-fig = plots.frontier(
+fig = plots.curves(
     packed,
     x="utilisation",
     y="lost",
     ylabel="weights lost to conflicts (%)",
+    control=None,
     along="packing",
     title="greedy: γ 0 to 0.5; random: 2 to 8",
 )
@@ -583,7 +583,11 @@ plots.show(fig, inches=(5.6, 4.05))
 display(Markdown("## Both at once"))
 one_input = torch.tensor([3, 0, 7, 1, 0, 6, 2, 0, 2, 5, 4, 1.0])
 one_row = torch.tensor([-1, 6, 4, 2, 5, 8, -3, 2, 7, -2, 1, 3.0])
-plots.show(drawings.joint_blocks(one_input, one_row, 2, 2, 4))
+kept = [row * nm_mask(row, 2, 4, 0) for row in (one_input, one_row)]
+rows = {"input": one_input, "2:4": kept[0], "weights": one_row, "2:4 ": kept[1]}
+rows["products"] = kept[0] * kept[1]
+texts = [[name, *(f"{v:g}" if v else "·" for v in row.tolist())] for name, row in rows.items()]
+tables.show(tables.Table([""] * 13, texts))
 
 # %% [markdown]
 # A share $p$ of zero weights and $q$ of zero inputs leave $(1-p)(1-q)$ of the products
@@ -677,10 +681,6 @@ lower.set(xlabel="score s", yticks=[0, 0.25], ylim=(-0.02, 0.3))
 upper.set(yticks=[0, 1])
 plots.show(
     fig,
-    alt=(
-        "Above, a step from 0 to 1 at score 0. Below, the gradient that autograd finds: that of the"
-        f" sigmoid, {float(slope.max()):.2f} at 0 and {float(slope[0]):.3f} at −5."
-    ),
     inches=(4.4, 4.05),
 )
 

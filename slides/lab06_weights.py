@@ -90,7 +90,7 @@ display(
 
 # %% slideshow={"slide_type": "slide"}
 display(Markdown("## Three regimes"))
-title = "Three models with intervals"
+title = "Three models (dots) and their mean"
 plots.show(
     plots.curves(stored["regimes"], x="sparsity", y="accuracy", xaxis="sparsity", title=title)
 )
@@ -206,7 +206,8 @@ display(Markdown("## Why is the soft one ahead? One difference at a time"))
 arms = experiments.read("lab06_soft/arms")
 title = "Accuracy (%) at the careful rate, as many weights left"
 rows = lab06.one_difference(arms).query("method != 'matrices and schedule'")
-fig = plots.bars(rows, x="arm", y="accuracy", title=title, fmt="{:.0f}")
+look = {"fmt": "{:.0f}", "constant": starts["majority"].iloc[0]}
+fig = plots.bars(rows, x="arm", y="accuracy", title=title, **look)
 plots.show(fig, inches=(8, 3.2))
 drawn = arms.query("method == 'penalty, signs drawn'")["accuracy"].mean()
 display(

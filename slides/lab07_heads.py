@@ -124,7 +124,7 @@ plots.show(drawings.heads_as_a_sum(4, gated=(1,)))
 
 # %% slideshow={"slide_type": "slide"}
 say("## First idea: switch off one head")
-figure = plots.heat_map(
+figure = plots.grid(
     lab07.by_layer(each[each["seed"] == 0], "change"),
     title="Change of validation accuracy (points) with one head off, first model",
     centre=0,
@@ -193,7 +193,7 @@ tables.plain(lab07.by_model(alone, "change", rows="layer"))
 # %% slideshow={"slide_type": "slide"}
 say("## Importance from the gradient")
 first = lab07.by_layer(importance[importance["seed"] == 0], "importance")
-figure = plots.heat_map(
+figure = plots.grid(
     first / first.max(axis=None),
     title="Importance $I_h$ of each head, first model; largest = 1",
     fmt="{:.2f}",
@@ -213,7 +213,7 @@ say(
 say("## Accuracy against heads removed")
 show_curves(
     lab07.removal("dense", "I_h", "single ablation", "random", "most important first"),
-    "Three models with intervals; nothing trained afterwards",
+    "Three models (dots), their mean; nothing trained afterwards",
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
@@ -331,7 +331,10 @@ tables.plain(lab07.by_model(r, "r", rows="texts"), digits=2)
 
 # %% slideshow={"slide_type": "slide"}
 say("## Removing heads")
-plots.show(drawings.head_rows())
+rows = (torch.arange(16) // 4 != 1)[:, None].expand(-1, 16)
+masks = {"$W_Q$, $W_K$, $W_V$": rows, "$W_O$": rows.T}
+title = "Head 2 of 4 (D = 4) is removed: light rows, light columns"
+plots.show(plots.grid(masks, title=title, columns=2), inches=(5.6, 3.4))
 
 # %% [markdown]
 # Head $h$ owns $D$ **rows** of $W_Q$, $W_K$, $W_V$ (with biases) and $D$ **columns** of

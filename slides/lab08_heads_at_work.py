@@ -206,7 +206,7 @@ say(
 say("## They do close")
 closed = gates.pivot(index="seed", columns="price", values="open")
 plots.show(
-    plots.heat_map(
+    plots.grid(
         closed,
         fmt="{:.0f}",
         title=f"How many of {LAYERS * HEADS} encoder heads are open?",
@@ -226,10 +226,11 @@ say(
 say("## The first half of the heads")
 first_half = closing[closing["closed"] <= LAYERS * HEADS // 2]
 plots.show(
-    plots.frontier(
+    plots.curves(
         first_half,
         x="closed",
         y="bleu",
+        control=None,
         along="price",
         title="Is anything gained so far?",
         xlabel=f"encoder heads closed, of {LAYERS * HEADS}",
@@ -337,20 +338,26 @@ for b, i in (targets[MARK] >= 0).nonzero().tolist():
     words = translation.tokenizer().convert_ids_to_tokens(batch["input_ids"][b, :length].tolist())
     target = int(targets[MARK][b, i])
     if i + offset >= 0 and len(" ".join(words)) <= 67:  # letters that fit into a line
-        looks.setdefault(target - i, drawings.Look(words, maps[b, best, i, :length], i, target))
-chosen = [looks[distance] for distance in sorted(looks, reverse=True) if distance <= -3][:3]
-plots.show(drawings.where_it_looks(chosen, offset))
+        looks.setdefault(target - i, (words, maps[b, best, i, :length], i, target))
+chosen = [distance for distance in sorted(looks, reverse=True) if distance <= -3][:3]
+for words, attention, i, target in map(looks.get, chosen):
+    found = int(attention.argmax())
+    said = [*words]
+    said[i], said[target] = f"**{words[i]}**", f"<u>{words[target]}</u>"
+    say(
+        f"{' '.join(said)}  \nlooks at *{words[found]}* ({100 * float(attention[found]):.0f} %);"
+        f" offset {offset:+d}: *{words[i + offset]}*".replace("-", "−")
+    )
 
 # %% [markdown]
-# Arrow: its largest attention. Dashed: the best fixed offset. Thick: the target.
+# Bold: the query, a verb. Underlined: the target.
 
 # %% slideshow={"slide_type": "notes"}
 shares, by_offset, chance = role(MARK)
 say(
-    f"Checkpoint 0, layer {best // HEADS}, head {best % HEADS}; the first validation sentences at"
-    f" distances {', '.join(str(look.query - look.target) for look in chosen)} that fit into a line,"
-    " so not chosen for being right. Orange: the query, a verb; a word's shade is the attention"
-    f" that it gets. Over all sentences: head {shares[0]:.0f} % (other checkpoints"
+    f"Checkpoint 0, layer {best // HEADS + 1}, head {best % HEADS + 1}; the first validation sentences at"
+    f" distances {', '.join(str(-distance) for distance in chosen)} that fit into a line,"
+    f" so not chosen for being right. Over all sentences: head {shares[0]:.0f} % (other checkpoints"
     f" {', '.join(f'{share:.0f}' for share in shares[1:])}), offset {by_offset:.0f} %, chance"
     f" {chance:.0f} %. Why would a head do it? After a conjunction the German verb moves to the end"
     " of its clause."
@@ -440,7 +447,7 @@ beside = beside / beside.sum(1, keepdim=True)
 own = (segment[:, None] == segment).float() / (segment[:, None] == segment).sum(1, keepdim=True)
 ideal = [on_marks, beside, 0.5 * on_marks + 0.5 * beside, own]
 classes = {attention_pattern(attn, special, segment): attn for attn in ideal}
-plots.show(drawings.attention_maps(classes))
+plots.show(plots.grid(classes, title="A query per row, a key per column"), inches=(8, 2.4))
 
 # %% [markdown]
 # … and *heterogeneous*, all others. Our rule: the attention on marks, $V$, and on
@@ -504,9 +511,8 @@ say(
 # %% slideshow={"slide_type": "slide"}
 say("## Does attention have to be learned?")
 SEVEN = ("itself", "previous", "next", "left of it", "right of it", "the end", "the start")
-plots.show(
-    drawings.attention_maps(dict(zip(SEVEN, fixed_patterns(10), strict=True))), inches=(5.2, 4.0)
-)
+seven = dict(zip(SEVEN, fixed_patterns(10), strict=True))
+plots.show(plots.grid(seven, title="Seven patterns, ten words"), inches=(5.2, 4.0))
 
 # %% [markdown]
 # Raganato et al. (2020): seven patterns that depend on *positions* alone, for all but
@@ -527,7 +533,7 @@ say("## At once")
 tables.show(tables.means(at_once, {"bleu": "BLEU, five of six heads of each layer replaced"}))
 say(
     "Nothing trained. Fixed patterns against no heads at all:"
-    f" {minus(at_once, 'bleu', 'fixed patterns', 'removed', unit='BLEU').replace('-', '−')}. A head"
+    f" {minus(at_once, 'bleu', 'fixed patterns', 'removed', unit='BLEU')}. A head"
     " with a wrong output may be worse than one without output.\n\n> **Left open.** 300"
     " steps of fine-tuning for all four: in which order do they end?"
 )
@@ -552,7 +558,16 @@ say(
 
 # %% slideshow={"slide_type": "slide"}
 say("## Three kinds of attention")
-plots.show(drawings.kinds_of_attention(find_attention(model)))
+ends = {
+    "encoder": ("source", "source"),
+    "decoder": ("target so far", "target so far"),
+    "cross": ("target so far", "encoder's output"),
+}
+heads = {kind: [a.heads for a in find_attention(model) if a.kind == kind] for kind in ends}
+rows = [[kind, *of, " + ".join(map(str, heads[kind]))] for kind, of in ends.items()]
+tables.show(
+    tables.Table(["attention", "queries from", "keys and values from", "heads, by layer"], rows)
+)
 
 # %% [markdown]
 # Michel et al. (2019) prune each kind alone: with heads **between** encoder and decoder

@@ -17,7 +17,7 @@ import torch
 from course_lib import experiments
 from course_lib.experiments import lab09
 from course_lib.pruning.layers import fleiss_kappa, layers_to_keep, overlap, survival, take_layers
-from course_lib.show import drawings, plots, tables
+from course_lib.show import plots, tables
 from course_lib.show.words import minus, say
 
 torch.set_num_threads(1)
@@ -77,7 +77,7 @@ say(
 
 # %% slideshow={"slide_type": "slide"}
 say("## Two steps of training, and the cut")
-plots.show(drawings.layers_skipped())
+plots.show(lab09.draw_layerdrop(), inches=(8, 2.2))
 
 # %% [markdown]
 # - Each layer draws its own number in every step. A skipped layer passes its input on.
@@ -274,7 +274,7 @@ say(f"κ over seeds: {kappas}.")
 say("## Which heads survive?")
 counts, _ = survival(of_heads)
 title = f"In how many of {len(TASKS)} tasks, mean of {SEEDS} seeds"
-plots.show(plots.heat_map(lab09.by_head(counts), title=title), inches=(8, 2.8))
+plots.show(plots.grid(lab09.by_head(counts), title=title), inches=(8, 2.8))
 say(
     f"**{float((counts < len(TASKS) - 1).double().mean()):.0%}** of the heads survive in fewer than"
     f" {len(TASKS) - 1} of {len(TASKS)} tasks. Few are needed for everything."

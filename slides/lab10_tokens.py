@@ -105,7 +105,7 @@ width = {"E": config.hidden_size, "ffn_width": config.intermediate_size}
 fewer = token_macs([len(named)] * LAYERS, **width) / token_macs(attention, ffn_lengths=ffn, **width)
 plots.show(
     drawings.tokens_leaving(
-        named, stages[2], answer=f"positive, {percent(sure[2], 1)}",
+        named, stages[2], title=f"Read from [CLS]: positive, {percent(sure[2], 1)}",
         marked=[i for i, value in enumerate(example["piece_evidence"]) if value],
     )
 )  # fmt: skip
@@ -293,19 +293,12 @@ rows = pd.Index(rows, name="query")
 table = torch.full((n + 2, n + 2), torch.nan)
 table[:n, :n] = average
 table[:n, n + 1], table[n + 1, :n] = average.mean(1), average.mean(0)
-fig = plots.heat_map(
+fig = plots.grid(
     pd.DataFrame(table.numpy(), rows, pd.Index([*range(1, n + 1), "", "mean"], name="key")),
     title="Attention in layer 2, mean over heads (1 = average)",
 )
 rows_, columns_ = average.mean(1), average.mean(0)
-plots.show(
-    fig,
-    alt=(
-        f"Attention weights of a review of {n} pieces. The means of all rows are {rows_.min():.2f}"
-        f" to {rows_.max():.2f}; those of columns go from {columns_.min():.1f} to"
-        f" {columns_.max():.1f}, highest at {short_named[int(columns_.argmax())]}."
-    ),
-)
+plots.show(fig)
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # The weights times n, so that 1 is average.
@@ -782,7 +775,7 @@ fig = plots.bars(
     y="stay",
     by="where",
     ylabel="kept (%)",
-    title="Kept by attention received, three models with intervals",
+    title="Kept by attention received, three models",
     fmt="{:.0f}",
 )
 fig.axes[0].axhline(100 * KEEP, color=plots.COLOURS["random"], linestyle="--", linewidth=1.4)

@@ -167,17 +167,8 @@ for axis in (ax.xaxis, ax.yaxis):
     axis.set_ticks([], minor=True)
     axis.set_ticks([1, 2, 5, 10, 20], ["1", "2", "5", "10", "20"])
 ax.legend(loc="upper left", ncols=2, labelspacing=0.15, handletextpad=0.1)
+plots.show(fig, inches=(5.2, 4.05))
 zeros = np.array(clocks["zeros"])
-structure = {k: max(v) for k, v in clocks.items() if k != "zeros"}
-plots.show(
-    fig,
-    alt="Times faster against times fewer MACs for every row of the course's ledger, with the"
-    f" diagonal. Zeros lie at {zeros[:, 1].min():.1f} to {zeros[:, 1].max():.1f} times faster for"
-    f" up to {zeros[:, 0].max():.0f} times fewer MACs; most of each other kind: "
-    + ", ".join(f"{k} {a:.1f} fewer, {b:.1f} faster" for k, (a, b) in structure.items())
-    + ".",
-    inches=(5.2, 4.05),
-)
 display(
     Markdown(
         "Every row of the ledger. Dashed: as many times faster as fewer.\n\nZeros: up to"
@@ -655,16 +646,7 @@ ax.set_xticks([3, 5, 10, 30, 100], ["3", "5", "10", "30", "100"])
 ax.set_ylim(-0.05, 1.05)
 ax.invert_yaxis()
 ax.legend(loc="lower right", handletextpad=0.1, labelspacing=0.2)
-plots.show(
-    fig,
-    alt="Points lost against bits for the pipelines of the convolutional net. "
-    + " ".join(
-        f"{name}: {table[i]['bits']:.1f} %, {cnn[name]['lost'].mean():.1f} points"
-        f"{', on the frontier' if i in best else ''}."
-        for i, name in enumerate(names)
-    ),
-    inches=(5.2, 4.05),
-)
+plots.show(fig, inches=(5.2, 4.05))
 display(
     Markdown(
         "Bits, products, time, accuracy. A row **dominates** another: no worse in all four, better"

@@ -46,8 +46,8 @@
 # - measure from which sparsity on a sparse *kernel* (the routine that multiplies) is
 #   faster than a dense one.
 #
-# **How a lab works.** Before an experiment you write down a *prediction*. It is not
-# marked; it shows you later which of your expectations were wrong. Then you write a
+# **How a lab works.** Before some experiments you write down a *prediction*, a number. It
+# is not marked; the figure shows it as a star beside what came out. Then you write a
 # function and run `check("0.1")`. Hints are folded; open them one by one. If you are
 # stuck, `skip("0.1")` uses the library's function instead of yours: the question scores
 # 0, and the rest of the lab runs. Every function returns counts and bits as Python
@@ -70,8 +70,8 @@ from course_lib.cost import encodings, latency, storage
 from course_lib.data import images
 from course_lib.experiments import lab00
 from course_lib.grading import check, skip  # noqa: F401  (skip is yours to use)
-from course_lib.show import drawings, plots, tables, widgets
-from course_lib.show.words import say, you_wrote
+from course_lib.show import drawings, plots, tables
+from course_lib.show.words import say
 
 DATA = "digits"  # or "mnist", "fashion_mnist", "cifar10": the whole lab on other images
 
@@ -136,17 +136,6 @@ print(nets[0])
 # **What is tested**: stride, padding and inputs that are not square; the unit that each
 # key names; the default arguments; `int`s of any size; a kernel as large as its input;
 # `ValueError` for a kernel that does not fit.
-#
-# *Before you write anything:* on the digits, `conv1` and `conv2` work on feature maps
-# of 8×8. After pooling, `conv3` and `conv4` work on maps of 4×4. Which layer needs the
-# most arithmetic? Which has the most weights? (Write a sentence.)
-
-# %%
-### BEGIN SOLUTION
-prediction_0_1 = (
-    "conv4 has most weights, but conv2 sees a larger picture: they do about the same arithmetic"
-)
-### END SOLUTION
 
 
 # %%
@@ -246,7 +235,6 @@ check("0.1")
 # %%
 costs = lab00.layer_costs(nets[0], data.test.images[:1], conv_cost, linear_cost)
 print(f"{costs['macs'].sum():,} MACs, {costs['weight_bits'].sum() / 8e3:,.0f} kB of weights.")
-say(you_wrote(prediction_0_1))
 TITLE = "Where are the MACs, and where are the weights?"
 plots.bars(lab00.shares(costs), x="layer", y="percent", by="of", title=TITLE, fmt="{:.0f}")
 
@@ -295,14 +283,13 @@ plots.bars(costs, x="layer", y="kb_alive", title=TITLE, xlabel="time →", fmt="
 # **What is tested**: each part and their sum; one head by default; as many heads as
 # columns; `ValueError` if `heads` does not divide `E`.
 #
-# *Before you write anything:* BERT-base has $E=768$ and reads up to $L=512$ tokens.
-# What share of its MACs is item 2? If the same layer used 32 heads instead of 1, by
-# which factors would its arithmetic and its time grow? (Write a percentage and two
-# factors.)
+# *Before you look:* BERT-base has $E=768$ and reads up to $L=512$ tokens. If the same
+# layer used 32 heads instead of 1, by which factor would its *time* grow? (A number; 1
+# = not at all.)
 
 # %%
 ### BEGIN SOLUTION
-prediction_0_2 = "item 2: 10 %; 32 heads: no more MACs, and so about the same time"
+prediction_0_2 = 1
 ### END SOLUTION
 
 
@@ -367,7 +354,6 @@ check("0.2")
 # %%
 at_512 = transformer_macs(1, 512, 768)
 print(f"Attention at 512 tokens: {100 * at_512['attention'] / at_512['total']:.0f} % of the MACs.")
-say(you_wrote(prediction_0_2))
 cost = lab00.macs_per_token(transformer_macs, 768, [2**k for k in range(4, 15)])
 LOG = {"control": None, "xaxis": "log2", "log": True}
 TITLE = "MACs per token of one layer, by number of tokens (E = 768)"
@@ -389,7 +375,8 @@ plots.curves(cost, x="tokens", y="million_macs_per_token", by="part", title=TITL
 # %%
 cost = lab00.many_heads(transformer_macs, heads=(1, 2, 4, 8, 16, 32), L=256, E=256)
 TITLE = "What grows with the number of heads?"
-plots.curves(cost, x="heads", y="times_one_head", by="what", title=TITLE, **LOG)
+GUESS = (32, prediction_0_2)
+plots.curves(cost, x="heads", y="times_one_head", by="what", title=TITLE, guess=GUESS, **LOG)
 
 # %% [markdown]
 # The claim holds for MACs, with $D=E/\text{heads}$. It does not hold for time. The
@@ -425,12 +412,12 @@ plots.curves(cost, x="heads", y="times_one_head", by="what", title=TITLE, **LOG)
 # (a linear layer ignores both); NaN, infinity and 1e-30 are non-zero, −0.0 is zero; counts
 # above 2²⁴ are exact; arguments are not changed.
 #
-# *Before you write anything:* in a trained, pruned network, will the real count be
-# `"above"`, `"below"` or `"equal"` to $(1-p)(1-q)\cdot$MACs?
+# *Before you look:* in a trained, pruned network, by how many per cent is the real
+# count above $(1-p)(1-q)\cdot$MACs? (A number; negative = below.)
 
 # %%
 ### BEGIN SOLUTION
-prediction_0_3 = "a little above: training should keep the weights whose inputs are active"
+prediction_0_3 = 5
 ### END SOLUTION
 
 
@@ -521,9 +508,9 @@ products = lab00.trained_and_random(
     beyond=lambda seed, w: lab00.beyond(w, inputs[seed], nonzero_macs),
 )
 print(f"Zeros in the inputs (%): {[round(100 * float((x == 0).float().mean())) for x in inputs]}")
-say(you_wrote(prediction_0_3))
 TITLE = "conv4: how many products are there beyond (1−p)(1−q)?"
-plots.curves(products, x="sparsity", y="beyond", title=TITLE, xaxis="sparsity")
+GUESS = (None, prediction_0_3)
+plots.curves(products, x="sparsity", y="beyond", title=TITLE, xaxis="sparsity", guess=GUESS)
 
 # %% [markdown]
 # The random baseline is not at 0. The zeros of the *input* are not spread evenly, and a
@@ -565,14 +552,7 @@ plots.curves(products, x="sparsity", y="beyond", title=TITLE, xaxis="sparsity")
 #
 # **What is tested** also: row-major order; $n$ bits per value.
 #
-# The map costs $L$ bits, however sparse the tensor is. *Before you write anything:*
-# from which sparsity on is this encoding smaller than dense storage, with $n=32$? With
-# $n=8$? With $n=1$? (Write three percentages, or "never".)
-
-# %%
-### BEGIN SOLUTION
-prediction_0_4 = "p > 1/n: from 3.1 % for 32 bits, 12.5 % for 8 bits, never for 1 bit"
-### END SOLUTION
+# The map costs $L$ bits, however sparse the tensor is.
 
 
 # %%
@@ -662,17 +642,6 @@ check("0.4")
 #
 # **What is tested** also: exactly these pairs and no others; $k$ from 1 on; exactly
 # $2^k$ zeros between values and at the end; bits of every pair, fillers included.
-#
-# *Before you write anything:* the smallest weights of a trained layer are set to zero.
-# With $k=4$, will RLE need `"more"` pairs than this formula, `"fewer"`, or `"as many"`?
-# Why?
-
-# %%
-### BEGIN SOLUTION
-prediction_0_5 = (
-    "fewer: zeros of a trained layer come in clusters, and runs are what RLE is good at"
-)
-### END SOLUTION
 
 
 # %%
@@ -784,7 +753,6 @@ pairs = lab00.trained_and_random(
     more_pairs=lambda seed, w: lab00.pairs_beyond(w, rle_encode, k=4),
     empty=lambda seed, w: lab00.empty_kernels(w),
 )
-say(you_wrote(prediction_0_5))
 TITLE = "conv4: how many pairs are there beyond the formula for k = 4?"
 plots.show(plots.curves(pairs, x="sparsity", y="more_pairs", title=TITLE, xaxis="sparsity"))
 tables.means(pairs.query("sparsity == 0.9"), {"empty": "empty 3×3 kernels at 90 % (%)"})
@@ -822,16 +790,6 @@ tables.means(pairs.query("sparsity == 0.9"), {"empty": "empty 3×3 kernels at 90
 #
 # **What is tested** also: flat row-major positions; the width at powers of two, next to
 # them, and for $L=1$.
-#
-# *Before you write anything:* `conv4` has 64 · 64 · 3 · 3 = 36,864 weights of 32 bits.
-# From which sparsity on, in %, is COO smaller than dense?
-
-# %%
-### BEGIN SOLUTION
-prediction_0_6 = (
-    "a 64x64x3x3 layer has 16-bit addresses: COO is smaller than dense only from 16/48 = 33 % on"
-)
-### END SOLUTION
 
 
 # %%
@@ -1005,20 +963,14 @@ check("0.7")
 # ### 0.8 Two answers from your own run
 # **40 minutes · 1 point · needs 0.3, 0.4, 0.5, 0.6, 0.7**
 #
-# First come three experiments, each with a prediction, then two questions.
+# First come three experiments, then two questions.
 #
 # **What is tested**: the letters of **a** and **b**.
 #
 # #### Experiment 1: a real layer in every format
 #
 # We set the smallest weights of `conv4` to zero; values have 32 bits. For CSR each
-# filter is one row of a matrix with $M$ rows and $C\cdot R\cdot S$ columns. *Write
-# down: which format is smallest at 50 %, at 90 %, at 99 % sparsity?* (Three names.)
-
-# %%
-### BEGIN SOLUTION
-prediction_0_8_sizes = "50 %: bitmap, 90 %: RLE with a wide field, 99 %: COO"
-### END SOLUTION
+# filter is one row of a matrix with $M$ rows and $C\cdot R\cdot S$ columns.
 
 
 # %%
@@ -1060,7 +1012,6 @@ tables.plain(in_bits)
 # 1948](https://doi.org/10.1002/j.1538-7305.1948.tb01338.x)).
 
 # %%
-say(you_wrote(prediction_0_8_sizes))
 TITLE = "conv4: how many bits store the positions of the values?"
 fig = plots.curves(lab00.bookkeeping(sizes), title=TITLE, log=True, ylim=(0.05, 20), **BITS)
 fig.axes[0].set_xticks([p / 10 for p in range(11)])
@@ -1082,13 +1033,7 @@ plots.show(fig)
 
 
 # %%
-widgets.explorer(
-    lab00.explore,
-    sparsity=widgets.slider(0, 99, 1, 90, "zeros p, %"),
-    n=widgets.slider(1, 32, 1, 8, "bits per value n"),
-    size_log2=widgets.slider(4, 24, 1, 16, "elements L = 2^"),
-    k=widgets.slider(1, 10, 1, 4, "bits per run k"),
-)
+plots.explore(lab00.explore, sparsity=(0, 99), bits=(1, 32), log2_size=(4, 24), k=(1, 10))
 
 # %% [markdown]
 # #### Experiment 2: what does encoding cost?
@@ -1098,14 +1043,7 @@ widgets.explorer(
 # input of `conv4` for 64 images with your functions. We compare with the time of the
 # layer itself, and of the library's bitmap, which is written for speed. The last bar is
 # the time to *create* more zeros by keeping only the largest tenth.
-#
-# *Write down: what fraction of the layer's time does your bitmap take: a hundredth, a
-# tenth, all of it?*
 
-# %%
-### BEGIN SOLUTION
-prediction_0_8_encoding = "a tenth: it is only one comparison per element"
-### END SOLUTION
 
 # %%
 x, layer = inputs[0], nets[0].get_submodule("conv4")
@@ -1127,7 +1065,6 @@ plots.bars(lab00.timed(calls), x="call", y="ms", title=TITLE, fmt="{:.2g}", log=
 
 # %%
 print({name: round(bits(x) / (32 * x.numel()), 2) for name, bits in formats.items()})
-say(you_wrote(prediction_0_8_encoding))
 
 # %% [markdown]
 # With half of the activations zero, a bitmap halves the bits that must be moved. But
@@ -1152,14 +1089,12 @@ say(you_wrote(prediction_0_8_encoding))
 # on the bytes moved, CSR would pay where $(1-p)(32+\text{index bits})<32$: from 67 % on
 # (PyTorch) and 50 % on (scipy).
 #
-# *Write down: from which sparsity on is each candidate faster than the dense product
-# here?* (A percentage, "at once" or "never" per candidate.)
+# *Before you look:* from which sparsity on is CSR in PyTorch faster than the dense
+# product here? (A fraction, such as 0.5.)
 
 # %%
 ### BEGIN SOLUTION
-prediction_0_8_kernels = (
-    "CSR in PyTorch from 70 %, scipy from 60 %, COO from 80 %, bitmap never, rows at once"
-)
+prediction_0_8_kernels = 0.7
 ### END SOLUTION
 
 
@@ -1168,7 +1103,7 @@ levels = (0, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
 one_vector = lab00.one_vector(csr_encode, bitmap_encode, bitmap_decode, levels, size=1024)
 SPEED = {"x": "sparsity", "y": "faster", "xaxis": "sparsity", "log": True}
 TITLE = "1024 × 1024 weights times one vector: which kernel is faster than dense?"
-plots.curves(one_vector, title=TITLE, control=None, **SPEED)
+plots.curves(one_vector, title=TITLE, control=None, guess=(prediction_0_8_kernels, 1), **SPEED)
 
 # %% [markdown]
 # With one vector, every weight is used for a single product. A convolution uses each
@@ -1182,7 +1117,7 @@ convolution = lab00.convolution(weights[:3], inputs[:3], csr_encode, levels)
 plots.curves(convolution, title="conv4 on 64 images: which kernel is faster than dense?", **SPEED)
 
 # %%
-say(f"From which sparsity on do zeros save memory or time? {you_wrote(prediction_0_8_kernels)}")
+say("From which sparsity on do zeros save memory or time?")
 tables.plain(lab00.when_a_zero_pays(in_bits, one_vector, convolution))
 
 # %% [markdown]

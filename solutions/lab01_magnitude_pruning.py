@@ -49,7 +49,8 @@
 #
 # Three rules hold in the whole course:
 #
-# - **Guess first.** Before an experiment, write your prediction down. It is not marked.
+# - **Guess first.** Before an experiment, write your prediction down, a number. It is
+#   not marked; the figure shows it as a star.
 # - **Choose on validation data, look at the test data once**, at the end.
 # - **No claim without a random baseline and three seeds.** Bands and ± are 95 %
 #   intervals over seeds. If an interval leaves the possible range, such as 31 ± 56 %,
@@ -71,13 +72,12 @@ from torch import Tensor, nn
 from course_lib import devices, experiments, ledger
 from course_lib.data.images import load
 from course_lib.experiments import lab01
-from course_lib.show import plots, tables, widgets
-from course_lib.show.words import pm, say, you_wrote
+from course_lib.show import plots, tables
+from course_lib.show.words import pm, say
 
 # %%
 plots.show(
     plots.grid(lab01.example_masks(), title="Half of a small convolution, pruned in four ways"),
-    alt="Four masks, half of each pruned: single weights, rows, whole kernels, whole filters.",
 )
 
 # %% [markdown]
@@ -147,13 +147,13 @@ tables.plain(lab01.count_weights(weights))
 # first) and nearly equal sizes; sparsity 0 and 1; `ValueError` for a sparsity outside
 # [0, 1] or a NaN; the weight is not changed, and calls do not depend on each other.
 #
-# *Before you write anything:* the trained network is pruned layer by layer with this
-# rule, all at once and with no training afterwards. Up to which sparsity, in %, does it
-# stay within one point of its dense accuracy?
+# *Before you look:* the trained network is pruned layer by layer with this rule, all at
+# once and with no training afterwards. Up to which sparsity does it stay within one
+# point of its dense accuracy? (A fraction, such as 0.3.)
 
 # %%
 ### BEGIN SOLUTION
-prediction_1_1 = 50  # a guess; the experiment below says how good
+prediction_1_1 = 0.5  # a guess; the experiment below says how good
 ### END SOLUTION
 
 
@@ -213,9 +213,8 @@ check("1.1")
 # %%
 w = weights["conv3.weight"].detach()
 cut = w.masked_fill(~magnitude_mask(w, 0.7), 0)
-plots.show(
-    plots.histogram_before_after(w, cut, title="Weights of conv3 before and after pruning 70 %"),
-    alt="Weights of conv3, dense and pruned: the middle of the bell is missing, the flanks are not.",
+plots.histograms(
+    {"dense": w, "pruned": cut}, title="Weights of conv3 before and after pruning 70 %"
 )
 
 # %% [markdown]
@@ -234,11 +233,12 @@ def by_layer(weights: dict[str, Tensor], sparsity: float) -> dict[str, Tensor]:
 
 GRID = [0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
 one_shot = lab01.prune_once(dense, data, {"one-shot": by_layer, "random": by_layer}, GRID)
-against_sparsity(one_shot, title="One-shot pruning: accuracy by sparsity")
+title = "One-shot pruning: accuracy by sparsity"
+against_sparsity(one_shot, title=title, guess=(prediction_1_1, None), constant=10)
 
 # %%
 good = lab01.within_a_point(one_shot, "one-shot")
-say(f"Within one point of dense up to **{100 * good:.0f} %** sparsity. {you_wrote(prediction_1_1)}")
+say(f"Within one point of dense up to **{100 * good:.0f} %** sparsity.")
 tables.means(one_shot.dropna(), "accuracy", columns="sparsity")
 
 # %% [markdown]
@@ -259,9 +259,6 @@ tables.means(one_shot.dropna(), "accuracy", columns="sparsity")
 # **What is tested**: both signs; $|w| = a$ is kept; $a$ equal to 0, above every $|w|$,
 # and near 1e-30.
 #
-# *Before you write anything:* the table below has 30 weights, and several of them are
-# exactly 1 or −1. We prune where $|w| < 1$. How many of the 30 are kept? (A number.)
-#
 # Write it yourself, without `torch.nn.utils.prune`, `hardshrink` and
 # `course_lib.pruning`.
 
@@ -273,10 +270,6 @@ TABLE = torch.tensor(
         [-8, -1, 0.6, 1.4, 0.1, 0.1, -2, 0.1, -7, -1],
     ]
 )
-
-### BEGIN SOLUTION
-prediction_1_2 = 16
-### END SOLUTION
 
 
 # %%
@@ -302,7 +295,7 @@ check("1.2")
 # %%
 kept = threshold_mask(TABLE, 1)
 print(TABLE.where(kept, 0))
-say(f"{int(kept.sum())} of {kept.numel()} are kept. {you_wrote(prediction_1_2)}")
+say(f"{int(kept.sum())} of {kept.numel()} are kept.")
 
 # %% [markdown]
 # The weights 1 and −1 are kept, because the threshold itself is *not* pruned. With `>`
@@ -336,14 +329,6 @@ say(f"{int(kept.sum())} of {kept.numel()} are kept. {you_wrote(prediction_1_2)}"
 #
 # **What is tested**: every granularity, also of a matrix; the exact number of groups;
 # ties; norms in float64; the weight is not changed.
-#
-# *Before you write anything:* order the four granularities by accuracy after one-shot
-# pruning at 50 %, the best first. (A list of four names.)
-
-# %%
-### BEGIN SOLUTION
-prediction_1_3 = ["element", "row", "kernel", "filter"]
-### END SOLUTION
 
 
 # %%
@@ -416,7 +401,6 @@ w = weights["conv2.weight"]
 corners = {g: grouped_mask(w, 0.7, g)[:12, :12] for g in lab01.GRANULARITIES}
 plots.show(
     plots.grid(corners, title="Equal sparsity, four patterns (a corner of conv2)"),
-    alt="Kept at 70 %: scattered points; short horizontal strokes; 3 by 3 squares; whole rows.",
 )
 
 # %% [markdown]
@@ -450,14 +434,14 @@ def layer_masks(weights: dict, sparsity: float, granularity: str = "element") ->
 both = {"recalibrated": layer_masks, "random": layer_masks}
 recalibrated = lab01.prune_once(dense, data, both, GRID, repair=True)
 with_one_shot = pd.concat([recalibrated, one_shot[one_shot.method == "one-shot"]])
-against_sparsity(with_one_shot, title="Accuracy by sparsity, with and without recalibration")
+title = "Accuracy by sparsity, with and without recalibration"
+against_sparsity(with_one_shot, title=title, guess=(0.7, prediction_1_3b))
 
 # %%
 at_70 = with_one_shot.query("sparsity == 0.7 and method != 'random'")
 after, before = at_70[at_70.seed == 0].network
 same = all(map(torch.equal, before.parameters(), after.parameters()))
 say(f"Are all parameters of the two networks at 70 % the same, bit for bit? **{same}.**")
-say(you_wrote(prediction_1_3b))
 tables.means(at_70, "accuracy", columns="sparsity")
 
 # %% [markdown]
@@ -468,10 +452,11 @@ tables.means(at_70, "accuracy", columns="sparsity")
 # %%
 broken = lab01.find_what_broke(dense, data, layer_masks, sparsity=0.5)
 title = "One-shot at 50 %: accuracy by granularity and repair"
-plots.bars(broken, x="granularity", y="accuracy", by="method", fmt="{:.0f}", title=title)
+look = {"by": "method", "fmt": "{:.0f}", "constant": 10}
+plots.bars(broken, x="granularity", y="accuracy", title=title, **look)
 
 # %%
-say(f"{you_wrote(prediction_1_3)} Where intervals overlap, three seeds may not rank them.")
+say("Where intervals overlap, three seeds may not rank them.")
 tables.means(broken, "accuracy", rows="granularity", columns="method")
 
 # %% [markdown]
@@ -502,15 +487,6 @@ tables.means(broken, "accuracy", rows="granularity", columns="method")
 # **What is tested**: the exact number over all layers; ties in the order of the dict;
 # biases and batch-norm parameters are not pruned; sparsity 0 and 1; the weights are not
 # changed.
-#
-# *Before you write anything:* `conv1` has under one per cent of the weights. At a
-# sparsity of 90 % over all layers together, will `conv1` lose `"more"` or `"less"` than
-# 90 % of its own weights?
-
-# %%
-### BEGIN SOLUTION
-prediction_1_4 = "less"
-### END SOLUTION
 
 
 # %%
@@ -563,7 +539,7 @@ plots.bars(shares, x="layer", y="pruned (%)", by="method", fmt="{:.0f}", title=t
 
 # %%
 conv1 = shares.query("layer == 'conv1' and method == 'global'")["pruned (%)"]
-say(f"Pruned in `conv1`: **{pm(conv1)} %** of its weights. {you_wrote(prediction_1_4)}")
+say(f"Pruned in `conv1`: **{pm(conv1)} %** of its weights.")
 
 # %% [markdown]
 # Is the global rule better? We compare both, recalibrated and without training:
@@ -647,15 +623,6 @@ say(
 #
 # **What is tested**: $y$ and both gradients; any number of leading dimensions; two
 # layers in one network; another mask on the same $W$.
-#
-# *Before you write anything:* someone uses the dense $W$ in the first formula, at 90 %
-# sparsity *by magnitude*. Take the angle between this wrong gradient for $a$ and the
-# right one. Is its cosine nearer to 1, 0.7, or 0? And for a random mask?
-
-# %%
-### BEGIN SOLUTION
-prediction_1_5 = 0.7
-### END SOLUTION
 
 
 # %%
@@ -724,7 +691,7 @@ check("1.5")
 
 # %%
 cosines = lab01.compare_gradients(dense, PrunedLinear, magnitude_mask, [0.5, 0.9, 0.95])
-say(f"Cosine between the right ∂L/∂a and that through the dense W. {you_wrote(prediction_1_5)}")
+say("Cosine between the right ∂L/∂a and that through the dense W.")
 tables.means(cosines, "cosine", columns="sparsity", digits=2)
 
 # %% [markdown]
@@ -749,14 +716,6 @@ tables.means(cosines, "cosine", columns="sparsity", digits=2)
 # **What is tested**: one layer at a time, each from its dense weights; validation data;
 # one call of `evaluate` per layer and sparsity, its values unchanged and in order;
 # weights, training mode and parameter objects are the same as before the call.
-#
-# *Before you write anything:* which of `conv1`, `conv2`, `conv3`, `conv4`, `fc` will be
-# the most sensitive?
-
-# %%
-### BEGIN SOLUTION
-prediction_1_6 = "conv1"
-### END SOLUTION
 
 
 # %%
@@ -826,8 +785,7 @@ maps = lab01.map_sensitivity(dense, data, sensitivity, [0.5, 0.8, 0.9, 0.95])
 for how, scan in maps.groupby("batch_norm"):
     table = scan.pivot_table(index="layer", columns="sparsity", values="accuracy")
     title = f"Which layer is sensitive? (accuracy in %, {how})"
-    plots.show(plots.heat_map(table, title=title, xlabel="sparsity of this layer alone"))
-say(you_wrote(prediction_1_6))
+    plots.show(plots.grid(table, title=title, xlabel="sparsity of this layer alone"))
 
 # %% [markdown]
 # **What the paper found.** Han et al. report that convolutions are more sensitive than
@@ -865,16 +823,7 @@ say(you_wrote(prediction_1_6))
 # **What is tested**: the formula, without rounding the targets; one, several and repeated
 # targets; `finetune` once per target; parameters stay the same objects; pruned weights
 # stay zero with momentum and Adam, also after NaN; `ValueError` before anything is pruned.
-#
-# *Before you write anything:* you train a dense network for some steps, prune half of a
-# layer, and continue with the same optimizer and **masked gradients**, as in 1.5. With
-# which of these optimizers do pruned weights move away from 0: plain SGD, SGD with
-# momentum, Adam, AdamW? (A list.)
 
-# %%
-### BEGIN SOLUTION
-prediction_1_7 = ["SGD with momentum", "Adam", "AdamW"]
-### END SOLUTION
 
 # %%
 tables.plain(lab01.train_with_masked_gradients(magnitude_mask))
@@ -999,12 +948,11 @@ check("1.7")
 # *random* each get the same number of epochs in total. So *iterative* trains for only a
 # third of its epochs at the final sparsity.
 #
-# *Before you run it:* at 98 % sparsity, which of these three will be the best, and by
-# how many points will it be better than random? (A name and a number.)
+# *Before you look:* at 98 % sparsity, what accuracy, in %, will *iterative* reach?
 
 # %%
 ### BEGIN SOLUTION
-prediction_1_7b = "iterative, by 30 points"
+prediction_1_7b = 80
 ### END SOLUTION
 
 # %%
@@ -1024,10 +972,10 @@ cut = lab01.prune_once(dense, data, {"one-shot": layer_masks}, SPARSITIES)
 classic = pd.concat([trained, repaired, cut])
 classic["remaining"] = 1 - classic.sparsity
 title = f"Accuracy by share of weights kept ({BUDGET} epochs where trained)"
-plots.curves(classic, x="remaining", y="accuracy", xaxis="remaining", paper=lab01.HAN, title=title)
+look = {"xaxis": "remaining", "paper": lab01.HAN, "guess": (0.02, prediction_1_7b)}
+plots.curves(classic, x="remaining", y="accuracy", title=title, **look)
 
 # %%
-say(you_wrote(prediction_1_7b))
 tables.show(tables.means(classic.dropna(), "accuracy", columns="sparsity"))
 tables.compare(trained.dropna(), "accuracy", against="fine-tuned", columns="sparsity")
 
@@ -1064,7 +1012,7 @@ tables.compare(long_run, "accuracy", against="fine-tuned", columns="epochs")
 # A paper that compares the two at one budget shows one column of this table.
 #
 # **What the papers found.** Han et al. (2015) report 9× fewer weights on AlexNet, 13×
-# on VGG-16 and 12× on LeNet-300-100 (the star above: 267k → 22k weights, error 1.64 →
+# on VGG-16 and 12× on LeNet-300-100 (the diamond above: 267k → 22k weights, error 1.64 →
 # 1.59 %) without loss of accuracy. Zhu & Gupta (2017) prune gradually with the cubic
 # schedule. Their InceptionV3 on ImageNet has 78.1 % top-1 accuracy dense, 78.0 at 50 %,
 # 76.1 at 75 %, 74.6 at 87.5 %. An ImageNet network can lose fewer weights than ours, so
@@ -1079,10 +1027,8 @@ tables.compare(long_run, "accuracy", against="fine-tuned", columns="epochs")
 at_90 = classic.query("seed == 0 and sparsity == 0.9").set_index("method").network
 cut, tuned = (at_90[how].conv3.weight.detach() for how in ("one-shot", "fine-tuned"))
 cut, tuned = cut[cut != 0], tuned[tuned != 0]
-plots.show(
-    plots.histogram_before_after(cut, tuned, title="Weights of conv3 kept at 90 %, then trained"),
-    alt="Two humps with a gap around zero. After training they are wider, and the gap is filled.",
-)
+humps = {"pruned at 90 %": cut, "then trained": tuned}
+plots.histograms(humps, title="Weights of conv3 kept at 90 %, then trained")
 say(f"Mean |w| of the kept weights: {cut.abs().mean():.3f}, then **{tuned.abs().mean():.3f}**.")
 
 # %% [markdown]
@@ -1108,10 +1054,11 @@ prediction_1_7c = 90
 pieces = {g: partial(layer_masks, granularity=g) for g in lab01.GRANULARITIES}
 pieces["random"] = pieces["filter"]
 structured = lab01.prune_once(dense, data, pieces, [0.7, 0.9, 0.95], epochs=BUDGET // 2)
-against_sparsity(structured, title="Accuracy by granularity, after fine-tuning")
+title = "Accuracy by granularity, after fine-tuning"
+against_sparsity(structured, title=title, guess=(0.9, prediction_1_7c))
 
 # %%
-say(f"{you_wrote(prediction_1_7c)} Each minus random filters:")
+say("Each minus random filters:")
 tables.show(tables.means(structured.dropna(), "accuracy", columns="sparsity"))
 tables.compare(structured.dropna(), "accuracy", columns="sparsity")
 
@@ -1169,14 +1116,6 @@ against_sparsity(both, panels="images", title="Digits and MNIST: accuracy by spa
 # - **milliseconds**: processor time for 64 images on one core. The networks run in
 #   turn. Time relative to the dense network is computed per round, so that a slow
 #   moment of the machine affects both times. The median of these ratios is shown.
-#
-# *Before you run it:* the sparsest network pruned by single weights does a small
-# fraction of the dense network's MACs. How many times faster will this machine run it?
-
-# %%
-### BEGIN SOLUTION
-prediction_1_8 = 2  # times faster; 1 would mean: no faster
-### END SOLUTION
 
 
 # %%
@@ -1198,7 +1137,7 @@ plots.bars(left, x="method", y="% of dense", by="measure", fmt="{:.0f}", title="
 
 # %%
 faster = costs.groupby("method").faster.first()
-say(f"The fastest is {faster.idxmax()}: {faster.max():.2f} times. {you_wrote(prediction_1_8)}")
+say(f"The fastest is {faster.idxmax()}: {faster.max():.2f} times.")
 ledger.table()
 
 # %% [markdown]
@@ -1385,21 +1324,15 @@ check("1.9")
 
 
 # %%
-def explore(sparsity: float, granularity: str, repair: bool):
+def explore(sparsity: float = 0.7, granularity: str = "element", recalibrate: bool = False):
     one_shot = {"one-shot": partial(layer_masks, granularity=granularity)}
-    cut = lab01.prune_once(dense[:1], data, one_shot, [sparsity], repair=repair).iloc[-1]
+    cut = lab01.prune_once(dense[:1], data, one_shot, [sparsity], repair=recalibrate).iloc[-1]
     kept = {n: (w != 0)[:16, :16] for n, w in lab01.prunable(cut.network).items() if "conv" in n}
-    fig = plots.grid(kept, title="What is kept (dark), 16 filters with 16 channels at most")
-    score = f"Validation accuracy: {cut.accuracy:.1f} % (dense: {dense.accuracy[0]:.1f} %)"
-    return score, plots.alt(fig, f"Masks at {sparsity:.0%}, {granularity}. {score}")
+    title = f"Validation accuracy {cut.accuracy:.1f} % (dense: {dense.accuracy[0]:.1f} %)"
+    return plots.grid(kept, title=f"{title}; kept is dark, 16 × 16 kernels at most")
 
 
-widgets.explorer(
-    explore,
-    sparsity=widgets.slider(0.0, 0.98, 0.02, 0.7, "sparsity"),
-    granularity=widgets.choice(lab01.GRANULARITIES, label="granularity"),
-    repair=widgets.choice({"no": False, "yes": True}, label="recalibrate batch norm"),
-)
+plots.explore(explore, sparsity=(0, 0.98, 0.02), granularity=list(lab01.GRANULARITIES))
 
 # %% [markdown]
 # ## What you take with you

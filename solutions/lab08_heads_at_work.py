@@ -70,8 +70,8 @@ from torch import Tensor, nn
 
 from course_lib import devices, experiments, ledger
 from course_lib.experiments import lab08
-from course_lib.show import drawings, plots, tables, widgets
-from course_lib.show.words import minus, pm, say, you_wrote
+from course_lib.show import drawings, plots, tables
+from course_lib.show.words import minus, pm, say
 
 # %% [markdown]
 # ## Settings
@@ -135,14 +135,6 @@ plots.show(drawings.stretched_and_cut(1.0))
 #
 # **What is tested**: any shape, float32 and float64, other constants; gradients with
 # respect to `log_alpha`; the share of zeros.
-#
-# *Before you write anything:* at $\log\alpha = 0$, which share of the sampled gates is
-# exactly 0? Write the share as a number or as text.
-
-# %%
-### BEGIN SOLUTION
-prediction_8_1 = "about a sixth"
-### END SOLUTION
 
 
 # %%
@@ -213,7 +205,6 @@ for log_alpha in torch.tensor([-3.0, 0.0, 2.0]):
     gates = sample_gate(log_alpha.expand_as(draws), draws)
     zero, one = (gates == 0).double().mean(), (gates == 1).double().mean()
     rows.append([log_alpha, zero, one, 1 - expected_l0(log_alpha), gate_at_test(log_alpha)])
-say(you_wrote(prediction_8_1))
 columns = ["log α", "exactly 0", "exactly 1", "1 − P(g ≠ 0)", "gate at test"]
 tables.plain(pd.DataFrame(rows, columns=columns).astype(float), dict.fromkeys(columns[1:], 3))
 
@@ -296,19 +287,19 @@ check("8.2")
 # training; and the heads with the largest $I_h$ (lab 07), without training. (Stored;
 # three seeds, three random draws per seed.)
 #
-# *Before you look:* three to six of 18 heads are left in the end. How many points of
-# BLEU will the gated model lose, and how many the model with random heads? Write two
-# numbers, as text.
+# *Before you look:* the dense models have about 97 BLEU. Which BLEU will the models
+# with *random* heads have, with 14 of 18 closed?
 
 # %%
 ### BEGIN SOLUTION
-prediction_8_2 = "one, and ten"
+prediction_8_2 = 88
 ### END SOLUTION
 
 # %%
 closing = experiments.read("lab08_heads/closing")
 title, xlabel = "How few heads are enough?", "encoder heads closed, of 18"
-plots.frontier(closing, x="closed", y="bleu", along="price", title=title, xlabel=xlabel)
+look = {"along": "price", "control": None, "guess": (14, prediction_8_2)}
+plots.curves(closing, x="closed", y="bleu", title=title, xlabel=xlabel, **look)
 
 # %% [markdown]
 # The tables show the right end of these lines, where the three checkpoints keep 6, 3
@@ -316,7 +307,7 @@ plots.frontier(closing, x="closed", y="bleu", along="price", title=title, xlabel
 
 # %%
 ends = lab08.last_prices(closing, kinds)
-say(f"Dense: {pm(full)}. {you_wrote(prediction_8_2)}")
+say(f"Dense: {pm(full)}.")
 tables.show(tables.means(ends, "bleu"))
 tables.show(tables.compare(ends, "bleu", against="gates"))
 tables.compare(ends, "bleu", against="random, untrained")
@@ -479,21 +470,14 @@ check("8.3")
 # On 300 validation sentences, we compare the 18 encoder heads of each checkpoint with
 # the grammar: neighbours, dependencies in both directions, and the rarest noun. (In the
 # figures, "its head" is the word on which a word depends, not an attention head.)
-#
-# *Before you look:* which role will be found most clearly: the previous word, the
-# subject of the verb, or the rarest noun? Write one of the three.
 
-# %%
-### BEGIN SOLUTION
-prediction_8_3 = "the previous word"
-### END SOLUTION
 
 # %%
 roles = lab08.find_roles(0, points_to)
 offsets = lab08.fixed_offsets(arc_baseline)
 rules = lab08.clearest_rules(roles, offsets)
 title = "% of queries whose largest attention is at a target (checkpoint 0)"
-plots.heat_map(lab08.roles_by_head(roles, rules), title=title, colour_label="%", fmt="{:.0f}")
+plots.grid(lab08.roles_by_head(roles, rules), title=title, colour_label="%", fmt="{:.0f}")
 
 # %% [markdown]
 # Rows 4 to 12 are the dependencies for which the best head of checkpoint 0 exceeds the
@@ -503,10 +487,9 @@ plots.heat_map(lab08.roles_by_head(roles, rules), title=title, colour_label="%",
 # is the best fixed offset. (Neighbours are fixed offsets themselves.)
 
 # %%
-say(you_wrote(prediction_8_3))
 every = lab08.roles_beside_baselines(experiments.read("lab08_heads/roles"), offsets, rules)
 title = "Is the best head better than a fixed offset?"
-plots.heat_map(every, title=title, colour_label="% of queries", fmt="{:.0f}")
+plots.grid(every, title=title, colour_label="% of queries", fmt="{:.0f}")
 
 # %% [markdown]
 # Some heads have jobs. The clearest example cannot be explained by a fixed offset. In
@@ -638,15 +621,7 @@ check("8.4")
 
 # %% [markdown]
 # #### Experiment: which classes, which heads are in the way, which layers change?
-#
-# *Before you look:* Kovaleva et al. found that disabling a single head can *improve*
-# BERT on a GLUE task, by up to 1.2 points (MRPC). Are there such heads here? Write
-# "many", "hardly any" or "none".
 
-# %%
-### BEGIN SOLUTION
-prediction_8_4 = "hardly any"
-### END SOLUTION
 
 # %%
 tables.plain(lab08.count_patterns(experiments.read("lab08_heads/patterns")))
@@ -660,6 +635,7 @@ plots.scatter(off, x="zero", y="mean", diagonal=True, title=title, xlabel=xlabel
 # %%
 change = experiments.read("lab08_heads/change")
 title, ylabel = "Which layers' maps does fine-tuning change?", "1 − cosine, before and after"
+change["layer"] += 1
 plots.curves(change, x="layer", y="change", by="model", control=None, title=title, ylabel=ylabel)
 
 # %%
@@ -667,7 +643,7 @@ say(
     f"Disabling one of {len(off)} heads costs {-off['mean'].mean():.2f} points of token accuracy on"
     f" average by equal attention, {-off['zero'].mean():.2f} by zero; at best it gains"
     f" {off['mean'].max():.2f}. The last layer's maps change against the first's by"
-    f" {minus(change, 'change', 3, 0, by='layer', unit='', digits=2)}. {you_wrote(prediction_8_4)}"
+    f" {minus(change, 'change', 4, 1, by='layer', unit='', digits=2)}."
 )
 
 # %% [markdown]
@@ -777,21 +753,21 @@ check("8.5")
 # heads removed. (Stored; "at once" on validation sentences, "fine-tuned" on test
 # sentences.)
 #
-# *Before you look:* in which order will the four variants end: learned, fixed patterns,
-# equal attention, removed? Write all four, best first.
+# *Before you look:* the learned heads reach about 97 BLEU. Which BLEU will *fixed
+# patterns* reach after fine-tuning?
 
 # %%
 ### BEGIN SOLUTION
-prediction_8_5 = "learned, fixed, equal, removed"
+prediction_8_5 = 96
 ### END SOLUTION
 
 # %%
 fixed = experiments.read("lab08_heads/fixed")
 title = "Five of six heads per layer, replaced or removed"
-plots.bars(fixed, x="method", y="bleu", by="when", fmt="{:.1f}", title=title, ylabel="BLEU")
+look = {"fmt": "{:.1f}", "ylabel": "BLEU", "guess": ("fixed patterns", prediction_8_5)}
+plots.bars(fixed, x="method", y="bleu", by="when", title=title, **look)
 
 # %%
-say(you_wrote(prediction_8_5))
 tuned = fixed[fixed["when"] == "fine-tuned"]
 tables.compare(tuned, {"bleu": "test BLEU, fine-tuned"}, against="fixed patterns")
 
@@ -897,16 +873,7 @@ check("8.6")
 # prune a share of *all* heads at several steps of training, by the $I_h$ of that step.
 # `prunable_share` computes how much can be pruned before BLEU falls by more than a
 # tenth.
-#
-# *Before you look:* Michel et al. pruned heads during training. In the first two
-# epochs, BLEU fell in proportion to the share of heads pruned, whatever their $I_h$.
-# From the tenth epoch, up to 40 % could be pruned with 85 to 90 % of BLEU left. How
-# will our models behave? Write "the same", "the opposite" or "neither".
 
-# %%
-### BEGIN SOLUTION
-prediction_8_6 = "the same"
-### END SOLUTION
 
 # %%
 by_kind = kinds[kinds["kind"] != "all"]
@@ -925,10 +892,9 @@ title = "All kinds together, after 300 to 3,000 steps of training"
 plots.curves(over_training, x="pruned", y="bleu", panels="step", xaxis="sparsity", title=title)
 
 # %%
-say(you_wrote(prediction_8_6))
 shares = lab08.prunable_shares(over_training, prunable_share)
 title = "Largest share of heads pruned at 90 % of the BLEU"
-plots.heat_map(shares, title=title, colour_label="% of all heads", fmt="{:.0f}")
+plots.grid(shares, title=title, colour_label="% of all heads", fmt="{:.0f}")
 
 # %% [markdown]
 # {{claim 08.1}}
@@ -1138,12 +1104,8 @@ check("8.8")
 # arrow keys move a slider.)
 
 # %%
-widgets.explorer(
-    lab08.show_attention(roles, offsets),
-    sentence=widgets.slider(0, 11, 1, 0, "sentence"),
-    layer=widgets.slider(0, lab08.LAYERS - 1, 1, 0, "layer"),
-    head=widgets.slider(0, lab08.HEADS - 1, 1, 0, "head"),
-)
+play = lab08.show_attention(roles, offsets)
+plots.explore(play, sentence=(1, 12), layer=(1, lab08.LAYERS), head=(1, lab08.HEADS))
 
 # %% [markdown]
 # ## What you take with you

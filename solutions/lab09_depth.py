@@ -71,7 +71,7 @@ from course_lib import devices, experiments, ledger
 from course_lib.experiments import lab09
 from course_lib.models.attention import output_projections
 from course_lib.models.mlps import mlp_outputs
-from course_lib.show import drawings, plots, tables, widgets, words
+from course_lib.show import plots, tables, words
 
 # %% [markdown]
 # ## Settings
@@ -95,7 +95,7 @@ words.say(f"{LAYERS} layers of {HEADS} heads and one MLP; tasks: {', '.join(TASK
 # The picture shows the idea: a skipped layer passes its input on.
 
 # %%
-plots.show(drawings.layers_skipped())
+lab09.draw_layerdrop()
 
 # %% [markdown]
 # ### 9.1 LayerDrop
@@ -118,14 +118,6 @@ plots.show(drawings.layers_skipped())
 # **What is tested**: the skipped calls and their results; that skipped layers do not
 # run; draws only from `generator`; p = 0 and 1; single layers in evaluation mode;
 # further arguments; layers restored, also after an exception.
-#
-# *Before you write anything:* with $p = \frac12$ and four layers, in how many of a
-# hundred steps do all four layers run? Write a number.
-
-# %%
-### BEGIN SOLUTION
-prediction_9_1 = 6
-### END SOLUTION
 
 
 # %%
@@ -190,7 +182,6 @@ ran = lab09.count_layers(layerdrop, 0.5)
 words.say(
     f"Of 1,000 steps all {LAYERS} layers ran in {ran.count(LAYERS)}, none in {ran.count(0)}"
     f" (expected: 1000/2⁴ = 62.5 each); {np.mean(ran):.1f} of them on average."
-    f" {words.you_wrote(prediction_9_1)}"
 )
 
 # %% [markdown]
@@ -267,19 +258,19 @@ check("9.2")
 # depth*. The task is sentiment on short reviews; the accuracy of a constant answer is
 # 50 %.
 #
-# *Before you look:* at half the depth, which will be best: plain, LayerDrop, or trained
-# at that depth? Write one of the three.
+# *Before you look:* at half the depth, what accuracy, in %, will *plain* have?
 
 # %%
 ### BEGIN SOLUTION
-prediction_9_2 = "trained at that depth, LayerDrop close behind"
+prediction_9_2 = 80
 ### END SOLUTION
 
 # %%
 depths = experiments.read("lab09_depth/depths")
 evenly = depths[depths["kept"] == "evenly spaced"]
 title = "Any depth from one training?"
-plots.curves(evenly, x="depth", y="test", control=None, title=title, xlabel="layers kept")
+look = {"xlabel": "layers kept", "constant": 50, "guess": (2, prediction_9_2)}
+plots.curves(evenly, x="depth", y="test", control=None, title=title, **look)
 
 # %% [markdown]
 # The numbers at half the depth, also for networks that keep the *first* two layers:
@@ -306,7 +297,7 @@ def by_mine(seed: int, p: float) -> float:
 
 words.say(
     f"Yours, {QUICK['steps']} steps, half the depth: plain {by_mine(0, 0.0):.1f} %, LayerDrop 0.5"
-    f" {by_mine(0, 0.5):.1f} %. {words.you_wrote(prediction_9_2)}"
+    f" {by_mine(0, 0.5):.1f} %."
 )
 
 # %% [markdown]
@@ -659,12 +650,12 @@ check("9.5")
 # at least 90 % of its score on validation texts is left. Then the three subnetworks are
 # measured on test texts, as they are and after retraining (stored).
 #
-# *Before you look:* after retraining, how many points worse than the good subnetwork
-# will the random one be? And the bad one? Write two numbers, as text.
+# *Before you look:* after retraining, what accuracy on sentiment, in %, will the *bad*
+# subnetwork have?
 
 # %%
 ### BEGIN SOLUTION
-prediction_9_5 = "random 2 points, bad 20"
+prediction_9_5 = 80
 ### END SOLUTION
 
 # %%
@@ -675,10 +666,11 @@ pruned, retrained = (four[four["when"] == when] for when in ("pruned", "retraine
 plots.bars(pruned, x="task", y="score", title="Subnetworks as they are, after the search", **look)
 
 # %%
-plots.bars(retrained, x="task", y="score", title="The same, retrained", **look)
+guess = ("sentiment", prediction_9_5)
+plots.bars(retrained, x="task", y="score", title="The same, retrained", guess=guess, **look)
 
 # %%
-words.say(f"Heads and parts that survived: {words.you_wrote(prediction_9_5)}")
+words.say("Heads and parts that survived:")
 tables.show(tables.plain(lab09.heads_and_parts(rounds)))
 words.say("Points, paired by seed, as they are and then retrained:")
 by = {"by": "subnetwork", "against": "good", "columns": "task"}
@@ -835,28 +827,27 @@ check("9.7")
 # %% [markdown]
 # #### Experiment: task or seed?
 #
-# *Before you look:* which two masks share more heads: one task with two seeds, or one
-# seed with two tasks? Write one of the two.
+# *Before you look:* how many of 32 heads will two masks of one task share, on average?
 
 # %%
 ### BEGIN SOLUTION
-prediction_9_7 = "one task, two seeds"
+prediction_9_7 = 8
 ### END SOLUTION
 
 # %%
 of_heads = lab09.masks(heads)
 mean, spread = survival(of_heads)
 title = f"Tasks, of {len(TASKS)}, in which a head survives"
-plots.heat_map(lab09.by_head(mean), title=title, colour_label="tasks, mean over 3 seeds")
+plots.grid(lab09.by_head(mean), title=title, colour_label="tasks, mean over 3 seeds")
 
 # %%
 shared = lab09.overlaps(of_heads, overlap)
 title = "Number of heads that two masks share"
-plots.bars(shared, x="pair", y="heads", by="method", fmt="{:.1f}", title=title)
+look = {"fmt": "{:.1f}", "guess": ("one task, two seeds", prediction_9_7)}
+plots.bars(shared, x="pair", y="heads", by="method", title=title, **look)
 
 # %%
 lab09.say_agreement(shared, of_heads, fleiss_kappa, survivors_below)
-words.say(words.you_wrote(prediction_9_7))
 
 # %% [markdown]
 # {{claim 09.6}}
@@ -899,7 +890,7 @@ tables.means(real[real["depth"] == 3], "test", columns="kept")
 glue = lab09.with_full("lab09_subnetworks_glue")
 title = "GLUE: each fine-tuning's full model and its subnetworks"
 one_by_one = lab09.scores_one_by_one(glue)
-plots.heat_map(one_by_one, title=title, colour_label="Matthews × 100", fmt="{:.0f}", ylabel="")
+plots.grid(one_by_one, title=title, colour_label="Matthews × 100", fmt="{:.0f}", ylabel="")
 
 # %% [markdown]
 # **Depth.** After plain fine-tuning, this encoder cannot lose a single layer: with five
@@ -924,20 +915,13 @@ plots.heat_map(one_by_one, title=title, colour_label="Matthews × 100", fmt="{:.
 # We measure half of the depth, in three versions, and the good subnetwork of the first
 # fine-tuning (sentiment), for 64 reviews of 37 tokens. Pruned elements are really
 # removed: `take_layers`, `remove_heads`, `remove_mlps`.
-#
-# *Before you look:* how will latency change with half of the depth? And with 14 of 32
-# heads and two of four feed-forward parts? Write your guess as text.
 
-# %%
-### BEGIN SOLUTION
-prediction_bill = "both halve them"
-### END SOLUTION
 
 # %%
 whole = lab09.pretrained(0)
 cut = take_layers(whole, lab09.PATH, LAYERS // 2)
 costs = lab09.measure_costs({"dense": whole, "half": cut, "good": lab09.good_subnetwork()})
-words.say(f"Milliseconds are for 64 texts. {words.you_wrote(prediction_bill)}")
+words.say("Milliseconds are for 64 texts.")
 tables.plain(costs[["model", "parameters", "ms"]])
 
 # %%
@@ -1102,11 +1086,7 @@ check("9.9")
 
 
 # %%
-widgets.explorer(
-    lab09.show_survivors(rounds, heads),
-    task=widgets.choice(list(TASKS), label="task"),
-    seed=widgets.slider(0, 2, 1, 0, "seed"),
-)
+plots.explore(lab09.show_survivors(rounds, heads), task=list(TASKS), seed=(0, 2))
 
 # %% [markdown]
 # ## What you take with you

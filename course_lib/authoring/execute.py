@@ -72,7 +72,6 @@ def run(
             kernel_name="python3",
             resources={"metadata": {"path": str(cwd)}},
             record_timing=False,
-            store_widget_state=False,
             coalesce_streams=True,
             on_cell_start=started,
             extra_arguments=["--log-level=ERROR"],

@@ -317,24 +317,26 @@ def smaller_from(formats: Mapping[str, Write], weight: Tensor) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def explore(sparsity: int, n: int, size_log2: int, k: int) -> tuple[str, Figure]:
-    """Bits per element of each format by formula, for a matrix of 2**size_log2 elements
-    with as many rows as columns, or half as many.
+def explore(sparsity: int = 90, bits: int = 8, log2_size: int = 16, k: int = 4) -> Figure:
+    """For the explorer: bits per element of each format by formula, of values with so many
+    ``bits`` in a matrix of 2**log2_size elements with as many rows as columns, or half as
+    many, and runs of k bits. The line is what the values alone need.
     """
-    L, rows, p = 2**size_log2, 2 ** (size_log2 // 2), sparsity / 100
-    names = ("dense", "bitmap", f"RLE k={k}", "COO", "CSR")
-    table = pd.DataFrame(
-        {"format": name, "bits": formula_bits(name, p, L, n, rows) / L} for name in names
+    L, rows, p = 2**log2_size, 2 ** (log2_size // 2), sparsity / 100
+    names = ("without a format", "bitmap", f"RLE k={k}", "COO", "CSR")
+    table = pd.DataFrame({"format": names})
+    table["bits"] = [
+        formula_bits("dense" if name == names[0] else name, p, L, bits, rows) / L for name in names
+    ]
+    best, values = table.loc[table["bits"].idxmin()], (1 - p) * bits
+    title = (
+        f"{best['format']} is smallest: {best['bits']:.2f} bits per element, of which"
+        f" {values:.2f} (line) are values; dense takes {bits / best['bits']:.1f} times as much"
     )
-    best = table.loc[table["bits"].idxmin()]
-    title = f"{sparsity} % zeros, {n}-bit values, $2^{{{size_log2}}}$ elements"
-    values, label = (1 - p) * n, "bits per element"
+    label = "bits per element"
     fig = plots.bars(table, x="format", y="bits", ylabel=label, title=title, fmt="{:.2f}")
     fig.axes[0].axhline(values, color=plots.COLOURS["RLE"], linewidth=2, zorder=4)
-    return (
-        f"{best['format']} is smallest: {best['bits']:.2f} bits per element, of which"
-        f" {values:.2f} (line) are the values; dense takes {n / best['bits']:.1f} times as much"
-    ), fig
+    return fig
 
 
 # -------------------------------------------------------------------------------- times

@@ -43,7 +43,7 @@ from course_lib.pruning.weights import (
     random,
     taylor,
 )
-from course_lib.show import output, plots
+from course_lib.show import plots
 from course_lib.show.style import pt
 from course_lib.training import evaluate, fit
 
@@ -180,6 +180,31 @@ def rank_correlations(single: pd.DataFrame) -> pd.DataFrame:
     return parts.apply(correlate).reset_index()
 
 
+def draw_forecast() -> Figure:
+    """The loss along one weight w = 0.8, nearly a parabola, and what is forecast at w: by
+    the gradient alone, and with the curvature. Pruning is a step to 0.
+    """
+    w, at = 0.8, np.linspace(-0.1, 1.3, 57)
+    g, h = 2 * (w - 1.3) + (w - 1.3) ** 3, 2 + 3 * (w - 1.3) ** 2
+    loss = (at - 1.3) ** 2 + 0.25 * (at - 1.3) ** 4
+    here, step = float(np.interp(w, at, loss)), at - w
+    lines = {"true loss": loss, "−gw alone": here + g * step}
+    lines["−gw + ½hw²"] = lines["−gw alone"] + h * step**2 / 2
+    table = pd.DataFrame(lines, pd.Index(at, name="weight")).melt(
+        var_name="method", value_name="loss", ignore_index=False
+    )
+    fig = plots.curves(
+        table.reset_index().query("method == 'true loss' or weight <= 0.81"), x="weight", y="loss",
+        control=None, title="The loss along one weight w, and two forecasts made at w",
+        ylabel="loss",
+    )  # fmt: skip
+    fig.set_figheight(3.6)
+    (ax,) = fig.axes
+    ax.plot([w], [here], "o", color=plots.COLOURS["dense"], markersize=11, zorder=5)
+    ax.set_xticks([0, w], ["0: pruned", "w"])
+    return fig
+
+
 def forecast_and_truth(single: pd.DataFrame) -> Figure:
     """The true change of the loss against two criteria, of the weights of one seed; the
     2 % largest changes lie outside.
@@ -187,7 +212,6 @@ def forecast_and_truth(single: pd.DataFrame) -> Figure:
     fig, axes = plots.subplots(1, 2, 4.2, sharey=True)
     single = single.assign(change=1e3 * single.change)
     limit = float(single.change.abs().quantile(0.98))
-    words = []
     scores = {"signed forecast": "−gw + ½hw² (10⁻³ nat)", "magnitude": "|w|"}
     for ax, (method, xlabel) in zip(axes, scores.items(), strict=True):
         signed = method == "signed forecast"
@@ -196,12 +220,11 @@ def forecast_and_truth(single: pd.DataFrame) -> Figure:
         labels: dict[str, Any] = {"xlabel": xlabel, "ylabel": "true change (10⁻³ nat)"}
         plots.scatter(part, x="score", y="change", title=method, diagonal=signed, ax=ax, **labels)
         ax.set(ylim=(-limit, limit), **({"xlim": (-limit, limit)} if signed else {}))
-        words.append(output.alt_of(fig))
         ax.set_title(method, fontsize=pt(13), fontweight="bold", loc="left")
         ax.set_ylabel("")
     fig.suptitle("")  # a slide's title: here each panel has its own
     axes[0].set_ylabel("true change (10⁻³ nat)")
-    return plots.alt(fig, " ".join(words))
+    return fig
 
 
 # ----------------------------------------------------------------------- many at a time
@@ -396,10 +419,15 @@ def at_equal_zeros(penalties: pd.DataFrame, shares: Iterable[float]) -> pd.DataF
 
 # ----------------------------------------------------------------------------- to play
 def explore(
-    single: pd.DataFrame, pruned: pd.DataFrame, criterion: str, removed: float
-) -> tuple[str, Figure]:
-    """A criterion's scores beside the truth (first seed), and the accuracy with them."""
-    fig, (left, right) = plots.subplots(1, 2, 4.4)
+    single: pd.DataFrame,
+    pruned: pd.DataFrame,
+    criterion: str = "signed forecast",
+    sparsity: float = 0.9,
+) -> Figure:
+    """For the explorer: a criterion's scores beside the truth (first seed), and the accuracy
+    with them.
+    """
+    fig, (left, right) = plots.subplots(1, 2, 4.6)
     of_one = single[single.method == criterion]
     first = of_one[of_one.seed == 0]
     plots.scatter(
@@ -422,14 +450,13 @@ def explore(
         control=None,
         title="many are pruned",
         ylim=(0, 102),
-        bars=True,
         ax=right,
     )
-    right.axvline(removed, color=plots.COLOURS["dense"], linewidth=1)
-    now = many[many.sparsity == removed].groupby("procedure", sort=False).accuracy.mean()
-    text = (
-        f"{criterion}: ρ with the size of the true change"
-        f" {rank_correlations(of_one)['size'].mean():.2f}; at {100 * removed:.0f} % removed "
+    right.axvline(sparsity, color=plots.COLOURS["dense"], linewidth=1)
+    now = many[many.sparsity == sparsity].groupby("procedure", sort=False).accuracy.mean()
+    fig.suptitle(
+        f"ρ with the size of the true change {rank_correlations(of_one)['size'].mean():.2f};"
+        f" at {100 * sparsity:.0f} % pruned "
         + ", ".join(f"{how} {accuracy:.0f} %" for how, accuracy in now.items())
     )
-    return text, plots.alt(fig, f"Score and true change, and accuracy by weights pruned. {text}.")
+    return fig

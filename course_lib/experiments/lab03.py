@@ -18,11 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import torch
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -47,8 +45,6 @@ from course_lib.pruning.weights.sparse_training import (
     erdos_renyi_densities,
 )
 from course_lib.show import plots
-from course_lib.show.output import new_figure
-from course_lib.show.style import pt, style
 from course_lib.show.words import minus, pm
 from course_lib.training import evaluate, fit, train_and_test
 
@@ -491,63 +487,24 @@ def add_to_ledger(table: pd.DataFrame, data: ImageData) -> None:
 
 
 # ----------------------------------------------------------------- pictures of the masks
-def pixels(masks: Mapping[str, Tensor], data: ImageData, title: str, ink: bool = False) -> Figure:
+def pixels(masks: Mapping[str, Tensor], data: ImageData, title: str) -> Figure:
     """How many connections of the first layer each pixel has.
 
     Args:
         masks: name -> bool mask of the first layer, (units, pixels).
-        ink: begin with the mean training image.
     """
     blank = find_blank_pixels(data)
-    counts = {name: mask.sum(0).cpu() for name, mask in masks.items()}
-    top = max(int(count.max()) for count in counts.values())
-    words = []
-    with mpl.rc_context(style()):
-        fig = new_figure(3.7)
-        panels = fig.subplots(1, len(counts) + ink, squeeze=False)[0]
-        if ink:
-            picture = data.train.images.mean(0)[0]
-            _draw(panels[0], "mean training image", picture, 1, "Greys", "share of black\n")
-        for ax, (name, count) in zip(panels[ink:], counts.items(), strict=True):
-            blanks, others = count[blank].float().mean(), count[~blank].float().mean()
-            below = f"blank pixels {blanks:.1f},\nthe others {others:.1f}"
-            _draw(ax, name, count.view(data.shape[1:]), top, "cividis", f"per pixel: {below}")
-            words.append(f"{name}: {below}.".replace("\n", " "))
-        fig.suptitle(title, x=0.01, ha="left", fontsize=pt(13), fontweight="bold")
-    return plots.alt(fig, f"{title}. Connections per pixel, on average. {' '.join(words)}")
+    maps = {}
+    for name, mask in masks.items():
+        count = mask.sum(0).cpu()  # (pixels,)
+        blanks, others = count[blank].float().mean(), count[~blank].float().mean()
+        maps[f"{name}\nblank {blanks:.1f}, others {others:.1f}"] = count.view(data.shape[1:])
+    return plots.grid(maps, title=title, colour_label="connections of a pixel")
 
 
 def find_blank_pixels(data: ImageData) -> Tensor:
     """(pixels,) True where the training images have less than 1 % of black on average."""
     return (data.train.images.flatten(1).mean(0) < 0.01).cpu()
-
-
-def _draw(ax: Axes, name: str, values: Tensor, top: float, colours: str, below: str) -> None:
-    image = ax.imshow(values.cpu(), cmap=colours, vmin=0, vmax=top)
-    ax.set(xticks=[], yticks=[])
-    ax.grid(visible=False)
-    ax.set_title(name, fontsize=pt(11.5), fontweight="normal")
-    ax.figure.colorbar(image, ax=ax, orientation="horizontal", label=below, pad=0.04)
-
-
-def draw_round(record: Record, results: pd.DataFrame, data: ImageData) -> tuple[str, Figure]:
-    """A round of a search: corners of its masks, and where it is among all rounds."""
-    rows = results[results["round"] == record["round"]]
-    means = rows.groupby("method", sort=False)["test"].mean()
-    said = ", ".join(f"{method} {mean:.1f} %" for method, mean in means.items())
-    text = f"Round {record['round']}, {percent(record['remaining'])} of the weights: {said}"
-    with mpl.rc_context(style()):
-        fig = new_figure(4.6)
-        cells = fig.add_gridspec(2, 2, width_ratios=[1, 2.4])
-        masks, right = record["masks"], fig.add_subplot(cells[:, 1])
-        corner, per_pixel = masks["fc2.weight"][:60, :60], masks["fc1.weight"].sum(0)
-        _draw(fig.add_subplot(cells[0, 0]), "fc2, a corner", corner, 1, "Blues", "kept")
-        per_pixel, top = per_pixel.view(data.shape[1:]), int(per_pixel.max())
-        _draw(fig.add_subplot(cells[1, 0]), "fc1", per_pixel, top, "cividis", "per pixel")
-        draw_rounds(results, title="", ax=right)
-        plots.remaining_axis(right)  # fewer ticks: these axes are narrow
-        right.axvline(record["remaining"] if record["round"] else 1.0, color="black", linewidth=1)
-    return text, plots.alt(fig, f"Masks of the first two layers, and test accuracy. {text}.")
 
 
 def draw_rounds(table: pd.DataFrame, title: str, *, y: str = "test", **options: Any) -> Figure:
@@ -558,12 +515,15 @@ def draw_rounds(table: pd.DataFrame, title: str, *, y: str = "test", **options: 
     return plots.curves(table, x="remaining", y=y, title=title, **options)
 
 
-def draw_budget(table: pd.DataFrame, epochs: int, number: int) -> tuple[str, Figure]:
-    """All rounds with ``epochs`` per training; ticket and reinit compared in one round."""
+def draw_budget(table: pd.DataFrame, epochs: int = 30, number: int = 11) -> Figure:
+    """For the explorer: all rounds with ``epochs`` per training; ticket and reinit compared
+    in one round.
+    """
     rows = table[table["epochs"] == epochs]
     here = rows[rows["round"] == number]
     kept = float(here["remaining"].iloc[0])
     gap = minus(here, "test", "ticket", "reinit", digits=2)
-    fig = draw_rounds(rows, title=f"{epochs} epochs per training", ylim=(90, 99))
+    title = f"{epochs} epochs, {percent(kept)} of the weights: ticket minus reinit {gap}"
+    fig = draw_rounds(rows, title=title, ylim=(90, 99))
     fig.axes[0].axvline(kept, color="black", linewidth=1)
-    return f"{epochs} epochs, {percent(kept)} of the weights: ticket minus reinit {gap}", fig
+    return fig

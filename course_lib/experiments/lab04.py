@@ -17,10 +17,8 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
-import seaborn as sns
 import torch
 from matplotlib.figure import Figure
 from torch import Tensor, nn
@@ -36,8 +34,6 @@ from course_lib.pruning.channels import l1_filters, removal, slimming
 from course_lib.pruning.channels.groups import Group
 from course_lib.pruning.weights import apply, local_masks, magnitude, prunable
 from course_lib.show import plots
-from course_lib.show.output import alt
-from course_lib.show.style import style
 from course_lib.training import evaluate, fit
 
 Keep = Mapping[str, Tensor]  # "bn1" -> bool (C,), True = kept
@@ -166,7 +162,7 @@ def costs(models: Mapping[str, nn.Module], batch: Tensor, repeats: int = 80) -> 
     return table.assign(fewer=table["macs"].iloc[0] / table["macs"])
 
 
-def draw_times(costs: pd.DataFrame, title: str) -> Figure:
+def draw_times(costs: pd.DataFrame, title: str, **options: Any) -> Figure:
     """How many times faster against how many times fewer MACs, of networks called
     "method, …", beside the line on which MACs are time; both axes logarithmic.
     """
@@ -174,7 +170,7 @@ def draw_times(costs: pd.DataFrame, title: str) -> Figure:
     ideal = lines.assign(method="if MACs were time", faster=lines["fewer"])
     fig = plots.curves(
         joined(lines[1:], ideal), x="fewer", y="faster", control=None, title=title,
-        xlabel="times fewer MACs", ylabel="times faster, measured", log=True,
+        xlabel="times fewer MACs", ylabel="times faster, measured", log=True, **options,
     )  # fmt: skip
     powers = [2**k for k in range(1 + int(np.log2(costs["fewer"].max())))]
     (ax,) = fig.axes
@@ -403,25 +399,13 @@ def border_errors(
 
 def draw_border(errors: pd.DataFrame) -> Figure:
     """Two maps of :func:`border_errors`."""
-    by_method = errors.groupby("method", sort=False)
-    size = int(errors["row"].max())
-    words = []
-    with mpl.rc_context(style()):
-        fig, axes = plots.subplots(1, 2, 4.1)
-        for ax, (method, part) in zip(axes, by_method, strict=True):
-            error = part["error"]
-            sns.heatmap(
-                part.pivot(index="row", columns="column", values="error"), vmin=0,
-                vmax=errors["error"].max(), cmap="cividis", square=True, ax=ax,
-                annot=size <= 8, fmt=".2f", annot_kws={"fontsize": 8}, cbar=ax is axes[-1],
-                cbar_kws={"label": "mean |error| of conv2's output", "shrink": 0.7},
-            )  # fmt: skip
-            ax.set_title(method)
-            exact = (error < 1e-5).sum()
-            words.append(f"{method}: {error.mean():.2f} on average, zero at {exact} places")
-    return alt(
-        fig, f"Maps of the mean error of conv2 at each of {size}² places. {'; '.join(words)}."
-    )
+    maps = {}
+    for method, part in errors.groupby("method", sort=False):
+        exact = (part["error"] < 1e-5).sum()
+        table = part.pivot(index="row", columns="column", values="error")
+        maps[f"{method}\nzero at {exact} of {len(part)} places"] = table
+    title = "What is left of the removed constants, place by place?"
+    return plots.grid(maps, title=title, colour_label="mean |error| of conv2", fmt="{:.2f}")
 
 
 # ---------------------------------------------------------------------- which channels
@@ -443,21 +427,33 @@ def scale_table(models: Mapping[str, Sequence[nn.Module]], data: ImageData) -> p
 
 def draw_scales(models: Mapping[str, Sequence[nn.Module]], title: str) -> Figure:
     """|α| of all channels of the networks of two methods, as two histograms."""
-    alphas = {name: torch.cat([scales(m) for m in of_seeds]) for name, of_seeds in models.items()}
-    first, second = alphas
-    fig = plots.histogram_before_after(
-        alphas[first], alphas[second], title=title, xlabel="|α|, all channels of all networks",
-        ylabel="channels per bin", labels=(first, second), bins=120,
-    )  # fmt: skip
-    for ax in fig.axes:
-        ax.set_xlim(left=0)
-        ax.texts[0].set_x(0.3)
-    words = [
-        f"{name} {float((x < 0.02).float().mean()):.0%} are below 0.02 and {x.max():.2f} is the"
-        " largest"
-        for name, x in alphas.items()
-    ]
-    return alt(fig, f"Two histograms of |α|. With {'; with '.join(words)}.")
+    alphas = {
+        f"{name}, largest {max(float(scales(m).max()) for m in of_seeds):.2f}": torch.cat(
+            [scales(m) for m in of_seeds]
+        )
+        for name, of_seeds in models.items()
+    }
+    label = "|α|, all channels of all networks"
+    return plots.histograms(alphas, title=title, xlabel=label, ylabel="channels", bins=60)
+
+
+def cascade(filters: int, channels: int, next_filters: int, removed: Sequence[int]) -> Figure:
+    """All that is removed with filters of layer i: their rows, their entries of batch norm,
+    and the columns of the next layer. A cell of a weight is one 3 × 3 kernel, a map is 8 × 8.
+    """
+    keep = torch.ones(filters, dtype=torch.bool)
+    keep[list(removed)] = False
+    masks = {
+        f"layer i: {filters} × {channels}": keep[:, None].expand(-1, channels),
+        "batch norm: α, β, μ, σ²": keep[:, None].expand(-1, 4),
+        f"layer i + 1: {next_filters} × {filters}": keep.expand(next_filters, -1),
+    }
+    gone, whole = len(removed) * (channels + next_filters), filters * (channels + next_filters)
+    title = (
+        f"Pruned: {9 * gone + 2 * len(removed)} of {9 * whole + 2 * filters} parameters,"
+        f" {576 * gone:,} of {576 * whole:,} MACs"
+    )
+    return plots.grid(masks, title=title)
 
 
 def l2_penalty(model: nn.Module, lam: float) -> Tensor:
@@ -747,13 +743,12 @@ def halved(
 
 
 # -------------------------------------------------------------------------- the explorer
-REPAIRS = {"nothing": "pruned", "absorb the constants": "+ absorbed",
-           "absorb and recalibrate": "BN recalibrated"}  # fmt: skip
+REPAIRS = ["pruned", "+ absorbed", "BN recalibrated"]
 
 
 def slimming_explorer(
     model: nn.Module, select_channels: Callable[..., Keep], cut: Cut, data: ImageData
-) -> Callable[[float, str], tuple[str, Figure]]:
+) -> Callable[..., Figure]:
     """A function that draws, for a fraction removed and a repair, the scale of each channel,
     and accuracy against the MACs left.
     """
@@ -765,44 +760,38 @@ def slimming_explorer(
         left = 100 * macs(smaller, data.validation.images[:1]) / whole
         return {"macs": left, "accuracy": evaluate(smaller, data.validation)}
 
-    paths = sweep(measure, repair=REPAIRS.values(), removed=[k / 20 for k in range(20)])
+    paths = sweep(measure, repair=REPAIRS, removed=[k / 20 for k in range(20)])
 
     alphas = slimming.scales(model)
     everything = scales(model).sort().values
     before = evaluate(model, data.validation)
 
-    def explore(fraction: float, repair: str) -> tuple[str, Figure]:
+    def explore(fraction: float = 0.7, repair: str = "pruned") -> Figure:
         keep, here = select_channels(model, fraction), measure(repair, fraction)
         removed = round(fraction * len(everything))
-        with mpl.rc_context(style()):
-            fig, (left, right) = plots.subplots(1, 2, 4.2, width_ratios=[1.25, 1])
-            start, ticks = 0, {}
-            for name, alpha in alphas.items():
-                order = alpha.argsort()
-                kept, x = keep[name][order].cpu(), start + torch.arange(len(alpha))
-                for marker, colour, part in (("o", "slimming", kept), ("x", "random", ~kept)):
-                    dots = {"s": 14, "marker": marker, "color": plots.COLOURS[colour]}
-                    left.scatter(x[part], alpha[order].cpu()[part], **dots)
-                ticks[start + len(alpha) / 2] = f"{name}\n{int(kept.sum())}/{len(alpha)}"
-                start += len(alpha) + 10
-            if removed:
-                left.axhline(float(everything[removed - 1]), color="k", linewidth=1)
-            left.set_xticks(list(ticks), list(ticks.values()))
-            left.set(ylabel="|α|", title="kept (dots), removed (crosses)")
-            path, blue = paths[paths["repair"] == repair], plots.COLOURS["slimming"]
-            right.plot(path["macs"], path["accuracy"], color=plots.COLOURS["dense"], linewidth=1.2)
-            right.plot(here["macs"], here["accuracy"], "o", color=blue, markersize=11)
-            right.set(xlabel="MACs (% of dense)", ylabel="validation accuracy (%)", title=repair)
-            right.set(xlim=(102, -2), ylim=(0, 102))
-        number = (
-            f"Validation accuracy {here['accuracy']:.1f} % with {here['macs']:.0f} % of the MACs"
-            f" (before pruning: {before:.1f} %)"
+        fig, (left, right) = plots.subplots(1, 2, 4.6, width_ratios=[1.25, 1])
+        start, ticks = 0, {}
+        for name, alpha in alphas.items():
+            order = alpha.argsort()
+            kept, x = keep[name][order].cpu(), start + torch.arange(len(alpha))
+            for marker, colour, part in (("o", "slimming", kept), ("x", "random", ~kept)):
+                dots = {"s": 14, "marker": marker, "color": plots.COLOURS[colour]}
+                left.scatter(x[part], alpha[order].cpu()[part], **dots)
+            ticks[start + len(alpha) / 2] = f"{name}\n{int(kept.sum())}/{len(alpha)}"
+            start += len(alpha) + 10
+        if removed:
+            left.axhline(float(everything[removed - 1]), color="k", linewidth=1)
+        left.set_xticks(list(ticks), list(ticks.values()))
+        left.set(ylabel="|α|", title="kept (dots), removed (crosses)")
+        path, blue = paths[paths["repair"] == repair], plots.COLOURS["slimming"]
+        right.plot(path["macs"], path["accuracy"], color=plots.COLOURS["dense"], linewidth=1.2)
+        right.plot(here["macs"], here["accuracy"], "o", color=blue, markersize=11)
+        right.set(xlabel="MACs (% of dense)", ylabel="validation accuracy (%)", title=repair)
+        right.set(xlim=(102, -2), ylim=(0, 102))
+        fig.suptitle(
+            f"Accuracy {here['accuracy']:.1f} % with {here['macs']:.0f} % of the MACs (before"
+            f" pruning {before:.1f} %)"
         )
-        layers = ", ".join(text.replace("\n", " ") for text in ticks.values())
-        return number, alt(
-            fig,
-            f"Left: the scale of each channel, with a line below which {fraction:.0%} of all are"
-            f" removed; kept: {layers}. Right: accuracy against MACs, {repair}. {number}.",
-        )
+        return fig
 
     return explore

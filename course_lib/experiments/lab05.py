@@ -17,7 +17,6 @@ from contextlib import AbstractContextManager
 from functools import cache, partial
 from typing import Any
 
-import matplotlib as mpl
 import pandas as pd
 import torch
 from matplotlib.figure import Figure
@@ -52,7 +51,6 @@ from course_lib.pruning.weights import (
     smallest,
 )
 from course_lib.show import plots
-from course_lib.show.style import style
 from course_lib.training import evaluate, fit
 
 Row = dict[str, Any]  # of a long table
@@ -590,7 +588,9 @@ def costs(
     return pd.DataFrame(rows)
 
 
-def draw_pattern(model: nn.Module, table: pd.DataFrame, arm: str, size: str) -> tuple[str, Figure]:
+def draw_pattern(
+    model: nn.Module, table: pd.DataFrame, arm: str = "N:M", size: str = "1:8"
+) -> Figure:
     """For the explorer: conv3's mask at one place of its kernels, and accuracy after each
     step.
 
@@ -603,19 +603,12 @@ def draw_pattern(model: nn.Module, table: pd.DataFrame, arm: str, size: str) -> 
     steps = rows.melt(
         ["seed", "method"], ["pruned", "recalibrated", "finetuned"], "step", "accuracy"
     )
-    with mpl.rc_context(style()):
-        fig = plots.new_figure(4.4)
-        left, right = fig.subplots(1, 2)
-    mask = pattern_masks(model, arm, n, m, 0)["conv3.weight"][:, :, 0, 0]
-    left.imshow(
-        mask.cpu(), cmap="Blues", vmin=-0.2, vmax=1.2, aspect="auto", interpolation="nearest"
-    )
+    fig, (left, right) = plots.subplots(1, 2, 4.4)
+    mask = pattern_masks(model, arm, n, m, 0)["conv3.weight"][:, :, 0, 0].cpu()
+    left.imshow(mask, cmap="Blues", vmin=-0.2, vmax=1.2, aspect="auto")
     left.set(xticks=[], yticks=[], title="conv3: kept (dark)", ylabel=f"{len(mask)} filters")
     left.set_xlabel(f"{mask.shape[1]} channels, one place of the kernel")
-    plots.bars(
-        steps, x="step", y="accuracy", ax=right, ylim=(0, 105), fmt="{:.0f}",
-        title=f"{arm}, {100 - 100 * n / m:g} % pruned",
-    )  # fmt: skip
-    means = steps.groupby("step", sort=False)["accuracy"].mean()
-    text = f"{arm}, {size}: " + ", ".join(f"{step} {mean:.0f} %" for step, mean in means.items())
-    return text, plots.alt(fig, f"The mask of conv3 at one place of its kernels, and bars. {text}.")
+    title = f"{arm}, {100 - 100 * n / m:g} % pruned"
+    look: dict[str, Any] = {"ylim": (0, 105), "fmt": "{:.0f}", "constant": 10}
+    plots.bars(steps, x="step", y="accuracy", ax=right, title=title, **look)
+    return fig

@@ -19,7 +19,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import torch
@@ -35,7 +34,7 @@ from course_lib.models import checkpoints
 from course_lib.pruning import components
 from course_lib.pruning.weights import Masks, encoder_weights, local_masks, magnitude, random
 from course_lib.show import plots
-from course_lib.show.style import BLUE, GREY, style
+from course_lib.show.style import BLUE, GREY
 from course_lib.training import Batch, accuracy
 
 Row = dict[str, Any]  # of a long table
@@ -51,13 +50,13 @@ RANK_SHARES = (0.65, 0.35, 0.15, 0.1, 0.05)  # of the encoder's weights
 TARGET = 0.1
 EPS = 0.01
 DIFFERENCES = {
-    "said": "a share\nthat is said",
+    "said": "a fixed\nshare",
     "matrices": "+ its share of\neach matrix",
     "schedule": "+ its\nschedule",
     "matrices and schedule": "+ both",
     "penalty": "+ its\npenalty",
     "soft": "soft\nmovement",
-}  # between movement with a share that is said and soft movement
+}  # between movement with a fixed share and soft movement
 
 
 @cache
@@ -224,21 +223,22 @@ def name_regimes(
 def draw_regimes(
     table: pd.DataFrame,
     regime: Callable[[float, list[float], list[float], float], list[str]],
-    seed: int,
-    tolerance: float,
-) -> tuple[str, Figure]:
+    checkpoint: int = 0,
+    tolerance: float = 2.0,
+) -> Figure:
     """For the explorer: accuracies of one checkpoint, with the letter of each regime; dotted:
-    the dense accuracy minus the tolerance.
+    the dense accuracy minus the tolerance (points).
 
     Args:
         table, regime, tolerance: as for :func:`name_regimes`.
     """
-    (named,) = name_regimes(table[table["seed"] == seed], regime, tolerance).to_dict("records")
+    mine = table[table["seed"] == checkpoint]
+    (named,) = name_regimes(mine, regime, tolerance).to_dict("records")
     names = list(named.values())[1:]
-    of = table[(table["seed"] == seed) & table["method"].isin(["dense", "zeros held", "let go"])]
+    of = mine[mine["method"].isin(["dense", "zeros held", "let go"])]
     fig = plots.curves(
         of.drop(columns="seed"), x="sparsity", y="accuracy", control=None, xaxis="sparsity",
-        title=f"checkpoint {seed}: F free, I information lost, C cannot fit", height=4.2,
+        title="; ".join(f"{s:.0%}: {name}" for s, name in zip(SPARSITIES, names, strict=True)),
     )  # fmt: skip
     (axes,) = fig.axes
     dense = float(of.loc[of["method"] == "dense", "accuracy"].iloc[0])
@@ -249,8 +249,7 @@ def draw_regimes(
         axes.annotate(
             name[0].upper(), (x, y), xytext=(0, -16), textcoords="offset points", ha="center"
         )
-    text = "; ".join(f"{s:.0%}: {name}" for s, name in zip(SPARSITIES, names, strict=True))
-    return text, plots.alt(fig, f"Accuracy against weights pruned, with regimes. {text}.")
+    return fig
 
 
 def draw_two_scores() -> Figure:
@@ -261,29 +260,23 @@ def draw_two_scores() -> Figure:
     after = np.array([-0.45, 0.5, 0.85, -0.6, 0.25, -0.15])
     scores = {"size before: |w|": np.abs(before), "movement: w · Δw": before * (after - before)}
     place = np.arange(len(before))
-    with mpl.rc_context(style()):
-        fig = plots.new_figure(3.4)
-        weights, *others = fig.subplots(1, 3, sharey=True)
-        weights.axvline(0, color=GREY, linewidth=1)
-        for y, (start, end) in enumerate(zip(before, after, strict=True)):
-            weights.annotate(
-                "", (end, y), (start, y), arrowprops={"arrowstyle": "-|>", "color": BLUE, "lw": 2}
-            )
-        weights.plot(before, place, "o", color=BLUE)
-        weights.set(xlim=(-1, 1), yticks=[], xlabel="dot: before, arrow: after")
-        weights.set_title("six weights, fine-tuned", fontsize=11.5)
-        for axes, (name, score) in zip(others, scores.items(), strict=True):
-            kept = score >= np.sort(score)[-3]
-            axes.barh(place, score, color=np.where(kept, BLUE, "#D0D0D0"))
-            axes.axvline(0, color=GREY, linewidth=1)
-            axes.set_title(name, fontsize=11.5)
-            axes.set(yticks=[], xticks=[0], xlabel="blue: kept")
-            axes.set_ylim(len(before) - 0.5, -0.5)
-    return plots.alt(
-        fig,
-        "Six weights before and after fine-tuning. By size the three that were large before are"
-        " kept; by movement the three that move away from zero and are not tiny.",
-    )
+    fig, (weights, *others) = plots.subplots(1, 3, 3.4, sharey=True)
+    weights.axvline(0, color=GREY, linewidth=1)
+    for y, (start, end) in enumerate(zip(before, after, strict=True)):
+        arrow = {"arrowstyle": "-|>", "color": BLUE, "lw": 2}
+        weights.annotate("", (end, y), (start, y), arrowprops=arrow)
+    weights.plot(before, place, "o", color=BLUE)
+    weights.set(xlim=(-1, 1), yticks=[], xlabel="dot: before, arrow: after")
+    weights.set_title("six weights, fine-tuned", fontsize=11.5)
+    for axes, (name, score) in zip(others, scores.items(), strict=True):
+        kept = score >= np.sort(score)[-3]
+        axes.barh(place, score, color=np.where(kept, BLUE, "#D0D0D0"))
+        axes.axvline(0, color=GREY, linewidth=1)
+        axes.set_title(name, fontsize=11.5)
+        axes.set(yticks=[], xticks=[0], xlabel="blue: kept")
+        axes.set_ylim(len(before) - 0.5, -0.5)
+    fig.suptitle("Which three of six weights are kept?")
+    return fig
 
 
 def with_target(sizes: pd.DataFrame) -> pd.DataFrame:
@@ -298,10 +291,11 @@ def with_target(sizes: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_part(table: pd.DataFrame, part: str) -> pd.DataFrame:
-    """The open components of each checkpoint, summed by "layer" or by "depth"
+    """The open components of each checkpoint, summed by "layer" (from 1) or by "depth"
     ("first" or "last" half of the layers).
     """
-    depth = ["first" if layer < 2 else "last" for layer in table["layer"]]
+    table = table.assign(layer=table["layer"] + 1)
+    depth = ["first" if layer < 3 else "last" for layer in table["layer"]]
     return table.assign(depth=depth).groupby(["seed", part], as_index=False)["components"].sum()
 
 

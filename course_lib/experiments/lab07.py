@@ -279,11 +279,7 @@ def draw_rules(choose_heads: Callable[..., Tensor]) -> Figure:
         rule.replace("_", " "): choose_heads(4, 8, 12, rule, torch.Generator().manual_seed(7))
         for rule in RULES
     }
-    return plots.alt(
-        plots.grid(masks, title="12 of 32 heads pruned by place (dark = kept)", columns=5),
-        "Five grids of 4 layers by 8 heads with 12 heads pruned: at random, from the top, from the"
-        " bottom, from the middle, and from layers that are not neighbours.",
-    )
+    return plots.grid(masks, title="12 of 32 heads pruned by place (dark = kept)", columns=5)
 
 
 def removal(*methods: str) -> pd.DataFrame:
@@ -500,11 +496,9 @@ def verdict(find_bug: Callable[..., None], f: Callable[..., Tensor]) -> str:
 
 
 # -------------------------------------------------------------------------------- play
-def switchboard(
-    model: nn.Module, gated: Gated, texts: Reviews
-) -> Callable[[tuple], tuple[str, Figure]]:
-    """For an explorer: which heads are on -> accuracy on 100 reviews, and how sure the model
-    is of two of them, the second with a negated main clause.
+def switchboard(model: nn.Module, gated: Gated, texts: Reviews) -> Callable[..., Figure]:
+    """For an explorer: which heads are off, such as "1.3 2.7" (layer.head) -> accuracy on 100
+    reviews, and how sure the model is of two of them, the second with a negated main clause.
     """
     rows = texts.encoded["validation"].to_pandas()
     long = rows[rows["contrast"].astype(bool)].sort_values(
@@ -513,8 +507,19 @@ def switchboard(
     chosen = [long.index[long["negated"].astype(bool) == negated][0] for negated in (False, True)]
     evaluate = evaluator(model, _panel(texts), gated)
 
-    def update(on: tuple) -> tuple[str, Figure]:
-        xi = torch.tensor(on, dtype=torch.float32)
+    def update(off: str = "") -> Figure:
+        xi = torch.ones(size(model))
+        for name in off.replace(",", " ").split():
+            layer, _, head = name.partition(".")
+            if (
+                not (layer + head).isdecimal()
+                or not 0 < int(layer) <= len(xi)
+                or not 0 < int(head) <= len(xi[0])
+            ):
+                raise ValueError(
+                    f"off: heads as layer.head, 1.1 to {len(xi)}.{len(xi[0])}, got {name!r}"
+                )
+            xi[int(layer) - 1, int(head) - 1] = 0
         right = evaluate(xi)
         bars = {"accuracy on\n100 reviews": right}
         for i in chosen:
@@ -522,45 +527,15 @@ def switchboard(
                 ids = torch.tensor(rows["input_ids"][i], device=devices.current())
                 found = model(input_ids=ids[None]).logits
             bars[textwrap.fill(texts.quote(i), 30)] = 100 * found.softmax(-1)[0, 1].item()
-        off = [f"{i + 1}.{h + 1}" for i, h in (xi == 0).nonzero().tolist()]
-        words = f"{len(off)} of {xi.numel()} heads off: {right:.0f} % right"
-        figure = plots.bars(
+        return plots.bars(
             pd.DataFrame({"of": bars.keys(), "%": bars.values()}),
             x="of",
             y="%",
-            title="Accuracy, and how probable “positive” is for two reviews",
+            title=f"{int((xi == 0).sum())} of {xi.numel()} heads off: {right:.0f} % right, and how"
+            " probable “positive” is for two reviews",
             fmt="{:.0f}",
             ylim=(0, 112),
-            note=f"{words}. Off (layer.head): {', '.join(off) or 'none'}.",
         )
-        return words, figure
-
-    return update
-
-
-def rule_board(
-    model: nn.Module,
-    gated: Gated,
-    texts: Reviews,
-    orders: Mapping[str, Tensor],
-    choose_heads: Callable[..., Tensor],
-) -> Callable[[int, str], tuple[str, Figure]]:
-    """For an explorer: how many heads are removed, and by which score of ``orders`` or rule
-    of ``choose_heads`` -> which are kept, and the accuracy on 100 reviews.
-    """
-    evaluate = evaluator(model, _panel(texts), gated)
-
-    def update(removed: int, rule: str) -> tuple[str, Figure]:
-        if rule in orders:
-            kept = library.lowest_heads(orders[rule], removed)
-        else:
-            kept = choose_heads(*size(model), removed, rule, torch.Generator().manual_seed(0))
-        words = (
-            f"{rule}: {removed} of {kept.numel()} heads off, {evaluate(kept.float()):.0f} % right"
-        )
-        left = ", ".join(str(count) for count in kept.sum(1).tolist())
-        figure = plots.grid({"layer by head": kept}, title=f"{words} (dark = kept)", columns=2)
-        return words, plots.alt(figure, f"{words}. Heads kept in each layer: {left}.")
 
     return update
 

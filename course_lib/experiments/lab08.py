@@ -317,7 +317,7 @@ def clearest_rules(roles: pd.DataFrame, offsets: pd.DataFrame, count: int = 9) -
 
 def roles_by_head(roles: pd.DataFrame, rules: Sequence[str]) -> pd.DataFrame:
     """A row per rule, a column per head, in % of the queries: for a heat map."""
-    heads = roles["layer"].astype(str) + "." + roles["head"].astype(str)
+    heads = (roles["layer"] + 1).astype(str) + "." + (roles["head"] + 1).astype(str)
     wide = roles.assign(**{"layer.head": heads}).pivot(
         index="rule", columns="layer.head", values="share"
     )
@@ -353,40 +353,29 @@ def count_patterns(patterns: pd.DataFrame) -> pd.DataFrame:
     return counts.reindex(list(PATTERNS), fill_value=0).reset_index()
 
 
-def show_attention(
-    roles: pd.DataFrame, offsets: pd.DataFrame
-) -> Callable[[int, int, int], tuple[str, Figure]]:
-    """The drawing of an explorer: what a head of checkpoint 0 looks at in one of twelve
-    test sentences, and the rules for which it beats the best fixed offset.
+def show_attention(roles: pd.DataFrame, offsets: pd.DataFrame) -> Callable[..., Figure]:
+    """For an explorer: what a head of checkpoint 0 looks at in one of twelve test sentences,
+    and the rules for which it beats the best fixed offset. All three count from 1.
     """
     batch = next(translation.batches(data()["test"].select(range(12)), 12, truth=True))
     maps = encoder_maps(trained(0, "eager"), batch)
     names = translation.tokenizer()
 
-    def draw(sentence: int, layer: int, head: int) -> tuple[str, Figure]:
-        n = int(batch["attention_mask"][sentence].sum())
-        words = names.convert_ids_to_tokens(batch["input_ids"][sentence, :n].tolist())
-        fig = plots.new_figure(5.0)
-        ax = fig.subplots()
-        attention = maps[sentence, layer * HEADS + head, :n, :n].cpu().numpy()
-        ax.imshow(attention, cmap="Blues", vmin=0, vmax=1)
-        ax.set_xticks(range(n), words, rotation=90)
-        ax.set_yticks(range(n), words)
-        ax.set(xlabel="key", ylabel="query", title=f"layer {layer}, head {head}")
-        ax.grid(visible=False)
-        mine = roles[(roles["layer"] == layer) & (roles["head"] == head)].merge(offsets, on="rule")
+    def draw(sentence: int = 1, layer: int = 1, head: int = 1) -> Figure:
+        row = sentence - 1
+        n = int(batch["attention_mask"][row].sum())
+        words = names.convert_ids_to_tokens(batch["input_ids"][row, :n].tolist())
+        attention = maps[row, (layer - 1) * HEADS + head - 1, :n, :n].cpu().numpy()
+        mine = roles[(roles["layer"] == layer - 1) & (roles["head"] == head - 1)]
+        mine = mine.merge(offsets, on="rule")
         mine = mine.assign(beyond=mine["share"] - mine["at_offset"]).query("beyond > 0")
         found = "; ".join(
-            f"{row.rule} ({100 * row.share:.0f} %, and {100 * row.at_offset:.0f} %)"
+            f"{row.rule} {100 * row.share:.0f} % ({100 * row.at_offset:.0f} %)"
             for row in mine.sort_values("beyond", ascending=False).head(2).itertuples()
         )
-        text = (
-            f"It points to these more often than the best fixed offset would: {found}."
-            if found
-            else "It points to nothing more often than the best fixed offset would."
-        )
-        plots.alt(fig, f"The attention map of layer {layer}, head {head}. {text}")
-        return text, fig
+        title = f"Found more often than by the best fixed offset: {found or 'nothing'}"
+        map_ = pd.DataFrame(attention, pd.Index(words, name="query"), pd.Index(words, name="key"))
+        return plots.grid(map_, title=title, fmt="{:.1f}", colour_label="attention")
 
     return draw
 

@@ -335,7 +335,10 @@ def masks(kept: pd.DataFrame) -> list[list[Tensor]]:
 
 def by_head(values: Tensor) -> pd.DataFrame:
     """A number per head, (layers, heads), as a wide table: for a heat map."""
-    return pd.DataFrame(values.numpy()).rename_axis(index="layer", columns="head")
+    layers, heads = (range(1, n + 1) for n in values.shape)
+    return pd.DataFrame(
+        values.numpy(), pd.Index(layers, name="layer"), pd.Index(heads, name="head")
+    )
 
 
 def overlaps(
@@ -371,36 +374,42 @@ def overlaps(
     return pd.DataFrame(rows)
 
 
-def show_survivors(
-    rounds: pd.DataFrame, kept: pd.DataFrame
-) -> Callable[[str, int], tuple[str, Figure]]:
-    """The drawing of an explorer: the heads of a task and seed that survive, and the
-    rounds of the search.
+def draw_layerdrop() -> Figure:
+    """LayerDrop: two steps of training in which some of four layers are skipped, and the
+    same network cut to half of its depth.
+    """
+    runs = {"one step": (0, 1, 3), "the next": (1, 3), "half, for use": (0, 2)}
+    columns = [f"layer {layer + 1}" for layer in range(4)]
+    mask = pd.DataFrame({s: [i in of for i in range(4)] for s, of in runs.items()}, columns).T
+    return plots.grid(mask, title="Which layers run? (Dark; a light one lets its input through)")
+
+
+def show_survivors(rounds: pd.DataFrame, kept: pd.DataFrame) -> Callable[..., Figure]:
+    """For an explorer: the heads of a task and seed that survive, and the rounds of the
+    search.
     """
 
-    def draw(task: str, seed: int) -> tuple[str, Figure]:
+    def draw(task: str = "sentiment", seed: int = 0) -> Figure:
         mine = rounds[(rounds["task"] == task) & (rounds["seed"] == seed)]
         mask = kept[(kept["task"] == task) & (kept["seed"] == seed)]
         last, least = mine.iloc[-1], 0.9 * mine["validation"].iloc[0]
-        text = (
-            f"{task}, seed {seed}: {last['heads']:.0f} heads and {last['parts']:.0f} feed-forward"
-            f" parts kept, {last['validation']:.0f} %"
-        )
-        fig = plots.new_figure(4.2)
-        left, right = fig.subplots(1, 2)
+        fig, (left, right) = plots.subplots(1, 2, 4.2)
         grid = mask.pivot(index="layer", columns="head", values="kept").to_numpy()
         left.imshow(grid, cmap="Blues", vmin=-0.2, vmax=1.2, aspect="auto")
         left.set(xlabel="head", ylabel="layer", title="kept (dark)")
-        left.set(xticks=range(HEADS), yticks=range(LAYERS))
+        left.set_xticks(range(HEADS), range(1, HEADS + 1))
+        left.set_yticks(range(LAYERS), range(1, LAYERS + 1))
         left.grid(visible=False)
         right.plot(LAYERS * HEADS - mine["heads"], mine["validation"], "o-", color="C0")
         right.axhline(least, color="0.5", ls=":")
         near = {"xytext": (0, 4), "textcoords": "offset points"}
         right.annotate("90 % of the full score", (0, least), **near)
         right.set(xlabel="heads pruned", ylabel="validation accuracy (%)")
-        right.set_title(f"{task}, seed {seed}")
-        plots.alt(fig, f"A table of surviving heads, and accuracy against heads pruned. {text}.")
-        return text, fig
+        fig.suptitle(
+            f"{task}, seed {seed}: {last['heads']:.0f} heads and {last['parts']:.0f} feed-forward"
+            f" parts kept, {last['validation']:.0f} %"
+        )
+        return fig
 
     return draw
 

@@ -15,8 +15,6 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-import re
-import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -239,7 +237,8 @@ def sketch() -> Figure:
     text = "although the service was slow , the food was superb ."
     words = ["[CLS]", *text.split(), "[SEP]"]
     kept = [range(13), [0, 1, 3, 5, 8, 10, 11], [0, 1, 10], [0]]
-    return tokens_leaving(words, kept, marked=[1, 10], answer="positive")
+    title = "A review loses its tokens; [CLS] stays, and the model reads there: positive"
+    return tokens_leaving(words, kept, marked=[1, 10], title=title)
 
 
 @torch.inference_mode()
@@ -748,6 +747,18 @@ def points_lost(name: str) -> pd.DataFrame:
     )
 
 
+def attention_sinks(patients: Patients) -> str:
+    """The largest attention of [CLS], by layer, of the MiniLM of ``lab10_sst2`` and of the first
+    checkpoint.
+    """
+    stored = experiments.read("lab10_sst2/sink").groupby("layer").share.mean()
+    ours = favourite(patients.models[0], patients.validation[:5])
+    return "  \n".join(
+        f"{model}, largest attention of [CLS], by layer: {', '.join(f'{s:.0%}' for s in shares)}."
+        for model, shares in (("MiniLM", stored), ("our small BERT", ours))
+    )
+
+
 def favourite(model: nn.Module, batches: Iterable[Batch]) -> list[float]:
     """For each layer the largest entry of [CLS]'s attention row (mean over heads), mean
     over texts.
@@ -834,11 +845,7 @@ def which_patches(models: Mapping[str, Sequence[Any]], kept: int = 8) -> Figure:
     for ax, name in zip(rows[:, 0], ["test digit", *models], strict=True):
         ax.set_ylabel(name)
     fig.suptitle(f"Which {kept} of {SIDE**2} patches are kept? (hatched: dropped)")
-    return plots.alt(
-        fig,
-        f"Six test digits, and the {kept} patches of each that are kept in a model trained with"
-        " patches left out and in a plainly trained one.",
-    )
+    return fig
 
 
 def _draw_patches(ax: Axes, picture: Tensor, alive: Tensor) -> None:
@@ -857,69 +864,21 @@ def _draw_patches(ax: Axes, picture: Tensor, alive: Tensor) -> None:
 
 
 # ----------------------------------------------------------------------------- to play
-def fading(patients: Patients, number: int, final: float, seed: int = 0) -> tuple[str, Figure]:
-    """A validation text as it leaves each layer: pieces that are gone are faint, those that
-    decide blue. The share falls by the same factor to ``final`` in the last layer.
+def fading(
+    patients: Patients, review: int = 1, last_share: float = 0.2, checkpoint: int = 0
+) -> Figure:
+    """For the explorer: one of :data:`SAMPLES` as it leaves each layer; the share kept falls
+    by the same factor to ``last_share`` in the last layer.
     """
+    number = SAMPLES[review - 1]
     ids, named, decides = patients.pieces(number)
-    model, layers = patients.models[seed], patients.config.num_hidden_layers
-    plan = progressive_shares(layers, final) | {layers - 1: 1e-6}  # only [CLS] is read there
+    model, layers = patients.models[checkpoint], patients.config.num_hidden_layers
+    plan = progressive_shares(layers, last_share) | {layers - 1: 1e-6}  # only [CLS] is read there
     with dropping(model, plan) as drop, torch.inference_mode():
         positive = model(ids).logits.softmax(1)[0, 1].item()
     assert drop.last is not None
-    stages = [[True] * len(named), *(drop.last.alive(i)[0].tolist() for i in range(layers))]
-    width = 84  # characters of a line
-    lines = textwrap.wrap(" ".join(named), width, break_long_words=False, break_on_hyphens=False)
-    places = [(m.start(), y) for y, line in enumerate(lines) for m in re.finditer(r"\S+", line)]
-    tall = len(lines) + 0.8  # lines of one stage
-    fig, ax = plots.subplots(1, 1, 0.2 + 0.24 * tall * len(stages))
-    for stage, there in enumerate(stages):
-        top = tall * stage
-        ax.text(-17, top, f"after layer {stage}" if stage else "input", weight="bold", va="center")
-        ax.text(width + 3, top, f"{sum(there)}", weight="bold", va="center")
-        for name, kept, value, (x, y) in zip(named, there, decides, places, strict=True):
-            ax.text(
-                x, top + y, name, family="DejaVu Sans Mono", fontsize=9.5, va="center",
-                alpha=1 if kept else 0.3, weight="bold" if value else "normal",
-                color=plots.COLOURS["informed"] if value else "#222222",
-            )  # fmt: skip
-    ax.set(xlim=(-17, width + 6), ylim=(tall * len(stages) - 0.6, -0.8))
-    ax.axis("off")
+    kept = [drop.last.alive(i)[0].nonzero().flatten().tolist() for i in range(layers)]
     truth = "positive" if patients.texts["validation"][number]["sentiment"] else "negative"
-    sentence = f"The model says positive with {positive:.0%}; the label is {truth}."
-    words = [" ".join(itertools.compress(named, there)) for there in stages[1:]]
-    left = "; ".join(f"after layer {k}: {text}" for k, text in enumerate(words, start=1))
-    return sentence, plots.alt(fig, f"A review of {len(named)} pieces. Kept {left}. {sentence}")
-
-
-def explore_patches(
-    models: Mapping[str, Sequence[Any]], digit: int, patches: int, seed: int
-) -> tuple[str, Figure]:
-    """Attention received by each patch of a test digit, and the patches that are kept."""
-    test = images.load("digits").test
-    picture = test.images[digit]
-    fig, rows = plots.subplots(len(models), 2, 4.9)
-    kept, ink = [], []
-    for (left, right), (kind, nets) in zip(rows, models.items(), strict=True):
-        _, scores, alive = keep_patches(nets[seed], picture[None], patches)
-        shown = left.imshow(scores[0].view(SIDE, SIDE).cpu(), cmap="cividis", vmin=0, vmax=2)
-        left.set(xticks=[], yticks=[], ylabel=kind)
-        left.grid(visible=False)
-        fig.colorbar(shown, ax=left, label="n · score")
-        _draw_patches(right, picture, alive[0])
-        ink.append((ink_shares(picture[None]) * alive).sum().item())
-        places = [
-            f"({i // SIDE + 1}, {i % SIDE + 1})" for i in alive[0].nonzero().flatten().tolist()
-        ]
-        kept.append(f"{kind}: {', '.join(places)}")
-    rows[0, 0].set_title("attention received", fontsize=11.5)
-    rows[0, 1].set_title("patches kept", fontsize=11.5)
-    sentence = (
-        f"Digit {int(test.labels[digit])}, {patches} of {SIDE**2} patches: ink kept"
-        f" {' and '.join(f'{value:.2f}' for value in ink)}; random baseline {patches / SIDE**2:.2f}"
-    )
-    return sentence, plots.alt(
-        fig,
-        "Maps of attention received and patches kept, for two kinds of training."
-        f" {sentence}. Patches (row, column) that are kept, {'; '.join(kept)}.",
-    )
+    title = f"The model says positive with {positive:.0%}; the label is {truth}"
+    marked = [i for i, value in enumerate(decides) if value]
+    return tokens_leaving(named, kept, marked=marked, title=title)

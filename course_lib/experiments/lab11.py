@@ -335,7 +335,7 @@ def draw(
     """
     for i, row in enumerate(rows.itertuples()):
         random = "random" in row.method
-        colour = "C1" if random else "C2" if i == square else "C0"
+        colour = plots.COLOURS["random"] if random else "C2" if i == square else "C0"
         ax.errorbar(
             row.storage,
             row.lost,
@@ -358,42 +358,41 @@ def draw(
     ax.set(xlabel="storage (% of the given model)", ylabel="accuracy lost (points)")
 
 
-def picture(rows: Mapping[str, pd.DataFrame], frontier: Callable[..., list[int]]) -> Figure:
+def picture(
+    rows: Mapping[str, pd.DataFrame], frontier: Callable[..., list[int]], guess: Any = ...
+) -> Figure:
     """:func:`candidates` of both models; filled: on the frontier; grey lines: the levels'
-    storage, and their accuracy.
+    storage, and their accuracy; a star: the guess of the points that BERT loses.
     """
-    fig = plots.new_figure(4.8)
-    words = []
-    for ax, (model, table) in zip(fig.subplots(1, 2), rows.items(), strict=True):
+    fig, axes = plots.subplots(1, 2, 4.8)
+    for ax, (model, table) in zip(axes, rows.items(), strict=True):
         draw(ax, table, model, frontier(table.to_dict("records")), None)
         for level in LEVELS[model]:
             ax.axvline(100 * level.storage, color="0.75", lw=1, zorder=0)
         ax.axhline(LEVELS[model][0].drop, color="0.75", lw=1, zorder=0)
         ax.set_title(MODELS[model])
-        words += [
-            f"{r.method}: storage {r.storage:.0f} %, {r.lost:.1f} points."
-            for r in table.itertuples()
-        ]
-    text = (
-        "Accuracy lost against storage for the pipelines of both models; filled: on the frontier."
-    )
-    return plots.alt(fig, " ".join([text, *words]))
+    plots.draw_guess(axes[1], (None, guess))
+    fig.suptitle("Which pipelines are on the frontier? (filled)")
+    return fig
 
 
 def explore(
-    rows: pd.DataFrame, pick: Callable[..., int | None], model: str, storage: float, faster: float
-) -> tuple[str, Figure]:
-    """The :func:`candidates` that fit a budget (storage in % of the given model), and
-    which of them ``pick`` takes.
+    rows: Mapping[str, pd.DataFrame],
+    pick: Callable[..., int | None],
+    model: str = "bert",
+    storage: int = 30,
+    faster: float = 1.5,
+) -> Figure:
+    """For the explorer: the :func:`candidates` of a model that fit a budget (storage in % of
+    the given model, times faster), and which of them ``pick`` takes.
     """
-    taken = pick(
-        rows.assign(bits=rows["storage"]).to_dict("records"), {"bits": storage, "faster": faster}
-    )
-    fits = (rows["storage"] <= storage) & (rows["faster"] >= faster)
-    fig = plots.new_figure(4.6)
-    ax = fig.subplots()
-    draw(ax, rows, model, list(rows.index[fits]), taken)
+    table = rows[model]
+    budget = {"bits": storage, "faster": faster}
+    taken = pick(table.assign(bits=table["storage"]).to_dict("records"), budget)
+    fits = (table["storage"] <= storage) & (table["faster"] >= faster)
+    fig, ax = plots.subplots(1, 1, 4.6)
+    draw(ax, table, model, list(table.index[fits]), taken)
     ax.axvline(storage, color="0.6", lw=1)
-    ax.set_title("filled: fits; square: picked")
-    text = "Nothing fits." if taken is None else f"Picked: {taken}, {rows['method'][taken]}."
-    return text, plots.alt(fig, f"Accuracy lost against storage. At most {storage} %. {text}")
+    text = "nothing fits" if taken is None else f"picked: {taken}, {table['method'][taken]}"
+    fig.suptitle(f"Filled: fits; square: {text}")
+    return fig

@@ -11,8 +11,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
-import matplotlib as mpl
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -21,16 +21,13 @@ from matplotlib.lines import Line2D
 from course_lib import paths
 from course_lib.ledger import FILE, Row, Table, with_one_dense
 from course_lib.show import plots
-from course_lib.show.style import BLACK, BLUE, ORANGE, style
+from course_lib.show.style import BLACK, BLUE, GREY
 
 # lab and how a method's name begins -> what the paper found, on its own models and data
 PAPERS: dict[tuple[str, str], str] = {
     ("01", "iterative"): "Han 2015: AlexNet 9, VGG-16 13 times fewer weights, no loss",
     ("01", "filters"): "Li 2017: VGG-16 on CIFAR-10, a third of the MACs less, no loss",
-    (
-        "02",
-        "Fisher",
-    ): "LeCun 1990 (second derivatives): a digit reader to a quarter of its parameters",
+    ("02", "Fisher"): "LeCun 1990 (second derivatives): a digit reader to a quarter of its size",
     ("03", "ticket"): "Frankle 2019: LeNet-300-100 back at the dense accuracy with 3.6 %",
     ("04", "slimming"): "Liu 2017: VGG on CIFAR-10 without 70 % of its channels 93.8, dense 93.8",
     ("05", "2:4"): "Mishra 2021: large networks keep their accuracy",
@@ -59,29 +56,21 @@ def rows() -> list[Row]:
             them.
     """
     if not path().is_file():
-        raise FileNotFoundError(
-            f"{path()} is not there: `course ledger --remake` makes it, in some minutes"
-        )
+        raise FileNotFoundError(f"{path()} is not there: `course ledger --remake` makes it")
     found: list[Row] = json.loads(path().read_text(encoding="utf-8"))
     return found
 
 
 def find_paper(row: Row) -> str:
-    """What the paper found; "" where the course compares with none, and for dense
-    models.
-    """
-    if str(row["method"]).startswith("dense"):
-        return ""
-    for (lab, start), said in PAPERS.items():
-        if row["lab"] == lab and str(row["method"]).startswith(start):
-            return said
-    return ""
+    """What the paper found; "" where the course compares with none."""
+    method = str(row["method"])
+    starts = {start: said for (lab, start), said in PAPERS.items() if lab == row["lab"]}
+    found = (said for start, said in starts.items() if method.startswith(start))
+    return "" if method.startswith("dense") else next(found, "")
 
 
 def text(found: Sequence[Row]) -> str:
-    """The table, model by model, with the papers' figures beside it, as aligned
-    text.
-    """
+    """The table, model by model, as aligned text, with the papers' figures beside it."""
     parts = []
     for model in dict.fromkeys(row["model"] for row in found):
         mine = with_one_dense([row for row in found if row["model"] == model])
@@ -108,102 +97,84 @@ def against_dense(found: Sequence[Row]) -> pd.DataFrame:
 
     Returns:
         Columns ``model``, ``lab``, ``method``, ``size`` (% of the dense model's bits),
-        ``lost`` (points of accuracy), ``faster`` (bool), and ``random``: the weights were
-        chosen, or the training was begun, at random.
+        ``seeds`` (points lost by each model, a list), ``lost`` (their mean), ``faster``
+        (bool), and ``random``: the weights were chosen, or the training was begun, at
+        random.
     """
     table = pd.DataFrame(found)
-    table["mean"] = table["accuracy"].map(fmean)
     is_dense = table["method"].str.startswith("dense")
     keys = ["lab", "model"]
     dense = table[is_dense].drop_duplicates(keys, keep="last").set_index(keys)
     rows = table[~is_dense & (table["bits"] > 0)].join(dense, on=keys, rsuffix="_dense")
     rows = rows.dropna(subset=["bits_dense"])
-    return rows[["model", "lab", "method"]].assign(
+    pairs = zip(rows["accuracy_dense"], rows["accuracy"], strict=True)
+    rows["seeds"] = [[fmean(before) - value for value in after] for before, after in pairs]
+    return rows[["model", "lab", "method", "seeds"]].assign(
         size=100 * rows["bits"] / rows["bits_dense"],
-        lost=rows["mean_dense"] - rows["mean"],
+        lost=rows["seeds"].map(fmean),
         faster=rows["ms"] < _FASTER * rows["ms_dense"],
         random=rows["method"].str.contains("random|scratch"),
     )
 
 
 def picture(found: Sequence[Row]) -> Figure:
-    """Points of accuracy lost by every method of the course, with its size: a row per
-    method, random baselines as crosses.
+    """Points lost by every method of the course, with its size: a row per method, a dot per
+    model, random baselines grey.
     """
     table = against_dense(found)
-    parts = {
-        title: table[table["model"].str.startswith(models)].sort_values("lost", ascending=False)
-        for title, models in PANELS.items()
-    }
-    with mpl.rc_context(style()):
-        fig = plots.new_figure(1.5 + 0.23 * len(table))
-        heights = [max(len(part), 1) for part in parts.values()]
-        panels = fig.subplots(len(parts), 1, sharex=True, height_ratios=heights)
-        for ax, (title, part) in zip(panels, parts.items(), strict=True):
-            _panel(ax, title, part)
-        _example(panels[0], next(iter(parts.values())))
-        panels[-1].set_xlabel("accuracy lost (percentage points; left is better)")
-        fig.legend(handles=_key(), loc="outside upper center", ncols=3, frameon=False)
-    rows = table.to_dict("records")
-    words = [f"{r['method']}: {r['size']:.0f} %, {r['lost']:.1f} points." for r in rows]
-    return plots.alt(
-        fig,
-        "Points of accuracy lost and size in per cent of the dense model, for every method of the"
-        " course; random baselines are crosses. " + " ".join(words),
+    parts = [
+        table[table["model"].str.startswith(models)].sort_values("lost", ascending=False)
+        for models in PANELS.values()
+    ]
+    fig, panels = plots.subplots(
+        len(parts), 1, 1.5 + 0.23 * len(table), sharex=True,
+        height_ratios=[max(len(part), 1) for part in parts],
+    )  # fmt: skip
+    for ax, title, part in zip(panels, PANELS, parts, strict=True):
+        _panel(ax, title, part)
+    panels[-1].set_xlabel("lost against dense (percentage points; lab 08: BLEU); left is better")
+    fig.legend(
+        handles=[
+            Line2D([], [], linestyle="", marker=marker, color=colour, mfc=fill, ms=8, label=name)
+            for marker, colour, fill, name in (
+                ("o", BLUE, "white", "method"),
+                ("o", BLUE, BLUE, "method, faster than dense"),
+                ("X", GREY, "white", "random baseline"),
+            )
+        ],
+        loc="outside upper center",
+        ncols=3,
     )
+    fig.set_label("What every method of the course loses against dense, and its size")
+    fig.course_table = " ".join(  # type: ignore[attr-defined]
+        f"{row.method}: {row.size:.0f} %, {row.lost:.1f} points."
+        for row in table.itertuples(name="R")
+    )
+    return fig
 
 
 def _panel(ax: Axes, title: str, part: pd.DataFrame) -> None:
-    for place, row in enumerate(part.to_dict("records")):
-        colour = ORANGE if row["random"] else BLUE
+    for y, row in enumerate(part.to_dict("records")):
+        colour = GREY if row["random"] else BLUE
         at = min(row["lost"], FAR)
-        ax.plot([0, at], [place, place], color=colour, linewidth=1.2, alpha=0.5, zorder=2)
-        marker, fill = "X" if row["random"] else "o", colour if row["faster"] else "white"
-        ax.plot(at, place, marker, color=colour, markerfacecolor=fill, markersize=8, zorder=3)
-        if row["lost"] > FAR:
-            ax.annotate(
-                f"{row['lost']:.0f} points", (at, place), xytext=(-8, 0), ha="right", va="center",
-                textcoords="offset points", fontsize=9,
-                bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
-            )  # fmt: skip
+        ax.plot([0, at], [y, y], color=colour, linewidth=1.2, alpha=0.5, zorder=2)
+        seeds = [lost for lost in row["seeds"] if lost <= FAR]
+        ax.plot(seeds, [y] * len(seeds), "|", color=colour, markersize=5, alpha=0.7)
+        look: Any = {
+            "mfc": colour if row["faster"] else "white",
+            "color": colour,
+            "ms": 8,
+            "zorder": 3,
+        }
+        ax.plot(at, y, "X" if row["random"] else "o", **look)
+        words = f"{row['size']:.0f} %" + (f" (−{row['lost']:.0f})" if row["lost"] > FAR else "")
         ax.annotate(
-            f"{row['size']:.0f} %", (1, place), xycoords=("axes fraction", "data"),
-            xytext=(38, 0), textcoords="offset points", ha="right", va="center", fontsize=9,
+            words, (1, y), xycoords=("axes fraction", "data"), xytext=(4, 0), va="center",
+            textcoords="offset points", fontsize=9,
         )  # fmt: skip
-    ax.annotate(
-        "size vs dense", (1, len(part) - 0.2), xycoords=("axes fraction", "data"), xytext=(38, 0),
-        textcoords="offset points", ha="right", va="bottom", fontsize=9, fontweight="bold",
-    )  # fmt: skip
     names = [f"{row['method']}  ·  {row['lab']}" for row in part.to_dict("records")]
     ax.set_yticks(range(len(part)), names, fontsize=9)
-    ax.set_ylim(-0.7, len(part) - 0.3)
-    ax.set_xlim(-0.6, FAR + 0.3)
+    ax.set(ylim=(-0.7, len(part) - 0.3), xlim=(-0.6, FAR + 0.3))
     ax.axvline(0, color=BLACK, linewidth=1, zorder=1)
     ax.grid(axis="y", visible=False)
-    ax.set_title(f"{title} (method · lab)", fontsize=11)
-
-
-def _example(ax: Axes, part: pd.DataFrame) -> None:
-    """How to read a row: the smallest fast model that loses little."""
-    example = part[~part["random"] & part["faster"] & (part["lost"] < 2)].sort_values("size")
-    if len(example):
-        best = example.iloc[0]
-        place = part.index.get_loc(best.name)
-        ax.annotate(
-            f"{best['size']:.0f} % of the size, {best['lost']:.1f} points lost, and faster",
-            (best["lost"], place), xytext=(FAR / 3, place - 1.2), fontsize=9.5, va="center",
-            arrowprops={"arrowstyle": "->", "color": BLACK, "shrinkB": 6},
-            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
-        )  # fmt: skip
-
-
-def _key() -> list[Line2D]:
-    looks = [
-        ("o", BLUE, "white", "method"),
-        ("o", BLUE, BLUE, "method, faster than dense"),
-        ("X", ORANGE, "white", "random baseline"),
-    ]
-    return [
-        Line2D([], [], linestyle="", marker=m, color=c, markerfacecolor=f, markersize=8, label=n)
-        for m, c, f, n in looks
-    ]
+    ax.set_title(f"{title} (method · lab; right: size, % of dense)", fontsize=11)

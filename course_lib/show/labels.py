@@ -16,19 +16,20 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.path import Path
 from matplotlib.text import Text
-from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 from matplotlib.transforms import Bbox, IdentityTransform
 from scipy.optimize import isotonic_regression
 
-from course_lib.show.style import BESIDE, INCHES, for_slides, pt, readable
+from course_lib.show.style import BESIDE, INCHES, for_slides, formula, pt, readable
 
 
 def set_title(ax: Axes, text: str) -> None:
     """A title broken into lines as wide as the axes, on a slide as wide as the
     figure.
     """
+    text = formula(text)
     if for_slides():
-        ax.figure.suptitle(text, x=0.005, ha="left", wrap=True)
+        ax.figure.suptitle(text)
         return
     share = ax.get_position().width / 0.775  # of a figure with one plot
     columns = int(62 * share * ax.figure.get_size_inches()[0] / INCHES)  # type: ignore[union-attr]
@@ -42,76 +43,72 @@ def name_axes(ax: Axes, xlabel: str, ylabel: str) -> None:
     ax.set_xlabel(xlabel)
     if for_slides():
         ax.set_title(ylabel, wrap=True)
-        ax.set_ylabel("")  # seaborn writes the column's name there
     else:
         ax.set_ylabel(ylabel)
 
 
-def remaining_axis(ax: Axes, x: Sequence[float] | np.ndarray | None = None) -> None:
-    """A log-scaled axis of weights remaining in per cent, all of them on the left
-    (Frankle & Carbin 2019, figure 1).
-
-    Args:
-        ax: axes whose horizontal data are fractions remaining, in (0, 1].
-        x: where ticks may stand, such as the measured points; those that would collide
-            are left out. Default: 100, 50, 20, 10 ... as far as the data reach.
-
-    Raises:
-        ValueError: if a fraction is outside (0, 1]: with nothing left there is no place
-            on a log scale.
+def scale_x(ax: Axes, x: Sequence[float], kind: str | None) -> None:
+    """The ticks of a horizontal axis on which ``x`` are drawn; ``kind`` as the ``xaxis`` of
+    :func:`course_lib.show.plots.curves`.
     """
-    if x is None:
-        low, high = ax.dataLim.intervalx
-        wanted = [
-            m * 10.0**e
-            for e in range(0, -7, -1)
-            for m in (1, 0.5, 0.2)
-            if low <= m * 10.0**e * 1.001
-        ]
-        span = (max(high, wanted[0]), low)
-    else:
-        wanted = sorted({float(v) for v in x}, reverse=True)
-        span = (wanted[0], wanted[-1])
-    if not 0 < span[1] <= span[0] <= 1 + 1e-9:
+    places = sorted(set(x))
+    if kind == "sparsity":
+        # 42.5 beside 45: rounded, a tick would stand where it does not say
+        ax.xaxis.set_major_formatter(lambda share, _: f"{100 * share:.4g}")
+    elif kind == "remaining":
+        _scale_remaining(ax, places)
+    elif kind == "log":
+        ax.set_xscale("log")
+        ax.set_xticks(places, [f"{value:g}" for value in places])
+        ax.minorticks_off()
+    elif kind == "log2":
+        ax.set_xscale("log", base=2)
+        powers = 2 ** np.arange(np.ceil(np.log2(places[0])), np.log2(places[-1]) + 0.01)
+        powers = powers[:: -(-len(powers) // (4 if for_slides() else 8))]
+        ax.set_xticks(powers, [f"{power:g}" for power in powers])
+    elif all(float(value).is_integer() for value in places):
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def _scale_remaining(ax: Axes, places: Sequence[float]) -> None:
+    """Weights kept in per cent on a log scale, all of them on the left (Frankle & Carbin
+    2019, figure 1); of ticks that would collide the later one is left out.
+    """
+    if not 0 < places[0] <= places[-1] <= 1 + 1e-9:
         raise ValueError(
-            '`xaxis="remaining"` needs fractions of weights kept, in (0, 1];'
-            f" got {span[1]:g} to {span[0]:g}"
+            'xaxis="remaining" needs fractions of weights kept, in (0, 1];'
+            f" got {places[0]:g} to {places[-1]:g}"
         )
     ax.set_xscale("log")
-    width = max(math.log(span[0] / span[1]), 0.1)
-    ax.set_xlim(span[0] * math.exp(0.02 * width), span[1] * math.exp(-0.02 * width))
-    fit = 5 if for_slides() else 13  # labels side by side
+    width = max(math.log(places[-1] / places[0]), 0.1)
+    ax.set_xlim(places[-1] * math.exp(0.04 * width), places[0] * math.exp(-0.04 * width))
+    inches = ax.get_position().width * ax.figure.get_size_inches()[0]  # type: ignore[union-attr]
+    fit = max(inches * (0.9 if for_slides() else 2), 2)  # labels side by side
     ticks: list[float] = []
-    for v in wanted:
-        if not ticks or math.log(ticks[-1] / v) >= width / fit:
-            ticks.append(v)
+    for place in reversed(places):
+        if not ticks or math.log(ticks[-1] / place) >= width / fit:
+            ticks.append(place)
     ax.xaxis.set_major_locator(FixedLocator(ticks))
+    ax.xaxis.set_major_formatter(lambda share, _: f"{float(f'{100 * share:.3g}'):.5g}")
+    ax.minorticks_off()
 
-    def percent(fraction: float, _: Any) -> str:
-        """51.2, 8.6, 0.35: one decimal, or two digits below 1 %; no trailing zeros."""
-        value = 100 * fraction
-        return (f"{value:.1f}" if value >= 1 else f"{value:.2g}").removesuffix(".0")
 
-    ax.xaxis.set_major_formatter(percent)
-    ax.xaxis.set_minor_locator(NullLocator())
-    ax.xaxis.set_minor_formatter(NullFormatter())
+def scale_log_y(ax: Axes) -> None:
+    """A log-scaled vertical axis with plain numbers; with few decades, 2 and 5, too."""
+    ax.set_yscale("log")
+    bottom, top = ax.get_ylim()
+    if top < 1000 * bottom:
+        ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    ax.yaxis.set_minor_formatter(NullFormatter())
 
 
 def spread(
     wanted: Sequence[float], heights: Sequence[float], low: float, high: float
 ) -> list[float]:
-    """Move label centres apart, as little as can be, until no label lies on its
-    neighbour.
-
-    Args:
-        wanted: where the centres would like to be, in any order (pixels).
-        heights: of the labels with their margins.
-        low, high: the room for the labels; where it is too small for all of them they
-            overlap by the same share each.
-
-    Returns:
-        The centres, in the order of ``wanted``: least squares, and the labels keep
-        their order.
+    """Move label centres apart, as little as can be (least squares), until no label of these
+    ``heights`` lies on its neighbour, between ``low`` and ``high``; where there is too little
+    room they overlap by the same share each. The labels keep their order.
     """
     if not len(wanted):
         return []
@@ -133,23 +130,24 @@ class EndLabels(Artist):
     where they would overlap: placed whenever the figure is drawn.
 
     Attributes:
-        items: of each name its text, the end of its line in data units, and the colour.
+        items: of each name its text, the height of its line's end in data units, and the
+            colour.
     """
 
     def __init__(self, ax: Axes) -> None:
         super().__init__()
-        self.items: list[tuple[Text, tuple[float, float], str]] = []
+        self.items: list[tuple[Text, float, str]] = []
         self._ax = ax
         self.set_zorder(6)
         ax.add_artist(self)
         self.set_clip_on(False)
 
-    def add(self, label: str, x: float, y: float, colour: str) -> None:
-        """Name the line that ends at (x, y) in data units."""
+    def add(self, label: str, y: float, colour: str) -> None:
+        """Name the line that ends at the height y."""
         look: Any = {"va": "center", "ha": "left", "fontsize": pt(11), "fontweight": "bold"}
-        text = Text(0, 0, label, color=readable(colour), linespacing=1.0, **look)
+        text = Text(0, 0, formula(label), color=readable(colour), linespacing=1.0, **look)
         text.set_figure(self._ax.figure)
-        self.items.append((text, (x, y), colour))
+        self.items.append((text, y, colour))
 
     def _place(self, renderer: Any) -> list[tuple[Path, str]]:
         """Give each text its position in pixels; returns the lines from the ends to the
@@ -161,19 +159,17 @@ class EndLabels(Artist):
         narrow = for_slides() and self._ax.figure.get_size_inches()[0] <= BESIDE  # type: ignore[union-attr]
         for text, *_ in self.items:
             text.set_text(textwrap.fill(text.get_text(), 12 if narrow else 18))
-        ends = [self._ax.transData.transform(end) for _, end, _ in self.items]
         heights = [text.get_window_extent(renderer).height + 1.5 * point for text, *_ in self.items]
         room = 0.35 * max(heights)  # a name may stand a little above or below the axes
-        levels = [min(max(float(y), box.y0), box.y1) for _, y in ends]
+        ends = [float(self._ax.transData.transform((1, y))[1]) for _, y, _ in self.items]
+        levels = [min(max(y, box.y0), box.y1) for y in ends]
         left = box.x1 + 20 * point
         centres = spread(levels, heights, box.y0 - room, box.y1 + room)
         lines = []
-        for (text, _, colour), (x, _), y, centre in zip(
-            self.items, ends, levels, centres, strict=True
-        ):
+        for (text, _, colour), y, centre in zip(self.items, levels, centres, strict=True):
             text.set_position((left, centre))
-            start = (max(float(x), box.x1) + 5 * point, y)
-            lines.append((Path([start, (left - 2 * point, centre)]), colour))
+            ends_at = (left - 2 * point, centre)
+            lines.append((Path([(box.x1 + 5 * point, y), ends_at]), colour))
         return lines
 
     def draw(self, renderer: Any) -> None:

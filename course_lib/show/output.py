@@ -1,13 +1,15 @@
-"""How a figure gets onto a page: never without a sentence for readers who cannot see
-it, never left open behind.
+"""How a figure gets onto a page: never without its title and table for readers who
+cannot see it, never left open behind; and with controls, if it has settings to play with.
 """
 
 from __future__ import annotations
 
 import base64
 import html
+import inspect
 import io
 import sys
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -23,41 +25,13 @@ from course_lib.show.style import (
     SLIDE_INCH,
     SLIDE_TEXT,
     for_slides,
+    formula,
     style,
 )
 
 _CSS_PIXELS = 100  # per inch of figure, on the page
 _DPI = 150  # real pixels per inch: sharp on a laptop's screen, small in the notebook
 _MAX_BYTES = 300_000
-
-
-def alt(fig: Figure, text: str) -> Figure:
-    """Give a figure its text alternative: a sentence that says what is to be seen.
-    Returns the same figure.
-
-    Raises:
-        ValueError: if ``text`` is no sentence (fewer than three words).
-    """
-    fig.course_alt = alt_of(fig, text)  # type: ignore[attr-defined]
-    return fig
-
-
-def alt_of(fig: Figure, text: str | None = None) -> str:
-    """``text``, or else what ``alt`` gave the figure before, on one line.
-
-    Raises:
-        ValueError: if there is no sentence; the message says what to write.
-    """
-    if text is None:
-        text = getattr(fig, "course_alt", None)
-    if not isinstance(text, str) or len(text.split()) < 3:
-        raise ValueError(
-            "this figure needs a text alternative for readers who cannot see it: pass alt= a"
-            " sentence that says what is plotted and what is to be seen, such as alt='Accuracy"
-            " against sparsity: magnitude stays at 97 % up to 80 % sparsity, random pruning falls"
-            f" from 50 % on.' (got {text!r})"
-        )
-    return " ".join(text.split())
 
 
 class _CourseFigure(Figure):
@@ -68,15 +42,17 @@ class _CourseFigure(Figure):
     def _ipython_display_(self) -> None:
         show(self)
 
+    def suptitle(self, t: str, **look: Any) -> Text:
+        with mpl.rc_context(style()):
+            return super().suptitle(formula(t), **{"x": 0.01, "ha": "left", "wrap": True, **look})
+
 
 def new_figure(height: float) -> Figure:
     """An empty figure in the course's style and width, ``height`` inches high, that
     pyplot does not know about.
     """
     height = min(height, SLIDE_HEIGHT) if for_slides() else height
-    fig = _CourseFigure(figsize=(INCHES, height), layout="constrained", facecolor="white")
-    fig.course_style = True  # type: ignore[attr-defined]
-    return fig
+    return _CourseFigure(figsize=(INCHES, height), layout="constrained", facecolor="white")
 
 
 def subplots(rows: int, columns: int, height: float, **options: Any) -> tuple[Figure, Any]:
@@ -88,10 +64,36 @@ def subplots(rows: int, columns: int, height: float, **options: Any) -> tuple[Fi
         return fig, fig.subplots(rows, columns, **options)
 
 
+def alt_of(fig: Figure) -> str:
+    """The text alternative of a figure: its title and its table, where a function of
+    ``plots`` drew one; else all that is written in it, but for the ticks.
+
+    Raises:
+        ValueError: if nothing is written there.
+    """
+    title = fig.get_label() or fig.get_suptitle()
+    table = getattr(fig, "course_table", "")
+    words = table or "; ".join(filter(None, (text for ax in fig.axes for text in _words(ax))))
+    text = " ".join((words if title in words else f"{title}. {words}").split())
+    if len(text.split()) < 3:
+        raise ValueError(
+            "fig: its title is the text alternative for readers who cannot see the figure, and it"
+            " has none: call fig.suptitle('The question that the figure answers')"
+        )
+    return text
+
+
+def _words(ax: Any) -> list[str]:
+    titles = [ax.get_title(loc) for loc in ("left", "center", "right")]
+    legend = ax.get_legend().get_texts() if ax.get_legend() else []
+    written = [text.get_text() for text in (*ax.texts, *legend)]
+    return [*titles, ax.get_ylabel(), ax.get_xlabel(), *written]
+
+
 def _style_of(fig: Figure) -> AbstractContextManager[Any]:
     # matplotlib reads some settings only when it draws. A figure of the reader's own
     # keeps the reader's.
-    return mpl.rc_context(style()) if getattr(fig, "course_style", False) else nullcontext()
+    return mpl.rc_context(style()) if isinstance(fig, _CourseFigure) else nullcontext()
 
 
 def png(fig: Figure) -> bytes:
@@ -102,13 +104,27 @@ def png(fig: Figure) -> bytes:
     while True:
         buffer = io.BytesIO()
         with _style_of(fig):
-            fig.savefig(
-                buffer, format="png", dpi=dpi, facecolor="white", pil_kwargs={"compress_level": 1}
-            )
+            fig.savefig(buffer, format="png", dpi=dpi, facecolor="white")
         data = _reduce_colours(buffer)
         if len(data) <= _MAX_BYTES or dpi <= 40:
             return data
         dpi = int(dpi * 0.75)
+
+
+def _reduce_colours(buffer: io.BytesIO) -> bytes:
+    """The picture in 256 colours: a quarter of the bytes."""
+    from PIL import Image  # comes with matplotlib
+
+    image = Image.open(buffer).convert("RGB")
+    # Maximum coverage keeps white white and colour ramps smooth, where median cut is off
+    # by up to 60 of 255. But it chooses by extremes, and a pale grey may come out in the
+    # green of another method's: a round of k-means moves its colours to where the pixels
+    # are. It takes seconds for a picture with as many colours as a photograph.
+    plot = image.getcolors(20_000) is not None
+    method = Image.Quantize.MAXCOVERAGE if plot else Image.Quantize.FASTOCTREE
+    small = image.quantize(256, method=method, kmeans=int(plot), dither=Image.Dither.NONE)
+    small.save(buffer := io.BytesIO(), format="PNG")
+    return buffer.getvalue()
 
 
 def svg(fig: Figure, text: str) -> bytes:
@@ -121,36 +137,15 @@ def svg(fig: Figure, text: str) -> bytes:
     return buffer.getvalue()
 
 
-def _reduce_colours(buffer: io.BytesIO) -> bytes:
-    """The picture in 256 colours: a quarter of the bytes. Not packed as tightly as can
-    be: an explorer's reader waits for it.
-    """
-    from PIL import Image  # comes with matplotlib
-
-    image = Image.open(buffer).convert("RGB")
-    # Maximum coverage keeps white white and colour ramps smooth, where median cut is off
-    # by up to 60 of 255. But it chooses by extremes, and a grey band may come out in the
-    # green of another method's: a round of k-means moves its colours to where the pixels
-    # are. It takes seconds for a picture with as many colours as a photograph.
-    plot = image.getcolors(20_000) is not None
-    method = Image.Quantize.MAXCOVERAGE if plot else Image.Quantize.FASTOCTREE
-    small = io.BytesIO()
-    image.quantize(256, method=method, kmeans=int(plot), dither=Image.Dither.NONE).save(
-        small, format="PNG"
-    )
-    return small.getvalue()
-
-
-def mimebundle(
-    fig: Figure, text: str, css_class: str = "course-plot"
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The figure as a notebook output: (data, metadata), with ``text`` as the
-    alternative in each form.
+def mimebundle(fig: Figure) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The figure as a notebook output: (data, metadata), with its text alternative in each
+    form.
 
     Three forms, because no single one is enough: JupyterLab 4 and nbconvert write no
     alt attribute for image/png, so they are given text/html; a code host that does not
     show a picture inside HTML has image/png; a terminal has text/plain.
     """
+    text = alt_of(fig)
     kind, raw = ("svg+xml", svg(fig, text)) if for_slides() else ("png", png(fig))
     encoded = base64.b64encode(raw).decode()
     pixels = SLIDE_INCH if for_slides() else _CSS_PIXELS
@@ -158,7 +153,7 @@ def mimebundle(
     # width and height hold the place while an explorer swaps pictures; decoding="sync"
     # keeps it from flashing white.
     tag = (
-        f'<img class="{css_class}" alt="{html.escape(text)}" width="{width}" height="{height}"'
+        f'<img class="course-plot" alt="{html.escape(text)}" width="{width}" height="{height}"'
         ' decoding="sync" style="max-width: 100%; height: auto; background: white"'
         f' src="data:image/{kind};base64,{encoded}">'
     )
@@ -187,17 +182,13 @@ def _check_letters(fig: Figure) -> None:
 
 
 def close(fig: Figure) -> None:
-    """Let pyplot forget the figure, if it knows it: left open, the notebook would show
-    it once more, without alt.
-    """
+    """Let pyplot forget the figure: left open, it would be shown once more, without alt."""
     if "matplotlib.pyplot" in sys.modules:
         sys.modules["matplotlib.pyplot"].close(fig)
 
 
 def display_bundle(data: dict[str, Any], metadata: dict[str, Any] | None = None) -> None:
-    """Display a MIME bundle where there is a notebook; in plain Python print its
-    text.
-    """
+    """Display a MIME bundle where there is a notebook; in plain Python print its text."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if shell is None:
         print(data["text/plain"])
@@ -207,43 +198,37 @@ def display_bundle(data: dict[str, Any], metadata: dict[str, Any] | None = None)
     display(data, metadata=metadata or {}, raw=True)
 
 
-def show(fig: Figure, alt: str | None = None, *, inches: tuple[float, float] | None = None) -> None:
-    """Display a figure in the notebook, with ``alt`` as the picture's HTML alt
+def show(fig: Figure, *, inches: tuple[float, float] | None = None) -> None:
+    """Display a figure in the notebook, its title and table as the picture's HTML alt
     attribute, and close it.
 
     Run as a plain Python script, it prints the text alternative.
 
     Args:
-        fig: any matplotlib figure, from ``plots`` or your own.
-        alt: a sentence that says what is to be seen; not needed if ``alt(fig, text)``
-            was called before.
+        fig: from ``plots``, or your own.
         inches: width and height, where the figure is to have others than it has. A
             slide has room for 8 × 4 without text; what is at most 6 wide stands beside
             the text there.
 
     Raises:
-        ValueError: if there is no text alternative; the message says what to write. On
-            a slide also if letters are too small for the last row.
+        ValueError: if there is no title. On a slide also if letters are too small for
+            the last row.
     """
-    text = alt_of(fig, alt)
     if inches is not None:
         fig.set_size_inches(inches)
     if for_slides():
         _check_letters(fig)
-    data, metadata = mimebundle(fig, text)
+    data, metadata = mimebundle(fig)
     close(fig)
     display_bundle(data, metadata)
 
 
-def save(fig: Figure, path: str | Path, alt: str | None = None) -> Path:
+def save(fig: Figure, path: str | Path) -> Path:
     """Write a figure to a PNG file with the text alternative as its description, and close
     the figure.
 
-    Args:
-        alt: as for ``show``.
-
     Raises:
-        ValueError: if there is no text alternative, or the name does not end in .png.
+        ValueError: if there is no title, or the name does not end in .png.
     """
     from PIL import Image, PngImagePlugin
 
@@ -253,8 +238,42 @@ def save(fig: Figure, path: str | Path, alt: str | None = None) -> Path:
             f"path: the name of a figure's file ends in .png, got {path.name!r}; matplotlib's"
             " savefig writes other formats"
         )
-    info.add_itxt("Description", alt_of(fig, alt))
+    info.add_itxt("Description", alt_of(fig))
     with Image.open(io.BytesIO(png(fig))) as image:
         image.save(path, format="PNG", pnginfo=info, optimize=True)
     close(fig)
     return path
+
+
+def explore(draw: Callable[..., Figure], **controls: Any) -> None:
+    """A figure with controls above it, by ``ipywidgets.interactive``. Where no kernel runs
+    (a web page, a notebook just opened) the figure of the first state stands there.
+
+    Args:
+        draw: is called with the values of the controls, and returns the figure. Its
+            defaults are the first state.
+        controls: by the names of ``draw``'s arguments: (min, max) or (min, max, step) is a
+            slider, a list is a row of buttons. (Not a drop-down list: in JupyterLab the
+            arrow keys never reach one.)
+
+    Raises:
+        Exception: whatever ``draw`` raises in its first call, so that a lab that is not
+            finished says so.
+    """
+    import ipywidgets
+
+    data, metadata = mimebundle(draw())
+    start = inspect.signature(draw).parameters
+    for name, options in controls.items():
+        if isinstance(options, list):
+            look = {"style": {"button_width": "auto"}, "value": start[name].default}
+            controls[name] = ipywidgets.ToggleButtons(options=options, **look)
+    box = ipywidgets.interactive(draw, {"auto_display": True}, **controls)
+    for control in box.children[:-1]:
+        control.description = control.description.replace("_", " ")
+        control.style.description_width = "auto"
+        if hasattr(control, "continuous_update"):
+            control.continuous_update = False  # drawn where the handle is let go
+            control.layout.width = "min(42em, 98%)"
+    box.add_class("course-explorer")
+    display_bundle({**data, **box._repr_mimebundle_()}, metadata)

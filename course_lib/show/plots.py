@@ -1,35 +1,34 @@
 """The course's figures: each answers one question, in one look for the whole term.
 
-``curves``, ``bars``, ``scatter`` and ``frontier`` draw long tables (one row per
-measurement) with seaborn; a wide table becomes a ``heat_map``, masks a ``grid``. A
+``curves``, ``bars`` and ``scatter`` draw long tables (one row per measurement);
+``histograms`` draw values, ``grid`` draws matrices: a wide table, masks, maps. Over seeds
+a figure shows each seed and the mean; intervals are drawn of differences only. A
 comparison of methods over seeds has a random baseline and at least three seeds, or it is
 refused.
 
 Every function returns a matplotlib ``Figure`` that pyplot does not know about. A figure
 that is the last line of a cell is displayed; ``show`` displays it anywhere else, and
-``save`` writes it to a file. Its text alternative is computed from the same table.
+``save`` writes it to a file. Its text alternative is its title and its table.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 from matplotlib.transforms import ScaledTranslation, blended_transform_factory
 
 from course_lib.intervals import SEED, interval, per_seed, require_columns, to_numpy
-from course_lib.show.labels import EndLabels, name_axes, remaining_axis, set_title
-from course_lib.show.output import alt, new_figure, save, show, subplots  # noqa: F401
+from course_lib.show.labels import EndLabels, name_axes, scale_log_y, scale_x, set_title
+from course_lib.show.output import explore, new_figure, save, show, subplots  # noqa: F401
 from course_lib.show.style import (
     BLACK,
     BLUE,
@@ -37,14 +36,16 @@ from course_lib.show.style import (
     GREY,
     INCHES,
     INK,
-    ORANGE,
-    SKY,
+    PURPLE,
     VERMILLION,
     Look,
     contrast,
     for_slides,
+    formula,
+    is_random,
     label,
     looks,
+    minus_sign,
     pt,
     readable,
     style,
@@ -54,7 +55,9 @@ from course_lib.show.style import (
 
 _MIN_SEEDS = 3  # seeds that a comparison needs
 _MAX_SIDE = 160  # cells of a mask's picture
-_TO_100 = ("%", "BLEU")  # in a label: measurements that end at 100
+_FEW = 9  # places on x up to which seeds are dots, and not lines
+_KEPT = LinearSegmentedColormap.from_list("kept", ["#E6ECF1", BLUE])
+_CHANGE = LinearSegmentedColormap.from_list("change", [VERMILLION, "#F7F7F7", BLUE])
 
 
 def curves(
@@ -64,21 +67,22 @@ def curves(
     y: str,
     by: str = "method",
     title: str,
+    along: str | None = None,
     xlabel: str | None = None,
     ylabel: str | None = None,
     marks: str | None = None,
     control: str | None = "random",
+    difference: bool = False,
     panels: str | None = None,
     paper: Mapping[str, tuple[Any, Any]] | None = None,
+    guess: tuple[Any, Any] | None = None,
+    constant: float | None = None,
     xaxis: str | None = None,
     ylim: tuple[float, float] | None = None,
     log: bool = False,
-    bars: bool = False,
-    note: str = "",
-    height: float = 4.6,
     ax: Axes | None = None,
 ) -> Figure:
-    """A line per method: its mean over seeds, with the 95 % t-interval as a band.
+    """A line per method: its mean over seeds, and each seed as a dot or a thin line.
 
     Args:
         table: a long table. With a column ``seed`` the figure compares methods over seeds;
@@ -86,78 +90,71 @@ def curves(
             ``x`` is missing (NaN) become a horizontal line.
         x, y: the columns of the axes. by: the column of methods.
         title: the question or the finding.
+        along: where x is measured, too: the setting that joins the points of a line, in
+            its order of appearance.
         xlabel, ylabel: with units; default: the label of the column (``style.AXES``).
         marks: a second column, of what was counted or measured, drawn as marks beside the
             lines, which are formulas then; NaN where there is none.
         control: the method that chooses at random, which a comparison over seeds must
             contain. None: the lines do not compete (formulas, layers, settings).
+        difference: y is a difference between methods: 95 % t-intervals in place of seeds.
         panels: a column; one panel per entry, with a common vertical axis.
         paper: published figures, {"Han et al. 2015": (x, y)}: marked points.
+        guess: the student's, (x, y), drawn as a star; None for one of them puts the star
+            on the other's axis, and ``...`` draws none.
+        constant: what the constant answer scores: a dotted line.
         xaxis: "sparsity" writes fractions in per cent; "remaining" is a log-scaled axis
             from 100 % on the left downwards; "log" is log-scaled, with the measured values
             as its ticks; "log2" is log-scaled with a tick per power of 2.
-        ylim: default: means and bands; where the label says % or BLEU, within 0 to 100,
-            unless a measurement is negative.
+        ylim: default: all that is drawn.
         log: the vertical axis is log-scaled.
-        bars: draw the intervals as bars, each method a little beside the others: where
-            bands would cover each other.
-        note: a sentence added to the text alternative.
-        height: inches.
         ax: draw into these axes instead of a new figure; with one panel only.
 
     Raises:
         ValueError: if a column is missing; where methods compete, without the control or
             with fewer than three seeds.
     """
-    require_columns(table, [name for name in (x, y, by, panels, marks) if name])
+    require_columns(table, [name for name in (x, y, by, along, panels, marks) if name])
     over_seeds = SEED in table.columns
     if over_seeds and control is not None:
         _check_comparison(table, x, y, by, control)
     chosen = looks([str(name) for name in table[by].unique()])
     xlabel, ylabel = xlabel or title_of(x), ylabel or title_of(y)
-    errorbar = _interval_ends if over_seeds else None
-    error_look = {"elinewidth": 1.6, "capsize": 3} if bars else {"alpha": 0.17, "linewidth": 0}
+    if xaxis in ("sparsity", "remaining") and "%" not in xlabel:
+        xlabel += " (%)"
+    keys = [by, along or x]
     drawn = []
     with mpl.rc_context(style()):
-        for part, axes in _panels(table, panels, ax, height):
+        for part, axes in _panels(table, panels, ax):
             drawn.append(axes)
             names = EndLabels(axes) if _is_in_column(axes, "last") else None
-            keys = [by, x]
-            data = per_seed(part, y, keys) if over_seeds else part[[*keys, y]]
-            beside = _point_offsets(data.dropna(subset=[x])[by].nunique())
-            for method, rows in data.groupby(by, sort=False):
-                look = chosen[str(method)]
-                if rows[x].isna().all():
-                    _draw_level(
-                        axes, names, str(method), rows[y].to_numpy(float), data[x], look, xaxis
-                    )
-                    continue
-                marker = look.marker if rows[x].nunique() <= 25 and not marks else ""
-                there = set(axes.get_children())
-                sns.lineplot(
-                    rows, x=x, y=y, errorbar=errorbar, estimator="mean",
-                    color=look.colour, marker=marker or None, linestyle=look.dash,
-                    markeredgecolor=look.colour, label=str(method), legend=False, ax=axes,
-                    zorder=3, err_style="bars" if bars else "band",
-                    err_kws=error_look,
-                )  # fmt: skip
-                if bars:
-                    _shift_artists([*set(axes.get_children()) - there], next(beside))
-                means = rows.groupby(x, sort=True)[y].mean().dropna()
-                if len(means) and names is not None:
-                    end = means.index[0 if xaxis == "remaining" else -1]
-                    names.add(str(method), float(end), float(means[end]), look.colour)
-            key = _draw_paper(axes, paper or {})
-            if marks:
-                key += _draw_marks(part, x, marks, by, chosen, axes)
+            columns = [*dict.fromkeys([*keys, x, y])]
+            data = part[columns]
+            if over_seeds:
+                data = per_seed(part, y, keys)
+                data = data.merge(per_seed(part, x, keys)) if along else data
+            lines = data.dropna(subset=[x])[by].nunique()
+            few = data[keys[1]].nunique() <= _FEW
+            for k, (method, rows) in enumerate(data.groupby(by, sort=False)):
+                beside = 3 * (k - (lines - 1) / 2) if few and over_seeds and not along else 0
+                look, axis = chosen[str(method)], (keys[1], x, y)
+                end = _draw_line(axes, rows, axis, str(method), look, few, beside, difference)
+                if names is not None and len(end):
+                    names.add(str(method), end[0 if xaxis == "remaining" else -1], look.colour)
+            if constant is not None:
+                axes.axhline(constant, color=GREY, linestyle=":", linewidth=1.4, zorder=2)
+                if names is not None:
+                    names.add("constant answer", constant, GREY)
+            key = _draw_marks(part, x, marks, by, chosen, axes) if marks else []
+            key += _draw_paper(axes, paper or {}) + draw_guess(axes, guess)
             if key:
                 axes.legend(handles=key, loc="best")
             _name_axes(axes, part, panels, title, xlabel, ylabel)
         for axes in drawn:  # limits that panels share are those of all their lines
-            _set_scales(axes, table[x].dropna(), table[y], xaxis, ylim, ylabel, log, beside=bars)
-    if marks:
-        note = f"Lines: formula; marks: {title_of(marks)}. {note}".strip()
-    return alt(_figure(axes), _describe(table, x, y, by, title, xlabel, ylabel, note, panels))
+            _set_limits(axes, table[y], ylim, ylabel, log)
+            axes.margins(x=0.04)
+            scale_x(axes, table[x].dropna().tolist(), xaxis)
+    return _tell(axes, table, x, y, by, title, xlabel, ylabel, panels)
 
 
 def bars(
@@ -170,13 +167,15 @@ def bars(
     xlabel: str = "",
     ylabel: str | None = None,
     fmt: str = "{:.3g}",
+    difference: bool = False,
+    guess: tuple[Any, Any] | None = None,
+    constant: float | None = None,
     log: bool = False,
     ylim: tuple[float, float] | None = None,
-    note: str = "",
     ax: Axes | None = None,
 ) -> Figure:
-    """Bars with their numbers; over seeds, means with 95 % t-intervals, of percentages
-    within 0 to 100.
+    """Bars with their numbers: means over seeds, and each seed as a dot. What is called
+    "dense" is a black line, random baselines are grey.
 
     Args:
         table: a long table, with or without a column ``seed``.
@@ -184,7 +183,8 @@ def bars(
         y: the column of heights.
         by: the column of colours, four entries at most; None: one colour.
         fmt: how the number over a bar is written.
-        xlabel, ylabel, log, ylim, note, ax: as for :func:`curves`.
+        guess: the student's, (group, y), drawn as a star; ``...`` draws none.
+        xlabel, ylabel, difference, constant, log, ylim, ax: as for :func:`curves`.
 
     Raises:
         ValueError: if a column is missing, or ``by`` has more than four entries.
@@ -193,55 +193,83 @@ def bars(
     require_columns(table, [*keys, y])
     ylabel = ylabel or title_of(y)
     table = table.dropna(subset=[x])
-    groups = list(dict.fromkeys(table[x].astype(str)))
-    names = list(dict.fromkeys(table[by].astype(str))) if by else [""]
+    data = table.assign(**{key: table[key].map(str) for key in keys})
+    data = per_seed(data, y, keys) if SEED in table.columns else data
+    groups = list(data[x].unique())
+    names = list(data[by].unique()) if by else [""]
     if len(names) > 4:
         raise ValueError(f"by: bars compares at most four things side by side, got {len(names)}")
-    colours = (SKY, BLUE, ORANGE, VERMILLION)[: len(names)] if len(names) > 1 else (BLUE,)
-    data = table.assign(**{key: table[key].astype(str) for key in keys})
-    if SEED in table.columns:
-        data = per_seed(data, y, keys)
-    percent = "%" in ylabel and data[y].dropna().between(0, 100).all()
-    ends = _percent_ends if percent else _interval_ends
-    errorbar = ends if SEED in data.columns else None
+    level = data[data[x] == "dense"] if not by and len(groups) > 1 else data[:0]
+    groups = [group for group in groups if not (len(level) and group == "dense")]
+    beside = [name for name in names if name != "dense" or len(names) == 1]
+    width = 0.84 / max(len(beside), 1)
+    chosen = looks(names if by else groups)
     with mpl.rc_context(style()):
-        fig, axes = _axes(ax, 4.6)
-        sns.barplot(
-            data, x=x, y=y, hue=by, order=groups, hue_order=names if by else None,
-            errorbar=errorbar, saturation=1,
-            palette=list(colours) if by else None, color=None if by else BLUE,
-            err_kws={"linewidth": 1.6, "color": INK}, ax=axes, zorder=3, legend=bool(by),
-        )  # fmt: skip
-        size = pt(8.5 if len(names) * len(groups) > 14 else 10)
-        for k, (name, container) in enumerate(zip(names, axes.containers, strict=False)):
-            for bar in container:  # a group may lack one
-                group = groups[round(bar.get_x() + bar.get_width() / 2)]
-                if by and k == 0:
-                    bar.set_hatch("//")
-                of = data[(data[x] == group) & ((data[by] == name) if by else True)][y]
+        axes = ax or new_figure(4.6).add_subplot()
+        size = pt(8.5 if len(beside) * len(groups) > 14 else 10)
+        for k, name in enumerate(names):
+            at = (
+                np.arange(len(groups)) + (beside.index(name) - (len(beside) - 1) / 2) * width
+                if name in beside
+                else np.arange(len(groups))
+            )
+            mine = data[data[by] == name] if by else data
+            values = [mine.loc[mine[x] == group, y].to_numpy(float) for group in groups]
+            heights = [float(np.nanmean(of)) if len(of) else np.nan for of in values]
+            if name not in beside:
+                axes.hlines(heights, at - 0.45, at + 0.45, color=BLACK, label=name, zorder=5)
+                continue
+            grey = [GREY if is_random(name if by else group) else BLUE for group in groups]
+            axes.bar(
+                at, heights, 0.94 * width, label=formula(name), zorder=2.5,
+                color=chosen[name].colour if by else grey, hatch=("", "//", "..", "xx")[k],
+            )  # fmt: skip
+            for place, of, mean in zip(at, values, heights, strict=True):
                 if not len(of):
                     continue
-                top = errorbar(of)[1] if errorbar and len(of) > 1 else float(of.mean())
-                at = (bar.get_x() + bar.get_width() / 2, max(top, float(of.mean())))
+                top = mean
+                if len(of) > 1 and difference:
+                    half = float(interval(of)[1])
+                    axes.errorbar(place, mean, half, color=INK, capsize=3, linewidth=1.6, zorder=4)
+                    top = max(mean + half, 0)
+                elif len(of) > 1:
+                    apart = np.linspace(-0.3, 0.3, len(of)) * width
+                    axes.plot(place + apart, of, "o", color=INK, ms=3.5, alpha=0.7, mew=0, zorder=4)
+                    top = float(np.nanmax(of))
                 axes.annotate(
-                    fmt.format(of.mean()), at, xytext=(0, 2), textcoords="offset points",
-                    ha="center", va="bottom", fontsize=size,
+                    minus_sign(fmt.format(mean)), (place, max(top, 0)), xytext=(0, 3), ha="center",
+                    va="bottom", fontsize=size, textcoords="offset points",
                 )  # fmt: skip
+        lines = [(float(level[y].mean()), "dense", BLACK, "-")] if len(level) else []
+        lines += [(constant, "constant answer", GREY, ":")] if constant is not None else []
+        for value, name, colour, dash in lines:
+            axes.axhline(value, color=colour, linestyle=dash, linewidth=1.6, zorder=3)
+            axes.annotate(
+                f"{name} {minus_sign(fmt.format(value))}", (1, value), ha="left", va="center",
+                xycoords=("axes fraction", "data"), xytext=(4, 0), fontsize=size,
+                textcoords="offset points", color=readable(colour),
+            )  # fmt: skip
+        axes.set_xticks(range(len(groups)), [formula(group) for group in groups])
+        if guess is not None:
+            if str(guess[0]) not in groups:
+                raise ValueError(f"guess: a guess is for one of {groups}, got {guess[0]!r}")
+            draw_guess(axes, (groups.index(str(guess[0])), guess[1]))
         if log:
-            _log_axis(axes)
+            scale_log_y(axes)
         # room for what the colours mean, or on a slide for its larger numbers
-        axes.margins(y=0.28 if for_slides() else 0.22 if by else 0.12)
+        axes.margins(x=0.02, y=0.28 if for_slides() else 0.22 if by else 0.12)
         if ylim is not None:
             axes.set_ylim(*ylim)
-        if any(unit in ylabel for unit in _TO_100) and not log and data[y].max() <= 100:
-            axes.set_yticks([tick for tick in axes.get_yticks() if 0 <= tick <= 100])
-            axes.set_ylim(bottom=min(0, data[y].min()) if ylim is None else ylim[0])
+        elif not log and data[y].min() >= 0:
+            axes.set_ylim(bottom=0)
+        if "%" in ylabel and not log and data[y].max() <= 100:
+            axes.set_yticks([tick for tick in axes.get_yticks() if tick <= 100])
         axes.grid(axis="x", visible=False)
         name_axes(axes, xlabel, ylabel)
-        if by:
+        if by or guess is not None:
             _legend_above(axes, len(names) if sum(map(len, names)) <= 52 else 2)
         set_title(axes, title)
-    return alt(fig, _describe(table, x, y, by, title, xlabel or title_of(x), ylabel, note))
+    return _tell(axes, table, x, y, by, title, xlabel or title_of(x), ylabel)
 
 
 def scatter(
@@ -257,7 +285,7 @@ def scatter(
     log: bool = False,
     ax: Axes | None = None,
 ) -> Figure:
-    """A point per row.
+    """A point per row, and the rank correlation.
 
     Args:
         table: a long table. x, y: the columns of the axes.
@@ -271,283 +299,208 @@ def scatter(
     """
     require_columns(table, [name for name in (x, y, panels) if name])
     xlabel, ylabel = xlabel or title_of(x), ylabel or title_of(y)
+    words = []
     with mpl.rc_context(style()):
-        for part, axes in _panels(table, panels, ax, 4.4):
+        for part, axes in _panels(table, panels, ax):
             axes.scatter(part[x], part[y], s=22, color=BLUE, alpha=0.65, linewidths=0, zorder=3)
             if diagonal:
                 axes.axline((0, 0), slope=1, color=BLACK, linewidth=1, zorder=1)
             if log:
                 axes.set(xscale="log", yscale="log")
             _name_axes(axes, part, panels, title, xlabel, ylabel)
-    rho = "; ".join(
-        f"rank correlation {part[x].corr(part[y], method='spearman'):.2f}"
-        + (f" ({name})" if name else "")
-        for name, part in (table.groupby(panels, sort=False) if panels else [("", table)])
-    )
-    text = f"{title}. {len(table)} points, {ylabel} against {xlabel}; {rho}."
-    return alt(_figure(axes), text)
+            rho = part[x].corr(part[y], method="spearman")
+            named = f" ({part[panels].iloc[0]})" if panels else ""
+            words.append(f"{len(part)} points, rank correlation {rho:.2f}{named}")
+    return _set_table(axes, f"{title}. {ylabel} against {xlabel}: {'; '.join(words)}")
 
 
-def frontier(
-    table: pd.DataFrame,
-    *,
-    x: str,
-    y: str,
-    along: str,
-    title: str,
-    xlabel: str | None = None,
-    ylabel: str | None = None,
-    xaxis: str | None = None,
-) -> Figure:
-    """A line per entry of the column ``method``, through points whose two coordinates are
-    both measured, such as accuracy against latency along a rising sparsity.
-
-    Args:
-        table: a long table with a column ``seed``.
-        x, y: the measured columns; y has a 95 % t-interval at each point.
-        along: the setting that joins the points of a line, in its order of appearance.
-        title, xlabel, ylabel, xaxis: as for :func:`curves`.
-
-    Raises:
-        ValueError: if a column is missing.
-    """
-    by = "method"
-    require_columns(table, [x, y, along, by, SEED])
-    xlabel, ylabel = xlabel or title_of(x), ylabel or title_of(y)
-    chosen = looks([str(name) for name in table[by].unique()])
-    across = per_seed(table, x, [by, along]).merge(per_seed(table, y, [by, along]))
-    means = across.groupby([by, along], sort=False)[[x, y]].mean().reset_index()
-    with mpl.rc_context(style()):
-        fig, axes = _axes(None, 4.6)
-        names = EndLabels(axes)
-        for method, rows in across.groupby(by, sort=False):
-            look = chosen[str(method)]
-            line = means[means[by] == method]
-            half = [interval(part[y])[1] for _, part in rows.groupby(along, sort=False)]
-            axes.errorbar(
-                line[x], line[y], yerr=half, color=look.colour, marker=look.marker or "o",
-                linestyle=look.dash, capsize=3, label=str(method), zorder=3,
-            )  # fmt: skip
-            end = line.iloc[int(np.argmin(line[x]) if xaxis == "remaining" else np.argmax(line[x]))]
-            names.add(str(method), float(end[x]), float(end[y]), look.colour)
-        name_axes(axes, xlabel, ylabel)
-        _set_scales(axes, means[x], means[y], xaxis, None, ylabel, False)
-        set_title(axes, title)
-    return alt(fig, _describe(means, x, y, by, title, xlabel, ylabel, ""))
-
-
-def histogram_before_after(
-    before: Any,
-    after: Any,
+def histograms(
+    values: Mapping[str, Any],
     *,
     title: str,
     xlabel: str = "weight",
     ylabel: str = "weights per bin",
-    labels: tuple[str, str] = ("before", "after"),
-    bins: int = 81,
+    bins: int = 101,
 ) -> Figure:
-    """Where the weights were and where they are: two histograms on the same axes.
-
-    Exact zeros are counted in words instead of drawn: their spike would flatten all
-    else.
+    """Histograms with common axes, one below the other, and in words how many values are
+    exactly 0: their bar would hide all others.
 
     Args:
-        before, after: tensors or arrays of any shape; NaN and infinite entries are left
-            out.
-        labels: what the upper and the lower histogram show.
-
-    Raises:
-        ValueError: if one of them has no finite value.
+        values: name -> tensor or array of any shape.
+        bins: of the common range; an odd number has a bin around 0.
     """
-    weights = [np.asarray(to_numpy(values), dtype=np.float64).ravel() for values in (before, after)]
-    weights = [values[np.isfinite(values)] for values in weights]
-    if not all(len(values) for values in weights):
-        raise ValueError(
-            "a histogram of nothing: before and after need at least one finite weight each"
-        )
-    reach = max(float(np.abs(values).max()) for values in weights) or 1.0
-    edges = np.linspace(-reach, reach, bins + 1)
+    flat = {name: np.asarray(to_numpy(of), float).ravel() for name, of in values.items()}
+    reach = max(float(np.abs(of).max()) for of in flat.values())
+    low = 0.0 if all((of >= 0).all() for of in flat.values()) else -reach
+    words = []
     with mpl.rc_context(style()):
-        fig = new_figure(4.8)
-        panels = fig.subplots(2, 1, sharex=True, sharey=True)
-        for ax, values, name, colour in zip(panels, weights, labels, (GREY, BLUE), strict=True):
-            zeros = int((values == 0).sum())
-            ax.hist(values[values != 0], bins=edges, color=colour, zorder=3)
-            words = f"{name}\n{100 * zeros / len(values):.3g} % are exactly 0" if zeros else name
+        fig = new_figure(1.2 + 1.8 * len(flat))
+        panels = fig.subplots(len(flat), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
+        for ax, (name, of) in zip(panels, flat.items(), strict=True):
+            colour = BLUE if ax is panels[-1] else GREY
+            ax.hist(of[of != 0], bins=np.linspace(low, reach, bins + 1), color=colour, zorder=3)
+            zeros = 100 * float((of == 0).mean())
+            said = f"{name}\n{zeros:.3g} % are exactly 0" if zeros else name
             look = {"va": "top", "fontweight": "bold", "color": readable(colour)}
-            ax.text(0.015, 0.94, words, transform=ax.transAxes, **look)
+            place = (0.3, 0.94) if low == 0 else (0.015, 0.94)
+            ax.text(*place, said, transform=ax.transAxes, **look)
             name_axes(ax, "", ylabel if ax is panels[0] or not for_slides() else "")
-        panels[1].set_xlabel(xlabel)
+            words.append(f"{said}, half of the values within {np.median(np.abs(of)):.2g} of 0")
+        panels[-1].set_xlabel(xlabel)
         set_title(panels[0], title)
-    return fig
+    return _set_table(panels[0], f"{title}. {xlabel}: {'; '.join(words)}".replace("\n", ", "))
 
 
-def grid(masks: Mapping[str, Any], *, title: str, columns: int | None = None) -> Figure:
-    """A picture of masks: kept weights dark, pruned ones light, with each one's
-    sparsity.
-
-    A convolution's mask (M, C, R, S) shows a filter in each row of kernels and an input
-    channel in each column. A mask with more than 160 weights on a side is
-    averaged in blocks, so that a shade is the share kept there.
-
-    Args:
-        masks: {name: bool tensor}, True = kept; a mask with another number of
-            dimensions than 2 or 4 is shown with its first dimension downwards and all
-            others across.
-        columns: pictures in a row; default: up to four.
-
-    Raises:
-        ValueError: without masks, or if one is not boolean or is empty.
-    """
-    if not masks:
-        raise ValueError("no masks to draw: give a dict of name -> bool tensor")
-    columns = columns or min(len(masks), 4)
-    rows = math.ceil(len(masks) / columns)
-    pictures = [
-        (name, *_shade_mask(name, np.asarray(to_numpy(mask)))) for name, mask in masks.items()
-    ]
-    side = (INCHES - 0.2) / columns - 0.2  # inches
-    tallest = [
-        max(
-            min(p.shape[0] / p.shape[1], 1.6) if not _is_thin(p) else 0.6
-            for _, p, _, _ in pictures[r : r + columns]
-        )
-        for r in range(0, len(pictures), columns)
-    ]
-    shades = LinearSegmentedColormap.from_list("kept", ["#E6ECF1", BLUE])
-    with mpl.rc_context(style()):
-        height = 0.6 + sum(0.6 + side * min(ratio, 1.6) for ratio in tallest)
-        fig = new_figure(height)
-        panels = fig.subplots(
-            rows, columns, squeeze=False, height_ratios=[0.3 + ratio for ratio in tallest]
-        )
-        for ax in panels.flat[len(pictures) :]:
-            ax.set_visible(False)
-        for ax, (name, picture, kernel, share) in zip(panels.flat, pictures, strict=False):
-            aspect = "auto" if _is_thin(picture) else "equal"
-            ax.imshow(picture, cmap=shades, vmin=0, vmax=1, interpolation="nearest", aspect=aspect)
-            ax.set_anchor("NW")
-            ax.grid(visible=False)
-            ax.set(xticks=[], yticks=[])
-            for spine in ax.spines.values():
-                spine.set_visible(False)
-            if kernel:
-                for k in range(kernel[0], picture.shape[0], kernel[0]):
-                    ax.axhline(k - 0.5, color="white", linewidth=2)
-                for k in range(kernel[1], picture.shape[1], kernel[1]):
-                    ax.axvline(k - 0.5, color="white", linewidth=2)
-            ax.set_title(
-                f"{name}\n{100 * share:.3g} % pruned", fontsize=pt(11), fontweight="normal", pad=5
-            )
-        fig.suptitle(title, x=0.01, ha="left", fontsize=pt(13), fontweight="bold", wrap=True)
-    return fig
-
-
-def _is_thin(picture: np.ndarray) -> bool:
-    """So much longer than wide that square cells would be too small to see."""
-    return max(picture.shape) > 3 * min(picture.shape)
-
-
-def _shade_mask(name: str, mask: np.ndarray) -> tuple[np.ndarray, tuple[int, int] | None, float]:
-    """(share kept in each cell, (R, S) if kernels are to be set apart, share
-    pruned).
-    """
-    if mask.dtype != bool:
-        raise ValueError(f"mask {name!r} has the type {mask.dtype}; a mask is boolean, True = kept")
-    if not mask.size:
-        raise ValueError(f"mask {name!r} is empty, its shape is {mask.shape}")
-    pruned = 1 - float(mask.mean())
-    kernel = None
-    if mask.ndim == 4:
-        m, c, r, s = mask.shape
-        if r * s > 1 and max(m * r, c * s) <= _MAX_SIDE:
-            kernel = (r, s)
-        mask = mask.transpose(0, 2, 1, 3).reshape(m * r, c * s)
-    else:
-        mask = mask.reshape(mask.shape[0] if mask.ndim > 1 else 1, -1)
-    shade = mask.astype(np.float64)
-    for axis, size in enumerate(shade.shape):
-        if size > _MAX_SIDE:
-            cuts = np.linspace(0, size, _MAX_SIDE + 1).astype(int)
-            counts = np.diff(cuts).reshape((-1, 1) if axis == 0 else (1, -1))
-            shade = np.add.reduceat(shade, cuts[:-1], axis=axis) / counts
-    return shade, kernel, pruned
-
-
-def heat_map(
-    values: pd.DataFrame,
+def grid(
+    pictures: pd.DataFrame | Mapping[str, Any],
     *,
     title: str,
+    columns: int | None = None,
     xlabel: str | None = None,
     ylabel: str | None = None,
     colour_label: str = "",
     fmt: str = "{:.1f}",
     centre: float | None = None,
 ) -> Figure:
-    """A table as colours, with the numbers in it.
+    """Matrices as colours on one scale: masks, maps, or a wide table with its numbers.
+
+    Of boolean masks kept is dark, and the share pruned is written above. A convolution's
+    mask (M, C, R, S) shows a filter in each row of kernels and an input channel in each
+    column; one with more than 160 weights on a side is averaged in blocks.
 
     Args:
-        values: a wide table, as ``DataFrame.pivot`` returns it; NaN leaves a cell white.
-        xlabel, ylabel: default: the names of the table's columns and index.
-        colour_label: what the colours stand for, with its unit. (On a slide it stands
-            above, without a colour bar.)
+        pictures: a wide table, as ``DataFrame.pivot`` returns it, or {name: tensor, array
+            or wide table}; NaN leaves a cell white. A tensor of other than 2 or 4
+            dimensions is shown with its first one downwards and all others across.
+        columns: pictures in a row; default: up to four.
+        xlabel, ylabel: default: the names of a table's columns and index.
+        colour_label: what the colours stand for, with its unit.
         fmt: how a number is written.
         centre: the value that means "no change": colours then run from vermillion
             (below) over white to blue (above).
+
+    Raises:
+        ValueError: if there is nothing to draw.
     """
-    rows = [str(name) for name in values.index]
-    columns = [label(values.columns.name, entry) for entry in values.columns]
-    xlabel = title_of(str(values.columns.name)) if xlabel is None else xlabel
-    ylabel = title_of(str(values.index.name)) if ylabel is None else ylabel
-    table = values.to_numpy(dtype=np.float64)
-    if centre is None:
-        colours: dict[str, Any] = {"cmap": "cividis"}
-    else:
-        finite = np.abs(table[np.isfinite(table)] - centre)
-        reach = float(finite.max(initial=0)) or 1.0
-        ramp = LinearSegmentedColormap.from_list("change", [VERMILLION, "#F7F7F7", BLUE])
-        colours = {"cmap": ramp, "vmin": centre - reach, "vmax": centre + reach}
+    if isinstance(pictures, pd.DataFrame):
+        pictures = {"": pictures}
+    if not pictures or not all(np.size(to_numpy(values)) for values in pictures.values()):
+        raise ValueError(f"pictures: there is nothing to draw in {', '.join(pictures) or 'them'}")
+    found = {name: _Picture(values) for name, values in pictures.items()}
+    columns = min(columns or 4, len(found))
+    rows = math.ceil(len(found) / columns)
+    every = np.concatenate([picture.cells.ravel() for picture in found.values()])
+    masks = all(picture.is_mask for picture in found.values())
+    low, high = (0.0, 1.0) if masks else (float(np.nanmin(every)), float(np.nanmax(every)))
+    if centre is not None:
+        reach = max(abs(low - centre), abs(high - centre)) or 1.0
+        low, high = centre - reach, centre + reach
+    colours = _KEPT if masks else "cividis" if centre is None else _CHANGE
+    shades: dict[str, Any] = {"cmap": colours, "norm": Normalize(low, high)}
+    side = (INCHES - 0.2) / columns - 0.2  # inches
+    tall = [
+        max(picture.height(side) for picture in list(found.values())[r : r + columns])
+        for r in range(0, len(found), columns)
+    ]
     with mpl.rc_context(style()):
-        fig, ax = _axes(None, height=min(1.7 + 0.42 * len(rows), 9))
-        image = ax.imshow(table, aspect="auto", **colours)
+        fig = new_figure(min(0.8 + sum(0.5 + inches for inches in tall), 9))
+        panels = fig.subplots(rows, columns, squeeze=False, height_ratios=[0.3 + t for t in tall])
+        for ax in panels.flat[len(found) :]:
+            ax.set_visible(False)
+        for ax, (name, picture) in zip(panels.flat, found.items(), strict=False):
+            image = picture.draw(ax, shades, fmt, pt(8.5 if picture.cells.shape[1] > 12 else 10.5))
+            named = (
+                f"{name}\n{picture.pruned}" if picture.is_mask and picture.table is None else name
+            )
+            ax.set_title(named, fontsize=pt(11), fontweight="normal", pad=5)
+            ax.set(xlabel=picture.title(1, xlabel), ylabel=picture.title(0, ylabel))
+        fig.suptitle(title)
+        fig.set_layout_engine("constrained", wspace=0.05)
+        if not masks and not for_slides():
+            bar = fig.colorbar(image, ax=panels, pad=0.02, aspect=30, label=colour_label)
+            bar.outline.set_visible(False)
+        elif not masks and colour_label:
+            panels[0, 0].set_title(" ".join([*filter(None, [next(iter(found))]), colour_label]))
+    words = "; ".join(f"{name} {picture.told(fmt)}".strip() for name, picture in found.items())
+    key = colour_label or ("kept is dark" if masks else "values")
+    return _set_table(panels[0, 0], f"{title}. {key}: {words}")
+
+
+class _Picture:
+    """A matrix to be drawn by :func:`grid`.
+
+    Attributes:
+        cells: (rows, columns), what the colours stand for; of a mask the share kept.
+        table: with the texts of rows and columns, or None.
+    """
+
+    def __init__(self, values: Any) -> None:
+        self.table = values if isinstance(values, pd.DataFrame) else None
+        cells = np.asarray(to_numpy(values))
+        self.is_mask, self.kernel = cells.dtype == bool, (0, 0)
+        self.pruned = f"{100 - 100 * cells.mean():.3g} % pruned" if self.is_mask else ""
+        if cells.ndim == 4:
+            m, c, r, s = cells.shape
+            cells = cells.transpose(0, 2, 1, 3).reshape(m * r, c * s)
+            self.kernel = (r, s) if r * s > 1 and max(cells.shape) <= _MAX_SIDE else (0, 0)
+        elif cells.ndim == 2 and max(cells.shape) <= 16:
+            self.kernel = (1, 1)
+        cells = cells.reshape(cells.shape[0] if cells.ndim > 1 else 1, -1).astype(float)
+        for axis, size in enumerate(cells.shape):
+            if size > _MAX_SIDE:
+                cuts = np.linspace(0, size, _MAX_SIDE + 1).astype(int)
+                counts = np.diff(cuts).reshape((-1, 1) if axis == 0 else (1, -1))
+                cells = np.add.reduceat(cells, cuts[:-1], axis=axis) / counts
+        self.cells = cells
+        # so much longer than wide that square cells would be too small to see
+        self.thin = self.table is not None or max(cells.shape) > 3 * min(cells.shape)
+
+    def height(self, side: float) -> float:
+        """In inches, where it is ``side`` wide."""
+        if self.table is not None:
+            return 0.7 + 0.42 * len(self.table)
+        rows, columns = self.cells.shape
+        return side * (0.5 if self.thin else min(rows / columns, 1.6))
+
+    def title(self, axis: int, given: str | None) -> str:
+        """Of the rows (0) or the columns (1)."""
+        name = None if self.table is None else self.table.axes[axis].name
+        return given if given is not None else title_of(str(name or ""))
+
+    def draw(self, ax: Axes, shades: Any, fmt: str, size: float) -> Any:
+        image = ax.imshow(self.cells, aspect="auto" if self.thin else "equal", **shades)
+        ax.set_anchor("NW")
         ax.grid(visible=False)
+        ax.set(xticks=[], yticks=[])
+        ax.spines[:].set_visible(False)
+        for k in range(self.kernel[0], self.cells.shape[0], max(self.kernel[0], 1)):
+            ax.axhline(k - 0.5, color="white", linewidth=2)
+        for k in range(self.kernel[1], self.cells.shape[1], max(self.kernel[1], 1)):
+            ax.axvline(k - 0.5, color="white", linewidth=2)
+        if self.table is None:
+            return image
+        rows, columns = ([label(axis.name, e) for e in axis] for axis in self.table.axes)
         ax.set_xticks(range(len(columns)), columns)
         if max(map(len, columns)) * len(columns) > 85:  # they would overlap
             ax.tick_params(axis="x", rotation=65)
         ax.set_yticks(range(len(rows)), rows)
         ax.tick_params(length=0)
-        for spine in ax.spines.values():
-            spine.set_visible(False)
-        for i, j in np.ndindex(*table.shape):
-            if not np.isfinite(table[i, j]):
-                continue
-            cell = image.cmap(image.norm(table[i, j]))[:3]
+        for i, j in zip(*np.nonzero(np.isfinite(self.cells)), strict=True):
+            cell = image.cmap(image.norm(self.cells[i, j]))[:3]
             ink = INK if contrast(INK, cell) >= contrast("white", cell) else "white"
-            written = fmt.format(table[i, j])
-            if float(table[i, j]) < 0 and not written.strip("-0.,% "):
-                written = fmt.format(0.0)  # "-0.0" would look like a loss
-            size = pt(10.5 if len(columns) <= 12 else 8.5)
-            ax.text(j, i, written, ha="center", va="center", fontsize=size, color=ink)
-        set_title(ax, title)  # before the colour bar takes its share of the width
-        ax.set_xlabel(xlabel)
-        ax.set_ylabel(ylabel, labelpad=4)
-        if for_slides():  # the numbers are there, and want the room
-            ax.set_title(colour_label)
-        else:
-            bar = fig.colorbar(image, ax=ax, pad=0.02, aspect=30)
-            bar.outline.set_visible(False)
-            bar.set_label(colour_label)
-    lowest, highest = (
-        f"{fmt.format(table.flat[at])} at"
-        f" {label(values.index.name, values.index[at // table.shape[1]])},"
-        f" {columns[at % table.shape[1]]}"
-        for at in (int(np.nanargmin(table)), int(np.nanargmax(table)))
-    )
-    return alt(
-        fig,
-        f"{title.rstrip('.?!')}. {colour_label or 'values'}, {ylabel} by {xlabel}:"
-        f" from {lowest} to {highest}.",
-    )
+            text = "" if self.is_mask else minus_sign(fmt.format(self.cells[i, j]))
+            ax.text(j, i, text, ha="center", va="center", fontsize=size, color=ink)
+        return image
+
+    def told(self, fmt: str) -> str:
+        if self.table is None:
+            return self.pruned or " × ".join(map(str, self.cells.shape))
+        columns = [label(self.table.columns.name, entry) for entry in self.table.columns]
+        return "; ".join(
+            f"{label(self.table.index.name, name)}: "
+            + ", ".join(f"{c} {fmt.format(v)}" for c, v in zip(columns, line, strict=True))
+            for name, line in zip(self.table.index, self.cells, strict=True)
+        )
 
 
 # ----------------------------------------------------------------- what the figures share
@@ -568,47 +521,58 @@ def _check_comparison(table: pd.DataFrame, x: str, y: str, by: str, control: str
             )
 
 
-def _interval_ends(values: Any) -> tuple[float, float]:
-    """The ends of the 95 % t-interval of the mean: an ``errorbar=`` for seaborn."""
-    mean, half = interval(np.asarray(values, dtype=float))
-    return float(mean - half), float(mean + half)
-
-
-def _percent_ends(values: Any) -> tuple[float, float]:
-    """The same, cut to 0 and 100."""
-    low, high = _interval_ends(values)
-    return max(low, 0), min(high, 100)
-
-
-def _point_offsets(methods: int) -> Iterator[float]:
-    """How far each method is drawn beside its place, in points."""
-    return (3 * (k - (methods - 1) / 2) for k in range(methods))
-
-
-def _shift_artists(artists: Sequence[Any], points: float) -> None:
-    """Draw something of the data beside its place; the limits of the axes stay."""
-    for artist in artists:
-        offset = ScaledTranslation(points / 72, 0, artist.figure.dpi_scale_trans)
-        artist.set_transform(artist.axes.transData + offset)
-
-
-def _axes(ax: Axes | None, height: float) -> tuple[Any, Axes]:
-    if ax is not None:
-        return ax.figure, ax
-    fig = new_figure(height)
-    return fig, fig.add_subplot()
+def _draw_line(
+    axes: Axes,
+    rows: pd.DataFrame,
+    columns: tuple[str, str, str],
+    name: str,
+    look: Look,
+    few: bool,
+    beside: float,
+    difference: bool,
+) -> list[float]:
+    """The mean of one method and its seeds, ``beside`` points from their place; a method
+    without x is a horizontal line. Returns the means from left to right.
+    """
+    key, x, y = columns
+    seeds = [part for _, part in rows.groupby(SEED)] if SEED in rows.columns else []
+    thin: Any = {"color": look.colour, "linewidth": 0.9, "alpha": 0.45, "zorder": 2.4}
+    if rows[x].isna().all():
+        mean = float(rows[y].mean())
+        for value in rows[y] if len(seeds) > 1 else ():
+            axes.axhline(value, **{**thin, "linewidth": 0.6})
+        axes.axhline(mean, color=look.colour, linewidth=1.8, linestyle=look.dash, zorder=2.5)
+        return [mean]
+    means = rows.groupby(key, sort=key == x)[[*{x, y} - {key}]].mean().dropna(subset=[y])
+    means = means.reset_index()
+    there = set(axes.get_children())
+    marker = look.marker if len(means) <= 25 else ""
+    line = {"color": look.colour, "marker": marker, "linestyle": look.dash, "label": name}
+    axes.plot(means[x], means[y], zorder=3, **line)  # type: ignore[arg-type]
+    if difference and seeds:
+        half = [float(interval(rows.loc[rows[key] == at, y])[1]) for at in means[key]]
+        axes.errorbar(means[x], means[y], half, fmt="none", color=look.colour, capsize=3)
+    elif len(seeds) > 1 and few:
+        dots = {"ms": 5 if for_slides() else 3.5, "alpha": 0.6, "zorder": 2.4}
+        axes.plot(rows[x], rows[y], "o", mew=0, color=look.colour, **dots)  # type: ignore[arg-type]
+    else:
+        for part in seeds if len(seeds) > 1 else ():
+            axes.plot(part[x], part[y], **thin)
+    for artist in set(axes.get_children()) - there if beside else ():
+        offset = ScaledTranslation(beside / 72, 0, axes.figure.dpi_scale_trans)
+        artist.set_transform(axes.transData + offset)
+    return means.sort_values(x)[y].tolist()
 
 
 def _panels(
-    table: pd.DataFrame, panels: str | None, ax: Axes | None, height: float
+    table: pd.DataFrame, panels: str | None, ax: Axes | None
 ) -> Iterator[tuple[pd.DataFrame, Axes]]:
     """The rows and the axes of each panel; of a single one, all rows."""
     if panels is None:
-        yield table, _axes(ax, height)[1]
+        yield table, ax or new_figure(4.6).add_subplot()
         return
     entries = list(table[panels].unique())
-    fig = new_figure(height)
-    row = fig.subplots(1, len(entries), sharey=True, sharex=True, squeeze=False)[0]
+    row = new_figure(4.6).subplots(1, len(entries), sharey=True, sharex=True, squeeze=False)[0]
     for entry, axes in zip(entries, row, strict=True):
         yield table[table[panels] == entry], axes
 
@@ -625,35 +589,13 @@ def _name_axes(
         return
     axes.set(xlabel=xlabel, ylabel=ylabel if _is_in_column(axes, "first") else "")
     axes.set_title(str(part[panels].iloc[0]), fontsize=pt(11.5), fontweight="normal")
-    axes.figure.suptitle(title, x=0.01, ha="left", fontsize=pt(13), fontweight="bold", wrap=True)
+    axes.figure.suptitle(title)
 
 
 def _is_in_column(axes: Axes, which: str) -> bool:
     """Whether the axes are in the "first" or in the "last" column of their figure."""
     place = axes.get_subplotspec()
     return place is None or getattr(place, f"is_{which}_col")()
-
-
-def _figure(axes: Axes) -> Any:
-    return axes.figure
-
-
-def _draw_level(
-    axes: Axes,
-    names: EndLabels | None,
-    name: str,
-    values: np.ndarray,
-    x: pd.Series,
-    look: Look,
-    xaxis: str | None,
-) -> None:
-    """A method that does not depend on x: a horizontal line, with its interval."""
-    mean, half = (float(v) for v in interval(values))
-    axes.axhline(mean, color=look.colour, linewidth=1.6, linestyle=look.dash, zorder=2.5)
-    if len(values) >= _MIN_SEEDS:
-        axes.axhspan(mean - half, mean + half, color=look.colour, alpha=0.08, linewidth=0)
-    if names is not None:
-        names.add(name, float(x.min() if xaxis == "remaining" else x.max()), mean, look.colour)
 
 
 def _draw_marks(
@@ -673,6 +615,39 @@ def _draw_marks(
     return [line, Line2D([], [], color=GREY, marker="o", label=title_of(y), **look)]
 
 
+def _draw_paper(axes: Axes, paper: Mapping[str, tuple[Any, Any]]) -> list[Line2D]:
+    """Published points as diamonds, each paper's in a shade of its own."""
+    points: list[Line2D] = []
+    look: dict[str, Any] = {"linestyle": "", "marker": "D", "ms": 9, "zorder": 6}
+    for name, (px, py) in paper.items():
+        fill = ("white", BLACK, GREY)[len(points) % 3]
+        points += axes.plot(px, py, markerfacecolor=fill, color=BLACK, label=name, **look)
+    return points
+
+
+def draw_guess(axes: Axes, guess: tuple[Any, Any] | None) -> list[Line2D]:
+    """The student's guess as a star; see :func:`curves`.
+
+    Raises:
+        ValueError: if it is not a number.
+    """
+    if guess is None or ... in guess:
+        return []
+    if not all(value is None or isinstance(value, (int, float)) for value in guess):
+        raise ValueError(f"guess: a guess is a number, such as 0.7, got {guess!r}")
+    x, y = guess
+    across = blended_transform_factory(
+        axes.transAxes if x is None else axes.transData,
+        axes.transAxes if y is None else axes.transData,
+    )
+    look: dict[str, Any] = {"linestyle": "", "marker": "*", "ms": 17, "zorder": 6}
+    place = (0.02 if x is None else x), (0.03 if y is None else y)
+    return axes.plot(
+        *place, transform=across, color=PURPLE, markeredgecolor=BLACK, clip_on=False,
+        label="your guess", **look,
+    )  # fmt: skip
+
+
 def _legend_above(axes: Axes, columns: int) -> None:
     """The key of colours in one row; on a slide in the line of the vertical axis's name."""
     place: dict[str, Any] = {"loc": "upper right", "borderaxespad": 0.1}
@@ -680,75 +655,33 @@ def _legend_above(axes: Axes, columns: int) -> None:
         across = blended_transform_factory(axes.figure.transFigure, axes.transAxes)
         place = {"loc": "lower right", "bbox_to_anchor": (1, 1), "bbox_transform": across}
         place |= {"borderaxespad": 0, "borderpad": 0.1}
-    sns.move_legend(axes, ncols=columns, title=None, **place)
-    legend = axes.get_legend()
-    if for_slides() and legend is not None:
-        legend.set_in_layout(False)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(ncols=columns, **place).set_in_layout(not for_slides())
 
 
-def _draw_paper(axes: Axes, paper: Mapping[str, tuple[Any, Any]]) -> list[Line2D]:
-    """Stars, each label's in a shade of its own."""
-    stars: list[Line2D] = []
-    for name, (px, py) in paper.items():
-        shade = ("white", BLACK, GREY)[len(stars) % 3]
-        stars += axes.plot(
-            px, py, linestyle="", marker="*", markersize=15, markerfacecolor=shade,
-            markeredgecolor=BLACK, markeredgewidth=1.3, zorder=6, label=name,
-        )  # fmt: skip
-    return stars
-
-
-def _set_scales(
-    axes: Axes,
-    x: pd.Series,
-    y: pd.Series,
-    xaxis: str | None,
-    ylim: tuple[float, float] | None,
-    ylabel: str,
-    log: bool,
-    beside: bool = False,
+def _set_limits(
+    axes: Axes, y: pd.Series, ylim: tuple[float, float] | None, ylabel: str, log: bool
 ) -> None:
-    axes.margins(x=0.04 if beside else 0.02)
-    if xaxis == "remaining":
-        remaining_axis(axes, sorted(set(x)))
-        if beside:
-            left, right = axes.get_xlim()
-            axes.set_xlim(left * (left / right) ** 0.03, right / (left / right) ** 0.03)
-    elif xaxis == "sparsity":
-        # "42.5 %" beside "45 %": rounded, a tick would stand where it does not say
-        axes.xaxis.set_major_formatter(lambda share, _: f"{100 * share:.4g} %")
-    elif xaxis == "log":
-        axes.set_xscale("log")
-        axes.set_xticks(sorted(set(x)), [f"{value:g}" for value in sorted(set(x))])
-        axes.minorticks_off()
-    elif xaxis == "log2":
-        axes.set_xscale("log", base=2)
-        powers = 2 ** np.arange(np.ceil(np.log2(x.min())), np.log2(x.max()) + 0.01)
-        powers = powers[:: -(-len(powers) // (4 if for_slides() else 8))]
-        axes.set_xticks(powers, [f"{power:g}" for power in powers])
-    elif pd.api.types.is_numeric_dtype(x) and (x == x.round()).all():
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if log:
-        _log_axis(axes)
+        scale_log_y(axes)
     if ylim is not None:
         axes.set_ylim(*ylim)
-    elif any(unit in ylabel for unit in _TO_100) and not log:
+    elif ("%" in ylabel or "BLEU" in ylabel) and not log:
         axes.autoscale(axis="y")  # over all panels so far, which share it
         bottom, top = axes.get_ylim()
-        axes.set_ylim(bottom if y.min() < 0 else max(bottom, -2), min(top, 102))
+        high = 102 if y.max() <= 100 else top
+        axes.set_ylim(bottom if y.min() < 0 else max(bottom, -2), min(top, high))
 
 
-def _log_axis(axes: Axes) -> None:
-    """A log-scaled vertical axis with plain numbers; with few decades, 2 and 5, too."""
-    axes.set_yscale("log")
-    bottom, top = axes.get_ylim()
-    if top < 1000 * bottom:
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
+def _set_table(axes: Axes, text: str) -> Figure:
+    """What the text alternative of the axes' figure says, after what it said before."""
+    fig: Any = axes.figure
+    fig.course_table = f"{getattr(fig, 'course_table', '')} {text}.".strip()
+    return fig
 
 
-def _describe(
+def _tell(
+    axes: Axes,
     table: pd.DataFrame,
     x: str,
     y: str,
@@ -756,28 +689,20 @@ def _describe(
     title: str,
     xlabel: str,
     ylabel: str,
-    note: str,
     panels: str | None = None,
-) -> str:
-    """What is to be seen, in words: for each line of each panel, its mean at up to four
+) -> Figure:
+    """The table of the figure as text: for each line of each panel, its mean at up to four
     places.
     """
     seeds = table[SEED].nunique() if SEED in table.columns else 0
-    how = f", means of {seeds} seeds with 95 % intervals" if seeds > 1 else ""
-    text = [f"{title.rstrip('.?!')}. {ylabel} against {xlabel}{how}."]
+    how = f", means of {seeds} seeds" if seeds > 1 else ""
+    words = []
     columns = [column for column in (panels, by) if column]
     for key, rows in table.groupby(columns, sort=False) if columns else [((), table)]:
-        name = ", ".join(map(str, key))
         means = rows.groupby(x, sort=False, dropna=False)[y].mean()
         places = sorted({round(k * (len(means) - 1) / 3) for k in range(4)})
-        values = ", ".join(
-            f"{means.iloc[k]:.3g}"
-            + (f" at {_format_place(means.index[k])}" if len(means) > 1 else "")
-            for k in places
-        )
-        text.append(f"{name}: {values}." if name else f"{values}.")
-    return " ".join([*text, *([note] if note else [])])
-
-
-def _format_place(place: Any) -> str:
-    return f"{place:.3g}" if isinstance(place, (float, np.floating)) else str(place)
+        where = [f" at {label(None, means.index[k])}" if len(means) > 1 else "" for k in places]
+        values = ", ".join(f"{means.iloc[k]:.3g}{at}" for k, at in zip(places, where, strict=True))
+        words.append(": ".join([*filter(None, [", ".join(map(str, key))]), values]))
+    title = title.rstrip(".?!")
+    return _set_table(axes, f"{title}. {ylabel} by {xlabel}{how}. {'. '.join(words)}")

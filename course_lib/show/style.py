@@ -1,15 +1,15 @@
-"""The look of every figure: colours that the colour-blind can tell apart, one per
-method for the whole term.
+"""The look of every figure and the words of every table: colours that the colour-blind
+can tell apart, one per method for the whole term.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
@@ -35,6 +35,8 @@ STYLE: Any = {
     "savefig.dpi": 150,
     "figure.constrained_layout.use": True,
     "figure.facecolor": "white",
+    "figure.titlesize": 13,
+    "figure.titleweight": "bold",
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib: the same picture on every machine
     "font.size": 11.5,
@@ -63,6 +65,7 @@ STYLE: Any = {
     "legend.frameon": False,
     "legend.fontsize": 11,
     "image.cmap": "cividis",
+    "image.interpolation": "nearest",
 }
 
 # On a slide of 1280 × 720 CSS pixels a figure is shown as large as it was drawn: INCHES
@@ -72,6 +75,8 @@ SLIDE_INCH = 149  # CSS pixels: 8 inches are 1192
 SLIDE_HEIGHT = 4.05  # inches: what the slide's heading leaves
 SLIDE_TEXT = 17.4  # pt: 36 CSS pixels, a 20th of the slide's height
 BESIDE = 6.0  # inches: a figure that is no wider stands beside the text
+_LETTERS = ("font.size", "axes.titlesize", "axes.labelsize", "xtick.labelsize",
+            "ytick.labelsize", "legend.fontsize", "figure.titlesize")  # fmt: skip
 
 
 def for_slides() -> bool:
@@ -90,21 +95,11 @@ def _slide_style(typeface: Path) -> Any:
     for path in sorted(typeface.glob("*.ttf")):
         fontManager.addfont(path)
         families.append(fontManager.ttflist[-1].name)
-    text = (
-        "font.size",
-        "axes.titlesize",
-        "axes.labelsize",
-        "xtick.labelsize",
-        "ytick.labelsize",
-        "legend.fontsize",
-    )
     return STYLE | {
         "figure.figsize": (INCHES, SLIDE_HEIGHT),
         # a sign that the deck's typeface lacks is taken from the last one
         "font.family": [*dict.fromkeys(families), *STYLE["font.sans-serif"]],
-        **dict.fromkeys(text, SLIDE_TEXT),
-        "figure.titlesize": SLIDE_TEXT,
-        "figure.titleweight": "bold",
+        **dict.fromkeys(_LETTERS, SLIDE_TEXT),
         "axes.titleweight": "normal",  # there it names the vertical axis
         "axes.titlepad": 1,
         "axes.labelpad": -2,
@@ -116,8 +111,8 @@ def _slide_style(typeface: Path) -> Any:
         "lines.linewidth": 3.2,
         "lines.markersize": 9,
         "legend.borderaxespad": 0.2,
-        "legend.handlelength": 1.5,
-        "legend.columnspacing": 1.2,
+        "legend.handlelength": 1.2,
+        "legend.columnspacing": 0.9,
     }
 
 
@@ -140,36 +135,22 @@ def use_style() -> None:
     mpl.rcParams.update(style())
 
 
-@dataclass(frozen=True)
-class Look:
-    """How one method is drawn: a colour, and a marker and a dash so that colour is
-    never the only sign.
-    """
-
-    colour: str
-    marker: str = "o"
-    dash: str = "-"
-
-
 #: Labels of axes and headings, by the column of a table of results; a column that is not
 #: listed is labelled by its own name.
 AXES: dict[str, str] = {
     "accuracy": "validation accuracy (%)",
     "validation": "validation accuracy (%)",
+    "recalibrated": "validation accuracy (%)",
     "test": "test accuracy (%)",
-    "sparsity": "weights pruned (%)",
-    "remaining": "weights kept (%)",
-    "pruned": "pruned (%)",
     "ms": "latency (ms)",
     "kb": "size (kB)",
     "bleu": "BLEU (validation)",
     "price": "price λ",
     "macs": "MACs",
-    "removed": "pruned (%)",
+    "kmacs": "MACs (thousands)",
     "change": "change of accuracy (points)",
     "lost": "accuracy lost (points)",
     "gain": "more texts per second (%)",
-    # lab 00
     "percent": "share of the total (%)",
     "kb_alive": "input + output of the layer (kB)",
     "million_macs_per_token": "million MACs per token",
@@ -181,119 +162,99 @@ AXES: dict[str, str] = {
     "empty": "empty kernels (%)",
     "zeros_in": "zeros in the input (%)",
     "faster": "times faster than dense",
-    "kmacs": "MACs (thousands)",
     "loss": "training loss",
     "zeros": "weights that are exactly 0 (%)",
-    # lab 05
-    "recalibrated": "validation accuracy (%)",
     "utilisation": "cells in use (%)",
     "stored_kb": "pruned layers as stored (kB)",
-    # lab 11
     "storage": "storage (%)",
     "products": "products (%)",
-    # lab 10
     "fewer": "MACs, times fewer",
     "theta": "threshold θ on n · score",
     "chance": "recall, random baseline",
     "goes on": "gate",
 }
+#: Columns of fractions between 0 and 1, which an axis or a table writes in per cent:
+#: what each is a share of.
+SHARES = {"sparsity": "weights pruned", "remaining": "weights kept"} | {
+    name: name for name in ("share", "kept", "removed", "pruned")
+}
 
 
 def title_of(column: str) -> str:
-    """The label of a column on an axis or above a table."""
-    return AXES.get(column, column.replace("_", " "))
-
-
-#: Columns that hold fractions between 0 and 1 and are written in per cent.
-SHARES = ("sparsity", "remaining", "share", "kept", "removed", "pruned")
+    """The label of a column on an axis or above a table. A heading of counts and of
+    shares is the same: which of them stand below, the cells say.
+    """
+    return AXES.get(column) or SHARES.get(column) or column.replace("_", " ")
 
 
 def label(column: str | None, value: Any) -> str:
-    """An entry of a column as a heading: shares in per cent, all others as they are."""
-    if column in SHARES and isinstance(value, (float, np.floating)):
-        return f"{100 * float(value):.4g} %"
+    """An entry of a column as a heading: shares in per cent, symbols as formulas, all
+    others as they are.
+    """
     if isinstance(value, (float, np.floating)):
-        return f"{float(value):g}"
-    return str(value)
+        return f"{100 * value:.4g} %" if column in SHARES and 0 <= value <= 1 else f"{value:g}"
+    return formula(str(value))
 
 
-#: How each method is drawn. Names of one lab differ from each other; the same name is the
-#: same line in every lab. A name that is not listed gets the next combination that its
-#: figure does not use yet; a later lab adds its own here.
+def formula(name: str) -> str:
+    """Words of a figure or a table as they are set: I_h is $I_h$, 70% is 70 %, -1 is −1."""
+    if "`" in name:
+        return name
+    name = name if "$" in name else re.sub(r"\b[A-Z]_\w\b", r"$\g<0>$", name)
+    return re.sub(r"(?<![\w)\]{}])-(?=\d)", "−", re.sub(r"(?<=\d)%", " %", name))
+
+
+def minus_sign(number: str) -> str:
+    """A written number with a minus sign in place of a hyphen, and without one if it is 0."""
+    return number.replace("-", "−") if re.search("[1-9]", number) else number.replace("-", "")
+
+
+class Look(NamedTuple):
+    """How one method is drawn: colour is never the only sign."""
+
+    colour: str
+    marker: str = "o"
+    dash: str = "-"
+
+
+#: Who is drawn how. The same name is the same line in every lab, and names of one lab
+#: differ from each other. "random …" is always grey. A name that is not listed gets the
+#: next combination that its figure does not use yet; a later lab adds its own here.
 LOOKS: dict[str, Look] = {
-    # in almost every figure
-    "dense": Look(BLACK, "", "-"),
-    "random": Look(GREY, "x", "--"),
-    # what a weight or a head is worth
-    "magnitude": Look(BLUE, "o"),
-    "I_h": Look(VERMILLION, "s"),
-    "signed forecast": Look(VERMILLION, "s"),
-    "Fisher": Look(GREEN, "^"),
-    "OBD": Look(PURPLE, "D"),
-    "Taylor": Look(SKY, "P"),
-    "input-aware": Look(ORANGE, "v"),
-    "movement": Look(VERMILLION, "s"),
-    # lab 00: formats
-    "bitmap": Look(BLUE, "o"),
-    "RLE": Look(ORANGE, "v"),
-    "COO": Look(GREEN, "^"),
-    "CSR": Look(VERMILLION, "s"),
-    "by MACs": Look(BLACK, "", ":"),
-    # lab 01: when the weights go, which go together, what is repaired
-    "one-shot": Look(ORANGE, "v"),
-    "fine-tuned": Look(SKY, "P"),
-    "iterative": Look(BLUE, "o"),
-    "recalibrated": Look(GREEN, "^"),
-    "global": Look(PURPLE, "D"),
-    "element": Look(BLUE, "o"),
-    "row": Look(GREEN, "^"),
-    "kernel": Look(ORANGE, "v"),
-    "filter": Look(VERMILLION, "s"),
-    # lab 03
-    "ticket": Look(BLUE, "o"),
-    "reinit": Look(ORANGE, "v"),
-    "random mask": Look(GREY, "x", "--"),
-    "RigL": Look(VERMILLION, "s"),
-    "SET": Look(GREEN, "^"),
-    # lab 04: by what score channels go; with holes, or without
-    "slimming": Look(BLUE, "o"),
-    "α, dense": Look(GREEN, "^"),
-    "filter L1": Look(SKY, "P"),
-    "structured": Look(BLUE, "o"),
-    "unstructured": Look(ORANGE, "v"),
-    # lab 05
-    "N:M": Look(PURPLE, "D"),
-    "N:M at random": Look(GREY, "x", "--"),
-    "greedy": Look(BLUE, "o"),
-    "random order": Look(ORANGE, "v"),
-    "random groups": Look(GREY, "x", "--"),
-    # lab 06: who chooses, and what the zeros do
-    "soft movement": Look(GREEN, "^"),
-    "zeros held": Look(BLUE, "o"),
-    "let go": Look(ORANGE, "v"),
-    "old task, not trained": Look(PURPLE, "D"),
-    "target": Look(BLACK, "", "--"),
-    # lab 07: in which order heads go, and from where
-    "I_h, by layer": Look(SKY, "P"),
-    "I_h, iterative": Look(ORANGE, "v"),
-    "single ablation": Look(BLUE, "o"),
-    "most important first": Look(PURPLE, "D"),
-    "top": Look(BLUE, "o"),
-    "middle": Look(ORANGE, "v"),
-    "bottom": Look(GREEN, "^"),
-    "no consecutive": Look(PURPLE, "D"),
-    # lab 10: which tokens stay, and how their number is set
-    "informed": Look(BLUE, "o"),
-    "all evidence": Look(ORANGE, "v"),
-    "polar words": Look(GREEN, "^"),
-    "progressive": Look(BLUE, "o"),
-    "threshold": Look(VERMILLION, "s"),
+    name: look
+    for look, names in {
+        Look(BLACK, "", "-"): "dense",
+        Look(BLACK, "", ":"): "by MACs",
+        Look(BLACK, "", "--"): "target",
+        Look(GREY, "x", "--"): "random; N:M at random",
+        Look(
+            BLUE, "o"
+        ): "magnitude; bitmap; iterative; element; ticket; slimming; structured; greedy;"
+        " zeros held; single ablation; top; informed; progressive",
+        Look(VERMILLION, "s"): "I_h; signed forecast; movement; CSR; filter; RigL; threshold",
+        Look(GREEN, "^"): "Fisher; COO; recalibrated; row; SET; α, dense; soft movement; bottom;"
+        " polar words",
+        Look(
+            ORANGE, "v"
+        ): "input-aware; RLE; one-shot; kernel; reinit; unstructured; let go; middle;"
+        " I_h, iterative; all evidence",
+        Look(PURPLE, "D"): "OBD; global; N:M; old task, not trained; most important first;"
+        " no consecutive",
+        Look(SKY, "P"): "Taylor; fine-tuned; filter L1; I_h, by layer",
+    }.items()
+    for name in names.split("; ")
 }
 #: Name -> colour, of :data:`LOOKS`.
 COLOURS: dict[str, str] = {name: look.colour for name, look in LOOKS.items()}
 
 _PAIRS = ((BLUE, "o"), (VERMILLION, "s"), (GREEN, "^"), (ORANGE, "v"), (PURPLE, "D"), (SKY, "P"))
 _SPARE = [Look(colour, marker, dash) for dash in ("-", ":", "-.") for colour, marker in _PAIRS]
+_RANDOM = [Look(GREY, marker, dash) for dash, marker in (("--", "x"), (":", "+"), ("-.", "*"))]
+
+
+def is_random(name: str) -> bool:
+    """Whether a method chooses at random: it is grey in every figure."""
+    return name.startswith("random") or LOOKS.get(name, _SPARE[0]).colour == GREY
 
 
 def looks(names: Sequence[str]) -> dict[str, Look]:
@@ -307,18 +268,15 @@ def looks(names: Sequence[str]) -> dict[str, Look]:
     # fixed looks first, so that spare ones avoid them
     for name in sorted(names, key=lambda n: n not in LOOKS):
         taken = {(look.colour, look.dash) for look in chosen.values()}
-        wanted = LOOKS.get(name)
-        if wanted is None or (wanted.colour, wanted.dash) in taken:
-            free = (look for look in _SPARE if (look.colour, look.dash) not in taken)
-            wanted = next(free, _SPARE[len(chosen) % len(_SPARE)])
-        chosen[name] = wanted
+        wanted = [LOOKS[name]] if name in LOOKS else []
+        wanted += _RANDOM if is_random(name) else _SPARE
+        free = (look for look in wanted if (look.colour, look.dash) not in taken)
+        chosen[name] = next(free, wanted[len(chosen) % len(wanted)])
     return {name: chosen[name] for name in names}
 
 
 def contrast(colour: Any, other: Any = "white") -> float:
-    """How far two colours (any that matplotlib knows) stand apart in brightness, 1 to
-    21: the contrast ratio of WCAG 2.2.
-    """
+    """How far two colours stand apart in brightness, 1 to 21: WCAG 2.2's contrast ratio."""
 
     def luminance(c: Any) -> float:
         rgb = np.array(to_rgb(c))
@@ -330,9 +288,7 @@ def contrast(colour: Any, other: Any = "white") -> float:
 
 
 def readable(colour: str) -> str:
-    """The colour, darkened until text in it can be read on white (4.5 to 1, WCAG level
-    AA).
-    """
+    """The colour, darkened until text in it can be read on white (4.5 to 1, WCAG AA)."""
     while contrast(colour) < 4.5:
         red, green, blue = to_rgb(colour)
         colour = to_hex((red * 0.95, green * 0.95, blue * 0.95))

@@ -1,18 +1,19 @@
 """Tables of a page, each one call on a long table of results.
 
-The last line of a cell shows the table; :func:`show` shows it anywhere else.
+The last line of a cell shows the table; :func:`show` shows it anywhere else. On a page
+means and differences are folded, below the figure and the sentence that they support.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from course_lib import intervals
-from course_lib.show.style import label, title_of
+from course_lib.show.style import SHARES, for_slides, formula, label, minus_sign, title_of
 from course_lib.show.words import pm_cell, pm_text, say
 
 
@@ -23,10 +24,14 @@ class Table:
         header: one text per column.
         rows: one list of texts per row.
         note: a sentence below the table, or "".
+        folded: what stands above the folded table; "" leaves it open.
     """
 
-    def __init__(self, header: Sequence[str], rows: Iterable[Sequence[str]], note: str = ""):
-        self.header, self.rows, self.note = list(header), [list(row) for row in rows], note
+    def __init__(
+        self, header: Sequence[str], rows: Iterable[Sequence[str]], note: str = "", folded: str = ""
+    ) -> None:
+        self.header, self.rows = list(header), [list(row) for row in rows]
+        self.note, self.folded = note, folded
 
     def markdown(self) -> str:
         """The table as Markdown."""
@@ -34,7 +39,10 @@ class Table:
         text = "\n".join(
             "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines
         )
-        return f"{text}\n\n{self.note}" if self.note else text
+        text = f"{text}\n\n{self.note}" if self.note else text
+        if not self.folded or for_slides():
+            return text
+        return f"<details><summary>Table: {self.folded}</summary>\n\n{text}\n\n</details>"
 
     def _ipython_display_(self) -> None:
         say(self.markdown())
@@ -53,7 +61,7 @@ def means(
     columns: str | None = None,
     digits: int = 1,
 ) -> Table:
-    """Mean ± half of the 95 % interval over seeds.
+    """Mean ± half of the 95 % interval over seeds; of what was measured once, the number.
 
     Args:
         table: a long table with a column ``seed``.
@@ -66,26 +74,17 @@ def means(
         ValueError: if a column is missing, or ``columns`` is given with several values.
     """
     rows = [rows] if isinstance(rows, str) else list(rows)
-    found: dict[tuple[Any, ...], dict[str, str]] = {}
-    entries = table[columns].unique() if columns is not None else []
-    header: dict[str, None] = {label(columns, entry): None for entry in entries}
-    for value, heading in _headings(values, columns).items():
+
+    def found(value: str) -> Iterable[tuple[dict[str, Any], list[str], str]]:
         by = [*rows, *([columns] if columns is not None else [])]
         for entry in intervals.summarise(table, value, by).to_dict("records"):
-            column = label(columns, entry[columns]) if columns is not None else heading
-            header[column] = None
-            cells = found.setdefault(tuple(entry[name] for name in rows), {})
-            cells[column] = pm_text(entry["mean"], entry["half"], digits)
-    return Table(
-        [*("" if name == "method" else title_of(name) for name in rows), *header],
-        (
-            [
-                *(label(n, k) for n, k in zip(rows, key, strict=True)),
-                *(c.get(h, "") for h in header),
-            ]
-            for key, c in found.items()
-        ),
-    )
+            text = pm_text(entry["mean"], entry["half"], digits)
+            missing = np.isnan(entry["mean"])
+            yield entry, [label(r, entry[r]) for r in rows], "" if missing else text
+
+    first = ["" if name == "method" else title_of(name) for name in rows]
+    note = "" if for_slides() else "Mean ± half of the 95 % interval"
+    return _lay_out(first, values, columns, table, found, note, "")
 
 
 def compare(
@@ -110,32 +109,22 @@ def compare(
     Raises:
         ValueError: as :func:`course_lib.intervals.compare`, and as :func:`means`.
     """
-    found: dict[Any, dict[str, str]] = {}
-    header: dict[str, None] = {}
-    pairs = 0
-    for value, heading in _headings(values, columns).items():
+
+    def found(value: str) -> Iterable[tuple[dict[str, Any], list[str], str]]:
         within = [columns] if columns is not None else []
-        for entry in intervals.compare(table, value, by, against, within).to_dict("records"):
-            column = label(columns, entry[columns]) if columns is not None else heading
-            header[column] = None
+        pairs = intervals.compare(table, value, by, against, within)
+        for entry in pairs.rename(columns={"pairs": "seeds"}).to_dict("records"):
             cell = pm_cell(entry["difference"], entry["half"], digits)
-            found.setdefault(entry[by], {})[column] = "" if np.isnan(entry["difference"]) else cell
-            pairs = max(pairs, int(entry["pairs"]))
-    note = (
-        f"(Bold: statistically distinguishable, {pairs} seeds.)"
-        if pairs > 1
-        else "(One run: no interval.)"
-    )
-    return Table(
-        [f"minus {against}", *header],
-        ([str(name), *(cells.get(h, "") for h in header)] for name, cells in found.items()),
-        note,
-    )
+            yield entry, [formula(str(entry[by]))], "" if np.isnan(entry["difference"]) else cell
+
+    first = [f"minus {formula(against)}"]
+    note = "Bold: statistically distinguishable"
+    return _lay_out(first, values, columns, table, found, note, f", {first[0]}")
 
 
 def plain(frame: pd.DataFrame, digits: int | str | Mapping[str, int | str] = 1) -> Table:
-    """A table as it is: texts unchanged, numbers with ``digits`` after the decimal point
-    (whole numbers with a separator of thousands).
+    """A table as it is: texts unchanged, shares in per cent, other numbers with ``digits``
+    after the decimal point (whole numbers with a separator of thousands).
 
     Args:
         digits: for all columns, or {column: digits} (1 for the others). A text is a
@@ -143,18 +132,20 @@ def plain(frame: pd.DataFrame, digits: int | str | Mapping[str, int | str] = 1) 
     """
 
     def text(name: str, value: Any) -> str:
-        if isinstance(value, str):
-            return value
         if value is None or (isinstance(value, float) and np.isnan(value)):
             return ""
         if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
-            return f"{value:,}"
-        if isinstance(value, (float, np.floating)):
-            places = digits.get(name, 1) if isinstance(digits, Mapping) else digits
-            return f"{value:{places}}" if isinstance(places, str) else f"{value:z,.{places}f}"
-        return str(value)
+            return minus_sign(f"{value:,}")
+        if not isinstance(value, (float, np.floating)) or name in shares:
+            return label(name, value)
+        places = digits.get(name, 1) if isinstance(digits, Mapping) else digits
+        return minus_sign(
+            f"{value:{places}}" if isinstance(places, str) else f"{value:,.{places}f}"
+        )
 
     records = frame.to_dict("records")
+    numbers = frame.select_dtypes(float)
+    shares = {name for name in SHARES if name in numbers and numbers[name].between(0, 1).all()}
     names = [str(name) for name in frame.columns]
     return Table(
         [title_of(name) if name != "method" else "" for name in names],
@@ -162,17 +153,37 @@ def plain(frame: pd.DataFrame, digits: int | str | Mapping[str, int | str] = 1) 
     )
 
 
-def _headings(
-    values: str | Sequence[str] | Mapping[str, str], columns: str | None
-) -> dict[str, str]:
-    """Column -> heading; by default, the axis label of the column.
-
-    Raises:
-        ValueError: if there are several values, and ``columns``.
+def _lay_out(
+    first: list[str],
+    values: str | Sequence[str] | Mapping[str, str],
+    columns: str | None,
+    table: pd.DataFrame,
+    found: Callable[[str], Iterable[tuple[dict[str, Any], list[str], str]]],
+    note: str,
+    against: str,
+) -> Table:
+    """Each value, or each entry of ``columns``, as a column of texts; below, how many seeds
+    a column has.
     """
     if not isinstance(values, Mapping):
-        names = [values] if isinstance(values, str) else values
-        values = {name: title_of(name) for name in names}
+        values = {
+            name: title_of(name) for name in ([values] if isinstance(values, str) else values)
+        }
     if columns is not None and len(values) != 1:
         raise ValueError("columns needs a single value: one table per measurement")
-    return dict(values)
+    entries = table[columns].unique() if columns is not None else []
+    cells: dict[tuple[str, ...], dict[str, str]] = {}
+    seeds: dict[str, int] = {label(columns, entry): 0 for entry in entries}
+    for value, heading in values.items():
+        for entry, row, text in found(value):
+            column = label(columns, entry[columns]) if columns is not None else heading
+            seeds[column] = max(seeds.get(column, 0), int(entry["seeds"]))
+            cells.setdefault(tuple(row), {})[column] = text
+    counts = {n for n in seeds.values() if n}
+    runs = {column: f"{n} seeds" if n > 1 else "one run" for column, n in seeds.items() if n}
+    said = "; ".join(f"{column}: {n}" for column, n in runs.items())
+    said = said if len(counts) > 1 else next(iter(runs.values()), "")
+    rows = ([*row, *(of.get(column, "") for column in seeds)] for row, of in cells.items())
+    told = note if max(counts, default=0) > 1 else "No interval"
+    note = f"({told}, {said}.)" if said and note else ""
+    return Table([*first, *seeds], rows, note, ", ".join(values.values()) + against)

@@ -1,5 +1,5 @@
-"""Sentences whose numbers come from a run: means with intervals, differences that are
-statistically distinguishable from 0 or not, predictions beside results.
+"""Sentences whose numbers come from a run: means with intervals, and differences that are
+statistically distinguishable from 0 or not.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from course_lib.intervals import SAME, compare, interval
+from course_lib.show.style import minus_sign
 
 
 def say(text: str) -> None:
@@ -20,23 +21,14 @@ def say(text: str) -> None:
     display(Markdown(text))
 
 
-def you_wrote(prediction: object) -> str:
-    """A prediction, to stand beside what came out; ``...`` where there is none."""
-    return (
-        "You had written nothing: a guess costs nothing."
-        if prediction is ...
-        else f"You had written: {prediction}."
-    )
-
-
 def pm(values: ArrayLike, digits: int = 1) -> str:
     """Mean ± half-width of the 95 % interval over seeds."""
     return pm_text(*interval(np.asarray(values)), digits)
 
 
 def pm_text(mean: Any, half: Any, digits: int = 1, sign: bool = False) -> str:
-    """ "3.2 ± 1.1", with a sign if asked for; the mean alone where there is no interval."""
-    number = f"{mean:{'+' if sign else ''}z.{digits}f}"
+    """ "3.2 ± 1.1", with a sign if asked for; the mean alone where it was measured once."""
+    number = minus_sign(f"{mean:{'+' if sign else ''}z.{digits}f}")
     return number if np.isnan(half) else f"{number} ± {half:.{digits}f}"
 
 
@@ -90,7 +82,6 @@ def versus(
 
 def _with_verdict(mean: Any, half: Any, unit: str, digits: int) -> str:
     verdict = "statistically distinguishable" if abs(mean) > half else "not distinguishable"
-    if half <= SAME:
-        verdict = "equal in all seeds"
+    verdict = "equal in all seeds" if half <= SAME else "one run" if np.isnan(half) else verdict
     of = f" {unit}" if unit else ""
     return f"{pm_text(mean, half, digits, sign=True)}{of} ({verdict})"

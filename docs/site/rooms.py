@@ -26,7 +26,6 @@ from sphinx.util.nodes import make_refnode
 INSIDE = {
     "course_lib.pruning.channels.comparison",
     "course_lib.pruning.channels.trace",
-    "course_lib.show.drawings.canvas",
     "course_lib.show.labels",
 }
 # what a room does not export, and its users meet: called by the file's name, or what an
@@ -34,7 +33,6 @@ INSIDE = {
 ALSO = {
     "course_lib.pruning.channels.slimming": ["penalty", "scales"],
     "course_lib.pruning.weights.movement": ["MovementPruning"],
-    "course_lib.show.widgets": ["Choice", "Switches"],
 }
 
 

@@ -11,14 +11,14 @@ from typing import Any
 
 PICTURES = Path(__file__).parents[2] / "build" / "browser"  # what the page looked like, to look at
 PAGE = 5  # steps that a page key moves a slider
+CONTROLS = ".noUi-handle, .widget-toggle-buttons button, .widget-text input, .widget-checkbox input"
 STOPS = 2  # places between the ends of a slider at which we wait for number and figure
 
 
 @dataclass(frozen=True)
 class State:
-    """What an explorer shows: the number, the figure, its text alternative."""
+    """What an explorer shows: the figure, and its text alternative."""
 
-    number: str
     picture: str
     alt: str
 
@@ -42,7 +42,7 @@ class Explorer:
 
     def controls(self) -> list[Any]:
         """What the keyboard can move, in the order of the page."""
-        return self.box.locator(".noUi-handle, button.jupyter-button").all()
+        return self.box.locator(CONTROLS).all()
 
     def tabs(self) -> int:
         """How many controls the Tab key comes by, from the first one on."""
@@ -71,16 +71,12 @@ class Explorer:
         """What is shown now.
 
         Raises:
-            AssertionError: with the explorer's own words, where it shows an error.
+            AssertionError: with the traceback, where it shows one.
         """
-        error = self.box.locator(".course-error")
+        error = self.box.locator("[data-mime-type$='stderr'], [data-mime-type$='error']")
         assert error.count() == 0, error.first.inner_text()
-        number, figure = self.box.locator(".course-number"), self.box.locator(".course-figure img")
-        return State(
-            number.inner_text(),
-            figure.get_attribute("src") or "",
-            figure.get_attribute("alt") or "",
-        )
+        figure = self.box.locator("img.course-plot")
+        return State(figure.get_attribute("src") or "", figure.get_attribute("alt") or "")
 
     def settled(self, seconds: float = 60) -> State:
         """What is shown once the kernel has dealt with everything that the controls
@@ -94,7 +90,7 @@ class Explorer:
                 await turn();
                 quiet = window.courseTold.size ? 0 : quiet + 1;
             }
-            await box.querySelector('.course-figure img')?.decode();
+            await box.querySelector('img.course-plot')?.decode();
             await turn();
             return true;
         }"""
@@ -113,8 +109,9 @@ class Explorer:
         """Move a control through its whole range and back to where it was: (what it
         says, what is shown) at each stop.
         """
-        button = control.evaluate("element => element.tagName === 'BUTTON'")
-        yield from self._press(control) if button else self._slide(control)
+        kind = control.evaluate("element => element.type ?? 'slider'")
+        ways = {"submit": self._press, "button": self._press, "checkbox": self._check}
+        yield from ways.get(kind, self._write if kind == "text" else self._slide)(control)
 
     def _slide(self, handle: Any) -> Iterator[tuple[str, State]]:
         figures = handle.locator("xpath=ancestor::*[contains(@class, 'widget-slider')]").locator(
@@ -149,24 +146,26 @@ class Explorer:
     def _press(self, button: Any) -> Iterator[tuple[str, State]]:
         """One of a choice's buttons; then the one that was pressed before."""
         row = button.locator("xpath=..").locator("button").all()
-        before = next(one for one in row if one.inner_text().startswith("●"))
+        before = next(one for one in row if "mod-active" in one.get_attribute("class"))
         button.focus()
         self.press("Space")
         shown = self.settled()
-        assert button.inner_text().startswith("●"), "the space bar presses a button"
+        assert "mod-active" in button.get_attribute("class"), "the space bar presses a button"
         yield button.inner_text(), shown
         before.focus()
         self.press("Space")
 
-    def throw(self, switches: list[Any]) -> Iterator[State]:
-        """Throw these switches, one after the other, with a look at every eighth and
-        after the last.
-        """
-        for number, switch in enumerate(switches, start=1):
-            before = switch.inner_text()
-            switch.focus()
-            self.press("Space")
-            if number % 8 == 0 or number == len(switches):
-                shown = self.settled()
-                assert switch.inner_text() != before, "the space bar throws a switch"
-                yield shown
+    def _check(self, box: Any) -> Iterator[tuple[str, State]]:
+        box.focus()
+        self.press("Space")
+        yield "checked", self.settled()
+        self.press("Space")
+
+    def _write(self, field: Any) -> Iterator[tuple[str, State]]:
+        """Two heads, in the only explorer that is written to (lab 07)."""
+        field.focus()
+        for text in ("1.1 2.3", ""):
+            field.fill(text)
+            self.press("Enter")
+            if text:
+                yield text, self.settled()

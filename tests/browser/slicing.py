@@ -13,7 +13,7 @@ from course_lib.student_code.cells import Statement, parse
 
 
 def explorers_alone(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    """A notebook of the statements that the calls of ``widgets.explorer`` depend on, a
+    """A notebook of the statements that the calls of ``plots.explore`` depend on, a
     cell each, in their order, and those calls.
 
     A statement belongs to them if it binds a name that they, or what they call, may
@@ -55,7 +55,7 @@ def _explores(statement: Statement) -> bool:
     return (
         isinstance(node, ast.Expr)
         and isinstance(node.value, ast.Call)
-        and ast.unparse(node.value.func) == "widgets.explorer"
+        and ast.unparse(node.value.func) == "plots.explore"
     )
 
 

@@ -44,7 +44,7 @@ def test_a_labs_first_cell_runs(run: Run, worker: Worker) -> None:
     first = (
         "from course_lib import ledger\nfrom course_lib.grading import check, skip\nfrom course_lib.data import images\n"
         "from course_lib.models import LeNet300, build\nfrom course_lib.training import evaluate, fit\n"
-        "from course_lib.pruning.weights import masks\nfrom course_lib.cost import encodings\nfrom course_lib.show import plots, widgets\n"
+        "from course_lib.pruning.weights import masks\nfrom course_lib.cost import encodings\nfrom course_lib.show import plots, tables\n"
         "from course_lib.show.plots import show\nimport matplotlib.pyplot as plt\nimport numpy as np\n"
     )
     session = worker.open([first, "def f(): return 1\ncheck('1.1')"], ["f"])

@@ -236,6 +236,20 @@ def test_widgets_leave_their_static_figure(tmp_path):
     assert notebook.cells[0].metadata == {"tags": ["a"]}
 
 
+def test_an_explorer_leaves_its_first_figure(tmp_path):
+    source = (
+        "from course_lib.show import plots\n\n\ndef draw(height: int = 1):\n"
+        "    fig, ax = plots.subplots(1, 1, 3)\n    fig.suptitle(f'How high is it? {height}')\n"
+        "    return fig\n\n\nplots.explore(draw, height=(0, 3))"
+    )
+    notebook = v4.new_notebook(cells=[v4.new_code_cell(source)])
+    where = [("solutions/lab03_one.py", list(range(1, 12)))]
+    execute.run(notebook, where, "lab03", tmp_path, tmp_path, 60)
+    (output,) = notebook.cells[0].outputs
+    assert "How high is it? 1" in output.data["text/html"] and "image/png" in output.data
+    assert "widgets" not in notebook.metadata
+
+
 def test_figures_are_small_pngs(tmp_path):
     large, small = png(500), png(20)
     assert len(base64.b64decode(large)) > execute.LARGEST_FIGURE

@@ -11,6 +11,7 @@ from course_lib.data.images import load
 from course_lib.experiments import lab04
 from course_lib.pruning import channels
 from course_lib.pruning.channels import slimming
+from course_lib.show.output import alt_of
 from course_lib.training import evaluate
 from unit.experiments.stored import assert_like_stored, remade
 
@@ -59,7 +60,7 @@ def test_the_constants_are_exact_inside(networks):
         )
         absorbed = table[table["method"] == "removed, constant absorbed"]
         assert len(table) == 128 and (absorbed["error"] < 1e-5).sum() == exact
-    assert "zero at 64 places" in lab04.draw_border(table).course_alt
+    assert "zero at 64 of 64 places" in alt_of(lab04.draw_border(table))
 
 
 def test_norms_folded_and_filters_multiplied_change_no_output(networks):
@@ -121,8 +122,7 @@ def test_which_score_and_the_explorer(networks):
     assert set(table["method"]) == {"slimming", "α, dense", "filter L1", "random", "dense"}
     assert whole["random", 1] == whole["filter L1", 1] == whole["α, dense", 1]
     explore = lab04.slimming_explorer(sparse[0], channels.select_channels, cut, data)
-    number, figure = explore(0.7, "pruned")
-    assert "% of the MACs" in number and "accuracy against MACs" in figure.course_alt
+    assert "% of the MACs" in alt_of(explore(0.7, "pruned"))
 
 
 @pytest.mark.long
@@ -140,3 +140,11 @@ def test_a_remake_has_the_stored_columns(tmp_path, monkeypatch):
 def test_the_stored_runs_give_back_what_the_lab_says():
     shares = lab04.given_back(lab04.stored()).set_index("data")["+ absorbed"]
     assert shares.round(2).to_dict() == {"digits": 0.78, "MNIST": 0.64}
+
+
+def test_with_a_filter_its_row_its_entries_and_the_next_column_are_removed():
+    fig = lab04.cascade(5, 3, 4, removed=(1,))
+    assert "65 of 325 parameters, 4,032 of 20,160 MACs" in alt_of(fig)
+    first, norm, following = (ax.images[0].get_array() for ax in fig.axes)
+    assert first.tolist() == [[1] * 3, [0] * 3, *[[1] * 3] * 3] and not norm[1].any()
+    assert following.tolist() == [[1, 0, 1, 1, 1]] * 4

@@ -189,12 +189,9 @@ def test_gates_end_as_a_step():
 
 def test_figures_say_what_they_show(patients):
     assert "superb" in alt_of(lab10.sketch())
-    text, figure = lab10.fading(patients, 3, 0.2)
-    assert "the label is" in text and text in alt_of(figure)
+    assert "the label is" in alt_of(lab10.fading(patients, 3, 0.2))
     models = lab10.vision_transformers((0,))
-    assert "six test digits" in alt_of(lab10.which_patches(models)).lower()
-    text, figure = lab10.explore_patches(models, 2, 8, 0)
-    assert "random baseline 0.50" in text and text in alt_of(figure)
+    assert "patches are kept" in alt_of(lab10.which_patches(models))
 
 
 def test_padding_changes_nothing_where_it_does_not_vote(patients):

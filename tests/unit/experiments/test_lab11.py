@@ -106,9 +106,10 @@ def test_the_stored_pipelines_become_candidates():
     for model, table in rows.items():
         assert table["storage"][0] == table["products"][0] == 100 and table["lost"][0] == 0
         assert table["levels_met"].max() == 3 and len(table["validation"][0]) == 3
-        text, _ = lab11.explore(table, pick, model, storage=100, faster=0.5)
-        assert text.startswith("Picked")
-    assert lab11.picture(rows, frontier).axes
+        fig = lab11.explore(rows, pick, model, storage=100, faster=0.5)
+        assert "picked: " in fig.get_suptitle()
+    stars = [line.get_ydata() for line in lab11.picture(rows, frontier, 3).axes[1].lines]
+    assert [3] in stars, "the guess"
     pairs = lab11.chosen_or_random({model: lab11.pipelines(model) for model in lab11.MODELS})
     assert pairs.groupby(["pipeline", "method"]).size().tolist() == [3] * 8
     assert len(lab11.levels()) == 6

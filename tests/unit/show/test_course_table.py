@@ -7,6 +7,7 @@ import json
 import pytest
 
 from course_lib.show import course_table
+from course_lib.show.output import alt_of
 
 
 def row(lab, model, method, bits, accuracy, ms=1.0):
@@ -69,7 +70,7 @@ def test_the_picture_names_every_method_and_tells_baselines_apart():
     assert [x.get_markerfacecolor() for x in transformers.lines if x.get_marker() == "o"] == [
         "white"
     ]
-    assert "random channels, fine-tuned: 10 %, 7.7 points." in fig.course_alt
+    assert "random channels, fine-tuned: 10 %, 7.7 points." in alt_of(fig)
 
 
 def test_without_the_table_it_is_said_what_makes_it(tmp_path, monkeypatch):

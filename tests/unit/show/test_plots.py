@@ -3,7 +3,6 @@ words can be told apart.
 """
 
 import itertools
-import math
 
 import matplotlib
 import numpy as np
@@ -13,13 +12,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from course_lib.experiments import lab02, lab05
-from course_lib.intervals import interval
 from course_lib.show import plots
-from course_lib.show.labels import EndLabels, remaining_axis, spread
-from course_lib.show.style import LOOKS, contrast, looks, readable
+from course_lib.show.labels import EndLabels, spread
+from course_lib.show.output import alt_of
+from course_lib.show.style import GREY, LOOKS, contrast, looks, readable
 from unit.show.long import contest, lines, three_methods
 
 SHARES = (0.5, 0.9)
@@ -50,7 +50,7 @@ def line(axes, name):
 
 
 def end_names(fig: Figure) -> list:
-    """(text, end of the line, colour) of each name beside the lines."""
+    """(text, height of the line's end, colour) of each name beside the lines."""
     artists = [artist for ax in fig.axes for artist in ax.artists]
     return [item for artist in artists if isinstance(artist, EndLabels) for item in artist.items]
 
@@ -64,33 +64,58 @@ def placed(fig: Figure) -> dict:
 
 
 # ------------------------------------------------------------------------------- curves
-def test_a_line_is_the_mean_over_seeds_of_the_mean_over_draws(results):
+def test_a_line_is_the_mean_over_seeds_of_the_mean_over_draws_and_each_seed_is_a_dot(results):
     (axes,) = plots.curves(results, **CURVES).axes
     magnitude, random = line(axes, "magnitude"), line(axes, "random")
     assert magnitude.get_xdata().tolist() == list(SHARES)
     assert np.allclose(magnitude.get_ydata(), [91 - 2.5, 91 - 4.5])
     assert np.allclose(random.get_ydata(), [91.5 - 20, 91.5 - 36])
-    bands = [band.get_paths()[0].vertices for band in axes.collections]
-    heights = [np.ptp(band[band[:, 0] == 0.5][:, 1]) for band in bands]
-    assert np.allclose(heights, 2 * HALF), "a band counts seeds and not draws"
-
-
-def test_bars_of_one_place_stand_beside_each_other(results):
-    (axes,) = plots.curves(results, **CURVES, bars=True).axes
+    assert not axes.collections, "no band: accuracies are bounded"
+    dots = [drawn for drawn in axes.lines if drawn.get_linestyle() == "None"]
+    assert [len(drawn.get_xdata()) for drawn in dots] == [6, 6, 6], "seeds, and not draws"
     axes.figure.canvas.draw()
-    first = []
-    for bars in axes.collections:
-        low, high = bars.get_paths()[0].vertices
-        assert low[0] == 0.5 and np.isclose(high[1] - low[1], 2 * HALF)
-        first.append(bars.get_transform().transform(low)[0])
-    assert np.allclose(np.diff(first), 3 * axes.figure.dpi / 72)
+    first = [drawn.get_transform().transform((0.5, 90))[0] for drawn in dots]
+    assert np.allclose(np.diff(first), 3 * axes.figure.dpi / 72), "moved apart"
 
 
-def test_interval_leaves_missing_runs_out():
-    values = np.array([[1.0, 5.0, np.nan], [2, np.nan, np.nan], [4, 7, np.nan], [5, np.nan, 3]])
-    mean, half = interval(values)
-    np.testing.assert_allclose(mean, [3, 6, 3])
-    assert math.isclose(half[1], 12.706204736432095) and math.isnan(half[2])
+def test_many_places_have_a_thin_line_per_seed():
+    rng = np.random.default_rng(0)
+    runs = {"random": 95 + rng.normal(0, 1, (3, 30)), "magnitude": 97 + rng.normal(0, 1, (3, 30))}
+    (axes,) = contest(np.arange(30.0), runs, **WORDS).axes
+    assert sum(drawn.get_linewidth() < 1 for drawn in axes.lines) == 6
+
+
+def test_only_a_difference_has_an_interval(results):
+    (axes,) = plots.curves(results, **CURVES, difference=True, control=None).axes
+    low, high = axes.collections[0].get_segments()[0]
+    assert np.isclose(high[1] - low[1], 2 * HALF), "an interval counts seeds and not draws"
+    (axes,) = plots.bars(results.dropna(), x="method", y="accuracy", title="t").axes
+    assert not axes.collections
+
+
+def test_where_x_is_measured_too_a_setting_joins_the_points(results):
+    look = {"x": "ms", "y": "accuracy", "along": "sparsity", "title": "What does speed cost?"}
+    (axes,) = plots.curves(results.dropna(), **look).axes
+    assert np.allclose(line(axes, "magnitude").get_xdata(), [7.5, 5.5])
+    assert np.allclose(line(axes, "magnitude").get_ydata(), [88.5, 86.5])
+
+
+def test_the_guess_is_a_star_and_none_where_nothing_was_written(results):
+    for guess, place in (
+        ((0.7, 90), (0.7, 90)),
+        ((None, 90), (0.02, 90)),
+        ((0.7, None), (0.7, 0.03)),
+    ):
+        (axes,) = plots.curves(results, **CURVES, guess=guess).axes
+        (star,) = [drawn for drawn in axes.lines if drawn.get_marker() == "*"]
+        assert (star.get_xdata()[0], star.get_ydata()[0]) == place
+    (axes,) = plots.curves(results, **CURVES, guess=(0.7, ...)).axes
+    assert not any(drawn.get_marker() == "*" for drawn in axes.lines)
+    bars = {"x": "method", "y": "accuracy", "title": "t"}
+    (axes,) = plots.bars(results.dropna(), **bars, guess=("Fisher", 90)).axes
+    (star,) = [drawn for drawn in axes.lines if drawn.get_marker() == "*"]
+    assert (star.get_xdata()[0], star.get_ydata()[0]) == (1, 90)
+    assert [text.get_text() for text in axes.get_legend().texts] == ["your guess"]
 
 
 def test_the_dense_model_and_the_papers_points(results):
@@ -101,9 +126,9 @@ def test_the_dense_model_and_the_papers_points(results):
         drawn.get_color() for drawn in axes.lines if set(drawn.get_ydata()) == {96}
     ]
     assert "dense" in placed(fig)
-    stars = [drawn for drawn in axes.lines if drawn.get_marker() == "*"]
-    assert [len(star.get_xdata()) for star in stars] == [1, 2]
-    assert len({star.get_markerfacecolor() for star in stars}) == 2
+    points = [drawn for drawn in axes.lines if drawn.get_label() in paper]
+    assert [len(point.get_xdata()) for point in points] == [1, 2]
+    assert len({point.get_markerfacecolor() for point in points}) == 2
     assert [text.get_text() for text in axes.get_legend().get_texts()] == list(paper)
 
 
@@ -122,20 +147,19 @@ def test_marks_are_a_second_column_beside_the_lines():
 
 
 @pytest.mark.parametrize("order", [("A", "B"), ("B", "A")])
-@pytest.mark.parametrize("bars", [False, True])
-def test_panels_share_limits_that_hold_all_of_them(results, order, bars):
+def test_panels_share_limits_that_hold_all_of_them(results, order):
     results = results.dropna()
     parts = {"A": results.assign(part="A"), "B": results.assign(part="B")}
     parts["B"]["accuracy"] /= 4
     both = pd.concat([parts[name] for name in order])
-    figure = plots.curves(both, **CURVES, panels="part", bars=bars)
+    figure = plots.curves(both, **CURVES, panels="part")
     left, right = figure.axes
     low, high = left.get_ylim()
     assert right.get_ylim() == (low, high) and low < both.accuracy.min() and high > 90
     assert left.get_title(loc="left") == order[0] and left.get_ylabel() and not right.get_ylabel()
     assert len(end_names(figure)) == 3, "lines are named once"
-    assert "A, magnitude: 88.5 at 0.5" in figure.course_alt
-    assert "B, Fisher: 22.2 at 0.5" in figure.course_alt
+    assert "A, magnitude: 88.5 at 0.5" in alt_of(figure)
+    assert "B, Fisher: 22.2 at 0.5" in alt_of(figure)
 
 
 def test_it_draws_into_given_axes(results):
@@ -148,20 +172,17 @@ def test_it_draws_into_given_axes(results):
 # ------------------------------------------------------------------------- axes, ticks
 @pytest.mark.parametrize("ylabel", ["accuracy (%)", "BLEU"])
 def test_no_axis_of_accuracy_or_bleu_goes_beyond_100(results, ylabel):
-    high = results.assign(accuracy=results["accuracy"] + 2)  # intervals reach beyond 100
-    (axes,) = plots.curves(high, **CURVES, ylabel=ylabel).axes
+    (axes,) = plots.curves(results, **CURVES, ylabel=ylabel).axes
     assert axes.get_ylim()[1] <= 102
-    (axes,) = plots.bars(high, x="method", y="accuracy", ylabel=ylabel, title="t").axes
-    assert max(axes.get_yticks()) <= 100
     off = pd.DataFrame({"x": [0, 1], "method": "magnitude", "off": [0.0, -8.0]})
     (axes,) = plots.curves(off, x="x", y="off", control=None, ylabel="off (%)", title="t").axes
     assert axes.get_ylim()[0] < -8, "differences may be negative"
 
 
-def test_a_tick_says_where_it_stands(results):
+def test_a_tick_says_where_it_stands_and_the_unit_stands_once(results):
     near = results.assign(sparsity=results["sparsity"] / 4 + 0.4)
     (axes,) = plots.curves(near, **CURVES, xaxis="sparsity").axes
-    assert [axes.xaxis.get_major_formatter()(x, 0) for x in (0.425, 0.45)] == ["42.5 %", "45 %"]
+    assert [axes.xaxis.get_major_formatter()(x, 0) for x in (0.425, 0.45)] == ["42.5", "45"]
     assert axes.get_xlabel() == "weights pruned (%)"
 
 
@@ -187,8 +208,9 @@ def test_weights_remaining_run_from_all_to_few_on_a_log_scale():
     assert ax.get_xscale() == "log" and start > 1 and end < left[-1]
     ticks = [tick.get_text() for tick in ax.get_xticklabels()]
     assert ticks[0] == "100" and "64" in ticks and len(ticks) <= 14
-    ((_, end_of_line, _),) = end_names(fig)
-    assert end_of_line[0] == left[-1]  # the end on the right of the page
+    falling = pd.DataFrame({"x": left, "y": left, "method": "magnitude"})
+    fig = plots.curves(falling, x="x", y="y", control=None, title="t", xaxis="remaining")
+    assert end_names(fig)[0][1] == left[-1], "named at the end on the right of the page"
 
 
 # ------------------------------------------------------------------------ looks, names
@@ -199,6 +221,7 @@ def test_methods_keep_their_looks_whatever_else_is_in_the_figure():
         {
             line.get_label(): (line.get_color(), line.get_marker(), line.get_linestyle())
             for line in fig.axes[0].lines
+            if not line.get_label().startswith("_")
         }
         for fig in (one, other)
     ]
@@ -215,7 +238,7 @@ def test_methods_keep_their_looks_whatever_else_is_in_the_figure():
         ["dense", "random", "element", "row", "kernel", "filter"],
         ["dense", *lab02.CRITERIA],
         ["dense", *lab05.ARMS],
-        ["ticket", "reinit", "random mask"],
+        ["ticket", "reinit", "random mask", "random", "random channels"],
         # shared looks and unknown names
         ["magnitude", "element", "iterative", "a", "b", "c", "d", "e", "f"],
     ],
@@ -224,6 +247,7 @@ def test_no_two_names_of_one_figure_look_alike(lab):
     chosen = looks(lab)
     assert list(chosen) == lab
     assert len({(look.colour, look.dash) for look in chosen.values()}) == len(lab)
+    assert all(look.colour == GREY for name, look in chosen.items() if name.startswith("random"))
     assert all(contrast(readable(look.colour)) >= 4.5 for look in chosen.values())
 
 
@@ -276,50 +300,55 @@ def test_a_long_title_is_broken_into_lines():
 
 
 # -------------------------------------------------------------------------- other kinds
-def test_bars_have_their_number_and_an_interval(results):
+def test_bars_have_their_number_and_their_seeds(results):
     at_90 = results.query("sparsity == 0.9").assign(how="once")
     both = pd.concat([at_90, at_90.assign(how="in rounds", accuracy=at_90.accuracy - 3)])
     (axes,) = plots.bars(both, x="method", y="accuracy", by="how", title="t", fmt="{:.1f}").axes
     written = [text.get_text() for text in axes.texts]
     assert written == ["86.5", "87.4", "55.5", "83.5", "84.4", "52.5"]
-    wide = pd.DataFrame({"seed": range(3), "how": "once", "accuracy": [5.0, 95.0, 98.0]})
-    (axes,) = plots.bars(wide, x="how", y="accuracy", title="t").axes
-    assert sorted(axes.lines[0].get_ydata()) == [0, 100], "an interval of percentages"
-    (axes,) = plots.bars(wide, x="how", y="accuracy", ylabel="points", title="t").axes
-    assert max(axes.lines[0].get_ydata()) > 100
+    dots = [drawn.get_ydata() for drawn in axes.lines]
+    assert np.allclose(dots[0], [85.5, 86.5, 87.5]) and len(dots) == 6
+    negative = pd.DataFrame({"x": ["a", "b"], "y": [-4.3, -0.04]})
+    (axes,) = plots.bars(negative, x="x", y="y", title="t", fmt="{:.1f}").axes
+    assert [text.get_text() for text in axes.texts] == ["−4.3", "0.0"]
 
 
-def test_a_frontier_has_a_point_for_each_setting(results):
-    figure = plots.frontier(
-        results.dropna(), x="ms", y="accuracy", along="sparsity", title="What does speed cost?"
-    )
-    points = figure.axes[0].containers[0].lines[0]
-    assert np.allclose(points.get_xdata(), [7.5, 5.5])
-    assert np.allclose(points.get_ydata(), [88.5, 86.5])
+def test_random_bars_are_grey_and_dense_and_the_constant_answer_are_lines(results):
+    table = results.assign(sparsity=results["sparsity"].fillna(0))
+    (axes,) = plots.bars(table, x="method", y="accuracy", title="t", constant=50).axes
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["magnitude", "Fisher", "random"]
+    colours = [to_hex(bar.get_facecolor()).upper() for bar in axes.patches]
+    assert colours[2] == GREY and colours[0] != GREY
+    levels = {
+        drawn.get_ydata()[0]: drawn.get_color()
+        for drawn in axes.lines
+        if len(drawn.get_ydata()) == 2
+    }
+    assert levels == {96: "#000000", 50: GREY}
+    both = table[table.method != "magnitude"].assign(task="one")
+    (axes,) = plots.bars(both, x="task", y="accuracy", by="method", title="t").axes
+    assert len(axes.patches) == 2 and len(axes.collections) == 1, "dense is a line there, too"
 
 
 def test_each_panel_of_a_scatter_has_its_own_rank_correlation():
     points = pd.DataFrame({"panel": 3 * ["up"] + 3 * ["down"], "x": range(6), "y": [1, 2, 3] * 2})
     points.loc[3:, "y"] = [3, 2, 1]
-    text = plots.scatter(points, x="x", y="y", panels="panel", title="Which way?").course_alt
-    assert "rank correlation 1.00 (up); rank correlation -1.00 (down)." in text
+    text = alt_of(plots.scatter(points, x="x", y="y", panels="panel", title="Which way?"))
+    assert "rank correlation 1.00 (up)" in text and "rank correlation -1.00 (down)" in text
     figure = plots.scatter(points[1:5], x="x", y="y", title="t", diagonal=True)
-    assert "4 points" in figure.course_alt and len(figure.axes[0].lines) == 1
+    assert "4 points" in alt_of(figure) and len(figure.axes[0].lines) == 1
 
 
 def test_histograms_share_their_axes_and_count_zeros_in_words():
     before = torch.randn(1000, generator=torch.Generator().manual_seed(0))
     after = before * (before.abs() > 1)
-    fig = plots.histogram_before_after(
-        before.bfloat16(), after, title="t", labels=("trained", "pruned")
-    )
+    fig = plots.histograms({"trained": before.bfloat16(), "pruned": after}, title="t")
     upper, lower = fig.axes
     assert upper.get_xlim() == lower.get_xlim() and upper.get_ylim() == lower.get_ylim()
-    assert upper.texts[0].get_text() == "trained"
     zeros = 100 * float((after == 0).float().mean())
+    assert upper.texts[0].get_text() == "trained"
     assert lower.texts[0].get_text() == f"pruned\n{zeros:.3g} % are exactly 0"
     assert sum(bar.get_height() for bar in lower.patches) == int((after != 0).sum())
-    plots.histogram_before_after([1.0, np.nan], [0.0, 0.0], title="all pruned")
 
 
 def test_the_grid_lays_kernels_out_by_filter_and_channel():
@@ -344,41 +373,42 @@ def test_the_grid_keeps_the_density_of_masks_of_any_size(shape):
     assert abs(float(picture.mean()) - float(mask.float().mean())) < 0.01
 
 
-def test_the_heat_map_writes_each_number_so_that_it_can_be_read():
+def test_a_wide_table_has_its_numbers_where_they_can_be_read(results):
     table = np.array([[-0.04, 2.0, np.nan], [-3.0, 0.5, 1.0]])
-    wide = pd.DataFrame(table, ["a", "b"], [1, 2, 3])
-    fig = plots.heat_map(wide, xlabel="x", ylabel="y", title="t", centre=0, fmt="{:+.1f}")
-    ax = fig.axes[0]
-    # not "-0.0"
-    assert [text.get_text() for text in ax.texts] == ["+0.0", "+2.0", "-3.0", "+0.5", "+1.0"]
+    ax = plots.grid(pd.DataFrame(table, ["a", "b"], [1, 2, 3]), title="t", centre=0).axes[0]
+    assert [text.get_text() for text in ax.texts] == ["0.0", "2.0", "−3.0", "0.5", "1.0"]
     image = ax.images[0]
     assert image.norm.vmin == -3 and image.norm.vmax == 3
     for text in ax.texts:
         x, y = text.get_position()
         assert contrast(text.get_color(), image.cmap(image.norm(table[y, x]))[:3]) >= 3
-
-
-def test_the_names_of_a_heat_map(results):
     wide = results.dropna().pivot_table(index="method", columns="sparsity", values="accuracy")
-    figure = plots.heat_map(wide, title="t", colour_label="accuracy (%)")
-    assert "from 55.5 at random, 90 %" in figure.course_alt
-    assert [text.get_text() for text in figure.axes[0].get_xticklabels()] == ["50 %", "90 %"]
-    two_alike = pd.DataFrame([[1.0, 2, 0.5]], columns=["the", "film", "the"], index=["layer 1"])
-    figure = plots.heat_map(two_alike, title="Which word?", colour_label="score")
-    assert "from 0.5 at layer 1, the to 2.0 at layer 1, film." in figure.course_alt
-    assert figure.axes[0].get_xticklabels()[0].get_rotation() == 0
+    figure = plots.grid(wide, title="t", colour_label="accuracy (%)")
+    assert "random: 50 % 71.5, 90 % 55.5" in alt_of(figure)
     long = pd.DataFrame([range(18)], columns=[f"yesterday {i}" for i in range(18)], index=["a"])
-    turned = plots.heat_map(long, title="Which word?").axes[0].get_xticklabels()
-    assert turned[0].get_rotation() == 65
+    assert plots.grid(long, title="t").axes[0].get_xticklabels()[0].get_rotation() == 65
+
+
+def test_maps_of_one_figure_share_a_scale():
+    fig = plots.grid({"a": np.eye(3), "b": 5 * np.eye(2)}, title="t")
+    assert {image.norm.vmax for ax in fig.axes[:2] for image in ax.images} == {5}
 
 
 # ------------------------------------------------------------------------ all figures
-def test_the_alternative_says_the_numbers_of_the_table(results):
-    text = plots.curves(results, **CURVES, note="A step.").course_alt
+def test_the_alternative_is_title_and_table(results):
+    text = alt_of(plots.curves(results, **CURVES))
+    assert text.startswith("Which order. validation accuracy (%) by weights pruned")
     assert "magnitude: 88.5 at 0.5, 86.5 at 0.9." in text and "dense: 96." in text
-    assert "means of 3 seeds" in text and text.endswith("A step.")
+    assert "means of 3 seeds" in text
     figure = plots.bars(results.query("sparsity == 0.9"), x="method", y="accuracy", title="At 90 %")
-    assert "55.5 at random" in figure.course_alt
+    assert "55.5 at random" in alt_of(figure)
+
+
+def test_titles_and_names_are_set_as_people_write_them(results):
+    named = results.replace({"method": {"Fisher": "I_h, iterative"}})
+    figure = plots.curves(named, **CURVES | {"title": "I_h at 70% minus -1, $2^{-3}$"})
+    assert "$I_h$, iterative" in [text.get_text() for text, *_ in end_names(figure)]
+    assert figure.axes[0].get_title("left") == "I_h at 70 % minus −1, $2^{-3}$"
 
 
 @pytest.mark.usefixtures("on_a_slide")
@@ -410,12 +440,11 @@ REFUSED = [
     ("'loss'", lambda: plots.scatter(ALL, x="method", y="loss", title="t")),
     ("'loss'", lambda: plots.curves(ALL, **CURVES, marks="loss", control=None)),
     ("by", lambda: plots.bars(ALL, x="method", y="ms", by="accuracy", title="t")),
-    ("remaining", lambda: remaining_axis(Figure().add_subplot(), [1, 0.5, 0])),
-    ("remaining", lambda: remaining_axis(Figure().add_subplot(), [100, 50])),
-    ("finite", lambda: plots.histogram_before_after([np.nan], [1.0], title="t")),
-    ("'w'", lambda: plots.grid({"w": torch.ones(2, 2)}, title="t")),
-    ("'w'", lambda: plots.grid({"w": torch.ones(0, 2, dtype=torch.bool)}, title="t")),
-    ("masks", lambda: plots.grid({}, title="t")),
+    ("guess", lambda: plots.curves(ALL, **CURVES, guess=(0.5, "more"))),
+    ("guess", lambda: plots.bars(ALL, x="method", y="ms", title="t", guess=("Taylor", 5))),
+    ("remaining", lambda: plots.curves(ALL.assign(sparsity=50), **CURVES, xaxis="remaining")),
+    ("pictures", lambda: plots.grid({"w": torch.ones(0, 2, dtype=torch.bool)}, title="t")),
+    ("pictures", lambda: plots.grid({}, title="t")),
 ]
 
 
