@@ -268,7 +268,12 @@ def explore(draw: Callable[..., Figure], **controls: Any) -> None:
         if isinstance(options, list):
             look = {"style": {"button_width": "auto"}, "value": start[name].default}
             controls[name] = ipywidgets.ToggleButtons(options=options, **look)
-    box = ipywidgets.interactive(draw, {"auto_display": True}, **controls)
+
+    def draw_state(**state: Any) -> Figure:  # a partial has no name, which ipywidgets asks for
+        return draw(**state)
+
+    vars(draw_state)["__signature__"] = inspect.signature(draw)
+    box = ipywidgets.interactive(draw_state, {"auto_display": True}, **controls)
     for control in box.children[:-1]:
         control.description = control.description.replace("_", " ")
         control.style.description_width = "auto"

@@ -3,6 +3,7 @@ there is none.
 """
 
 import base64
+import functools
 import io
 import re
 
@@ -224,13 +225,14 @@ def rising(height: int = 2, colour: str = "C0") -> Figure:
     return fig
 
 
-def test_an_explorer_has_its_controls_and_where_no_kernel_runs_its_first_figure(monkeypatch):
+@pytest.mark.parametrize("draw", [rising, functools.partial(rising)], ids=["function", "partial"])
+def test_an_explorer_has_its_controls_and_where_no_kernel_runs_its_first_figure(monkeypatch, draw):
     boxes, shown, make = [], [], ipywidgets.interactive
     monkeypatch.setattr(output, "display_bundle", lambda data, _: shown.append(data))
     monkeypatch.setattr(
         ipywidgets, "interactive", lambda *a, **k: boxes.append(make(*a, **k)) or boxes[-1]
     )
-    output.explore(rising, height=(1, 9), colour=["C1", "C0"])
+    output.explore(draw, height=(1, 9), colour=["C1", "C0"])
     ((box,), (data,)) = boxes, shown
     assert {"application/vnd.jupyter.widget-view+json", "image/png", "text/html"} <= set(data)
     assert "How high is it? 2" in data["text/html"]
