@@ -58,6 +58,15 @@ def run(
     """
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+    from nbclient.output_widget import OutputWidget
+
+    class Unsent(OutputWidget):
+        """Takes the outputs of an explorer, and does not send them back: a message to the
+        kernel while a cell runs can make nbclient miss that the cell has ended.
+        """
+
+        def send(self, *data: Any, **options: Any) -> None:
+            """Send nothing."""
 
     running = [0]
 
@@ -76,6 +85,7 @@ def run(
             on_cell_start=started,
             extra_arguments=["--log-level=ERROR"],
         )
+        client.widget_registry = {"@jupyter-widgets/output": {"OutputModel": Unsent}}
         # The kernel named python3 may belong to another Python (a user's own kernelspec
         # goes before ours).
         manager = client.create_kernel_manager()
