@@ -137,7 +137,7 @@ def test_what_notebook_and_deck_make_of_the_tables():
     fig = lab06.draw_regimes(
         stored["regimes"], lambda dense, held, *_: ["free"] * len(held), 0, 1.0
     )
-    assert fig.axes[0].get_title(loc="left").startswith("30%: free")
+    assert fig.axes[0].get_title(loc="left").startswith("30 %: free")
     arms = lab06.one_difference(experiments.read("lab06_soft/arms"))
     assert list(arms["method"].unique()) == list(lab06.DIFFERENCES)
     assert lab06.with_target(stored["sizes"])["method"].nunique() == 2
