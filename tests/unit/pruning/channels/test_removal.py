@@ -507,6 +507,7 @@ REFUSED = {
         "conv2d in the model's forward",
     ),
     "softmax": (lambda m, y: y.softmax(1), {}, "softmax in the model's forward"),
+    "one number": (lambda m, y: y / y.std(), {}, "std in the model's forward"),
     "own function": (lambda m, y: all_together(y), {}, "all_together"),
     "computed": (
         lambda m, y: y,
