@@ -495,7 +495,7 @@ tables.show(
 # et al. 2020).
 
 # %% slideshow={"slide_type": "slide"}
-say("## The mask on the way forward and on the way back")
+say("## The mask on the way forward")
 W = torch.tensor([[2, 0.5, -1], [-2, 0.5, 1], [0.5, 1.5, 0.2]])
 M, A = threshold(W.abs(), 1), torch.tensor([[1.0], [2], [1]])
 leaf = (W * M).requires_grad_()
@@ -529,17 +529,19 @@ parts = {
     "dp": matrix(to_pruned, r"\partial L/\partial W'"),
     "dw": matrix(to_pruned * M, r"\partial L/\partial W"),
 }
+say(r"$${weight} \odot {mask} = {pruned}$$ $${y}, \quad {z}$$".format(**parts))
+
+# %% slideshow={"slide_type": "slide"}
 say(
-    r"$${weight} \odot {mask} = {pruned}, \quad {y}, \quad {z}$$".format(**parts)
+    r"## The mask on the way back"
     + "\n\n"
     + r"$${dy}, \quad {dp} \odot {mask} = {dw}$$".format(**parts)
 )
 
-
 # %% [markdown]
 # $$\partial L/\partial W' = \partial L/\partial Y\, A^\top \quad
-# \partial L/\partial W = \partial L/\partial W' \odot M \quad
-# \partial L/\partial A = W'^\top\, \partial L/\partial Y$$
+# \partial L/\partial W = \partial L/\partial W' \odot M$$
+# $$\partial L/\partial A = W'^\top\, \partial L/\partial Y$$
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # The backward pass uses $W'$, not $W$, since the forward pass used $W'$. L is half the squared distance to a target. The grey zeros of the second row are
