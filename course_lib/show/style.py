@@ -197,7 +197,7 @@ def label(column: str | None, value: Any) -> str:
 
 
 def formula(name: str) -> str:
-    """Words of a figure or a table as they are set: I_h is $I_h$, 70% is 70 %, -1 is −1."""
+    """Words of a figure or a table as they are set: ``I_h`` is a formula, 70% is 70 %, -1 is −1."""
     if "`" in name:
         return name
     name = name if "$" in name else re.sub(r"\b[A-Z]_\w\b", r"$\g<0>$", name)

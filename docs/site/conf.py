@@ -75,7 +75,7 @@ nitpick_ignore_regex = [
     (
         "py:.*",
         r"(collections|concurrent|contextlib|ipywidgets|matplotlib|np|numpy|os|pathlib|random"
-        r"|pandas|torch|transformers|types)(\..*)?|DatasetDict|Dataset|Tensor|Module",
+        r"|fx|pandas|torch|transformers|types)(\..*)?|DatasetDict|Dataset|Tensor|Module",
     ),
     # the labs' own experiments are no part of the reference
     ("py:class", r"course_lib\.experiments\..*"),

@@ -110,7 +110,7 @@ class ForwardRecord:
 
     @property
     def attention(self) -> Tensor:
-        """How many tokens each layer's attention worked on: int64 (layers, B)."""
+        """How many tokens the attention of each layer worked on, int64 (layers, B)."""
         return torch.stack([self.lengths, *self.ffn[:-1]])
 
     @property
