@@ -35,10 +35,12 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from course_lib.checks import check_fraction, check_names
+from course_lib.checks import check_fraction, check_names, check_same_names
 from course_lib.pruning.weights.granularity import keep_largest
 from course_lib.pruning.weights.masks import Masks, apply
 from course_lib.wrapped import hold_hooks
+
+Share = float | Mapping[str, float]  # that stays: of all, or of each by name
 
 
 def top_mask(scores: Tensor, keep: float) -> Tensor:
@@ -119,11 +121,11 @@ class MovementPruning:
 
     Attributes:
         scores: name of a weight -> its nn.Parameter of scores, of its shape.
-        keep: the share that stays; set it as training goes on.
+        keep: the share that stays, or one for each name; set it as training goes on.
         tau: for "soft": the threshold of σ(S).
     """
 
-    def __init__(self, weights: Mapping[str, Tensor], keep: float, how: str, tau: float) -> None:
+    def __init__(self, weights: Mapping[str, Tensor], keep: Share, how: str, tau: float) -> None:
         self.scores = {name: nn.Parameter(torch.zeros_like(w)) for name, w in weights.items()}
         self.keep, self.how, self.tau = keep, how, tau
         self._cached: tuple[Any, Masks] | None = None
@@ -148,7 +150,8 @@ class MovementPruning:
 
     def masks(self) -> Masks:
         """What stays now, True = kept."""
-        key = (self._steps, self.keep, self.tau, *(s._version for s in self.scores.values()))
+        keep = dict(self.keep) if isinstance(self.keep, Mapping) else self.keep
+        key = (self._steps, keep, self.tau, *(s._version for s in self.scores.values()))
         if self._cached is None or self._cached[0] != key:
             self._cached = key, self._chosen()
         return self._cached[1]
@@ -156,6 +159,9 @@ class MovementPruning:
     def _chosen(self) -> Masks:
         if self.how == "soft":
             return {name: s.detach().sigmoid() > self.tau for name, s in self.scores.items()}
+        if isinstance(self.keep, Mapping):
+            check_same_names(self.keep, self.scores, "keep")
+            return {name: top_mask(s, self.keep[name]) for name, s in self.scores.items()}
         if self.how == "each":
             return {name: top_mask(s, self.keep) for name, s in self.scores.items()}
         parts = top_mask(torch.cat([s.detach().flatten() for s in self.scores.values()]), self.keep)
@@ -201,7 +207,7 @@ def _read_plain(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) 
 
 @contextmanager
 def movement_pruning(
-    model: nn.Module, names: Iterable[str], keep: float = 1.0, how: str = "all", tau: float = 0.1
+    model: nn.Module, names: Iterable[str], keep: Share = 1.0, how: str = "all", tau: float = 0.1
 ) -> Iterator[MovementPruning]:
     """Inside the block every weight named is computed with as W ∘ M(S); the scores are parameters
     of the model, and train with it.
@@ -213,7 +219,7 @@ def movement_pruning(
 
     Args:
         names: of weights ("encoder.layer.0.output.dense.weight"), each of one layer alone.
-        keep: the share that stays at first; set ``.keep`` on the way.
+        keep: the share that stays at first, or one for each name; set ``.keep`` on the way.
         how: "all": one threshold for all weights together; "each": for each matrix its own; "soft":
             σ(S) > ``tau``, with a penalty (:func:`soft_penalty`) that decides how many.
         tau: below ½, where scores begin (σ(0) = ½). Sanh et al. have 0.1.

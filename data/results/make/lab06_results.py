@@ -52,7 +52,6 @@ from course_lib.pruning.weights import (
     remaining,
     soft_penalty,
 )
-from course_lib.pruning.weights.movement import top_mask
 from course_lib.pruning.weights.proximal import Proximal
 from course_lib.training import accuracy, fit_batches, warm_up_then_decay
 
@@ -208,24 +207,8 @@ def by_movement(
         for score in scores.scores.values() if lam or draw_signs else ():
             score.register_hook(learns(score))
 
-        left: dict[str, float] = {}  # of each matrix
-        found: dict[tuple[int, ...], Masks] = {}
-
-        def masks_of_each() -> Masks:
-            at = tuple(score._version for score in scores.scores.values())
-            if at not in found:
-                found.clear()
-                found[at] = {n: top_mask(score, left[n]) for n, score in scores.scores.items()}
-            return found[at]
-
         def fewer() -> None:
-            now = share(next(done))
-            if isinstance(now, Mapping):
-                left.update(now)
-                found.clear()
-                scores.masks = masks_of_each  # type: ignore[method-assign]
-            else:
-                scores.keep = now
+            scores.keep = share(next(done))
 
         finetune(
             model,

@@ -173,6 +173,21 @@ def test_a_trainer_of_transformers_goes_round_it_unchanged(own_optimizer, tmp_pa
     assert any(not torch.equal(w, before[name] * masks[name]) for name, w in after.items())
 
 
+def test_a_share_for_each_matrix():
+    model = net()
+    shares = {"0.weight": 0.25, "2.weight": 0.5}
+    with movement_pruning(model, shares, keep=shares) as scores:
+        masks = scores.masks()
+        assert {name: float(m.double().mean()) for name, m in masks.items()} == shares
+        shares["0.weight"] = 0.75  # said on the way, in the same mapping
+        assert float(scores.masks()["0.weight"].double().mean()) == 0.75
+        scores.keep = {"0.weight": 0.5}
+        with pytest.raises(ValueError, match=r"keep .*'2\.weight'"):
+            scores.masks()
+        scores.keep = 1.0
+    assert all(bool(model.get_parameter(name).all()) for name in shares)
+
+
 def test_a_checkpoint_from_inside_the_block_is_the_masked_model(tmp_path):
     """huggingface/nn_pruning#5: it was written under other names, and loaded as random."""
     model, fresh = model_of("bert"), model_of("bert", seed=1)
