@@ -151,7 +151,7 @@ def _index(root: Path) -> Any | None:
         return None
     text = (root / INDEX).read_text(encoding="utf-8")
     if claims.DISAGREEMENTS in text:
-        text = text.replace(claims.DISAGREEMENTS, claims.disagreements(root))
+        text = text.replace(claims.DISAGREEMENTS, claims.disagreements(claims.find_all(root)))
     read = jupytext.reads(text, fmt="md").cells
     return _notebook("index", [Cell(cell.cell_type, cell.source, ()) for cell in read])
 

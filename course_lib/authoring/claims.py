@@ -85,10 +85,10 @@ class Finding(NamedTuple):
 
     def text(self, claim: Claim, unit: bool = True) -> str:
         """+3.2 ± 1.1 points (digits, 5 runs)."""
+        from course_lib.show.words import pm_text
+
         digits = 1 if np.isnan(self.half) or self.half >= 0.1 else 2
-        mean = round(self.mean, digits) + 0.0  # not −0.0
-        number = f"{mean:{'' if claim.kind == 'value' else '+'}.{digits}f}".replace("-", "−")
-        number += "" if np.isnan(self.half) else f" ± {self.half:.{digits}f}"
+        number = pm_text(self.mean, self.half, digits, sign=claim.kind != "value")
         number += f" {claim.unit}" * unit
         return f"{number} ({self.data}, {self.runs} run{'s' * (self.runs > 1)})"
 
@@ -265,10 +265,10 @@ def expand(text: str, root: Path, wrong: Callable[[int, str], None]) -> list[lis
     """For each line of a text, the lines that it becomes; ``wrong`` is told where a call
     names no claim.
     """
-    lines = [[line] for line in text.split("\n")]
+    lines, claims = [[line] for line in text.split("\n")], read(root)
     for number, (line,) in enumerate(lines, start=1):
         if call := CALL.match(line.strip()):
-            if claim := read(root).get(call[2]):
+            if claim := claims.get(call[2]):
                 lines[number - 1] = write_out(claim, root, call[1])
             else:
                 wrong(number, f"there is no claim {call[2]}: write its row in {FILE.as_posix()}")
@@ -283,12 +283,17 @@ def check_bold(text: str, wrong: Callable[[int, str], None]) -> None:
             wrong(text.count("\n", 0, bold.start()) + 1, f"{message}, or take the bold away")
 
 
-def disagreements(root: Path) -> str:
+def find_all(root: Path) -> dict[Claim, list[Finding]]:
+    """What the tables show of every claim."""
+    return {claim: find(claim, root) for claim in read(root).values()}
+
+
+def disagreements(findings: dict[Claim, list[Finding]]) -> str:
     """What real data do not confirm, as a list."""
     return "\n".join(
         f"- {claim.id[:2]}: {claim.sentence} {found.text(claim)}: {found.verdict}."
-        for claim in read(root).values()
-        for found in find(claim, root)[1:]
+        for claim, (_, *real) in findings.items()
+        for found in real
         if found.verdict not in AGREE
     )
 
@@ -296,13 +301,15 @@ def disagreements(root: Path) -> str:
 def page(root: Path) -> str:
     """``docs/real_data.md``: what stands there up to its first list, and the tables."""
     text = (root / PAGE).read_text(encoding="utf-8") if (root / PAGE).is_file() else ""
-    parts = [text.partition(_LISTED)[0] + f"{_LISTED}\n\n{disagreements(root)}\n"]
+    findings = find_all(root)
+    parts = [text.partition(_LISTED)[0] + f"{_LISTED}\n\n{disagreements(findings)}\n"]
     for path in sorted((root / "solutions").glob("lab*.py")):
         lab, text = path.stem[3:5], path.read_text(encoding="utf-8")
         title = text.partition("\n# # ")[2].partition("\n")[0]
         rows = ["| the lab says | measured | the course's data | real data |", "|---" * 4 + "|"]
-        for claim in (claim for claim in read(root).values() if claim.id[:2] == lab):
-            own, *real = find(claim, root)
+        for claim, (own, *real) in findings.items():
+            if claim.id[:2] != lab:
+                continue
             others = "; ".join(f"{r.text(claim, unit=False)}: {r.verdict}" for r in real) or "–"
             measured = f"{claim.experiment} ({claim.unit})".replace("|", "\\|")
             rows.append(f"| {claim.sentence} | {measured} | {own.text(claim, False)} | {others} |")

@@ -64,7 +64,7 @@ def imports(file: Path) -> list[str]:
 
 # lines of Python that a room may have: a library that is to stay small grows by decision
 LINES = {
-    "authoring": 3230, "capstone": 800, "cost": 1300, "data": 1300, "experiments": 7080,
+    "authoring": 3240, "capstone": 800, "cost": 1300, "data": 1300, "experiments": 7080,
     "grading": 7170, "labs": 1270, "models": 1600, "pruning/activations": 180,
     "pruning/channels": 1710, "pruning/components": 280, "pruning/heads": 1550,
     "pruning/layers": 500, "pruning/tokens": 900, "pruning/weights": 2410, "sandbox_child": 1340,
