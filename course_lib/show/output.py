@@ -263,16 +263,16 @@ def explore(draw: Callable[..., Figure], **controls: Any) -> None:
     import ipywidgets
 
     data, metadata = mimebundle(draw())
-    start = inspect.signature(draw).parameters
+    signature = inspect.signature(draw)
     for name, options in controls.items():
         if isinstance(options, list):
-            look = {"style": {"button_width": "auto"}, "value": start[name].default}
+            look = {"style": {"button_width": "auto"}, "value": signature.parameters[name].default}
             controls[name] = ipywidgets.ToggleButtons(options=options, **look)
 
     def draw_state(**state: Any) -> Figure:  # a partial has no name, which ipywidgets asks for
         return draw(**state)
 
-    vars(draw_state)["__signature__"] = inspect.signature(draw)
+    vars(draw_state)["__signature__"] = signature
     box = ipywidgets.interactive(draw_state, {"auto_display": True}, **controls)
     for control in box.children[:-1]:
         control.description = control.description.replace("_", " ")

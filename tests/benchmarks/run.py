@@ -1,7 +1,7 @@
 """``make bench``: our functions beside the best known peers, as one table.
 
 Every row compares the results first. Then the contestants take turns in one run, in an
-order that is drawn anew for every round, and the ratio is the median of (theirs / ours)
+order that is drawn again for every round, and the ratio is the median of (theirs / ours)
 over the rounds, with its quartiles: above 1, ours is faster. Peers are called as their own
 documentation says. ``python tests/benchmarks/run.py CSR heads`` makes the rows whose name
 has one of these words.
@@ -29,7 +29,7 @@ LINE = "{:44} {:>10} {:24} {:>10} {:>7}  {}"
 @dataclass
 class Row:
     """``check(ours, theirs)`` raises AssertionError where a peer gives something else. What
-    ``prepare`` gives is the argument of all, made anew before each call and not timed.
+    ``prepare`` gives is the argument of all, made again before each call and not timed.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""How much each head matters: by the gradient of its gate, by its removal alone, and anew
+"""How much each head matters: by the gradient of its gate, by its removal alone, and again
 after every step of pruning.
 
 A gate that changes the loss much where it is moved a little belongs to a head that
@@ -180,7 +180,7 @@ def prune_heads_iteratively(
     finetune: Callable[[nn.Module], object] | None = None,
     min_per_layer: int = 0,
 ) -> list[Tensor]:
-    """Remove heads step by step, and score those that are left anew before each step. For each
+    """Remove heads step by step, and score those that are left again before each step. For each
     count the heads kept then, bool (layers, heads), which only shrink.
 
     Heads stand in for each other: when one of two goes, the other starts to matter, which

@@ -1,5 +1,5 @@
 """Heads are scored by the slope of each sample's loss, or tried out one by one, and scored
-anew as they go.
+again as they go.
 """
 
 import pytest
