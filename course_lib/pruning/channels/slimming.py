@@ -32,8 +32,9 @@ from torch.nn.modules.conv import _ConvTransposeNd
 from course_lib.checks import check_mask, check_names
 from course_lib.pruning.channels.folding import layers_before
 from course_lib.pruning.channels.trace import batch_norms
-from course_lib.pruning.weights.granularity import count_pruned, flat, prune_smallest
+from course_lib.pruning.weights.granularity import count_pruned
 from course_lib.pruning.weights.scores import Scores
+from course_lib.ranking import flat, prune_smallest
 
 
 def penalty(model: nn.Module, lam: float) -> Tensor:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from course_lib.checks import check_fraction, check_mask, check_numbers
 from course_lib.pruning.heads import gated
 from course_lib.pruning.layers.feed_forward import gated_mlps
-from course_lib.pruning.weights.granularity import keep_largest
+from course_lib.ranking import prune_lowest
 
 
 def prune_while(
@@ -62,7 +62,7 @@ def prune_while(
 
 def _without(kept: Tensor, score: Tensor, gone: int) -> Tensor:
     """The mask with so many pruned in all: those that are, and the lowest of the others."""
-    return keep_largest(torch.as_tensor(score).double().masked_fill(~kept, -torch.inf), gone)
+    return prune_lowest(torch.as_tensor(score).double().masked_fill(~kept, -torch.inf), gone)
 
 
 def subnetworks(

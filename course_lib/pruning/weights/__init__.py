@@ -13,9 +13,9 @@
   Taylor, Fisher, curvature, Optimal Brain Damage), :mod:`.wanda` (weights times the norm of their
   inputs); learned while training: :mod:`.movement` (movement pruning, Sanh et al. 2020),
   :mod:`.proximal` (an L1 penalty).
-- Masks: :mod:`.granularity` (exactly as many as asked for, in which shapes), :mod:`.masks` (applies
-  and holds them), :mod:`.nm` (N:M sparsity), :mod:`.columns` (column combining, Kung et al. 2019),
-  :mod:`.encoder` (a transformer's layers, without embeddings).
+- Masks: ``prune_lowest`` (the rule for ties), :mod:`.granularity` (in which shapes), :mod:`.masks`
+  (applies and holds them), :mod:`.nm` (N:M sparsity), :mod:`.columns` (column combining, Kung et
+  al. 2019), :mod:`.encoder` (a transformer's layers, without embeddings).
 - Courses of pruning: :mod:`.iterative` (in steps, by a schedule, training in between),
   :mod:`.sensitivity` (one layer at a time), :mod:`.transfer` (before fine-tuning, Gordon et al.
   2020), :mod:`.lottery` (tickets and their controls), :mod:`.sparse_training` (SET, RigL).
@@ -82,3 +82,4 @@ from course_lib.pruning.weights.sparse_training import (
 )
 from course_lib.pruning.weights.transfer import prune_then_finetune, regime
 from course_lib.pruning.weights.wanda import input_aware, input_norms, per_output_masks
+from course_lib.ranking import prune_lowest

@@ -8,10 +8,9 @@ equal scores the lower index first; on the CPU, so that every device gives the s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,8 +18,8 @@ from course_lib.checks import check_fraction, check_names, check_numbers, check_
 from course_lib.models.layouts import layout_of, note_rule
 from course_lib.pruning.weights.masks import Masks
 from course_lib.pruning.weights.scores import Scores
+from course_lib.ranking import Vector, flat, prune_lowest, prune_smallest
 
-Vector: TypeAlias = np.ndarray[tuple[int], np.dtype[Any]]
 T = TypeVar("T")
 #: What goes as a whole (single weights, rows of kernels, kernels, filters).
 GRANULARITIES = ("element", "row", "kernel", "filter")
@@ -31,51 +30,6 @@ def count_pruned(sparsity: float, n: int, name: str = "sparsity") -> int:
     return round(check_fraction(sparsity, name, "the fraction to prune") * n)
 
 
-def flat(score: Tensor, name: str = "") -> Vector:
-    """``score`` as a vector (n,) in row-major order: float32, float64 or int64, whichever holds its
-    numbers exactly. NaN, neither small nor large, and complex numbers are refused.
-    """
-    where = f" of {name!r}" if name else ""
-    if score.is_complex():
-        raise ValueError(f"the score{where} is complex, which has no order: use its absolute value")
-    vector = score.detach().flatten().cpu()
-    if not vector.is_floating_point():
-        return vector.long().numpy()
-    numbers = (vector if vector.itemsize >= 4 else vector.float()).numpy()
-    # the minimum hands a NaN on: one fast pass, nothing to store
-    if len(numbers) and np.isnan(numbers.min()):
-        raise ValueError(f"a score{where} is NaN: did training diverge, or was a batch empty?")
-    return numbers
-
-
-def prune_smallest(parts: Sequence[Vector], count: int) -> list[Vector]:
-    """Bool vectors (True = kept) that prune the ``count`` smallest of all ``parts``, as
-    :func:`flat` makes them, taken together; among equal numbers those that come first.
-    """
-    if count in (0, sum(map(len, parts))):
-        return [np.full(len(part), count == 0) for part in parts]
-    every = np.concatenate(parts)
-    every.partition(count - 1)  # not a sort: the order on either side is not needed
-    last = every[count - 1]  # the largest that is pruned, and how many equal to it are
-    tied = count - int(np.count_nonzero(every[:count] < last))
-    kept = []
-    for part in parts:
-        keep = part > last
-        equal = np.flatnonzero(part == last)
-        keep[equal[tied:]] = True
-        tied -= min(tied, len(equal))
-        kept.append(keep)
-    return kept
-
-
-def keep_largest(score: Tensor, count: int, name: str = "") -> Tensor:
-    """The bool mask (True = kept) of the shape and on the device of ``score`` that prunes its
-    ``count`` smallest numbers, among equal ones the first in row-major order.
-    """
-    (kept,) = prune_smallest([flat(score, name)], count)
-    return torch.from_numpy(kept).view(score.shape).to(score.device)
-
-
 def smallest(score: Tensor, sparsity: float) -> Tensor:
     """The mask that prunes the smallest scores: False (pruned) at exactly ``round(sparsity * n)``
     of them, else True.
@@ -84,7 +38,7 @@ def smallest(score: Tensor, sparsity: float) -> Tensor:
         score: any shape and real dtype, larger = more important; no NaN.
         sparsity: fraction to prune, in [0, 1].
     """
-    return keep_largest(score, count_pruned(sparsity, score.numel()))
+    return prune_lowest(score, count_pruned(sparsity, score.numel()))
 
 
 def threshold(score: Tensor, a: float) -> Tensor:

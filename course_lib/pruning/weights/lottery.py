@@ -27,9 +27,10 @@ from torch import Tensor, nn
 
 from course_lib.checks import check_count, check_fraction, check_mask, check_names, check_same_names
 from course_lib.progress import open_bar, raising_interrupted
-from course_lib.pruning.weights.granularity import count_pruned, keep_largest
+from course_lib.pruning.weights.granularity import count_pruned
 from course_lib.pruning.weights.masks import Masks, apply, check, dense_masks, prunable, remaining
 from course_lib.pruning.weights.scores import magnitude, random
+from course_lib.ranking import prune_lowest
 from course_lib.seeding import seeded
 
 Record = dict[str, Any]  # of one round: round, masks, remaining, result
@@ -72,7 +73,7 @@ def shrink(
     for name, size in magnitude(weights).items():
         mask = check_mask(masks[name], f"masks[{name!r}]", size.shape)
         alive = size[mask.to(size.device)]  # (survivors,), in row-major order
-        kept = keep_largest(alive, count_pruned(rates[name], alive.numel()), name)
+        kept = prune_lowest(alive, count_pruned(rates[name], alive.numel()), name=name)
         result[name] = mask.clone()
         result[name][mask] = kept.to(mask.device)
     return result
@@ -113,7 +114,7 @@ def random_ticket(masks: Mapping[str, Tensor], generator: torch.Generator) -> Ma
     for name, mask in masks.items():
         check_mask(mask, f"masks[{name!r}]")
     return {
-        name: keep_largest(score, int((~masks[name]).sum())).to(masks[name].device)
+        name: prune_lowest(score, int((~masks[name]).sum())).to(masks[name].device)
         for name, score in random(masks, generator).items()
     }
 

@@ -36,8 +36,8 @@ from torch.nn.utils import parametrize
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from course_lib.checks import check_fraction, check_names, check_same_names
-from course_lib.pruning.weights.granularity import keep_largest
 from course_lib.pruning.weights.masks import Masks, apply
+from course_lib.ranking import prune_lowest
 from course_lib.wrapped import hold_hooks
 
 Share = float | Mapping[str, float]  # that stays: of all, or of each by name
@@ -47,7 +47,7 @@ def top_mask(scores: Tensor, keep: float) -> Tensor:
     """True at the ``round(keep · n)`` largest scores (signed), of equal ones the lower index."""
     check_fraction(keep, "keep", "the share to keep")
     backwards = scores.flatten().flip(0)  # of equal ones the last goes
-    kept = keep_largest(backwards, scores.numel() - round(keep * scores.numel()))
+    kept = prune_lowest(backwards, scores.numel() - round(keep * scores.numel()))
     return kept.flip(0).view(scores.shape)
 
 

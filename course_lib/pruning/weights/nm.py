@@ -15,9 +15,9 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from course_lib.checks import check_numbers
 from course_lib.pruning.weights.granularity import by_rows
 from course_lib.pruning.weights.masks import Masks
+from course_lib.ranking import prune_lowest
 
 
 def nm_mask(score: Tensor, n: int, m: int, dim: int = 1) -> Tensor:
@@ -31,27 +31,9 @@ def nm_mask(score: Tensor, n: int, m: int, dim: int = 1) -> Tensor:
     check_pattern(n, m)
     if (size := score.shape[dim]) % m:
         raise ValueError(f"m must divide the {size} entries of dim {dim}, got {m}: pad them")
-    check_numbers(score)
     blocks = score.detach().abs().movedim(dim, -1)  # (…, size)
-    shape = blocks.shape
-    blocks = blocks.reshape(-1, m)  # (blocks, m)
-    return (ranks(blocks) >= m - n).reshape(shape).movedim(-1, dim).contiguous()
-
-
-def ranks(blocks: Tensor) -> Tensor:
-    """(K, m): how many of its block go before each, the smaller and equal ones of lower index."""
-    m = blocks.shape[1]
-    if m > 16:
-        return blocks.argsort(dim=1, stable=True).argsort(dim=1)
-    # (m, K): for short blocks comparing all pairs is faster than to sort each
-    places = blocks.T.contiguous()
-    ranks = torch.zeros(places.shape, dtype=torch.uint8, device=blocks.device)
-    for later in range(m):
-        for earlier in range(later):
-            goes = places[earlier] <= places[later]
-            ranks[later] += goes
-            ranks[earlier] += ~goes
-    return ranks.T
+    kept = prune_lowest(blocks.reshape(-1, m), m - n, dim=1)  # (blocks, m)
+    return kept.reshape(blocks.shape).movedim(-1, dim).contiguous()
 
 
 def nm_masks(scores: Mapping[str, Tensor], n: int, m: int, dim: int = 1) -> Masks:

@@ -20,9 +20,9 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.checks import check_count, check_fraction, check_mask, check_names
-from course_lib.pruning.weights.granularity import keep_largest
 from course_lib.pruning.weights.masks import Masked, Masks, check, holding
 from course_lib.pruning.weights.scores import check_generator
+from course_lib.ranking import prune_lowest
 
 
 def drop_and_grow(
@@ -54,8 +54,8 @@ def drop_and_grow(
     gains = dense_grad.detach().to(mask.device)[~mask].abs().flip(0)
     k = min(round(fraction * len(sizes)), len(gains))
     after = mask.clone()
-    after[mask] = keep_largest(sizes, k, "an active weight")
-    after[~mask] = keep_largest(gains, len(gains) - k, "dense_grad").flip(0)
+    after[mask] = prune_lowest(sizes, k, name="an active weight")
+    after[~mask] = prune_lowest(gains, len(gains) - k, name="dense_grad").flip(0)
     return weight.masked_fill(~(mask & after), 0), after
 
 

@@ -18,13 +18,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from course_lib.checks import check_names, check_numbers
+from course_lib.checks import check_names
 from course_lib.models.layouts import layouts
 from course_lib.modes import evaluating
 from course_lib.pruning.weights.granularity import by_rows, count_pruned
 from course_lib.pruning.weights.masks import Masks
-from course_lib.pruning.weights.nm import ranks
 from course_lib.pruning.weights.scores import Scores
+from course_lib.ranking import prune_lowest
 from course_lib.wrapped import hold_hooks, refuse_wrapped
 
 
@@ -156,10 +156,9 @@ def per_output_masks(scores: Scores, sparsity: float) -> Masks:
     index goes first.
     """
 
-    def rule(score: Tensor) -> Tensor:
+    def rule(score: Tensor, name: str) -> Tensor:
         rows = score.flatten(1) if score.ndim > 1 else score.unsqueeze(0)  # (outputs, weights)
-        return (ranks(rows) >= count_pruned(sparsity, rows.shape[1])).view(score.shape)
+        k = count_pruned(sparsity, rows.shape[1])
+        return prune_lowest(rows, k, dim=1, name=name).view(score.shape)
 
-    for name, score in scores.items():
-        check_numbers(score, f"a score of {name!r}")
-    return {name: by_rows(score, rule) for name, score in scores.items()}
+    return {name: by_rows(score, partial(rule, name=name)) for name, score in scores.items()}

@@ -76,6 +76,20 @@ def test_ties_go_in_row_major_order_whatever_the_memory_layout():
         assert mask.flatten().tolist() == [False] * 12 + [True] * 12
 
 
+def test_the_lowest_of_every_line_go_of_equal_ones_the_first():
+    scores = torch.tensor([[1, 0, 0, 3], [2, 2, 2, 1]])
+    assert weights.prune_lowest(scores, 2, dim=1).tolist() == [[True, False, False, True]] + [
+        [False, True, True, False]
+    ]
+    long = torch.randint(0, 3, (4, 40), generator=torch.Generator().manual_seed(0))
+    for dim, lines in ((1, long), (0, long.T)):
+        found = weights.prune_lowest(lines, 17, dim=dim)
+        alone = torch.stack([weights.prune_lowest(line, 17) for line in long])
+        assert torch.equal(found, alone if dim else alone.T)
+    with pytest.raises(ValueError, match="k must be a count from 0 to 4"):
+        weights.prune_lowest(scores, 5, dim=1)
+
+
 def test_threshold_keeps_what_reaches_it():
     score = torch.tensor([0.1, 0.3, 0.5, 0.3, torch.inf])
     assert weights.threshold(score, 0.3).tolist() == [False, True, True, True, True]
