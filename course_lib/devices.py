@@ -23,7 +23,7 @@ def best() -> torch.device:
 def use(name: str | None = None) -> torch.device:
     """Put the course's data sets, batches and models on this device from now on. On the CPU
     torch computes with one thread from then on: models as small as the course's gain nothing
-    from a second one, and lose much to other work (docs/scale.md).
+    from a second one, and lose much to other work (docs/own_models.md).
 
     Args:
         name: "cpu", "cuda", or for example "cuda:1"; None: :func:`best`.

@@ -22,6 +22,7 @@ HANDED_OUT = (
     "tests/labs/lab*/visible.py",
     "docs/notation.md",
     "docs/own_models.md",
+    "docs/families.md",
     "LICENSE-TEXTS",
 )
 # of the package itself: what the labs link to

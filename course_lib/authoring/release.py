@@ -21,7 +21,8 @@ from course_lib.grading.claims.question import FILES
 
 _WHOLE = ("course_lib", "data")  # folders that are handed out as they are
 _NEEDED = ("course_lib/__init__.py", "pyproject.toml", "Makefile")
-_PAGES = ("docs/notation.md", "docs/own_models.md")  # pages of docs that students need
+# pages of docs that students need
+_PAGES = ("docs/notation.md", "docs/own_models.md", "docs/families.md")
 _NEVER = {"__pycache__", ".ipynb_checkpoints", ".DS_Store", "ledger.json", "Thumbs.db"}
 
 _LINK = re.compile(r"(?<!\\)\[[^\]]*\]\(<?([^)>\s]+)[^)]*\)|(?:href|src)=\"([^\"]+)\"")

@@ -23,7 +23,7 @@ BUILT, SOURCE = Path("build") / "site", Path("build") / "site-source"
 OWN = Path("docs") / "site"
 # what pages are made of, and what they link to
 LAID = (
-    *("*.md", "CITATION.cff", "LICENSE*", ".github/*.md", "data/*.md", "data/pictures/*"),
+    *("*.md", "CITATION.cff", "LICENSE*", "data/*.md", "data/pictures/*"),
     *("data/examples/*", "docs/*.md", "labs/*.ipynb", "slides/*.md", "slides/_build/*.*"),
     *("solutions/index.*", "solutions/lab*.ipynb", "tests/**/*.py", "course_lib/experiments/*.py"),
 )

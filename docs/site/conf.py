@@ -105,5 +105,5 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
-html_sidebars = {"index": [], "docs/own_models": [], "docs/real_data": [], "docs/scale": []}
+html_sidebars = {"index": [], "docs/own_models": [], "docs/real_data": [], "docs/families": []}
 html_context = {"default_mode": "auto"}

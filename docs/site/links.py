@@ -15,12 +15,13 @@ from sphinx import addnodes
 from sphinx.transforms import SphinxTransform
 
 # the pages that are called otherwise here
-PAGES = {"README": "index", ".github/CONTRIBUTING": "contributing"}
+PAGES = {"README": "index"}
 # pages that lead to others
 SECTIONS = {
     "solutions/index": ["lab*", "../slides/cheat_sheet"],
     "docs/instructors": ["capstone", "threat_model"],
-    "contributing": ["docs/new_*", "data/README", "CHANGELOG"],
+    "docs/own_models": ["families"],
+    "docs/extending": ["../data/README", "../CHANGELOG"],
 }
 BUILT = re.compile(r"slides/_build/(\w+\.(?:html|pdf))")  # decks and the sheet
 DECK = re.compile(r"slides/lab(\d\d)_\w+\.py")  # the source of one

@@ -1,5 +1,5 @@
 """``python tests/benchmarks/scale.py``: time and memory of each step on large models, the
-table of docs/scale.md.
+table of docs/own_models.md.
 
 Each step runs in a process of its own on a model with random weights, so no download is
 needed. Memory is what the process held at its highest beyond the model (Linux's VmHWM,

@@ -21,7 +21,6 @@ BARE = re.compile(r"https?://[^\s)>\]`\"']+")
 FILES = sorted(
     [
         *ROOT.glob("*.md"),
-        *ROOT.glob(".github/*.md"),
         *ROOT.glob("data/*.md"),
         *ROOT.glob("docs/*.md"),
         *ROOT.glob("labs/*.ipynb"),

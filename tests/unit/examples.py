@@ -36,7 +36,7 @@ from unit.small_transformers import inputs_of, model_of
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     path.relative_to(ROOT).as_posix()
-    for pattern in ("*.md", ".github/*.md", "data/*.md", "docs/*.md", "solutions/*.md")
+    for pattern in ("*.md", "data/*.md", "docs/*.md", "solutions/*.md")
     for path in ROOT.glob(pattern)
 )
 LABS = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("solutions/lab*.py"))
@@ -189,8 +189,10 @@ OF_TEXTS = re.compile(
 )
 
 
-# the table of mistakes, of which the page shows an entry
-OF_PAGES: dict[str, dict[str, Any]] = {".github/CONTRIBUTING.md": {"WRONG": {}}}
+# a part of an exercise: its file, the words about it, the block that goes into the file
+PART = re.compile(
+    r"^`([\w/.]+)`, ((?:[^`#]|`[^`]+`)*?)^```\w*\n(.*?)^```", re.DOTALL | re.MULTILINE
+)
 
 
 def setting(name: str) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def test_every_page_is_led_to(parts: Any, tmp_path: Path) -> None:
         named += [(folder / child).as_posix() for child in links.SECTIONS.get(page, ())]
     led = [re.sub(r"[^/]+/\.\./", "", name) for name in named]
     pages = [
-        *("reference", "contributing", "CHANGELOG", "slides/cheat_sheet", "solutions/index"),
+        *("reference", "CHANGELOG", "slides/cheat_sheet", "solutions/index"),
         *(f"docs/{path.stem}" for path in (ROOT / "docs").glob("*.md")),
         *(f"solutions/{path.stem}" for path in (ROOT / "solutions").glob("lab*.py")),
     ]

@@ -156,7 +156,7 @@ class Dropping:
     """Inside the ``with`` block, tokens are dropped as ``model`` runs: in evaluation
     and in training.
 
-    Works with the encoders that docs/own_models.md lists for tokens under eager and SDPA
+    Works with the encoders that docs/families.md lists for tokens under eager and SDPA
     attention, bare or with a head that reads [CLS]. (A head that answers for every token
     gets the rows that are left; ``last.kept[-1]`` says which those are.) Each text keeps
     what it would keep alone: lengths may differ in a batch, padding changes nothing.

@@ -1,5 +1,5 @@
 """Every operation on a small model of every family does what it says, or is refused as
-docs/own_models.md says. With ``FAMILIES=write`` in the environment, and one process, what is
+docs/families.md says. With ``FAMILIES=write`` in the environment, and one process, what is
 found is written into that page.
 
 A failure names what is wrong with the family's rows in course_lib/models/families.py.
@@ -18,7 +18,7 @@ from course_lib.models.families import FAMILIES, TABLE
 from unit.conformance.models import SMALL
 from unit.conformance.operations import OPERATIONS, try_operation
 
-PAGE = Path(__file__).parents[3] / "docs" / "own_models.md"
+PAGE = Path(__file__).parents[3] / "docs" / "families.md"
 BEGIN, END = "<!-- families: begin -->", "<!-- families: end -->"
 WORKS = "works"
 # one of each kind; `make test` leaves the others out
@@ -51,18 +51,23 @@ def read(text):
             operation: WORKS if cell == "✓" else notes[cell.strip("()")]
             for operation, cell in zip(rows[0][1:], cells, strict=True)
         }
-        for family, *cells in rows[1:]
+        for families, *cells in rows[1:]
+        for family in families.split(", ")
     }
 
 
 def table(found):
-    """As Markdown, with the reasons as numbered notes."""
+    """As Markdown, a row for the families that are alike, with the reasons as numbered
+    notes.
+    """
     reasons = sorted({said for row in found.values() for said in row.values()} - {WORKS})
-    lines = [f"| family | {' | '.join(OPERATIONS)} |", f"|---|{':-:|' * len(OPERATIONS)}"]
+    lines = [f"| families | {' | '.join(OPERATIONS)} |", f"|---|{':-:|' * len(OPERATIONS)}"]
+    alike = {}
     for family in SMALL:
-        said = [found[family][operation] for operation in OPERATIONS]
+        alike.setdefault(tuple(found[family][o] for o in OPERATIONS), []).append(family)
+    for said, names in alike.items():
         cells = ("✓" if one == WORKS else f"({reasons.index(one) + 1})" for one in said)
-        lines.append(f"| {family} | {' | '.join(cells)} |")
+        lines.append(f"| {', '.join(names)} | {' | '.join(cells)} |")
     return "\n".join([*lines, "", *(f"{i}. Refused: {said}." for i, said in enumerate(reasons, 1))])
 
 
