@@ -40,8 +40,8 @@ def release(
     """Write the folder ``dest`` for students, and ``dest.zip`` with the same files.
 
     In it: ``labs/``, ``course_lib/``, ``data/``, the visible tests, ``pyproject.toml``,
-    ``Makefile``, licences, a README and the library's how-tos. The zip is the same, byte
-    for byte, for the same course.
+    ``Makefile``, licences, a README, ``AGENTS.md`` (what language models may do) and the
+    library's how-tos. The zip is the same, byte for byte, for the same course.
 
     Args:
         dest: a folder that does not exist yet, or is empty.
@@ -121,6 +121,7 @@ def contents(
         _readme([(f"labs/{lab.slug}.ipynb", lab.title) for lab in read]).encode(),
         False,
     )
+    files["AGENTS.md"] = (Path(__file__).with_name("student_agents.md").read_bytes(), False)
     contracts = contract.contract_of("lab[0-9][0-9]", root)
     for path in _handed_out(root):
         data, example = path.read_bytes(), path.is_relative_to(root / "data" / "examples")

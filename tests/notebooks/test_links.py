@@ -27,7 +27,7 @@ FILES = sorted(
         *ROOT.glob("solutions/*.ipynb"),
         *ROOT.glob("slides/*.py"),
         *ROOT.glob("slides/*.md"),
-        ROOT / "course_lib" / "authoring" / "student_readme.md",
+        *ROOT.glob("course_lib/authoring/student_*.md"),
     ]
 )
 MADE_UP = ("example.org", "127.0.0.1", "localhost")

@@ -97,6 +97,7 @@ def test_what_is_in_it_and_what_is_not(root, tmp_path):
     folder = tmp_path / "out" / "pruning"
     assert archive == tmp_path / "out" / "pruning.zip"
     assert names(folder) == {
+        "AGENTS.md",
         "LICENSE",
         "LICENSE-CC-BY",
         "Makefile",
@@ -115,6 +116,12 @@ def test_what_is_in_it_and_what_is_not(root, tmp_path):
     everything = "".join(path.read_text() for path in folder.rglob("*") if path.is_file())
     for word in ("SECRET", "hidden claim", "test_secret", "x) / 3.0", "for teachers"):
         assert word not in everything
+    agents = (folder / "AGENTS.md").read_text()
+    assert "You may not\n\n- write, complete or correct the code of an exercise" in agents
+    assert (
+        'the message of `check("1.3")`' in agents
+        and "`AGENTS.md`" in (folder / "README.md").read_text()
+    )
     readme = (folder / "README.md").read_text()
     assert (
         "- [Lab 2: Thirds](labs/lab02_thirds.ipynb)" in readme
