@@ -19,7 +19,7 @@ PAGES = {"README": "index"}
 # pages that lead to others
 SECTIONS = {
     "solutions/index": ["lab*", "../slides/cheat_sheet"],
-    "docs/instructors": ["capstone", "threat_model"],
+    "docs/instructors": ["capstone", "oral_questions", "threat_model"],
     "docs/own_models": ["families"],
     "docs/extending": ["../data/README", "../CHANGELOG"],
 }

@@ -103,3 +103,12 @@ def test_the_hours_of_parts_are_within_those_of_the_lab() -> None:
     for lab in LABS.values():
         hours = sum(hours for hours, _ in parts_of(lab).values())
         assert 0.75 * hours_of(lab) < hours < hours_of(lab) + 0.5, lab.name
+
+
+def test_every_lab_has_four_oral_questions_and_what_a_good_answer_contains() -> None:
+    page = PAGE.with_name("oral_questions.md").read_text(encoding="utf-8")
+    asked = dict(re.findall(r"^## (\d\d) ·.*\n((?:.|\n)*?)(?=^## |\Z)", page, re.MULTILINE))
+    assert asked.keys() == LABS.keys()
+    for questions in asked.values():
+        assert re.findall(r"^(\d)\. ", questions, re.MULTILINE) == list("1234")
+        assert questions.count("*Good: ") == 4

@@ -79,6 +79,7 @@ def root(tmp_path: Path) -> Path:
         "LICENSE-CC-BY": "CC",
         "README.md": "for teachers",
         "docs/instructors.md": "for teachers",
+        "docs/oral_questions.md": "for teachers",
         "docs/own_models.md": "how to",
     }
     for name, text in files.items():
