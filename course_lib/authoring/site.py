@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from course_lib.authoring import sheet, slides, webpage
+from course_lib.authoring import sheet, slides
 from course_lib.authoring.errors import AuthoringError, shown
 
 BUILT, SOURCE = Path("build") / "site", Path("build") / "site-source"
@@ -27,7 +27,6 @@ LAID = (
     *("data/examples/*", "docs/*.md", "labs/*.ipynb", "slides/*.md", "slides/_build/*.*"),
     *("solutions/index.*", "solutions/lab*.ipynb", "tests/**/*.py", "course_lib/experiments/*.py"),
 )
-_SET = "document.querySelectorAll('.math').forEach((part) => renderMathInElement(part));"
 FOLDERS = ("tests/attacks",)  # a link to one of these leads to a zip of it
 
 
@@ -36,8 +35,8 @@ def build(root: Path, echo: Callable[[str], Any] = print) -> Path:
     are in it.
 
     Raises:
-        AuthoringError: outside the course's own folder; without Sphinx, its extensions or
-            npm; where Sphinx warns of anything.
+        AuthoringError: outside the course's own folder; without Sphinx or its extensions;
+            where Sphinx warns of anything.
     """
     root = Path(root).resolve()
     if not (root / OWN / "conf.py").is_file():
@@ -48,10 +47,8 @@ def build(root: Path, echo: Callable[[str], Any] = print) -> Path:
         raise AuthoringError(
             f'site: {", ".join(missing)} not installed: pip install -e ".[site]", or make site'
         )
-    libraries = webpage.assets(echo)
     source, built = root / SOURCE, root / BUILT
     lay(root, source)
-    _formulas(libraries / "katex" / "dist", source / "_static")
     shutil.rmtree(built, ignore_errors=True)
     command = [
         *(sys.executable, "-m", "sphinx", "--builder", "html", "--quiet", "--fail-on-warning"),
@@ -88,17 +85,6 @@ def lay(root: Path, source: Path) -> None:
         shutil.make_archive(str(packed), "zip", source, folder)
 
 
-def _formulas(katex: Path, to: Path) -> None:
-    """KaTeX as one script, with the line that sets the formulas of a page, its style
-    and its fonts.
-    """
-    shutil.copytree(katex / "fonts", to / "fonts")
-    shutil.copy(katex / "katex.min.css", to)
-    scripts = (katex / "katex.min.js", katex / "contrib" / "auto-render.min.js")
-    parts = [webpage.text(script) for script in scripts]
-    (to / "katex.js").write_text("\n".join([*parts, _SET, ""]), encoding="utf-8")
-
-
 def _copy(path: Path, to: Path) -> None:
     to.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(path, to)
@@ -115,5 +101,5 @@ def _decks(root: Path, built: Path) -> str:
     missing = [page.stem for page in pages if not page.is_file()]
     said = f"{len(pages) - len(missing)} of {len(pages)} decks and sheets are in it"
     if missing:
-        said += f"; `make slides` builds {', '.join(missing)}, in minutes"
+        said += f"; `make slides`, which needs npm, builds {', '.join(missing)}, in minutes"
     return said

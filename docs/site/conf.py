@@ -8,7 +8,7 @@ from pathlib import Path
 
 import course_lib
 
-sys.path.insert(0, str(Path(__file__).parent))  # its two extensions
+sys.path.insert(0, str(Path(__file__).parent))  # its three extensions
 import rooms
 
 project = "Neural-network pruning"
@@ -22,11 +22,11 @@ extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
     "sphinx_copybutton",
     "sphinx_design",
+    "formulas",
     "links",
     "rooms",
 ]
@@ -49,9 +49,7 @@ myst_heading_anchors = 4
 # functions that templates call; the languages of blocks, which a test looks after
 suppress_warnings = ["config.cache", "misc.highlighting_failure"]
 
-# formulas are marked as for MathJax; what sets them is KaTeX, as in the decks
-mathjax_path = "katex.js"
-mathjax_options = {"defer": "defer"}
+html_math_renderer = "mathml"
 
 templates_path = [str(Path(__file__).parent / "_templates")]
 autosummary_context = {"files": rooms.files, "elsewhere": rooms.elsewhere}
@@ -85,8 +83,8 @@ nitpick_ignore_regex = [
 
 html_theme = "pydata_sphinx_theme"
 html_title = "Neural-network pruning: a course that runs"
-html_static_path = ["_static", "../../build/site-source/_static"]
-html_css_files = ["katex.min.css", "site.css"]
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_js_files = ["site.js"]
 html_use_index = html_domain_indices = False  # one searches
 html_copy_source = False

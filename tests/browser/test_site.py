@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,11 +22,6 @@ LOOKED_AT = (
     "solutions/lab07_heads.html",
     "reference/course_lib.pruning.heads.html",
     "docs/own_models.html",
-)
-
-pytestmark = pytest.mark.skipif(
-    shutil.which("npm") is None,
-    reason="no npm on this machine: the site was not built (Debian, Ubuntu: apt install npm)",
 )
 
 

@@ -12,6 +12,7 @@ from pkgutil import walk_packages
 from types import SimpleNamespace
 from typing import Any
 
+import jupytext
 import pytest
 
 import course_lib
@@ -35,7 +36,7 @@ ROOMS = re.findall(
 
 @pytest.fixture(scope="module")
 def parts() -> Any:
-    """The site's own two extensions."""
+    """The site's own extensions."""
     pytest.importorskip("sphinx", reason="Sphinx is not here: course_lib/install.py test site")
     sys.path.insert(0, str(OWN))
     try:
@@ -131,3 +132,22 @@ def test_a_walkthrough_says_nothing_that_only_a_notebook_has(path: Path, parts: 
         if keys.search(old):
             assert links.PICTURE in new and len(new) > len(old) / 2
             assert new.count("(") == new.count(")") and new.count("\n## ") == old.count("\n## ")
+
+
+def test_every_formula_of_the_pages_can_be_set(parts: Any) -> None:
+    formulas = importlib.import_module("formulas")
+    found = []
+    for path in [
+        *ROOT.glob("docs/*.md"),
+        *ROOT.glob("solutions/*.md"),
+        *ROOT.glob("solutions/*.py"),
+    ]:
+        text = path.read_text(encoding="utf-8")
+        if path.suffix == ".py":
+            cells = jupytext.reads(text, fmt="py:percent").cells
+            text = "\n\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+        text = re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.DOTALL)
+        found += re.findall(r"\$\$(.+?)\$\$|(?<![\\$\w])\$(?! )([^$]+?)\$", text, re.DOTALL)
+    for block, inline in found:
+        assert formulas.of(block or inline, bool(block)).startswith("<math")
+    assert len(found) > 500
