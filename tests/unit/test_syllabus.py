@@ -1,4 +1,4 @@
-"""The tables of docs/syllabus.md are those of the labs. ``SYLLABUS=write`` in the
+"""The tables of docs/syllabus.md, and the counts of the README, are those of the labs. ``SYLLABUS=write`` in the
 environment writes them: hours, points and exercises from the labs' own headings.
 """
 
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "syllabus.md"
 LABS = {path.stem[3:5]: read(path, ROOT) for path in sorted(ROOT.glob("solutions/lab*.py"))}
 MINUTES = re.compile(r"^\*\*(\d+) minutes ·(?!.*optional)", re.MULTILINE)
-TABLES = ("labs", "plans")
+TABLES = {"labs": PAGE, "plans": PAGE, "counts": ROOT / "README.md"}
 
 
 def hours_of(lab: Lab) -> float:
@@ -67,6 +67,17 @@ def _cells(numbers: tuple[float, ...] | list[float]) -> str:
     return " | ".join(f"{number:g}" for number in numbers)
 
 
+def counts() -> str:
+    """The line of the README."""
+    hours = written(sum(map(hours_of, LABS.values())))
+    exercises = sum(len(lab.questions) for lab in LABS.values())
+    points = sum(q.points for lab in LABS.values() for q in lab.questions if not q.optional)
+    return (
+        f"**How much**: {len(LABS)} labs, {exercises} exercises, {points:g} points, about {hours} hours"
+        " without lectures."
+    )
+
+
 def plans(before: str) -> str:
     """The rows of the shorter plans, with the hours and points of their labs and parts."""
     head, rule, *rows = before.strip().split("\n")
@@ -90,11 +101,12 @@ def plans(before: str) -> str:
 @pytest.mark.parametrize("name", TABLES)
 def test_the_tables_are_those_of_the_labs(name: str) -> None:
     begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
-    before, rest = PAGE.read_text(encoding="utf-8").split(begin)
+    page = TABLES[name]
+    before, rest = page.read_text(encoding="utf-8").split(begin)
     text, after = rest.split(end)
-    new = (labs() if name == "labs" else plans(text)) + "\n"
+    new = {"labs": labs, "plans": lambda: plans(text), "counts": counts}[name]() + "\n"
     if os.environ.get("SYLLABUS") == "write":
-        PAGE.write_text(f"{before}{begin}{new}{end}{after}", encoding="utf-8")
+        page.write_text(f"{before}{begin}{new}{end}{after}", encoding="utf-8")
     else:
         assert text == new, "run SYLLABUS=write python -m pytest tests/unit/test_syllabus.py"
 
