@@ -26,7 +26,7 @@ LEFT_OUT = {
     *("authoring", "checks", "cli", "demo", "doctor", "environment"),
     *("experiments", "files"),
     *("grading", "install", "labs", "modes", "paths", "pruning", "sandbox_child", "student_code"),
-    *("labs_folder", "progress", "seeding", "torchvision_operators", "wrapped"),
+    *("labs_folder", "progress", "ranking", "seeding", "torchvision_operators", "wrapped"),
 }
 MODULES = [found.name for found in walk_packages(course_lib.__path__, "course_lib.")]
 ROOMS = re.findall(
