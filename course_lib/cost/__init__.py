@@ -21,5 +21,12 @@ none guessed.
 """
 
 from course_lib.cost.count import LayerCost, model_cost, totals
-from course_lib.cost.formulas import conv_cost, linear_cost, nonzero_macs, transformer_macs
+from course_lib.cost.formulas import (
+    conv_cost,
+    least_seconds,
+    linear_cost,
+    nonzero_macs,
+    product_work,
+    transformer_macs,
+)
 from course_lib.cost.tokens import texts_macs, token_macs

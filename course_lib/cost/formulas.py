@@ -14,6 +14,8 @@ chapters 2 and 8.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -87,6 +89,29 @@ def transformer_macs(B: int, L: int, E: int, heads: int = 1) -> dict[str, int]:
         )
     cost = {"projections": 4 * B * L * E**2, "attention": 2 * B * L**2 * E, "ffn": 8 * B * L * E**2}
     return cost | {"total": sum(cost.values()), "scores": B * heads * L**2}
+
+
+# ------------------------------------------------------------ a product's time at best
+def product_work(
+    rows: int, columns: int, vectors: int, kept: int, index_bits: int = 0
+) -> dict[str, int]:
+    """What a (rows, columns) matrix with ``kept`` weights times ``vectors`` vectors takes at
+    least: ``macs``, and the ``bytes`` of kept weights with an index of ``index_bits`` each (0:
+    dense), inputs and outputs, every one moved once, with 4 bytes per number.
+    """
+    _check_sizes(rows=rows, columns=columns, vectors=vectors)
+    _check_sizes(0, kept=kept, index_bits=index_bits)
+    stored = kept * (32 + index_bits) // 8
+    return {"macs": kept * vectors, "bytes": stored + 4 * vectors * (rows + columns)}
+
+
+def least_seconds(work: Mapping[str, int], peak: float, bandwidth: float) -> float:
+    """The roofline: a lower bound for the time of ``work`` (:func:`product_work`) where at most
+    ``peak`` MACs and ``bandwidth`` bytes are done in a second, both at once.
+
+    Source: Williams et al. 2009, "Roofline: An Insightful Visual Performance Model".
+    """
+    return max(work["macs"] / peak, work["bytes"] / bandwidth)
 
 
 # ----------------------------------------------------- one layer, with the zeros it has
