@@ -14,10 +14,11 @@
 from course_lib.cost import (
     conv_cost,
     encodings,
+    least_seconds,
     linear_cost,
     model_cost,
     nonzero_macs,
-    totals,
+    product_work,
     transformer_macs,
 )
 from course_lib.experiments import lab00
@@ -30,7 +31,7 @@ from course_lib.show.words import say
 import numpy as np
 import pandas as pd
 import torch
-from torchvision.models import mobilenet_v2, resnet50, vgg16
+from torchvision.models import vgg16
 
 torch.set_num_threads(1)
 
@@ -43,9 +44,8 @@ torch.set_num_threads(1)
 # down so that the zero is not stored?*
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Seventy-five minutes: costs (25), zeros in the arithmetic (15), zeros in memory (25),
-# does it pay (10). Lab 00 asks students to write every formula of this lecture as code
-# and to check it by brute force.
+# Seventy minutes: costs (25), zeros in the arithmetic (15), zeros in memory (20), does it pay
+# (10). Students write the formulas as code in lab 00.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Two costs
@@ -135,56 +135,25 @@ plots.show(fig, inches=(8, 3.3))
 # A linear layer $D_{in} \to D_{out}$ on $B$ vectors: $B\,D_{in} D_{out}$ MACs, each
 # weight used $B$ times.
 #
-# A transformer layer on $B$ texts of $L$ tokens, width $E$:
+# A transformer layer on $B$ texts of $L$ tokens, width $d$:
 #
 # | | MACs |
 # |---|---|
-# | Q, K, V and output projections | $4\,B L E^2$ |
-# | $QK^\top$ and scores times $V$ | $2\,B L^2 E$ |
-# | feed-forward, $E \to 4E \to E$ | $8\,B L E^2$ |
-# | **total** | $12\,B L E^2 + 2\,B L^2 E$ |
+# | Q, K, V and output projections | $4\,B L d^2$ |
+# | $QK^\top$ and scores times $V$ | $2\,B L^2 d$ |
+# | feed-forward, $d \to 4d \to d$ | $8\,B L d^2$ |
+# | **total** | $12\,B L d^2 + 2\,B L^2 d$ |
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# The formula does not contain the number of heads, H. Heads of width E / H cost together what
-# one head of width E costs. Heads are not entirely free: see the slide "Are heads free?".
+# The formula does not contain the number of heads, H. Heads of width d / H cost together what
+# one head of width d costs. That heads are not entirely free is measured in lab 07.
 
-# %% slideshow={"slide_type": "slide"}
-say("## When does attention overtake the rest?")
-E = 768
-fig = plots.curves(
-    lab00.macs_per_token(transformer_macs, E, [2**k for k in range(5, 15)]),
-    x="tokens",
-    y="million_macs_per_token",
-    by="part",
-    control=None,
-    title=f"E = {E}: attention passes the projections at L\u00a0=\u00a0{2 * E:,}, all of them at {6 * E:,}",
-    xlabel="tokens L",
-    xaxis="log2",
-    log=True,
+# %% slideshow={"slide_type": "fragment"}
+shares = {L: transformer_macs(1, L, 768) for L in (128, 512, 2048, 6 * 768)}
+said = ", ".join(
+    f"{100 * macs['attention'] / macs['total']:.0f} % at {L:,}" for L, macs in shares.items()
 )
-plots.show(fig, inches=(4.9, 4.05))
-
-# %% [markdown]
-# $2L^2E > 12LE^2$ where $L > 6E$: for most sentences **the weights cost most**, for
-# books the tokens do.
-
-# %% [markdown] slideshow={"slide_type": "slide"}
-# ## Are heads free?
-#
-# MACs: $H$ heads of width $D = E/H$ cost $H\cdot 2L^2 D = 2L^2E$: the same for every
-# $H$.
-
-# %%
-counts = {H: transformer_macs(1, 512, E, heads=H) for H in (1, 12)}
-say(
-    "But each head has its own $L\\times L$ scores, which a softmax must read and write: at L"
-    f" = 512 one head has {counts[1]['scores'] / 1e6:.2f} million of them, twelve have"
-    f" **{counts[12]['scores'] / 1e6:.2f} million**, at the same {counts[1]['total'] / 1e9:.2f}"
-    f" billion MACs. Moved as 32-bit numbers they are {counts[12]['scores'] * 4 / 1e6:.0f} MB."
-)
-
-# %% [markdown] slideshow={"slide_type": "fragment"}
-# > MACs are not time. Memory traffic does not appear in them.
+say(f"Attention's share is $L/(6d+L)$. For $d = 768$ and L tokens: **{said}**.")
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Two minutes: guess, then count
@@ -246,33 +215,17 @@ say(
 # "≥" is a common error. Pruning by magnitude does not place zeros independently of the
 # inputs, so the real number can lie on either side. Padding is a second problem:
 # products with padding are always zero, but MCRSEF counts them.
-
-# %% [markdown] slideshow={"slide_type": "notes"}
-# {{claim 00.1}}
-
-# %% [markdown] slideshow={"slide_type": "slide"}
-# ## Why are inputs not pruned as weights are?
 #
-# - Weights are pruned **once**, offline. Which activations are small is known only
-#   **while the network runs**: finding them costs a comparison each, sorting costs
-#   more.
-# - Their zeros are in other places for every image, so nothing can be planned in
-#   advance.
-# - They must be encoded and decoded on the way.
-#
-# ReLU's zeros are free, and some hardware skips them. Pruning activations by importance
-# is a separate topic: dynamic pruning (lab 05), and tokens (lab 10).
-
-# %% [markdown] slideshow={"slide_type": "slide"}
-# # Storing zeros
-#
-# A share $p$ of $L$ numbers of $n$ bits is zero. What must be stored so that all $L$
-# can be decoded?
+# Why are inputs not pruned as weights are? Weights are pruned once, offline; activations
+# differ for every image, must be searched while the network runs, and encoded on the way.
+# ReLU's zeros are free. Dynamic pruning is lab 05, tokens are lab 10.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Bitmap: one bit for every place
 #
-# Store the non-zero values, and for each of the $L$ places one bit: is there a value?
+# A share $p$ of $L$ numbers of $n$ bits is zero. What must be stored so that all $L$ can
+# be decoded? First answer: the non-zero values, and for each of the $L$ places one bit: is
+# there a value?
 #
 # $$\text{bits} = (1-p)\,L\,n + L$$
 #
@@ -288,37 +241,18 @@ fig, ax = canvas("Numbers, and the pairs of their run-length code", 17, 4.9)
 row(ax, 4.4, 0.2, "12 numbers", numbers, grey=True)
 row(ax, 4.4, 2.3, "zeros before", runs, "#dddddd")
 row(ax, 4.4, 3.6, "value", values)
-write(
-    ax, 10.0, 3.4, f"a run has 2 bits: up to 3 zeros\n{int((values == 0).sum())} filler", ha="left"
-)
-plots.show(fig)
+write(ax, 10.0, 3.4, "a run has 2 bits: up to 3 zeros\n(3, 0) is a filler: 4 zeros", ha="left")
+plots.show(fig, inches=(8, 2.1))
 
 # %% [markdown]
-# A run of $k$ bits counts up to $2^k - 1$ zeros. A longer one needs a **filler**: a
-# full run, and a value 0, which is one more zero. So RLE also stores zeros. Zeros at
-# the end are stored the same way.
+# A run of $k$ bits counts up to $2^k - 1$ zeros. A longer one needs a **filler**: a full
+# run, and a value 0. Zeros at the end take a pair, too.
 
-# %% slideshow={"slide_type": "slide"}
-say("## How many pairs? A geometric series")
-
-# %% [markdown]
-# Zeros are independent, with probability $p$. Each value (probability $1-p$) ends a run
-# and needs one pair, and one more pair for every $2^k$ zeros before it:
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# Zeros at random, with probability $p$: one pair per value, and one more for every $2^k$
+# zeros before it:
 #
 # $$\frac{\text{pairs}}{\text{element}} = (1-p)\,\bigl(1 + p^{2^k} + p^{2\cdot 2^k} + \dots\bigr) = \frac{1-p}{1-p^{2^k}}$$
-
-# %% slideshow={"slide_type": "slide"}
-say("## The formula, and what is counted")
-noise = torch.randn(10**5, generator=torch.Generator().manual_seed(0))
-FORMULA = {"x": "sparsity", "control": None, "xaxis": "sparsity", "xlabel": "sparsity"}
-plots.curves(
-    lab00.run_lengths(encodings.rle_encode, [noise], widths=(2, 4, 6)),
-    y="pairs_per_element",
-    marks="counted",
-    by="run",
-    title="Lines: the formula. Marks: counted in 100,000 numbers",
-    **FORMULA,
-)
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Coordinates: write the address
@@ -360,6 +294,7 @@ plots.show(fig)
 # %% slideshow={"slide_type": "slide"}
 say("## Which format at which sparsity?")
 ROWS, COLUMNS = 512, 4608
+FORMULA = {"x": "sparsity", "control": None, "xaxis": "sparsity", "xlabel": "sparsity"}
 sizes = pd.DataFrame(
     {
         "sparsity": p,
@@ -384,7 +319,11 @@ say(f"Smallest of the four: {said}.")
 # bits; with 8 bits the bookkeeping decides. The lab measures the same on a trained
 # layer.
 
-# %% [markdown] slideshow={"slide_type": "notes"}
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## Trained zeros are not random: digits, MNIST, CIFAR-10
+#
+# {{claim 00.1}}
+#
 # {{claim 00.2}}
 
 # %% [markdown] slideshow={"slide_type": "slide"}
@@ -410,42 +349,28 @@ say("Bits per weight:")
 tables.plain(bits, digits=2)
 
 # %% slideshow={"slide_type": "slide"}
-say("## Does a zero pay? Measure it")
-codes = (encodings.csr_encode, encodings.bitmap_encode, encodings.bitmap_decode)
-speed = lab00.one_vector(*codes, (0.5, 0.8, 0.9, 0.95, 0.99), size=1024, repeats=15)
+say("## Does a zero pay? A roofline predicts it")
+reached = lab00.predicted_and_measured(product_work, least_seconds, *lab00.machine(), repeats=10)
 fig = plots.curves(
-    speed[speed["method"].isin(["by MACs", "CSR, torch", "whole rows"])],
+    reached[reached["method"] != "copy the dense matrix"],
     y="faster",
-    title="1024 × 1024 times a vector, one thread, this machine",
+    marks="measured",
+    panels="times",
+    title="1024 × 1024, one thread: bound (lines), measured (marks)",
     log=True,
     **FORMULA,
 )
-plots.show(fig, inches=(4.9, 4.05))
+for ax in fig.axes:
+    ax.get_legend().remove()
+plots.show(fig, inches=(8, 3.4))
 
-# %% [markdown]
-# Values at random places need an address each, and memory reads jump. Whole rows leave
-# a smaller **dense** matrix: lab 04.
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# $$\text{time} \ge \max(\text{MACs}/\text{peak},\ \text{bytes}/\text{bandwidth})$$
 
-# %% slideshow={"slide_type": "slide"}
-say("## Three networks, two costs")
-rows = []
-for name, build in {"VGG-16": vgg16, "ResNet-50": resnet50, "MobileNetV2": mobilenet_v2}.items():
-    total = totals(model_cost(build(weights=None), torch.zeros(1, 3, 224, 224)))
-    rows.append(
-        {
-            "network": name,
-            "MACs (billion)": total["macs"] / 1e9,
-            "weights (million)": total["weights"] / 1e6,
-            "MB at 32 bits": 4 * total["weights"] / 1e6,
-            "MACs per weight": total["macs"] / total["weights"],
-        }
-    )
-DIGITS = {"MACs (billion)": 2, "MB at 32 bits": 0, "MACs per weight": 0}
-tables.plain(pd.DataFrame(rows), DIGITS)
-
-# %% [markdown]
-# One picture of 224 × 224. MobileNetV2 is what remains when the *architecture* is
-# pruned by hand. It is also harder to prune further: less is redundant.
+# %% [markdown] slideshow={"slide_type": "notes"}
+# One vector: bytes decide, and an index is as large as its weight, or twice as large.
+# Many vectors: products decide, and a kernel that follows indices stays far below its
+# bound. Whole rows leave a smaller **dense** matrix: lab 04.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## What to take along
@@ -456,7 +381,7 @@ tables.plain(pd.DataFrame(rows), DIGITS)
 # - **Activations**: the peak counts, not the sum.
 # - **Formats**: bitmap for few zeros, RLE or CSR for many, COO if almost all are zero.
 #   The formulas are exact; RLE's is a mean over independent zeros.
-# - **Time is not MACs.** Measure it, for each batch size and each machine.
+# - **Time is not MACs.** It is at least MACs over peak and bytes over bandwidth; measure it.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Lab 00, and where to read on
@@ -471,4 +396,5 @@ tables.plain(pd.DataFrame(rows), DIGITS)
 #   neural networks](https://arxiv.org/abs/1708.04485). *ISCA*.
 # - Vaswani et al. (2017). [Attention is all you
 #   need](https://arxiv.org/abs/1706.03762). *NeurIPS*.
-# - Dao et al. (2022). [FlashAttention](https://arxiv.org/abs/2205.14135). *NeurIPS*.
+# - Williams, Waterman & Patterson (2009).
+#   [Roofline](https://doi.org/10.1145/1498765.1498785). *Communications of the ACM* 52.

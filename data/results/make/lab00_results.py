@@ -53,7 +53,6 @@ def one_seed(name: str, seed: int, settings: dict[str, int]) -> dict[str, Rows]:
             measured = {
                 "beyond": lab00.beyond(w, x, nonzero_macs),
                 "more_pairs": lab00.pairs_beyond(w, encodings.rle_encode),
-                "empty": lab00.empty_kernels(w),
             }
             rounded = {column: round(value, 3) for column, value in measured.items()}
             conv4.append({"method": method, "sparsity": sparsity, **rounded})
@@ -69,8 +68,8 @@ def result(executor: Executor, folder: Path, name: str) -> Result:
     Returns:
         "networks": ``test`` (accuracy, %) and ``zeros_in`` (zeros that flow into
         :data:`LAYER`, %). "layers": ``macs`` and ``alive`` (input and output together,
-        bits) for one image. "conv4": by ``method`` and ``sparsity``, ``beyond``,
-        ``more_pairs`` and ``empty``, all in %: see ``pairs_beyond`` and its neighbours.
+        bits) for one image. "conv4": by ``method`` and ``sparsity``, ``beyond`` and
+        ``more_pairs``, both in %: see ``beyond`` and ``pairs_beyond``.
     """
     settings = SETTINGS[name]
     return Result(

@@ -10,7 +10,14 @@ import torch
 from torch import nn
 
 from course_lib import experiments
-from course_lib.cost import conv_cost, encodings, linear_cost, nonzero_macs, transformer_macs
+from course_lib.cost import (
+    conv_cost,
+    encodings,
+    least_seconds,
+    linear_cost,
+    nonzero_macs,
+    product_work,
+)
 from course_lib.experiments import lab00
 from unit.experiments.stored import assert_like_stored, remade
 
@@ -23,17 +30,15 @@ def test_random_zeros_are_where_the_formulas_expect_them():
     assert float((anywhere == 0).double().mean()) == pytest.approx(0.9, abs=1e-4)
     assert abs(lab00.beyond(anywhere, x, nonzero_macs)) < 1.5
     assert abs(lab00.pairs_beyond(anywhere, encodings.rle_encode)) < 1.5
-    assert lab00.empty_kernels(anywhere) == pytest.approx(100 * 0.9**9, abs=2)
     assert torch.equal(lab00.pruned(weight, 0.5), weight * (weight.abs() > weight.abs().median()))
 
 
 def test_zeros_that_avoid_each_other_are_seen():
     weight = torch.zeros(4, 8, 3, 3)
-    weight[:, :2] = 1  # whole kernels are empty
+    weight[:, :2] = 1  # the zeros are in long runs
     x = torch.zeros(2, 8, 5, 5)
     x[:, 4:] = 1  # and no weight meets a pixel
     assert lab00.beyond(weight, x, nonzero_macs) == -100
-    assert lab00.empty_kernels(weight) == 75
     assert lab00.pairs_beyond(weight, encodings.rle_encode) > 0
 
 
@@ -55,49 +60,51 @@ def test_zeros_on_purpose_meet_the_formulas():
 def test_formulas_and_counts_of_formats_agree_on_random_zeros():
     layers = [torch.randn(16, 64, 3, 3, generator=torch.Generator().manual_seed(0))]
     formats = {"bitmap": encodings.bitmap_bits, "RLE k=2": encodings.rle_bits}
-    sizes = lab00.sizes(formats, layers)
-    marked = sizes.dropna(subset=["counted"])
+    book = lab00.bookkeeping(formats, layers)
+    marked = book.dropna(subset=["counted"])
     assert set(marked["sparsity"]) == set(lab00.SPARSITIES)
-    assert np.allclose(marked["bits_per_weight"], marked["counted"], rtol=0.02)
-    book = lab00.bookkeeping(sizes)
+    kept = 32 * (1 - marked["sparsity"])
+    assert np.allclose(marked["bits_per_weight"] + kept, marked["counted"] + kept, rtol=0.02)
     assert np.allclose(book.loc[book["format"] == "bitmap", "bits_per_weight"], 1)
-    assert np.allclose(
-        *lab00.smaller_from(formats, layers[0])[["by formula (%)", "measured (%)"]].T.values
-    )
-    runs = lab00.run_lengths(encodings.rle_encode, layers, (2,)).dropna()
-    assert np.allclose(runs["pairs_per_element"], runs["counted"], rtol=0.05)
-
-
-def test_heads_are_free_in_macs_only():
-    found = lab00.many_heads(transformer_macs, (1, 4), L=16, E=16, repeats=2)
-    at_4 = found[found["heads"] == 4].set_index("what")["times_one_head"]
-    assert at_4["MACs"] == 1 and at_4["scores"] == 4 and at_4["time, fused"] > 0
 
 
 def test_from_which_sparsity_a_kernel_pays():
+    found = {"CSR, torch": (0.1, 0.9), "CSR, scipy": (0.5, 2), "whole rows": (1.5, 2)}
     speeds = pd.DataFrame(
         {"seed": seed, "method": method, "sparsity": sparsity, "faster": faster}
-        for method, line in {"never": (0.1, 0.9), "late": (0.5, 2), "rows": (1, 2)}.items()
-        for sparsity, faster in zip((0, 0.8), line, strict=True)
+        for method, line in found.items()
+        for sparsity, faster in zip((0, 0.4, 0.8), (1, *line), strict=True)
         for seed in range(3)
     )
-    assert lab00.pays_from(speeds) == {"never": "not by 80 %", "late": "40 %", "rows": "at once"}
+    table = lab00.when_a_zero_pays(torch.ones(16, 16), speeds)
+    assert table["by time"].tolist() == ["none measured", "80 %", "40 %"]
+    # 4 bits per column and at most 17 counts of 8 bits: 36 k + 136 < 32 · 256 for k = 223
+    assert table["by bits"].tolist() == ["13 %", "13 %", "any"]
 
 
 def test_kernels_compute_the_same_product():
     w, b = lab00.pruned(torch.randn(8, 6), 0.5), torch.randn(6, 2)
-    calls = lab00.csr_kernels(w, b, encodings.csr_encode)
-    calls |= lab00.more_kernels(w, b, encodings.bitmap_encode, encodings.bitmap_decode)
-    for name, call in calls.items():
-        if name != "whole rows":
-            assert np.allclose(call(), w @ b, atol=1e-5), name
-    codes = (encodings.csr_encode, encodings.bitmap_encode, encodings.bitmap_decode)
-    speeds = lab00.one_vector(*codes, (0, 0.9), size=16, repeats=2)
+    calls = lab00.kernels(w, b)
+    for name in ("dense", "CSR, torch", "CSR, scipy"):
+        assert np.allclose(calls[name](), w @ b, atol=1e-5), name
+    assert calls["whole rows"]().shape == (4, 2)
     layer, x = torch.randn(4, 4, 3, 3), torch.randn(1, 4, 4, 4)
-    conv = lab00.convolution([layer], [x], codes[0], (0.5, 0.9), repeats=2)
-    bits = pd.DataFrame({"format": ["CSR", "COO", "bitmap"], "measured (%)": [24.0, 33, 3]})
-    table = lab00.when_a_zero_pays(bits, speeds, conv)
-    assert table["by bits"].tolist() == ["24 %", "24 %", "33 %", "3 %", "at once"]
+    conv = lab00.convolution([layer], [x], (0.5, 0.9), repeats=2)
+    assert set(conv["method"]) == {*calls, "random", "by MACs"} - {"dense"}
+
+
+def test_the_roofline_bounds_what_is_measured():
+    machine = lab00.machine(size=64, repeats=2)
+    assert min(machine) > 0
+    found = lab00.predicted_and_measured(
+        product_work, least_seconds, 1e9, 1e9, (0.5,), size=32, repeats=2
+    ).set_index(["times", "method"])["faster"]
+    # bytes decide: of 12, 8 and 4 per kept weight, beside 4 · 2 · 32 of inputs and outputs
+    kept, passed = 512, 256
+    for method, stored in {"CSR, torch": 12, "CSR, scipy": 8, "whole rows": 4}.items():
+        bound = (4096 + passed) / (stored * kept + passed)
+        assert found["times 1 vector", method] == pytest.approx(bound)
+        assert found["times 64 vectors", method] == pytest.approx(2)  # products decide
 
 
 @pytest.mark.parametrize("name", ["digits", "mnist", "cifar10"])
