@@ -78,9 +78,12 @@ class Cluster:
                 if time.monotonic() - seen > PATIENCE:
                     raise RuntimeError(f"all workers of {self.address} have gone")
                 for work in [w for w in waiting if w.status not in ("pending", "lost")]:
-                    task = waiting.pop(work)
                     lost = work.exception() if work.status == "error" else None  # died on it
-                    yield task, lab.failed(lost, self.layer.name) if lost else work.result()
+                    try:
+                        found = lab.failed(lost, self.layer.name) if lost else work.result(5)
+                    except TimeoutError:  # its worker has gone with what it had found
+                        continue
+                    yield waiting.pop(work), found
         except (OSError, CancelledError, RuntimeError) as error:
             why = f"the scheduler {self.address} or its workers have gone ({error}): start them,"
             raise RuntimeError(f"{why} and give the same command again") from None
