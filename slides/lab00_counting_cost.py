@@ -132,10 +132,8 @@ plots.show(fig, inches=(8, 3.3))
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## A linear layer, and a transformer made of them
 #
-# A linear layer $D_{in} \to D_{out}$ on $B$ vectors: $B\,D_{in} D_{out}$ MACs, each
-# weight used $B$ times.
-#
-# A transformer layer on $B$ texts of $L$ tokens, width $d$:
+# A linear layer on $B$ vectors takes $B\,D_{in} D_{out}$ MACs. A transformer layer on $B$
+# texts of $L$ tokens, width $d$:
 #
 # | | MACs |
 # |---|---|
@@ -242,13 +240,15 @@ row(ax, 4.4, 0.2, "12 numbers", numbers, grey=True)
 row(ax, 4.4, 2.3, "zeros before", runs, "#dddddd")
 row(ax, 4.4, 3.6, "value", values)
 write(ax, 10.0, 3.4, "a run has 2 bits: up to 3 zeros\n(3, 0) is a filler: 4 zeros", ha="left")
-plots.show(fig, inches=(8, 2.1))
+plots.show(fig, inches=(8, 3.0))
 
 # %% [markdown]
 # A run of $k$ bits counts up to $2^k - 1$ zeros. A longer one needs a **filler**: a full
 # run, and a value 0. Zeros at the end take a pair, too.
 
-# %% [markdown] slideshow={"slide_type": "fragment"}
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## How many pairs? A geometric series
+#
 # Zeros at random, with probability $p$: one pair per value, and one more for every $2^k$
 # zeros before it:
 #
@@ -320,9 +320,12 @@ say(f"Smallest of the four: {said}.")
 # layer.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## Trained zeros are not random: digits, MNIST, CIFAR-10
+# ## Trained zeros meet other inputs: digits, MNIST, CIFAR-10
 #
 # {{claim 00.1}}
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## Trained zeros lie in clusters
 #
 # {{claim 00.2}}
 
