@@ -101,7 +101,7 @@ print(f"{len(nets)} networks on {data.name}, test accuracy in %: {accuracy}")
 print(nets[0])
 
 # %% [markdown]
-# #### Experiment 1: is a layer with 90 % zeros ten times faster?
+# ### Experiment 1: is a layer with 90 % zeros ten times faster?
 #
 # The largest layer is `conv4`. As a matrix product it multiplies $M$ rows of weights,
 # one per filter, with all patches of 64 images. We set its smallest weights to zero
