@@ -1,6 +1,4 @@
-"""The course's rule for ties, in one place: of equal scores the one that comes first goes first, in
-row-major order, on every device.
-"""
+"""The course's rule for ties: of equal scores the first in row-major order goes first."""
 
 from __future__ import annotations
 
@@ -20,44 +18,47 @@ def prune_lowest(scores: Tensor, k: int, dim: int | None = None, name: str = "")
     Args:
         scores: any shape and real dtype, larger = more important; no NaN.
         k: how many to prune.
-        dim: None: of all scores together, in row-major order; else ``k`` in every line along this
-            dimension (1: in every row of a matrix).
+        dim: None: of all scores, in row-major order; else ``k`` in every line along it (1: a row).
         name: for the message, whose scores they are.
 
     Returns:
         bool, of the shape and on the device of ``scores``: True = kept, False = pruned.
 
     Raises:
-        ValueError: if ``k`` is none of 0, 1, …, the number of scores that it is taken from, or a
-            score is NaN or complex.
+        ValueError: if ``k`` is not from 0 to the number of scores, or one is NaN or complex.
     """
     n = scores.numel() if dim is None else scores.shape[dim]
     if not 0 <= k <= n:
         raise ValueError(f"k must be a count from 0 to {n}, of the {n} scores to rank, got {k}")
-    vector = flat(scores, name)
     if dim is None:
-        (kept,) = prune_smallest([vector], k)
-        return torch.from_numpy(kept).view(scores.shape).to(scores.device)
+        (alone,) = prune_smallest([flat(scores, name)], k)
+        return torch.from_numpy(alone).view(scores.shape).to(scores.device)
+    _refuse(scores, name, nan=bool(scores.isnan().any()))  # where they are: no copy leaves a GPU
     lines = scores.detach().movedim(dim, -1)  # (…, n)
-    kept_ = ranks(lines.reshape(-1, n)) >= k
-    return kept_.reshape(lines.shape).movedim(-1, dim).contiguous()
+    kept = ranks(lines.reshape(-1, n)) >= k
+    return kept.reshape(lines.shape).movedim(-1, dim).contiguous()
 
 
 def flat(score: Tensor, name: str = "") -> Vector:
     """``score`` as a vector (n,) in row-major order: float32, float64 or int64, whichever holds its
     numbers exactly. NaN, neither small nor large, and complex numbers are refused.
     """
-    where = f" of {name!r}" if name else ""
-    if score.is_complex():
-        raise ValueError(f"the score{where} is complex, which has no order: use its absolute value")
+    _refuse(score, name)
     vector = score.detach().flatten().cpu()
     if not vector.is_floating_point():
         return vector.long().numpy()
     numbers = (vector if vector.itemsize >= 4 else vector.float()).numpy()
     # the minimum hands a NaN on: one fast pass, nothing to store
-    if len(numbers) and np.isnan(numbers.min()):
-        raise ValueError(f"a score{where} is NaN: did training diverge, or was a batch empty?")
+    _refuse(score, name, nan=bool(len(numbers) and np.isnan(numbers.min())))
     return numbers
+
+
+def _refuse(score: Tensor, name: str, nan: bool = False) -> None:
+    where = f" of {name!r}" if name else ""
+    if score.is_complex():
+        raise ValueError(f"the score{where} is complex, which has no order: use its absolute value")
+    if nan:
+        raise ValueError(f"a score{where} is NaN: did training diverge, or was a batch empty?")
 
 
 def prune_smallest(parts: Sequence[Vector], count: int) -> list[Vector]:

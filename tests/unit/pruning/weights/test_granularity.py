@@ -88,6 +88,8 @@ def test_the_lowest_of_every_line_go_of_equal_ones_the_first():
         assert torch.equal(found, alone if dim else alone.T)
     with pytest.raises(ValueError, match="k must be a count from 0 to 4"):
         weights.prune_lowest(scores, 5, dim=1)
+    with pytest.raises(ValueError, match="complex, which has no order"):
+        weights.prune_lowest(scores.to(torch.complex64), 1, dim=1)
 
 
 def test_threshold_keeps_what_reaches_it():
