@@ -41,17 +41,9 @@ REAL = (
 # of what is refused, what labs give: where a model has its heads, and nothing of how to
 # prune them; the rule for ties, and nothing of what is ranked
 GIVEN = {
-    f"course_lib.pruning.{name}": where
-    for where, names in {
-        "course_lib.models.attention": (
-            "heads.Attention",
-            "heads.find_attention",
-            "heads.output_projections",
-        ),
-        "course_lib.ranking": ("weights.prune_lowest",),
-    }.items()
-    for name in names
-}
+    f"course_lib.pruning.heads.{name}": "course_lib.models.attention"
+    for name in ("Attention", "find_attention", "output_projections")
+} | {"course_lib.pruning.weights.prune_lowest": "course_lib.ranking"}
 
 
 class _Refuses:
