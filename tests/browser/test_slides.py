@@ -97,7 +97,7 @@ def every_slide_can_be_read(page, pictures: Path) -> None:
     assert page.evaluate("document.querySelectorAll('.katex').length") > 0, "formulas are set"
     assert page.evaluate("document.querySelectorAll('.katex-error').length") == 0
     count = page.evaluate("Reveal.getTotalSlides()")
-    assert 15 <= count <= 34, (
+    assert 20 <= count <= 34, (
         "for 75 minutes: a slide holds less than a page, and two minutes are enough for it"
     )
     pictures.mkdir(exist_ok=True)
