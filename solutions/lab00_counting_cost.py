@@ -31,7 +31,7 @@
 # | 4 · Does a zero pay? | 0.6, 0.7 | what products and bytes allow, and what a kernel reaches |
 # | 5 · More formats | 0.8 (optional) | how many bits run lengths, CSR and CSC take |
 #
-# 17 points; about 3½ hours without the optional exercise 0.8. Its 2 bonus points can
+# 17 points; about 3½ hours without the optional exercise 0.8. Its 3 bonus points can
 # replace points that you lose elsewhere in the lab. To leave it out, write
 # `skip("0.8")` in a cell.
 #
@@ -902,7 +902,7 @@ check("0.7")
 # ## Part 5 · More formats
 #
 # ### 0.8 The bits of run lengths, CSR and CSC
-# **20 minutes · 2 points · optional**
+# **20 minutes · 3 points · optional**
 #
 # The formulas of Part 3 are right on average (run lengths) or for a given number of
 # values (CSR, CSC). Count the bits of a given tensor. For run lengths this means

@@ -66,13 +66,14 @@ def test_a_lab_is_released_done_handed_in_and_graded_with_all_its_points(
     assert result is not None and result.status == "graded", result
     lost = [(test.name, test.output) for test in result.entries if test.score != test.max_score]
     assert not lost
+    assert sum(test.score for test in result.entries) == 20
     with open(tmp_path / "report" / "grades.csv", newline="", encoding="utf-8") as table:
         (row,) = csv.DictReader(table)
     bonus = sum(test.max_score for test in result.entries if test.optional)
     assert bonus == sum(
         result.points[id][1] for id, asked in labs.load(lab).questions.items() if asked.optional
     )
-    core = f"{sum(test.max_score for test in result.entries) - bonus:g}"
+    core = f"{20 - bonus:g}"
     assert (row["total"], row["maximum"], row["status"]) == (core, core, "graded")
 
 

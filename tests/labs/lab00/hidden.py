@@ -371,7 +371,7 @@ def test_runs_that_just_do_not_fit(submission: Submission, draw: Draw) -> None:
             expect_count(submission.rle_bits(x, 16, k), what, reference.rle_bits(x, 16, k))
 
 
-@question("0.8", points=0.5, claim="any shape, matrices of zeros, empty rows and columns")
+@question("0.8", points=1, claim="any shape, matrices of zeros, empty rows and columns")
 def test_bits_of_any_kind(submission: Submission, draw: Draw) -> None:
     R, C = draw.integer(3, 6), draw.integer(7, 9)
     x = figures(draw, R, C)

@@ -1075,7 +1075,7 @@ WRONG["csc_bits"] = {
 
 
 @question(
-    "0.8", points=0.5, claim="CSR, and CSC: a value and an index each, and a count for every line"
+    "0.8", points=1, claim="CSR, and CSC: a value and an index each, and a count for every line"
 )
 def test_csr_bits(submission: Submission, draw: Draw) -> None:
     def case() -> tuple[Tensor, int]:
