@@ -805,11 +805,11 @@ plots.curves(reached, title=TITLE, **LOOK, **SPEED)
 # weight is used 64 times, the dense product is limited by its products, and at 90 % the
 # bound of CSR is higher. **Sparse kernels stay far below their bounds; whole rows come
 # closer to theirs.** A dense kernel multiplies eight or sixteen neighbouring weights at
-# once, and a sparse kernel follows every index. (A mark above its line: what is left is
-# so small that it lies in a faster cache than the copied matrix.) The copy reads and
+# once, and a sparse kernel follows every index. (A line compares two bounds. So a mark can
+# lie a little above it, where the dense product stays below its own.) The copy reads and
 # writes the matrix. Times one vector, the dense product takes about half as long, the
-# time of reading it: fewer bytes could help. Times 64, it takes about as long as the
-# copy or longer: fewer bytes alone help little.
+# time of reading it: fewer bytes could help. Times 64, it takes longer than the copy:
+# fewer bytes alone help little.
 #
 # In which units do zeros pay, then? The last column is Experiment 1: the first measured
 # sparsity from which on a kernel was faster than dense in every seed.
