@@ -43,7 +43,7 @@
 #
 # - compute the MACs and the memory of a convolution, a linear and a transformer layer;
 # - count exactly how many products the zeros save;
-# - store a sparse tensor, and compute its bits in five formats;
+# - store a sparse tensor, count its bits, and say which of five formats suits it;
 # - predict from bytes and products how fast a layer can be at best, and measure how fast
 #   it is.
 #
@@ -51,8 +51,8 @@
 # is not marked; the figure shows it as a star beside what came out. Then you write a
 # function and run `check("0.1")`. Hints are folded; open them one by one. If you are
 # stuck, `skip("0.1")` uses the library's function instead of yours: the question scores
-# 0, and the rest of the lab runs. Every function returns counts and bits as Python
-# `int`s and does not change its arguments.
+# 0, and the rest of the lab runs. Counts and bits are Python `int`s, and no function
+# changes its arguments. Arguments that make no sense and NaN are not tested in this lab.
 #
 # Write the functions yourself. Each question names the library functions that would
 # solve it for you, and the checker detects calls to them. This is a deterrent;
@@ -79,13 +79,6 @@ EPOCHS = {"digits": 8, "cifar10": 3}.get(DATA, 1)
 SEEDS = (0, 1, 2, 3, 4) if DATA == "digits" else (0, 1, 2)
 torch.set_num_threads(1)  # small layers gain nothing from a second core
 
-
-def require(condition: bool, message: str) -> None:
-    """Raise a ValueError with this message unless the condition holds."""
-    if not condition:
-        raise ValueError(message)
-
-
 # %% [markdown]
 # ## Part 1 · The conflict
 #
@@ -108,7 +101,7 @@ print(nets[0])
 # (*magnitude pruning*). Then two *sparse kernels* (routines that read only the kept
 # weights, here those of PyTorch and of scipy) compete with the dense product on one
 # core. The baseline *random* has as many zeros at random places. And **whole filters**
-# can be removed instead, which leaves a smaller dense matrix.
+# (rows of the matrix) can be removed instead, which leaves a smaller dense matrix.
 #
 # By arithmetic alone, 90 % zeros would make the layer ten times faster (line *by MACs*).
 #
@@ -373,7 +366,7 @@ for L in (128, 512, 2048, 6 * 768):
 #
 # The actual number must be counted. At the border of the picture a weight meets
 # *padding*, whose products are always zero. Here, unlike in 0.1, products with padding
-# are left out of both the count and the MACs with which it is compared.
+# do not count.
 #
 # **What is tested**: linear layers and convolutions, whole batches, stride and padding
 # (a linear layer ignores both); counts above 2²⁴ are exact; arguments are not changed.
@@ -457,7 +450,8 @@ plots.curves(placed, x="both_zero", y="products_left", by="zeros", title=TITLE, 
 # A pruned weight still takes 32 bits if it is stored as a zero. If it is not stored,
 # you must store the positions of the other weights. The formats differ in how they
 # store these positions. A share $p$ of the $L$ elements is zero. The other elements are
-# the *values*, of $n$ bits each. Dense storage takes $L\,n$ bits.
+# the *values*, of $n$ bits each. Dense storage takes $L\,n$ bits. The picture shows three
+# formats; each is explained below.
 
 # %%
 plots.show(drawings.stored_row(torch.tensor([0, 0, 5, 0, 0, 0, 0, 0, 7, 2, 0, 0.0])))
@@ -710,10 +704,10 @@ plots.explore(lab00.explore, sparsity=(0, 99), bits=(1, 32), log2_size=(4, 24), 
 # $$\text{time}\;\ge\;\max\Big(\frac{\text{MACs}}{\text{peak}},\;\frac{\text{bytes}}{\text{bandwidth}}\Big)$$
 #
 # Take a matrix of $R\times C$ weights of which `kept` are not zero, times $V$ vectors.
-# Every kept weight is multiplied once per vector. Each of these must be moved at least
-# once: every kept weight with its index, all $C\,V$ inputs, all $R\,V$ outputs. Numbers
-# have 4 bytes. An index has `index_bits`: 0 in a dense matrix, 32 in scipy's CSR, 64 in
-# PyTorch's. (The few row counts are left out.)
+# Every kept weight is multiplied once per vector. What must be moved, once at least, are
+# all kept weights with their indices, all $C\,V$ inputs and all $R\,V$ outputs. A number
+# has 4 bytes. An index has `index_bits` *bits*: 0 in a dense matrix, 32 in scipy's CSR,
+# 64 in PyTorch's. (The few row counts are left out.)
 #
 # With pen and paper: $R=C=1024$, one vector, dense. How many bytes per MAC? And with 64
 # vectors? Which of the two products is limited by bytes, if your machine can do ten
@@ -772,6 +766,9 @@ check("0.6")
 # <details><summary>Hint 2: does a weight move once per vector?</summary>At best it is
 # read once and then used for all vectors. So the weights' bytes do not depend on
 # <code>vectors</code>.</details>
+# <details><summary>Pen and paper</summary>4.01 bytes per MAC, and 0.07 with 64 vectors. In
+# the time of one byte the machine does ten MACs, so it needs at least 0.1 bytes per MAC for
+# the bytes to decide: they decide for one vector, the products for 64.</details>
 
 # %% [markdown]
 # #### Experiment 5: what does the roofline predict, and what does a kernel reach?
@@ -804,15 +801,17 @@ plots.curves(reached, title=TITLE, **LOOK, **SPEED)
 # and at 90 % it can be about five or three times faster, not ten. With 64 vectors every
 # weight is used 64 times, the dense product is limited by its products, and at 90 % the
 # bound of CSR is higher. **Sparse kernels stay far below their bounds; whole rows come
-# closer to theirs.** A dense kernel multiplies eight or sixteen neighbouring weights at
+# closest, most clearly with 64 vectors.** A dense kernel multiplies eight or sixteen neighbouring weights at
 # once, and a sparse kernel follows every index. (A line compares two bounds. So a mark can
 # lie a little above it, where the dense product stays below its own.) The copy reads and
 # writes the matrix. Times one vector, the dense product takes about half as long, the
 # time of reading it: fewer bytes could help. Times 64, it takes longer than the copy:
 # fewer bytes alone help little.
 #
-# In which units do zeros pay, then? The last column is Experiment 1: the first measured
-# sparsity from which on a kernel was faster than dense in every seed.
+# In which units do zeros pay, then? "By bits" is what is *stored*, by the formula of Part
+# 3, with 10 bits for a column; the kernels above *move* indices of 32 or 64 bits. The last
+# column is Experiment 1: the first measured sparsity from which on a kernel was faster
+# than dense in every seed.
 
 # %%
 tables.plain(lab00.when_a_zero_pays(weights[0], speeds))
@@ -882,7 +881,7 @@ answer_0_7c = 5.26
 check("0.7")
 
 # %% [markdown]
-# <details><summary>Hint for a</summary>Two of the five can be refuted with a layer of
+# <details><summary>Hint for a</summary>Each wrong sentence can be refuted with a layer of
 # one output and two inputs, as in 0.3.</details>
 # <details><summary>Hint 1 for b</summary>Which tensors are in memory while layer i
 # works? Which of them are still there while layer i + 1 works?</details>
@@ -911,8 +910,8 @@ check("0.7")
 # `m.bit_length()`.
 #
 # **What is tested**: bits of every pair, fillers included; runs of exactly $2^k$ zeros,
-# between values and at the end; rows and columns of different number; 0 bits for a
-# matrix of zeros.
+# between values and at the end; rows and columns of different number; 0 bits in CSR and
+# CSC for a matrix of zeros.
 
 
 # %%

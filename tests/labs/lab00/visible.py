@@ -878,6 +878,12 @@ WRONG["product_work"] = {
     "each weight was multiplied once: it meets every vector": work(macs=lambda R, C, V, kept: kept),
     "the index is missing: it is moved together with its weight": work(stored=lambda R, C, V, kept, bits: 4 * kept),
     "every weight of the dense matrix was moved: zeros are not stored": work(stored=lambda R, C, V, kept, bits: R * C * (4 + bits / 8)),
+    "an index was counted with index_bits bytes: 8 bits are a byte": work(
+        stored=lambda R, C, V, kept, bits: kept * (4 + bits)
+    ),
+    "one index was counted for the whole matrix: every kept weight has one": work(
+        stored=lambda R, C, V, kept, bits: 4 * kept + bits / 8
+    ),
     "the weights were moved once per vector: at best each is read once and used for all": work(
         stored=lambda R, C, V, kept, bits: V * kept * (4 + bits / 8)
     ),
@@ -958,7 +964,15 @@ def fillers(x: Tensor, k: int) -> int:
     return int(((runs == 2**k - 1) & (values == 0)).sum())
 
 
+def pairs_by_gaps(x: Tensor, per_filler: int) -> int:
+    """Pairs, where a filler stands for so many zeros."""
+    index, total = reference.coo_encode(x)[0], x.numel()
+    stops = [-1, *index.tolist(), *([total - 1] if total and not x.flatten()[-1] else [])]
+    return sum((b - a - 1) // per_filler + 1 for a, b in zip(stops, stops[1:], strict=False))
+
+
 WRONG["rle_bits"] = {
+    "a filler was counted for 2^k - 1 zeros: its own value is one more zero": lambda x, n=32, k=2: pairs_by_gaps(x, 2**k - 1) * (n + k),
     "the bits of the runs are missing: a pair has a run and a value": lambda x, n=32, k=2: pairs(x, k) * n,
     "fillers were not counted: each filler is stored like any other pair": lambda x, n=32, k=2: (pairs(x, k) - fillers(x, k)) * (n + k),
     "fillers were counted without their run: each filler is stored like any other pair": (
