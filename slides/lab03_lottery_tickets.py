@@ -15,27 +15,22 @@ import math
 
 import numpy as np
 import pandas as pd
-import torch
 
 from course_lib import experiments
-from course_lib.data.images import load
 from course_lib.experiments import lab03
-from course_lib.experiments import lab03_lecture as lecture
 from course_lib.pruning.weights.sparse_training import erdos_renyi_densities
-from course_lib.show import plots, tables
+from course_lib.show import plots
 from course_lib.show.drawings import pruning_rounds
-from course_lib.show.words import minus, pm, say
+from course_lib.show.words import minus, say
 
 plots.use_style()
-torch.set_num_threads(1)
 BESIDE = (4.9, 4.05)  # inches of a figure beside text
-data = load("digits")
-mnist = experiments.read("lab03_tickets_mnist/rounds")
+mnist = lab03.stored("mnist")
 by_budget = experiments.read("lab03_tickets_digits/rounds")
-short = by_budget[by_budget["epochs"] == 30]
+short = lab03.stored("digits")
 few = short["remaining"].min()
 fewest = short[short["remaining"] == few]
-left = np.array([1.0, *mnist["remaining"].dropna().unique()])  # of each round
+left = np.array([1.0, *mnist["remaining"].dropna().unique()])  # of each round on MNIST
 LENET = {"fc1": (300, 784), "fc2": (100, 300), "fc3": (10, 100)}  # on MNIST
 
 
@@ -61,8 +56,7 @@ def per(share, digits=1):
 say(
     "Seventy-five minutes: hypothesis and search (20), controls and results (25), objections (15),"
     " cost, and sparse training (15). All our figures: LeNet-300-100, digits with"
-    f" {short['seed'].nunique()} seeds and MNIST with {mnist['seed'].nunique()} from stored results,"
-    " the smaller experiments computed when the deck was made, three seeds or more."
+    f" {short['seed'].nunique()} seeds and MNIST with {mnist['seed'].nunique()}, from stored results."
 )
 
 # %% [markdown] slideshow={"slide_type": "slide"}
@@ -201,7 +195,7 @@ say(
 
 # %% slideshow={"slide_type": "slide"}
 say("## A ticket, compared with what?")
-end = at(0.029)
+end = 16
 
 # %% [markdown]
 # | | mask | weights | question |
@@ -214,9 +208,9 @@ end = at(0.029)
 # %%
 say(
     "A control differs in **one** thing. Shuffle the mask over all layers at once and it differs in"
-    f" two: after {end} rounds on MNIST the output layer keeps {100 * 0.9**end:.0f} % of its"
-    f" {sizes['fc3']:,} weights; shuffled globally, {100 * left[end]:.1f} %, so"
-    f" **{10 * 10 * left[end]:.0f} inputs per class**."
+    f" two: after {end} rounds of the paper the output layer keeps {100 * 0.9**end:.0f} % of its"
+    f" {sizes['fc3']:,} weights; shuffled globally, {shares['all layers'][end]:.1f} %, so"
+    f" **{shares['all layers'][end]:.0f} inputs per class**."
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
@@ -226,126 +220,46 @@ say(
 # With w_0's own seed the "control" is the ticket.
 
 # %% slideshow={"slide_type": "slide"}
-say("## On the digits: three arms")
-fig = lab03.draw_rounds(short, title="30 epochs per training, 5 seeds")
-plots.show(fig, inches=BESIDE)
+say("## On the digits: controls and rivals")
+fig = lab03.draw_rounds(short, title="30 epochs per training, 5 seeds", ylim=(90, 99))
+plots.show(fig, inches=(5.4, 4.05))
 say(
-    f"At {per(few)}: ticket minus reinit **{minus(fewest, 'test', 'ticket', 'reinit')}**, minus a"
-    f" random mask **{minus(fewest, 'test', 'ticket', 'random mask')}**. One test image is 0.25"
-    " points."
+    f"At {per(few)}, ticket minus … reinit **{minus(fewest, 'test', 'ticket', 'reinit')}**, random"
+    f" mask **{minus(fewest, 'test', 'ticket', 'random mask')}**, no rewinding"
+    f" **{minus(fewest, 'test', 'ticket', 'no rewinding')}**, small dense"
+    f" **{minus(fewest, 'test', 'ticket', 'small dense')}**."
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Down to half of the weights we detect no difference: much of the curve contains no
-# information about tickets. Check where a paper's curves separate. All arms of a seed see the
-# same images in the same order, so differences are taken in pairs.
+# Two controls change one half of a ticket each. The rivals are what one would do without the
+# hypothesis: prune and train on (as in lab 01; its values come from all rounds, so it proves
+# nothing about the beginning), or train a narrow dense network. Down to half of the weights
+# we detect no difference: much of the curve contains no information about tickets.
+# Differences are taken in pairs: all arms of a seed see the same images in the same order.
+# Zhou et al. (2019): with the signs of the first weights, their sizes hardly matter.
 
 # %% slideshow={"slide_type": "slide"}
-searches = lecture.searches(data)
-small = searches[0].records[-1]["remaining"]
-losses = lecture.losses(data, searches[0].masks)
-say("## How early does it stop?")
-fig = plots.curves(
-    losses,
-    x="step",
-    y="validation loss",
-    control=None,
-    log=True,
-    title=f"One seed; ticket, reinit with {per(small)} of the weights; ★ lowest",
-)
-lowest = losses.sort_values("validation loss", kind="stable").drop_duplicates("method")
-fig.axes[0].plot(lowest["step"], lowest["validation loss"], "k*", markersize=18, zorder=6)
-plots.show(fig, inches=BESIDE)
-at_the_end = (lowest["step"] == losses["step"].max()).sum()
-say(
-    "Frankle and Carbin's measure of speed: **the step of the lowest validation loss**. It needs a"
-    f" network that overfits. Here {at_the_end} of the {len(lowest)} minima are at the last step:"
-    " they depend on when *we* stopped. So on small data count the **steps to a fixed accuracy**;"
-    " choose before you look."
-)
-
-# %% [markdown] slideshow={"slide_type": "notes"}
-# Three measures are in use: early-stopping step, steps to a given accuracy, accuracy
-# after a given number of steps. They need not agree. A run that never gets to the given
-# accuracy counts as the last step at least; leaving it out favours the slow arm.
-
-# %% slideshow={"slide_type": "slide"}
-say("## MNIST and the paper: accuracy")
-dense = mnist.loc[mnist["method"] == "dense", "test"].mean()
+say("## MNIST, at the early stop")
 fig = lab03.draw_rounds(
     mnist,
-    paper={"+0.3": (0.135, dense + 0.3), "as dense": (0.036, dense)},
-    title="8,000 iterations, 3 seeds; diamonds: the paper",
+    y="stopped",
+    ylabel="validation accuracy (%)",
+    title="8,000 iterations, 3 seeds, at the stop",
+    ylim=(94, 99),
 )
 plots.show(fig, inches=(5.4, 4.05))
 
 # %% [markdown]
-# Accuracy at the *end* of training. The paper's numbers (diamonds) are for 50,000
-# iterations and accuracy at the *early stop*. There, we could not detect that the ticket
-# rises above dense.
+# The *early stop* is the step of the lowest validation loss; after it a network overfits.
+# The paper (50,000 iterations) finds the ticket 0.3 points *above* dense at 13.5 %, back at
+# 3.6 %.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # {{claim 03.6}}
-
-# %% slideshow={"slide_type": "slide"}
-say("## MNIST and the paper: speed")
-times = lab03.times_the_ticket(mnist)
-fig = lab03.draw_rounds(
-    times,
-    y=lab03.TIMES,
-    ylabel="early-stopping step, times the ticket's",
-    paper={"paper: 2.51": (0.211, 2.51)},
-    title="How many times longer do the controls learn?",
-)
-plots.show(fig, inches=BESIDE)
-reinit = times[times["method"] == "reinit"]
-scarce = mnist[(mnist["method"] == "reinit") & (mnist["round"] >= at(0.1))]
-late = (scarce["early_stop"] >= 0.97 * 8000).mean()
-say(
-    f"At 21.1 %: **{pm(reinit.loc[reinit['remaining'] == left[at(0.211)], lab03.TIMES], 2)}** times,"
-    f" the paper has 2.51. Ours cannot grow much: from {per(left[at(0.1)], 0)} on, {per(late, 0)} of"
-    " the reinitialised networks stop within 3 % of the end of training. These count as"
-    " the last step, so the ratio is a **lower bound**."
-)
-
-# %% slideshow={"slide_type": "slide"}
-say("## What can three seeds detect?")
-fig = lab03.draw_rounds(
-    lab03.minus_the_ticket(mnist),
-    y=lab03.GAP,
-    title="MNIST: test accuracy minus the ticket's, 95 % intervals",
-    difference=True,
-)
-plots.show(fig, inches=(5.4, 4.05))
-
-# %% [markdown]
-# The gap to reinit is distinguishable where weights are few. "Better than dense" mostly
-# is not: of sixteen comparisons some pass by chance.
-
-# %% [markdown] slideshow={"slide_type": "notes"}
-# Three seeds have wide intervals: the t factor is 4.3. Sixteen rounds are sixteen
-# comparisons; at 5 % each, nearly one false detection is expected in a column without any
-# effect. That neighbouring rounds agree is better evidence than any single point.
-
-# %% [markdown] slideshow={"slide_type": "slide"}
-# ## Two minutes: what does this control control?
 #
-# > "Our method finds a subnetwork with 5 % of the weights that reaches 97.0 %. A random
-# subnetwork of the same size, drawn
-# > from all weights together, reaches 88.9 % after the same 20 epochs. Our mask identifies
-# the important connections."
-#
-# **1.** In how many things does this control differ from the ticket?
-#
-# **2.** Which further arm would tell whether it is the connections?
-#
-# **3.** What would you vary before you believe the eight points?
-
-# %% [markdown] slideshow={"slide_type": "notes"}
-# 1: places within layers, and the shares of the layers (the output layer may have lost
-# nearly everything). The figures are made up. 2: the same mask with fresh weights; and
-# a random mask with the ticket's own layer shares. 3: the budget (the next slide); then
-# the seeds, and the learning rate for each arm.
+# Speed is the step of the stop. The paper: reinit needs 2.51 times the ticket's steps at
+# 21.1 %. On small data the minimum is at the last step, so count steps to a fixed accuracy.
+# A run that never gets there counts as its last step at least.
 
 # %% slideshow={"slide_type": "slide"}
 say("## Longer training changes the order")
@@ -375,8 +289,6 @@ say(
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # {{claim 03.4}}
-#
-# {{claim 03.5}}
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## An objection: rethinking the value of pruning
@@ -402,26 +314,6 @@ say(
 # them, too.
 
 # %% slideshow={"slide_type": "slide"}
-started = lecture.starts(data, searches)
-own = "$w_0$ as it was"
-reached = pm(started.loc[started["method"] == own, "test"])
-say(
-    f"## Places, signs or sizes?\n\nDigits, {per(small)} of the weights, 3 seeds. Test accuracy from"
-    f" {own}: {reached} %. The others, minus that:"
-)
-tables.show(tables.compare(started, {"test": "points"}, against=own))
-
-# %% [markdown]
-# Zhou et al. (2019), MNIST: keep the **signs** of the first weights, and their sizes
-# hardly matter. A sign is one more bit per weight.
-
-# %% [markdown] slideshow={"slide_type": "notes"}
-# A possible reason: a weight that must cross zero first loses time, and where few weights
-# are kept no other can replace it. Biases are those of w_0 in all five rows, so the last row
-# is not quite the lab's reinit. Zhou et al. also measure the mask alone before any
-# training: students do so in the lab; do not give it away.
-
-# %% slideshow={"slide_type": "slide"}
 say("## Larger networks: go back to $w_k$, not to $w_0$")
 plots.show(pruning_rounds(2, 0.2, rewind_to=5))
 
@@ -438,75 +330,20 @@ plots.show(pruning_rounds(2, 0.2, rewind_to=5))
 # is a small part of the training. Random controls start from the same w_k.
 
 # %% slideshow={"slide_type": "slide"}
-say("## Why: two runs, one valley or two")
-fig = plots.bars(
-    lecture.valleys(data),
-    x="learning rate",
-    y="rise",
-    by="runs",
-    title="Rise of training error (points); runs part at step k",
-    xlabel="learning rate",
-    ylabel=" ",
-    fmt="{:.1f}",
-)
-plots.show(fig, inches=(5.2, 4.05))
+say("## Back to $w_k$, measured")
+fig = lab03.draw_rewinding(lab03.stored_rewinding(), "Small conv net, digits, 3 seeds")
+plots.show(fig, inches=(5.4, 4.05))
 
 # %% [markdown]
-# Train twice from one $w_k$, with the images in another order, and measure the error on
-# the line between the results. If it rises, there are two valleys, and a mask for one is
-# of little use in the other. Small rate, or large $k$: one valley.
+# SGD, learning rate 0.2, batch norm: **here the step makes no difference that three seeds
+# can show.** Why should it matter? Two trainings from one $w_k$ with
+# the images in another order end in **one valley** only if the rate is small or $k$ is large
+# enough. A mask for one valley is of little use in the other.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # Frankle et al. (2020) call it linear mode connectivity, and find that tickets exist
-# exactly where runs end in one valley. LeNet on MNIST is stable from the start; so is ours
-# on the digits with small rates. Digits, LeNet, SGD with momentum, cosine, 10 epochs.
-# We have *not* seen the search itself fail on a net this small, with any of these
-# rates: the figure shows the mechanism, not the failure.
-
-# %% slideshow={"slide_type": "slide"}
-say("## Conventional: prune, and train on")
-plots.show(pruning_rounds(3, 0.2, rewind=False))
-
-# %% [markdown]
-# As in lab 01: train, prune, *train on*. The network may be as good. But it proves
-# nothing about the beginning: its values come from all rounds.
-
-# %% slideshow={"slide_type": "slide"}
-kept = lecture.rewound_or_kept(data, searches)
-say(
-    "## Rewound or kept, in rounds or at once?\n\nDigits, all with"
-    f" {per(small)} of the weights, 20 epochs per training, test accuracy (%), 3 seeds."
-)
-tables.show(tables.means(kept, "test", rows="pruned", columns="start"))
-
-# %% [markdown]
-# *Long*: after one cut, as many steps as all rounds together. *At random*: as many
-# weights per layer, from $w_0$.
-
-# %% slideshow={"slide_type": "slide"}
-pairs = (
-    ("rewound, at once", "rewound, at random"),
-    ("rewound, in rounds", "kept, in rounds"),
-    ("rewound, in rounds", "rewound, at once"),
-    ("kept, in rounds", "kept, at once, long"),
-    ("kept, at once, long", "kept, at once"),
-)
-say("## Compare at equal training, or you compare budgets")
-say(
-    "\n".join(
-        f"- {one} minus {other}: **{minus(kept, 'test', one, other)}**" for one, other in pairs
-    )
-)
-
-# %% [markdown] slideshow={"slide_type": "notes"}
-# Rewinding makes it a ticket; whether it makes a better network is another question.
-#
-# One cut chooses all weights by one training; a weight that is small among others may be
-# needed without them. So rounds are usually said to be best. The last row is the fair one
-# for "at once": it spends on the small network as many steps as the rounds on the larger
-# ones. An interval of ± 0.0 would be three equal differences among 400 images: a
-# coincidence. The learning rate is constant in all cells;
-# with a schedule, "kept" depends on whether the rate goes back up.
+# exactly where runs end in one valley. LeNet on MNIST is stable from the start, and so is our
+# small conv net. The deep networks of the papers are not.
 
 # %% slideshow={"slide_type": "slide"}
 say(
@@ -530,27 +367,6 @@ say(
     f" {math.ceil((left.sum() - 1) / (1 - left[-1]))} more uses on top of the dense one that was"
     " wanted anyway; on yours it saves nothing in training, only storage."
 )
-
-# %% slideshow={"slide_type": "slide"}
-say("## What a ticket costs")
-four = left[at(0.036)]
-parts = {
-    "dense": [1.0],
-    f"ticket of {per(four)}, and its search": left[: at(0.036) + 1],
-    f"dense, one cut, {per(four)} trained again": [1.0, four],
-    f"random mask of {per(four)}": [four],
-}
-once = 3 * n * 60 * 8000 / 1e12  # products: forward, and backward for inputs and weights
-costs = pd.DataFrame(
-    {
-        "MNIST, LeNet-300-100": what,
-        "steps": 8000 * len(trained),
-        "10¹² products": once * len(trained),
-        "zeros skipped": once * np.sum(trained),
-    }
-    for what, trained in parts.items()
-)
-tables.show(tables.plain(costs, digits=2))
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## What a ticket is worth

@@ -49,7 +49,6 @@ EXPLORERS: dict[str, dict[str, Any]] = {
     "lab02": {
         "SETTINGS": {"images": 1097, "epochs": 2, "samples": 32, "retrain": 1, "l1_epochs": 5}
     },
-    "lab03": {"SETTINGS": {"rounds": 13, "epochs": 2, "every": 4}},
     "lab04": {"SEEDS": 1, **EVERY_CELL["lab04"]},
     "lab05": {"SEEDS": 1, **EVERY_CELL["lab05"]},
     "lab06": EVERY_CELL["lab06"],

@@ -25,33 +25,37 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from course_lib import ledger, paths
-from course_lib.data.images import ImageData, Split
-from course_lib.experiments import common
+from course_lib import devices, experiments
+from course_lib.data.images import ImageData, Split, load
 from course_lib.models import build
-from course_lib.parallel import sweep
+from course_lib.models.initial import weights_from
+from course_lib.models.lenet import LeNet300
 from course_lib.pruning.weights.granularity import local_masks
 from course_lib.pruning.weights.lottery import (
     CONTROLS,
     Record,
     copy_to_model,
     early_stop,
+    find_ticket,
     find_tickets,
+    random_ticket,
+    rewind,
+    shrink,
 )
-from course_lib.pruning.weights.masks import Masks, prunable
+from course_lib.pruning.weights.masks import Masks, dense_masks, prunable, remaining
 from course_lib.pruning.weights.scores import random
 from course_lib.pruning.weights.sparse_training import (
     DynamicSparse,
     erdos_renyi_densities,
 )
-from course_lib.show import plots
-from course_lib.show.words import minus, pm
+from course_lib.show import plots, tables
 from course_lib.training import evaluate, fit, train_and_test
 
 RATE = 0.2
 RECIPE: dict[str, Any] = {"lr": 1.2e-3, "optimizer": "adam", "batch_size": 60}  # of every training
 LEVEL = 95.0  # validation accuracy in %, for "steps to 95 %"
 ARMS = ("ticket", "reinit", "random mask")
+RIVALS = ("no rewinding", "small dense")
 #: Rounds, epochs or iterations of every training, and steps from one look at the
 #: validation images to the next.
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -63,14 +67,6 @@ DENSITIES: dict[str, Callable[..., dict[str, float]]] = {
     "Erdős–Rényi": erdos_renyi_densities,
 }
 METHODS = {"random mask": "static", "SET": "set", "RigL": "rigl"}
-#: What speed is on these data, and its label.
-SPEED = {
-    "digits": ("steps", "steps to 95 % validation accuracy"),
-    "mnist": ("early_stop", "early-stopping step"),
-}
-GAP = "points minus the ticket's"
-TIMES = "early-stopping step, times that of the ticket"
-MEASURES = {"steps": "steps to 95 %", "early_stop": "step of the lowest validation loss"}
 #: Of every training of part C; ``steps``: how many that makes.
 SPARSE: dict[str, dict[str, int]] = {
     "digits": {"epochs": 30, "steps": 570},
@@ -91,24 +87,17 @@ class Images:
 IMAGES = {"digits": Images((1, 8, 8)), "mnist": Images((1, 28, 28))}
 
 
-def last_step(data: ImageData, settings: Mapping[str, Any]) -> int:
-    """The last step of every training."""
-    return settings.get("iterations", settings["epochs"] * _steps_per_epoch(data))
-
-
-def _steps_per_epoch(data: ImageData) -> int:
-    return math.ceil(len(data.train.labels) / RECIPE["batch_size"])
-
-
 def describe(data: ImageData, settings: Mapping[str, Any]) -> str:
     """How many images there are, and how many steps a training has."""
     train, validation, test = (
         len(part.labels) for part in (data.train, data.validation, data.test)
     )
+    epoch = math.ceil(train / RECIPE["batch_size"])
     return (
         f"**{data.name}**: {train} training, {validation} validation and {test} test images of"
-        f" shape {tuple(data.shape)}; {_steps_per_epoch(data)} steps per epoch,"
-        f" {last_step(data, settings)} steps per training. One test image is {100 / test:.2f}"
+        f" shape {tuple(data.shape)}; {epoch} steps per epoch,"
+        f" {settings.get('iterations', settings['epochs'] * epoch)} steps per training. One test"
+        f" image is {100 / test:.2f}"
         " points of accuracy."
     )
 
@@ -162,11 +151,6 @@ def search(
     )
 
 
-def folder(data: str) -> Path | None:
-    """Where a search that takes long keeps what is done; None where it is quick."""
-    return None if data == "digits" else paths.cache_dir() / f"lab03_{data}"
-
-
 def rounds(found: Mapping[int, Sequence[Record]]) -> pd.DataFrame:
     """What was measured of each training of a search.
 
@@ -208,10 +192,59 @@ def _measure(result: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def equal_masks(one: Sequence[Record], other: Sequence[Record]) -> bool:
-    """Whether two searches have the same masks in all the rounds that both have."""
-    pairs = [(a["masks"], b["masks"]) for a, b in zip(one, other, strict=False)]
-    return all(torch.equal(a[name].cpu(), b[name].cpu()) for a, b in pairs for name in a)
+def rival(
+    method: str, data: str, seed: int, *, rounds: int, **settings: Any
+) -> list[dict[str, Any]]:
+    """What a reader would do instead of a search with rewinding, with as many weights and as
+    many steps per training: rows as of :func:`rounds`, for one seed.
+
+    Args:
+        method: of ``RIVALS``. "no rewinding": the same search, but each round trains on from
+            the trained values. "small dense": in each round a new dense network whose two
+            hidden layers are narrower, in the proportion 3 : 1.
+        rounds, settings: as of :func:`search`.
+    """
+    train = trainer(data, seed, settings)
+    model = build("lenet300", IMAGES[data], seed=seed)
+    masks, rows = dense_masks(model), []
+    if method == "no rewinding":
+        train(model, masks, 0, None)
+    for number in range(1, rounds + 1):
+        masks = shrink(prunable(model), masks, RATE)
+        if method == "no rewinding":
+            result = train(model, masks, 0, None)
+        else:
+            result = train(small_dense(data, remaining(masks), seed), None, 0, None)
+        place = {"seed": seed, "method": method, "round": number}
+        rows.append({**place, "remaining": round(remaining(masks), 5), **_measure(result)})
+    return rows
+
+
+def small_dense(data: str, share: float, seed: int) -> nn.Module:
+    """A dense LeNet with about ``share`` of the weights of LeNet-300-100."""
+    images = IMAGES[data]
+    pixels = math.prod(images.shape)
+
+    def weights(unit: int) -> int:
+        return pixels * 3 * unit + 3 * unit * unit + unit * images.classes
+
+    unit = min(range(1, 101), key=lambda unit: abs(weights(unit) - share * weights(100)))
+    with weights_from(seed):
+        return LeNet300(pixels, images.classes, (3 * unit, unit)).to(devices.current())
+
+
+def stored(data: str) -> pd.DataFrame:
+    """The stored :func:`rounds` of 8,000 iterations (MNIST), or of 30 epochs, with the rivals
+    (digits).
+    """
+    if data == "mnist":
+        return experiments.read("lab03_tickets_mnist/rounds")
+    return experiments.read("lab03_rivals_digits/rounds")
+
+
+def with_last_step(table: pd.DataFrame) -> pd.DataFrame:
+    """A run on the digits that never reached 95 % counts with its last step."""
+    return table.assign(steps=table["steps"].fillna(19 * table["epochs"]))
 
 
 def near(table: pd.DataFrame, fractions: Iterable[float]) -> pd.DataFrame:
@@ -237,75 +270,30 @@ def untrained(
     found: Mapping[int, Sequence[Record]],
     data: ImageData,
     rewind: Callable[[nn.Module, dict[str, Tensor], Masks], None],
+    random_ticket: Callable[[Masks, torch.Generator], Masks],
+    reinitialise: Callable[[nn.Module, Masks, int], None],
 ) -> pd.DataFrame:
-    """Validation accuracy (%) of the first weights w_0 under the masks of a search, before
-    any training: columns ``seed``, ``method``, ``remaining``, ``accuracy``.
+    """Validation accuracy (%) before any training, under the masks of a search: columns
+    ``seed``, ``method`` ("dense" and ``ARMS``), ``remaining``, ``accuracy``.
 
     Args:
-        found: what :func:`search` returned. rewind: as of question 3.2.
+        found: seed -> records of a search. rewind, …: as of questions 3.2 and 3.4.
     """
     rows = []
-    for seed, records in found.items():
-        for record in records[1:]:
-            arms = {"ticket": record, "random mask": record["controls"]["random"]}
-            for method, arm in arms.items():
-                model = build("lenet300", data, seed=seed)
-                masks = copy_to_model(model, arm["masks"])
-                rewind(model, copy.deepcopy(model.state_dict()), masks)
-                row = {"seed": seed, "method": method, "remaining": record["remaining"]}
-                rows.append({**row, "accuracy": evaluate(model, data.validation)})
-    return pd.DataFrame(rows)
-
-
-def times_the_ticket(table: pd.DataFrame) -> pd.DataFrame:
-    """By seed and round, the early-stopping step of each control divided by the ticket's:
-    columns ``seed``, ``remaining``, ``method`` and ``TIMES``.
-    """
-    steps = table[table["method"] != "dense"]
-    return _relate_to_ticket(steps, "early_stop", pd.DataFrame.div, TIMES)
-
-
-def minus_the_ticket(table: pd.DataFrame) -> pd.DataFrame:
-    """By seed and round, the test accuracy of the controls and of the dense network minus
-    the ticket's: columns ``seed``, ``remaining``, ``method`` and ``GAP``.
-    """
-    tests = near(table, table["remaining"].dropna().unique())
-    return _relate_to_ticket(tests, "test", pd.DataFrame.sub, GAP)
-
-
-def _relate_to_ticket(
-    table: pd.DataFrame, measure: str, operation: Callable[..., pd.DataFrame], name: str
-) -> pd.DataFrame:
-    wide = table.pivot(index=["seed", "remaining"], columns="method", values=measure)
-    others = wide[[method for method in ("dense", "reinit", "random mask") if method in wide]]
-    found = operation(others, wide["ticket"], axis=0)
-    return found.melt(ignore_index=False, value_name=name).reset_index()
-
-
-def beside_the_paper(table: pd.DataFrame) -> pd.DataFrame:
-    """Five figures of Frankle & Carbin 2019 (MNIST) and the same of :func:`rounds`."""
-
-    def falls(method: str) -> str:
-        """The largest share of weights from which on the mean stays below the dense
-        networks'.
-        """
-        means = table[table["method"] == method].groupby("remaining")["test"].mean()
-        level = means.index[means >= table.loc[table["method"] == "dense", "test"].mean()]
-        below = means.index[means.index < level.min()] if len(level) else means.index
-        return percent(below.max()) if len(below) else f"not by {percent(means.index.min())}"
-
-    def above(fraction: float) -> str:
-        return minus(near(table, [fraction]), "test", "ticket", "dense", digits=2)
-
-    times = times_the_ticket(near(table, [0.211])).query("method == 'reinit'")[TIMES]
-    rows = [
-        ("at 21.1 %: reinit's early stop, times the ticket's", "2.51", pm(times)),
-        ("at 13.5 %: ticket minus dense", "more than +0.3", above(0.135)),
-        ("at 3.6 %: ticket minus dense", "back at the dense accuracy", above(0.036)),
-        ("the ticket falls below dense from", "2.9 %", falls("ticket")),
-        ("reinit falls below dense from", "21.1 %", falls("reinit")),
-    ]
-    return pd.DataFrame(rows, columns=["MNIST", "Frankle & Carbin", "here"])
+    for seed, (_, *records) in found.items():
+        fresh = build("lenet300", data, seed=seed)
+        w_0 = copy.deepcopy(fresh.state_dict())
+        rows.append((seed, "dense", math.nan, evaluate(fresh, data.validation)))
+        for record in records:
+            elsewhere = random_ticket(record["masks"], torch.Generator().manual_seed(1 + seed))
+            for method, masks in zip(ARMS, (record["masks"],) * 2 + (elsewhere,), strict=True):
+                masks = copy_to_model(fresh, masks)
+                rewind(fresh, w_0, masks)
+                if method == "reinit":
+                    reinitialise(fresh, masks, 1000 + seed)
+                found_now = evaluate(fresh, data.validation)
+                rows.append((seed, method, record["remaining"], found_now))
+    return pd.DataFrame(rows, columns=["seed", "method", "remaining", "accuracy"])
 
 
 # ---------------------------------------------- part C: sparse from the start to the end
@@ -395,11 +383,10 @@ def share_to_move(step: int, steps: int) -> float:
     return (1 + math.cos(math.pi * step / last)) / 4 if moves else 0.0
 
 
-# --------------------------------------------------------- part D: the ledger's network
-CONV: dict[str, dict[str, int]] = {
-    "digits": {"train": 1097, "epochs": 6, "rounds": 3},
-    "mnist": {"train": 3000, "epochs": 4, "rounds": 3},
-}
+# ------------------------------------------------------------- part B: back to step k > 0
+#: The small conv net with batch norm at a large learning rate, on the digits. Half of the
+#: weights are pruned per round (a quarter in the output layer); ``ks``: the steps to rewind to.
+CONV: dict[str, Any] = {"epochs": 6, "rounds": 6, "ks": (0, 18)}
 
 
 def train_conv(
@@ -412,78 +399,46 @@ def train_conv(
     data: ImageData,
     epochs: int,
 ) -> dict[str, Any]:
-    """Train the small conv net by SGD; its validation ``accuracy`` in %, and the trained
-    ``network`` itself.
-    """
+    """Train the small conv net by SGD; its ``validation`` and ``test`` accuracy in %."""
     fit(
         model, data.train, epochs=epochs, lr=0.2, optimizer="sgd", weight_decay=5e-4,
         schedule="cosine", seed=seed, masks=masks, start=start, stop=stop, progress=False,
     )  # fmt: skip
-    return {"accuracy": evaluate(model, data.validation), "network": copy.deepcopy(model)}
+    return {part: evaluate(model, getattr(data, part)) for part in ("validation", "test")}
 
 
-def conv_tickets(
-    find_ticket: Callable[..., list[Record]],
-    random_ticket: Callable[[Masks, torch.Generator], Masks],
-    rewind: Callable[[nn.Module, dict[str, Tensor], Masks], None],
-    data: ImageData,
-    seeds: Sequence[int],
-) -> pd.DataFrame:
-    """Tickets of the small conv net, rewound to the end of the first epoch, beside random
-    masks with as many weights per layer from the same w_k.
-
-    Half of the weights are pruned per round, a quarter in the output layer.
-
-    Args:
-        find_ticket, random_ticket, rewind: as of questions 3.3, 3.4 and 3.2.
+def rewound_to(k: int, seed: int, *, epochs: int, rounds: int) -> list[dict[str, Any]]:
+    """Tickets of the small conv net, rewound to step ``k``, beside random masks with as many
+    weights per layer from the same w_k.
 
     Returns:
-        A row per seed, ``round`` and ``method``: "dense" in round 0, "ticket" and "random
-        mask" in the others; ``remaining`` (dense: NaN), validation ``accuracy`` in %, the
-        trained ``network``.
+        A row per ``round`` and ``method`` ("dense" in round 0, "ticket" and "random mask" in
+        the others): ``k``, ``remaining``, ``validation`` and ``test`` accuracy in %.
     """
-    settings = CONV[data.name]
-    few = data.subset(settings["train"])
-    first_epoch = math.ceil(settings["train"] / 64)  # steps
-    fresh = {seed: build("convnet", data, seed=seed) for seed in seeds}
+    images = load("digits")
+    learn = functools.partial(train_conv, seed=seed, data=images, epochs=epochs)
+    w_k: dict[str, Tensor] = {}
 
-    def run(seed: int) -> list[dict[str, Any]]:
-        train = functools.partial(train_conv, seed=seed, data=few, epochs=settings["epochs"])
-        w_k: dict[str, Tensor] = {}
+    def keep_w_k(model: nn.Module, masks: Masks, start: int, stop: int | None) -> Any:
+        if stop is None and not w_k:  # round 0: the model is as it was at step k
+            w_k.update(copy.deepcopy(model.state_dict()))
+        return learn(model, masks, start, stop)
 
-        def keep_w_k(model: nn.Module, masks: Masks, start: int, stop: int | None) -> Any:
-            if start and not w_k:  # round 0: the model is as it was at step k
-                w_k.update(copy.deepcopy(model.state_dict()))
-            return train(model, masks, start, stop)
+    def fresh() -> nn.Module:
+        return build("convnet", images, seed=seed)
 
-        dense, *records = find_ticket(
-            lambda: fresh[seed], keep_w_k, settings["rounds"], 0.5, first_epoch
-        )
-        rows = [{"method": "dense", "round": 0, "remaining": math.nan, **dense["result"]}]
-        for record in records:
-            masks = random_ticket(record["masks"], torch.Generator().manual_seed(seed))
-            rewind(model := copy.deepcopy(fresh[seed]), w_k, masks)
-            results = {"ticket": record["result"]}
-            results["random mask"] = train(model, masks, first_epoch, None)
-            place = {name: record[name] for name in ("round", "remaining")}
-            rows += [{"method": name, **place, **result} for name, result in results.items()]
-        return rows
-
-    return sweep(run, seed=seeds)
-
-
-def add_to_ledger(table: pd.DataFrame, data: ImageData) -> None:
-    """A row of the ledger per method of :func:`conv_tickets`: bits of the whole model, MACs
-    without zeros, milliseconds for 64 images, and ``test`` accuracy by seed.
-    """
-    first = table.drop_duplicates("method").set_index("method")
-    networks, images = first["network"].to_dict(), data.validation.images[:64]
-    costs = common.costs(networks, data.test.images[:1], images, repeats=40).set_index("method")
-    for method, cost in costs[["bits", "macs", "ms"]].to_dict("index").items():
-        kept, epochs = first.loc[method, "remaining"], CONV[data.name]["epochs"]
-        name = f"dense, {epochs} epochs" if method == "dense" else f"{method} {percent(kept, 0)}"
-        tests = table.loc[table["method"] == method, "test"]
-        ledger.add("convnet", name, lab="03", **cost, accuracy=tests)
+    rows = []
+    for record in find_ticket(fresh, keep_w_k, rounds, 0.5, k):
+        place = {"seed": seed, "k": k, "round": record["round"]}
+        place["remaining"] = round(record["remaining"], 5)
+        if not record["round"]:
+            rows.append({**place, "method": "dense", **record["result"]})
+            continue
+        masks = random_ticket(record["masks"], torch.Generator().manual_seed(1000 + seed))
+        rewind(model := fresh(), w_k, masks)
+        rows.append({**place, "method": "ticket", **record["result"]})
+        rows.append({**place, "method": "random mask", **learn(model, masks, k, None)})
+    return rows
 
 
 # ----------------------------------------------------------------- pictures of the masks
@@ -511,19 +466,37 @@ def draw_rounds(table: pd.DataFrame, title: str, *, y: str = "test", **options: 
     """A measurement of ticket, controls and dense network against the weights left, see
     ``plots.curves``.
     """
-    options |= {"xaxis": "remaining", "control": "random mask"}
+    options = {"xaxis": "remaining", "control": "random mask"} | options
     return plots.curves(table, x="remaining", y=y, title=title, **options)
 
 
-def draw_budget(table: pd.DataFrame, epochs: int = 30, number: int = 11) -> Figure:
-    """For the explorer: all rounds with ``epochs`` per training; ticket and reinit compared
-    in one round.
-    """
-    rows = table[table["epochs"] == epochs]
-    here = rows[rows["round"] == number]
-    kept = float(here["remaining"].iloc[0])
-    gap = minus(here, "test", "ticket", "reinit", digits=2)
-    title = f"{epochs} epochs, {percent(kept)} of the weights: ticket minus reinit {gap}"
-    fig = draw_rounds(rows, title=title, ylim=(90, 99))
-    fig.axes[0].axvline(kept, color="black", linewidth=1)
-    return fig
+def draw_untrained(table: pd.DataFrame, title: str, **options: Any) -> Figure:
+    """:func:`untrained` of one search: no seeds to compare."""
+    rows = table.drop(columns="seed")
+    return draw_rounds(rows, title, y="accuracy", control=None, **options)
+
+
+def stored_rewinding() -> pd.DataFrame:
+    """The stored rows of :func:`rewound_to`; ``arm`` is "ticket, k = 18", for example."""
+    table = experiments.read("lab03_rewinding_digits/rounds")
+    arm = table["method"] + ", k = " + table["k"].astype(str)
+    return table.assign(arm=arm.where(table["method"] != "dense", "dense"))
+
+
+def draw_rewinding(table: pd.DataFrame, title: str) -> Figure:
+    """Tickets by the step that they are rewound to, and the random masks from the same."""
+    rounds = table[table["round"] > 0].assign(method=table["arm"])
+    first = rounds["k"].min()
+    dense = table[(table["round"] == 0) & (table["k"] == first)]
+    rows = pd.concat([dense.assign(remaining=math.nan), rounds])
+    return draw_rounds(rows, title, control=f"random mask, k = {first}")
+
+
+def compare_steps(table: pd.DataFrame) -> Any:
+    """Paired differences to the ticket from w_0, at the last three shares of weights."""
+    last = np.sort(table["remaining"].unique())[:3]
+    rows = table[table["remaining"].isin(last)].assign(method=table["arm"])
+    against = f"ticket, k = {table['k'].min()}"
+    return tables.compare(
+        rows.round({"remaining": 3}), "test", against=against, columns="remaining", digits=2
+    )

