@@ -479,7 +479,7 @@ def draw_untrained(table: pd.DataFrame, title: str, **options: Any) -> Figure:
 def stored_rewinding() -> pd.DataFrame:
     """The stored rows of :func:`rewound_to`; ``arm`` is "ticket, k = 18", for example."""
     table = experiments.read("lab03_rewinding_digits/rounds")
-    arm = table["method"] + ", k = " + table["k"].astype(str)
+    arm = table["method"] + ", k\u00a0=\u00a0" + table["k"].astype(str)
     return table.assign(arm=arm.where(table["method"] != "dense", "dense"))
 
 
@@ -489,14 +489,14 @@ def draw_rewinding(table: pd.DataFrame, title: str) -> Figure:
     first = rounds["k"].min()
     dense = table[(table["round"] == 0) & (table["k"] == first)]
     rows = pd.concat([dense.assign(remaining=math.nan), rounds])
-    return draw_rounds(rows, title, control=f"random mask, k = {first}")
+    return draw_rounds(rows, title, control=f"random mask, k\u00a0=\u00a0{first}")
 
 
 def compare_steps(table: pd.DataFrame) -> Any:
     """Paired differences to the ticket from w_0, at the last three shares of weights."""
     last = np.sort(table["remaining"].unique())[:3]
     rows = table[table["remaining"].isin(last)].assign(method=table["arm"])
-    against = f"ticket, k = {table['k'].min()}"
+    against = f"ticket, k\u00a0=\u00a0{table['k'].min()}"
     return tables.compare(
         rows.round({"remaining": 3}), "test", against=against, columns="remaining", digits=2
     )
