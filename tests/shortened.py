@@ -46,9 +46,6 @@ MEASURED = {"lab11": ("11.4", "11.5")}
 EXPLORERS: dict[str, dict[str, Any]] = {
     "lab00": {},
     "lab01": {"SEEDS": range(1), **EVERY_CELL["lab01"]},
-    "lab02": {
-        "SETTINGS": {"images": 1097, "epochs": 2, "samples": 32, "retrain": 1, "l1_epochs": 5}
-    },
     "lab04": {"SEEDS": 1, **EVERY_CELL["lab04"]},
     "lab05": {"SEEDS": 1, **EVERY_CELL["lab05"]},
     "lab06": EVERY_CELL["lab06"],

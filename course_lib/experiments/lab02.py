@@ -23,22 +23,20 @@ from torch.nn import functional as F
 
 from course_lib.data.images import ImageData, Split
 from course_lib.experiments import common
-from course_lib.models import build
 from course_lib.modes import evaluating
-from course_lib.parallel import side_by_side
 from course_lib.pruning.weights import (
     Proximal,
     Scores,
     apply,
     curvature,
     empirical_fisher,
-    geometric,
     global_masks,
     gradients,
     input_aware,
     loss_change,
     magnitude,
     prunable,
+    prune_lowest,
     prune_rescored,
     random,
     taylor,
@@ -57,14 +55,11 @@ DIGITS: dict[str, Any] = {
 MNIST: dict[str, Any] = {"images": 6000, "epochs": 8, "samples": 256, "retrain": 1, "l1_epochs": 10}
 RECIPE: dict[str, Any] = {"lr": 1.2e-3, "batch_size": 60, "progress": False}  # Adam, as in lab 03
 SPARSITIES = (0.5, 0.8, 0.9, 0.95)
-ROUNDS = 12  # between two of which the scores are asked for anew
+SGD: dict[str, Any] = {"lr": 0.1, "batch_size": 60, "progress": False}  # where penalties train
 ROUND_SAMPLES = 256  # that the scores are made of where they are asked for often
-REWEIGHTED = 0.05  # of λ: the penalty λ·0.05/(|w| + 0.01) is λ for a weight of 0.04
 
 # model, samples, labels, seed -> scores
 Criterion = Callable[[nn.Module, Tensor, Tensor, int], Scores]
-# model, score, targets -> anything; zeros the weights that are pruned
-Prune = Callable[[nn.Module, Callable[[nn.Module], Scores], list[float]], object]
 
 
 def signed_forecast(model: nn.Module, x: Tensor, y: Tensor, seed: int = 0) -> Scores:
@@ -95,9 +90,28 @@ CRITERIA: dict[str, Criterion] = {
 }
 
 
+def shares_of_obd(model: nn.Module, x: Tensor, y: Tensor, seed: int) -> Scores:
+    """Magnitude's order within each layer, with OBD's share of each: the k-th smallest
+    weight of a layer gets the layer's k-th lowest OBD score.
+    """
+    obd, found = CRITERIA["OBD"](model, x, y, seed), {}
+    for name, size in CRITERIA["magnitude"](model, x, y, seed).items():
+        order = size.flatten().argsort(stable=True)
+        score = torch.empty(size.numel(), dtype=torch.float64, device=size.device)
+        score[order] = obd[name].flatten().sort().values
+        found[name] = score.view(size.shape)
+    return found
+
+
+# with training between the rounds; the rival of the scores that use the loss
+TRAINED: dict[str, Criterion] = {
+    name: of for name, of in CRITERIA.items() if name != "signed forecast"
+} | {"magnitude, OBD's shares": shares_of_obd}
+
+
 def scorer(criterion: str, x: Tensor, y: Tensor, seed: int) -> Callable[[nn.Module], Scores]:
     """The criterion's scores of a model as it is when asked."""
-    return lambda model: CRITERIA[criterion](model, x, y, seed)
+    return lambda model: (CRITERIA | TRAINED)[criterion](model, x, y, seed)
 
 
 def trained(model: nn.Module, data: ImageData, seed: int, epochs: int) -> nn.Module:
@@ -228,7 +242,81 @@ def forecast_and_truth(single: pd.DataFrame) -> Figure:
 
 
 # ----------------------------------------------------------------------- many at a time
-def at_once(
+def add_up(model: nn.Module, x: Tensor, y: Tensor, shares: Iterable[float]) -> list[dict[str, Any]]:
+    """Removal of many weights, in the order of the signed forecast and of magnitude: the
+    change of the mean loss by three predictions of increasing completeness.
+
+    Returns:
+        Rows ``order``, ``sparsity``, ``method`` and ``change`` (nat): "sum of forecasts" (each
+        weight alone), "with all cross terms" (−gᵀw + ½·wᵀGw of the removed weights; G is the
+        whole Gauss–Newton matrix, and wᵀGw the mean variance of the logits' change under p,
+        one directional derivative) and "true".
+    """
+    judge = copy.deepcopy(model).double().eval()
+    x = x.double()
+    weights = {name: w.detach() for name, w in judge.named_parameters()}
+    p = judge(x).detach().softmax(1)  # (N, classes)
+    g, h = gradients(judge, x, y), curvature(judge, x)
+    forecast = {
+        name: loss_change(w.detach(), g[name], h[name]) for name, w in prunable(judge).items()
+    }
+    before, rows = mean_loss(judge, x, y), []
+    for order, scores in {
+        "signed forecast": forecast,
+        "magnitude": magnitude(prunable(judge)),
+    }.items():
+        for sparsity in shares:
+            masks = global_masks(scores, sparsity)
+            removed = copy.deepcopy(judge)
+            apply(removed, masks)
+            step = {
+                name: -w * ~masks[name] if name in masks else torch.zeros_like(w)
+                for name, w in weights.items()
+            }
+            jvp = torch.func.jvp(
+                lambda now: torch.func.functional_call(judge, now, (x,)), (weights,), (step,)
+            )
+            change = jvp[1]  # (N, classes) of the logits
+            spread = (p * change**2).sum(1) - (p * change).sum(1) ** 2
+            linear = sum(float((g[name] * step[name]).sum()) for name in masks)
+            found = {
+                "sum of forecasts": sum(
+                    float(forecast[n][~mask].sum()) for n, mask in masks.items()
+                ),
+                "with all cross terms": linear + float(spread.mean()) / 2,
+                "true": mean_loss(removed, x, y) - before,
+            }
+            rows += [
+                {"order": order, "sparsity": sparsity, "method": method, "change": value}
+                for method, value in found.items()
+            ]
+    return rows
+
+
+def second_moments(model: nn.Module, x: Tensor) -> Scores:
+    """E[a·aᵀ] of the inputs of every linear layer, by the name of its weight: (in, in)."""
+    seen: Scores = {}
+
+    def note(name: str, given: tuple[Tensor, ...]) -> None:
+        a = given[0].detach().double()  # (N, in)
+        seen[name] = a.T @ a / len(a)
+
+    hooks = [
+        module.register_forward_pre_hook(lambda _, given, name=name: note(f"{name}.weight", given))
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear)
+    ]
+    with evaluating(model), torch.no_grad():
+        model(x)
+    for hook in hooks:
+        hook.remove()
+    return seen
+
+
+LADDER = ("identity (magnitude)", "diagonal (Wanda)", "full matrix (OBS)", "random")
+
+
+def on_the_ladder(
     model: nn.Module,
     data: ImageData,
     method: str,
@@ -236,66 +324,46 @@ def at_once(
     samples: int,
     seed: int,
 ) -> list[dict[str, float]]:
-    """Rows ``sparsity``, ``accuracy``: all layers together, pruned in one step; nothing
-    is trained.
+    """Rows ``sparsity``, ``accuracy``: every row of every layer loses the same share, by
+    E‖(W − W')a‖² with E[a·aᵀ] = M taken as the identity, as its diagonal, or in full, where
+    the kept weights of a row are solved for again (1 % of the mean diagonal is added to M).
+    Inputs are those of the dense network.
     """
-    # a copy: while derivatives are computed, a model holds other tensors, and other threads
-    # may need it then
-    scores = CRITERIA[method](copy.deepcopy(model), *sample_of(data.train, samples), seed)
+    moments = second_moments(model, sample_of(data.train, samples)[0])
+    noise = CRITERIA["random"](model, *sample_of(data.train, 1), seed)
 
     def prune(pruned: nn.Module, sparsity: float) -> None:
-        apply(pruned, global_masks(scores, sparsity))
+        for name, w in prunable(pruned).items():
+            M = moments[name] + 0.01 * moments[name].diagonal().mean() * torch.eye(w.shape[1])
+            scores = {
+                "identity (magnitude)": w.detach().double().abs(),
+                "diagonal (Wanda)": w.detach().double().square() * moments[name].diagonal(),
+                "full matrix (OBS)": w.detach().double().square() / M.inverse().diagonal(),
+                "random": noise[name].double(),
+            }
+            kept = prune_lowest(scores[method], round(sparsity * w.shape[1]), dim=1)
+            for row, keep in zip(w.data, kept, strict=True):
+                if method == "full matrix (OBS)":  # what the removed did, the kept do as well
+                    removed = M[keep][:, ~keep] @ row[~keep].double()
+                    row[keep] += torch.linalg.solve(M[keep][:, keep], removed).to(row.dtype)
+                row[~keep] = 0
 
-    return _accuracies(model, data, sparsities, prune)
-
-
-def in_rounds(
-    prune: Prune,
-    model: nn.Module,
-    data: ImageData,
-    method: str,
-    sparsities: Iterable[float],
-    samples: int,
-    seed: int,
-    rounds: int = ROUNDS,
-) -> list[dict[str, float]]:
-    """The same with ``prune(model, score, targets)``, which computes the scores again
-    before each of ``rounds`` removals.
-    """
-    score = scorer(method, *sample_of(data.train, samples), seed)
-    return _accuracies(
-        model, data, sparsities, lambda pruned, s: prune(pruned, score, geometric(s, rounds))
-    )
+    return accuracies(model, data, sparsities, prune)
 
 
-def _accuracies(
+def accuracies(
     model: nn.Module,
     data: ImageData,
     sparsities: Iterable[float],
     prune: Callable[[nn.Module, float], object],
 ) -> list[dict[str, float]]:
+    """Rows ``sparsity``, ``accuracy`` of copies that ``prune(model, sparsity)`` has pruned."""
     rows = []
     for sparsity in sparsities:
         pruned = copy.deepcopy(model)
         prune(pruned, sparsity)
         rows.append({"sparsity": sparsity, "accuracy": evaluate(pruned, data.validation)})
     return rows
-
-
-def first_round(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, float]:
-    """The first of :data:`ROUNDS` rounds by the signed forecast: how many ``weights`` are
-    removed, the sum of their ``forecast`` changes, and the loss ``before`` and ``after``.
-    """
-    pruned = copy.deepcopy(model)
-    forecast = signed_forecast(pruned, x, y)
-    masks = global_masks(forecast, geometric(0.9, ROUNDS)[0])
-    apply(pruned, masks)
-    return {
-        "weights": sum(int((~mask).sum()) for mask in masks.values()),
-        "forecast": sum(float(forecast[name][~mask].sum()) for name, mask in masks.items()),
-        "before": mean_loss(model, x, y),
-        "after": mean_loss(pruned, x, y),
-    }
 
 
 def trained_between(
@@ -321,43 +389,25 @@ def trained_between(
     return pruned, validation
 
 
-def costs(models: Mapping[str, Sequence[nn.Module]], data: ImageData) -> pd.DataFrame:
-    """What networks cost and reach.
-
-    Returns:
-        A row per method and seed. Of the method's first network: size of the whole model
-        in ``bits``, ``macs`` without those by zero weights, and ``ms`` of the processor
-        for 64 images. Of each: ``test`` accuracy.
-    """
-    return common.costs_and_tests(models, data)[["seed", "method", "test", "bits", "macs", "ms"]]
-
-
 # ---------------------------------------------------------------------- zeros by training
 
 
 def with_l1(
-    model: nn.Module,
-    data: ImageData,
-    seed: int,
-    how: str,
-    lam: float,
-    epochs: int,
-    eps: float = 0.01,
-    every: int = 5,
+    model: nn.Module, data: ImageData, seed: int, how: str, lam: float, epochs: int, every: int = 5
 ) -> dict[str, float]:
     """Train a fresh LeNet-300-100 by SGD with a penalty, in place.
 
     Args:
-        how: "proximal", "reweighted" (from the second ``every`` epochs on),
-            "subgradient" (of λΣ|w| in the loss), or "L2" (λΣw² in it).
+        how: "proximal", "subgradient" (of λΣ|w| in the loss), or "L2" (λΣw² in it).
         lam: λ, the strength of the penalty.
+        every: epochs, after which the order of the images begins anew.
 
     Returns:
         ``zeros``: exact zeros, ``small``: below 0.001 in size, both in % of the weights;
         ``accuracy``.
     """
     parameters = list(prunable(model).values())
-    proximal = Proximal(parameters, lam) if how in ("proximal", "reweighted") else None
+    proximal = Proximal(parameters, lam) if how == "proximal" else None
 
     def maker(some: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         optimizer = torch.optim.SGD(some, lr=0.1)
@@ -367,20 +417,15 @@ def with_l1(
         terms = [p.abs().sum() if how == "subgradient" else p.square().sum() for p in parameters]
         return lam * torch.stack(terms).sum()
 
+    options: dict[str, Any] = {"optimizer": maker, "penalty": None if proximal else penalty}
     for start in range(0, epochs, every):
-        if how == "reweighted" and start:
-            assert proximal is not None
-            proximal.reweight(eps, lam * REWEIGHTED)
         some = min(every, epochs - start)
-        loss = None if proximal else penalty
-        options: dict[str, Any] = {
-            "optimizer": maker,
-            "batch_size": 60,
-            "penalty": loss,
-            "progress": False,
-        }
-        fit(model, data.train, epochs=some, seed=1000 * seed + start, lr=0.1, **options)
-    w = torch.cat([p.detach().flatten().abs() for p in parameters])
+        fit(model, data.train, epochs=some, seed=1000 * seed + start, **SGD, **options)
+    return zeros_and_accuracy(model, data)
+
+
+def zeros_and_accuracy(model: nn.Module, data: ImageData) -> dict[str, float]:
+    w = torch.cat([p.detach().flatten().abs() for p in prunable(model).values()])
     return {
         "zeros": 100 * float((w == 0).double().mean()),
         "small": 100 * float((w < 1e-3).double().mean()),
@@ -388,75 +433,29 @@ def with_l1(
     }
 
 
-def zeros_by_training(
-    data: ImageData, seeds: int, strengths: Mapping[str, float], epochs: int
-) -> pd.DataFrame:
-    """:func:`with_l1` for each entry {how: λ} of ``strengths``, each seed from the same
-    start: ``seed``, ``method``, ``zeros``, ``small``, ``accuracy``.
-    """
-    jobs = [
-        (build("lenet300", data, seed=seed), data, seed, how, lam, epochs)
-        for how, lam in strengths.items()
-        for seed in range(seeds)
-    ]
-    found = side_by_side(with_l1, jobs)
-    rows = [{"seed": j[2], "method": j[3], **row} for j, row in zip(jobs, found, strict=True)]
-    return pd.DataFrame(rows)
+# ------------------------------------------------------------------------------ figures
+def read_both(table: str) -> pd.DataFrame:
+    """A stored table of the experiments on the digits and on MNIST: column ``images``."""
+    results = {"digits": "lab02_criteria_digits", "MNIST": "lab02_criteria_mnist"}
+    return common.read_all(results, table, "images")
 
 
-def at_equal_zeros(penalties: pd.DataFrame, shares: Iterable[float]) -> pd.DataFrame:
-    """``accuracy`` at each share of ``zeros`` (in %, as text), by seed and method: on a
-    straight line between two strengths of the penalty.
-    """
-    rows = []
-    for (seed, method), part in penalties.sort_values("zeros").groupby(["seed", "method"]):
-        for share in shares:
-            accuracy = float(np.interp(share, part.zeros, part.accuracy))
-            zeros = f"{share:g} % zeros"
-            rows.append({"seed": seed, "method": method, "zeros": zeros, "accuracy": accuracy})
-    return pd.DataFrame(rows)
-
-
-# ----------------------------------------------------------------------------- to play
-def explore(
-    single: pd.DataFrame,
-    pruned: pd.DataFrame,
-    criterion: str = "signed forecast",
-    sparsity: float = 0.9,
-) -> Figure:
-    """For the explorer: a criterion's scores beside the truth (first seed), and the accuracy
-    with them.
-    """
-    fig, (left, right) = plots.subplots(1, 2, 4.6)
-    of_one = single[single.method == criterion]
-    first = of_one[of_one.seed == 0]
-    plots.scatter(
-        first.assign(score=first.score.abs(), change=first.change.abs()),
-        x="score",
-        y="change",
-        xlabel=f"{criterion}, its size",
-        ylabel="true change, its size (nat)",
-        title="one weight is pruned",
-        log=True,
-        ax=left,
-    )
-    many = pruned[(pruned.method == criterion) & pruned.procedure.isin(["at once", "in rounds"])]
-    plots.curves(
-        many,
+def draw_sums(stored: pd.DataFrame, live: Iterable[Mapping[str, Any]] = ()) -> Figure:
+    """:func:`add_up` of all seeds, a panel per order; the live run's points as crosses."""
+    orders = stored["order"].unique()
+    fig = plots.curves(
+        stored.assign(order="by " + stored["order"]),
         x="sparsity",
-        y="accuracy",
-        by="procedure",
+        y="change",
         xaxis="sparsity",
+        panels="order",
         control=None,
-        title="many are pruned",
-        ylim=(0, 102),
-        ax=right,
+        title="Removed together: three predictions",
+        ylabel="change of the loss (nat)",
     )
-    right.axvline(sparsity, color=plots.COLOURS["dense"], linewidth=1)
-    now = many[many.sparsity == sparsity].groupby("procedure", sort=False).accuracy.mean()
-    fig.suptitle(
-        f"ρ with the size of the true change {rank_correlations(of_one)['size'].mean():.2f};"
-        f" at {100 * sparsity:.0f} % pruned "
-        + ", ".join(f"{how} {accuracy:.0f} %" for how, accuracy in now.items())
-    )
+    for ax, order in zip(fig.axes, orders, strict=True):
+        for row in live:
+            if row["order"] == order:
+                ax.plot(row["sparsity"], row["change"], "x", color="k", zorder=6)
+        ax.set_yscale("symlog", linthresh=0.1)
     return fig

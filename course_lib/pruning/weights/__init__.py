@@ -27,6 +27,7 @@ from course_lib.pruning.weights.criteria import (
     empirical_fisher,
     gradients,
     loss_change,
+    mean_squared_gradients,
     taylor,
 )
 from course_lib.pruning.weights.encoder import encoder_weights

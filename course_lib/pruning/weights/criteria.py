@@ -121,6 +121,30 @@ def empirical_fisher(
     return _mean(model, of_one, x, y, 1, only)
 
 
+def mean_squared_gradients(
+    model: nn.Module, x: Tensor, q: Tensor, only: Collection[str] | None = None
+) -> Scores:
+    """Mean over samples of Σ_c q_c·(∂ log p_c/∂w)², p the softmax of the logits.
+
+    ``q`` (N, classes) is held constant: labels, one-hot, give :func:`empirical_fisher` (which needs
+    one gradient per sample), the model's own softmax gives :func:`curvature`. Otherwise as there.
+    """
+    labels = torch.zeros(len(x), dtype=torch.int64, device=x.device)  # not looked at
+    classes = _classes(model, x, labels)
+    if q.shape != (len(x), classes):
+        raise ValueError(
+            f"q must be {(len(x), classes)}, samples and classes, got {tuple(q.shape)}"
+        )
+
+    def of_one(p: Parameters, sample: Tensor, weights: Tensor) -> tuple[Parameters, Tensor]:
+        def log_p(q: Parameters) -> Tensor:
+            return F.log_softmax(functional_call(model, q, (sample,)), dim=-1)[0]  # (classes,)
+
+        return jacrev(log_p)(p), weights[0].double()  # name -> (classes, *shape)
+
+    return _mean(model, of_one, x, q, classes, only)
+
+
 def curvature(model: nn.Module, x: Tensor, only: Collection[str] | None = None) -> Scores:
     """Mean over samples of Σ_c p_c·(∂ log p_c/∂w)², p the softmax of the logits, held constant: the
     Gauss–Newton diagonal.
@@ -133,18 +157,10 @@ def curvature(model: nn.Module, x: Tensor, only: Collection[str] | None = None) 
 
     Source: Kunstner, Hennig & Balles 2019, section 2.
     """
-    labels = torch.zeros(len(x), dtype=torch.int64, device=x.device)  # not looked at
-    classes = _classes(model, x, labels)
-
-    def of_one(p: Parameters, sample: Tensor, label: Tensor) -> tuple[Parameters, Tensor]:
-        def log_p(q: Parameters) -> tuple[Tensor, Tensor]:
-            logs = F.log_softmax(functional_call(model, q, (sample,)), dim=-1)[0]  # (classes,)
-            return logs, logs
-
-        by_class, logs = jacrev(log_p, has_aux=True)(p)  # name -> (classes, *shape)
-        return by_class, logs.detach().double().exp()
-
-    return _mean(model, of_one, x, labels, classes, only)
+    _classes(model, x, torch.zeros(len(x), dtype=torch.int64, device=x.device))
+    with evaluating(model), torch.no_grad():
+        p = F.log_softmax(model(x), dim=-1).double().exp()  # (N, classes)
+    return mean_squared_gradients(model, x, p, only)
 
 
 def _parameters(model: nn.Module, only: Collection[str] | None) -> Parameters:

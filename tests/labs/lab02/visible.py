@@ -21,23 +21,17 @@ from torch.nn import functional as F
 from course_lib.grading import (
     Draw,
     Mistake,
-    Proxy,
     Submission,
     expect_close,
-    expect_equal,
     expect_keys,
-    expect_length,
-    expect_refused,
     expect_tensor,
     fail,
     question,
     unchanged,
 )
-from course_lib.grading.claims.hunt import Version, expect_verdicts
 from course_lib.grading.claims.mistakes import (
     Exercises,
     apply_each,
-    draw_case,
     near,
     recognise,
 )
@@ -145,18 +139,23 @@ def expect_second_order(
     expect_near(value, right, "with curvature", "the forecast is −g·w + ½·h·w², entry by entry")
 
 
-# --- 2.2 empirical_fisher -------------------------------------------------------------
+# --- 2.2 mean_squared_gradients -------------------------------------------------------
 
-OF_THE_MEAN = "this is the square of the mean gradient, and the mean gradient is nearly 0 after training: square each sample's gradient first"
-OF_THE_MEAN_BY_N = "this is the square of the mean gradient, divided by the number of samples: square each sample's gradient, then take the mean"
-SUMMED = "the squares were summed: divide the sum by the number of samples to get the mean"
+OF_THE_MEAN = "samples were averaged before the square: square each sample's gradient first, then take the mean"
+SUMMED = "the samples were summed: divide the sum by the number of samples to get the mean"
 MEAN_INSIDE = (
-    "this is the Fisher divided by the number of samples: the loss of each sample was divided by the number of samples "
-    "before the gradient was squared"
+    "this is the right result divided by the number of samples: was each sample's loss divided by it before the gradient "
+    "was squared?"
 )
-ABSOLUTE = "this is the mean of |g|: the Fisher is the mean of g²"
-PREDICTED = "the gradient was taken of the loss of the predicted class: the empirical Fisher uses the given label"
-ROOT = "this is the square root of the Fisher: take the mean of the squares, without a root"
+NO_SQUARE = "this is the mean of |gradient|: the square is missing"
+ROOT = "this is the square root of the right result: take the mean of the squares, without a root"
+ONE_CLASS = "only the class with the largest q was used: use all classes, each weighted by its q"
+NO_Q = "q made no difference, all classes have the same weight: multiply the square of each class by its q_c"
+OF_P = "this is the gradient of p_c: take the gradient of log p_c, which is 1/p_c times as large"
+CLASSES_FIRST = "the gradients of the classes were added up before the square: square each class's gradient first"
+Q_INSIDE = "q_c was squared, too: q_c must be outside the square, q_c·(∂ log p_c)²"
+OF_LOGITS = "these are gradients of the logits: take the gradients of log p_c, the log softmax of the logits"
+P_FOR_Q = "the softmax of the model was used instead of q: the caller chooses q"
 
 
 def parameters_of(model: nn.Module) -> Named:
@@ -186,31 +185,6 @@ def mean_of(
 
 def scaled(values: Named, by: float) -> Named:
     return {name: by * value for name, value in values.items()}
-
-
-def _losses(model: nn.Module, x: Tensor, y: Tensor) -> list[Named]:
-    return per_sample(model, x, lambda z, i: F.cross_entropy(z, y[i : i + 1]))
-
-
-def _predicted(model: nn.Module, x: Tensor, y: Tensor) -> Named:
-    return mean_of(per_sample(model, x, lambda z, i: F.cross_entropy(z, z.detach().argmax(1))))
-
-
-def _each(values: Named, what: Callable[[Tensor], Tensor]) -> Named:
-    return {name: what(value) for name, value in values.items()}
-
-
-WRONG["empirical_fisher"] = {
-    OF_THE_MEAN: lambda m, x, y: _each(mean_of(_losses(m, x, y), Tensor.double), Tensor.square),
-    OF_THE_MEAN_BY_N: lambda m, x, y: _each(
-        mean_of(_losses(m, x, y), Tensor.double), lambda g: g.square() / len(x)
-    ),
-    SUMMED: lambda m, x, y: scaled(reference.empirical_fisher(m, x, y), len(x)),
-    MEAN_INSIDE: lambda m, x, y: scaled(reference.empirical_fisher(m, x, y), 1 / len(x)),
-    ABSOLUTE: lambda m, x, y: mean_of(_losses(m, x, y), Tensor.abs),
-    PREDICTED: _predicted,
-    ROOT: lambda m, x, y: _each(reference.empirical_fisher(m, x, y), Tensor.sqrt),
-}
 
 
 def small_net(draw: Draw, bend: type[nn.Module] = nn.ReLU, classes: int = 3) -> nn.Sequential:
@@ -289,391 +263,100 @@ def expect_named(
         expect_near(value[name], r, repr(name), hint)
 
 
-@question("2.2", points=1.5, claim="the mean over samples of each one's squared gradient")
-def test_fisher(submission: Submission, draw: Draw) -> None:
-    expect_fisher(submission, draw, draw.integer(5, 9))
-
-
-def expect_fisher(submission: Submission, draw: Draw, count: int) -> None:
-    def model() -> tuple[nn.Module, Tensor, Tensor]:
-        net = small_net(draw)
-        return net, *samples(draw, net, count)
-
-    given, right, mistakes = exercises.draw_case("empirical_fisher", model, close)
-
-    def answer() -> Named:
-        return Looked(submission, "empirical_fisher", *given).value
-
-    expect_named(
-        answer(),
-        right,
-        mistakes,
-        answer,
-        "square the gradient of each sample, then take the mean over samples",
-    )
-
-
-# --- 2.3 curvature --------------------------------------------------------------------
-
-ONE_CLASS = "only the most likely class was used: use all classes, each weighted by its probability"
-NO_P = "all classes have the same weight: multiply the square of each class by its probability p_c"
-NO_P_SUM = "p_c is missing: the squares of the classes were added without weights. Multiply each square by p_c"
-OF_P = "this is the gradient of p_c: take the gradient of log p_c, which is 1/p_c times as large"
-SQUARED_AFTER = (
-    "every entry is 0: were the gradients of the classes added up before the square? Σ p_c·∂log p_c is always 0. Or "
-    "was the softmax computed over samples? It is over classes"
-)
-P_MOVES = "p_c was differentiated, too: p_c is a constant weight (detach)"
-P_INSIDE = "p_c was squared, too: p_c must be outside the square, p_c·(∂ log p_c)²"
-P_LOG_P = (
-    "this is the square of the gradient of p_c·log p_c: p_c is a constant factor outside the square"
-)
-OF_LOGITS = "these are gradients of the logits: take the gradients of log p_c, the log softmax of the logits"
-MEAN_FIRST = (
-    "samples were averaged before the square: square the gradient of log p_c of each sample first"
-)
-SAMPLES_SUMMED = "the samples were summed: divide the sum by the number of samples to get the mean"
-NO_SQUARE = "this is Σ p_c·|∂ log p_c|: the square is missing"
-
-
 def by_class(
     model: nn.Module,
     x: Tensor,
-    of: Callable[[Tensor], Tensor],
-    weigh: Callable[[Tensor], Tensor],
+    q: Tensor,
+    of: Callable[[Tensor], Tensor] = lambda z: z.log_softmax(1),
     what: Callable[[Tensor], Tensor] = Tensor.square,
 ) -> Named:
-    """Mean over samples of Σ_c weigh(p)_c · what(∂ of(logits)_c)."""
-    copied = copy.deepcopy(model).eval()
-    with torch.no_grad():
-        p = copied(x).double().softmax(1)  # (N, classes)
-    total: list[Named] = []
-    for c in range(p.shape[1]):
-        found = per_sample(model, x, lambda z, i, c=c: of(z)[0, c])
-        total.append(
-            {
-                n: sum(float(weigh(p[i])[c]) * what(g[n].double()) for i, g in enumerate(found))
-                / len(x)
-                for n in found[0]
-            }  # type: ignore[misc]
-        )
-    return {name: torch.stack([t[name] for t in total]).sum(0) for name in total[0]}
+    """Mean over samples of Σ_c q_c · what(∂ of(logits)_c)."""
+    found: Named = {}
+    for c in range(q.shape[1]):
+        for i, g in enumerate(per_sample(model, x, lambda z, i, c=c: of(z)[0, c])):
+            for name, value in g.items():
+                part = float(q[i, c]) * what(value.double()) / len(x)
+                found[name] = found.get(name, torch.zeros_like(part)) + part
+    return found
 
 
-def _p(z: Tensor) -> Tensor:
-    return z.softmax(1)
-
-
-def _log_p(z: Tensor) -> Tensor:
-    return z.log_softmax(1)
-
-
-def _mean_first(model: nn.Module, x: Tensor) -> Named:
-    """Σ_c p_c·(∂ log p_c)², p_c and log p_c being means over the samples."""
-    with torch.no_grad():
-        p = copy.deepcopy(model).eval()(x).double().softmax(1).mean(0)
+def of_mean(model: nn.Module, x: Tensor, q: Tensor) -> Named:
+    """Σ_c q_c·(∂ log p_c)², q and log p_c being means over the samples."""
     means = [
-        mean_of(per_sample(model, x, lambda z, i, c=c: _log_p(z)[0, c]), Tensor.double)
-        for c in range(len(p))
+        mean_of(per_sample(model, x, lambda z, i, c=c: z.log_softmax(1)[0, c]), Tensor.double)
+        for c in range(q.shape[1])
     ]
     return {
-        name: torch.stack([p_c * m[name].square() for p_c, m in zip(p, means, strict=True)]).sum(0)
+        name: sum(
+            share * m[name].square() for share, m in zip(q.double().mean(0), means, strict=True)
+        )
         for name in means[0]
     }
 
 
-WRONG["curvature"] = {
-    ONE_CLASS: lambda m, x: _predicted(m, x, x),
-    NO_P: lambda m, x: by_class(m, x, _log_p, lambda p: torch.ones_like(p) / len(p)),
-    NO_P_SUM: lambda m, x: by_class(m, x, _log_p, torch.ones_like),
-    OF_P: lambda m, x: by_class(m, x, _p, lambda p: p),
-    SQUARED_AFTER: lambda m, x: scaled(reference.curvature(m, x), 0.0),
-    P_MOVES: lambda m, x: by_class(m, x, lambda z: _p(z).sqrt() * _log_p(z), torch.ones_like),
-    P_INSIDE: lambda m, x: by_class(m, x, _log_p, Tensor.square),
-    P_LOG_P: lambda m, x: by_class(m, x, lambda z: _p(z) * _log_p(z), torch.ones_like),
-    OF_LOGITS: lambda m, x: by_class(m, x, lambda z: z, lambda p: p),
-    MEAN_FIRST: _mean_first,
-    SAMPLES_SUMMED: lambda m, x: scaled(reference.curvature(m, x), len(x)),
-    NO_SQUARE: lambda m, x: by_class(m, x, _log_p, lambda p: p, Tensor.abs),
+def softmax_of(model: nn.Module, x: Tensor) -> Tensor:
+    with torch.no_grad():
+        return copy.deepcopy(model).eval()(x).softmax(1)
+
+
+def _each(values: Named, what: Callable[[Tensor], Tensor]) -> Named:
+    return {name: what(value) for name, value in values.items()}
+
+
+right_of = reference.mean_squared_gradients
+WRONG["mean_squared_gradients"] = {
+    OF_THE_MEAN: of_mean,
+    SUMMED: lambda m, x, q: scaled(right_of(m, x, q), len(x)),
+    MEAN_INSIDE: lambda m, x, q: scaled(right_of(m, x, q), 1 / len(x)),
+    NO_SQUARE: lambda m, x, q: by_class(m, x, q, what=Tensor.abs),
+    ROOT: lambda m, x, q: _each(right_of(m, x, q), Tensor.sqrt),
+    ONE_CLASS: lambda m, x, q: right_of(m, x, F.one_hot(q.argmax(1), q.shape[1])),
+    NO_Q: lambda m, x, q: right_of(m, x, torch.full_like(q, 1 / q.shape[1])),
+    OF_P: lambda m, x, q: by_class(m, x, q, lambda z: z.softmax(1)),
+    CLASSES_FIRST: lambda m, x, q: mean_of(
+        per_sample(m, x, lambda z, i: (q[i] * z.log_softmax(1)[0]).sum())
+    ),
+    Q_INSIDE: lambda m, x, q: right_of(m, x, q**2),
+    OF_LOGITS: lambda m, x, q: by_class(m, x, q, lambda z: z),
+    P_FOR_Q: lambda m, x, q: right_of(m, x, softmax_of(m, x)),
 }
+HINT = "square the gradient of log p_c of each class, multiply it by q_c, sum over classes; then take the mean over samples"
 
 
-@question("2.3", points=1.5, claim="the mean over samples of Σ_c p_c·(∂ log p_c)²")
-def test_curvature(submission: Submission, draw: Draw) -> None:
-    def model() -> tuple[nn.Module, Tensor]:
-        net = small_net(draw)
-        return net, samples(draw, net, draw.integer(3, 5))[0]
+@question("2.2", points=1, claim="the mean over samples of Σ_c q_c·(∂ log p_c)², for any q")
+def test_squared_gradients(submission: Submission, draw: Draw) -> None:
+    def model() -> tuple[nn.Module, Tensor, Tensor]:
+        net, count = small_net(draw), draw.integer(3, 5)
+        return net, samples(draw, net, count)[0], draw.normal(count, 3, scale=1.5).softmax(1)
 
-    given, right, mistakes = exercises.draw_case("curvature", model, close)
+    given, right, mistakes = exercises.draw_case("mean_squared_gradients", model, close)
 
     def answer() -> Named:
-        return Looked(submission, "curvature", *given).value
+        return Looked(submission, "mean_squared_gradients", *given).value
 
-    expect_named(
-        answer(),
-        right,
-        mistakes,
-        answer,
-        "square the gradient of log p_c of each class, multiply it by p_c, sum over classes; then take the mean over samples",
-    )
+    expect_named(answer(), right, mistakes, answer, HINT)
 
 
-# --- 2.4 prune_rescored ---------------------------------------------------------------
-
-ONCE = "the scores of the first target were used for all targets: call score(model) again before each target"
-BACK = "weights that an earlier target had pruned are kept later, because their new scores are high: a pruned weight must stay pruned"
-EACH_LAYER = "each layer was pruned to the target separately: a target is the pruned fraction of all weights together"
-OF_THE_LEFT = (
-    "the target was taken of the remaining weights: a target is the pruned fraction of all weights"
-)
-ROUNDED_DOWN = "the number of pruned weights was rounded down: after a target t, round(t · n) weights are pruned"
-ZEROS_RANK = (
-    "pruned weights were ranked with a score of 0, above remaining weights with negative scores, and were kept: rank "
-    "only the weights that are not yet pruned"
-)
-BY_SIZE = "weights were ranked by the absolute value of the score: scores are signed, and the lowest score is pruned first"
-HIGHEST = (
-    "the weights with the highest scores were pruned: a higher score means a more important weight"
-)
-WITH_BIASES = "biases were counted or pruned: use only parameters with two or more dimensions"
+ZERO = "every entry is 0: were the gradients of the classes added up before the square? Σ p_c·∂log p_c is always 0. Or was the softmax computed over samples? It is over classes"
 
 
-Score = Callable[[nn.Module], Named]
+@question("2.2", points=1, claim="labels give the empirical Fisher, the softmax Gauss–Newton")
+def test_fisher_and_gauss_newton(submission: Submission, draw: Draw) -> None:
+    net = small_net(draw)
+    x, y = samples(draw, net, draw.integer(4, 7))
+    for q, said in (
+        (F.one_hot(y, 3).float(), "for one-hot labels: "),
+        (softmax_of(net, x), "for the softmax of the model: "),
+    ):
+        value = Looked(submission, "mean_squared_gradients", net, x, q).value
+        right = right_of(net, x, q)
+        mistakes = {OF_THE_MEAN: of_mean(net, x, q), ZERO: scaled(right, 0.0)}
+        recognise(value, right, mistakes, said, equal=close)
+        for name, r in right.items():
+            expect_near(value[name], r, f"{said}{name!r}", HINT)
 
 
-def rounds(
-    model: nn.Module,
-    score: Score,
-    targets: list[float],
-    rank: Callable[[Tensor, Tensor], Tensor] = lambda s, alive: s.masked_fill(~alive, -torch.inf),
-    often: int | None = None,
-    goes: Callable[[float, int, int], int] = lambda t, n, alive: round(t * n),
-    fewest: int = 2,
-    apart: bool = False,
-) -> Named:
-    """Pruning in rounds, with a part that may be wrong: how scores are ``rank``ed, how
-    ``often`` they are asked for, how many ``goes``.
-    """
-    weights = {name: p for name, p in model.named_parameters() if p.ndim >= fewest}
-    masks = {name: torch.ones_like(p, dtype=torch.bool) for name, p in weights.items()}
-    found: Named = {}
-    for i, target in enumerate(targets):
-        if often is None or i < often:
-            found = {name: score_.double() for name, score_ in score(model).items()}
-        lists = [[name] for name in weights] if apart else [list(weights)]
-        for names in lists:
-            flat = torch.cat([found[name].flatten() for name in names])
-            alive = torch.cat([masks[name].flatten() for name in names])
-            order = rank(flat, alive).argsort(stable=True)
-            kept = torch.ones_like(alive)
-            kept[order[: goes(target, len(flat), int(alive.sum()))]] = False
-            for name, part in zip(
-                names, kept.split([weights[name].numel() for name in names]), strict=True
-            ):
-                masks[name] = part.view(weights[name].shape)
-        with torch.no_grad():
-            for name, p in weights.items():
-                p[~masks[name]] = 0
-    return {name: mask for name, mask in masks.items() if mask.ndim >= 2}
-
-
-def _left(t: float, n: int, alive: int) -> int:
-    return n - alive + round(t * alive)
-
-
-WRONG["prune_rescored"] = {
-    ONCE: partial(rounds, often=1),
-    BACK: partial(rounds, rank=lambda s, alive: s),
-    EACH_LAYER: partial(rounds, apart=True),
-    OF_THE_LEFT: partial(rounds, goes=_left),
-    ROUNDED_DOWN: partial(rounds, goes=lambda t, n, alive: int(t * n)),
-    ZEROS_RANK: partial(rounds, rank=lambda s, alive: s * alive),
-    BY_SIZE: partial(rounds, rank=lambda s, alive: s.abs().masked_fill(~alive, -torch.inf)),
-    HIGHEST: partial(rounds, rank=lambda s, alive: (-s).masked_fill(~alive, -torch.inf)),
-    WITH_BIASES: partial(rounds, fewest=1),
-}
-
-
-class Scripted:
-    """``score(model)``: says what it was told, one after the other, and notes the model
-    it was shown.
-    """
-
-    def __init__(self, script: list[Named]) -> None:
-        self.script, self.seen = script, list[Named]()
-
-    def __call__(self, model: nn.Module | plain_data.Model) -> Named:
-        state = model.state if isinstance(model, plain_data.Model) else model.state_dict()
-        self.seen.append({name: value.clone() for name, value in state.items()})
-        return {
-            name: value.clone()
-            for name, value in self.script[min(len(self.seen), len(self.script)) - 1].items()
-        }
-
-
-def layers(draw: Draw) -> nn.Sequential:
-    """Two matrices and a convolution of unlike sizes, and biases; a multiple of 4 of
-    weights, so that for a target of 0.25 nothing has to be rounded.
-    """
-    net = nn.Sequential(
-        nn.Conv2d(1, 3, 2), nn.Flatten(), nn.Linear(12, draw.integer(4, 6)), nn.Linear(5, 4)
-    )
-    fill(net, draw)
-    return net
-
-
-def drawn_scores(draw: Draw, net: nn.Module, tied: bool = False) -> Named:
-    """A score for every parameter, biases too; of unlike scales by layer, and of both
-    signs.
-    """
-    return {
-        name: (draw.tied(*p.shape) if tied else draw.normal(*p.shape, scale=1.0 + i) + 0.3 * i)
-        for i, (name, p) in enumerate(net.named_parameters())
-    }
-
-
-class Rescored:
-    """A call of the student's prune_rescored."""
-
-    def __init__(
-        self, submission: Submission, net: nn.Module, script: list[Named], targets: list[float]
-    ) -> None:
-        self.before = {name: p.detach().clone() for name, p in net.named_parameters()}
-        self.weights = {name: p for name, p in self.before.items() if p.ndim >= 2}
-        self.score = Scripted(script)
-        self.model = submission.put(net)
-        result = submission.prune_rescored(self.model, Proxy(self.score, "score"), targets)
-        self.masks = as_named(result, self.weights, torch.bool)
-        self.after = submission.get(self.model).state
-
-    def gone(self, i: int) -> dict[str, Tensor]:
-        """What was pruned when the scores for target i were asked for."""
-        seen = self.score.seen[i]
-        return {name: (seen[name] == 0) & (w != 0) for name, w in self.weights.items()}
-
-
-def expect_rescored(
-    run: Rescored, right: Named, mistakes: dict[str, Any], targets: list[float]
-) -> None:
-    """The masks are right; else what is wrong with them."""
-    if all(torch.equal(run.masks[name], ~mask) for name, mask in right.items()):
-        fail("the masks are upside down: True means kept")
-    recognise(run.masks, right, mistakes)
-    n = sum(mask.numel() for mask in right.values())
-    after = [(t, run.gone(i)) for i, t in enumerate(targets[: len(run.score.seen) - 1], 1)]
-    pruned = [(t, gone) for t, gone in after if any(g.any() for g in gone.values())]
-    countable = all((w != 0).all() for w in run.weights.values())
-    last = [(t, {name: ~mask for name, mask in run.masks.items()}) for t in targets[-1:]]
-    for target, gone in [*(pruned if countable else []), *last]:
-        if (count := sum(int(g.sum()) for g in gone.values())) != round(target * n):
-            fail(
-                f"after the target {target}, {count} of {n} weights are pruned instead of round({target} · {n}) = {round(target * n)}"
-            )
-        if any((gone[name] & mask).any() for name, mask in run.masks.items()):
-            fail(RETURNED)
-    for name, mask in right.items():
-        expect_equal(
-            run.masks[name],
-            mask,
-            message=f"the number of pruned weights is right, but the pruned weights are not the ones with the lowest scores: the mask of {name!r} differs",
-        )
-
-
-RETURNED = "some weights that an earlier target had pruned are kept at the end: a pruned weight must stay pruned"
-
-
-@question(
-    "2.4",
-    points=1,
-    claim="to each target, of all weights together, by the scores of the model as it is",
-)
-def test_rescored(submission: Submission, draw: Draw) -> None:
-    targets = draw.choice([[0.3, 0.5, 0.8], [0.25, 0.6, 0.7], [0.2, 0.45, 0.75]])
-
-    def model() -> tuple[nn.Module, list[Named]]:
-        net = layers(draw)
-        return net, [drawn_scores(draw, net) for _ in targets]
-
-    def on_a_copy(prune: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda net, script: prune(copy.deepcopy(net), Scripted(script), targets)
-
-    wrong = {said: on_a_copy(prune) for said, prune in WRONG["prune_rescored"].items()}
-    (net, script), right, mistakes = draw_case(model, on_a_copy(rounds), wrong)
-    expect_rescored(Rescored(submission, net, script, targets), right, mistakes, targets)
-
-
-@question(
-    "2.4",
-    points=0.5,
-    claim="in place: score sees what was pruned before, once for each target; nothing else changes",
-)
-def test_rescored_in_place(submission: Submission, draw: Draw) -> None:
-    net, targets = layers(draw), [0.0, 0.25, 0.75]
-    script = [drawn_scores(draw, net) for _ in targets]
-    run = Rescored(submission, net, script, targets)
-    if len(run.score.seen) != len(targets):
-        fail(
-            f"score was called {len(run.score.seen)} times for {len(targets)} targets: call it once per target, also for a target of 0"
-        )
-    for name, value in run.score.seen[0].items():
-        if not torch.equal(value, run.before[name]):
-            fail(f"{name!r} was changed before the first call of score")
-    for i in range(1, len(targets)):
-        now = rounds(copy.deepcopy(net), Scripted(script), targets[:i])
-        for name, mask in now.items():
-            expect_equal(
-                run.score.seen[i][name],
-                run.before[name].masked_fill(~mask, 0),
-                message=(
-                    f"when score was called for target {targets[i]}, {name!r} was not pruned to {targets[i - 1]} in the model: set the "
-                    "pruned weights to 0 in place before the next call, and do not change the kept weights"
-                ),
-            )
-    if all(torch.equal(run.after[name], value) for name, value in run.before.items()):
-        fail(
-            "the model has not changed: change its parameters in place, not the parameters of a copy"
-        )
-    for name, value in run.before.items():
-        kept = run.masks.get(name, torch.ones_like(value, dtype=torch.bool))
-        now = run.after[name]
-        if torch.equal(now, value.masked_fill(~kept, 0)):
-            continue
-        if (kept & (now == 0) & (value != 0)).any():
-            fail(f"{RETURNED}; here the mask keeps entries of {name!r} that are already 0")
-        if (now[~kept] != 0).any():
-            fail(f"the mask prunes entries of {name!r} that are not 0 in the model at the end")
-        fail(f"kept weights of {name!r} have changed: this function prunes and does not train")
-
-
-@question(
-    "2.4",
-    points=0.5,
-    claim="arguments: targets that do not rise, or leave [0, 1], raise ValueError before anything happens",
-)
-def test_rescored_refuses(submission: Submission, draw: Draw) -> None:
-    net = layers(draw)
-    script = [drawn_scores(draw, net)] * 3
-    right = rounds(copy.deepcopy(net), Scripted(script), [0.5])
-    calls: list[int] = []
-    model = submission.put(net)
-
-    def ask(targets: list[float]) -> Any:
-        score = Scripted(script)
-        try:
-            return submission.prune_rescored(
-                model if targets != [0.5] else submission.put(net), Proxy(score, "score"), targets
-            )
-        finally:
-            calls.append(len(score.seen))
-
-    bad = [0.2, 0.5, draw.choice([0.3, 0.4])], [0.3, 0.3], [-0.1, 0.5], [0.5, 1.5]
-    expect_refused(ask, ([0.5],), right, {f"targets {targets}": (targets,) for targets in bad})
-    if any(calls[1:]):
-        fail("score was called before the targets were checked: check all targets first")
-    unchanged(plain_data.describe(net).state, submission.get(model).state, "the model")
-
-
-# --- 2.5 input_aware_mask, magnitude_is_wrong -----------------------------------------
+# --- 2.3 input_aware_mask ------------------- -----------------------------------------
 
 GLOBAL = "all rows were ranked in one list: prune the same number of weights in each row"
 MEAN = "‖x‖ was replaced by |mean of x|: in a mean, positive and negative inputs cancel, but not in a norm"
@@ -736,7 +419,7 @@ def expect_row_mask(
             )
 
 
-@question("2.5", points=1, claim="in each row exactly round(s·in) of the smallest |w|·‖x‖ go")
+@question("2.3", points=1, claim="in each row exactly round(s·in) of the smallest |w|·‖x‖ go")
 def test_input_aware(submission: Submission, draw: Draw) -> None:
     sparsity = draw.choice([0.2, 0.3, 0.65])  # of 9: to be rounded up
 
@@ -749,40 +432,96 @@ def test_input_aware(submission: Submission, draw: Draw) -> None:
     expect_row_mask(submission, *given, mistakes)
 
 
-@question(
-    "2.5", points=1, claim="an example in which the smaller weight contributes ten times as much"
+# --- 2.4 obs_scores, obs_remove -------------------------------------------------------
+
+NOT_INVERTED = (
+    "the diagonal of M was used, not of its inverse: this is the error if no other weight moves"
 )
-def test_magnitude_is_wrong(submission: Submission, draw: Draw) -> None:
-    value = submission.magnitude_is_wrong()
-    expect_length(value, 2, "magnitude_is_wrong()")
-    w = expect_tensor(value[0], shape=(1, 2), what="the weight of your example").double()
-    if (
-        not isinstance(value[1], Tensor)
-        or value[1].ndim != 2
-        or value[1].shape[1] != 2
-        or len(value[1]) < 2
-    ):
-        fail("the input of your example must have the shape (B, 2), with B at least 2")
-    x = value[1].double()
-    if not (w.isfinite().all() and x.isfinite().all()):
-        fail("your example holds numbers that are not finite")
-    sizes, contributions = w[0].abs(), (w * x).abs().sum(0)
-    if sizes[0] == sizes[1]:
-        fail(
-            "both weights of your example have the same size: which weight would magnitude pruning remove?"
-        )
-    small = int(sizes.argmin())
-    if contributions[small] == 0:
-        fail("the smaller weight of your example contributes nothing")
-    if contributions[small] < 10 * contributions[1 - small]:
-        fail(
-            f"the smaller weight contributes {float(contributions[small]):.3g}, the larger one "
-            f"{float(contributions[1 - small]):.3g}: the smaller weight must contribute at least ten times as much. Which input "
-            "does each weight multiply?"
-        )
+INVERSE_OF_DIAGONAL = (
+    "1/M_jj was used for [M⁻¹]_jj: invert the matrix first, then take its diagonal"
+)
+TIMES = "the square was multiplied by [M⁻¹]_jj: divide by it"
+UNSQUARED = "w_j is not squared"
+HALF = "there is a factor ½, as in OBD: the error here is δᵀMδ"
+STAYS = "the other weights did not move: they repair what the removed weight did"
+OTHER_WAY = "the other weights moved in the wrong direction: look at the sign of δ"
+COLUMN_OF_M = "column j of M was used: use column j of its inverse"
+NOT_DIVIDED = "the column was not divided by [M⁻¹]_jj"
 
 
-# --- 2.6 soft_threshold, proximal_step ------------------------------------------------
+def moment(draw: Draw, size: int, diagonal: bool = False) -> Tensor:
+    """E[a·aᵀ] of drawn inputs, well conditioned, float64."""
+    a = draw.normal(4 * size, size, dtype=torch.float64) * draw.sizes(size, 0.5, 2.0)
+    M = a.T @ a / len(a)  # (size, size)
+    return M.diagonal().diag() if diagonal else M
+
+
+def scores_of(row: Tensor, M: Tensor) -> Tensor:
+    """The error that each removal leaves, by solving for the other weights."""
+    found = torch.zeros_like(row)
+    for j in range(len(row)):
+        step = removed_from(row, M, j) - row
+        found[j] = step @ M @ step
+    return found
+
+
+def removed_from(row: Tensor, M: Tensor, j: int) -> Tensor:
+    """By least squares: the other weights do what weight j did, as well as they can."""
+    others = torch.arange(len(row)) != j
+    new = row.clone()
+    new[others] += torch.linalg.solve(M[others][:, others], M[others, j] * row[j])
+    new[j] = 0
+    return new
+
+
+def _but(row: Tensor, j: int, step: Tensor) -> Tensor:
+    new = row + step
+    new[j] = 0
+    return new
+
+
+WRONG["obs_scores"] = {
+    NOT_INVERTED: lambda row, M: row**2 * M.diagonal(),
+    INVERSE_OF_DIAGONAL: lambda row, M: row**2 / M.diagonal(),
+    TIMES: lambda row, M: row**2 * M.inverse().diagonal(),
+    UNSQUARED: lambda row, M: row / M.inverse().diagonal(),
+    HALF: lambda row, M: scores_of(row, M) / 2,
+}
+WRONG["obs_remove"] = {
+    STAYS: lambda row, M, j: _but(row, j, torch.zeros_like(row)),
+    OTHER_WAY: lambda row, M, j: _but(row, j, row - removed_from(row, M, j)),
+    COLUMN_OF_M: lambda row, M, j: _but(row, j, -row[j] / M[j, j] * M[:, j]),
+    NOT_DIVIDED: lambda row, M, j: _but(row, j, -row[j] * M.inverse()[:, j]),
+}
+
+
+def expect_obs(submission: Submission, name: str, right: Tensor, *given: Any) -> None:
+    value = expect_tensor(submission.call(name, *given), shape=right.shape, dtype=torch.float64)
+    recognise(value, right, apply_each(WRONG[name], *given), equal=close)
+    expect_near(value, right, name, "M⁻¹ = M.inverse(): its diagonal and its column j")
+
+
+@question("2.4", points=1, claim="obs_scores: w_j² / [M⁻¹]_jj of every weight")
+def test_obs_scores(submission: Submission, draw: Draw) -> None:
+    size = draw.integer(4, 7)
+    row, M = draw.normal(size, dtype=torch.float64), moment(draw, size)
+    expect_obs(submission, "obs_scores", scores_of(row, M), row, M)
+
+
+@question("2.4", points=1, claim="obs_remove: weight j is 0, the others move by the formula")
+def test_obs_remove(submission: Submission, draw: Draw) -> None:
+    size = draw.integer(4, 7)
+    row, M, j = (
+        draw.normal(size, dtype=torch.float64),
+        moment(draw, size),
+        draw.integer(0, size - 1),
+    )
+    expect_obs(submission, "obs_remove", removed_from(row, M, j), row, M, j)
+    if float(submission.obs_remove(row, M, j)[j]) != 0:
+        fail("the removed weight must be exactly 0, not only small")
+
+
+# --- 2.5 soft_threshold, proximal_step ------------------------------------------------
 
 PAST_ZERO = "small weights moved past 0 and changed sign: where |w| ≤ t, the result is 0"
 HARD = "the remaining weights were not shrunk: this is the hard threshold. |w| must become |w| − t"
@@ -810,7 +549,7 @@ SUBGRADIENT = (
 )
 UPHILL = "the gradient was added: subtract it, w − lr·g"
 NO_GRADIENT = "the gradient made no difference"
-YOURS = "the step itself is right, but it calls your {}, which is wrong: correct that function first (see above)"
+YOURS = "the step itself is right, but it calls your soft_threshold, which is wrong: correct that function first (see above)"
 
 
 def _steps(
@@ -866,7 +605,7 @@ def expect_soft(submission: Submission, w: Tensor, t: Any, mistakes: Mapping[str
 
 
 @question(
-    "2.6", points=0.5, claim="soft_threshold: exact zeros up to t, all others nearer to 0 by t"
+    "2.5", points=0.5, claim="soft_threshold: exact zeros up to t, all others nearer to 0 by t"
 )
 def test_soft_threshold(submission: Submission, draw: Draw) -> None:
     given, _, mistakes = exercises.draw_case(
@@ -892,7 +631,7 @@ def stepped(draw: Draw) -> tuple[Named, Named]:
 
 
 def own_step(
-    submission: Submission, weights: Named, gradients: Named, lr: float, lam: float, *eps: float
+    submission: Submission, weights: Named, gradients: Named, lr: float, lam: float
 ) -> Named | None:
     """The right step with the student's own functions in it; None where they fail."""
     try:
@@ -900,9 +639,7 @@ def own_step(
             weights,
             gradients,
             lr,
-            lambda w, g, moved: submission.soft_threshold(
-                moved, lr * (submission.reweighted(w, lam, *eps) if eps else lam)
-            ),
+            lambda w, g, moved: submission.soft_threshold(moved, lr * lam),
         )
     except (StudentError, TypeError, RuntimeError):
         return None
@@ -920,7 +657,7 @@ def expect_stepped(
     unchanged(given[1], after[1], "the gradients")
     value = as_named(result, given[0])
     if not close(value, right) and close(value, own_step(submission, *given)):
-        fail(YOURS.format("soft_threshold" if name == "proximal_step" else "reweighted"))
+        fail(YOURS)
     recognise(value, right, mistakes, equal=close)
     if list(value) != list(right) or list(result) != list(right):
         fail(
@@ -936,7 +673,7 @@ def expect_stepped(
 
 
 @question(
-    "2.6",
+    "2.5",
     points=1,
     claim="proximal_step: the gradient step, then the threshold lr·lam; biases as always",
 )
@@ -946,116 +683,14 @@ def test_proximal_step(submission: Submission, draw: Draw) -> None:
     )
 
 
-# --- 2.7 reweighted, reweighted_step --------------------------------------------------
-
-SQUARED = "w² is in the denominator: use |w|"
-OUTSIDE = "eps was added to the fraction: add it to |w|, in the denominator"
-NORMALISED = "the penalties were divided by their mean: return lam/(|w| + eps) unchanged"
-SAME = "every weight has the same penalty"
-SIGN_IN = "the denominator contains w with its sign: use |w| + eps"
-GROWS = (
-    "large weights have a larger penalty: their penalty must be smaller, lam *divided* by |w| + eps"
-)
-
-WRONG["reweighted"] = {
-    SQUARED: lambda w, lam, eps: lam / (w**2 + eps),
-    OUTSIDE: lambda w, lam, eps: lam / w.abs() + eps,
-    NORMALISED: lambda w, lam, eps: lam / (w.abs() + eps) / (1 / (w.abs() + eps)).mean(),
-    SAME: lambda w, lam, eps: torch.full_like(w, lam),
-    SIGN_IN: lambda w, lam, eps: lam / (w + eps),
-    GROWS: lambda w, lam, eps: lam * (w.abs() + eps),
-}
-
-AFTER = "the thresholds were computed from the weights after the gradient step: use the weights before the step"
-NO_LR = "the threshold is lam/(|w| + eps): it must be multiplied by lr"
-LAM_TWICE = "lam was multiplied twice: the penalty of each weight already contains lam"
-PLAIN = "every weight has the same threshold: each weight has its own threshold, lr·lam/(|w| + eps)"
-BIASES_TOO = (
-    "biases were shrunk, too: penalise only parameters with two or more dimensions here, too"
-)
-
-_re = reference.reweighted
-WRONG["reweighted_step"] = {
-    AFTER: lambda ws, gs, lr, lam, eps: _steps(
-        ws, gs, lr, lambda w, g, moved: soft(moved, lr * _re(moved, lam, eps))
-    ),
-    NO_LR: lambda ws, gs, lr, lam, eps: _steps(
-        ws, gs, lr, lambda w, g, moved: soft(moved, _re(w, lam, eps))
-    ),
-    LAM_TWICE: lambda ws, gs, lr, lam, eps: _steps(
-        ws, gs, lr, lambda w, g, moved: soft(moved, lr * lam * _re(w, lam, eps))
-    ),
-    PLAIN: lambda ws, gs, lr, lam, eps: reference.proximal_step(ws, gs, lr, lam),
-    BIASES_TOO: lambda ws, gs, lr, lam, eps: _steps(
-        ws, gs, lr, lambda w, g, moved: soft(moved, lr * _re(w, lam, eps)), True
-    ),
-}
-
-
-@question("2.7", points=0.5, claim="reweighted: lam / (|w| + eps) for each weight")
-def test_reweighted(submission: Submission, draw: Draw) -> None:
-    given, right, mistakes = exercises.draw_case(
-        "reweighted",
-        lambda: (draw.normal(4, draw.integer(3, 6)), draw.number(0.1, 0.5), draw.number(0.02, 0.2)),
-        close,
-    )
-    value = expect_tensor(submission.reweighted(*given), shape=given[0].shape)
-    recognise(value, right, mistakes, equal=close)
-    expect_near(
-        value, right, "reweighted(weight, lam, eps)", "expected lam / (|w| + eps), entry by entry"
-    )
+# --- 2.6 two short answers ------------------------------------------------------------
 
 
 @question(
-    "2.7",
-    points=1.5,
-    claim="reweighted_step: each weight has the threshold of its value before the step",
-)
-def test_reweighted_step(submission: Submission, draw: Draw) -> None:
-    expect_stepped(
-        submission,
-        draw,
-        "reweighted_step",
-        lambda: (draw.number(0.2, 0.4), draw.number(0.1, 0.3), draw.number(0.05, 0.2)),
-    )
-
-
-# --- 2.8 two short answers ------------------------------------------------------------
-
-
-@question(
-    "2.8",
+    "2.6",
     points=0,
     claim="a and b are letters (which ones are right is looked at when they are handed in)",
 )
 def test_form_of_the_answers(submission: Submission, draw: Draw) -> None:
-    expect_choice(submission, "answer_2_8a", 4, {})
-    expect_choice(submission, "answer_2_8b", 4, {})
-
-
-# --- 2.9 the bug hunt -----------------------------------------------------------------
-
-RIGHT: dict[str, Version] = {
-    "one with sign and clamp": reference.soft_threshold,
-    "one with two relus": lambda w, t: F.relu(w - t) - F.relu(-w - t),
-    "one with torch.where": lambda w, t: torch.where(
-        w.abs() <= t, torch.zeros_like(w), w - t * w.sign()
-    ),
-}
-PROMISE = "2.6 guarantees for finite weights and t ≥ 0"
-
-
-def of_table(*sentences: str) -> dict[str, Version]:
-    names = {
-        PAST_ZERO: "moves small weights past 0",
-        HARD: "does not shrink the remaining weights",
-        SIGN_LOST: "loses the sign",
-        NEGATIVE_GONE: "sets all negative weights to 0",
-        INVERTED: "keeps the small weights and prunes the large ones",
-    }
-    return {names[sentence]: WRONG["soft_threshold"][sentence] for sentence in sentences}
-
-
-@question("2.9", points=0.5, claim="right versions pass, and two wrong ones are found")
-def test_hunt(submission: Submission, draw: Draw) -> None:
-    expect_verdicts(submission, draw, "soft_threshold", RIGHT, of_table(PAST_ZERO, HARD), PROMISE)
+    expect_choice(submission, "answer_2_6a", 4, {})
+    expect_choice(submission, "answer_2_6b", 4, {})

@@ -3,6 +3,7 @@
 import copy
 import sys
 
+import lab02_results as make
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,9 +11,9 @@ import torch
 
 from course_lib import experiments
 from course_lib.data.images import load
-from course_lib.experiments import lab02
+from course_lib.experiments import common, lab02
 from course_lib.models import build
-from course_lib.pruning.weights import prunable, prune_rescored
+from course_lib.pruning.weights import prunable
 from course_lib.show.output import alt_of
 from unit.experiments.stored import assert_like_stored, remade
 
@@ -62,25 +63,36 @@ def test_orders_and_rounds(trained):
     def accuracy(rows):
         return [row["accuracy"] for row in rows]
 
-    once = accuracy(lab02.at_once(model, data, "magnitude", (0.0, 0.8), 64, 0))
-    drawn = accuracy(lab02.at_once(model, data, "random", (0.0, 0.8), 64, 0))
-    assert once[0] == drawn[0] and once[1] > drawn[1]
-    calls = []
-
-    def prune(net, score, targets):
-        calls.append(len(targets))
-        return prune_rescored(net, targets, score)
-
-    rounds = lab02.in_rounds(prune, model, data, "magnitude", (0.8,), 64, 0, rounds=3)
-    # nothing is trained: the same weights are the smallest
-    assert accuracy(rounds) == once[1:] and calls == [3]
+    once = accuracy(make.at_once(model, data, "magnitude", 64, 0))
+    drawn = accuracy(make.at_once(model, data, "random", 64, 0))
+    assert once[1] > drawn[1]
+    # nothing is trained: the same weights are the smallest in every round
+    assert accuracy(make.in_rounds(model, data, "magnitude", 64, 0)) == once
     pruned, validation = lab02.trained_between(model, data, "Taylor", (0.5, 0.9), 64, 1, 0)
     assert len(validation) == 2 and validation[-1] > 20
-    costs = lab02.costs({"Taylor": [pruned, pruned]}, data)
+    costs = common.costs_and_tests({"Taylor": [pruned, pruned]}, data)
     assert costs.seed.tolist() == [0, 1] and costs.test.nunique() == 1
     assert costs.macs[0] == pytest.approx(0.1 * 50_200, abs=1) and costs.bits[0] < 8 * 50_200
-    first = lab02.first_round(model, *lab02.sample_of(data.train, 64))
-    assert first["weights"] == 8765 and first["forecast"] < 0 < first["after"]
+
+
+def test_cross_terms_are_the_hessians(trained):
+    data, model = trained
+    found = pd.DataFrame(lab02.add_up(model, *lab02.sample_of(data.train, 64), (0.1,)))
+    by = found.set_index(["order", "method"]).change
+    small = by["magnitude"]
+    assert small["with all cross terms"] == pytest.approx(small["true"], abs=1e-2)
+    assert by["signed forecast"]["sum of forecasts"] < 0 < by["signed forecast"]["true"]
+
+
+def test_the_rungs_of_the_ladder(trained):
+    data, model = trained
+    accuracy = {
+        method: lab02.on_the_ladder(model, data, method, (0.0, 0.5), 64, 0)
+        for method in lab02.LADDER
+    }
+    dense = {rows[0]["accuracy"] for rows in accuracy.values()}
+    assert len(dense) == 1
+    assert accuracy["full matrix (OBS)"][1]["accuracy"] > accuracy["random"][1]["accuracy"]
 
 
 def test_networks_trained_at_the_same_time_are_those_trained_alone():
@@ -95,28 +107,23 @@ def test_only_the_proximal_step_makes_zeros():
     data = load("digits").subset(300)
     found = {
         how: lab02.with_l1(build("lenet300", data, seed=0), data, 0, how, 1e-3, 10, every=3)
-        for how in ("proximal", "reweighted", "subgradient", "L2")
+        for how in ("proximal", "subgradient", "L2")
     }
     assert found["subgradient"]["zeros"] == found["L2"]["zeros"] == 0
-    assert found["proximal"]["zeros"] > 1 and found["reweighted"]["zeros"] > 1
+    assert found["proximal"]["zeros"] > 1
     assert found["subgradient"]["small"] > found["L2"]["small"]
 
 
-def test_between_two_strengths_accuracy_is_on_a_line():
-    table = pd.DataFrame(
-        {"seed": 0, "method": "proximal", "zeros": [40.0, 20.0], "accuracy": [80.0, 90.0]}
-    )
-    assert lab02.at_equal_zeros(table, (25, 40)).accuracy.tolist() == [87.5, 80]
+def test_magnitude_gets_as_many_zeros_as_asked_for():
+    data = load("digits").subset(300)
+    net = build("lenet300", data, seed=0)
+    assert make.with_magnitude(net, data, 0, "magnitude", 0.9, 4)["zeros"] == pytest.approx(90)
 
 
 def test_figures_say_what_they_show(single):
     single = single.assign(seed=0)
     figure = lab02.forecast_and_truth(single)
     assert "45 points" in alt_of(figure) and "magnitude" in alt_of(figure)
-    pruned = experiments.read(f"{RESULT}/pruned")
-    figure = lab02.explore(single, pruned, "OBD", 0.9)
-    of_one = pruned.query("method == 'OBD' and sparsity == 0.9").groupby("procedure").accuracy
-    assert f"at once {of_one.mean()['at once']:.0f} %" in alt_of(figure)
     assert "true loss" in alt_of(lab02.draw_forecast())
 
 
@@ -133,6 +140,6 @@ def test_a_remake_has_the_stored_tables(tmp_path):
 @pytest.mark.parametrize("name", ["digits", "mnist"])
 def test_stored_results_are_whole(name):
     pruned = experiments.read(f"lab02_criteria_{name}/pruned")
-    assert (pruned.groupby("seed").size() == 1 + 2 * 7 * 4 + 6 * 6).all()
+    assert (pruned.groupby("seed").size() == 1 + 2 * 7 * 4 + 4 * 4 + 7 * 6).all()
     assert not pruned.accuracy.isna().any()
     assert np.isfinite(experiments.read(f"lab02_criteria_{name}/penalties").accuracy).all()
