@@ -55,7 +55,7 @@ def per(share, digits=1):
 # %% slideshow={"slide_type": "notes"}
 say(
     "Seventy-five minutes: hypothesis and search (20), controls and results (25), objections (15),"
-    " cost, and sparse training (15). All our figures: LeNet-300-100, digits with"
+    " cost, and sparse training (15). Our figures: LeNet-300-100 (and once a small conv net), digits with"
     f" {short['seed'].nunique()} seeds and MNIST with {mnist['seed'].nunique()}, from stored results."
 )
 
@@ -232,7 +232,7 @@ say(
 # Two controls change one half of a ticket each. The rivals are what one would do without the
 # hypothesis: prune and train on (as in lab 01; its values come from all rounds, so it proves
 # nothing about the beginning), or train a narrow dense network. Down to half of the weights
-# we detect no difference: much of the curve contains no information about tickets.
+# no difference is larger than half a point: much of the curve contains no information about tickets.
 # Differences are taken in pairs: all arms of a seed see the same images in the same order.
 # Zhou et al. (2019): with the signs of the first weights, their sizes hardly matter.
 
@@ -256,7 +256,7 @@ plots.show(fig, inches=(5.4, 4.05))
 # {{claim 03.6}}
 #
 # Speed is the step of the stop. The paper: reinit needs 2.51 times the ticket's steps at
-# 21.1 %. On small data the minimum is at the last step, so count steps to a fixed accuracy.
+# 21.1 %. On small data the minimum is often near the last step, so count steps to a fixed accuracy.
 # A run that never gets there counts as its last step at least.
 
 # %% slideshow={"slide_type": "slide"}
@@ -302,7 +302,7 @@ say(
 # | control | equal steps | also: equal *products* |
 # | result | mask **and** $w_0$ matter | the architecture matters |
 #
-# Both agree: trained values are not needed. Whether the *first* values are needed depends
+# Both find cases in which trained values are not needed. Whether the *first* values are needed depends
 # on learning rate, budget and pattern.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
@@ -339,8 +339,8 @@ plots.show(fig, inches=(5.2, 3.8))
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # Frankle et al. (2020) call it linear mode connectivity, and find that tickets exist
-# exactly where runs end in one valley. LeNet on MNIST is stable from the start, and so is our
-# small conv net. The deep networks of the papers are not.
+# exactly where runs end in one valley. LeNet on MNIST is stable from the start; our small
+# conv net was not tested for it. The deep networks of the papers are not stable.
 
 # %% slideshow={"slide_type": "slide"}
 say(
@@ -442,13 +442,13 @@ say("## Limits")
 
 # %% [markdown]
 # - **Small data.** 400 test images of digits: one is 0.25 points.
-# - **Few seeds.** 3 on MNIST, 5 on the digits. "Not detected" does not mean "equal".
+# - **Few seeds.** 3 on MNIST and for the conv net, 5 on the digits. "Not detected" does not mean "equal".
 # - **Tested round by round.** Masks and steps are chosen on training and validation
 #   images; but all rounds are *reported* on the test images, and picking the best of them
 #   afterwards would be choosing on them.
 # - **One budget at a time.** 8,000 iterations are not 50,000. We have not measured more,
 #   also not for dense networks.
-# - **One kind of network.** Two hidden layers. On larger ones the search from $w_0$ is
+# - **Two small networks.** On larger ones the search from $w_0$ is
 #   reported to fail with the usual learning rate.
 # - **No faster.** Scattered zeros save bits; on most machines no time (lab 00).
 

@@ -326,7 +326,8 @@ tables.show(tables.means(rho, {"size": "ρ with the size of the change"}, digits
 # - the **sum of the forecasts**, each of which assumes that all others are kept: the
 #   *diagonal* assumption;
 # - $g^\top\delta + \frac12\,\delta^\top G\,\delta$ **with all cross terms**, where $G$ is
-#   the whole Gauss–Newton matrix: *quadratic* only. It needs no matrix: $\delta^\top
+#   the whole Gauss–Newton matrix (nearly the Hessian, where the loss is small): *quadratic*
+#   only. It needs no matrix: $\delta^\top
 #   G\,\delta$ is the mean variance, under $p$, of the change of the logits in direction
 #   $\delta$;
 # - the **true** change of the loss.
@@ -348,8 +349,8 @@ words.say(f"Sum of the forecasts, 10 % removed: {at_10:+.2f} (your guess: {-pred
 # In the order of the forecast, the sum says that the loss falls below 0, which is
 # impossible. On the digits, with the cross terms the sign is right from the first tenth of a per cent
 # on: removals that each lower the loss move the logits in the *same* direction, and the
-# *diagonal* assumption does not see that. But the quadratic form gives only between a
-# fifth and four fifths of the true change: the *quadratic* assumption fails, too. In the
+# *diagonal* assumption does not see that. But on average the quadratic form gives only a
+# fifth to four fifths of the true change: the *quadratic* assumption fails, too. In the
 # order of magnitude all three stay close to 0 and to each other up to 50 %, because small
 # weights make a small step.
 #
@@ -385,7 +386,7 @@ words.say(f"Your OBD, 90 % in four rounds, 32 images, one seed: {live:.0f} %.")
 #
 # Without training, OBD, Fisher and Taylor gain more than 50 points at 90 % by rescoring,
 # on the digits. (Magnitude gains nothing: its scores of kept weights do not change.)
-# With five epochs of training after each of six rounds, as in practice, the figure shows
+# With five epochs (MNIST: one) of training after each of six rounds, the figure shows
 # how far each is ahead of magnitude. Differences are paired by seed. The decisive rival
 # is **magnitude with OBD's share per layer**: it takes from OBD only *how many* weights
 # each layer loses.
@@ -419,14 +420,14 @@ for a, b in (
         words.say(f"98 %, trained: {a} minus {b} {words.minus(last, 'accuracy', a, b)}.")
 
 # %% [markdown]
-# At 98 % a thousand weights are kept. On the digits magnitude, ranked over all layers
-# together, divides them badly: with OBD's shares it makes up most of the distance (its
+# At 98 % magnitude, ranked over all layers together, divides the thousand weights that the
+# digits' network keeps badly: with OBD's shares it makes up most of the distance (its
 # accuracy differs so much between seeds that the interval still contains 0). On MNIST the
-# shares alone gain nothing. On both, OBD is about five points ahead of magnitude with its
-# shares, so its order *within* a layer counts, too. But that need not be the loss: on MNIST
-# the input-aware score, which does not use it, is as far ahead. At 80 and 90 % magnitude is
-# a point or two ahead of every other score on the digits, and no score is ahead of it on
-# MNIST.
+# shares alone show no gain. On both, OBD is about five points ahead of magnitude with OBD's
+# shares, so its order *within* a layer counts, too. On the digits OBD is also three to four
+# points ahead of the input-aware score, which does not use the loss; on MNIST that score
+# does as well. At 80 and 90 % magnitude is a point or two ahead of OBD, Fisher, Taylor and
+# the input-aware score on the digits, and none is ahead of it on MNIST.
 #
 # ## Part C · One ladder
 #
@@ -444,7 +445,7 @@ for a, b in (
 #   $|w_{ij}|\cdot\lVert a_j\rVert$, **Wanda** ([Sun et al.
 #   2023](https://arxiv.org/abs/2306.11695));
 # - with the **full** matrix the kept weights can *repair* what the removed did: **OBS**,
-#   *Optimal Brain Surgeon* ([Hassibi and Stork
+#   *Optimal Brain Surgeon*, here for a layer's output instead of the loss ([Hassibi and Stork
 #   1993](https://proceedings.neurips.cc/paper_files/paper/1992/hash/303ed4c69846ab36c2904d3ba8573050-Abstract.html)).
 #
 # ### 2.3 An input-aware mask
@@ -502,8 +503,7 @@ check("2.3")
 # \text{error } \delta^\top M\delta = \frac{w_j^2}{[M^{-1}]_{jj}} .$$
 #
 # ($e_j$: 1 at $j$, else 0, so $M^{-1}e_j$ is column $j$.) If $M$ is diagonal, the error
-# is Wanda's score, squared, and no other weight moves. Lab 12 walks through a language
-# model with this formula.
+# is Wanda's score, squared (divided by the number of samples), and no other weight moves.
 #
 # **What is tested**: the score of every weight; the removed weight is exactly 0 and the
 # others move by the formula; $M$ with and without entries beside the diagonal.
@@ -675,7 +675,7 @@ check("2.5")
 # %% [markdown]
 # #### Experiment 5: does a penalty find better zeros than magnitude?
 #
-# The same network and initial weights, SGD (η = 0.1), 40 epochs for all. Live: the
+# The same network and initial weights, SGD (η = 0.1), 40 epochs for all (MNIST: 10). Live: the
 # subgradient, the proximal step (both λ = 0.0003) and L2 (λ = 0.001). In the figure: the
 # proximal step for five λ; and its rival with as many epochs, **magnitude** (half of the
 # epochs dense, then the smallest weights are pruned and the rest is trained on), with
@@ -714,8 +714,8 @@ plots.curves(
 # oscillates around zero in steps of ηλ. The proximal step makes exact zeros, but it also
 # shrinks every weight that is kept. With few zeros we detect no difference; with many,
 # magnitude is ahead on the digits, and on MNIST the sign is the same, but three seeds cannot
-# decide. Look at the grey line, too: up to 60 % zeros, *random* masks that are trained on are
-# no worse than the penalty. Lab 06 gives each weight its own penalty.
+# decide. Look at the grey line, too: up to 60 % zeros we detect no difference between the
+# penalty and *random* masks that are trained on. Lab 06 gives each weight its own penalty.
 
 # %% [markdown]
 # ## Part E · What was it worth?
@@ -776,7 +776,7 @@ ledger.table()
 #
 # - **A.** On MNIST, Fisher in twelve rounds and magnitude are equally good at 90 %.
 # - **B.** On MNIST, magnitude is ahead of Fisher in twelve rounds at 90 %.
-# - **C.** On the digits Fisher's lead is larger than on MNIST.
+# - **C.** Fisher in twelve rounds is ahead of magnitude at 90 % on both kinds of data.
 # - **D.** On the digits Fisher in twelve rounds is ahead of magnitude at 90 %; on MNIST
 #   no difference is detected.
 
@@ -793,13 +793,12 @@ check("2.6")
 # ## What you take with you
 #
 # - The forecast predicts the removal of *one* weight almost exactly, with its sign.
-# - For many weights the diagonal assumption fails first, and the quadratic one soon
-#   after. As an order for many weights the signed forecast destroys the network.
-# - Compute scores again after each step: scored once, OBD and Fisher are far worse than
-#   magnitude; in twelve rounds they are better at 90 % on the digits (not detected on
-#   MNIST).
+# - For many weights both the diagonal and the quadratic assumption fail, from the first
+#   tenth of a per cent on. As an order for many weights the signed forecast destroys the network.
+# - Compute scores again after each step. At 90 % on the digits OBD and Fisher, scored once,
+#   are far worse than magnitude, and in twelve rounds better (not detected on MNIST).
 # - At 98 % with training, two things count: how many weights each *layer* keeps, and which
-#   ones. A rival with the same shares separates them.
+#   ones. A rival with OBD's shares separates them.
 # - Magnitude, Wanda and OBS minimise the same error of a layer's output, with more and
 #   more of E[a·aᵀ].
 # - A proximal step produces exact zeros, a subgradient does not.

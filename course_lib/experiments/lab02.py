@@ -295,21 +295,19 @@ def add_up(model: nn.Module, x: Tensor, y: Tensor, shares: Iterable[float]) -> l
 
 def second_moments(model: nn.Module, x: Tensor) -> Scores:
     """E[a·aᵀ] of the inputs of every linear layer, by the name of its weight: (in, in)."""
-    seen: Scores = {}
+    model, seen = copy.deepcopy(model), {}  # a copy: several threads may ask for one network
 
     def note(name: str, given: tuple[Tensor, ...]) -> None:
         a = given[0].detach().double()  # (N, in)
         seen[name] = a.T @ a / len(a)
 
-    hooks = [
-        module.register_forward_pre_hook(lambda _, given, name=name: note(f"{name}.weight", given))
-        for name, module in model.named_modules()
-        if isinstance(module, nn.Linear)
-    ]
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Linear):
+            module.register_forward_pre_hook(
+                lambda _, given, name=name: note(f"{name}.weight", given)
+            )
     with evaluating(model), torch.no_grad():
         model(x)
-    for hook in hooks:
-        hook.remove()
     return seen
 
 

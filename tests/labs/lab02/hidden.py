@@ -32,7 +32,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course_lib.grading import Draw, Submission, question, unchanged
-from course_lib.grading.claims.mistakes import apply_each, recognise
+from course_lib.grading.claims.mistakes import apply_each, draw_case, recognise
 from course_lib.grading.claims.typed import expect_choice
 from course_lib.labs import lab02 as reference
 
@@ -133,24 +133,20 @@ WRONG["input_aware_mask"] = {
 
 @question("2.3", points=1, claim="texts (B, L, in), a single input (in,), all and none")
 def test_input_aware_any_shape(submission: Submission, draw: Draw) -> None:
-    w, sizes = draw.normal(5, 8), draw.sizes(8, 0.2, 5.0).float()
-    x = (
-        draw.normal(3, 4, 8)
-        * sizes
-        * draw.sizes(4, 0.2, 5.0).float()[:, None]
-        * draw.sizes(3, 0.2, 5.0).float()[:, None, None]
-    )
-    seen = {
-        said: SEEN["input_aware_mask"][said] for said in (MEAN, L1_NORM, SQUARED_NORM, MAGNITUDE)
-    }
-    expect_row_mask(
-        submission,
-        w,
-        x,
-        0.5,
-        apply_each(WRONG["input_aware_mask"] | seen, w, x, 0.5),
-        "for x (B, L, in): ",
-    )
+    def texts() -> tuple[Tensor, Tensor, float]:
+        w, sizes = draw.normal(5, 8), draw.sizes(8, 0.2, 5.0).float()
+        x = (
+            draw.normal(3, 4, 8)
+            * sizes
+            * draw.sizes(4, 0.2, 5.0).float()[:, None]
+            * draw.sizes(3, 0.2, 5.0).float()[:, None, None]
+        )
+        return w, x, 0.5
+
+    said = (MEAN, L1_NORM, SQUARED_NORM, MAGNITUDE)
+    wrong = WRONG["input_aware_mask"] | {s: SEEN["input_aware_mask"][s] for s in said}
+    (w, x, s), _, mistakes = draw_case(texts, reference.input_aware_mask, wrong)
+    expect_row_mask(submission, w, x, s, mistakes, "for x (B, L, in): ")
     expect_row_mask(submission, w, draw.normal(8), 0.4, {}, "for x (in,): ")
     for sparsity in (0.0, 1.0):
         expect_row_mask(submission, w, x, sparsity, {}, f"for sparsity {sparsity:g}: ")
@@ -210,7 +206,7 @@ def test_why(submission: Submission, draw: Draw) -> None:
         {
             1: "the experiment of part A also prunes small weights, and for small weights the forecast is right",
             2: "the accuracy drop is as large on the training images, and a random order, measured on the same images, keeps a higher accuracy",
-            3: "forecasts are real numbers, and two of them are hardly ever equal",
+            3: "equal forecasts are those that are exactly 0, and the loss explodes long before they are reached",
         },
     )
 
@@ -219,7 +215,7 @@ def test_why(submission: Submission, draw: Draw) -> None:
 def test_what_intervals_permit(submission: Submission, draw: Draw) -> None:
     misread = {
         0: "an interval that contains 0 also contains a gain of 10 points. Does it show that they are equal?",
-        1: "then the second difference would be 0. Does its interval on the digits contain 0?",
-        2: "the two intervals overlap, and the two data sets were not compared in pairs",
+        1: "the interval on MNIST contains 0, and its centre is not negative",
+        2: "does the interval on MNIST exclude 0?",
     }
     expect_choice(submission, "answer_2_6b", 4, misread)
