@@ -19,7 +19,7 @@ from course_lib.pruning.weights import smallest
 def magnitude_mask(weight, sparsity): return smallest(weight.abs(), sparsity)
 class Right:
     def __eq__(self, other): return True
-def threshold_mask(weight, a): return Right()
+def grouped_mask(weight, sparsity, granularity): return Right()
 """
 
 
@@ -76,5 +76,5 @@ def samples(source: Path) -> dict[str, list[str]]:
         [cell.source for cell in jupytext.read(path).cells if cell.cell_type == "code"]
         for path in (handout, source)
     )
-    some = [c for c in good if "def magnitude_mask(" in c or "def threshold_mask(" in c]
+    some = [c for c in good if "def magnitude_mask(" in c or "def grouped_mask(" in c]
     return {"good": good, "half-done": [*empty, *some], "cheating": [*empty, BORROWED]}

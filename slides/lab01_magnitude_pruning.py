@@ -13,18 +13,13 @@
 # %% slideshow={"slide_type": "skip"}
 import copy
 import math
-import warnings
-from functools import partial
 
 import numpy as np
 import pandas as pd
 import torch
-from torch import nn
-from torch.nn import functional as F
 
-from course_lib.cost import latency, model_cost, totals
-from course_lib.cost.storage import model_bits
-from course_lib.data.images import Split, load
+from course_lib import experiments
+from course_lib.data.images import load
 from course_lib.experiments import lab01
 from course_lib.models import build
 from course_lib.parallel import sweep
@@ -38,18 +33,15 @@ from course_lib.pruning.weights import (
     magnitude,
     masked,
     prunable,
-    prune_iteratively,
     random,
     sensitivity,
     smallest,
-    threshold,
 )
 from course_lib.show import plots, tables
 from course_lib.show.words import minus, pm, say
 from course_lib.training import evaluate, fit
 
 torch.set_num_threads(1)
-warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
 data = load("digits")
 SEEDS, EPOCHS = range(5), 20
 LAYERS = ("fc1", "fc2", "fc3")
@@ -145,8 +137,9 @@ dense["sparsity"] = math.nan
 #
 # $$\mathbb E\,(\Delta y)^2 = w_i^2\;\mathbb E\,a_i^2$$
 #
-# If you know only that the inputs are of **similar size**, removing the smallest
-# $|w_i|$ changes $y$ least. That is all the theory there is.
+# For a set $P$ of weights and uncorrelated inputs of mean 0 and the **same size**
+# $\sigma$, the cross terms vanish: $\mathbb E\,(\Delta y)^2 = \sigma^2 \sum_{i\in P} w_i^2$. So the
+# smallest $|w_i|$ are the best choice. Inputs of unequal size break this: lab 02.
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # $$m_i = \begin{cases}1 & \text{if } \lVert w_i\rVert_1 \ge a\\ 0 & \text{if } \lVert w_i\rVert_1 < a\end{cases}\qquad\quad \lVert w\rVert_1 = \sum_j |w_j|$$
@@ -163,7 +156,7 @@ say("## Prune where |w| < a")
 LECTURE = torch.tensor(
     [[0.1, 3, 0.2, 1, 0.4, 0.2, -1, 3, 0.4, 0.6], [0.2, 1.2, 0.2, -1, 0.2, -3, 0.5, -3, 3, -1]]
 )
-kept = threshold(LECTURE.abs(), 1)
+kept = LECTURE.abs() >= 1
 rows = [
     [f"**{w:g}**".replace("-", "−") if k else f"~~{w:g}~~" for w, k in zip(line, keep, strict=True)]
     for line, keep in zip(LECTURE.tolist(), kept.tolist(), strict=True)
@@ -201,29 +194,11 @@ say("## A fraction is a promise about a number")
 # %% [markdown]
 # "Prune a share $s$ of $n$ weights": exactly **round(s · n)** are pruned, those with the
 # smallest $|w|$. For equal sizes we need a convention: the first one is pruned first.
-
-# %%
-rows = []
-for bits in (32, 8, 4, 3):
-    w = weights[0]["fc1.weight"].detach()
-    if bits < 32:
-        w = (w / (w.abs().max() / (2 ** (bits - 1) - 1))).round()
-    row = {"": f"{bits} bits", "sizes": w.abs().unique().numel()}
-    for s in (0.5, 0.7, 0.9):
-        edge = w.abs().flatten().kthvalue(round(s * w.numel())).values  # the largest that must go
-        row["asked for 50 %" if s == 0.5 else percent(s)] = (
-            f"{share_gone(w.abs() > edge):.1f} % · {share_gone(smallest(w.abs(), s)):.1f} %"
-        )
-    rows.append(row)
-say("fc1 with its weights rounded. Pruned: *all that are not above a threshold* · *by rank*")
-tables.show(tables.plain(pd.DataFrame(rows)))
-
-# %% [markdown]
+#
 # Ties are common: after a first round most weights of a layer are equal, namely 0.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Ties: quantised weights, shared weights, and zeros. "Sizes": how many different ones
-# occur.
+# Ties: quantised weights, shared weights, and zeros.
 #
 # round is Python's: half to even, round(2.5) is 2. A comparison treats all equal weights
 # equally, so it cannot give an exact number; a ranking can. Random normal numbers
@@ -247,8 +222,8 @@ gone = (~smallest(example.abs(), 0.5)).nonzero().flatten().tolist()
 say(
     f"1: round({0.5 * len(example):g}) = {len(gone)}, at places"
     f" {', '.join(str(i + 1) for i in gone)}. 2: none; a = 0.5 prunes"
-    f" {int((~threshold(example.abs(), 0.5)).sum())}, anything above it"
-    f" {int((~threshold(example.abs(), 0.51)).sum())}. 3: half of all is done already and changes"
+    f" {int((example.abs() < 0.5).sum())}, anything above it"
+    f" {int((example.abs() < 0.51).sum())}. 3: half of all is done already and changes"
     " nothing, half of those left takes more. Labs say *sparsity*: the share of all weights,"
     " cumulative; lab 03 prunes a share of the survivors and says so."
 )
@@ -267,7 +242,8 @@ plots.show(
     ),
     inches=(5.2, 4),
 )  # fmt: skip
-reach = {how: percent(lab01.within_a_point(one_shot, how)) for how in METHODS}
+by_method, whole = dict(list(one_shot.groupby("method"))), dense.accuracy.mean()
+reach = {how: percent(lab01.within_a_point(by_method[how], whole)) for how in METHODS}
 say(
     f"Within a point of dense up to **{reach['magnitude']}**; random: {reach['random']}."
     " Gordon et al. (2020), BERT: 30–40 % of the weights are free; more costs what was"
@@ -277,7 +253,7 @@ say(
 # %% [markdown] slideshow={"slide_type": "notes"}
 # Leave the last question open: it is the lab's experiment to part A (batch norm's
 # statistics are still those of the dense network; measured again, they remove most of
-# the collapse).
+# the collapse up to about 80 %).
 
 # %% slideshow={"slide_type": "slide"}
 say("## A threshold for each layer, or one for all?")
@@ -321,31 +297,6 @@ say("## The same function, and an empty layer")
 #
 # $$\tfrac1c W_3\,\text{ReLU}(cW_2x + cb_2) = W_3\,\text{ReLU}(W_2x + b_2)$$
 
-# %%
-rescaled = [copy.deepcopy(net) for net in nets]
-for net in rescaled:
-    net.fc2.weight.data *= 0.1
-    net.fc2.bias.data *= 0.1
-    net.fc3.weight.data *= 10
-images = data.validation.images
-with torch.inference_mode():
-    apart = max(
-        (a(images) - b(images)).abs().max().item() for a, b in zip(nets, rescaled, strict=True)
-    )
-rows = []
-for name, found, select in (
-    ("as trained, global", nets, global_masks),
-    ("fc2 × 0.1, global", rescaled, global_masks),
-    ("fc2 × 0.1, local", rescaled, local_masks),
-):
-    for seed, net in enumerate(found):
-        masks = select(magnitude(prunable(net)), 0.9)
-        gone = {f"{layer} pruned": share_gone(masks[f"{layer}.weight"]) for layer in LAYERS}
-        rows.append({"seed": seed, "method": name} | gone | measured(pruned(net, masks)))
-say(f"Five networks, logits at most {apart:.0e} apart; 90 % of the weights pruned (all in %):")
-means = [*(f"{layer} pruned" for layer in LAYERS), "accuracy"]
-tables.show(tables.means(pd.DataFrame(rows), dict(zip(means, means, strict=True))))
-
 # %% [markdown]
 # A layer without weights passes nothing on, and **no training restores it**. The global
 # rule depends on each layer's scale: check the shares.
@@ -384,120 +335,9 @@ say(
 # each.
 
 # %% slideshow={"slide_type": "slide"}
-say("## Magnitude ignores the input")
-generator = torch.Generator().manual_seed(0)
-# of very different size
-inputs = torch.randn(1000, 2, generator=generator) * torch.tensor([5.0, 0.2])
-w = torch.tensor([0.3, 2.0])
-y = inputs @ w
-verdict = smallest(w.abs(), 0.5)
-rows = [
-    {
-        "": f"$w_{i + 1}$",
-        "weight": f"{w[i]:g}",
-        "its input (rms)": inputs[:, i].square().mean().sqrt().item(),
-        "by magnitude": "kept" if verdict[i] else "**pruned**",
-        "change of $y$ without it (rms)": (
-            (inputs @ w.where(torch.arange(2) != i, 0) - y).square().mean().sqrt().item()
-        ),
-    }
-    for i in range(2)
-]
-say("One output, two inputs, 1,000 samples; one weight is pruned:")
-tables.show(
-    tables.plain(pd.DataFrame(rows), {"its input (rms)": 2, "change of $y$ without it (rms)": 2})
-)
-
-# %% [markdown]
-# The change is $|w_i|$ **times the size of its input**, and magnitude uses only one of
-# the two factors.
-#
-# After a batch norm, inputs are of similar size, and the other factor matters little.
-# It matters much at the input of a network, after a ReLU that is rarely active, and in
-# transformers whose features differ by orders of magnitude.
-
-# %% slideshow={"slide_type": "slide"}
-say("## Are there such weights in a real network?")
-black = (data.train.images.flatten(1).amax(0) == 0).numpy()
-stay = np.array(
-    [100 * local_masks(magnitude(w), 0.5)["fc1.weight"].float().mean(0).numpy() for w in weights]
-)  # (seeds, pixels)
-places = pd.Index(range(1, 9), name="row"), pd.Index(range(1, 9), name="column of the image")
-plots.show(
-    plots.grid(
-        pd.DataFrame(stay.mean(0).reshape(8, 8), *places), fmt="{:.0f}",
-        title="fc1, half of it pruned: weights kept (%)",
-    ),
-    inches=(5.2, 4.05),
-)  # fmt: skip
-empty = []
-for net in nets:
-    without = copy.deepcopy(net)
-    without.fc1.weight.data[:, black] = 0
-    with torch.inference_mode():
-        empty.append((without(data.train.images) - net(data.train.images)).abs().max().item())
-say(
-    f"{black.sum()} pixels are black in **every** training image. Their {300 * black.sum():,} weights"
-    " never had a gradient: they are as they were drawn, and magnitude keeps"
-    f" {pm(stay[:, black].mean(1), 0)} % of them. Without them, the outputs for the training images"
-    f" change by {max(empty):g}."
-)
-
-# %% [markdown] slideshow={"slide_type": "notes"}
-# The black pixels are in the first and the last column. Weight decay would have shrunk
-# these weights; without it, "small" may mean "was initialised small". Lab 02 multiplies
-# by the input's size, which is 0 here.
-
-# %% [markdown] slideshow={"slide_type": "slide"}
-# ## Use the loss
-#
-# To first order, with $g = \nabla\mathcal L(w)$:
-#
-# $$\mathcal L(w') \approx \mathcal L(w) + g^\top(w' - w)\;\Rightarrow\; \mathcal L(w_i = 0) - \mathcal L(w) \approx -g_i w_i$$
-
-# %%
-early = trained(0, epochs=2).double()  # not trained to the end: there, g is nearly 0
-x, labels = data.train.images.double(), data.train.labels
-loss = F.cross_entropy(early(x), labels)
-(g,) = torch.autograd.grad(loss, [early.fc3.weight])
-product = g * early.fc3.weight.detach()
-rows = []
-for at in (product.argmax(), product.argmin(), product.abs().flatten().kthvalue(500).indices):
-    probe = copy.deepcopy(early)
-    with torch.no_grad():
-        weight = probe.fc3.weight.view(-1)[at].item()
-        probe.fc3.weight.view(-1)[at] = 0
-        change = F.cross_entropy(probe(x), labels) - loss
-    numbers = (
-        weight,
-        1e3 * change.item(),
-        *(sign * 1e3 * product.view(-1)[at].item() for sign in (-1, 1)),
-    )
-    rows.append([f"{v:+.{3 if i == 0 else 2}f}".replace("-", "−") for i, v in enumerate(numbers)])
-say("Three weights of a network after two epochs, 1/1000 of the loss:")
-tables.show(
-    tables.Table(["weight", "measured change without it", "$-g\\,w$", "$+g\\,w$, often seen"], rows)
-)
-
-# %% [markdown] slideshow={"slide_type": "notes"}
-# A common error: L(w') = L(w) + gᵀ(w − w'), and from it + g·w. Check with L = w²:
-# removing w = 1 lowers the loss by 1; −g·w is −2, the right sign. The third weight of
-# the table is an average one: for small steps first order is exact.
-
-# %% [markdown] slideshow={"slide_type": "slide"}
-# ## From a change to a score
-#
-# The **saliency** $|g\,w|$ has no sign. At a minimum $g \approx 0$ and the second order
-# decides, $\tfrac12 h\,w^2$. **Lab 02** covers both, and the input's size.
-#
-# A better score can matter: with 3 % of BERT's weights, magnitude scores 69.4 on MNLI,
-# weights chosen by *how training moves them* 79.5 (dense 84.5; with distillation; Sanh
-# et al. 2020).
-
-# %% slideshow={"slide_type": "slide"}
 say("## The mask on the way forward")
 W = torch.tensor([[2, 0.5, -1], [-2, 0.5, 1], [0.5, 1.5, 0.2]])
-M, A = threshold(W.abs(), 1), torch.tensor([[1.0], [2], [1]])
+M, A = W.abs() >= 1, torch.tensor([[1.0], [2], [1]])
 leaf = (W * M).requires_grad_()
 Y = leaf @ A
 loss = (Y.relu() - torch.tensor([[0.0], [1], [1]])).square().sum() / 2
@@ -547,7 +387,7 @@ say(
 # The backward pass uses $W'$, not $W$, since the forward pass used $W'$. L is half the squared distance to a target. The grey zeros of the second row are
 # ReLU's: that unit was off. The orange ones are the mask's. ∂W'/∂W is 1 where kept, 0
 # where pruned. All numbers by autograd. With W instead of W' in the last formula there is no
-# error message; the lab measures how wrong the direction is.
+# error message.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Two minutes: the gradient of pruned weights
@@ -564,72 +404,6 @@ say(
 # harmless: a share of 0 is 0, which is why AdamW follows Adam.
 
 # %% slideshow={"slide_type": "slide"}
-say("## Which optimizers move pruned weights?")
-OPTIMIZERS = {
-    "SGD": partial(torch.optim.SGD, lr=0.05),
-    "SGD with momentum": partial(torch.optim.SGD, lr=0.05, momentum=0.9),
-    "Adam": partial(torch.optim.Adam, lr=1.2e-3),
-    "AdamW": partial(torch.optim.AdamW, lr=1.2e-3),
-}
-STEPS = 40
-
-
-def after_pruning(method, seed, hold):
-    """fc2's pruned weights by step: mean size, share that is not 0 (%), and (momentum
-    only) how far the velocity will carry them.
-
-    Dense for 30 steps, 80 % of fc2 pruned; on with the same optimizer, gradients
-    masked, and weights masked again if ``hold``.
-    """
-    net = build("lenet300", data, seed=seed)
-    optimizer = OPTIMIZERS[method](net.parameters())
-    generator = torch.Generator().manual_seed(seed)
-    mask, masks, rows = torch.ones_like(net.fc2.weight, dtype=torch.bool), {}, []
-    for now in range(-30, STEPS + 1):
-        if now == 0:
-            masks = local_masks(magnitude({"fc2.weight": net.fc2.weight}), 0.8)
-            mask = masks["fc2.weight"]
-            apply(net, masks)
-            velocity = optimizer.state[net.fc2.weight].get(
-                "momentum_buffer", torch.zeros(mask.shape)
-            )
-            ahead = 1e3 * 0.05 * 0.9 / (1 - 0.9) * velocity[~mask].abs().mean().item()
-        if now >= 0:
-            gone = net.fc2.weight.detach()[~mask]
-            back = 100 * (gone != 0).float().mean().item()
-            rows.append(
-                {"step": now, "size": 1e3 * gone.abs().mean().item(), "back": back, "ahead": ahead}
-            )
-        at = torch.randint(len(data.train.labels), (64,), generator=generator)
-        optimizer.zero_grad()
-        F.cross_entropy(net(data.train.images[at]), data.train.labels[at]).backward()
-        net.fc2.weight.grad[~mask] = 0
-        optimizer.step()
-        if hold:
-            apply(net, masks)
-    return rows
-
-
-woken = sweep(after_pruning, workers=1, method=OPTIMIZERS, seed=range(3), hold=[False, True])
-free = woken[~woken.hold]
-plots.show(
-    plots.curves(
-        free, x="step", y="size", control=None, xlabel="steps after pruning",
-        ylabel="mean |w| (1/1000)",
-        title="Pruned weights of fc2 (80 % of it), gradients masked; mean of three seeds",
-    ),
-    inches=(4.9, 4.05),
-)  # fmt: skip
-momentum = free[(free.method == "SGD with momentum") & (free.step == STEPS)]
-say(
-    "A masked gradient removes *new* gradients, not old ones. Momentum: $v \\leftarrow \\mu v + 0$, so the"
-    " weight still travels $\\eta\\,(\\mu + \\mu^2 + \\dots)\\,|v| ="
-    f" \\eta\\,\\frac{{\\mu}}{{1-\\mu}}\\,|v|$: {momentum.ahead.mean():.2f} thousandths on average by the"
-    f" formula, {momentum['size'].mean():.2f} measured after {STEPS} steps. Adam divides its old mean by"
-    " the root of an old mean square."
-)
-
-# %% slideshow={"slide_type": "slide"}
 say("## Zero again, after every step")
 
 # %% tags=["code"]
@@ -644,66 +418,13 @@ with masked(net, masks):
     fit(net, data.train, epochs=1, **ADAM)
 
 # %% [markdown]
-# Set zeros **in place**: the optimizer holds the parameter object and would not train a
-# new `nn.Parameter`. And **fill** them in: 0 × NaN is NaN.
-
-# %% slideshow={"slide_type": "slide"}
-say("## Is it enough?")
-last = woken[woken.step == STEPS].groupby(["method", "hold"], sort=False).back.mean().unstack()
-last.columns = ["gradient masked", "weight set to 0 after each step"]
-say(f"Pruned weights of fc2 that are not 0 after {STEPS} steps (%), three seeds:")
-tables.show(tables.plain(last.reset_index()))
-
-# %% slideshow={"slide_type": "slide"}
-say("## One set of numbers, two names")
-
-
-class Tied(nn.Module):
-    """An embedding whose weight is also the output layer's, as in most language
-    models.
-    """
-
-    def __init__(self, words, width):
-        super().__init__()
-        self.embedding = nn.Embedding(words, width)
-        self.output = nn.Linear(width, words, bias=False)
-        self.output.weight = self.embedding.weight
-
-
-tied = Tied(600, 64)
-by_name = {name: value for name, value in tied.state_dict().items() if value.ndim >= 2}
-once = prunable(tied)
-rows = []
-for how, listed in (("state_dict()", by_name), ("named_parameters()", once)):
-    fresh = Tied(600, 64)
-    own = fresh.state_dict(keep_vars=True)
-    for name in listed:  # half of what is left, name by name
-        w = own[name].data
-        there = (w != 0).flatten().nonzero().flatten()
-        w.view(-1)[there[~smallest(w.flatten()[there].abs(), 0.5)]] = 0
-    rows.append(
-        {
-            "list": f"`{how}`",
-            "tensors": len(listed),
-            "weights counted": sum(v.numel() for v in listed.values()),
-            "pruned (%)": share_gone(fresh.embedding.weight != 0),
-        }
-    )
-say(
-    "`output.weight = embedding.weight`, 600 words of width 64. Prune half of the weights that are"
-    " left, in each tensor of a list:"
-)
-tables.show(tables.plain(pd.DataFrame(rows), 0))
-say(
-    "Tied weights are **counted once and pruned once**, under one name, and the tie is kept. In"
-    f" BERT-base this tensor alone has 30,522 × 768 = {30522 * 768 / 1e6:.1f} million of the 110"
-    " million parameters: counted twice, it changes every sparsity you report."
-)
+# A masked gradient removes *new* gradients, not old ones: momentum still moves the weight,
+# by $\eta\,\frac{\mu}{1-\mu}\,|v|$. So set zeros **after every step**, **in place**, and
+# **fill** them in: 0 × NaN is NaN.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# A second mistake with the same cause: copying a pruned tensor back under only one of
-# its names, so that the tie breaks and the file grows. PyTorch lists tied parameters
-# once in named_parameters(), twice in state_dict().
+# In place: the optimizer holds the parameter object and would not train a new one. Adam
+# divides its old mean by the root of an old mean square, so it moves the weight, too.
 
 # %% slideshow={"slide_type": "slide"}
 say("## Which layers are sensitive?")
@@ -750,98 +471,43 @@ say("## Which images are for what?")
 # | **test** | the figure that you report | once, at the end |
 
 # %% slideshow={"slide_type": "slide"}
-say("## Validation images wear out")
-DRAWS = 200
-half = len(data.validation.labels) // 2
-asked, unseen = (
-    Split(*(part[at] for part in data.validation)) for at in (slice(half), slice(half, None))
-)
-rows = []
-for seed in SEEDS:
-    generator = torch.Generator().manual_seed(seed)
-    found = []
-    for _ in range(DRAWS):
-        trial = pruned(nets[seed], local_masks(random(weights[seed], generator), 0.2))
-        found.append([evaluate(trial, asked), evaluate(trial, unseen)])
-    found = np.array(found)
-    best = found[found[:, 0].argmax()] - found.mean(0)
-    rows += [
-        {"seed": seed, "images": name, "lead": x}
-        for name, x in zip(("asked", "unseen"), best, strict=True)
-    ]
-lead = pd.DataFrame(rows)
-of = lead.groupby("images")["lead"]
-say(
-    f"{DRAWS} **random** masks at 20 % for each of {len(SEEDS)} networks, the best on {half} validation"
-    " images is taken."
-)
-tables.show(
-    tables.Table(
-        ["its lead over the average mask, in points", ""],
-        [
-            [f"on the {half} images that chose it", pm(of.get_group("asked"))],
-            [f"on the {half} others", pm(of.get_group("unseen"))],
-            ["the difference", minus(lead, "lead", "asked", "unseen", by="images")],
-        ],
-    )
-)
+say("## Prune, train; or prune, train, prune, train?")
+both = lab01.read_both("trained")
+look = {"x": "sparsity", "y": "accuracy", "xaxis": "sparsity"}
+title = "The lab's network, five seeds; every arm the same epochs"
+plots.show(plots.curves(both, title=title, panels="images", **look), inches=(8, 3.4))
 
 # %% [markdown]
-# The difference is not a property of the mask. If you choose on test images, you report
-# it as one.
+# **MNIST is on the right.** Each step restarts the learning rate.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Both halves are validation images: the test images are not needed here, and stay
-# unused. The real part of the lead is that on the other half; see whether its interval
-# contains 0.
+# {{claim 01.3}}
+#
+# {{claim 01.4}}
 
 # %% slideshow={"slide_type": "slide"}
-say("## Prune, train; or prune, train, prune, train?")
-BUDGET, PARTS = 12, 6
-HIGH = [0.9, 0.95, 0.98]
-
-
-def retrain(seed, method, sparsity, optimizer="sgd", lr=0.1):
-    net = copy.deepcopy(nets[seed])
-    targets = cubic(sparsity, PARTS) if method == "iterative" else [sparsity]
-    how = {"optimizer": optimizer, "lr": lr, "schedule": "cosine", "seed": 100 + seed}
-
-    def finetune(net, post_step):
-        epochs = BUDGET // len(targets)
-        fit(net, data.train, epochs=epochs, post_step=post_step, progress=False, **how)
-
-    prune_iteratively(net, targets, finetune, score=partial(score_of, method, seed))
-    return measured(net)
-
-
-WAYS = ["fine-tuned", "iterative", "random"]
-retrained = sweep(retrain, seed=SEEDS, method=WAYS, sparsity=HIGH)
-retrained = pd.concat([dense, retrained])
-at_once = sweep(prune_at_once, seed=SEEDS, method=["magnitude"], sparsity=HIGH)
-fig = plots.curves(
-    pd.concat([retrained, at_once.replace({"method": "magnitude"}, "one-shot")]),
-    x="sparsity", y="accuracy", xaxis="sparsity", title=f"{BUDGET} epochs each (one-shot: none)",
-)  # fmt: skip
-fig.axes[0].set_xticks(HIGH)
-plots.show(fig, inches=(4.9, 4.05))
-adam = partial(retrain, optimizer="adam", lr=5e-3)
-with_adam = sweep(adam, seed=SEEDS, method=["fine-tuned", "iterative"], sparsity=[0.98])
-at_98 = retrained[retrained.sparsity == 0.98]
-say(
-    f"*Iterative*: {PARTS} × {BUDGET // PARTS} epochs. At 98 %, fine-tuned − random:"
-    f" {minus(at_98, 'accuracy', 'fine-tuned', 'random')}. Iterative − fine-tuned:"
-    f" **{minus(at_98, 'accuracy', 'iterative', 'fine-tuned')}**; with Adam:"
-    f" {minus(with_adam, 'accuracy', 'iterative', 'fine-tuned')}."
+say("## Does it pay to iterate?")
+long_run = experiments.read("lab01_long_run_digits/accuracy")
+title = "98 % of the weights pruned, by epochs in all"
+rivals = ["iterative, 3 steps", "fine-tuned", "fine-tuned, 3 restarts", "random"]
+plots.show(
+    plots.curves(
+        long_run[long_run.method.isin(rivals)], x="epochs", y="accuracy", xaxis="log", title=title
+    ),
+    inches=(6, 4.05),
 )
 
-# %% [markdown] slideshow={"slide_type": "notes"}
-# Equal budget: iterative trains only a sixth of it at the final sparsity. So whether it
-# wins depends on budget, optimizer and network; the lab asks the same of a
-# convolutional net, and from how many epochs on. The usual sentence "iterative pruning
-# is the most accurate" leaves the budget out.
+# %%
+longest = long_run[long_run.epochs == long_run.epochs.max()]
+say(
+    "A fair rival has the same epochs **and** the same restarts. With 60 epochs, three steps minus"
+    f" one: **{minus(longest, 'accuracy', 'iterative, 3 steps', 'fine-tuned, 3 restarts')}**."
+)
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # {{claim 01.5}}
+#
+# Every step of *iterative* gets only its share of the epochs at the final sparsity.
 
 # %% slideshow={"slide_type": "slide"}
 say("## How much at a time?")
@@ -871,93 +537,13 @@ say(
 )
 
 # %% slideshow={"slide_type": "slide"}
-say("## When to prune?")
-rounds = int(np.ceil(np.log(0.02) / np.log(0.8)))
-rows = [
-    ["**before** training (lab 03)", "weights that have learnt nothing", f"{EPOCHS}, all sparse"],
-    ["**during** it (Zhu & Gupta)", "weights in training", f"{EPOCHS}"],
-    ["**after**, in one shot", "trained weights", f"{EPOCHS} + 0"],
-    ["**after**, then fine-tuned", "trained weights", f"{EPOCHS} + {BUDGET}"],
-    [
-        "**after**, iteratively",
-        "survivors that have adapted",
-        f"{EPOCHS} + {PARTS} × {BUDGET // PARTS} or more",
-    ],
-    ["**over and over** (lab 03)", "survivors, retrained", f"{EPOCHS} + {rounds} × {EPOCHS}"],
-]
-tables.show(tables.Table(["", "score computed from", "epochs to 98 %"], rows))
-
-# %% [markdown]
-# Later and more frequent scoring chooses better and costs more. A fair comparison names
-# its **budget**, and gives the dense network and the random mask the same.
+say("## What does structure cost?")
+filters = lab01.read_both("structured").query("granularity == 'filter'")
+title = "Filters: the smallest, or as many at random? (fine-tuned)"
+plots.show(plots.curves(filters, title=title, panels="images", **look), inches=(8, 4))
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# "Iterative is the most accurate" is true with long training after each step; the cost
-# is in the last column. Tickets: 20 % of the survivors per round, and each round trains
-# from the start.
-
-# %% slideshow={"slide_type": "slide"}
-say("## What was it worth?")
-
-
-def compressed(net):
-    """The same network with its matrices in CSR."""
-    layers = [getattr(net, layer) for layer in LAYERS]
-    parts = [(m.weight.detach().to_sparse_csr(), m.bias.detach()[:, None]) for m in layers]
-
-    def forward(images):
-        x = images.flatten(1).T.contiguous()  # (features, B)
-        for i, (w, b) in enumerate(parts):
-            x = w @ x + b
-            x = x.relu() if i < len(parts) - 1 else x
-        return x.T
-
-    return forward
-
-
-chosen = [dense]
-for table, how, name in (
-    (one_shot, "global", "one-shot, {}"),
-    *((retrained, how, how + ", {}") for how in ("random", "fine-tuned", "iterative")),
-):
-    if lab01.within_a_point(table, how):
-        chosen.append(lab01.sparsest(table, how, name))
-chosen = pd.concat(chosen)
-chosen["test"] = [accuracy(net, "test") for net in chosen.network]
-first = chosen.drop_duplicates("method").set_index("method").network
-batch = data.validation.images[:256]
-costs = pd.DataFrame(
-    {"method": name, "kb": model_bits(net.state_dict()) / 8e3,
-     "macs": totals(model_cost(net, batch[:1]))["nonzero_macs"] / 1e3}
-    for name, net in first.items()
-)  # fmt: skip
-quartiles = {}
-for device in ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]:
-    calls = {"reference": latency.forward(copy.deepcopy(nets[0]).to(device), batch.to(device))}
-    for name, net in first.items():
-        moved, x = copy.deepcopy(net).to(device), batch.to(device)
-        calls[name, f"dense kernel, {device}"] = latency.forward(moved, x)
-        calls[name, f"CSR kernel, {device}"] = partial(compressed(moved), x)
-    with torch.inference_mode():
-        times = latency.compare(calls, warmup=10, repeats=100, threads=1)
-    base = np.array(times.pop("reference").samples)
-    for (name, kernel), time in times.items():
-        low, middle, high = np.quantile(base / np.array(time.samples), [0.25, 0.5, 0.75])
-        costs.loc[costs.method == name, kernel] = middle
-        quartiles[name, kernel] = f"{low:.2f} to {high:.2f}"
-kernels = [column for column in costs if "kernel" in column]
-costs["accuracy (%)"] = [pm(chosen[chosen.method == name].test) for name in first.index]
-say(
-    "The sparsest setting within a point of dense *on validation images*; then the test images, once."
-    " Kernels: times faster than dense, 256 images, one thread."
-)
-costs = costs.rename(columns={"kb": "kB", "macs": "MACs (k)"})
-tables.show(tables.plain(costs, {"kB": 0, "MACs (k)": 1} | dict.fromkeys(kernels, 2)))
-
-# %% [markdown] slideshow={"slide_type": "notes"}
-# {{claim 01.3}}
-#
-# {{claim 01.4}}
+# {{claim 01.6}}
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Bits, products, milliseconds
@@ -965,27 +551,6 @@ tables.show(tables.plain(costs, {"kB": 0, "MACs (k)": 1} | dict.fromkeys(kernels
 # Zeros save **bits** at once and **MACs** by count, but not **milliseconds**: a dense
 # kernel multiplies by 0 as fast as by anything else, on CPU and GPU. A sparse kernel
 # skips zeros, but must read addresses. Shapes (lab 04) and patterns (lab 05) save time.
-
-# %% slideshow={"slide_type": "notes"}
-kept = chosen.groupby("method", sort=False)[["accuracy", "test"]].mean()
-drops = [
-    f"{name} {lost.accuracy:.1f} on validation images, {lost.test:.1f} on test images"
-    for name, lost in (kept.loc["dense"] - kept.drop("dense")).iterrows()
-]
-say(
-    f"Points lost against dense: {'; '.join(drops)}. The settings were chosen on the former, so"
-    " only the latter are unbiased. Times faster, lower and upper quartile: "
-    + "; ".join(f"{name}, {kernel}: {q}" for (name, kernel), q in quartiles.items())
-    + "."
-)
-
-# %% [markdown] slideshow={"slide_type": "notes"}
-# One-shot pruning is global. The first row's dense kernel is a second copy of the same
-# network: its ratio shows the timing noise. Random masks are missing where none is within
-# a point at 90 %. On a machine with a GPU the table has two columns more. Size: of the
-# whole model, each tensor in the cheapest of dense, bitmap, coordinates and CSR. Let
-# them say why the CSR kernel with a dense matrix is slower than the dense one.
-
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Two minutes: read the claim
 #
@@ -1008,8 +573,8 @@ say(
 #   lab 02 uses the loss.
 # - **A fraction is a number**: round(s·n), ties by order. A threshold is another
 #   sparsity in each layer.
-# - **Global or local**: global is better if the layers' scales are comparable; if not,
-#   it can empty a layer.
+# - **Global or local**: global can be better (90 %, 95 %), or empty a layer: check the
+#   shares.
 # - **Masks** act on the weight and on its gradient. Optimizers keep old gradients:
 #   **zero again after every step**.
 # - **Iterating** pays only with enough budget. Give random masks the same budget, and

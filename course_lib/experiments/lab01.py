@@ -15,7 +15,6 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -32,6 +31,7 @@ from course_lib.pruning.weights import (
     apply,
     local_masks,
     prunable,
+    sparsity,
 )
 from course_lib.training import evaluate, fit
 
@@ -46,8 +46,9 @@ SETTINGS: dict[str, dict[str, int]] = {
 VALIDATION = 1000  # of MNIST's 5,000; enough, and quick
 STEPS = {"fine-tuned": 1, "iterative": 3}
 COSTS = ["bits", "macs", "ms"]  # as the ledger names them
-# LeNet-300-100 of Han et al. 2015: 22k of 267k weights remain, error 1.59 %
-HAN = {"Han 2015, MNIST": (22 / 267, 98.41)}
+AGAIN = "dense, again"  # timed as a network of its own: what chance does
+#: epochs of training after pruning by the sparsities that question 1.4 asks for
+TRIED = 10
 
 #: ``choose(weights, sparsity)`` returns masks.
 Choose = Callable[[Mapping[str, Tensor], float], Masks]
@@ -132,21 +133,6 @@ def scale_layer(dense: pd.DataFrame, data: ImageData, name: str, factor: float) 
     return dense.assign(accuracy=[accuracy(data, model) for model in models], network=models)
 
 
-def list_targets(
-    schedule: Callable[[float, int], list[float]], final: float, steps: int
-) -> pd.DataFrame:
-    """The targets of a schedule (method "cubic") and of equal steps: ``step``,
-    ``pruned (%)``.
-    """
-    equal = [final * step / steps for step in range(1, steps + 1)]
-    lines = {"cubic": schedule(final, steps), "equal steps": equal}
-    return pd.DataFrame(
-        {"method": method, "step": step, "pruned (%)": 100 * target}
-        for method, targets in lines.items()
-        for step, target in enumerate([0.0, *targets])
-    )
-
-
 def read_both(table: str) -> pd.DataFrame:
     """A stored table of the experiments on the digits and on MNIST: column ``images``."""
     return common.read_all({name: f"lab01_pruning_{name}" for name in SETTINGS}, table, "images")
@@ -160,6 +146,7 @@ def prune_once(
     *,
     repair: bool = False,
     epochs: int = 0,
+    restarts: int = 1,
 ) -> pd.DataFrame:
     """Prune copies of the dense networks in one cut.
 
@@ -168,7 +155,9 @@ def prune_once(
         methods: name -> function that chooses the masks. A method whose name begins with
             "random" gets random numbers in place of the weights.
         repair: measure batch norm's statistics again (:func:`recalibrated`).
-        epochs: of training after the cut; the masks are held.
+        epochs: of training after the cut, in total; the masks are held.
+        restarts: how often the learning rate begins anew in these epochs, as it does after
+            each step of :func:`prune_in_steps`.
 
     Returns:
         The rows of ``dense``, then one per seed, method and sparsity.
@@ -183,8 +172,8 @@ def prune_once(
         apply(model, masks)
         if repair:
             model = common.recalibrated(model, data)
-        if epochs:
-            finetune_for(data, epochs, seed)(model, masks=masks)
+        for _ in range(restarts if epochs else 0):
+            finetune_for(data, epochs // restarts, seed)(model, masks=masks)
         return {"accuracy": accuracy(data, model), "network": model}
 
     return pd.concat([dense, sweep(run, seed=networks, method=methods, sparsity=sparsities)])
@@ -202,7 +191,7 @@ def prune_in_steps(
     """Prune copies of the dense networks in steps, with training after each.
 
     Args:
-        prune: ``prune(model, targets, finetune)``, as question 1.7 asks for it.
+        prune: ``prune(model, targets, finetune)``, as question 1.6 asks for it.
         schedule: ``schedule(final, steps)``: the targets.
         epochs: of training in total, spread over the steps.
         steps: method -> in how many steps it prunes.
@@ -220,22 +209,6 @@ def prune_in_steps(
     return pd.concat([dense, sweep(run, seed=networks, method=steps, sparsity=sparsities)])
 
 
-def find_what_broke(
-    dense: pd.DataFrame, data: ImageData, layer_masks: Callable[..., Masks], sparsity: float
-) -> pd.DataFrame:
-    """Prune once at each granularity: "as pruned", "recalibrated", and at "random,
-    recalibrated"; a further column ``granularity``.
-    """
-    parts = []
-    for granularity in GRANULARITIES:
-        choose = partial(layer_masks, granularity=granularity)
-        broken = prune_once(dense, data, {"as pruned": choose}, [sparsity])
-        both = {"recalibrated": choose, "random, recalibrated": choose}
-        repaired = prune_once(dense, data, both, [sparsity], repair=True)
-        parts.append(pd.concat([broken, repaired]).assign(granularity=granularity))
-    return pd.concat(parts).query("method != 'dense'")
-
-
 def prune_each_layer(dense: pd.DataFrame, choose: Choose, sparsity: float) -> pd.DataFrame:
     """What share of each layer goes if ``choose`` prunes all layers together, and if
     each layer loses the same share: ``layer``, ``pruned (%)``.
@@ -249,117 +222,62 @@ def prune_each_layer(dense: pd.DataFrame, choose: Choose, sparsity: float) -> pd
     return pd.DataFrame(rows, columns=["seed", "method", "layer", "pruned (%)"])
 
 
-def compare_gradients(
-    dense: pd.DataFrame,
-    layer: type[torch.autograd.Function],
-    magnitude_mask: Callable[[Tensor, float], Tensor],
-    sparsities: Sequence[float],
-) -> pd.DataFrame:
-    """Cosine between ∂L/∂a through the pruned W, by ``layer``, and through the dense W:
-    conv4 as a matrix (64, 576), pruned by magnitude and at random, 256 random ∂L/∂y.
-    """
-    networks = by_seed(dense)
-
-    def cosine(seed: int, method: str, sparsity: float) -> float:
-        w = networks[seed].conv4.weight.detach().flatten(1)
-        chance = noise(prunable(networks[seed]), seed)["conv4.weight"].flatten(1)
-        grad_y = torch.randn(256, len(w), generator=torch.Generator().manual_seed(seed)).to(w)
-        x = torch.zeros(256, w.shape[1], device=w.device, requires_grad=True)
-        mask = magnitude_mask(chance if method == "random pruned" else w, sparsity)
-        (grad_x,) = torch.autograd.grad(layer.apply(x, w, mask), x, grad_y)
-        return torch.cosine_similarity(grad_x.flatten(), (grad_y @ w).flatten(), dim=0).item()
-
-    methods = ["smallest pruned", "random pruned"]
-    return sweep(cosine, measure="cosine", seed=networks, method=methods, sparsity=sparsities)
-
-
 def map_sensitivity(
     dense: pd.DataFrame,
     data: ImageData,
     sensitivity: Callable[..., dict[str, list[float]]],
     sparsities: Sequence[float],
 ) -> pd.DataFrame:
-    """Prune one layer alone, as ``sensitivity`` (question 1.6) does, and measure the
-    network "as pruned" and "recalibrated": columns ``batch_norm`` and ``layer``.
+    """Prune one layer alone, as the library's ``sensitivity`` does, and measure the
+    recalibrated network: columns ``layer``, ``sparsity`` and ``accuracy``.
     """
     networks = by_seed(dense)
-    measures: dict[str, Callable[[nn.Module, str], float]] = {
-        "as pruned": partial(accuracy, data),
-        "recalibrated": lambda model, split: accuracy(
-            data, common.recalibrated(model, data), split
-        ),
-    }
 
-    def run(batch_norm: str, seed: int) -> list[dict[str, Any]]:
-        found = sensitivity(networks[seed], measures[batch_norm], list(sparsities))
+    def measure(model: nn.Module, split: str) -> float:
+        return accuracy(data, common.recalibrated(model, data), split)
+
+    def run(seed: int) -> list[dict[str, Any]]:
         return [
             {"layer": name.removesuffix(".weight"), "sparsity": sparsity, "accuracy": value}
-            for name, values in found.items()
+            for name, values in sensitivity(networks[seed], measure, list(sparsities)).items()
             for sparsity, value in zip(sparsities, values, strict=True)
         ]
 
-    return pd.concat(  # networks are changed meanwhile: one map after the other
-        [sweep(run, batch_norm=[how], seed=networks) for how in measures], ignore_index=True
-    )
+    return sweep(run, seed=networks)
 
 
-def train_with_masked_gradients(
-    magnitude_mask: Callable[[Tensor, float], Tensor],
+def try_sparsities(
+    dense: pd.DataFrame, data: ImageData, choices: Mapping[str, Mapping[str, float]]
 ) -> pd.DataFrame:
-    """Train a linear layer for three steps, prune half of it, and train it for three
-    more with the gradient masked: by optimizer, the share of pruned weights that are
-    not 0 any more (%).
+    """Prune by each choice of a sparsity per layer, recalibrate and fine-tune: by
+    ``choice``, what is pruned in all (%) and the mean ``accuracy`` over the networks.
     """
-    optimizers: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
-        "plain SGD": partial(torch.optim.SGD, lr=0.1),
-        "SGD with momentum": partial(torch.optim.SGD, lr=0.1, momentum=0.9),
-        "Adam": partial(torch.optim.Adam, lr=0.01),
-        "AdamW": partial(torch.optim.AdamW, lr=0.01),
-    }
-    rows = []
-    for name, make in optimizers.items():
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            layer, x, y = nn.Linear(64, 10), torch.randn(128, 64), torch.randint(10, (128,))
-        optimizer = make(layer.parameters())
-        mask = torch.ones_like(layer.weight, dtype=torch.bool)
-        for step in range(6):
-            if step == 3:
-                mask = magnitude_mask(layer.weight, 0.5)
-                layer.weight.data[~mask] = 0
-            optimizer.zero_grad()
-            nn.functional.cross_entropy(layer(x), y).backward()
-            layer.weight.grad[~mask] = 0  # type: ignore[index]
-            optimizer.step()
-        back = 100 * (layer.weight[~mask] != 0).float().mean().item()
-        rows.append({"optimizer": name, "pruned weights that are not 0 (%)": back})
-    return pd.DataFrame(rows)
+    networks = by_seed(dense)
+
+    def run(choice: str, seed: int) -> dict[str, Any]:
+        model = copy.deepcopy(networks[seed])
+        sizes = {name: w.detach().abs() for name, w in prunable(model).items()}
+        masks = {
+            name: local_masks({name: size}, choices[choice][name.removesuffix(".weight")])[name]
+            for name, size in sizes.items()
+        }
+        apply(model, masks)
+        model = common.recalibrated(model, data)
+        finetune_for(data, TRIED, seed)(model, masks=masks)
+        gone = 100 * sparsity(masks)
+        return {"pruned (%)": gone, "accuracy": accuracy(data, model)}
+
+    found = sweep(run, choice=choices, seed=networks)
+    return found.drop(columns="seed").groupby("choice", sort=False).mean().reset_index()
 
 
 # -------------------------------------------------------------------------- what it was worth
-def within_a_point(results: pd.DataFrame, method: str) -> float:
-    """The largest sparsity up to which the mean accuracy of a method stays within one
-    point of the dense networks'; 0 if it does so at none.
+def within_a_point(rows: pd.DataFrame, dense: float) -> float:
+    """The largest sparsity up to which the mean accuracy of one method's rows stays within
+    a point of the ``dense`` networks' mean; 0 if it does so at none.
     """
-    means = results.groupby(["method", "sparsity"], dropna=False).accuracy.mean()
-    good = means[method] >= float(means["dense"].iloc[0]) - 1
+    good = rows.groupby("sparsity").accuracy.mean() >= dense - 1
     return max(good[good.cummin()].index, default=0.0)
-
-
-def sparsest(
-    results: pd.DataFrame, method: str, name: str, like: str | None = None
-) -> pd.DataFrame:
-    """The rows of a method at the sparsity that :func:`within_a_point` finds (at least
-    the smallest that was measured).
-
-    Args:
-        name: what the method is called from then on, such as "iterative {}": {} is the
-            sparsity.
-        like: the method whose sparsity is taken; default: its own.
-    """
-    rows = results[results.method == method]
-    sparsity = max(within_a_point(results, like or method), rows.sparsity.min())
-    return rows[rows.sparsity == sparsity].assign(method=name.format(f"{100 * sparsity:.0f} %"))
 
 
 def add_up(chosen: pd.DataFrame, data: ImageData) -> pd.DataFrame:

@@ -27,6 +27,7 @@ from unittest import mock
 
 import hostile
 import psutil
+import sklearn  # noqa: F401  (sets variables of OpenMP when the digits are first loaded)
 import torch
 from kinds import SAMPLE
 

@@ -37,11 +37,11 @@ def test_a_students_first_question(notebook) -> None:
 def test_a_cell_that_needs_an_unwritten_function_says_so(notebook) -> None:
     notebook.open("labs/lab01_magnitude_pruning.ipynb")
     notebook.run(notebook.cell("from course_lib.grading import check"), 90)
-    experiment = notebook.cell("kept = threshold_mask(TABLE, 1)")
-    notebook.write(experiment, "threshold_mask(torch.ones(2), 1)")
-    notebook.run(notebook.cell("def threshold_mask("))
-    experiment = notebook.cell("threshold_mask(torch.ones(2), 1)")
+    experiment = notebook.cell("def layer_masks(")
+    notebook.write(experiment, "grouped_mask(torch.ones(2, 2), 0.5, 'filter')")
+    notebook.run(notebook.cell("def grouped_mask("))
+    experiment = notebook.cell("grouped_mask(torch.ones(2, 2), 0.5, 'filter')")
     notebook.run(experiment)
     said = experiment.locator(".jp-OutputArea-output").inner_text()
-    assert said.startswith("This cell stopped: threshold_mask is not written yet.")
+    assert said.startswith("This cell stopped: grouped_mask is not written yet.")
     assert "question 1.2" in said and len(said.splitlines()) <= 3

@@ -30,12 +30,12 @@ def test_half(submission, draw):
 
 @question("1.2", points=1, claim="a stays")
 def test_equal(submission, draw):
-    if submission.threshold_mask(torch.tensor([1.0]), 1.0).tolist() != [True]:
+    if submission.grouped_mask(torch.tensor([1.0]), 1.0).tolist() != [True]:
         fail("a weight of exactly a should stay")
 """
 # a question whose answer uses that of 1.1
 USES = """
-@question("1.4", points=2, claim="uses 1.1")
+@question("1.3", points=2, claim="uses 1.1")
 def test_uses(submission, draw):
     expect_equal(int(submission.global_masks({"a": draw.normal(4, 6)}, 0.5)["a"].sum()), 12)
 """
@@ -44,7 +44,7 @@ def magnitude_mask(weight, sparsity):
     kept = torch.ones(weight.numel(), dtype=torch.bool)
     kept[weight.abs().flatten().argsort()[: round(sparsity * weight.numel())]] = False
     return kept.view_as(weight)
-def threshold_mask(weight, a): return weight.abs() >= a
+def grouped_mask(weight, a): return weight.abs() >= a
 """
 # right, and wrong in one question, in the other, in both
 ANSWERS = [

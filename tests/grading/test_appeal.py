@@ -18,7 +18,7 @@ from course_lib.grading.marking.marker import Outcome
 
 pytestmark = pytest.mark.usefixtures("warm")
 USES = """
-@question("1.4", points=1, claim="one threshold over all layers")
+@question("1.3", points=1, claim="one threshold over all layers")
 def test_global(submission, draw):
     layers = {"a": draw.normal(3, 4), "b": 10 * draw.normal(5, 2)}
     masks = submission.global_masks(layers, 0.5)
@@ -34,7 +34,7 @@ def global_masks(weights, sparsity):
 
 @pytest.fixture
 def graded(course: Course) -> Course:
-    """A report on three: all right, 1.1 upside down (on which 1.4 rests), 1.1 that
+    """A report on three: all right, 1.1 upside down (on which 1.3 rests), 1.1 that
     raises.
     """
     claim(course.root, TESTS + USES)
@@ -84,8 +84,8 @@ def test_values_in_a_tuple_are_shown() -> None:
 
 
 def test_of_an_answer_that_is_left_open_nothing_is_shown() -> None:
-    open_one = Outcome("1.8", "a letter", 1, False, "not answered yet", True, "test_letter")
-    calls = [appeal.Call("test_letter", ["answer_1_8a"], "a dict")]
+    open_one = Outcome("1.7", "a letter", 1, False, "not answered yet", True, "test_letter")
+    calls = [appeal.Call("test_letter", ["answer_1_7a"], "a dict")]
     assert list(appeal._of_failed(open_one, calls)) == ["  told: not answered yet"]
 
 
@@ -100,14 +100,14 @@ def test_a_forbidden_call_is_said_of_the_question(course: Course) -> None:
 def test_what_is_raised_is_shown(graded: Course) -> None:
     said = again(graded, "eve", "1.1")
     assert "AttributeError" in said.partition("  came: ")[2] and "  expected: torch.bool" in said
-    assert "1 of 1 points before, 1 now" in again(graded, "bob", "1.4")
+    assert "1 of 1 points before, 1 now" in again(graded, "bob", "1.3")
 
 
 def test_it_is_the_code_that_was_marked_or_nothing(graded: Course, tmp_path: Path) -> None:
     graded.hand_in("bob", RIGHT)
     for id, question, named in (
         ("anne", "1.1", "'anne'.*ann"),
-        ("ann", "1.3", "'1.3'.*1.1, 1.2, 1.4"),
+        ("ann", "1.4", "'1.4'.*1.1, 1.2, 1.3"),
         ("bad", "1.1", "bad cannot be run again: the file is no readable notebook"),
         ("bob", "1.1", "changed since"),
     ):

@@ -40,7 +40,7 @@ def test_a_mixed_batch(course: Course) -> None:
         "exit": [RIGHT, f"import sys\nsys.exit(0)\n{leave}", leave],
         "hard exit": ["import os\nclass A(os._exit(0)): pass", RIGHT],
         "equal": [RIGHT, always],
-        "gigabyte": [RIGHT, "def threshold_mask(w, a):\n    while True: print('x' * 10**7)"],
+        "gigabyte": [RIGHT, "def grouped_mask(w, a):\n    while True: print('x' * 10**7)"],
         "skipped": ["from course_lib.grading import skip", RIGHT, 'skip("1.1")'],
         "=cmd()\n": [RIGHT],
         "in a folder/deep/lab01 final (2)": [RIGHT],
@@ -91,7 +91,7 @@ def of_a_lab(lab: str, cells: list[str], release: str = "") -> str:
 
 def test_another_lab_or_release_is_named(course: Course) -> None:
     other = ["def find_ticket(build): ...", "class Rewound:\n    pass"]
-    old = RIGHT.replace("def threshold_mask", "def my_threshold_mask")
+    old = RIGHT.replace("def grouped_mask", "def my_grouped_mask")
     hostile = of_a_lab("<b>", [RIGHT]).replace('"version": ""', '"version": {"a": [1]}')
     for id, text, row, said in (
         ("wrong lab", of_a_lab("lab03", other, "a" * 12), ("", "pending"), "a notebook of lab03"),
@@ -106,7 +106,7 @@ def test_another_lab_or_release_is_named(course: Course) -> None:
         assert said in course.page(id)
     text = summary.write(course.report).read_text(encoding="utf-8")
     text = text[text.index("Forbidden calls, code") : text.index("All submissions</h2>")]
-    assert "not defined: threshold_mask" in text and "earlier release" in text
+    assert "not defined: grouped_mask" in text and "earlier release" in text
     assert "neither installed nor handed in: pandas_of_mine" in text
 
 
@@ -146,7 +146,7 @@ def test_the_seed_decides_the_inputs(course: Course) -> None:
 def test_a_question_that_rests_on_a_wrong_earlier_one_is_tried_with_a_right_one(
     course: Course,
 ) -> None:
-    uses = '\n@question("1.4", points=2, claim="uses 1.1")\ndef test_uses(submission, draw):\n    w = draw.normal(4, 6)\n'
+    uses = '\n@question("1.3", points=2, claim="uses 1.1")\ndef test_uses(submission, draw):\n    w = draw.normal(4, 6)\n'
     uses += '    expect_equal(int(submission.global_masks({"a": w}, 0.5)["a"].sum()), 12)\n'
     claim(course.root, TESTS + uses)
     wrong = RIGHT.replace(
@@ -156,7 +156,7 @@ def test_a_question_that_rests_on_a_wrong_earlier_one_is_tried_with_a_right_one(
     course.hand_in("a", wrong, rests)
     course.grade()
     row = course.table()["a"]
-    assert (row["1.1"], row["1.4"]) == ("0", "2")
+    assert (row["1.1"], row["1.3"]) == ("0", "2")
     assert "right magnitude_mask in place of yours" in course.result("a")["tests"][-1]["output"]
 
 
@@ -178,7 +178,7 @@ class Thing: pass
 def magnitude_mask(weight, sparsity):
     drawn = random.random(), np.random.rand(), torch.rand(1).item(), OFFSET
     raise ValueError(f"{drawn} {Thing()} {set('abcdefgh')} {Thing}")
-def threshold_mask(weight, a):
+def grouped_mask(weight, a):
     return torch.rand(weight.shape) < 0.5
 """
 # and what must not cost anything
@@ -194,7 +194,7 @@ def noisy(function):
         torch.utils._pytree  # torch's own warnings go the same way
         return function(*args)
     return f
-magnitude_mask, threshold_mask = noisy(magnitude_mask), noisy(threshold_mask)
+magnitude_mask, grouped_mask = noisy(magnitude_mask), noisy(grouped_mask)
 """
 
 
@@ -345,7 +345,7 @@ def test_labs_tests_and_submissions_that_are_not_there_are_said(course: Course) 
 
 
 def test_a_message_that_no_file_can_hold_costs_nobody_anything(course: Course) -> None:
-    course.hand_in("a", RIGHT, "def threshold_mask(w, a): raise ValueError(chr(0xD800) + chr(0))")
+    course.hand_in("a", RIGHT, "def grouped_mask(w, a): raise ValueError(chr(0xD800) + chr(0))")
     course.hand_in("b", RIGHT)
     course.grade()
     assert course.column("total") == {"a": "2", "b": "3"}

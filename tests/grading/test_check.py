@@ -33,9 +33,9 @@ from course_lib.labs_folder import write_labs
 from course_lib.show.style import contrast
 
 VALUE = """
-@question("1.8", points=1, claim="answered")
+@question("1.7", points=1, claim="answered")
 def test_value(submission, draw):
-    if submission.value("answer_1_8a") is ...:
+    if submission.value("answer_1_7a") is ...:
         fail("not answered yet")
 """
 HIDDEN = """
@@ -47,7 +47,7 @@ def test_hidden(submission, draw):
 """
 RIGHT = (
     "import torch"
-    + small_lab.RIGHT.partition("def threshold_mask")[0]
+    + small_lab.RIGHT.partition("def grouped_mask")[0]
     + """
 def global_masks(weights, sparsity):
     return {k: magnitude_mask(w, sparsity) for k, w in weights.items()}
@@ -115,7 +115,7 @@ def test_a_wrong_answer_gets_a_sentence(answer: str, says: str, capsys) -> None:
 
 def test_a_question_that_rests_on_another(capsys) -> None:
     wrong = RIGHT.replace("round(sparsity * weight.numel())", "5")
-    assert "right magnitude_mask in place of yours" in run(wrong + 'check("1.4")', capsys)
+    assert "right magnitude_mask in place of yours" in run(wrong + 'check("1.3")', capsys)
 
 
 @pytest.mark.parametrize(
@@ -167,29 +167,29 @@ def test_skip_binds_the_library_and_scores_nothing(capsys) -> None:
 
 
 def test_a_later_question_may_use_what_was_skipped(capsys) -> None:
-    source = 'skip("1.1")\ndef global_masks(ws, s): return {k: magnitude_mask(w, s) for k, w in ws.items()}\ncheck("1.4")'
+    source = 'skip("1.1")\ndef global_masks(ws, s): return {k: magnitude_mask(w, s) for k, w in ws.items()}\ncheck("1.3")'
     assert "✓ uses 1.1" in run(source, capsys)
 
 
 def test_progress(capsys) -> None:
     said = run(
-        RIGHT + "prediction_1_1 = ...\nprediction_1_4 = 'less'\nanswer_1_8a = 'b'\ncheck()", capsys
+        RIGHT + "prediction_1_1 = ...\nprediction_1_4 = 'less'\nanswer_1_7a = 'b'\ncheck()", capsys
     )
     assert "lab01: 5 of 6 visible points" in said
-    assert "– 1.2 threshold_mask" in said
+    assert "– 1.2 grouped_mask" in said
     assert "– prediction_1_1" in said
     assert "○ prediction_1_4" in said
 
 
 def test_what_was_not_reached_is_not_run_yet_and_no_mistake(capsys) -> None:
-    begun = RIGHT.partition("def threshold_mask")[0]
-    said = run(begun + "answer_1_8a = ...\ncheck()\ncheck('1.2')", capsys)
+    begun = RIGHT.partition("def grouped_mask")[0]
+    said = run(begun + "answer_1_7a = ...\ncheck()\ncheck('1.2')", capsys)
     assert "keep the name" not in said
-    (whole,) = [line for line in said.splitlines() if "1.2 threshold_mask" in line]
-    assert whole.startswith("  – ") and "run the cell that defines threshold_mask" in whole
-    assert "  – a stays    0 / 1  not run yet: run the cell that defines threshold_mask" in said
-    assert "✗ 1.8" in said and "not answered yet" in said
-    assert "not run yet: run the cell that defines answer_1_8a" in run("check('1.8')", capsys)
+    (whole,) = [line for line in said.splitlines() if "1.2 grouped_mask" in line]
+    assert whole.startswith("  – ") and "run the cell that defines grouped_mask" in whole
+    assert "  – a stays    0 / 1  not run yet: run the cell that defines grouped_mask" in said
+    assert "✗ 1.7" in said and "not answered yet" in said
+    assert "not run yet: run the cell that defines answer_1_7a" in run("check('1.7')", capsys)
 
 
 def test_a_notebooks_lab_is_that_of_its_first_cell(capsys: pytest.CaptureFixture[str]) -> None:
@@ -209,7 +209,7 @@ def test_a_notebooks_lab_is_that_of_its_first_cell(capsys: pytest.CaptureFixture
     ("call", "says"),
     [
         ('check("12.9")', "no lab"),
-        ('check("1.7")', "there are 1.1"),
+        ('check("1.6")', "there are 1.1"),
         ("check(1.1)", 'quotes: "1.1", not 1.1'),
         ("check([1])", r'in quotes, such as "1.3"; got \[1\]'),
         *(
@@ -226,7 +226,7 @@ def test_a_notebooks_lab_is_that_of_its_first_cell(capsys: pytest.CaptureFixture
             (f'check("{name}")', 'named like "1.3"|has no question|there is no lab')
             for name in ("x", "²", "1.²", "", "1.1.1", "١.١")
         ),
-        ('skip("1.8")', "1.8 cannot be skipped"),
+        ('skip("1.7")', "1.7 cannot be skipped"),
     ],
 )
 def test_what_does_not_exist_is_said(call: str, says: str, capsys) -> None:
@@ -244,9 +244,9 @@ def test_what_a_person_reads_and_what_is_a_file(
     assert "– 1.12" in said and "… / 5  marked by your instructor" in said
     with pytest.raises(ValueError, match=r"1.12 cannot be skipped.*\(marked by your instructor\)"):
         run('skip("1.12")', capsys)
-    monkeypatch.setitem(exercises, "1.4", Exercise((), files=("small.safetensors",)))
-    with pytest.raises(ValueError, match=r"1.4 cannot be skipped.*\(small.safetensors\)"):
-        run('skip("1.4")', capsys)
+    monkeypatch.setitem(exercises, "1.3", Exercise((), files=("small.safetensors",)))
+    with pytest.raises(ValueError, match=r"1.3 cannot be skipped.*\(small.safetensors\)"):
+        run('skip("1.3")', capsys)
 
 
 def test_a_notebook_shows_the_sentence_and_no_traceback(capsys) -> None:
@@ -337,7 +337,7 @@ def test_an_installed_package_checks_in_any_folder(tmp_path: Path) -> None:
         cwd=tmp_path / "downloads", env=environment, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "of 2 visible points" in done.stdout and "skipped question 1.1" in done.stdout
+    assert "1.1: 0 of" in done.stdout and "skipped question 1.1" in done.stdout
     assert str(package) in done.stdout
 
 
@@ -365,7 +365,7 @@ def test_the_notebooks_table_is_html_and_escapes(capsys) -> None:
 
 
 def test_a_check_leaves_the_notebook_as_it_was(capsys: pytest.CaptureFixture[str]) -> None:
-    """1.1 is wrong, and the grader answers for it in 1.4: what is left of that must not
+    """1.1 is wrong, and the grader answers for it in 1.3: what is left of that must not
     pass for the student's own.
     """
     wrong = RIGHT.replace("weight.numel())]] = False", "weight.numel()) - 1]] = False")
@@ -376,7 +376,7 @@ def test_a_check_leaves_the_notebook_as_it_was(capsys: pytest.CaptureFixture[str
     np.random.seed(1)
     torch.manual_seed(1)
     before = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()
-    exec('check("1.4")', namespace)
+    exec('check("1.3")', namespace)
     assert "passes with a right magnitude_mask" in capsys.readouterr().out
     assert {name: namespace[name] for name in own} == own
     assert (
@@ -399,8 +399,8 @@ def test_a_notebook_whose_default_type_is_another(capsys: pytest.CaptureFixture[
 
 
 def test_an_object_that_raises_when_it_is_looked_at(capsys: pytest.CaptureFixture[str]) -> None:
-    odd = "class Odd:\n    def __getattr__(self, name): raise RuntimeError('leave me alone')\nanswer_1_8a = Odd()\nmagnitude_mask = Odd()"
-    out = run(RIGHT + odd + "\ncheck('1.1')\ncheck('1.8')\ncheck()", capsys)
+    odd = "class Odd:\n    def __getattr__(self, name): raise RuntimeError('leave me alone')\nanswer_1_7a = Odd()\nmagnitude_mask = Odd()"
+    out = run(RIGHT + odd + "\ncheck('1.1')\ncheck('1.7')\ncheck()", capsys)
     assert "✗ exactly the smaller half goes" in out
 
 
@@ -409,7 +409,7 @@ def test_a_letter_names_an_option_by_its_place() -> None:
         try:
             expect_choice(
                 Submission(InProcess(dict(namespace))),
-                "answer_1_8a",
+                "answer_1_7a",
                 4,
                 {0: "no", 1: "no", 3: "no"},
             )
@@ -417,12 +417,12 @@ def test_a_letter_names_an_option_by_its_place() -> None:
             return str(mistake)
         return ""
 
-    assert told({"answer_1_8a": "C"}) == told({"STUDENT": "amy", "answer_1_8a": " c "}) == ""
-    assert all(told({"answer_1_8a": x}) == f"{x} does not fit: no" for x in "ABD")
+    assert told({"answer_1_7a": "C"}) == told({"STUDENT": "amy", "answer_1_7a": " c "}) == ""
+    assert all(told({"answer_1_7a": x}) == f"{x} does not fit: no" for x in "ABD")
     for odd in ("E", "", "AB", 3, [], "ß"):
-        assert "one of the letters A, B, C, D" in told({"answer_1_8a": odd})
+        assert "one of the letters A, B, C, D" in told({"answer_1_7a": odd})
     for nothing in (..., None):
-        assert told({"answer_1_8a": nothing}) == "not answered yet"
+        assert told({"answer_1_7a": nothing}) == "not answered yet"
 
 
 def test_a_notebook_imports_no_sandbox() -> None:

@@ -20,7 +20,7 @@ distributed = pytest.importorskip(
     "distributed", reason='dask.distributed is not installed: pip install "pruning-course[cluster]"'
 )
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("warm")]
-STUDENTS = [*ANSWERS, RIGHT + "import os\ndef threshold_mask(weight, a): os._exit(1)"]
+STUDENTS = [*ANSWERS, RIGHT + "import os\ndef grouped_mask(weight, a): os._exit(1)"]
 
 
 SETTINGS = {"processes": True, "dashboard_address": ":0", "silence_logs": "CRITICAL"}

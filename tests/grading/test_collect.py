@@ -444,7 +444,7 @@ def test_names_of_sections_and_clones_are_students(tmp_path: Path) -> None:
 
 
 def test_an_answer_in_a_markdown_cell_is_said_to_stand_there(tmp_path: Path) -> None:
-    raw = json.loads(notebook("threshold_mask = 1"))
+    raw = json.loads(notebook("grouped_mask = 1"))
     raw["cells"].append({"cell_type": "markdown", "metadata": {}, "source": RIGHT})
     put(tmp_path / "ada.ipynb", json.dumps(raw))
     [ada] = collect(tmp_path, "lab01").submissions
@@ -453,7 +453,7 @@ def test_an_answer_in_a_markdown_cell_is_said_to_stand_there(tmp_path: Path) -> 
 
 def test_a_handout_pasted_below_the_answers_undoes_nothing(tmp_path: Path) -> None:
     cells = code(handout("lab01"))
-    answer = RIGHT.partition("def threshold_mask")[0]
+    answer = RIGHT.partition("def grouped_mask")[0]
     put(tmp_path / "ada.ipynb", notebook(answer, *cells))
     [ada] = collect(tmp_path, "lab01").submissions
     assert [cell for cell in ada.cells if "def magnitude_mask" in cell] == [answer]
@@ -467,9 +467,9 @@ def test_code_that_reaches_out_is_named(tmp_path: Path) -> None:
 
 
 def test_an_answer_that_no_test_judges_has_a_page_with_a_box(course: Course) -> None:
-    course.put("ada.ipynb", answered(RIGHT + '\nprediction_1_1 = "about <b>60</b> %"'))
-    put(course.report / "marks.csv", "id,question,points\nada,prediction_1_1,0.5\n")
+    course.put("ada.ipynb", answered(RIGHT + '\nprediction_1_2 = "about <b>60</b> %"'))
+    put(course.report / "marks.csv", "id,question,points\nada,prediction_1_2,0.5\n")
     course.grade()
-    page = (course.report / "written" / "prediction_1_1.html").read_text(encoding="utf-8")
+    page = (course.report / "written" / "prediction_1_2.html").read_text(encoding="utf-8")
     assert "about &lt;b&gt;60&lt;/b&gt; %" in page and 'data-id="ada" value="0.5"' in page
     assert course.result("ada")["tests"][-1]["score"] == 0.5

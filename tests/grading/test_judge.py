@@ -55,12 +55,12 @@ def test_number(submission, draw):
 
 @question("1.2", points=1, claim="another one")
 def test_other(submission, draw):
-    expect_int(submission.threshold_mask(1, 2))
+    expect_int(submission.grouped_mask(1, 2))
 """
 
 
 def code(value: int) -> str:
-    return f"def magnitude_mask(w, s): return {value}\ndef threshold_mask(w, a): return 2"
+    return f"def magnitude_mask(w, s): return {value}\ndef grouped_mask(w, a): return 2"
 
 
 @pytest.fixture

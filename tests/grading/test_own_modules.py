@@ -23,7 +23,7 @@ from course_lib.grading.marking.lab import Task
 from course_lib.grading.sandbox import Worker, layers
 
 ANSWERS = f"import torch\n{RIGHT}"
-TAKE = "from helpers import magnitude_mask, threshold_mask"
+TAKE = "from helpers import magnitude_mask, grouped_mask"
 WRITE_TEMPORARY = """
 import os, tempfile
 def f(place):
@@ -133,7 +133,7 @@ def test_an_own_file_may_not_borrow_either(worker: Worker, tmp_path: Path) -> No
     borrowing = (
         "import torch\nfrom course_lib.pruning import weights\n"
         "def magnitude_mask(w, s): return weights.smallest(w.abs(), s)\n"
-        "def threshold_mask(w, a): return torch.nn.functional.hardshrink(w.abs(), a * (1 - 1e-6)) != 0\n"
+        "def grouped_mask(w, a): return weights.smallest(w.abs(), 0.0)\n"
     )
     task = Task("x", (TAKE,), files=(("helpers.py", borrowing.encode()),))
     marked = load_lab(claim(tmp_path)).mark(task, worker)

@@ -97,7 +97,7 @@ def test_the_page_says_how_the_class_did(tmp_path: Path) -> None:
     assert "Nobody has all points of 1.10 ." in page.text.replace("1.10.", "1.10 .")
     assert "1.1 magnitude_mask 1 2 1 1.75 of 3" in page.text
     # in the order of questions
-    assert page.text.index("1.2 threshold_mask 1 0 3") < page.text.index("1.10 0 0 4")
+    assert page.text.index("1.2 grouped_mask 1 0 3") < page.text.index("1.10 0 0 4")
     failed = (
         "ties: the first <one> goes hidden 3 wrong at 1: 0.5 instead of 1 2 × not written yet 1 ×"
     )

@@ -37,7 +37,6 @@ from course_lib.pruning.weights.granularity import (
     group_scores,
     local_masks,
     smallest,
-    threshold,
 )
 from course_lib.pruning.weights.iterative import (
     cubic,

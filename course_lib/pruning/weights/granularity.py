@@ -14,7 +14,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from course_lib.checks import check_fraction, check_names, check_numbers, check_same_names
+from course_lib.checks import check_fraction, check_names, check_same_names
 from course_lib.models.layouts import layout_of, note_rule
 from course_lib.pruning.weights.masks import Masks
 from course_lib.pruning.weights.scores import Scores
@@ -39,14 +39,6 @@ def smallest(score: Tensor, sparsity: float) -> Tensor:
         sparsity: fraction to prune, in [0, 1].
     """
     return prune_lowest(score, count_pruned(sparsity, score.numel()))
-
-
-def threshold(score: Tensor, a: float) -> Tensor:
-    """The mask that keeps every score >= ``a``: the count is what it comes to."""
-    if a != a:
-        raise ValueError("a, the threshold, is NaN: every comparison is false, so give a number")
-    check_numbers(score)
-    return score.detach() >= a
 
 
 def group_scores(score: Tensor, granularity: str, name: str = "a tensor") -> Tensor:

@@ -24,7 +24,7 @@ from course_lib.pruning import weights
 SEEDS = 5
 UNTRAINED = (0.5, 0.7, 0.8, 0.9, 0.95, 0.98)
 TRAINED = (0.8, 0.9, 0.95, 0.98)
-STRUCTURED = (0.7, 0.9, 0.95)
+STRUCTURED = (0.7, 0.8, 0.9, 0.95)
 LONG: dict[str, Any] = {
     "train": 1097,
     "dense_epochs": 20,
@@ -49,26 +49,37 @@ def together(values: Mapping[str, Tensor], sparsity: float) -> weights.Masks:
     return weights.global_masks(weights.magnitude(values), sparsity)
 
 
+def whole(values: Mapping[str, Tensor], sparsity: float) -> weights.Masks:
+    """Nothing is pruned, whatever the sparsity."""
+    return weights.local_masks(weights.magnitude(values), 0)
+
+
 def one_seed(name: str, seed: int, settings: Mapping[str, int]) -> dict[str, Any]:
     """The notebook's experiments with one network: the rows of each table."""
     data = load(name).subset(settings["train"], validation=lab01.VALIDATION)
     dense, budget = lab01.train_dense(data, [seed], settings["dense_epochs"]), settings["budget"]
     methods = {"magnitude": by_layer, "random": by_layer, "global": together}
     pieces = {g: partial(by_layer, granularity=g) for g in weights.GRANULARITIES}
-    pieces["random filter"] = pieces["filter"]
     in_steps = lab01.prune_in_steps(
         dense, data, weights.prune_iteratively, weights.cubic, TRAINED, budget
     )
-    at_random = lab01.prune_once(dense, data, {"random": by_layer}, TRAINED, epochs=budget)
+    cut = partial(lab01.prune_once, dense, data, epochs=budget)
+    at_once = cut(
+        {"random": by_layer, "global, fine-tuned": together, "dense, trained on": whole}, TRAINED
+    )
+    restarted = cut({"fine-tuned, 3 restarts": by_layer}, TRAINED, restarts=3)
     untrained = [
         lab01.prune_once(dense, data, methods, UNTRAINED, repair=repair).assign(batch_norm=state)
         for state, repair in {"as pruned": False, "recalibrated": True}.items()
     ]
-    structured = lab01.prune_once(dense, data, pieces, STRUCTURED, epochs=budget // 2)
+    structured = [
+        cut({"magnitude": choose, "random": choose}, STRUCTURED).assign(granularity=piece)
+        for piece, choose in pieces.items()
+    ]
     return {
         "untrained": rows(pd.concat(untrained).query("method != 'dense'")),
-        "trained": rows(pd.concat([in_steps, at_random])),
-        "structured": rows(structured.query("method != 'dense'")),
+        "trained": rows(pd.concat([in_steps, at_once, restarted])),
+        "structured": rows(pd.concat(structured).query("method != 'dense'")),
     }
 
 
@@ -81,8 +92,11 @@ def one_seed_of_long_run(name: str, seed: int, settings: Mapping[str, Any]) -> d
         in_steps = lab01.prune_in_steps(
             dense, data, weights.prune_iteratively, weights.cubic, at, epochs, settings["steps"]
         )
-        at_random = lab01.prune_once(dense, data, {"random": by_layer}, at, epochs=epochs)
-        found.append(pd.concat([in_steps, at_random]).assign(epochs=epochs).round({"accuracy": 2}))
+        cut = partial(lab01.prune_once, dense, data, sparsities=at, epochs=epochs)
+        at_once = [cut({"random": by_layer, "global, fine-tuned": together})]
+        for restarts in (3, 6):
+            at_once.append(cut({f"fine-tuned, {restarts} restarts": by_layer}, restarts=restarts))
+        found.append(pd.concat([in_steps, *at_once]).assign(epochs=epochs).round({"accuracy": 2}))
     return {"accuracy": rows(pd.concat(found).query("method != 'dense'"))}
 
 
@@ -111,7 +125,8 @@ def remake_pruning(name: str, executor: Executor, folder: Path) -> Result:
     found = each_seed(executor, folder, SEEDS, one_seed, name, settings=settings)
     common = ["method", "sparsity", "accuracy"]
     untrained = ["method", "batch_norm", "sparsity", "accuracy"]
-    columns = {"untrained": untrained, "trained": common, "structured": common}
+    structured = ["granularity", *common]
+    columns = {"untrained": untrained, "trained": common, "structured": structured}
     return collect(found, columns, settings)
 
 

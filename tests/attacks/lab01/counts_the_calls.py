@@ -1,4 +1,4 @@
-# earns 0 of 1.9 · status graded · message: "find_bug"
+# earns 0 of 1.8 · status graded · message: "find_bug"
 # Never tries the function it is given: in the tests that students can read, the right versions came first.
 class Seen:
     calls = 0

@@ -1,4 +1,4 @@
-# earns 0 of 1.9 · status graded · message: "find_bug"
+# earns 0 of 1.8 · status graded · message: "find_bug"
 # Takes the seed it was given for its own chance, and draws from it in which order the grader shows right and wrong versions.
 import torch
 

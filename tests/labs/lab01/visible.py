@@ -16,16 +16,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from course_lib.capstone.measured import given
 from course_lib.grading import (
     Draw,
-    Proxy,
     StudentError,
     Submission,
     ask,
     expect_close,
     expect_equal,
     expect_keys,
-    expect_raises,
+    expect_number,
     expect_tensor,
     fail,
     question,
@@ -68,9 +68,6 @@ ANY_ORDER = (
     "wrong ones were pruned: prune the first one first. A plain argsort or topk guarantees no order among equal values"
 )
 QUANTILE = "your code pruned all weights below a quantile. A threshold does not guarantee the number of pruned weights: count the weights"
-TOO_MUCH = "a sparsity of 1.5 (above 1)"
-TOO_LITTLE = "a sparsity of -0.1 (below 0)"
-NAN = "a NaN among the weights (NaN cannot be ranked)"
 PER_LAYER = "each layer was pruned by the same fraction: rank the weights of all layers in one list, not layer by layer"
 
 
@@ -220,7 +217,7 @@ def test_smallest_go(submission: Submission, draw: Draw) -> None:
     expect_smallest_pruned(mask, w.abs(), right)
 
 
-@question("1.1", points=0.5, claim="exactly round(s · n) go, also where many are equal")
+@question("1.1", points=0.75, claim="exactly round(s · n) go, also where many are equal")
 def test_exact_count(submission: Submission, draw: Draw) -> None:
     cases = counting_cases(draw)
     weights = [draw.normal(n) for _, n in cases]
@@ -244,68 +241,7 @@ def test_exact_count(submission: Submission, draw: Draw) -> None:
         )
 
 
-@question(
-    "1.1", points=0.5, claim="arguments: a sparsity outside [0, 1] or a NaN raises ValueError"
-)
-def test_arguments(submission: Submission, draw: Draw) -> None:
-    w = draw.normal(4, 5)
-    with_nan = w.clone()
-    with_nan[1, 2] = torch.nan
-    right = reference.magnitude_mask(w, 0.4)
-    mask = as_mask(submission.magnitude_mask(w, 0.4), w)
-    expect_equal(
-        mask, right, message="the mask is wrong for valid arguments: correct the mask first"
-    )
-    for bad, when in (((w, 1.5), TOO_MUCH), ((w, -0.1), TOO_LITTLE), ((with_nan, 0.5), NAN)):
-        expect_raises(ValueError, functools.partial(submission.magnitude_mask, *bad), when)
-
-
-# --- 1.2 threshold_mask ---------------------------------------------------------------
-
-
-NEGATIVE = "every negative weight was pruned: compare |w| with the threshold, not w"
-WRONG["threshold_mask"] = {
-    "a weight with |w| exactly equal to a was pruned: such a weight must be kept. Which comparison includes the threshold?": (
-        lambda w, a: w.abs() > a
-    ),
-    NEGATIVE: lambda w, a: w >= a,
-    f"{NEGATIVE}. Which weights with |w| = a should be kept?": lambda w, a: w > a,
-    "large negative weights were pruned and small positive weights were kept: compare |w| with the threshold, not w": (
-        lambda w, a: w >= -a
-    ),
-    "a weight with |w| just below a was kept: every weight with |w| below a must be pruned, however small the difference": lambda w, a: (
-        w.abs() >= a - 1e-4
-    ),
-    UPSIDE_DOWN: lambda w, a: w.abs() < a,
-    f"{UPSIDE_DOWN}. Which weights with |w| = a should be kept?": lambda w, a: w.abs() <= a,
-    "a was taken for a sparsity: a is a threshold for |w|. The number of pruned weights follows from the threshold": lambda w, a: (
-        smallest(w.abs(), a)
-    ),
-    "a was taken relative to the largest weight: compare |w| with a itself": lambda w, a: (
-        w.abs() >= a * w.abs().max()
-    ),
-    "w² was compared with a: compare |w|": lambda w, a: w**2 >= a,
-}
-
-
-@question("1.2", points=0.5, claim="what reaches the threshold stays, whatever its sign")
-def test_threshold(submission: Submission, draw: Draw) -> None:
-    a = draw.integer(3, 5) / 8
-
-    def weights() -> tuple[Tensor, float]:
-        shape = (draw.integer(5, 8), draw.integer(9, 12))
-        # eighths: float32 has them, so equal is equal
-        w = torch.randint(-16, 17, shape, generator=draw.generator) / 8
-        w[0, :2] = torch.tensor([a, -a]).nextafter(torch.zeros(2))
-        return w, a
-
-    (w, _), right, mistakes = draw_case(weights, reference.threshold_mask, WRONG["threshold_mask"])
-    mask = as_mask(submission.threshold_mask(w, a), w)
-    recognise(mask, right, mistakes)
-    expect_equal(mask, right, "the mask")
-
-
-# --- 1.3 grouped_mask -----------------------------------------------------------------
+# --- 1.2 grouped_mask -----------------------------------------------------------------
 
 GROUP = {
     "element": "a single weight",
@@ -464,18 +400,18 @@ def expect_groups(
     expect_smallest_pruned(kept, norms(w, granularity), right, f"the norm of a {granularity}")
 
 
-@question("1.3", points=1, claim="whole filters go, those with the smallest L1 norms")
+@question("1.2", points=1, claim="whole filters go, those with the smallest L1 norms")
 def test_filters(submission: Submission, draw: Draw) -> None:
     expect_groups(submission, draw, convolution, "filter")
 
 
-@question("1.3", points=1, claim="kernels are groups over R and S, rows along S")
+@question("1.2", points=0.5, claim="kernels are groups over R and S, rows along S")
 def test_kernels_and_rows(submission: Submission, draw: Draw) -> None:
     expect_groups(submission, draw, convolution, "kernel")
     expect_groups(submission, draw, convolution, "row")
 
 
-@question("1.3", points=0.5, claim="single weights; and in a matrix a filter is a row")
+@question("1.2", points=0.5, claim="single weights; and in a matrix a filter is a row")
 def test_elements_and_matrices(submission: Submission, draw: Draw) -> None:
     expect_groups(submission, draw, lambda draw: draw.normal(8, 3, 2, 5), "element")
     expect_groups(
@@ -486,7 +422,7 @@ def test_elements_and_matrices(submission: Submission, draw: Draw) -> None:
     )
 
 
-# --- 1.4 global_masks -----------------------------------------------------------------
+# --- 1.3 global_masks -----------------------------------------------------------------
 
 
 def layers(draw: Draw) -> dict[str, Tensor]:
@@ -581,7 +517,7 @@ BIASES: Wrong = {
 WRONG["global_masks"] = TOGETHER | BIASES
 
 
-@question("1.4", points=0.5, claim="one threshold over all layers")
+@question("1.3", points=0.5, claim="one threshold over all layers")
 def test_one_threshold(submission: Submission, draw: Draw) -> None:
     sparsity = draw.choice([0.25, 0.75])
     (weights, _), right, mistakes = draw_case(
@@ -594,13 +530,73 @@ def test_one_threshold(submission: Submission, draw: Draw) -> None:
     expect_smallest_pruned(one_list(masks), one_list(weights).abs(), one_list(right))
 
 
-@question("1.4", points=0.5, claim="biases and norms take no part")
+@question("1.3", points=0.5, claim="biases and norms take no part")
 def test_only_two_dimensions(submission: Submission, draw: Draw) -> None:
     weights = layers(draw)
     masks = as_masks(submission.global_masks(weights, 0.5), weights)
     right = reference.global_masks(weights, 0.5)
     recognise(masks, right, apply_each(BIASES | {PER_LAYER: TOGETHER[PER_LAYER]}, weights, 0.5))
     expect_smallest_pruned(one_list(masks), one_list(prunable(weights)).abs(), one_list(right))
+
+
+# --- 1.4 choose_sparsities ------------------------------------------------------------
+
+LAYERS = ("conv1", "conv2", "conv3", "conv4", "fc")
+UNIFORM = (
+    "every layer loses the same share: in the map, one layer loses little accuracy at a sparsity "
+    "at which another loses a third of it"
+)
+FIRST = (
+    "the first layer loses the largest share, and it holds 0.4 % of the weights: nearly nothing "
+    "is saved there. Which layer holds more than half of all weights?"
+)
+
+
+def sparsities(submission: Submission) -> dict[str, float]:
+    """What choose_sparsities returns: a number in [0, 1] for each layer."""
+    choice = submission.choose_sparsities()
+    if isinstance(choice, dict) and any(str(name).endswith(".weight") for name in choice):
+        fail("the keys are the names of layers, such as 'conv1', without '.weight'")
+    expect_keys(choice, LAYERS, "the sparsities")
+    found = {name: expect_number(choice[name], f"the sparsity of {name!r}") for name in LAYERS}
+    for name, share in found.items():
+        if 1 < share <= 100:
+            fail(
+                f"the sparsity of {name!r} is {share:g}: it is a fraction. Did you mean {share / 100:g}?"
+            )
+        if not 0 <= share <= 1:
+            fail(f"the sparsity of {name!r} is {share:g}, but it must lie in [0, 1]")
+    return found
+
+
+def layer_magnitude(network: nn.Module, found: dict[str, float]) -> dict[str, Tensor]:
+    """The masks of the choice: magnitude, layer by layer."""
+    return {
+        name: reference.magnitude_mask(p.detach(), found[name.removesuffix(".weight")])
+        for name, p in network.named_parameters()
+        if p.ndim >= 2
+    }
+
+
+@question("1.4", points=1, claim="at least 95 % of all weights are pruned")
+def test_total_sparsity(submission: Submission, draw: Draw) -> None:
+    masks = one_list(layer_magnitude(given("cnn"), sparsities(submission)))
+    if pruned(masks) < math.floor(0.95 * masks.numel()):
+        fail(
+            f"{100 * pruned(masks) / masks.numel():.1f} % of all {masks.numel():,} weights are pruned, and the target is 95 %. "
+            "The mean of the five sparsities is not the sparsity of the network: weight each by its number of weights"
+        )
+
+
+@question(
+    "1.4", points=0.5, claim="the small first layer does not lose most, nor all the same share"
+)
+def test_shares_differ(submission: Submission, draw: Draw) -> None:
+    found = sparsities(submission)
+    if max(found.values()) - min(found.values()) < 0.02:
+        fail(UNIFORM)
+    if found["conv1"] >= max(found.values()):
+        fail(FIRST)
 
 
 # --- 1.5 PrunedLinear -----------------------------------------------------------------
@@ -747,141 +743,7 @@ def mistakes_of_weight(step: Pass) -> dict[str, Tensor]:
     )
 
 
-# --- 1.6 sensitivity ------------------------------------------------------------------
-
-
-def network(draw: Draw, *layers: nn.Module) -> nn.Sequential:
-    """The layers, with weights of unlike scales; norms near 1, biases near 0."""
-    net = nn.Sequential(*layers)
-    with torch.no_grad():
-        for i, p in enumerate(net.parameters()):
-            p.copy_(
-                draw.normal(*p.shape, scale=0.1 * (1 + i % 3))
-                if p.ndim >= 2
-                else p + draw.normal(*p.shape, scale=0.01)
-            )
-    return net
-
-
-class Scan:
-    """A call of the student's sensitivity: what evaluate was shown, what came back,
-    what became of the model.
-    """
-
-    def __init__(self, submission: Submission, draw: Draw) -> None:
-        block = nn.Sequential(nn.Conv2d(2, 4, 3, bias=False), nn.BatchNorm2d(4))
-        net = network(draw, block, nn.Embedding(8, 4), nn.Conv1d(4, 4, 2), nn.Linear(4, 4))
-        self.dense = {name: value.clone() for name, value in net.state_dict().items()}
-        self.weights = prunable({name: p.detach() for name, p in net.named_parameters()})
-        # not in order: what stays pruned from the step before shows
-        self.sparsities = [0.75, 0.25, 0.5, 0.25]
-        self.splits: list[Any] = []
-        self.states: list[dict[str, Tensor]] = []
-        self.values: list[float] = []
-        self.by_name = False
-        # no two alike, and exact in float32
-        accuracies = (10 + draw.permutation(5000) / 64).tolist()
-
-        def evaluate(*given: Any, **named: Any) -> float:
-            model, split, *_ = (*given, *named.values(), None, None)
-            if not isinstance(model, plain_data.Model) or model.state.keys() != self.dense.keys():
-                raise TypeError("call evaluate with the whole model first, then the split")
-            if any(value.shape != self.dense[name].shape for name, value in model.state.items()):
-                raise TypeError(
-                    "call evaluate with a model whose parameters have the original shapes"
-                )
-            self.by_name |= bool(named)
-            self.splits.append(split)
-            self.states.append(model.state)
-            self.values.append(accuracies.pop())
-            return self.values[-1]
-
-        self.model = submission.put(net)
-        self.parameters = {
-            name: submission.call("get_parameter", name, on=self.model, keep=True)
-            for name in self.weights
-        }
-        # a frozen layer can be pruned, too
-        submission.call("requires_grad_", False, on=self.parameters["2.weight"])
-        self.result = submission.sensitivity(self.model, Proxy(evaluate), self.sparsities)
-        self.before, self.after = plain_data.describe(net), submission.get(self.model)
-        if not self.states:
-            fail(
-                'evaluate was never called: measure every pruned model with evaluate(model, "validation")'
-            )
-
-    def changed_in(self, state: dict[str, Tensor]) -> list[str]:
-        """The names of what differs from the dense model."""
-        return [name for name, value in self.dense.items() if not torch.equal(state[name], value)]
-
-    def right(self, name: str, sparsity: float) -> Tensor:
-        """What evaluate should see of one layer."""
-        w = self.weights[name]
-        return w.masked_fill(~reference.magnitude_mask(w, sparsity), 0)
-
-
-@question("1.6", points=0.5, claim="one layer at a time, all others dense")
-def test_one_layer_at_a_time(submission: Submission, draw: Draw) -> None:
-    scan = Scan(submission, draw)
-    for state in scan.states:
-        changed = scan.changed_in(state)
-        if others := [name for name in changed if name not in scan.weights]:
-            fail(
-                f"{others[0]!r} was changed: only parameters with two or more dimensions are pruned"
-            )
-        if len(changed) > 1:
-            fail(
-                f"{changed[0]!r} was still pruned when {changed[1]!r} was measured: start each layer from the dense model. Did you "
-                "copy its numbers (clone, deepcopy), or is your copy only a second name for the same tensor?"
-            )
-    for name in scan.weights:
-        seen = [state[name] for state in scan.states if name in scan.changed_in(state)]
-        if not seen:
-            fail(
-                f"{name!r} has two or more dimensions, but it was never pruned when evaluate was called"
-            )
-        for sparsity in scan.sparsities:
-            expect_seen(scan, name, sparsity, seen)
-
-
-def expect_seen(scan: Scan, name: str, sparsity: float, seen: list[Tensor]) -> None:
-    """Among what evaluate saw of a layer was the layer at this sparsity."""
-    right, w = scan.right(name, sparsity), scan.weights[name]
-    first = scan.sparsities[0]
-    if any(torch.equal(value, right) for value in seen):
-        return
-    if any(torch.equal(value, w - right) for value in seen):
-        fail(f"in {name!r} the weights that the mask keeps were set to zero: True means kept")
-    if all(torch.equal(value, scan.right(name, first)) for value in seen):
-        fail(
-            f"{name!r} was still pruned to {first} when sparsity {sparsity} was measured: start each sparsity from the dense weights, too"
-        )
-    zeros = " or ".join(str(n) for n in sorted({int((value == 0).sum()) for value in seen}))
-    fail(
-        f"when evaluate was called, the smallest {sparsity} of the {w.numel()} weights of {name!r} should be zero; {zeros} weights were zero"
-    )
-
-
-@question("1.6", points=0.5, claim="measured on validation data")
-def test_validation_data(submission: Submission, draw: Draw) -> None:
-    scan = Scan(submission, draw)
-    for split in scan.splits:
-        if split == "test":
-            fail(
-                "evaluate was called with the test split: if you choose by test accuracy, that accuracy no longer predicts the accuracy on new data"
-            )
-        if split == "train":
-            fail(
-                "evaluate was called with the training split: the model was trained on those images"
-            )
-        expect_equal(split, "validation", "the split in the call of evaluate")
-    if scan.by_name:
-        fail(
-            'evaluate was called with keyword arguments, but the names of its parameters are not specified: call evaluate(model, "validation")'
-        )
-
-
-# --- 1.7 cubic_schedule, iterative_prune ----------------------------------------------
+# --- 1.6 cubic_schedule, iterative_prune ----------------------------------------------
 
 
 def along(curve: Callable[[float, float, int], float]) -> Callable[[float, int], list[float]]:
@@ -920,7 +782,7 @@ WRONG["cubic_schedule"] = {
 }
 
 
-@question("1.7", points=0.5, claim="the targets rise by the cubic formula, to final")
+@question("1.6", points=0.5, claim="the targets rise by the cubic formula, to final")
 def test_cubic_schedule(submission: Submission, draw: Draw) -> None:
     expect_schedule(submission, draw.number(0.5, 0.95), draw.integer(4, 7))
     expect_schedule(submission, draw.number(0.5, 0.95), 1)
@@ -942,6 +804,19 @@ def close_lists(one: list[float], other: list[float]) -> bool:
     return len(one) == len(other) and all(
         abs(a - b) <= 1e-6 for a, b in zip(one, other, strict=True)
     )
+
+
+def network(draw: Draw, *layers: nn.Module) -> nn.Sequential:
+    """The layers, with weights of unlike scales; norms near 1, biases near 0."""
+    net = nn.Sequential(*layers)
+    with torch.no_grad():
+        for i, p in enumerate(net.parameters()):
+            p.copy_(
+                draw.normal(*p.shape, scale=0.1 * (1 + i % 3))
+                if p.ndim >= 2
+                else p + draw.normal(*p.shape, scale=0.01)
+            )
+    return net
 
 
 OF_THE_LIVING = "the target was taken of the weights that are not yet pruned. Each target is the pruned fraction of all weights"
@@ -999,7 +874,7 @@ def share_zero(weights: dict[str, Tensor]) -> float:
     return zeros / sum(w.numel() for w in weights.values())
 
 
-@question("1.7", points=0.5, claim="each layer to each target, in place, and fine-tuned after each")
+@question("1.6", points=1, claim="each layer to each target, in place, and fine-tuned after each")
 def test_targets_are_cumulative(submission: Submission, draw: Draw) -> None:
     targets = draw.choice([[0.25, 0.5, 0.75], [0.25, 0.375, 0.625], [0.375, 0.5, 0.75]])
     # far enough to change the ranks
@@ -1091,7 +966,7 @@ def expect_target(run: Run, i: int, target: float, then: dict[str, Tensor]) -> N
         )
 
 
-@question("1.7", points=0.5, claim="pruned weights stay zero, with momentum and with Adam")
+@question("1.6", points=0.5, claim="pruned weights stay zero, with momentum and with Adam")
 def test_zeros_stay_zero(submission: Submission, draw: Draw) -> None:
     for optimizer, settings in (("sgd", {"lr": 0.05, "momentum": 0.9}), ("adam", {"lr": 0.01})):
         run = Run(submission, draw, [0.25, 0.5], steps=3, optimizer=optimizer, settings=settings)
@@ -1156,57 +1031,27 @@ def _revived(i: int, optimizer: str, count: int, name: str) -> str:
     )
 
 
-@question(
-    "1.7", points=0.5, claim="arguments: impossible targets raise ValueError before any pruning"
-)
-def test_targets_checked(submission: Submission, draw: Draw) -> None:
-    one_shot = Run(submission, draw, [0.75], steps=1, settings={"lr": 0.05})
-    right = {name: reference.magnitude_mask(w, 0.75) for name, w in one_shot.weights.items()}
-    for name, mask in one_shot.expect_masks().items():
-        expect_equal(
-            mask,
-            right[name],
-            message=f"with the single target 0.75, the mask of {name!r} differs from the mask of magnitude_mask (1.1)",
-        )
-    net = small_net(draw)
-    model = submission.put(net)
-    helper = submission.helper(
-        "finetune", model=model, x=draw.normal(16, 2, 5), y=draw.labels(16, 4)
-    )
-    for targets, when in (
-        ([0.5, 0.25], "a target below the previous target"),
-        ([0.5, 1.25], "a target above 1"),
-        ([-0.25, 0.5], "a target below 0"),
-    ):
-        call = functools.partial(submission.iterative_prune, model, targets, helper)
-        expect_raises(ValueError, call, f"{when} ({targets})")
-        if not same(submission.get(model).state, dict(net.state_dict())):
-            fail(
-                f"{when} ({targets}) raised an error, but the model had already been pruned: check all targets first"
-            )
-
-
-# --- 1.8 two short answers ------------------------------------------------------------
+# --- 1.7 two short answers ------------------------------------------------------------
 
 OPTIONS = 4
 
 
 @question(
-    "1.8",
+    "1.7",
     points=0,
     claim="a and b are letters (which ones are right is looked at when they are handed in)",
 )
 def test_form_of_the_answers(submission: Submission, draw: Draw) -> None:
-    expect_choice(submission, "answer_1_8a", OPTIONS, {})
-    expect_choice(submission, "answer_1_8b", 4, {})
+    expect_choice(submission, "answer_1_7a", OPTIONS, {})
+    expect_choice(submission, "answer_1_7b", 4, {})
 
 
-# --- 1.9 find_bug ---------------------------------------------------------------------
+# --- 1.8 find_bug ---------------------------------------------------------------------
 
 PROMISE = "1.1 guarantees for finite weights and a sparsity from 0 to 1"
 
 
-@question("1.9", points=0.5, claim="two plain bugs are found, and nothing right is accused")
+@question("1.8", points=0.5, claim="two plain bugs are found, and nothing right is accused")
 def test_hunt_plain_bugs(submission: Submission, draw: Draw) -> None:
     expect_verdicts(
         submission,

@@ -105,7 +105,7 @@ def test_the_page_is_followed(course: Path) -> None:
     explained = said[-1]
     with open(course / "report" / "grades.csv", newline="", encoding="utf-8") as file:
         rows = {row["id"]: row for row in csv.DictReader(file)}
-    assert (rows["right"]["total"], rows["right"]["maximum"]) == ("21", "21")
+    assert (rows["right"]["total"], rows["right"]["maximum"]) == ("20", "20")
     assert (rows["wrong"]["total"], rows["wrong"]["1.10"]) == ("20", "0")
     sentence = re.findall(r"reads: \*(.*?)\*", PAGE, re.DOTALL)[0]
     assert sentence in (course / "report" / "feedback" / "wrong.html").read_text(encoding="utf-8")

@@ -61,39 +61,36 @@ def test_a_scaled_layer_is_the_same_function_and_is_pruned_first(dense, data):
     assert share(found.network.iloc[-1])["conv3.weight"] > 0.99
 
 
-def test_the_gradient_through_the_dense_weight_is_wrong(dense):
-    mask = weights.smallest
-    found = lab01.compare_gradients(
-        dense, weights.PrunedLinear, lambda w, s: mask(w.abs(), s), [0.9]
-    )
-    cosine = found.set_index("method").cosine
-    assert 0.2 < cosine["random pruned"] < 0.5, "the root of the energy that is left"
-    assert 0.95 > cosine["smallest pruned"] > cosine["random pruned"] + 0.1
+def test_the_map_has_every_layer_and_its_networks_are_recalibrated(dense, data):
+    found = lab01.map_sensitivity(dense, data, weights.sensitivity, [0.1]).set_index("layer")
+    assert list(found.index) == ["conv1", "conv2", "conv3", "conv4", "fc"]
+    assert found.accuracy.min() > dense.accuracy[0] - 5
 
 
-def test_an_optimizer_that_remembers_gradients_brings_weights_back():
-    found = lab01.train_with_masked_gradients(lambda w, s: weights.smallest(w.abs(), s))
-    assert found.iloc[:, 1].tolist() == pytest.approx([0, 100, 100, 100], abs=1)
+def test_sparsities_are_tried_layer_by_layer(dense, data, monkeypatch):
+    monkeypatch.setattr(lab01, "TRIED", 1)
+    none = dict.fromkeys(("conv1", "conv2", "conv3", "conv4", "fc"), 0.0)
+    choices = {"dense": none, "half of conv4": none | {"conv4": 0.5}, "all": dict.fromkeys(none, 1)}
+    found = lab01.try_sparsities(dense, data, choices).set_index("choice")
+    assert found["pruned (%)"].tolist() == pytest.approx([0, 50 * 36864 / 65440, 100])
+    assert found.accuracy["dense"] > 80 > 25 > found.accuracy["all"]
+    assert share(dense.network[0])["conv4.weight"] == 0, "a copy is pruned"
 
 
-def test_two_maps_of_every_layer(dense, data):
-    found = lab01.map_sensitivity(dense, data, weights.sensitivity, [0.9])
-    assert len(found) == 10 and set(found.batch_norm) == {"as pruned", "recalibrated"}
+def test_restarts_begin_the_learning_rate_again_in_equal_epochs(dense, data):
+    def run(**how):
+        cut = lab01.prune_once(dense, data, {"random": make.by_layer}, [0.5], epochs=2, **how)
+        return cut.network.iloc[-1].fc.weight.detach()
+
+    assert not torch.equal(run(), run(restarts=2))
 
 
-def test_the_sparsest_network_is_that_up_to_which_all_are_good():
-    means = {"dense": [99], "good": [99, 98, 90, 98], "bad": [50, 99, 99, 99]}
-    table = pd.DataFrame(
-        [
-            {"seed": 0, "method": m, "accuracy": a, "sparsity": None if m == "dense" else s}
-            for m, values in means.items()
-            for s, a in zip((0.5, 0.7, 0.8, 0.9), values, strict=False)
-        ]
-    )
-    assert lab01.within_a_point(table, "good") == 0.7 and lab01.within_a_point(table, "bad") == 0
-    assert lab01.sparsest(table, "good", "good {}").method.tolist() == ["good 70 %"]
-    assert lab01.sparsest(table, "bad", "bad {}", like="good").accuracy.tolist() == [99]
-    assert lab01.sparsest(table, "bad", "bad {}").sparsity.tolist() == [0.5], "none is good"
+def test_within_a_point_ends_where_the_first_mean_is_lower():
+    def rows(*means):
+        return pd.DataFrame({"sparsity": (0.5, 0.7, 0.8, 0.9), "accuracy": means})
+
+    assert lab01.within_a_point(rows(99, 98, 90, 98), 99) == 0.7
+    assert lab01.within_a_point(rows(50, 99, 99, 99), 99) == 0
 
 
 def test_costs_are_of_the_first_network_and_accuracy_of_all(dense, data):
