@@ -319,20 +319,6 @@ plots.show(fig, inches=(8, 3.2))
 # the random control; seeds.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## What does scoring cost?
-#
-# | criterion | passes for one set of scores |
-# |---|---|
-# | magnitude | none |
-# | input-aware | one forward |
-# | Taylor | one backward |
-# | empirical Fisher | a gradient for **each sample** |
-# | Gauss–Newton diagonal | one for each sample **and class** |
-#
-# Times twelve with twelve rounds. `torch.func.vmap` makes per-sample gradients faster;
-# chunks keep them in a laptop's memory.
-
-# %% [markdown] slideshow={"slide_type": "slide"}
 # ## What to take along
 #
 # - $-gw + \tfrac12 hw^2$ predicts the removal of **one** weight almost exactly, with its
