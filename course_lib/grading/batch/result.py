@@ -66,7 +66,8 @@ class ClaimResult:
 
     def to_json(self) -> dict[str, Any]:
         """In Gradescope's form."""
-        return {k: v for k, v in asdict(self).items() if v or k not in ("by_hand", "tags")}
+        found = asdict(self) | {"tags": list(self.tags)}  # as JSON gives them back
+        return {k: v for k, v in found.items() if v or k not in ("by_hand", "tags")}
 
 
 @dataclass(frozen=True)
