@@ -567,9 +567,8 @@ display(
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # Drawn, not measured: 20,000 repetitions of independent candidates. Real candidates make
-# the same mistakes, so the effect is smaller; lab 01 measured it with 200 random masks:
-# about four points on the images that chose, next to nothing on others. A capstone's level
-# allows one point in all.
+# the same mistakes, so the effect is smaller. A capstone's level allows one point in
+# all.
 
 # %% slideshow={"slide_type": "slide"}
 net = given("cnn", 0)
