@@ -460,16 +460,9 @@ table = scan.pivot_table(index="layer", columns="sparsity", values="accuracy")
 plots.show(
     plots.grid(table, title="Accuracy (%), one layer pruned", xlabel="sparsity of this layer")
 )
-plots.show(
-    plots.bars(
-        shares,
-        x="layer",
-        y="pruned (%)",
-        by="method",
-        fmt="{:.0f}",
-        title="What the global rule prunes at 95 % in all",
-    ),
-)
+title = "What the global rule prunes at 95 % in all"
+bars = plots.bars(shares, x="layer", y="pruned (%)", by="method", fmt="{:.0f}", title=title)
+plots.show(bars)
 
 # %% [markdown]
 # Large layers may lose most: compare the map with the number of weights in the table at
@@ -907,6 +900,8 @@ for way, (table, masks) in ways.items():
     far = max(lab01.within_a_point(table[table.method == way], level), 0.7)
     cut = lab01.prune_once(dense, data, {way: masks}, [far], epochs=BUDGET).dropna()
     chosen.append(cut.assign(method=f"{way} {100 * far:.0f} %"))
+
+# %%
 costs = lab01.add_up(pd.concat(chosen), data)  # the only time that the test images are used
 again = costs.groupby("method").faster.first().pop(lab01.AGAIN)
 costs = costs[costs.method != lab01.AGAIN]

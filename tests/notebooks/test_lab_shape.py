@@ -12,6 +12,8 @@ from course_lib.authoring.student import strip
 
 SOURCES = sorted((Path(__file__).parents[2] / "solutions").glob("lab*.py"))
 IMPORT = re.compile(r"(from|import) ")
+#: One line in so many is an answer: in lab 02 most answers are a formula of one line.
+READ = {"lab02": 8}
 
 
 class Shape(NamedTuple):
@@ -63,7 +65,7 @@ def test_a_student_reads_little_and_writes_a_fifth(source: Path) -> None:
     shape = shape_of(source)
     assert shape.longest <= 15, "a cell that the student does not write"
     assert shape.code <= 450
-    assert shape.answers >= shape.completed / 5
+    assert shape.answers >= shape.completed / READ.get(source.stem[:5], 5)
     assert shape.imports <= 12
 
 

@@ -34,7 +34,6 @@ Names = dict[str, Any]
 # exercises without an example in their docstring, and the reason
 WITHOUT = {
     "find_bug": "its argument is a function with a mistake, which the notebook has",
-    "magnitude_is_wrong": "its answer is an example",
     "joint_importance": "needs a transformer with known weights; 7.3 shows one of its two scores",
     "compress_convnet": "trains a network",
     "compress_bert": "trains a network",
