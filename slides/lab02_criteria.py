@@ -218,14 +218,15 @@ fig = plots.curves(
 plots.show(fig, inches=(8, 3.2))
 
 # %% [markdown]
-# The rival is **magnitude with OBD's share of each layer**. At 98 % OBD's order *within* a
-# layer is worth about five points on both; at 80 % it costs the digits one or two.
+# The rival is **magnitude with OBD's share of each layer**: OBD's order *within* a layer is
+# worth about five points at 98 %, on both.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # {{claim 02.4}}
 #
 # A paper that stops at 90 % would report that magnitude is ahead, one that shows 98 %
-# alone that it is behind. On the digits both would be right.
+# alone that it is behind. On the digits both would be right. At 80 % OBD's order within a
+# layer costs the digits one or two points.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## One ladder
