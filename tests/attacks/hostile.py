@@ -134,7 +134,7 @@ def half(lab: str) -> list[str]:
     answered = [
         c
         for c in solution(lab)
-        if names & set(re.findall(r"^(?:def|class) (\w+)", c, re.MULTILINE))
+        if names & set(re.findall(r"^(?:def |class )?(\w+)(?:\(|:| =)", c, re.MULTILINE))
     ]
     return [*handout(lab), *answered]
 
