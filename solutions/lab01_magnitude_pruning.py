@@ -1130,7 +1130,7 @@ plots.explore(explore, sparsity=(0, 0.98, 0.02), granularity=list(lab01.GRANULAR
 #    gradients.</details>
 # 5. What must a fair comparison of one-shot and iterative pruning fix?
 #    <details><summary>Answer</summary>The total number of epochs, and how often the
-#    learning rate begins anew.</details>
+#    learning rate begins again.</details>
 #
 # ## Going further
 #

@@ -327,9 +327,8 @@ tables.show(tables.means(rho, {"size": "ρ with the size of the change"}, digits
 #   *diagonal* assumption;
 # - $g^\top\delta + \frac12\,\delta^\top G\,\delta$ **with all cross terms**, where $G$ is
 #   the whole Gauss–Newton matrix (nearly the Hessian, where the loss is small): *quadratic*
-#   only. It needs no matrix: $\delta^\top
-#   G\,\delta$ is the mean variance, under $p$, of the change of the logits in direction
-#   $\delta$;
+#   only. It needs no matrix: $\delta^\top G\,\delta$ is the mean variance, under $p$, of the
+#   change of the logits in direction $\delta$;
 # - the **true** change of the loss.
 #
 # *Before you look:* the loss is about 0.02. By how much do the forecasts of the 10 % best
@@ -347,10 +346,10 @@ words.say(f"Sum of the forecasts, 10 % removed: {at_10:+.2f} (your guess: {-pred
 
 # %% [markdown]
 # In the order of the forecast, the sum says that the loss falls below 0, which is
-# impossible. On the digits, with the cross terms the sign is right from the first tenth of a per cent
-# on: removals that each lower the loss move the logits in the *same* direction, and the
-# *diagonal* assumption does not see that. But on average the quadratic form gives only a
-# fifth to four fifths of the true change: the *quadratic* assumption fails, too. In the
+# impossible. On the digits, with the cross terms the sign is right from the first tenth of a
+# per cent on: removals that each lower the loss move the logits in the *same* direction, and
+# the *diagonal* assumption does not see that. But on average the quadratic form gives only
+# a fifth to four fifths of the true change: the *quadratic* assumption fails, too. In the
 # order of magnitude all three stay close to 0 and to each other up to 50 %, because small
 # weights make a small step.
 #

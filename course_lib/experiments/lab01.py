@@ -30,6 +30,7 @@ from course_lib.pruning.weights import (
     Masks,
     apply,
     local_masks,
+    magnitude,
     prunable,
     sparsity,
 )
@@ -156,7 +157,7 @@ def prune_once(
             "random" gets random numbers in place of the weights.
         repair: measure batch norm's statistics again (:func:`recalibrated`).
         epochs: of training after the cut, in total; the masks are held.
-        restarts: how often the learning rate begins anew in these epochs, as it does after
+        restarts: how often the learning rate begins again in these epochs, as it does after
             each step of :func:`prune_in_steps`.
 
     Returns:
@@ -252,23 +253,20 @@ def try_sparsities(
     """Prune by each choice of a sparsity per layer, recalibrate and fine-tune: by
     ``choice``, what is pruned in all (%) and the mean ``accuracy`` over the networks.
     """
-    networks = by_seed(dense)
 
-    def run(choice: str, seed: int) -> dict[str, Any]:
-        model = copy.deepcopy(networks[seed])
-        sizes = {name: w.detach().abs() for name, w in prunable(model).items()}
-        masks = {
-            name: local_masks({name: size}, choices[choice][name.removesuffix(".weight")])[name]
-            for name, size in sizes.items()
-        }
-        apply(model, masks)
-        model = common.recalibrated(model, data)
-        finetune_for(data, TRIED, seed)(model, masks=masks)
-        gone = 100 * sparsity(masks)
-        return {"pruned (%)": gone, "accuracy": accuracy(data, model)}
+    def by_layer(shares: Mapping[str, float]) -> Choose:
+        return lambda weights, _: local_masks(
+            magnitude(weights), {name: shares[name.removesuffix(".weight")] for name in weights}
+        )
 
-    found = sweep(run, choice=choices, seed=networks)
-    return found.drop(columns="seed").groupby("choice", sort=False).mean().reset_index()
+    methods = {choice: by_layer(shares) for choice, shares in choices.items()}
+    found = prune_once(dense, data, methods, [0], repair=True, epochs=TRIED).iloc[len(dense) :]
+    gone = [
+        100 * sparsity({name: w != 0 for name, w in prunable(network).items()})
+        for network in found.network
+    ]
+    table = found.assign(**{"choice": found.method, "pruned (%)": gone})
+    return table.groupby("choice", sort=False)[["pruned (%)", "accuracy"]].mean().reset_index()
 
 
 # -------------------------------------------------------------------------- what it was worth

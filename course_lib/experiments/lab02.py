@@ -111,7 +111,8 @@ TRAINED: dict[str, Criterion] = {
 
 def scorer(criterion: str, x: Tensor, y: Tensor, seed: int) -> Callable[[nn.Module], Scores]:
     """The criterion's scores of a model as it is when asked."""
-    return lambda model: (CRITERIA | TRAINED)[criterion](model, x, y, seed)
+    scores = (CRITERIA | TRAINED)[criterion]
+    return lambda model: scores(model, x, y, seed)
 
 
 def trained(model: nn.Module, data: ImageData, seed: int, epochs: int) -> nn.Module:
@@ -328,18 +329,23 @@ def on_the_ladder(
     Inputs are those of the dense network.
     """
     moments = second_moments(model, sample_of(data.train, samples)[0])
-    noise = CRITERIA["random"](model, *sample_of(data.train, 1), seed)
+    damped = {
+        name: M + 0.01 * M.diagonal().mean() * torch.eye(len(M)) for name, M in moments.items()
+    }
+    size = {name: w.detach().double().square() for name, w in prunable(model).items()}
+    scores = {
+        "identity (magnitude)": lambda: size,
+        "diagonal (Wanda)": lambda: {n: s * moments[n].diagonal() for n, s in size.items()},
+        "full matrix (OBS)": lambda: {
+            n: s / damped[n].inverse().diagonal() for n, s in size.items()
+        },
+        "random": lambda: CRITERIA["random"](model, *sample_of(data.train, 1), seed),
+    }[method]()
 
     def prune(pruned: nn.Module, sparsity: float) -> None:
         for name, w in prunable(pruned).items():
-            M = moments[name] + 0.01 * moments[name].diagonal().mean() * torch.eye(w.shape[1])
-            scores = {
-                "identity (magnitude)": w.detach().double().abs(),
-                "diagonal (Wanda)": w.detach().double().square() * moments[name].diagonal(),
-                "full matrix (OBS)": w.detach().double().square() / M.inverse().diagonal(),
-                "random": noise[name].double(),
-            }
-            kept = prune_lowest(scores[method], round(sparsity * w.shape[1]), dim=1)
+            M = damped[name]
+            kept = prune_lowest(scores[name], round(sparsity * w.shape[1]), dim=1)
             for row, keep in zip(w.data, kept, strict=True):
                 if method == "full matrix (OBS)":  # what the removed did, the kept do as well
                     removed = M[keep][:, ~keep] @ row[~keep].double()
@@ -398,7 +404,7 @@ def with_l1(
     Args:
         how: "proximal", "subgradient" (of λΣ|w| in the loss), or "L2" (λΣw² in it).
         lam: λ, the strength of the penalty.
-        every: epochs, after which the order of the images begins anew.
+        every: epochs, after which the order of the images begins again.
 
     Returns:
         ``zeros``: exact zeros, ``small``: below 0.001 in size, both in % of the weights;

@@ -13,7 +13,7 @@ import nbformat
 import pytest
 
 from course_lib import labs
-from course_lib.authoring import release
+from course_lib.authoring import release, source
 from course_lib.grading.batch import run as batch
 from course_lib.grading.batch.result import read
 
@@ -33,6 +33,7 @@ def test_a_lab_is_released_done_handed_in_and_graded_with_all_its_points(
     (name,) = [name for name in released if Path(name).match(f"labs/{lab}_*.ipynb")]
     notebook = nbformat.reads(released[name].decode(), as_version=4)
     (walkthrough,) = (ROOT / "solutions").glob(f"{lab}_*.ipynb")
+    asked = source.read(walkthrough.with_suffix(".py"), ROOT).questions
     solved = {cell.id: cell.source for cell in nbformat.read(walkthrough, as_version=4).cells}
     for cell in notebook.cells:
         cell.source = solved[cell.id]
@@ -66,13 +67,15 @@ def test_a_lab_is_released_done_handed_in_and_graded_with_all_its_points(
     assert result is not None and result.status == "graded", result
     lost = [(test.name, test.output) for test in result.entries if test.score != test.max_score]
     assert not lost
+    total = sum(question.points for question in asked)
+    assert sum(test.score for test in result.entries) == total
     with open(tmp_path / "report" / "grades.csv", newline="", encoding="utf-8") as table:
         (row,) = csv.DictReader(table)
     bonus = sum(test.max_score for test in result.entries if test.optional)
     assert bonus == sum(
         result.points[id][1] for id, asked in labs.load(lab).questions.items() if asked.optional
     )
-    core = f"{sum(test.score for test in result.entries) - bonus:g}"
+    core = f"{total - bonus:g}"
     assert (row["total"], row["maximum"], row["status"]) == (core, core, "graded")
 
 

@@ -130,7 +130,7 @@ def test_the_labs_are_written_and_their_checks_work(python: Path, tmp_path: Path
     (tmp_path / "downloads").mkdir()
     for place in (folder / "labs", tmp_path / "downloads"):
         checked = run(python, place, "-c", ANSWER)
-        assert "1.1: 0 of" in checked.stdout, checked.stdout + checked.stderr
+        assert "1.1: 0 of 1.75 visible points" in checked.stdout, checked.stdout + checked.stderr
 
 
 def test_what_somebody_wrote_stays(tmp_path: Path) -> None:

@@ -92,6 +92,9 @@ def test_the_lowest_of_every_line_go_of_equal_ones_the_first():
         weights.prune_lowest(scores.to(torch.complex64), 1, dim=1)
 
 
+# ---- groups
+
+
 def test_group_scores_sum_over_the_members_of_a_group():
     score = scores_of((4, 3, 2, 5), 0)
     sums = {"row": 3, "kernel": (2, 3), "filter": (1, 2, 3)}
