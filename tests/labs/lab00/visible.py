@@ -215,6 +215,7 @@ PLACES: Wrong = {said: conv(at) for said, at in {
     "E was used for both sides: the input is not square, so E and F differ": lambda c: 2 * places(c)[:1],
     "F was used for both sides: the input is not square, so E and F differ": lambda c: 2 * places(c)[1:],
     "E and F are one too small: count the filter's first place, too": lambda c: [n - 1 for n in places(c)],
+    "the last place was not counted: it is one if the filter just fits": lambda c: places(c, H=c.H - 1, W=c.W - 1),
     "1 was added before the division by the stride: add it after the division": lambda c: [n - 1 for n in places(c, R=c.R - 1, S=c.S - 1)],
     "the division by the stride was rounded up: a place counts only if the filter fits completely": lambda c: (
         places(c, H=c.H + c.stride - 1, W=c.W + c.stride - 1)

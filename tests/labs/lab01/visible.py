@@ -911,6 +911,8 @@ def expect_target(run: Run, i: int, target: float, then: dict[str, Tensor]) -> N
     smallest of the weights as they were.
     """
     found = run.before(i)
+    if i:  # whether pruned weights stay zero is another claim
+        found = {n: w.masked_fill(run.log[i - 1]["before"][n] == 0, 0) for n, w in found.items()}
     right = {
         name: found[name].masked_fill(~reference.magnitude_mask(found[name], target), 0)
         for name in run.weights
