@@ -17,7 +17,7 @@ from course_lib import experiments
 from course_lib.data.images import load
 from course_lib.experiments import lab02
 from course_lib.intervals import differences
-from course_lib.show import plots, tables
+from course_lib.show import drawings, plots, tables
 from course_lib.show.words import minus, pm, say
 
 both = lab02.read_both("pruned")
@@ -78,7 +78,7 @@ say(
 
 # %% slideshow={"slide_type": "slide"}
 say("## The step, in a picture")
-lab02.draw_forecast()
+drawings.forecast()
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # A common error: w − w' instead of w' − w. The weight goes from w to 0. On a

@@ -71,7 +71,7 @@ from torch import Tensor, nn
 
 from course_lib import devices, experiments, ledger
 from course_lib.data.images import load
-from course_lib.experiments import lab01
+from course_lib.experiments import common, lab01
 from course_lib.pruning import weights as library
 from course_lib.show import plots, tables
 from course_lib.show.words import pm, say
@@ -451,7 +451,7 @@ say(
 # **sensitivity scan**. It uses **validation** data, because you choose by it. The
 # library's `sensitivity` does this.
 #
-# #### Experiment: which layers can lose most?
+# ### Experiment: which layers can lose most?
 
 # %%
 scan = lab01.map_sensitivity(dense, data, library.sensitivity, [0.5, 0.8, 0.9, 0.95, 0.98])
@@ -902,7 +902,8 @@ for way, (table, masks) in ways.items():
     chosen.append(cut.assign(method=f"{way} {100 * far:.0f} %"))
 
 # %%
-costs = lab01.add_up(pd.concat(chosen), data)  # the only time that the test images are used
+chosen = dict(pd.concat(chosen).groupby("method", sort=False).network.agg(list))
+costs = common.costs_and_tests(chosen, data)  # the only time that the test images are used
 again = costs.groupby("method").faster.first().pop(lab01.AGAIN)
 costs = costs[costs.method != lab01.AGAIN]
 for method, rows in costs.groupby("method", sort=False):

@@ -68,7 +68,7 @@ from course_lib.experiments import common, lab02
 from course_lib.models import build
 from course_lib.modes import evaluating as in_evaluation_mode
 from course_lib.pruning.weights import geometric, prune_lowest, prune_rescored
-from course_lib.show import plots, tables, words
+from course_lib.show import drawings, plots, tables, words
 
 # %% [markdown]
 # This picture shows the idea of the lab. At the trained weight $w$ you compute the
@@ -76,7 +76,7 @@ from course_lib.show import plots, tables, words
 # forecast the loss at 0.
 
 # %%
-lab02.draw_forecast()
+drawings.forecast()
 
 # %% [markdown]
 # ## Settings
@@ -312,7 +312,7 @@ tables.show(tables.means(rho, {"size": "ρ with the size of the change"}, digits
 # %% [markdown]
 # ## Part B · Fifty thousand weights
 #
-# #### Experiment 2: which assumption fails?
+# ### Experiment 2: which assumption fails?
 #
 # Rank all weights by the signed forecast, lowest first, and remove many at once,
 # beginning with those whose removal *lowers* the loss.
@@ -359,7 +359,7 @@ words.say(f"Sum of the forecasts, 10 % removed: {at_10:+.2f} (your guess: {-pred
 # accuracy of one that is not. Their well-known factor of four was reached interactively
 # (a whole layer was cut out); automatic deletion gave a factor of more than two.
 #
-# #### Experiment 3: does it help to compute the scores again?
+# ### Experiment 3: does it help to compute the scores again?
 #
 # If a score holds only near the point where it was computed, prune fewer weights at a
 # time and compute the scores again after each round: the library's `prune_rescored(model,
@@ -727,8 +727,8 @@ TARGETS = (0.5, 0.8, 0.9, 0.95)
 
 
 def finish(method: str, seed: int) -> nn.Module:
-    epochs = SETTINGS["retrain"]
-    return lab02.trained_between(dense[seed], data, method, TARGETS, few, epochs, seed)[0]
+    epochs, criterion = SETTINGS["retrain"], lab02.CRITERIA[method]
+    return lab02.trained_between(dense[seed], data, criterion, TARGETS, few, epochs, seed)[0]
 
 
 arms = ("Fisher", "magnitude", "random")

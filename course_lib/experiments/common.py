@@ -45,6 +45,21 @@ def recalibrated(model: nn.Module, data: ImageData, images: int = 512) -> nn.Mod
     return model
 
 
+def layer_inputs(net: nn.Module, x: Tensor) -> dict[str, Tensor]:
+    """The input of each convolution and linear layer for ``x``, by name; seen in a copy, since
+    threads may share the network.
+    """
+    net, seen = copy.deepcopy(net).eval(), {}
+    for name, module in net.named_modules():
+        if isinstance(module, (nn.Conv2d, nn.Linear)):
+            module.register_forward_pre_hook(
+                lambda _, given, name=name: seen.update({name: given[0]})
+            )
+    with torch.no_grad():
+        net(x)
+    return seen
+
+
 def fine_tune(
     model: nn.Module, texts: Any, task: str, seed: int, how: Mapping[str, Any], **options: Any
 ) -> list[float]:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from course_lib import models
 from course_lib.cost import encodings, latency
 from course_lib.data.images import ImageData
-from course_lib.modes import evaluating
+from course_lib.experiments import common
 from course_lib.pruning.weights import prune_lowest
 from course_lib.show import plots
 from course_lib.training import fit
@@ -42,21 +42,6 @@ def network(data: ImageData, epochs: int, seed: int) -> nn.Module:
     return model.eval()
 
 
-def layer_inputs(net: nn.Module, x: Tensor) -> dict[str, Tensor]:
-    """The input of each convolution and linear layer for the images ``x``, by name."""
-    seen: dict[str, Tensor] = {}
-    hooks = [
-        module.register_forward_pre_hook(lambda _, given, name=name: seen.update({name: given[0]}))
-        for name, module in net.named_modules()
-        if isinstance(module, (nn.Conv2d, nn.Linear))
-    ]
-    with evaluating(net), torch.no_grad():
-        net(x)
-    for hook in hooks:
-        hook.remove()
-    return seen
-
-
 def layer_costs(
     net: nn.Module, image: Tensor, conv_cost: Write, linear_cost: Write
 ) -> pd.DataFrame:
@@ -67,7 +52,7 @@ def layer_costs(
         ``kb_alive``: input and output together, in kB.
     """
     rows = []
-    for name, x in layer_inputs(net, image).items():
+    for name, x in common.layer_inputs(net, image).items():
         layer = net.get_submodule(name)
         if isinstance(layer, nn.Conv2d):
             sizes = (*layer.weight.shape, *x.shape[2:], layer.stride[0], layer.padding[0])
@@ -126,24 +111,7 @@ def pruned(weight: Tensor, sparsity: float, random: int | None = None) -> Tensor
     return weight * prune_lowest(score, round(sparsity * weight.numel()))
 
 
-def beyond(weight: Tensor, x: Tensor, nonzero_macs: Write) -> float:
-    """Products with two non-zero factors beyond (1-p)(1-q), in % of it; ``x`` is the
-    input of a convolution with padding 1, and products with padding do not count.
-    """
-    p, q = (weight == 0).double().mean(), (x == 0).double().mean()
-    possible = nonzero_macs(torch.ones_like(weight), torch.ones_like(x), padding=1)
-    expected = float((1 - p) * (1 - q) * possible)
-    return 100 * (nonzero_macs(weight, x, padding=1) / expected - 1)
-
-
 # --------------------------------------------------------------------- zeros in storage
-def pairs_beyond(weight: Tensor, rle_encode: Write, k: int = 4) -> float:
-    """Run-length pairs beyond their number for zeros at random places, in % of it."""
-    p, L = float((weight == 0).double().mean()), weight.numel()
-    expected = formula_bits(f"RLE k={k}", p, L) / (32 + k)
-    return 100 * (len(rle_encode(weight, k)[0]) / expected - 1)
-
-
 def formula_bits(format: str, p: float, L: int, n: int = 32, rows: int = 1) -> float:
     """Bits of L values of n bits by formula; ``format`` is "dense", "bitmap", "COO",
     "CSR" (with ``rows``) or "RLE k=5".
@@ -267,10 +235,10 @@ def predicted_and_measured(
         best[copy] = bound(size**2) / (2 * 4 * size**2 / bandwidth)
         calls = kernels(w, b) | {copy: lambda: to.copy_(full)}
         found = speedups(calls, repeats)
-        common = {"times": f"times {vectors} vector{'s' * (vectors > 1)}", "sparsity": p}
+        case = {"times": f"times {vectors} vector{'s' * (vectors > 1)}", "sparsity": p}
         for name in best:
             row = {"method": name, "faster": best[name], "measured": found[name]}
-            rows.append(common | row)
+            rows.append(case | row)
     return pd.DataFrame(rows)
 
 
@@ -298,28 +266,6 @@ def convolution(
                 {"seed": seed, "method": name, "sparsity": p, "faster": faster}
                 for name, faster in (speedups(calls, repeats) | {"by MACs": 1 / (1 - p)}).items()
             ]
-    return pd.DataFrame(rows)
-
-
-def when_a_zero_pays(weight: Tensor, speeds: pd.DataFrame) -> pd.DataFrame:
-    """A row per kernel: the sparsity from which on it pays by MACs, by bits (of CSR, by its
-    formula), and the first one from which on :func:`convolution` found it faster in every seed.
-    """
-    L, M = weight.numel(), len(weight)
-    smaller = next(p for p in FINE if formula_bits("CSR", p, L, 32, M) < 32 * L)
-    slowest = speeds.groupby(["method", "sparsity"])["faster"].min().unstack("method")
-    rows = []
-    for name in ("CSR, torch", "CSR, scipy", "whole rows"):
-        slow = slowest.index[(slowest[name] <= 1) & (slowest.index > 0)]
-        later = slowest.index[slowest.index > max(slow, default=0)]
-        rows.append(
-            {
-                "kernel": name,
-                "by MACs": "any",
-                "by bits": "any" if name == "whole rows" else f"{100 * smaller:.0f} %",
-                "by time": f"{100 * later[0]:.0f} %" if len(later) else "none measured",
-            }
-        )
     return pd.DataFrame(rows)
 
 

@@ -278,23 +278,9 @@ def within_a_point(rows: pd.DataFrame, dense: float) -> float:
     return max(good[good.cummin()].index, default=0.0)
 
 
-def add_up(chosen: pd.DataFrame, data: ImageData) -> pd.DataFrame:
-    """What networks cost and keep, by ``method`` and ``seed``.
-
-    Returns:
-        ``test`` (accuracy in %); of the first network of each method ``bits`` (the whole
-        model as stored), ``macs`` (products with a weight that is not 0, one image),
-        ``ms`` (64 images, one thread, median) and ``faster`` (than the first method, median
-        of the ratios round by round).
-    """
-    models = dict(chosen.groupby("method", sort=False).network.agg(list))
-    table = common.costs_and_tests(models, data)
-    return table[["method", "seed", "test", "bits", "macs", "ms", "faster"]]
-
-
 def share_of_dense(costs: pd.DataFrame) -> pd.DataFrame:
-    """:func:`add_up` as ``% of dense``, by ``method`` (its words on lines of their own)
-    and ``measure``.
+    """The bits, MACs and time of :func:`common.costs_and_tests` as ``% of dense``, by
+    ``method`` (its words on lines of their own) and ``measure``.
     """
     first = costs.drop_duplicates("method").set_index("method")
     shares = 100 * first[["bits", "macs"]] / first.loc["dense", ["bits", "macs"]]

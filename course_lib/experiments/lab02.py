@@ -13,7 +13,6 @@ import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import torch
 from matplotlib.figure import Figure
@@ -88,31 +87,6 @@ CRITERIA: dict[str, Criterion] = {
         prunable(model), torch.Generator().manual_seed(seed)
     ),
 }
-
-
-def shares_of_obd(model: nn.Module, x: Tensor, y: Tensor, seed: int) -> Scores:
-    """Magnitude's order within each layer, with OBD's share of each: the k-th smallest
-    weight of a layer gets the layer's k-th lowest OBD score.
-    """
-    obd, found = CRITERIA["OBD"](model, x, y, seed), {}
-    for name, size in CRITERIA["magnitude"](model, x, y, seed).items():
-        order = size.flatten().argsort(stable=True)
-        score = torch.empty(size.numel(), dtype=torch.float64, device=size.device)
-        score[order] = obd[name].flatten().sort().values
-        found[name] = score.view(size.shape)
-    return found
-
-
-# with training between the rounds; the rival of the scores that use the loss
-TRAINED: dict[str, Criterion] = {
-    name: of for name, of in CRITERIA.items() if name != "signed forecast"
-} | {"magnitude, OBD's shares": shares_of_obd}
-
-
-def scorer(criterion: str, x: Tensor, y: Tensor, seed: int) -> Callable[[nn.Module], Scores]:
-    """The criterion's scores of a model as it is when asked."""
-    scores = (CRITERIA | TRAINED)[criterion]
-    return lambda model: scores(model, x, y, seed)
 
 
 def trained(model: nn.Module, data: ImageData, seed: int, epochs: int) -> nn.Module:
@@ -195,31 +169,6 @@ def rank_correlations(single: pd.DataFrame) -> pd.DataFrame:
     return parts.apply(correlate).reset_index()
 
 
-def draw_forecast() -> Figure:
-    """The loss along one weight w = 0.8, nearly a parabola, and what is forecast at w: by
-    the gradient alone, and with the curvature. Pruning is a step to 0.
-    """
-    w, at = 0.8, np.linspace(-0.1, 1.3, 57)
-    g, h = 2 * (w - 1.3) + (w - 1.3) ** 3, 2 + 3 * (w - 1.3) ** 2
-    loss = (at - 1.3) ** 2 + 0.25 * (at - 1.3) ** 4
-    here, step = float(np.interp(w, at, loss)), at - w
-    lines = {"true loss": loss, "−gw alone": here + g * step}
-    lines["−gw + ½hw²"] = lines["−gw alone"] + h * step**2 / 2
-    table = pd.DataFrame(lines, pd.Index(at, name="weight")).melt(
-        var_name="method", value_name="loss", ignore_index=False
-    )
-    fig = plots.curves(
-        table.reset_index().query("method == 'true loss' or weight <= 0.81"), x="weight", y="loss",
-        control=None, title="The loss along one weight w, and two forecasts made at w",
-        ylabel="loss",
-    )  # fmt: skip
-    fig.set_figheight(3.6)
-    (ax,) = fig.axes
-    ax.plot([w], [here], "o", color=plots.COLOURS["dense"], markersize=11, zorder=5)
-    ax.set_xticks([0, w], ["0: pruned", "w"])
-    return fig
-
-
 def forecast_and_truth(single: pd.DataFrame) -> Figure:
     """The true change of the loss against two criteria, of the weights of one seed; the
     2 % largest changes lie outside.
@@ -255,35 +204,24 @@ def add_up(model: nn.Module, x: Tensor, y: Tensor, shares: Iterable[float]) -> l
     """
     judge = copy.deepcopy(model).double().eval()
     x = x.double()
-    weights = {name: w.detach() for name, w in judge.named_parameters()}
+    weights = {name: w.detach() for name, w in prunable(judge).items()}
     p = judge(x).detach().softmax(1)  # (N, classes)
-    g, h = gradients(judge, x, y), curvature(judge, x)
-    forecast = {
-        name: loss_change(w.detach(), g[name], h[name]) for name, w in prunable(judge).items()
-    }
+    forecast, g = signed_forecast(judge, x, y), gradients(judge, x, y)
     before, rows = mean_loss(judge, x, y), []
-    for order, scores in {
-        "signed forecast": forecast,
-        "magnitude": magnitude(prunable(judge)),
-    }.items():
+    for order, scores in {"signed forecast": forecast, "magnitude": magnitude(weights)}.items():
         for sparsity in shares:
             masks = global_masks(scores, sparsity)
             removed = copy.deepcopy(judge)
             apply(removed, masks)
-            step = {
-                name: -w * ~masks[name] if name in masks else torch.zeros_like(w)
-                for name, w in weights.items()
-            }
+            step = {name: -w * ~masks[name] for name, w in weights.items()}
             jvp = torch.func.jvp(
                 lambda now: torch.func.functional_call(judge, now, (x,)), (weights,), (step,)
             )
-            change = jvp[1]  # (N, classes) of the logits
+            change = jvp[1].detach()  # (N, classes) of the logits
             spread = (p * change**2).sum(1) - (p * change).sum(1) ** 2
             linear = sum(float((g[name] * step[name]).sum()) for name in masks)
             found = {
-                "sum of forecasts": sum(
-                    float(forecast[n][~mask].sum()) for n, mask in masks.items()
-                ),
+                "sum of forecasts": sum(float(forecast[n][~masks[n]].sum()) for n in masks),
                 "with all cross terms": linear + float(spread.mean()) / 2,
                 "true": mean_loss(removed, x, y) - before,
             }
@@ -292,24 +230,6 @@ def add_up(model: nn.Module, x: Tensor, y: Tensor, shares: Iterable[float]) -> l
                 for method, value in found.items()
             ]
     return rows
-
-
-def second_moments(model: nn.Module, x: Tensor) -> Scores:
-    """E[a·aᵀ] of the inputs of every linear layer, by the name of its weight: (in, in)."""
-    model, seen = copy.deepcopy(model), {}  # a copy: several threads may ask for one network
-
-    def note(name: str, given: tuple[Tensor, ...]) -> None:
-        a = given[0].detach().double()  # (N, in)
-        seen[name] = a.T @ a / len(a)
-
-    for name, module in model.named_modules():
-        if isinstance(module, nn.Linear):
-            module.register_forward_pre_hook(
-                lambda _, given, name=name: note(f"{name}.weight", given)
-            )
-    with evaluating(model), torch.no_grad():
-        model(x)
-    return seen
 
 
 LADDER = ("identity (magnitude)", "diagonal (Wanda)", "full matrix (OBS)", "random")
@@ -328,26 +248,24 @@ def on_the_ladder(
     the kept weights of a row are solved for again (1 % of the mean diagonal is added to M).
     Inputs are those of the dense network.
     """
-    moments = second_moments(model, sample_of(data.train, samples)[0])
-    damped = {
-        name: M + 0.01 * M.diagonal().mean() * torch.eye(len(M)) for name, M in moments.items()
-    }
-    size = {name: w.detach().double().square() for name, w in prunable(model).items()}
-    scores = {
-        "identity (magnitude)": lambda: size,
-        "diagonal (Wanda)": lambda: {n: s * moments[n].diagonal() for n, s in size.items()},
-        "full matrix (OBS)": lambda: {
-            n: s / damped[n].inverse().diagonal() for n, s in size.items()
-        },
-        "random": lambda: CRITERIA["random"](model, *sample_of(data.train, 1), seed),
-    }[method]()
+    x, y = sample_of(data.train, samples)
+    inputs = {f"{name}.weight": a.double() for name, a in common.layer_inputs(model, x).items()}
+    drawn, full = CRITERIA["random"](model, x, y, seed), method == "full matrix (OBS)"
 
     def prune(pruned: nn.Module, sparsity: float) -> None:
         for name, w in prunable(pruned).items():
-            M = damped[name]
-            kept = prune_lowest(scores[name], round(sparsity * w.shape[1]), dim=1)
+            M = inputs[name].T @ inputs[name] / len(x)  # (in, in)
+            size, diagonal = w.detach().double().square(), M.diagonal().clone()
+            M += 0.01 * diagonal.mean() * torch.eye(len(M))
+            by_method = {
+                "identity (magnitude)": size,
+                "diagonal (Wanda)": size * diagonal,
+                "random": drawn[name],
+            }
+            score = size / M.inverse().diagonal() if full else by_method[method]
+            kept = prune_lowest(score, round(sparsity * w.shape[1]), dim=1)
             for row, keep in zip(w.data, kept, strict=True):
-                if method == "full matrix (OBS)":  # what the removed did, the kept do as well
+                if full:  # what the removed did, the kept do as well
                     removed = M[keep][:, ~keep] @ row[~keep].double()
                     row[keep] += torch.linalg.solve(M[keep][:, keep], removed).to(row.dtype)
                 row[~keep] = 0
@@ -373,7 +291,7 @@ def accuracies(
 def trained_between(
     model: nn.Module,
     data: ImageData,
-    method: str,
+    criterion: Criterion,
     targets: Iterable[float],
     samples: int,
     epochs: int,
@@ -388,8 +306,8 @@ def trained_between(
         fit(now, data.train, epochs=epochs, seed=seed, post_step=post_step, **RECIPE)
         validation.append(evaluate(now, data.validation))
 
-    pruned = copy.deepcopy(model)
-    prune_rescored(pruned, targets, scorer(method, *sample_of(data.train, samples), seed), train)
+    pruned, (x, y) = copy.deepcopy(model), sample_of(data.train, samples)
+    prune_rescored(pruned, targets, lambda now: criterion(now, x, y, seed), train)
     return pruned, validation
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
@@ -27,6 +28,7 @@ from course_lib.pruning.components.low_rank import BETA, GAMMA, ZETA
 from course_lib.pruning.weights.columns import combine_columns
 from course_lib.pruning.weights.lottery import shrink
 from course_lib.pruning.weights.nm import nm_mask
+from course_lib.show import plots
 from course_lib.show.output import new_figure
 from course_lib.show.style import (
     BLUE,
@@ -447,3 +449,28 @@ def _weights(
             box(ax, x + c, y + r, fill=colour, edge="white", linewidth=0.8)
         else:
             ax.plot(x + c + 0.5, y + r + 0.5, marker=".", markersize=4, color=GREY)
+
+
+def forecast() -> Figure:
+    """The loss along one weight w = 0.8, nearly a parabola, and what is forecast at w: by
+    the gradient alone, and with the curvature. Pruning is a step to 0.
+    """
+    w, at = 0.8, np.linspace(-0.1, 1.3, 57)
+    g, h = 2 * (w - 1.3) + (w - 1.3) ** 3, 2 + 3 * (w - 1.3) ** 2
+    loss = (at - 1.3) ** 2 + 0.25 * (at - 1.3) ** 4
+    here, step = float(np.interp(w, at, loss)), at - w
+    lines = {"true loss": loss, "−gw alone": here + g * step}
+    lines["−gw + ½hw²"] = lines["−gw alone"] + h * step**2 / 2
+    table = pd.DataFrame(lines, pd.Index(at, name="weight")).melt(
+        var_name="method", value_name="loss", ignore_index=False
+    )
+    fig = plots.curves(
+        table.reset_index().query("method == 'true loss' or weight <= 0.81"), x="weight", y="loss",
+        control=None, title="The loss along one weight w, and two forecasts made at w",
+        ylabel="loss",
+    )  # fmt: skip
+    fig.set_figheight(3.6)
+    (ax,) = fig.axes
+    ax.plot([w], [here], "o", color=plots.COLOURS["dense"], markersize=11, zorder=5)
+    ax.set_xticks([0, w], ["0: pruned", "w"])
+    return fig

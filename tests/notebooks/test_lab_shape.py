@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -67,6 +68,12 @@ def test_a_student_reads_little_and_writes_a_fifth(source: Path) -> None:
     assert shape.code <= 450
     assert shape.answers >= shape.completed / READ.get(source.stem[:5], 5)
     assert shape.imports <= 12
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
+def test_no_heading_skips_a_level(source: Path) -> None:
+    levels = [len(marks) for marks in re.findall(r"^# (#+) ", source.read_text(), re.MULTILINE)]
+    assert all(deeper <= level + 1 for level, deeper in pairwise(levels))
 
 
 def test_the_shape_of_a_source(tmp_path: Path) -> None:

@@ -11,9 +11,12 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from course_lib.cost import conv_cost, encodings, linear_cost, nonzero_macs
 from course_lib.data.images import load
-from course_lib.experiments import Result, lab00
+from course_lib.experiments import Result, common, lab00
 from course_lib.experiments.once import each_seed
 from course_lib.training import evaluate
 
@@ -31,6 +34,23 @@ COUNTED_ON = 64  # test images
 Rows = list[dict[str, Any]]
 
 
+def beyond(weight: Tensor, x: Tensor) -> float:
+    """Products with two non-zero factors beyond (1-p)(1-q), in % of it; ``x`` is the
+    input of a convolution with padding 1, and products with padding do not count.
+    """
+    p, q = (weight == 0).double().mean(), (x == 0).double().mean()
+    possible = nonzero_macs(torch.ones_like(weight), torch.ones_like(x), padding=1)
+    expected = float((1 - p) * (1 - q) * possible)
+    return 100 * (nonzero_macs(weight, x, padding=1) / expected - 1)
+
+
+def pairs_beyond(weight: Tensor, k: int = 4) -> float:
+    """Run-length pairs beyond their number for zeros at random places, in % of it."""
+    p, L = float((weight == 0).double().mean()), weight.numel()
+    expected = lab00.formula_bits(f"RLE k={k}", p, L) / (32 + k)
+    return 100 * (len(encodings.rle_encode(weight, k)[0]) / expected - 1)
+
+
 def one_seed(name: str, seed: int, settings: dict[str, int]) -> dict[str, Rows]:
     """Train the conv net as the lab does, and count.
 
@@ -40,7 +60,7 @@ def one_seed(name: str, seed: int, settings: dict[str, int]) -> dict[str, Rows]:
     data = load(name).subset(settings["images"])
     model = lab00.network(data, settings["epochs"], seed)
     costs = lab00.layer_costs(model, data.test.images[:1], conv_cost, linear_cost)
-    x = lab00.layer_inputs(model, data.test.images[:COUNTED_ON])[LAYER]
+    x = common.layer_inputs(model, data.test.images[:COUNTED_ON])[LAYER]
     weight = model.get_submodule(LAYER).get_parameter("weight").detach()
     layers: Rows = [
         {"layer": row.layer, "macs": row.macs, "alive": row.input_bits + row.output_bits}
@@ -51,8 +71,8 @@ def one_seed(name: str, seed: int, settings: dict[str, int]) -> dict[str, Rows]:
         for sparsity in SPARSITIES:
             w = lab00.pruned(weight, sparsity, random)
             measured = {
-                "beyond": lab00.beyond(w, x, nonzero_macs),
-                "more_pairs": lab00.pairs_beyond(w, encodings.rle_encode),
+                "beyond": beyond(w, x),
+                "more_pairs": pairs_beyond(w),
             }
             rounded = {column: round(value, 3) for column, value in measured.items()}
             conv4.append({"method": method, "sparsity": sparsity, **rounded})

@@ -40,6 +40,25 @@ TOGETHER = (
 DENSE = {"procedure": "dense", "method": "dense", "sparsity": float("nan")}
 
 
+def shares_of_obd(model: nn.Module, x: torch.Tensor, y: torch.Tensor, seed: int) -> weights.Scores:
+    """Magnitude's order within each layer, with OBD's share of each: the k-th smallest
+    weight of a layer gets the layer's k-th lowest OBD score.
+    """
+    obd, found = lab02.CRITERIA["OBD"](model, x, y, seed), {}
+    for name, size in lab02.CRITERIA["magnitude"](model, x, y, seed).items():
+        order = size.flatten().argsort(stable=True)
+        score = torch.empty(size.numel(), dtype=torch.float64, device=size.device)
+        score[order] = obd[name].flatten().sort().values
+        found[name] = score.view(size.shape)
+    return found
+
+
+# with training between the rounds; the rival of the scores that use the loss
+TRAINED: dict[str, lab02.Criterion] = {
+    name: of for name, of in lab02.CRITERIA.items() if name != "signed forecast"
+} | {"magnitude, OBD's shares": shares_of_obd}
+
+
 def at_once(
     model: nn.Module, data: ImageData, method: str, samples: int, seed: int
 ) -> list[dict[str, float]]:
@@ -57,7 +76,11 @@ def in_rounds(
     model: nn.Module, data: ImageData, method: str, samples: int, seed: int
 ) -> list[dict[str, float]]:
     """The same, with the scores computed again before each of :data:`ROUNDS` removals."""
-    score = lab02.scorer(method, *lab02.sample_of(data.train, samples), seed)
+    x, y = lab02.sample_of(data.train, samples)
+
+    def score(net: nn.Module) -> weights.Scores:
+        return lab02.CRITERIA[method](net, x, y, seed)
+
     return lab02.accuracies(
         model,
         data,
@@ -115,9 +138,9 @@ def one_seed(name: str, seed: int, settings: Mapping[str, Any]) -> dict[str, lis
     for method in lab02.LADDER:
         rows = lab02.on_the_ladder(model, data, method, lab02.SPARSITIES, samples, seed)
         pruned += [{"procedure": "per row", "method": method, **row} for row in rows]
-    for method in lab02.TRAINED:
+    for method, criterion in TRAINED.items():
         net, validation = lab02.trained_between(
-            model, data, method, TARGETS, few, settings["retrain"], seed
+            model, data, criterion, TARGETS, few, settings["retrain"], seed
         )
         rows = [
             {"sparsity": sparsity, "accuracy": accuracy}

@@ -4,7 +4,6 @@ that become sentences.
 
 import lab00_results as make
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from torch import nn
@@ -28,8 +27,8 @@ def test_random_zeros_are_where_the_formulas_expect_them():
     x = torch.randn(16, 64, 12, 12, generator=generator).relu()
     anywhere = lab00.pruned(weight, 0.9, random=1)
     assert float((anywhere == 0).double().mean()) == pytest.approx(0.9, abs=1e-4)
-    assert abs(lab00.beyond(anywhere, x, nonzero_macs)) < 1.5
-    assert abs(lab00.pairs_beyond(anywhere, encodings.rle_encode)) < 1.5
+    assert abs(make.beyond(anywhere, x)) < 1.5
+    assert abs(make.pairs_beyond(anywhere)) < 1.5
     assert torch.equal(lab00.pruned(weight, 0.5), weight * (weight.abs() > weight.abs().median()))
 
 
@@ -38,8 +37,8 @@ def test_zeros_that_avoid_each_other_are_seen():
     weight[:, :2] = 1  # the zeros are in long runs
     x = torch.zeros(2, 8, 5, 5)
     x[:, 4:] = 1  # and no weight meets a pixel
-    assert lab00.beyond(weight, x, nonzero_macs) == -100
-    assert lab00.pairs_beyond(weight, encodings.rle_encode) > 0
+    assert make.beyond(weight, x) == -100
+    assert make.pairs_beyond(weight) > 0
 
 
 def test_costs_of_layers_and_their_shares():
@@ -66,20 +65,6 @@ def test_formulas_and_counts_of_formats_agree_on_random_zeros():
     kept = 32 * (1 - marked["sparsity"])
     assert np.allclose(marked["bits_per_weight"] + kept, marked["counted"] + kept, rtol=0.02)
     assert np.allclose(book.loc[book["format"] == "bitmap", "bits_per_weight"], 1)
-
-
-def test_from_which_sparsity_a_kernel_pays():
-    found = {"CSR, torch": (0.1, 0.9), "CSR, scipy": (0.5, 2), "whole rows": (1.5, 2)}
-    speeds = pd.DataFrame(
-        {"seed": seed, "method": method, "sparsity": sparsity, "faster": faster}
-        for method, line in found.items()
-        for sparsity, faster in zip((0, 0.4, 0.8), (1, *line), strict=True)
-        for seed in range(3)
-    )
-    table = lab00.when_a_zero_pays(torch.ones(16, 16), speeds)
-    assert table["by time"].tolist() == ["none measured", "80 %", "40 %"]
-    # 4 bits per column and at most 17 counts of 8 bits: 36 k + 136 < 32 · 256 for k = 223
-    assert table["by bits"].tolist() == ["13 %", "13 %", "any"]
 
 
 def test_kernels_compute_the_same_product():

@@ -7,7 +7,7 @@ import torch
 
 from course_lib import experiments
 from course_lib.data.images import load
-from course_lib.experiments import lab01
+from course_lib.experiments import common, lab01
 from course_lib.pruning import weights
 from unit.experiments.stored import assert_like_stored, remade
 
@@ -95,7 +95,8 @@ def test_within_a_point_ends_where_the_first_mean_is_lower():
 
 def test_costs_are_of_the_first_network_and_accuracy_of_all(dense, data):
     cut = lab01.prune_once(dense, data, {"global": make.together}, [0.9]).iloc[1:]
-    costs = lab01.add_up(pd.concat([dense, cut]), data).set_index("method")
+    costs = common.costs_and_tests({"dense": dense.network, "global": cut.network}, data)
+    costs = costs.set_index("method")
     assert costs.bits["global"] < 0.2 * costs.bits["dense"]
     assert costs.macs["global"] < 0.3 * costs.macs["dense"] and costs.faster["dense"] == 1
     left = lab01.share_of_dense(costs.reset_index())

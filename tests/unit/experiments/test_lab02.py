@@ -14,6 +14,7 @@ from course_lib.data.images import load
 from course_lib.experiments import common, lab02
 from course_lib.models import build
 from course_lib.pruning.weights import prunable
+from course_lib.show import drawings
 from course_lib.show.output import alt_of
 from unit.experiments.stored import assert_like_stored, remade
 
@@ -68,7 +69,9 @@ def test_orders_and_rounds(trained):
     assert once[1] > drawn[1]
     # nothing is trained: the same weights are the smallest in every round
     assert accuracy(make.in_rounds(model, data, "magnitude", 64, 0)) == once
-    pruned, validation = lab02.trained_between(model, data, "Taylor", (0.5, 0.9), 64, 1, 0)
+    pruned, validation = lab02.trained_between(
+        model, data, lab02.CRITERIA["Taylor"], (0.5, 0.9), 64, 1, 0
+    )
     assert len(validation) == 2 and validation[-1] > 20
     costs = common.costs_and_tests({"Taylor": [pruned, pruned]}, data)
     assert costs.seed.tolist() == [0, 1] and costs.test.nunique() == 1
@@ -124,7 +127,7 @@ def test_figures_say_what_they_show(single):
     single = single.assign(seed=0)
     figure = lab02.forecast_and_truth(single)
     assert "45 points" in alt_of(figure) and "magnitude" in alt_of(figure)
-    assert "true loss" in alt_of(lab02.draw_forecast())
+    assert "true loss" in alt_of(drawings.forecast())
 
 
 @pytest.mark.long
