@@ -215,7 +215,6 @@ PLACES: Wrong = {said: conv(at) for said, at in {
     "E was used for both sides: the input is not square, so E and F differ": lambda c: 2 * places(c)[:1],
     "F was used for both sides: the input is not square, so E and F differ": lambda c: 2 * places(c)[1:],
     "E and F are one too small: count the filter's first place, too": lambda c: [n - 1 for n in places(c)],
-    "the last place was not counted: it is one if the filter just fits": lambda c: places(c, H=c.H - 1, W=c.W - 1),
     "1 was added before the division by the stride: add it after the division": lambda c: [n - 1 for n in places(c, R=c.R - 1, S=c.S - 1)],
     "the division by the stride was rounded up: a place counts only if the filter fits completely": lambda c: (
         places(c, H=c.H + c.stride - 1, W=c.W + c.stride - 1)
@@ -274,11 +273,16 @@ WRONG["linear_cost"] = in_units(reference.linear_cost) | {
 
 
 def convolution(draw: Draw) -> tuple[int, ...]:
-    """M, C, R, S, H, W, stride, padding, with nothing square."""
+    """M, C, R, S, H, W, stride, padding, with nothing square. In one direction the filter just
+    fits at the last place, in the other one pixel is missing to the next.
+    """
     M, C = draw.distinct(2, 2, 6)
     R, S = draw.distinct(2, 2, 5)
     H, W = draw.distinct(2, 15, 60)
-    return M, C, R, S, H, W, *draw.choice([(4, 1), (3, 4), (2, 5), (3, 5)])
+    stride, padding = draw.choice([(4, 1), (3, 4), (2, 5), (3, 5)])
+    H -= (H + 2 * padding - R) % stride
+    W -= (W + 2 * padding - S + 1) % stride
+    return M, C, R, S, H, W, stride, padding
 
 
 def joined(arguments: tuple[int, ...]) -> str:
