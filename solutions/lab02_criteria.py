@@ -407,16 +407,8 @@ plots.curves(
 # {{claim 02.4}}
 
 # %%
-last = experiments.read(f"lab02_criteria_{DATA}/pruned").query("sparsity == 0.98")
-last = last[last.procedure == "with training"]
-for a, b in (
-    ("OBD", "magnitude"),
-    ("magnitude, OBD's shares", "magnitude"),
-    ("input-aware", "magnitude"),
-    ("input-aware", "magnitude, OBD's shares"),
-):
-    if {a, b} <= set(last.method):
-        words.say(f"98 %, trained: {a} minus {b} {words.minus(last, 'accuracy', a, b)}.")
+last = found.query("sparsity == 0.98")
+tables.compare(last, "accuracy", against="magnitude, OBD's shares", columns="images")
 
 # %% [markdown]
 # At 98 % magnitude, ranked over all layers together, divides the thousand weights that the

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course_lib import devices, experiments
-from course_lib.data.images import ImageData, Split, load
+from course_lib.data.images import ImageData, Split
 from course_lib.models import build
 from course_lib.models.initial import weights_from
 from course_lib.models.lenet import LeNet300
@@ -36,10 +36,7 @@ from course_lib.pruning.weights.lottery import (
     Record,
     copy_to_model,
     early_stop,
-    find_ticket,
     find_tickets,
-    random_ticket,
-    rewind,
     shrink,
 )
 from course_lib.pruning.weights.masks import Masks, dense_masks, prunable, remaining
@@ -49,7 +46,7 @@ from course_lib.pruning.weights.sparse_training import (
     erdos_renyi_densities,
 )
 from course_lib.show import plots, tables
-from course_lib.training import evaluate, fit, train_and_test
+from course_lib.training import evaluate, train_and_test
 
 RATE = 0.2
 RECIPE: dict[str, Any] = {"lr": 1.2e-3, "optimizer": "adam", "batch_size": 60}  # of every training
@@ -383,64 +380,6 @@ def share_to_move(step: int, steps: int) -> float:
     return (1 + math.cos(math.pi * step / last)) / 4 if moves else 0.0
 
 
-# ------------------------------------------------------------- part B: back to step k > 0
-#: The small conv net with batch norm at a large learning rate, on the digits. Half of the
-#: weights are pruned per round (a quarter in the output layer); ``ks``: the steps to rewind to.
-CONV: dict[str, Any] = {"epochs": 6, "rounds": 6, "ks": (0, 18)}
-
-
-def train_conv(
-    model: nn.Module,
-    masks: Masks,
-    start: int,
-    stop: int | None,
-    *,
-    seed: int,
-    data: ImageData,
-    epochs: int,
-) -> dict[str, Any]:
-    """Train the small conv net by SGD; its ``validation`` and ``test`` accuracy in %."""
-    fit(
-        model, data.train, epochs=epochs, lr=0.2, optimizer="sgd", weight_decay=5e-4,
-        schedule="cosine", seed=seed, masks=masks, start=start, stop=stop, progress=False,
-    )  # fmt: skip
-    return {part: evaluate(model, getattr(data, part)) for part in ("validation", "test")}
-
-
-def rewound_to(k: int, seed: int, *, epochs: int, rounds: int) -> list[dict[str, Any]]:
-    """Tickets of the small conv net, rewound to step ``k``, beside random masks with as many
-    weights per layer from the same w_k.
-
-    Returns:
-        A row per ``round`` and ``method`` ("dense" in round 0, "ticket" and "random mask" in
-        the others): ``k``, ``remaining``, ``validation`` and ``test`` accuracy in %.
-    """
-    images = load("digits")
-    learn = functools.partial(train_conv, seed=seed, data=images, epochs=epochs)
-    w_k: dict[str, Tensor] = {}
-
-    def keep_w_k(model: nn.Module, masks: Masks, start: int, stop: int | None) -> Any:
-        if stop is None and not w_k:  # round 0: the model is as it was at step k
-            w_k.update(copy.deepcopy(model.state_dict()))
-        return learn(model, masks, start, stop)
-
-    def fresh() -> nn.Module:
-        return build("convnet", images, seed=seed)
-
-    rows = []
-    for record in find_ticket(fresh, keep_w_k, rounds, 0.5, k):
-        place = {"seed": seed, "k": k, "round": record["round"]}
-        place["remaining"] = round(record["remaining"], 5)
-        if not record["round"]:
-            rows.append({**place, "method": "dense", **record["result"]})
-            continue
-        masks = random_ticket(record["masks"], torch.Generator().manual_seed(1000 + seed))
-        rewind(model := fresh(), w_k, masks)
-        rows.append({**place, "method": "ticket", **record["result"]})
-        rows.append({**place, "method": "random mask", **learn(model, masks, k, None)})
-    return rows
-
-
 # ----------------------------------------------------------------- pictures of the masks
 def pixels(masks: Mapping[str, Tensor], data: ImageData, title: str) -> Figure:
     """How many connections of the first layer each pixel has.
@@ -477,7 +416,7 @@ def draw_untrained(table: pd.DataFrame, title: str, **options: Any) -> Figure:
 
 
 def stored_rewinding() -> pd.DataFrame:
-    """The stored rows of :func:`rewound_to`; ``arm`` is "ticket, k = 18", for example."""
+    """Tickets of the conv net, rewound to step k; ``arm`` is "ticket, k = 18", for example."""
     table = experiments.read("lab03_rewinding_digits/rounds")
     arm = table["method"] + ", k\u00a0=\u00a0" + table["k"].astype(str)
     return table.assign(arm=arm.where(table["method"] != "dense", "dense"))

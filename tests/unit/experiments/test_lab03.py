@@ -101,7 +101,7 @@ def test_a_rival_is_a_row_per_round_and_a_small_net_has_as_many_weights() -> Non
 
 
 def test_tickets_of_the_conv_net_and_their_controls_start_from_one_step() -> None:
-    rows = [lab03.rewound_to(k, 0, epochs=1, rounds=1) for k in (0, 2)]
+    rows = [lab03_results.rewound_to(k, 0, epochs=1, rounds=1) for k in (0, 2)]
     for found in rows:
         assert [row["method"] for row in found] == ["dense", "ticket", "random mask"]
     assert [found[0]["k"] for found in rows] == [0, 2]
