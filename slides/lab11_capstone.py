@@ -406,7 +406,7 @@ display(
 BEFORE, AFTER = "not trained", "trained on"
 pruned = experiments.read("lab02_criteria_digits/pruned").query("sparsity == 0.9")
 patterns = experiments.read("lab05_between_digits/patterns").query("sparsity == 0.875")
-slimming = experiments.read("lab04_slimming_digits/accuracy")
+channels = experiments.read("lab04_slimming_digits/equal").query("removed == 0.7")
 heads = experiments.read("lab07_heads/fine_tuning").query("removed == 0.5")
 parts = experiments.read("lab09_subnetworks/scores").query("task == 'sentiment'")
 reviews = experiments.read("lab10_reviews/measured").query("part == 'test'")
@@ -427,6 +427,8 @@ def arms(what, table, value, by, ours, theirs, when, before, after):
     )
 
 
+tuned = channels.rename(columns={"accuracy": "finetuned"})
+slimmed = tuned.melt(["seed", "method"], ["recalibrated", "finetuned"], "when", "accuracy")
 both = patterns.melt(["seed", "method"], ["recalibrated", "finetuned"], "when", "accuracy")
 trained = pipelines.assign(when="after")
 slim, chance = (f"{way} 70 % + magnitude 78 %" for way in ("slimming", "random channels"))
@@ -437,8 +439,8 @@ worth = pd.concat(
          "procedure", "at once", "with training"),
         ("7 of 8 weights (05)", both, "accuracy", "method", "N:M", "N:M at random",
          "when", "recalibrated", "finetuned"),
-        ("channels, 70 % (04)", slimming, "accuracy", "method", "slimming", "random",
-         "step", "BN recalibrated", "fine-tuned"),
+        ("channels, 70 % (04)", slimmed, "accuracy", "method", "slimming", "random channels",
+         "when", "recalibrated", "finetuned"),
         ("heads, half (07)", heads, "test", "method", "I_h", "random",
          "when", "removed", "fine-tuned"),
         ("heads and parts (09)", parts, "score", "subnetwork", "good", "random",
@@ -743,24 +745,24 @@ display(
 display(Markdown("## What broke? One cause at a time"))
 STAGES = {
     "sparse-trained": "with L1",
-    "pruned": "70 % out",
-    "+ absorbed": "absorbed",
-    "BN recalibrated": "new BN",
-    "fine-tuned": "tuned",
-    "from scratch": "scratch",
+    "only removed": "70 % out",
+    "all absorbed": "absorbed",
+    "recalibrated": "new BN",
+    "both repairs": "both",
 }
-stages = slimming.query("method == 'slimming' and step in @STAGES").replace({"step": STAGES})
+collapse = experiments.read("lab04_slimming_digits/collapse")
+stages = collapse.query("repair in @STAGES").replace({"repair": STAGES})
 fig = plots.bars(
     stages,
-    x="step",
+    x="repair",
     y="accuracy",
     title=f"Network slimming on digits, {stages['seed'].nunique()} seeds",
     fmt="{:.0f}",
 )
 plots.show(fig, inches=(8, 3.0))
-reached = stages.groupby("step")["accuracy"].mean()
+reached = stages.groupby("repair")["accuracy"].mean()
 fell = reached["with L1"] - reached["70 % out"]
-back = reached["new BN"] - reached["70 % out"]
+back = reached["both"] - reached["70 % out"]
 display(
     Markdown(
         f"70 % out: {fell:.0f} points lost. Absorbing the constants and recomputing the"
@@ -770,9 +772,9 @@ display(
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Lab 04's slimming table with its causes. "Absorbed": the constant output of a removed
-# channel is added to the next bias. From the last bars alone one would conclude that
-# fine-tuning brought the knowledge back. The third point of 11.7 asks for such a picture of
+# Lab 04's collapse with its causes; no weight is trained. "Absorbed": the constant output of
+# a removed channel is added to the next bias. Fine-tuning alone gives back everything, too, and
+# one would conclude that it brought the knowledge back. The third point of 11.7 asks for such a picture of
 # the student's largest loss: an experiment that could have had another result.
 
 # %% [markdown] slideshow={"slide_type": "slide"}

@@ -30,7 +30,7 @@ EVERY_CELL: dict[str, dict[str, Any]] = {
         "SETTINGS": {"images": 1097, "epochs": 6, "samples": 64, "retrain": 1, "l1_epochs": 10}
     },
     "lab03": {"SETTINGS": {"rounds": 13, "epochs": 6, "every": 4}},
-    "lab04": {"SETTINGS": {"train": 300, "epochs": 20, "finetune": 5, "lam": 2e-2}},
+    "lab04": {"SETTINGS": {"images": 300, "epochs": 20, "finetune": 5, "lam": 2e-2}},
     "lab05": {"SETTINGS": {"images": 400, "epochs": 6, "finetune": 1, "gates": 1}},
     "lab06": {"QUICK": {"steps": 12, "batch": 16, "lr": 3e-4}},
     "lab07": {"MANY, TEST": (400, 400)},

@@ -58,4 +58,4 @@ def test_what_a_version_raises_is_a_value_error_there() -> None:
 
 def test_an_unwritten_hunt_is_no_verdict() -> None:
     with pytest.raises(StudentError):
-        hunt("def find_bug(f):\n    raise NotImplementedError('4.8 find_bug: write this')")
+        hunt("def find_bug(f):\n    raise NotImplementedError('1.8 find_bug: write this')")

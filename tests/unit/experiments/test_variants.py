@@ -20,8 +20,7 @@ VARIANTS = [
     ("lab01", "mnist", 3000),
     ("lab02", "mnist", 6000),
     ("lab03", "mnist", 55_000),
-    ("lab04", "mnist", 3000),
-    ("lab04", "cifar10", 5000),
+    ("lab04", "mnist", 6000),
     ("lab05", "mnist", 2000),
 ]
 LINES = {"DATA", "SEEDS", "EPOCHS", "SETTINGS", "data"}  # what is run of the settings

@@ -416,7 +416,7 @@ def test_l1_norms_of_filters_and_of_groups():
     torch.testing.assert_close(l1_filters(nn.Sequential(transposed))["0"], want)
 
 
-# ------------------------------------------------------------- one pair of layers (4.3)
+# ------------------------------------------------------------- one pair of layers (4.2)
 @given(
     st.integers(1, 6).flatmap(
         lambda m: st.tuples(st.just(m), st.sets(st.integers(0, m - 1), min_size=1))
