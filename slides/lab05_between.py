@@ -11,42 +11,22 @@
 # ---
 
 # %% slideshow={"slide_type": "skip"}
-import inspect
 import math
 
-import numpy as np
 import pandas as pd
 import torch
-from IPython.display import Markdown, display
 
-from course_lib import experiments
 from course_lib.cost import encodings
-from course_lib.cost.block_formats import joint_products, nm_bits
-from course_lib.data.images import load
+from course_lib.cost.block_formats import nm_bits
 from course_lib.experiments import lab05
-from course_lib.parallel import sweep
-from course_lib.pruning.activations import (
-    gated_macs,
-    nm_activation,
-    pruned_inputs,
-    random_activation,
-    topk_activation,
-)
-from course_lib.pruning.weights import combine_columns, group_columns, local_masks, nm_mask
+from course_lib.pruning.activations import gated_macs
+from course_lib.pruning.weights import combine_columns, group_columns, nm_mask
 from course_lib.show import drawings, plots, tables
-from course_lib.show.words import minus, pm
-from course_lib.training import evaluate
+from course_lib.show.words import pm, say
 
 plots.use_style()
-torch.set_num_threads(1)
-names = ("dense", "patterns", "packed", "joint")
-stored = {name: experiments.read(f"lab05_between_digits/{name}") for name in names}
-dense, patterns = stored["dense"]["validation"], stored["patterns"]
-at_1_8 = patterns.query("sparsity == 0.875")
-packed = lab05.in_percent(stored["packed"]).query("packing != 'size 16, γ 0.5'")
-SEEDS = len(dense)
-data = load("digits").subset(lab05.DIGITS["images"])
-nets = lab05.dense_nets(data, 3, lab05.DIGITS["epochs"])
+dense, patterns, packed, joint = map(lab05.read_both, ("dense", "patterns", "packed", "joint"))
+runs = dense.groupby("images", sort=False)["validation"]
 
 
 def percent(value, digits=0):
@@ -62,35 +42,24 @@ def percent(value, digits=0):
 # time and costs accuracy. Is there something in between?*
 
 # %% slideshow={"slide_type": "notes"}
-display(
-    Markdown(
-        "All figures, unless stated otherwise: the conv net of labs 01 and 04 on scikit-learn's"
-        f" digits, conv2 to conv4 pruned along their inputs, {SEEDS} seeds, validation accuracy;"
-        f" dense {pm(dense)} %. The result file is remade by `course remake lab05_between_digits`."
-        ' "Left open" marks what the lab asks students to predict: let them write their guesses'
-        " down."
-    )
+say(
+    "All figures, unless stated otherwise: the conv net of labs 01 and 04, conv2 to conv4 pruned"
+    " along their inputs, validation accuracy. Dense:"
+    f" {', '.join(f'{name} {pm(of)} % ({len(of)} seeds)' for name, of in runs)}. The result files"
+    " are remade by `course remake lab05_between_digits` and `lab05_between_mnist`. 'Left open'"
+    " marks what the lab asks students to predict: let them write their guesses down."
 )
 
-# %% slideshow={"slide_type": "slide"}
-ends = {"element": "single weights", "filter": "whole filters"}
-faster = {"element": "no (lab\u00a001)", "filter": "yes (lab\u00a004)"}
-table = at_1_8[at_1_8["method"].isin(ends)].assign(
-    pattern=lambda t: t["method"].map(ends), faster=lambda t: t["method"].map(faster)
-)
-heads = {"recalibrated": "not trained (%)", "finetuned": "five epochs on (%)"}
-display(
-    Markdown(
-        f"## Two ends\n\nconv2 to conv4, seven in eight weights pruned, dense {pm(dense)} %:\n\n"
-        + tables.means(table, heads, rows=["pattern", "faster"]).markdown()
-        + "\n\nFor a dense kernel a zero is a number like any other. Removing a filter makes the"
-        " tensor smaller."
-    )
-)
-
-# %% [markdown] slideshow={"slide_type": "notes"}
-# "Not trained": only batch norm is recalibrated (lab 01), or one would measure stale
-# statistics.
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## Two ends
+#
+# | | single weights (lab 01) | whole filters (lab 04) |
+# |---|---|---|
+# | freedom | any zeros | a filter at a time |
+# | what is left | the same tensor, with zeros | a smaller tensor |
+# | faster without special hardware | no | yes |
+#
+# For a dense kernel a zero is a number like any other.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Four things in between
@@ -105,7 +74,7 @@ display(
 # Two questions: what does it cost in accuracy? On *which* hardware does it save time?
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## N of every M"))
+say("## N of every M")
 weight = torch.tensor(
     [[9, -2, 5, 1, 0, 3, -7, 7], [1, 2, -1, -3, 6, -8, 2, 5], [0, 0, 4, 0, -2, 6, -6, 1.0]]
 )
@@ -124,89 +93,75 @@ plots.show(drawings.nm_blocks(weight, 1, 4))
 # 7: of equal sizes the first is pruned.
 
 # %% slideshow={"slide_type": "slide"}
-w3 = [net.conv3.weight.detach() for net in nets]
-
-
-def size_kept(name, mask_of, masks="", bits=""):
-    """Σ|w| kept of conv3, in %, one row for each network."""
-    head = {"pattern": name, "masks of 16 neighbours": masks, "bits per place": bits}
-    shares = [float((w.abs() * mask_of(w)).sum() / w.abs().sum()) for w in w3]
-    return [{**head, "seed": seed, "kept": 100 * share} for seed, share in enumerate(shares)]
-
-
-generator = torch.Generator().manual_seed(0)
-rows = size_kept("filters", lambda w: local_masks({"w": w.abs()}, 0.75, "filter")["w"], bits="none")
+gaussian = torch.randn(64, 4096, generator=torch.Generator().manual_seed(0))
+rows = []
 for n, m in ((1, 4), (2, 8), (4, 16)):
-    masks = f"{math.comb(m, n) ** (16 // m):,}"
-    rows += size_kept(f"{n}:{m}", lambda w: nm_mask(w, n, m, 1), masks, encodings.index_width(m))  # noqa: B023
-rows += size_kept("anywhere", lambda w: local_masks({"w": w.abs()}, 0.75)["w"])
-drawn = lambda w: nm_mask(torch.rand(w.shape, generator=generator), 1, 4, 1)  # noqa: E731
-rows += size_kept("1:4, drawn", drawn, bits=2)
-columns = ["pattern", "masks of 16 neighbours", "bits per place"]
-kept = tables.means(pd.DataFrame(rows), {"kept": "Σ|w| kept (%)"}, rows=columns)
-display(
-    Markdown(
-        "## Freedom, counted in masks\n\nThree in four pruned:\n\n"
-        + kept.markdown()
-        + "\n\nconv3, by size; the last row at random. A larger block leaves more choice, and needs"
-        " more bits per place and a wider selector."
-    )
-)
+    kept = gaussian.abs() * nm_mask(gaussian, n, m, 1)
+    rows.append({
+        "pattern": f"{n}:{m}",
+        "masks of 16 neighbours": f"{math.comb(m, n) ** (16 // m):,}",
+        "bits per place": str(encodings.index_width(m)),
+        "Σ|w| kept (%)": 100 * float(kept.sum() / gaussian.abs().sum()),
+    })  # fmt: skip
+say("## Freedom, counted in masks\n\nThree in four pruned, weights from a normal distribution:")
+tables.show(tables.plain(pd.DataFrame(rows)))
+say("A larger block leaves more choice, and needs more bits per place and a wider selector.")
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Three networks, trained while the deck is built. The sum of sizes is not accuracy; it
-# is all that magnitude measures. The lab asks for the number of masks at 2:4: do not
-# give it away.
+# The sum of sizes is not accuracy; it is all that magnitude measures.
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## Equal weights are not equal products
+#
+# Seven in eight **filters** of each layer are pruned. What is left of the next layer?
+#
+# | | filters kept | inputs kept | products |
+# |---|---|---|---|
+# | N:M, 1:8 | all, 1/8 of each | all | **1/8** |
+# | filters, the first pruned layer | 1/8 | all | **1/8** |
+# | filters, each layer after it | 1/8 | 1/8 | **1/64** |
+#
+# A table at equal sparsity compares filters at a fraction of the products. Fair: keep more
+# filters, until the *products* are equal (lab 04: equal MACs).
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# "At 87.5 % sparsity" says nothing about cost if the patterns differ. Here the filters are
+# really removed before training, and their number is chosen so that products agree within
+# 3 %.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## One line is missing"))
-classic = patterns.query("method != 'N:M'")
+say("## One line is missing")
 fig = plots.curves(
-    classic,
-    x="sparsity",
-    y="recalibrated",
+    patterns.query("method != 'N:M'"),
+    x="target",
+    y="finetuned",
+    xaxis="remaining",
+    xlabel="products left",
+    ylabel="validation accuracy (%)",
+    panels="images",
     control="N:M at random",
-    xaxis="sparsity",
-    title="Not trained, batch norm recalibrated",
+    title="At equal products, after training",
 )
-plots.show(fig, inches=(5.6, 4.05))
+plots.show(fig, inches=(8, 3.5))
 
 # %% [markdown]
-# Single weights, rows of a kernel, kernels, filters; and N:M with *randomly* kept
-# weights.
-#
-# > **Left open.** Where does N:M run, chosen by size? Mark it at 87.5 %. The lab draws
-# > the line.
-
-# %% [markdown] slideshow={"slide_type": "notes"}
-# 2:4, 1:4, 1:8, 1:16 and as many zeros in the other patterns. Let the students draw the
-# line; ask two or three for a reason. The slide before gives one.
+# > **Left open.** Where does N:M run, chosen by size? The lab draws the line.
 
 # %% slideshow={"slide_type": "slide"}
-pruned = patterns.query("method != 'dense'")
-itself = pruned.query("method == 'N:M'").groupby("sparsity")["finetuned"].mean()
-display(
-    Markdown(
-        "## And trained on?\n\n"
-        + tables.compare(pruned, "finetuned", against="N:M", columns="sparsity").markdown()
-        + f"\n\nPoints, after five epochs; N:M itself: {', '.join(f'{v:.1f}' for v in itself)} %."
-        " Only whole filters are still worse. Even *random* N:M recovers: training repairs a bad"
-        " choice."
-    )
-)
+eighth = patterns.query("target == 0.125 and method != 'N:M'")
+say("## And on MNIST?\n\nAn eighth of the products, points above or below single weights:")
+tables.show(tables.compare(eighth, "finetuned", against="element", columns="images"))
+say("**Bold**: distinguishable. Filters are behind on both; MNIST tells finer patterns apart, too.")
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Do not conclude "N:M keeps more than rows", but: after training we could not detect a
-# cost of the pattern on this task, except for filters; use the pattern that your
-# hardware supports. Mishra et al. report similarly for 2:4 on large networks.
-
-# %% [markdown] slideshow={"slide_type": "notes"}
+# {{claim 05.1}}
+#
 # {{claim 05.2}}
 #
 # {{claim 05.3}}
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## Storing it"))
+say("## Storing it")
 plots.show(drawings.nm_blocks(weight, 2, 4))
 
 # %% [markdown]
@@ -219,44 +174,6 @@ plots.show(drawings.nm_blocks(weight, 2, 4))
 # b: bits of a value. Row 3 has a block with one non-zero: it is filled up with the
 # lowest free place and a zero, so that the next block begins at a known position. The
 # most common mistake is to omit such zeros: then all later values move.
-
-# %% slideshow={"slide_type": "slide"}
-display(Markdown("## How much memory does it save?"))
-BITS = 8
-matrix = w3[0].flatten(2).movedim(1, 2).flatten(1)  # (M, 9·C): C neighbours in a row
-rows = []
-for n, m in lab05.PATTERNS:
-    pruned = matrix * nm_mask(matrix, n, m, 1)
-    sizes = {
-        "CSR": encodings.csr_bits(pruned, BITS),
-        "bitmap": encodings.bitmap_bits(pruned, BITS),
-        "N:M": nm_bits(*matrix.shape, n, m, BITS),
-    }
-    dense_bits = BITS * matrix.numel()
-    rows += [
-        {"sparsity": 1 - n / m, "format": name, "size": 100 * bits / dense_bits}
-        for name, bits in sizes.items()
-    ]
-formats = pd.DataFrame(rows)
-fig = plots.curves(
-    formats,
-    x="sparsity",
-    y="size",
-    by="format",
-    ylabel="share of the dense bits (%)",
-    ylim=(0, 110),
-    title=f"conv3, values of {BITS} bits",
-    xaxis="sparsity",
-)
-plots.show(fig, inches=(5.2, 4.05))
-at = formats.query("sparsity == 0.875").set_index("format")["size"]
-display(
-    Markdown(
-        f"2:4, 1:4, 1:8, 1:16. At 1:8 N:M needs **{at['N:M']:.0f} %** of the dense bits, a bitmap"
-        f" {at['bitmap']:.0f} %, CSR {at['CSR']:.0f} %.\n\nThe same zeros, three ways to store their"
-        " places (lab 00). A known pattern need not be stored."
-    )
-)
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Two minutes: a data sheet
@@ -271,63 +188,46 @@ display(
 
 # %% slideshow={"slide_type": "notes"}
 sizes = {b: [nm_bits(1, 4, n, 4, b) for n in (1, 2, 3)] for b in (8, 4)}
-free = [local_masks({"w": w.abs()}, 0.75)["w"] for w in w3]
-# (blocks, 4)
-blocks = [mask.movedim(1, -1).reshape(-1, 4).sum(1) for mask in free]
-over = [100 * float((b > 1).double().mean()) for b in blocks]
-lost = [100 * float(1 - b.clamp(max=1).sum() / b.sum()) for b in blocks]
-display(
-    Markdown(
-        f"1: {', '.join(map(str, sizes[8]))} and 32 bits; with 4-bit values"
-        f" {', '.join(map(str, sizes[4]))} and 16: 3:4 is then *larger* than dense. 2: of conv3's"
-        f" blocks {pm(over)} % hold more than one weight if zeros may be anywhere; a unit with one"
-        f" multiplier per block would have to drop {pm(lost)} % of the weights, or wait for the"
-        " fullest block each time. Exactly n holds for every block, not on average."
-    )
+say(
+    f"1: {', '.join(map(str, sizes[8]))} and 32 bits; with 4-bit values"
+    f" {', '.join(map(str, sizes[4]))} and 16: 3:4 is then *larger* than dense. 2: where zeros may"
+    " be anywhere, some blocks hold two or more weights; a unit with one multiplier per block"
+    " would have to drop some of them, or wait for the fullest block each time. Exactly n holds"
+    " for every block, not on average."
 )
 
-# %% slideshow={"slide_type": "slide"}
-fullest = [
-    float(mask.flatten(1).sum(1).max() / mask.flatten(1).sum(1).double().mean()) for mask in free
-]
-display(
-    Markdown(
-        "## Multiplying it\n\n"
-        "$$y_r = \\sum_{k=0}^{K-1} v_{rk}\\; x_{\\,m\\lfloor k/n \\rfloor + i_{rk}},"
-        "\\qquad K = C\\,\\frac{n}{m}$$\n\n"
-        "$v$: values, $i$: places. $K$ products for **every** output, $n$ numbers from every block"
-        " of $x$: the schedule is known before the weights.\n\n"
-        f"The same share of zeros anywhere in conv3: the fullest row holds **{np.mean(fullest):.1f}"
-        " times** the mean. If rows are computed in parallel, all wait for it."
-    )
-)
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## Multiplying it
+#
+# $$y_r = \sum_{k=0}^{K-1} v_{rk}\; x_{\,m\lfloor k/n \rfloor + i_{rk}}, \qquad K = C\,\frac{n}{m}$$
+#
+# $v$: values, $i$: places. $K$ products for **every** output, $n$ numbers from every block
+# of $x$: the schedule is known before the weights.
+#
+# | who can use it | what is saved |
+# |---|---|
+# | any machine | memory, and memory traffic |
+# | a unit made for it: 2:4 in NVIDIA's tensor cores from the A100 on (**not** V100) | up to half of the time of a product |
+# | a dense kernel | nothing |
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## Is 2:4 faster? One published timing
+#
+# **Not ours.** The promise: twice the math rate (Mishra et al. 2021). Measured by the authors
+# of [torchao](https://github.com/pytorch/ao/blob/02446fa5b14a33dff8a344b19cc3bd229fc5ebf5/torchao/sparsity/training/README.md):
+# an MLP of ViT-L, forward and backward, half precision, on an A100:
+#
+# | | time |
+# |---|---|
+# | dense | 11.5 ms |
+# | weights 2:4 | 9.2 ms |
+#
+# Why is this not a factor of two?
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# The matrix is never built. For output r only the entries of x are read at which row r
-# stores something: NaN elsewhere in x has no effect. The lab tests this.
-
-# %% slideshow={"slide_type": "slide"}
-W = torch.randn(256, 256, generator=torch.Generator().manual_seed(0))
-x = torch.randn(64, 256, generator=torch.Generator().manual_seed(1))
-products = {"dense": len(x) * W.numel()}
-kernels = {"dense": lambda: x @ W.T}
-for n, m in ((2, 4), (1, 8)):
-    zeros = W * nm_mask(W, n, m, 1)
-    name = f"{n}:{m}, as a dense tensor with zeros"
-    kernels[name] = lambda zeros=zeros: x @ zeros.T
-    products[name] = joint_products(x, zeros)
-times = lab05.timed(kernels)
-times["products that count (%)"] = 100 * times["what"].map(products) / products["dense"]
-times = times.rename(columns={"what": "(64, 256) · (256, 256)", "time": "time, dense = 1"})
-display(
-    Markdown(
-        "## Which hardware saves time?\n\n"
-        + tables.plain(times, {"time, dense = 1": 2}).markdown()
-        + "\n\n- A unit made for it: 2:4 in NVIDIA's tensor cores from compute capability 8.0 on"
-        " (A100; **not** V100).\n- Every machine saves memory and memory traffic.\n\n> **Left"
-        " open.** And *your* processor, from the stored form? The lab measures it."
-    )
-)
+# Only some of the products in a training step use the sparse weights; selection and
+# compression in every step take time; the traffic of activations is the same. A math rate
+# is an upper bound, a timing is an answer.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Columns on top of each other
@@ -344,7 +244,7 @@ display(
 # - Afterwards the network is trained on.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## Eight columns in three"))
+say("## Eight columns in three")
 sparse = torch.zeros(6, 8)
 for r, c, value in (
     (0, 0, 5), (0, 3, -2), (0, 6, 7), (1, 1, 4), (1, 4, -6), (2, 0, -3), (2, 5, 8), (3, 2, 9),
@@ -356,12 +256,10 @@ grouped = group_columns(sparse, 3, GAMMA)
 _, _, stays = combine_columns(sparse, grouped)
 plots.show(drawings.columns_packed(sparse, grouped))
 gone = int((sparse != 0).sum() - stays.sum())
-display(
-    Markdown(
-        f"At most 3 columns and {round(GAMMA * 6)} conflict per group: {gone} weight{'s' * (gone != 1)}"
-        f" lost, and **{percent(float(stays.sum()) / (6 * len(grouped)))}** of the cells in use instead"
-        f" of {percent(float((sparse != 0).double().mean()))}."
-    )
+say(
+    f"At most 3 columns and {round(GAMMA * 6)} conflict per group: {gone} weight{'s' * (gone != 1)}"
+    f" lost, and **{percent(float(stays.sum()) / (6 * len(grouped)))}** of the cells in use instead"
+    f" of {percent(float((sparse != 0).double().mean()))}."
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
@@ -385,58 +283,31 @@ display(
 # calls them size and gamma. γ = 0: nothing is lost at all.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## What does utilisation cost?"))
-SPARSE = inspect.signature(lab05.sparse_start).parameters["sparsity"].default
-UNPACKED = 100 * (1 - SPARSE)  # % of the cells, a column each
+say("## What does utilisation cost?")
 fig = plots.curves(
-    packed,
+    packed.query("limit != 'none'"),
     x="utilisation",
     y="lost",
-    ylabel="weights lost to conflicts (%)",
-    control=None,
-    along="packing",
-    title="greedy: γ 0 to 0.5; random: 2 to 8",
+    along="limit",
+    panels="images",
+    control="random order",
+    ylabel="weights lost (%)",
+    title="Groups of at most 8 columns",
 )
-fig.axes[0].axvline(UNPACKED, color="0.6", ls=":")
-plots.show(fig, inches=(5.6, 4.05))
-free_use = packed.query("packing == 'size 8, γ 0'")["utilisation"].mean()
-display(
-    Markdown(
-        f"Pruned to {percent(SPARSE)} and trained on, then packed. Dotted: not packed."
-        f"\n\n**{free_use / UNPACKED:.1f} times** the utilisation is free: γ = 0.\n\n> **Left open.**"
-        " *Without* a limit on conflicts: is the rule better than random groups?"
-    )
-)
-
-# %% [markdown] slideshow={"slide_type": "notes"}
-# The intervals are smaller than the marks nearly everywhere. Write the votes on the
-# board: the lab has the answer, and it depends on what "fullest" rewards. Kung et al.
-# report about eight times the utilisation (preprint: four), on larger and sparser
-# networks.
-
-# %% slideshow={"slide_type": "slide"}
-NAMED = {f"size 8, γ {gamma:g}": f"γ {gamma:g}" for gamma in (0, 0.05, 0.25, 0.5)}
-NAMED["random, size 5"] = "random groups of 5"
-table = packed[packed["packing"].isin(NAMED)].assign(packing=lambda t: t["packing"].map(NAMED))
-heads = {
-    "utilisation": "cells in use (%)",
-    "lost": "weights lost (%)",
-    "accuracy": "right after (%)",
-    "finetuned": "five epochs on (%)",
-}
-difference = minus(table, "accuracy", "γ 0.05", "random groups of 5", by="packing")
-display(
-    Markdown(
-        "## And what does that cost?\n\nAt most α = 8 columns per group:\n\n"
-        + tables.means(table, heads, rows="packing").markdown()
-        + f"\n\nAt the same use, γ = 0.05 minus random groups, right after: {difference}. Trained on,"
-        " all of them end close together."
-    )
+plots.show(fig, inches=(8, 2.7))
+free = packed.query("limit == 'γ 0' and method == 'greedy'").groupby("images", sort=False)
+use = free["utilisation"].mean()
+say(
+    f"γ = 0, 0.05, 0.25, 0.5. γ = 0 loses no weight and fills {use['digits']:.0f} % of the cells"
+    f" (MNIST {use['MNIST']:.0f} %) instead of 15 %.\n\n"
+    "> **Left open.** *Without* a limit: is the greedy order better than random groups?"
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Again five epochs remove the gain of a choice. This is no surprise for a network
-# larger than its task; for your own, test it with one random baseline.
+# {{claim 05.4}}
+#
+# Write the votes on the board: the lab has the answer, and it depends on what "fullest"
+# rewards.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Two minutes: pack by hand
@@ -463,124 +334,33 @@ for gamma in (0.0, 0.25):
         + (f", lost {', '.join(map(str, gone))}" if gone else ", nothing is lost")
         + f", {int(stays.sum())} of {4 * len(groups)} cells in use"
     )
-display(
-    Markdown(
-        "; ".join(answers)
-        + ". The stricter limit loses nothing, and here it even fills more cells: the rule looks"
-        " only one column ahead."
-    )
+say(
+    "; ".join(answers)
+    + ". The stricter limit loses nothing, and here it even fills more cells: the rule looks"
+    " only one column ahead."
 )
 
-# %% slideshow={"slide_type": "slide"}
-display(Markdown("## Zeros in the activations"))
-
-
-def relu_zeros(net):
-    """The share of zeros at the inputs of the three layers, over validation images."""
-    shares = []
-
-    def note(x):
-        shares.append(100 * float((x == 0).double().mean()))
-        return x
-
-    with pruned_inputs(net, note, lab05.LAYERS), torch.no_grad():
-        net(data.validation.images)
-    return shares
-
-
-zeros = pd.DataFrame(
-    [
-        {"seed": seed, "layer": layer, "zeros": share}
-        for seed, net in enumerate(nets)
-        for layer, share in zip(lab05.LAYERS, relu_zeros(net), strict=True)
-    ]
-)
-title = "Made by ReLU, three networks"
-fig = plots.bars(
-    zeros, x="layer", y="zeros", ylabel="zeros at its inputs (%)", title=title, fmt="{:.0f}"
-)
-plots.show(fig, inches=(5, 4.05))
-
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## Zeros in the activations
+#
 # A product is 0 if **either** factor is.
 #
-# "ReLU leaves half of them" is a rule of thumb: after pooling there are few zeros,
-# since a maximum is 0 only if all are.
+# | | weights | activations |
+# |---|---|---|
+# | selected | once | at **every** input |
+# | zeros without a selection | none | ReLU's; few after max pooling |
 #
-# They cost one comparison each, and their places differ from image to image.
-
-# %% slideshow={"slide_type": "slide"}
-conv2 = nets[0].conv2
-entries = conv2.in_channels * 8 * 8
-uses = conv2.out_channels * conv2.kernel_size[0] * conv2.kernel_size[1]
-display(
-    Markdown(
-        "## What does the selection cost? Count first\n\n"
-        "| for each number at the input of conv2 | |\n|---|---|\n"
-        f"| products that it takes part in | {conv2.out_channels} · 3 · 3 = **{uses}** |\n"
-        "| ReLU | 1 comparison |\n"
-        f"| 2:4, every pair of a block | 6 comparisons for 4: **1.5** |\n"
-        f"| top-k of {entries:,} by sorting | about log₂ {entries:,} = **{math.log2(entries):.0f}**"
-        " comparisons |\n\n"
-        "Weights are selected once. Activations are selected at **every** input.\n\n> **Left"
-        " open.** By this count the selection is cheap. Which takes longer on your machine,"
-        " the selection of conv2's inputs, or conv2?"
-    )
-)
+# *Top-k*: the largest of all entries of an **image**. *N:M*: the largest of every block.
+# Select by a mask; the gradient is then like ReLU's: 1 where kept, 0 elsewhere.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# (At the border a number takes part in fewer products: padding.) The literature warns
-# of "additional overhead for sorting" in online pruning; the count suggests almost
-# none. The lab measures it.
+# Per image, not per batch: otherwise one image's large activations remove another's. After
+# pooling there are few zeros, since a maximum is 0 only if all are. Our PyTorch code for
+# the selection is slower than the convolution; that says nothing about a selector in
+# hardware.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## Which activations?"))
-KEPT = ((3, 4), (1, 2), (1, 4), (1, 8))
-
-
-RULES = {
-    "dense": lambda x, n, m, draws: x,
-    "top-k": lambda x, n, m, draws: topk_activation(x, round(x[0].numel() * n / m)),
-    "N:M": lambda x, n, m, draws: nm_activation(x, n, m),
-    "random": lambda x, n, m, draws: random_activation(x, n / m, draws),
-}
-
-
-def with_inputs(method, seed):
-    """Accuracy with the inputs of the three layers pruned."""
-    draws, rows = torch.Generator().manual_seed(seed), []
-    for n, m in KEPT if method != "dense" else [(math.nan, 1)]:
-        rule = lambda x, n=n, m=m: RULES[method](x, n, m, draws)  # noqa: E731
-        with pruned_inputs(nets[seed], rule, lab05.LAYERS):
-            rows.append({"sparsity": 1 - n / m, "accuracy": evaluate(nets[seed], data.validation)})
-    return rows
-
-
-# one at a time: they share the networks
-by_rule = sweep(with_inputs, workers=1, method=RULES, seed=range(3))
-fig = plots.curves(
-    by_rule,
-    x="sparsity",
-    y="accuracy",
-    xlabel="activations pruned (%)",
-    title="Nothing trained, three networks",
-    xaxis="sparsity",
-)
-plots.show(fig, inches=(5.6, 4.05))
-
-# %% [markdown]
-# *Top-k*: the largest of all entries of an **image**. *N:M*: the largest of every
-# block; a block of large entries loses some of them.
-#
-# Selected by a mask; the gradient is like ReLU's: 1 where kept, 0 elsewhere.
-
-# %% [markdown] slideshow={"slide_type": "notes"}
-# Per image, not per batch: otherwise one image's large activations remove another's.
-# Unlike activations, half of the *weights* at random cost almost nothing after
-# recalibration ("One line is missing", at 50 %). The lab asks what training changes.
-
-# %% slideshow={"slide_type": "slide"}
-display(Markdown("## Both at once"))
+say("## Both at once")
 one_input = torch.tensor([3, 0, 7, 1, 0, 6, 2, 0, 2, 5, 4, 1.0])
 one_row = torch.tensor([-1, 6, 4, 2, 5, 8, -3, 2, 7, -2, 1, 3.0])
 kept = [row * nm_mask(row, 2, 4, 0) for row in (one_input, one_row)]
@@ -598,30 +378,23 @@ tables.show(tables.Table([""] * 13, texts))
 # %% [markdown] slideshow={"slide_type": "notes"}
 # The lower bound holds where no kept number is 0. A form often seen has ≥ before
 # (1−p)(1−q), but that is an expectation over random places; a linear layer as a whole
-# lies anywhere from max(0, 1−p−q) to min(1−p, 1−q). Hardware is built for bounds. N:M
-# on activations as well: Zhang et al. 2024 (JointNF).
+# lies anywhere from max(0, 1−p−q) to min(1−p, 1−q). Hardware is built for bounds. Zhang
+# et al. 2024 (JointNF) prune both with an *adaptive* N:M; the lab's is fixed.
 
 # %% slideshow={"slide_type": "slide"}
-table = stored["joint"].query("method == 'by size' and pattern != 'W 2:4 × A 2:4'").copy()
-n_w, m, n_x = table["pattern"].str.extract(r"(\d):(\d) × A (\d)").astype(int).to_numpy().T
-table["expected (%)"] = np.round(100 * n_w * n_x / m**2, 2)
-table["at most (%)"] = np.round(100 * np.minimum(n_w, n_x) / m, 2)
-table["left"] = 100 * table["products"]
+by_size = joint.query("method == 'by size'").copy()
+by_size["expected (%)"] = (100 / by_size["m"] ** 2).round(2)
+by_size["at most (%)"] = 100 / by_size["m"]
+by_size["left"] = 100 * by_size["products"]
 heads = {"left": "left (%)", "accuracy": "accuracy (%)"}
-measured = tables.means(table, heads, rows=["pattern", "expected (%)", "at most (%)"])
-display(
-    Markdown(
-        "## Measured\n\nProducts of conv2 to conv4 (W: weights, A: inputs), trained on:\n\n"
-        + measured.markdown()
-        + f"\n\nBoth chosen by size; dense {pm(dense)} %. At 1:4 × 1:4 a twentieth of the products,"
-        " and nearly all of the accuracy. Why **fewer** than expected?"
-    )
-)
+say("## Measured\n\nProducts of conv2 to conv4, weights × inputs, by size, trained on:")
+columns = ["images", "pattern", "expected (%)", "at most (%)"]
+tables.show(tables.means(by_size, heads, rows=columns))
+say("Why are **fewer** left than expected?")
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# By size a kept activation is hardly ever one of ReLU's zeros, but some blocks contain
-# only zeros, and products with padding are 0 as well; they count in the denominator.
-# The lab asks for 2:4 × 2:4, so it is not on the slide.
+# A kept activation is hardly ever one of ReLU's zeros, but some blocks contain only zeros,
+# and products with padding are 0 as well; they count in the denominator.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## The right ones, or always the same ones?
@@ -636,7 +409,7 @@ display(
 #
 # If only the second arm fails, what would you conclude? And if the last two fail?
 #
-# > **Left open.** Five epochs of training each. Write down two accuracies.
+# > **Left open.** On the digits, with five epochs of training: write down two accuracies.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # Papers often have two arms, by size and drawn again. These differ in two properties,
@@ -665,7 +438,7 @@ display(
 # memory is saved: the whole network is kept.
 
 # %% slideshow={"slide_type": "slide"}
-display(Markdown("## Hard forward, soft backward"))
+say("## Hard forward, soft backward")
 score = torch.linspace(-5, 5, 401, requires_grad=True)
 soft = score.sigmoid()
 gate = (score > 0).float() + (soft - soft.detach())
@@ -703,22 +476,34 @@ macs = [100.0, 400.0]
 each = gated_macs(two, macs)
 shares = [float(layer.mean()) for layer in two]
 wrong = macs[0] * shares[0] + macs[1] * shares[1] * shares[0]
-display(
-    Markdown(
-        "## The cost of an image\n\n"
-        "$$\\text{MACs}(x) = \\sum_l \\text{dense}_l \\cdot o_l(x) \\cdot o_{l-1}(x)$$\n\n"
-        f"$o_l$: the open share of layer $l$. Two layers of {macs[0]:.0f} and {macs[1]:.0f} MACs; image A opens everything, image B half"
-        f" of each layer: {each[0]:.0f} and {each[1]:.0f}, on average **{each.mean():.0f}**. From the"
-        f" *mean* shares, {percent(shares[0])}, one would get {wrong:.0f}.\n\n"
-        "Penalty towards a target $t$:\n\n"
-        "$$\\lambda \\left(\\frac{\\text{mean MACs}}{t \\cdot \\text{dense MACs}} - 1\\right)^2$$"
-    )
+say(
+    "## The cost of an image\n\n"
+    "$$\\text{MACs}(x) = \\sum_l \\text{dense}_l \\cdot o_l(x) \\cdot o_{l-1}(x)$$\n\n"
+    f"$o_l$: the open share of layer $l$. Two layers of {macs[0]:.0f} and {macs[1]:.0f} MACs; image A"
+    f" opens everything, image B half of each layer: {each[0]:.0f} and {each[1]:.0f}, on average"
+    f" **{each.mean():.0f}**. From the *mean* shares, {percent(shares[0])}, one would get {wrong:.0f}.\n\n"
+    "Penalty towards a target $t$:\n\n"
+    "$$\\lambda \\left(\\frac{\\text{mean MACs}}{t \\cdot \\text{dense MACs}} - 1\\right)^2$$"
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # The mean of products is not the product of means; code that uses the latter reports
 # fewer MACs than it uses. In training the target falls from 100 % to t over the first
 # 70 % of the steps: a strong penalty from the start closes whole layers.
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## Which rival does a gate need?
+#
+# | rival | what it separates |
+# |---|---|
+# | the gates of *another image* | does the decision depend on the image? |
+# | static channels by a score, trained as long | is a decision per image better than one for all? |
+# | static channels at random, trained as long | does the choice of channels matter? |
+#
+# All at the same mean products. On the digits every arm is near the ceiling; the lab looks
+# where there is headroom, on MNIST with 5 % of the products.
+#
+# > **Left open.** What accuracy do the gates reach there, and which rival is best?
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # {{claim 05.5}}
@@ -746,15 +531,14 @@ display(
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## What to take along
 #
-# - N:M is **fixed for the hardware**: n numbers in every block. A place costs
-#   $\lceil\log_2 m\rceil$ bits per value, and there is no search.
-# - After training only whole filters were worse; even *random* N:M was not. Use the
-#   pattern that your hardware supports.
-# - Columns can be packed without losing a weight; beyond that, the method needs a
-#   **limit on conflicts**.
-# - Activations must be selected at every input. Count *and* measure.
-# - Blocks give bounds, $(1-p)(1-q)$ is a mean.
-# - A dynamic network is compared with a static one **that was repaired**.
+# - Compare patterns at equal **products**. With an eighth of them N:M is ahead of whole
+#   filters, and single weights are not detectably ahead of N:M.
+# - N:M: no search, $\lceil\log_2 m\rceil$ bits per place. It saves time only on a unit made
+#   for it.
+# - Columns can be packed without losing a weight. The *limit* on conflicts counts more than
+#   the greedy order.
+# - Training compensates for inputs that are always missing, not for noise.
+# - Gates per image: compare with static channels **trained as long**.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Lab 05, and where to read on

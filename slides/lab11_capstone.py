@@ -405,7 +405,7 @@ display(
 # %% slideshow={"slide_type": "slide"}
 BEFORE, AFTER = "not trained", "trained on"
 pruned = experiments.read("lab02_criteria_digits/pruned").query("sparsity == 0.9")
-patterns = experiments.read("lab05_between_digits/patterns").query("sparsity == 0.875")
+patterns = experiments.read("lab05_between_digits/patterns").query("target == 0.125")
 channels = experiments.read("lab04_slimming_digits/equal").query("removed == 0.7")
 heads = experiments.read("lab07_heads/fine_tuning").query("removed == 0.5")
 parts = experiments.read("lab09_subnetworks/scores").query("task == 'sentiment'")

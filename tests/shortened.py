@@ -47,7 +47,6 @@ EXPLORERS: dict[str, dict[str, Any]] = {
     "lab00": {},
     "lab01": {"SEEDS": range(1), **EVERY_CELL["lab01"]},
     "lab04": {"SEEDS": 1, **EVERY_CELL["lab04"]},
-    "lab05": {"SEEDS": 1, **EVERY_CELL["lab05"]},
     "lab06": EVERY_CELL["lab06"],
     "lab07": {"SEEDS": 1, **EVERY_CELL["lab07"]},
     "lab08": EVERY_CELL["lab08"],

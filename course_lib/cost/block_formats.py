@@ -1,5 +1,5 @@
-"""N:M sparsity stored and multiplied: n values of every block of m, and for each its
-place in the block.
+"""N:M sparsity as it is stored: n values of every block of m, and for each its place in
+the block.
 
 The size depends on the shape alone, and every block begins where arithmetic says: no
 row pointers, no search. As everywhere in :mod:`course_lib.cost.encodings` −0.0 is a
@@ -48,43 +48,9 @@ def nm_compress(weight: Tensor, n: int, m: int) -> tuple[Tensor, Tensor]:
     return values.flatten(1), index.flatten(1)
 
 
-def nm_decompress(values: Tensor, index: Tensor, n: int, m: int) -> Tensor:
-    """The matrix (R, C) again; its zeros are +0.0 where nothing is stored."""
-    columns = _columns(values, index, n, m)
-    stored = len(values), columns // m, n
-    blocks = values.new_zeros(*stored[:2], m)
-    return blocks.scatter_(-1, index.reshape(stored), values.reshape(stored)).flatten(1)
-
-
 def nm_bits(rows: int, columns: int, n: int, m: int, bits: int = 32) -> int:
     """Bits to store a matrix: n values and n places of ⌈log₂ m⌉ bits for each block."""
     return rows * _count(columns, n, m) * n * (bits + index_width(m))
-
-
-def nm_linear(x: Tensor, values: Tensor, index: Tensor, n: int, m: int) -> Tensor:
-    """x·Wᵀ from the compressed form, without the matrix: K = C·n/m products an output,
-    whatever the weights.
-
-    For output r only those entries of x are read at which row r stores something. (On a
-    CPU the gathering costs far more than the products that it saves: it takes a unit
-    made for it.)
-
-    Args:
-        x: (…, C). values, index: (R, K) as :func:`nm_compress` gives them, places in a
-            block in any order.
-
-    Returns:
-        (…, R).
-    """
-    columns = _columns(values, index, n, m)
-    if x.shape[-1] != columns:
-        raise ValueError(
-            f"x has {x.shape[-1]} entries a row, {n}:{m} with {values.shape[1]} values a row stands"
-            f" for {columns}"
-        )
-    start = torch.arange(values.shape[1], device=index.device) // n * m  # (K,) of each block
-    column = index + start  # (R, K)
-    return torch.einsum("...rk,rk->...r", x[..., column], values)  # x[..., column]: (…, R, K)
 
 
 def joint_products(x: Tensor, weight: Tensor) -> int:
@@ -102,20 +68,3 @@ def _count(columns: int, n: int, m: int) -> int:
     if columns % m:
         raise ValueError(f"blocks of {m} do not fit {columns} columns")
     return columns // m
-
-
-def _columns(values: Tensor, index: Tensor, n: int, m: int) -> int:
-    check_pattern(n, m)
-    if values.shape != index.shape or values.ndim != 2:
-        raise ValueError(
-            f"values {tuple(values.shape)} and index {tuple(index.shape)}: one place a value, both"
-            " (R, K)"
-        )
-    if values.shape[1] % n:
-        raise ValueError(f"{values.shape[1]} values a row are no whole blocks of n = {n}")
-    if index.numel() and not bool(((index >= 0) & (index < m)).all()):
-        raise ValueError(
-            f"a place in a block of {m} is 0 … {m - 1}; index holds {int(index.min())} …"
-            f" {int(index.max())}"
-        )
-    return values.shape[1] // n * m

@@ -16,6 +16,5 @@ from course_lib.pruning.activations.gates import ChannelGate, gated_macs, gating
 from course_lib.pruning.activations.selection import (
     nm_activation,
     pruned_inputs,
-    random_activation,
     topk_activation,
 )

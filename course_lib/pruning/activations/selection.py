@@ -1,5 +1,5 @@
-"""Which activations stay: by size, in all of a sample or in every block; at random as
-the control. And such a rule in front of chosen layers of any module.
+"""Which activations stay: by size, in all of a sample or in every block. And such a rule
+in front of chosen layers of any module.
 
 A product with a mask, so the gradient is 1 where kept and 0 elsewhere, as that of ReLU.
 """
@@ -36,13 +36,6 @@ def nm_activation(x: Tensor, n: int, m: int, dim: int = 1) -> Tensor:
     Source: Zhang et al. 2024, "JointNF".
     """
     return x.masked_fill(~nm_mask(x, n, m, dim), 0)
-
-
-def random_activation(x: Tensor, share: float, generator: torch.Generator) -> Tensor:
-    """The control: of each sample ``round(share · entries)`` stay, drawn anew."""
-    score = torch.rand(x.shape, generator=generator).to(x.device)
-    kept = topk_activation(score + 1, round(share * x[0].numel())) != 0
-    return x.masked_fill(~kept, 0)
 
 
 @contextmanager

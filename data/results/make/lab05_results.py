@@ -1,102 +1,166 @@
-"""Lab 05's stored results: its experiments with more seeds, or on more images, than a
-lab has time for.
+"""Make lab 05's stored results: every experiment of the lab, six seeds on the digits and
+five on MNIST.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from course_lib.data.images import ImageData, load
 from course_lib.experiments import Result, lab05
 from course_lib.experiments.lab05 import Row
 from course_lib.experiments.once import each_seed
 from course_lib.models import build
-from course_lib.pruning.weights import group_columns
+from course_lib.modes import evaluating
+from course_lib.pruning.activations import gated_macs, gating, pruned_inputs
+from course_lib.pruning.channels.slimming import scales
+from course_lib.pruning.weights import combine_columns, group_columns, prune_lowest, random
 from course_lib.training import evaluate, fit
 
-PACKINGS = ((8, 0.0), (8, 0.05), (8, 0.1), (8, 0.25), (8, 0.5), (16, 0.5))  # size and γ
-RANDOM_SIZES = (2, 3, 4, 5, 6, 8)
-# n of the weights, n of the activations, m
-JOINT = ((2, 2, 4), (1, 2, 4), (2, 1, 4), (1, 1, 4), (1, 1, 8))
-SHARES = (0.5, 0.3, 0.2)  # fractions of the MACs, for gates on a frozen network
-SMALL_SHARES = (0.3, 0.15, 0.05)  # and for those whose network trains with them
+BLOCKS = (4, 8)  # m of 1:m, of weights and activations together
+SHARES = (0.3, 0.15, 0.05)  # of the MACs, for gates
 
 
-def packed(model: nn.Module, data: ImageData, seed: int, finetune: int) -> list[Row]:
-    """Columns packed by the greedy rule, and in random groups."""
-    groupings: list[tuple[str, str, lab05.Grouping]] = [
-        ("greedy", f"size {size}, γ {gamma:g}", partial(group_columns, size=size, gamma=gamma))
-        for size, gamma in PACKINGS
-    ]
-    groupings += [
-        (
-            "random groups",
-            f"random, size {size}",
-            partial(lab05.group_at_random, size=size, seed=seed),
-        )
-        for size in RANDOM_SIZES
-    ]
+def group_in_random_order(weight: Tensor, size: int, gamma: float, seed: int) -> list[list[int]]:
+    """Columns come in random order, and join the first group that the two limits allow."""
+    there = (weight != 0).T  # (C, R)
+    groups: list[list[int]] = []
+    covered: list[Tensor] = []  # per group, the rows where one of its columns is not 0: (R,)
+    conflicts: list[int] = []
+    order = torch.randperm(len(there), generator=torch.Generator().manual_seed(seed))
+    for column in order[there[order].any(1).cpu()].tolist():
+        for i, group in enumerate(groups):
+            more = conflicts[i] + int((covered[i] & there[column]).sum())
+            if len(group) < size and more <= gamma * weight.shape[0]:
+                group.append(column)
+                covered[i], conflicts[i] = covered[i] | there[column], more
+                break
+        else:
+            groups.append([column])
+            covered.append(there[column])
+            conflicts.append(0)
+    return groups
+
+
+def packed(model: nn.Module, seed: int) -> list[Row]:
+    """The greedy rule, and random order with the same limits. (In random order without a
+    limit: random groups.)
+    """
+    rules: dict[str, Callable[..., Any]] = {
+        "greedy": group_columns,
+        "random order": partial(group_in_random_order, seed=seed),
+    }
     return [
-        {"method": method, "packing": name, **lab05.pack(model, data, grouping, seed, finetune)}
-        for method, name, grouping in groupings
+        {"method": method, **row}
+        for method, rule in rules.items()
+        for row in lab05.packings(model, combine_columns, rule)
     ]
+
+
+def measure_products(model: nn.Module, images: Tensor) -> Row:
+    """``products``, the share of all products of :data:`lab05.LAYERS` (padding's included)
+    in which both factors are other than 0.
+    """
+    there: list[Tensor] = []  # where the inputs are other than 0, a tensor per layer
+
+    def note(x: Tensor) -> Tensor:
+        there.append(x != 0)
+        return x
+
+    with pruned_inputs(model, note, lab05.LAYERS), evaluating(model), torch.no_grad():
+        model(images)
+    left = total = 0.0
+    for name, x in zip(lab05.LAYERS, there, strict=True):
+        conv: Any = model.get_submodule(name)
+        output = conv._conv_forward(x.float(), conv.weight.ne(0).float(), None)
+        left += float(output.double().sum())
+        total += output.numel() * conv.weight[0].numel()
+    return {"products": left / total}
 
 
 def joint(model: nn.Module, data: ImageData, seed: int, finetune: int) -> list[Row]:
-    """Weights and activations N:M, chosen in three ways."""
+    """Weights and activations 1:m, chosen in three ways."""
+    count = partial(measure_products, images=data.validation.images)
     return [
-        {
-            "pattern": f"W {n_w}:{m} × A {n_x}:{m}",
-            "method": how,
-            **lab05.joint(model, data, seed, n_w, n_x, m, finetune, how),
-        }
-        for n_w, n_x, m in JOINT
+        {"m": m, "pattern": f"1:{m} × 1:{m}", "method": how}
+        | lab05.joint(model, data, seed, m, finetune, how, also=count)
+        for m in BLOCKS
         for how in lab05.CHOOSING
     ]
 
 
-def gates_and_network(
-    model: nn.Module, data: ImageData, seed: int, target: float, epochs: int
-) -> list[Row]:
-    """Gates whose network trains with them; and static channels whose network trains as
-    long.
+def hold_gates(net: nn.Module, gates: Sequence[Tensor]) -> AbstractContextManager[Any]:
+    """Inside the block each layer's channels are multiplied by these gates, (B, M) or
+    (1, M).
     """
-    dynamic = lab05.learn_gates(model, data, seed, target, epochs, frozen=False)
-    other = lab05.measure_gates(dynamic, data, shuffled=seed)
-    rows: list[Row] = [
-        {"method": "dynamic", **lab05.measure_gates(dynamic, data)},
-        {"method": "another image's gates", **other},
+    constant: dict[str, Any] = {
+        key: lambda _, gate=gate: gate for key, gate in zip(lab05.GATED, gates, strict=True)
+    }
+    return gating(net, constant)
+
+
+def measure_gates(gated: lab05.GatedNet, data: ImageData, seed: int) -> list[Row]:
+    """The gates as they are ("dynamic"), and each image with those of a random other one."""
+    own = lab05.measure_gates(gated, data)  # its decisions are kept in the network
+    images, labels = data.validation
+    order = torch.randperm(len(images), generator=torch.Generator().manual_seed(seed))
+    shuffled = [gate[order] for gate in gated.decided]
+    with evaluating(gated), torch.no_grad(), hold_gates(gated.net, shuffled):
+        other = 100 * float((gated.net(images).argmax(1) == labels).double().mean())
+    names = "dynamic", "another image's gates"
+    return [{"method": names[0], **own}, {"method": names[1], **own, "accuracy": other}]
+
+
+def choose_static_gates(
+    model: nn.Module, macs: Sequence[float], target: float, seed: int | None = None
+) -> list[Tensor]:
+    """The channels of largest |α|, or random ones, of as many as :func:`lab05.choose_widths` says:
+    (1, M) for each layer.
+    """
+    score = scales(model)
+    if seed is not None:
+        score = random(score, torch.Generator().manual_seed(seed))
+    kept = lab05.choose_widths([len(s) for s in score.values()], macs, target)
+    return [
+        prune_lowest(s, len(s) - k).float()[None] for k, s in zip(kept, score.values(), strict=True)
     ]
-    for name, draw in (("largest |α|", None), ("random", seed)):
-        opened, share = lab05.choose_static_gates(model, dynamic.macs, target, draw)
-        net = copy.deepcopy(model)
-        with lab05.hold_gates(net, opened):
-            adam = partial(torch.optim.Adam, lr=lab05.NET_RATE)
-            fit(net, data.train, epochs=epochs, seed=seed, optimizer=adam, **lab05.SMALL_BATCHES)
-            accuracy = evaluate(net, data.validation)
-        rows.append({"method": name, "accuracy": accuracy, "macs": share})
-    return rows
+
+
+def train_static(
+    model: nn.Module, data: ImageData, seed: int, target: float, epochs: int, at_random: bool
+) -> Row:
+    """:func:`choose_static_gates` open for all images, and the network trained with them."""
+    macs = list(lab05.count_macs(model, data).values())
+    gates = choose_static_gates(model, macs, target, seed if at_random else None)
+    share = float(gated_macs(gates, macs) / sum(macs))
+    net, adam = copy.deepcopy(model), partial(torch.optim.Adam, lr=lab05.NET_RATE)
+    with hold_gates(net, gates):
+        fit(net, data.train, epochs=epochs, seed=seed, optimizer=adam, **lab05.SMALL_BATCHES)
+        return {"accuracy": evaluate(net, data.validation), "macs": share}
 
 
 def gates(model: nn.Module, data: ImageData, seed: int, epochs: int) -> list[Row]:
-    """Gates on a frozen network, and on one that trains with them for twice as long."""
-    return [
-        {"network": network, "share": share, **row}
-        for network, run, shares, length in (
-            ("frozen", lab05.gates_on_a_frozen_net, SHARES, epochs),
-            ("trained", gates_and_network, SMALL_SHARES, 2 * epochs),
-        )
-        for share in shares
-        for row in run(model, data, seed, share, length)
-    ]
+    """Gates whose network trains with them; and static channels of as many products, whose
+    network trains as long.
+    """
+    rows: list[Row] = []
+    for share in SHARES:
+        gated = lab05.learn_gates(model, data, seed, share, epochs)
+        dynamic = measure_gates(gated, data, seed)
+        rows += [{"share": share, **row} for row in dynamic]
+        static = partial(train_static, model, data, seed, dynamic[0]["macs"], epochs)
+        rows.append({"share": share, "method": "largest |α|", **static(at_random=False)})
+        rows.append({"share": share, "method": "random channels", **static(at_random=True)})
+    return rows
 
 
 def one_seed(name: str, seed: int, settings: Mapping[str, Any]) -> dict[str, list[Row]]:
@@ -108,23 +172,28 @@ def one_seed(name: str, seed: int, settings: Mapping[str, Any]) -> dict[str, lis
     accuracy = {part: evaluate(model, getattr(data, part)) for part in ("validation", "test")}
     return {
         "dense": [accuracy],
-        "patterns": lab05.patterns(model, data, seed, finetune=finetune),
-        "packed": packed(sparse, data, seed, finetune),
+        "patterns": lab05.patterns(model, data, seed, finetune),
+        "packed": packed(sparse, seed),
         "joint": joint(model, data, seed, finetune),
         "gates": gates(model, data, seed, settings["gates"]),
     }
 
 
+def remake(
+    executor: Executor, folder: Path, seeds: int, name: str, settings: Mapping[str, Any]
+) -> Result:
+    """The tables of :func:`one_seed`, of all seeds."""
+    return Result(each_seed(executor, folder, seeds, one_seed, name, settings=settings), settings)
+
+
 def remake_digits(executor: Executor, folder: Path) -> Result:
-    """Five seeds on the digits."""
-    found = each_seed(executor, folder, 5, one_seed, "digits", settings=lab05.DIGITS)
-    return Result(found, lab05.DIGITS)
+    """Every experiment of lab 05 on the digits, six seeds."""
+    return remake(executor, folder, 6, "digits", lab05.DIGITS)
 
 
 def remake_mnist(executor: Executor, folder: Path) -> Result:
-    """The same on MNIST, 2,000 images, three seeds."""
-    found = each_seed(executor, folder, 3, one_seed, "mnist", settings=lab05.MNIST)
-    return Result(found, lab05.MNIST)
+    """The same on MNIST, 2,000 images, five seeds."""
+    return remake(executor, folder, 5, "mnist", lab05.MNIST)
 
 
 RESULTS = {"lab05_between_digits": remake_digits, "lab05_between_mnist": remake_mnist}

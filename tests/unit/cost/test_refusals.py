@@ -13,13 +13,12 @@ from course_lib.cost import (
     transformer_macs,
 )
 from course_lib.cost import encodings as e
-from course_lib.cost.block_formats import nm_bits, nm_compress, nm_decompress, nm_linear
+from course_lib.cost.block_formats import nm_bits, nm_compress
 from course_lib.cost.storage import model_bits
 
 ONE, TWO = torch.ones(1), torch.ones(2)
 WHOLE = torch.ones(2, 3, dtype=torch.int64)
 IMAGE = torch.ones(1, 3, 5, 5)
-PLACES = torch.zeros(1, 2, dtype=torch.int64)
 
 
 def csr(values, index, pointer, decode=e.csr_decode):
@@ -73,10 +72,6 @@ REFUSED = [
     ("fit 6", lambda: nm_compress(torch.zeros(1, 6), 2, 4)),
     ("at least 1 and at most m", lambda: nm_compress(torch.zeros(1, 4), 0, 4)),
     ("at most m", lambda: nm_bits(1, 4, 5, 4)),
-    ("place in a block", lambda: nm_decompress(torch.ones(1, 2), torch.tensor([[0, 4]]), 2, 4)),
-    ("whole blocks", lambda: nm_decompress(torch.ones(1, 3), PLACES[:, [0, 0, 1]], 2, 4)),
-    ("values .*index", lambda: nm_decompress(torch.ones(1, 2), PLACES.T, 2, 4)),
-    ("x has 5", lambda: nm_linear(torch.ones(5), torch.ones(1, 2), PLACES, 2, 4)),
     # time
     ("repeats", lambda: latency.measure(int, repeats=0)),
     ("warmup", lambda: latency.measure(int, warmup=-1)),
