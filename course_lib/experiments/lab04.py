@@ -48,6 +48,7 @@ LAYERS = (1, 2, 3, 4)
 REPAIRS: dict[str, tuple[Sequence[int], bool]] = {
     "only removed": ((), False),
     "layer 4 absorbed": ((4,), False),
+    "layers 1–3 absorbed": ((1, 2, 3), False),
     "all absorbed": (LAYERS, False),
     "recalibrated": ((), True),
     "layer 4 absorbed, recalibrated": ((4,), True),
@@ -310,7 +311,7 @@ def draw_scales(models: Mapping[str, Sequence[nn.Module]], title: str) -> Figure
         )
         for name, of_seeds in models.items()
     }
-    label = "|α|, all channels of all networks"
+    label = "|α| of all channels"
     return plots.histograms(alphas, title=title, xlabel=label, ylabel="channels", bins=60)
 
 
@@ -339,22 +340,24 @@ def silence_channels(model: Any, keep: Keep) -> Any:
 @torch.no_grad()
 def constants_left(model: Any, keep: Keep, cascade: Callable[..., Any]) -> pd.DataFrame:
     """Of each layer: how many channels are removed, how many of them leave a constant
-    (β > 0), and the mean size of the shift in the next layer, divided by the standard
-    deviation σ of the sum that it shifts (batch norm's; none after layer 4).
+    (β > 0), and the mean size of the shift of the next layer's kept sums, also divided by
+    the standard deviation σ of the sum (batch norm's; none after layer 4).
     """
     rows = []
     for i, _, bn in blocks(model):
         last, removed = i == model.depth, ~keep[f"bn{i}"]
         after = as_conv(model.fc) if last else model.get_submodule(f"conv{i + 1}")
         _, shift = cascade(keep[f"bn{i}"], after.weight.detach(), bn.bias.detach())
-        sigma = None if last else model.get_submodule(f"bn{i + 1}").running_var.sqrt()
+        if not last:  # of the outputs that are kept
+            kept, norm = keep[f"bn{i + 1}"], model.get_submodule(f"bn{i + 1}")
+            shift, sigma = shift[kept], norm.running_var.sqrt()[kept]
         rows.append(
             {
                 "layer": f"layer {i}",
                 "removed": int(removed.sum()),
                 "of these β > 0": int((bn.bias[removed] > 0).sum()),
                 "mean |shift|": float(shift.abs().mean()),
-                "in σ": np.nan if sigma is None else float((shift / sigma).abs().mean()),
+                "in σ": np.nan if last else float((shift / sigma).abs().mean()),
             }
         )
     return pd.DataFrame(rows)
@@ -412,8 +415,9 @@ def stored(table: str) -> pd.DataFrame:
 
 def two_by_two(collapse: pd.DataFrame) -> tables.Table:
     """Accuracy by the layers whose constants are absorbed, and by recalibration."""
-    arms = collapse[collapse["repair"].isin(REPAIRS)].copy()
     absorbed = {(): "nothing", (4,): "layer 4", LAYERS: "all layers"}
+    crossed = [how for how, (layers, _) in REPAIRS.items() if layers in absorbed]
+    arms = collapse[collapse["repair"].isin(crossed)].copy()
     arms["absorbed"] = [absorbed[tuple(REPAIRS[how][0])] for how in arms["repair"]]
     done = {False: "as it was", True: "recalibrated"}
     arms["batch norm"] = [done[REPAIRS[how][1]] for how in arms["repair"]]

@@ -40,6 +40,7 @@ from course_lib.show.style import (
     VERMILLION,
     Look,
     contrast,
+    count_of,
     for_slides,
     formula,
     is_random,
@@ -694,10 +695,11 @@ def _tell(
     """The table of the figure as text: for each line of each panel, its mean at up to four
     places.
     """
-    seeds = table[SEED].nunique() if SEED in table.columns else 0
-    how = f", means of {seeds} seeds" if seeds > 1 else ""
-    words = []
     columns = [column for column in (panels, by) if column]
+    lines = table.groupby(columns or (lambda row: 0))
+    seeds = set(lines[SEED].nunique()) if SEED in table.columns else {0}
+    how = f", means of {count_of(seeds, 'seeds')}" if max(seeds) > 1 else ""
+    words = []
     for key, rows in table.groupby(columns, sort=False) if columns else [((), table)]:
         means = rows.groupby(x, sort=False, dropna=False)[y].mean()
         places = sorted({round(k * (len(means) - 1) / 3) for k in range(4)})

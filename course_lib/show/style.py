@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -178,6 +178,12 @@ AXES: dict[str, str] = {
 SHARES = {"sparsity": "weights pruned", "remaining": "weights kept"} | {
     name: name for name in ("share", "kept", "removed", "pruned")
 }
+
+
+def count_of(numbers: Collection[int], things: str) -> str:
+    """ "4 seeds", "4 to 6 seeds", or "one run"."""
+    some = " to ".join(map(str, sorted({min(numbers), max(numbers)})))
+    return f"{some} {things}" if max(numbers) > 1 else "one run"
 
 
 def title_of(column: str) -> str:

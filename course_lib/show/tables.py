@@ -13,7 +13,15 @@ import numpy as np
 import pandas as pd
 
 from course_lib import intervals
-from course_lib.show.style import SHARES, for_slides, formula, label, minus_sign, title_of
+from course_lib.show.style import (
+    SHARES,
+    count_of,
+    for_slides,
+    formula,
+    label,
+    minus_sign,
+    title_of,
+)  # fmt: skip
 from course_lib.show.words import pm_cell, pm_text, say
 
 
@@ -173,17 +181,16 @@ def _lay_out(
         raise ValueError("columns needs a single value: one table per measurement")
     entries = table[columns].unique() if columns is not None else []
     cells: dict[tuple[str, ...], dict[str, str]] = {}
-    seeds: dict[str, int] = {label(columns, entry): 0 for entry in entries}
+    seeds: dict[str, set[int]] = {label(columns, entry): set() for entry in entries}
     for value, heading in values.items():
         for entry, row, text in found(value):
             column = label(columns, entry[columns]) if columns is not None else heading
-            seeds[column] = max(seeds.get(column, 0), int(entry["seeds"]))
+            seeds.setdefault(column, set()).add(int(entry["seeds"]))
             cells.setdefault(tuple(row), {})[column] = text
-    counts = {n for n in seeds.values() if n}
-    runs = {column: f"{n} seeds" if n > 1 else "one run" for column, n in seeds.items() if n}
+    runs = {column: count_of(n, "seeds") for column, n in seeds.items() if n}
     said = "; ".join(f"{column}: {n}" for column, n in runs.items())
-    said = said if len(counts) > 1 else next(iter(runs.values()), "")
+    said = said if len(set(runs.values())) > 1 else next(iter(runs.values()), "")
     rows = ([*row, *(of.get(column, "") for column in seeds)] for row, of in cells.items())
-    told = note if max(counts, default=0) > 1 else "No interval"
+    told = note if set(runs.values()) - {"one run"} else "No interval"
     note = f"({told}, {said}.)" if said and note else ""
     return Table([*first, *seeds], rows, note, ", ".join(values.values()) + against)

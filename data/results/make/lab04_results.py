@@ -50,21 +50,27 @@ def penalties(
     networks: Mapping[str, nn.Module], data: ImageData
 ) -> tuple[list[Row], Mapping[str, Tensor]]:
     """Of the networks trained with each penalty: accuracy, the share of the scales near zero,
-    and the accuracy without 70 % of the channels, both repairs made; the channels kept by L1.
+    and the accuracy without 70 % of the channels, both repairs made: of all layers ranked
+    together, and of as many in each layer as with L1; the smallest number of channels that a
+    layer keeps. And the channels kept by L1.
     """
-    rows, keeps = [], {}
+    rows, of_l1 = [], select_channels(networks["L1"], lab04.FRACTION)
+    shares = {name: 1 - float(kept.double().mean()) for name, kept in of_l1.items()}
     for name, model in networks.items():
-        keeps[name] = select_channels(model, lab04.FRACTION)
-        repaired = lab04.repair(model, keeps[name], cut, data, "both repairs")
+        ranked = select_channels(model, lab04.FRACTION)
+        same = local_masks(slimming.scales(model), shares)
+        nets = [lab04.repair(model, keep, cut, data, "both repairs") for keep in (ranked, same)]
         rows.append(
             {
                 "method": name,
                 "accuracy": evaluate(model, data.validation),
                 "near_zero": 100 * float((lab04.scales(model) < 0.02).float().mean()),
-                "repaired": evaluate(repaired, data.validation),
+                "fewest": min(lab04.widths(ranked)),
+                "repaired": evaluate(nets[0], data.validation),
+                "same_widths": evaluate(nets[1], data.validation),
             }
         )
-    return rows, keeps["L1"]
+    return rows, of_l1
 
 
 def collapse(model: nn.Module, keep: lab04.Keep, data: ImageData) -> list[Row]:
