@@ -573,7 +573,7 @@ for how in ("only removed", "recalibrated", "both repairs"):
 look = {"fmt": "{:.0f}", "guess": ("recalibrated", prediction_4_4), "constant": 10}
 title = "70 % of the channels removed, no weight trained"
 shown = collapse[~collapse["repair"].str.contains("layer 4 absorbed, ")]
-words_of = shown["repair"].str.replace(r" ?(?=removed|absorbed|repairs|trained)", "\n", regex=True)
+words_of = shown["repair"].str.replace(r"(?<=-)(?=t)| (?=[rab]\w+$)", "\n", regex=True)
 shown = shown.assign(repair=words_of)
 plots.bars(shown, x="repair", y="accuracy", by="data", title=title, **look)
 
