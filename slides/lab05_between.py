@@ -38,8 +38,8 @@ def percent(value, digits=0):
 #
 # Neural-network pruning · lecture to lab 05
 #
-# *Zeros anywhere cost little accuracy and save no time. Removing whole filters saves
-# time and costs accuracy. Is there something in between?*
+# *Zeros anywhere cost little accuracy and save no time on most hardware. Removing whole
+# filters saves time and costs accuracy. Is there something in between?*
 
 # %% slideshow={"slide_type": "notes"}
 say(
@@ -57,7 +57,7 @@ say(
 # |---|---|---|
 # | freedom | any zeros | a filter at a time |
 # | what is left | the same tensor, with zeros | a smaller tensor |
-# | faster without special hardware | no | yes |
+# | faster without special hardware | rarely (lab 00) | yes |
 #
 # For a dense kernel a zero is a number like any other.
 
@@ -173,7 +173,7 @@ plots.show(drawings.nm_blocks(weight, 2, 4))
 # %% [markdown] slideshow={"slide_type": "notes"}
 # b: bits of a value. Row 3 has a block with one non-zero: it is filled up with the
 # lowest free place and a zero, so that the next block begins at a known position. The
-# most common mistake is to omit such zeros: then all later values move.
+# common mistake is to omit such zeros: then all later values move.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Two minutes: a data sheet
@@ -274,13 +274,13 @@ say(
 # 1. Take the columns in order, the fullest first.
 # 2. Each joins, among the groups that may take it, the one whose combined column
 #    becomes **fullest**.
-# 3. A group may take it if it has fewer than $\alpha$ columns and, *with it*, at most
+# 3. A group may take it if it has fewer than *size* columns and, *with it*, at most
 #    $\gamma R$ conflicts in all.
 # 4. If there is none, it opens a group.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Three weights in one row are two conflicts. α and γ are the paper's letters; the lab
-# calls them size and gamma. γ = 0: nothing is lost at all.
+# Three weights in one row are two conflicts. The paper calls the first limit α. γ = 0: nothing
+# is lost at all.
 
 # %% slideshow={"slide_type": "slide"}
 say("## What does utilisation cost?")
@@ -393,13 +393,13 @@ tables.show(tables.means(by_size, heads, rows=columns))
 say("Why are **fewer** left than expected?")
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# A kept activation is hardly ever one of ReLU's zeros, but some blocks contain only zeros,
-# and products with padding are 0 as well; they count in the denominator.
+# On the digits mostly because of padding: a quarter of the products meet it. The rest are blocks
+# that contain only zeros (on MNIST about half).
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## The right ones, or always the same ones?
 #
-# Weights 1:4 and inputs 1:4, three ways to select the kept inputs:
+# Weights 1:4 and inputs 1:4, three ways to select them (random weights are fixed):
 #
 # | | follows from the image | the same for every image |
 # |---|---|---|
@@ -412,7 +412,7 @@ say("Why are **fewer** left than expected?")
 # > **Left open.** On the digits, with five epochs of training: write down two accuracies.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Papers often have two arms, by size and drawn again. These differ in two properties,
+# With two arms only, by size and drawn again, one cannot tell: these differ in two properties,
 # so they cannot show which one matters. If only the second fails: the noise matters. If
 # the last two fail: the choice matters. Do not tell which.
 
@@ -431,7 +431,7 @@ say("Why are **fewer** left than expected?")
 # \qquad s(x) = W \begin{pmatrix} \text{mean of map } 1 \\ \vdots \\ \text{mean of map } C \end{pmatrix} + b$$
 #
 # A closed channel is not computed, nor read by the next layer: one image at a time,
-# this saves time on any machine.
+# this can save time without special hardware (not measured).
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # In a batch every image needs other channels, and a dense kernel computes them all. No
@@ -500,10 +500,9 @@ say(
 # | static channels by a score, trained as long | is a decision per image better than one for all? |
 # | static channels at random, trained as long | does the choice of channels matter? |
 #
-# All at the same mean products. On the digits every arm is near the ceiling; the lab looks
-# where there is headroom, on MNIST with 5 % of the products.
+# All at the same mean products. At 30 % all are within about a point.
 #
-# > **Left open.** What accuracy do the gates reach there, and which rival is best?
+# > **Left open.** What accuracy do the gates reach at 5 %, and which rival is best?
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # {{claim 05.5}}
@@ -537,7 +536,8 @@ say(
 #   for it.
 # - Columns can be packed without losing a weight. The *limit* on conflicts counts more than
 #   the greedy order.
-# - Training compensates for inputs that are always missing, not for noise.
+# - Inputs that are always missing cost little after training; inputs lost at other places in
+#   every pass cost most of the accuracy.
 # - Gates per image: compare with static channels **trained as long**.
 
 # %% [markdown] slideshow={"slide_type": "slide"}

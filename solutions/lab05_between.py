@@ -37,7 +37,7 @@
 # |---|---|---|
 # | A · N of every M | 5.1 the mask | what does a pattern cost at equal products? |
 # | B · Packed columns | 5.2 combining | does the greedy order help? |
-# | C · Zeros in the activations | 5.3 top-k and N:M | (the experiment is in part E) |
+# | C · Zeros in the activations | 5.3 top-k and N:M | (part E measures N:M) |
 # | D · Gates | 5.4 a gate per image | static or dynamic? |
 # | E · Weights and activations | 5.5 both factors | which zeros can training compensate for? |
 # | F · What was it worth? | 5.6 a short answer | what each method costs |
@@ -118,8 +118,8 @@ say(
 # starts at a known address and holds $n$ numbers. But in a 1:4 block of four large
 # weights three are pruned, and in one of four tiny weights one is kept.
 #
-# **How it is stored.** The position of a value in the list determines its block, so only
-# its place *in the block* is stored, ⌈log₂ m⌉ bits. An R × C matrix with values of $b$
+# **How it is stored.** Each block stores $n$ values. So stored value number $k$ belongs to block
+# $\lfloor k/n \rfloor$, and only its place *inside the block* is stored, ⌈log₂ m⌉ bits. An R × C matrix with values of $b$
 # bits needs
 #
 # $$R\,C\;\frac{n}{m}\;\bigl(b + \lceil\log_2 m\rceil\bigr)\ \text{bits.}$$
@@ -139,7 +139,7 @@ def nm_mask(weight: Tensor, n: int, m: int, dim: int) -> Tensor:
     ``course_lib.pruning`` (but ``prune_lowest`` is allowed).
 
     Args:
-        weight: any number of dimensions ≥ 1. Not changed.
+        weight: any number of dimensions ≥ 1.
         n, m: 1 ≤ n ≤ m; m divides ``weight.shape[dim]``. A block: the entries km …
             km + m − 1 along ``dim``, with equal other indices.
         dim: may be negative (from the end).
@@ -216,12 +216,13 @@ lab05.add_live(fig, PANEL, live, "target", "finetuned", guess=prediction_nm)
 #
 # {{claim 05.3}}
 #
-# With an eighth of the products whole filters are behind N:M on both kinds of data, by a point
-# or two, not by ten. On the digits we could not detect any other difference between patterns.
-# On MNIST random N:M and kernels are about a point behind N:M by size, so there it matters which
-# weights are kept. Nowhere could we detect that single weights are better than N:M with as many
-# products: so take the pattern that your hardware supports. Mishra et al. (2021) report that
-# 2:4 keeps the accuracy of large networks.
+# Whole filters are behind N:M: with an eighth of the products by one or two points, with a
+# sixteenth by five or six, and with a quarter on MNIST only, by half a point. On the digits we
+# could not detect any other difference between patterns with an eighth. On MNIST random N:M and
+# kernels are then about a point behind N:M by size, so there it matters which weights are kept;
+# with a quarter, single weights are 0.3 points ahead. So finer patterns cost little here, and
+# you compare the pattern that your hardware supports on your own data. Mishra et al. (2021) report
+# that 2:4 keeps the accuracy of large networks.
 #
 # <details><summary>Every pattern against N:M, before and after training</summary>The next
 # cell prints both.</details>
@@ -244,10 +245,11 @@ for step in ("recalibrated", "finetuned"):
 # two weights need the same cell (a **conflict**), the one with the largest $|w|$ is kept
 # and the others are pruned.
 #
-# Which columns share a group? The paper's rule is greedy and is given:
+# We flatten a convolution to M rows and C·R·S columns: a column is one place of the kernel in
+# one channel. Which columns share a group? The paper's rule is greedy and is given:
 # `group_columns(weight, size, gamma)` of the library takes the densest column first.
 # Each column joins the group whose combined column then is *fullest*, within two limits
-# per group: at most `size` columns, and at most γ·R conflicts (R rows).
+# per group: at most `size` columns, and at most γ conflicts per row.
 #
 # You write the step after it.
 #
@@ -330,10 +332,11 @@ lab05.add_live(fig, PANEL, live, "utilisation", "lost")
 # %% [markdown]
 # {{claim 05.4}}
 #
-# Three times the utilisation costs *no weight* (γ = 0). Up to γ = 0.25 the greedy order is a
-# few points ahead of random order. With γ = 0.5 it fills *fewer* cells. Without any limit it fills
-# fewer cells and loses more weights: it joins full columns with full groups, where most
-# conflicts arise. So the limit on conflicts does most of the work. (MNIST shows the same.)
+# Nearly three times the utilisation costs *no weight* (γ = 0), and random order already reaches
+# most of it. Up to γ = 0.25 the greedy order fills one to four points more cells. With γ = 0.5 it
+# fills *fewer* cells and loses fewer weights; without a limit it fills fewer and loses more. (A
+# possible reason: it joins full columns with full groups, where most conflicts arise.) So the
+# limit on conflicts does most of the work, on both kinds of data.
 
 # %%
 tables.compare(
@@ -350,9 +353,8 @@ tables.compare(
 # produce more. But activations are known only after the image is known, so they must be
 # selected for each input, in every pass.
 #
-# Your functions rank numbers with PyTorch's general operations, and on a processor they
-# take longer than the convolution that they thin out. This says that *our code* is slow,
-# not that a selection in hardware must be.
+# Your functions use PyTorch's general sort, in every pass. That is a slow way to select, and
+# says nothing about a selection in hardware; we do not time it here.
 #
 # **What is tested**: selection per sample over all its entries, or per block along any
 # `dim`; ties; k = 0 and k = all; any number of dimensions; the gradient, 1 where kept and
@@ -422,8 +424,8 @@ check("5.3")
 # *value* is the hard decision and whose *derivative* is that of σ.
 #
 # What an image costs is given: a layer's products are proportional to its own open share
-# $s_l$ *and* to that of the layer before, so `gated_macs` of the library adds up
-# $\text{dense}_l \cdot s_l \cdot s_{l-1}$.
+# $o_l$ *and* to that of the layer before, so `gated_macs` of the library adds up
+# $\text{dense}_l \cdot o_l \cdot o_{l-1}$.
 #
 # **What is tested**: exactly 0 and 1 in both modes, a channel with score 0 is closed;
 # the gradient of σ(score) for the parameters and for x.
@@ -483,7 +485,9 @@ check("5.4")
 #
 # Network and gates are trained together, with a penalty $(\text{mean MACs}/\text{target} -
 # 1)^2$. The target falls from 100 % to 30, 15 or 5 % of the MACs, since a strong penalty
-# from the start would close whole layers. Three rivals have the same products:
+# from the start would close whole layers. (So the gated network trains with its final budget for
+# the last 30 % of the steps, static channels for all of them. The gates' own products are not
+# counted; on the digits they are a tenth of the 5 % budget.) Three rivals have the same products:
 #
 # - the same network, but every image gets *another image's gates*;
 # - **static** channels, the same for all images: batch norm's largest |α| (lab 04), the
@@ -515,13 +519,13 @@ lab05.add_live(fig, PANEL, [{"share": 0.05, **live}], "share", "accuracy", predi
 # %% [markdown]
 # {{claim 05.5}}
 #
-# Nowhere is a decision per image better than static channels that are trained as long. With 5 %
-# of the products static channels are ahead on the digits. On MNIST the mean of the gates is nine
-# points lower, but their accuracy differs so much between seeds that the interval just contains
-# 0; with 15 % static channels are ahead there, too. The next tables print all differences. With
-# another image's gates we could not detect a loss: once the weights are trained, too, the
-# decisions hardly matter for the image. And random channels are as good as those of largest
-# |α|, as far as we can detect.
+# Nowhere could we detect that a decision per image is better than static channels that are
+# trained as long. Channels of largest |α| are ahead with 5 % of the products on the digits and
+# with 15 % on MNIST. With 5 % on MNIST the mean of the gates is nine points lower, but their
+# accuracy differs so much between seeds that the interval just contains 0. The next tables print
+# all differences. With another image's gates we could not detect a loss. (A possible reason: gates
+# that are trained together with the weights hardly depend on the image.) These are two whole
+# procedures: the gates also choose their share of each layer.
 #
 # Gao et al. (2019) report a gain on CIFAR and ImageNet. Their gates also *amplify* channels, and
 # a fixed number of channels is open; we did not repeat this.
@@ -538,9 +542,10 @@ for images, of in gates.groupby("images", sort=False):
 # **15 minutes · 2 points**
 #
 # With a share $p$ of zero weights and a share $q$ of zero activations one expects
-# $(1-p)(1-q)$ of the products to be left. That is an *expectation*. Blocks give bounds
-# that hold for **every** input: of a block's $m$ products at most $\min(n_x, n_w)$ are
-# left, and at least $\max(0, n_x + n_w - m)$ if no kept number is 0. Hardware is built
+# $(1-p)(1-q)$ of the products to be left, if the zeros are independent. That is an
+# *expectation*. Blocks give bounds that hold for **every** input. A product is non-zero only if
+# its weight and its activation are kept. So of a block's $m$ products at most
+# $\min(n_x, n_w)$ are left, and at least $\max(0, n_x + n_w - m)$ if no kept number is 0. Hardware is built
 # for such bounds.
 #
 # Zhang et al. (2024, JointNF) prune weights and activations N:M together. Their N:M is
@@ -593,6 +598,8 @@ check("5.5")
 # | at random, drawn again in every pass | no | no |
 # | at random, *drawn once* | no | yes |
 #
+# In both random arms the weights are random, too, and fixed; only the inputs differ.
+#
 # *Before you look:* on the digits at 1:4 × 1:4, what accuracy, in %, does the selection
 # reach that is *drawn again* in every pass?
 
@@ -611,7 +618,7 @@ fig = plots.bars(
     fmt="{:.0f}",
     constant=10,
     guess=("digits\n1:4 × 1:4", prediction_joint),
-    title="Weights and activations N:M, trained: selected how?",
+    title="Weights and activations N:M, trained: how they were selected",
 )
 live = [{"at": 2 * PANEL - 0.28, **mine}]  # the bar of "by size"
 lab05.add_live(fig, 0, live, "at", "accuracy")
@@ -619,15 +626,15 @@ lab05.add_live(fig, 0, live, "at", "accuracy")
 # %% [markdown]
 # {{claim 05.6}}
 #
-# Training compensates for inputs that are always missing, even if they were chosen at random.
-# At 1:4, random places that were drawn once come within a point (MNIST: two) of those chosen by
-# size, with about half as many products; at 1:8 the choice by size is two points ahead (MNIST:
-# four). Training does not compensate for *noise*: if other places are lost in every pass, no
-# weight can adapt.
+# Inputs that are always missing cost little after training, even if they were chosen at random.
+# At 1:4, places drawn once come within a point (MNIST: two) of a choice of weights and inputs by
+# size, with about half as many products; at 1:8 that choice is two points ahead (MNIST: four).
+# With three in four inputs lost at other places in every pass, training does not reach a useful
+# accuracy: no weight can adapt to them.
 #
-# Why are 4.5 % of the products left by size at 1:4, and not 1/16 = 6.25 %? A kept activation is
-# hardly ever one of ReLU's zeros, but some blocks contain only zeros, and products with padding
-# are 0 as well.
+# Why are 4.5 % of the products left by size at 1:4, and not 1/16 = 6.25 %? On the digits mostly
+# because of padding: a quarter of the products meet it, which leaves 4.7 %. Blocks that contain
+# only zeros are the rest (on MNIST, half).
 
 # %%
 left = joint.assign(left=100 * joint["products"])
@@ -658,16 +665,17 @@ tables.show(tables.means(found, ["kb", "kmacs", "ms", "test"]))
 say(f"Test accuracy, 1:8 minus filters: {minus(found, 'test', '1:8', 'filters')}.")
 
 # %% [markdown]
-# The three pruned networks have about the same number of products, but only the filters are
-# faster here: a smaller dense layer is faster on any machine. 1:8 and the columns still run as
-# dense products; on this processor they save *memory*. (Combined columns also need an array
+# 1:8 and the filters have about the same number of products, the columns about a fifth more. The
+# filters are the only faster network here, and the smallest: they are removed (lab 04). The other
+# two are timed with dense kernels; here they save *memory*. (Combined columns also need an array
 # that is built for them.)
 #
 # **What would hardware change?** Since the A100, NVIDIA's GPUs multiply 2:4 at up to twice the
 # dense math rate (Mishra et al. 2021). A published timing, *not ours*: an MLP of ViT-L, forward
 # and backward, in half precision on an A100, takes 11.5 ms dense and 9.2 ms with 2:4 weights
 # ([torchao](https://github.com/pytorch/ao/blob/02446fa5b14a33dff8a344b19cc3bd229fc5ebf5/torchao/sparsity/training/README.md)).
-# So half of the weights saved a fifth of the time.
+# So half of the weights saved a fifth of the time, their selection included. With 2:4
+# *activations* instead it takes 11.9 ms, longer than dense.
 #
 # ### 5.6 A short answer
 # **5 minutes · 1 point**
@@ -677,12 +685,12 @@ say(f"Test accuracy, 1:8 minus filters: {minus(found, 'test', '1:8', 'filters')}
 # {{difference 05.1}}
 # {{difference 05.3}}
 #
-# Which of these sentences do the intervals permit?
+# Which one of these sentences do the intervals permit?
 #
 # - **A.** After training it makes no difference which weights of a block are kept.
 # - **B.** With an eighth of the products, N:M is ahead of whole filters on both kinds of data.
 #   Which weights of a block are kept matters on MNIST; on the digits the runs do not decide it.
-# - **C.** With an eighth of the products, N:M at random is ahead of whole filters.
+# - **C.** On the digits, whole filters are as good as N:M with an eighth of the products.
 # - **D.** On the digits, N:M at random is exactly as good as N:M by size.
 #
 # **What is tested**: the letter.
@@ -705,8 +713,8 @@ check("5.6")
 # - Without hardware for it, N:M is a storage format: ⌈log₂ m⌉ bits per place, no search.
 # - Columns can be packed without losing a weight; beyond that the *limit* on conflicts does
 #   most of the work, not the greedy order.
-# - Training compensates for inputs that are always missing. It does not compensate for
-#   noise.
+# - Inputs that are always missing cost little after training. Inputs lost at other places in
+#   every pass cost most of the accuracy.
 # - Compare gates per image with static channels that are *trained as long*.
 #
 # ### Five questions to recap
@@ -718,8 +726,8 @@ check("5.6")
 #    <details><summary>Answer</summary>A removed filter also removes an input of the next
 #    layer, so filters have fewer products.</details>
 # 3. Why can the greedy rule without a limit be worse than random groups?
-#    <details><summary>Answer</summary>It joins full columns with full groups, where most
-#    conflicts arise.</details>
+#    <details><summary>Answer</summary>A possible reason: it joins full columns with full
+#    groups, where most conflicts arise.</details>
 # 4. Which experiment separates "the right activations" from "always the same
 #    activations"?
 #    <details><summary>Answer</summary>Random activations drawn once, compared with random

@@ -123,7 +123,7 @@ def test_joint_at_the_edges(submission: Submission, draw: Draw) -> None:
 def test_answer(submission: Submission, draw: Draw) -> None:
     misread = {
         0: "look at both kinds of data: does each interval of N:M by size minus random contain 0?",
-        2: "both differences are measured against N:M by size; random N:M and filters were not compared in pairs",
+        2: "look at the first difference on the digits: does its interval contain 0?",
         3: "an interval that contains 0 also contains other differences. Does it show that they are equal?",
     }
     expect_choice(submission, "answer_5_6", 4, misread)
