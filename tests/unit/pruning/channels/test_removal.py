@@ -155,10 +155,12 @@ def chains(draw):
         m = c * draw(st.integers(1, 2)) if groups == c else draw(st.integers(1, 6))
         layers += [nn.Conv2d(c, m, kernel, bias=bias, groups=groups)]
         norms = [nn.BatchNorm2d(m), nn.BatchNorm2d(m, affine=False), nn.Identity()]
-        layers += [draw(st.sampled_from([*norms, nn.InstanceNorm2d(m, affine=True)]))]
+        size -= kernel - 1
+        if size > 1:  # torch has no instance norm of a single position
+            norms.append(nn.InstanceNorm2d(m, affine=True))
+        layers += [draw(st.sampled_from(norms))]
         activations = [nn.ReLU(True), nn.SiLU(), nn.Sigmoid(), nn.PReLU(m), nn.PReLU()]
         layers += [draw(st.sampled_from(activations))]
-        size -= kernel - 1
         if size >= 6 and draw(st.booleans()):
             layers += [draw(st.sampled_from([nn.MaxPool2d(2), nn.AvgPool2d(2)]))]
             size //= 2
