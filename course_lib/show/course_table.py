@@ -30,7 +30,6 @@ PAPERS: dict[tuple[str, str], str] = {
     ("02", "Fisher"): "LeCun 1990 (second derivatives): a digit reader to a quarter of its size",
     ("03", "ticket"): "Frankle 2019: LeNet-300-100 back at the dense accuracy with 3.6 %",
     ("04", "slimming"): "Liu 2017: VGG on CIFAR-10 without 70 % of its channels 93.8, dense 93.8",
-    ("05", "2:4"): "Mishra 2021: large networks keep their accuracy",
     ("05", "columns"): "Kung 2019: a systolic array used some 8 times as well",
     ("06", "by size"): "Gordon 2020: BERT-base, 30–40 % free",
     ("06", "movement"): "Sanh 2020: MNLI at 10 %, 81.2 of 84.5 (distilled)",
