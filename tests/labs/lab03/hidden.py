@@ -299,13 +299,14 @@ def expect_remaining(search: Search, i: int, got: float, masks: list[Masks]) -> 
     claim="0 rounds: only the dense network; it is built and trained once",
 )
 def test_no_rounds(submission: Submission, draw: Draw) -> None:
-    search = Search(submission, draw, 0, 0.2, draw.integer(0, 1) * 2)
-    masks = search.expect_masks()
-    search.expect_calls()
-    expect_remaining(
-        search, 0, expect_number(search.records[0]["remaining"], '"remaining" of round 0'), masks
-    )
-    expect_equal(search.records[0]["result"], search.trainings[0]["result"], '"result" of round 0')
+    for step in (0, 2):
+        search = Search(submission, draw, 0, 0.2, step)
+        masks = search.expect_masks()
+        search.expect_calls()
+        kept = expect_number(search.records[0]["remaining"], '"remaining" of round 0')
+        expect_remaining(search, 0, kept, masks)
+        result = search.records[0]["result"]
+        expect_equal(result, search.trainings[-1]["result"], '"result" of round 0')
 
 
 # --- 3.4 random_ticket, reinitialise --------------------------------------------------
