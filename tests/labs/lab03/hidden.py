@@ -47,6 +47,7 @@ from .visible import (
     layers,
     rewound,
     shuffled,
+    sixteens,
     structured,
     tickets,
     version,
@@ -128,8 +129,9 @@ def test_exact_number(submission: Submission, draw: Draw) -> None:
         mask = torch.zeros(n, dtype=torch.bool)
         mask[draw.permutation(n)[:alive]] = True
         weights, masks = (
-            {"a.weight": draw.normal(n), "b.weight": draw.normal(3)},
-            {"a.weight": mask, "b.weight": draw.mask(3)},
+            # a ranking of all layers together would prune all of b
+            {"a.weight": draw.normal(n), "b.weight": draw.normal(8, scale=1e-6)},
+            {"a.weight": mask, "b.weight": torch.ones(8, dtype=torch.bool)},
         )
         left = as_masks(submission.shrink(weights, masks, rate), weights)
         went.append(count(mask & ~left["a.weight"]))
@@ -152,9 +154,9 @@ def test_dead_weights_and_ties(submission: Submission, draw: Draw) -> None:
         living, dead = (m.flatten().nonzero().flatten() for m in (masks[name], ~masks[name]))
         weights[name].view(-1)[living[draw.permutation(len(living))[: len(living) // 3]]] = 0.0
         weights[name].view(-1)[dead] = 0.0  # as after training
-    rates = dict.fromkeys(hidden, 0.2) | {output: 0.1}  # fewer go than are 0
-    right = reference.shrink(weights, masks, 0.2)
-    left = as_masks(submission.shrink(weights, masks, 0.2), weights)
+    rates = dict.fromkeys(hidden, 0.25) | {output: 0.125}  # fewer go than are 0
+    right = reference.shrink(weights, masks, 0.25)
+    left = as_masks(submission.shrink(weights, masks, 0.25), weights)
     zero = "a survivor with the value 0 was treated as pruned: weights may reach 0 in training, and only the mask defines which weights are kept"
     if any(bool((left[name] & ~masks[name]).any()) for name in weights):
         fail(f"pruned weights are kept again, since {zero}")
@@ -171,8 +173,8 @@ def expect_ties(submission: Submission, draw: Draw) -> None:
             "a.weight": draw.tied(draw.integer(15, 18), draw.integer(15, 18)).T,
             "b.weight": draw.tied(7, 7),
         }
-        masks = {name: draw.mask(*w.shape, kept=0.7) for name, w in weights.items()}
-        return weights, masks, draw.number(0.2, 0.8)
+        masks = {name: sixteens(draw, *w.shape, kept=0.7) for name, w in weights.items()}
+        return weights, masks, draw.integer(2, 6) / 8
 
     (weights, masks, rate), right, mistakes = draw_case(tied, reference.shrink, TIED)
     left = as_masks(submission.shrink(weights, masks, rate), weights)
@@ -389,7 +391,7 @@ def test_number_exchanged(submission: Submission, draw: Draw) -> None:
 )
 def test_equal_weights_and_gradients(submission: Submission, draw: Draw) -> None:
     def case() -> Case:
-        layer = Exchange(draw, draw.choice([0.3, 0.45]), ties=True)
+        layer = Exchange(draw, draw.choice([0.3125, 0.4375]), ties=True)
         size, gains, old = layer.weight.abs(), layer.grad.abs(), layer.mask
         back = torch.arange(old.numel()).view(old.shape) / 1e6
         mistakes = {
@@ -400,14 +402,14 @@ def test_equal_weights_and_gradients(submission: Submission, draw: Draw) -> None
                 drop=size - back
             ),
         }
-        return layer, layer.right[1], mistakes
+        return layer, layer.right[1], layer.wrong | mistakes
 
     expect_exchange_of(submission, case)
 
 
 @question("3.5", points=0.5, claim="no argument is changed")
 def test_arguments_of_the_exchange(submission: Submission, draw: Draw) -> None:
-    layer = Exchange(draw, 0.3)
+    layer = Exchange(draw, 0.3125)
     given = (layer.weight, layer.grad, layer.mask)
     _, after = submission.call("drop_and_grow", *given, layer.fraction, returning=(0, 1, 2))
     for before, now, what in zip(

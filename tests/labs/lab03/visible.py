@@ -9,6 +9,7 @@ weights each round should have pruned, and where it should have started.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -29,7 +30,6 @@ from course_lib.grading import (
 from course_lib.grading.claims.hunt import Version
 from course_lib.grading.claims.mistakes import (
     Case,
-    apply_each,
     draw_case,
     draw_discriminating_case,
     recognise,
@@ -89,9 +89,15 @@ def count(mask: Tensor) -> int:
     return int(mask.count_nonzero())
 
 
+def sixteens(draw: Draw, *shape: int, kept: float) -> Tensor:
+    """A mask that keeps a multiple of 16: of a share in sixteenths, nothing is rounded."""
+    n = math.prod(shape)
+    return (draw.permutation(n) < 16 * round(kept * n / 16)).view(shape)
+
+
 def layers(draw: Draw, kept: float = 0.6) -> tuple[dict[str, Tensor], Masks]:
-    """Four layers of unlike sizes and scales, and masks; the last one is neither first
-    nor last in the alphabet.
+    """Four layers of unlike sizes and scales, and masks that keep multiples of 16; the
+    last one is neither first nor last in the alphabet.
 
     Weights that are pruned have values like the others.
     """
@@ -105,7 +111,7 @@ def layers(draw: Draw, kept: float = 0.6) -> tuple[dict[str, Tensor], Masks]:
         name: draw.normal(*shape, scale=3.0**i / 3)
         for i, (name, shape) in enumerate(shapes.items())
     }
-    return weights, {name: draw.mask(*w.shape, kept=kept) for name, w in weights.items()}
+    return weights, {name: sixteens(draw, *w.shape, kept=kept) for name, w in weights.items()}
 
 
 def without(mask: Tensor, goes: int, score: Tensor) -> Tensor:
@@ -273,7 +279,7 @@ def expect_shrunk(left: Masks, weights: dict[str, Tensor], masks: Masks, right: 
 def test_share_of_the_survivors(submission: Submission, draw: Draw) -> None:
     def pruned() -> tuple[Any, ...]:
         weights, masks = layers(draw)
-        rate = draw.choice([0.2, 0.25, 0.3])
+        rate = draw.choice([0.1875, 0.25, 0.3125])
         return weights, masks, rate, rate
 
     (weights, masks, rate, _), right, mistakes = draw_case(
@@ -311,7 +317,7 @@ def test_share_of_the_survivors(submission: Submission, draw: Draw) -> None:
 def test_output_rate(submission: Submission, draw: Draw) -> None:
     weights, masks = layers(draw, kept=0.8)
     *_, output = weights
-    for rate, output_rate in ((0.4, None), (0.3, 0.5), (0.4, 0.0)):
+    for rate, output_rate in ((0.375, None), (0.25, 0.5), (0.375, 0.0)):
         own = rate / 2 if output_rate is None else output_rate
         call = (
             f"shrink(weights, masks, {rate})"
@@ -943,7 +949,7 @@ class Exchange:
 
     def __init__(self, draw: Draw, fraction: float, kept: float = 0.4, ties: bool = False) -> None:
         shape = (draw.integer(6, 8), draw.integer(3, 5), 5)
-        self.mask = draw.mask(*shape, kept=kept)
+        self.mask = sixteens(draw, *shape, kept=kept)
         values = draw.tied if ties else draw.normal
         self.weight, self.grad = values(*shape).masked_fill(~self.mask, 0), values(*shape)
         self.fraction = fraction
@@ -953,6 +959,12 @@ class Exchange:
     @property
     def right(self) -> tuple[Tensor, Tensor]:
         return reference.drop_and_grow(self.weight, self.grad, self.mask, self.fraction)
+
+    @property
+    def wrong(self) -> dict[str, Tensor]:
+        """The masks of the wrong versions."""
+        given = (self.weight, self.grad, self.mask, self.fraction)
+        return {said: f(*given)[1] for said, f in WRONG["drop_and_grow"].items()}
 
     def with_mask(self, drop: Tensor | None = None, grow: Tensor | None = None) -> Tensor:
         """The mask where the k active positions of the smallest ``drop`` are dropped and
@@ -1056,11 +1068,8 @@ WRONG["drop_and_grow"] = {
 )
 def test_where_it_drops_and_grows(submission: Submission, draw: Draw) -> None:
     def case() -> Case:
-        layer = Exchange(draw, draw.choice([0.3, 0.4]))
-        results = apply_each(
-            WRONG["drop_and_grow"], layer.weight, layer.grad, layer.mask, layer.fraction
-        )
-        return layer, layer.right[1], {said: mask for said, (_, mask) in results.items()}
+        layer = Exchange(draw, draw.choice([0.3125, 0.375]))
+        return layer, layer.right[1], layer.wrong
 
     expect_exchange_of(submission, case)
 
@@ -1119,7 +1128,7 @@ def expect_exchange(layer: Exchange, mask: Tensor, right: Tensor) -> None:
 )
 def test_values_after_the_exchange(submission: Submission, draw: Draw) -> None:
     for dead in (False, True):
-        layer = Exchange(draw, 0.35)
+        layer = Exchange(draw, 0.375)
         if dead:  # pruned weights that were not set to 0
             layer.weight = layer.weight.where(layer.mask, draw.normal(*layer.mask.shape))
         weight, mask = exchanged(submission, layer)
