@@ -220,7 +220,7 @@ lab04.rounding(dense[0], fold_all, images)
 
 # %%
 ### BEGIN SOLUTION
-prediction_4_1 = 1.2
+prediction_folding = 1.2
 ### END SOLUTION
 
 # %%
@@ -232,16 +232,16 @@ pairs = {
     "ResNet-18, 1 image of 96×96": (resnet, folded, torch.rand(1, 3, 96, 96)),
 }
 tables.show(tables.plain(lab04.folding_times(pairs), 2))
-words.say(f"{len(report.folded)} batch norms of ResNet-18 are folded (guess: {prediction_4_1}).")
+words.say(f"{len(report.folded)} batch norms are folded. Your guess: {prediction_folding} times.")
 
 # %% [markdown]
 # (*Times faster* is the median of the ratios, one per round, with their quartiles.)
 #
 # In MACs batch norm is negligible. In milliseconds folding helps one small image by a fifth;
-# for 64 images and for ResNet-18 the quartiles contain 1. (A possible reason: for one small
-# image calling functions takes most of the time, and folding saves a quarter of the calls.)
-# Inference engines fold first; quantised training folds as well, so that the weights that are
-# rounded in training are those that inference uses (Jacob et al. 2018, section 3.2).
+# for 64 images and for ResNet-18 we measured a few per cent or nothing. (A possible reason:
+# for one small image calling functions takes most of the time, and folding saves a quarter of
+# the calls.) Inference engines fold first. Training with rounded weights folds, too: it must
+# round the weights that inference uses (Jacob et al. 2018, section 3.2).
 #
 # A batch norm directly *before* a convolution can be folded exactly only without zero padding:
 # at a padded border, a part of the kernel reads 0 instead of $q$. (In pre-activation ResNets a
@@ -340,11 +340,13 @@ check("4.2")
 # ### 4.3 What a removed channel leaves behind
 # **20 minutes · 4 points**
 #
-# Removing filters of layer $i$ also prunes layer $i+1$: weights that read a removed
-# channel have no input any more. This is the *cascade effect*. If each layer keeps a share
-# $k_i$ of its channels, the cascade *alone* removes $k_{i+1}(1 - k_i)$ of the next layer's
-# weights. But a removed channel need not have been zero. You remove it because its scale
-# $\alpha$ is nearly zero. Put $\alpha = 0$ into the formula of batch norm:
+# Removing filters of layer $i$ also prunes layer $i+1$: weights that read a removed channel
+# have no input any more. This is the *cascade effect*. If each layer keeps a share $k_i$ of
+# its channels, a share $k_{i+1}$ of the next layer's filters stays, and each of them loses
+# the share $1 - k_i$ of its weights: the cascade removes $k_{i+1}(1 - k_i)$ of the layer's
+# weights, beyond those of the removed filters. But a removed channel need not have been zero.
+# You remove it because its scale $\alpha$ is nearly zero. Put $\alpha = 0$ into the formula
+# of batch norm:
 #
 # $$y = 0\cdot\frac{x-\mu}{\sqrt{\sigma^2+\varepsilon}}+\beta = \beta .$$
 #
@@ -355,8 +357,8 @@ check("4.2")
 # $$\Delta_m = \sum_{c\ \text{removed}}\ \sum_{r,s} w_{mcrs}\,\max(\beta_c, 0),$$
 #
 # always the same number. So you can **absorb** this number: add it to the next bias. Two
-# mistakes are common. One is to use the $q$ of part A: the constant is $\beta$, and $q = \beta
-# - p\mu$ is the shift only as long as $\alpha$ is not 0. The other is to forget that the sum
+# mistakes are common. One is to compute $q = \beta - p\mu$ with the old, small $\alpha$: here
+# $\alpha$ counts as 0, so the constant is $\beta$ itself. The other is to forget that the sum
 # over $r, s$ assumes the *whole* kernel on the map.
 #
 # Write `cascade` for one layer: the weights that are still *useful*, and the shift that the
@@ -448,10 +450,11 @@ plots.show(lab04.draw_border(border))
 # times larger make this penalty ten times smaller, without switching off any channel.
 #
 # **Why L1?** The gradient of $\frac\lambda2\alpha^2$ is $\lambda\alpha$: it becomes weak as
-# $\alpha$ becomes small. The gradient of $\lambda|\alpha|$ is $\lambda\,\mathrm{sign}(\alpha)$,
-# as strong at 0.01 as at 1. A channel whose $\alpha$ lowers the loss by less than $\lambda$
-# per unit is pushed down to 0. (Not to exactly 0: a step of fixed length jumps over 0. Exact
-# zeros need the proximal step of lab 02.)
+# $\alpha$ becomes small. The gradient of $\lambda|\alpha|$ is
+# $\lambda\,\mathrm{sign}(\alpha)$, as strong at 0.01 as at 1. If increasing $\alpha$ by 1
+# would lower the loss by less than $\lambda$, the penalty wins, and $\alpha$ shrinks to 0.
+# (Not to exactly 0: a step of fixed length jumps over 0. Exact zeros need the proximal step
+# of lab 02.)
 #
 # ### 4.4 The penalty
 # **10 minutes · 2 points**
@@ -523,10 +526,13 @@ lab04.draw_scales({"L2: ½λΣα²": with_l2, "L1: λΣ|α|": sparse[:1]}, "Scal
 # $|\alpha|$:
 #
 # {{claim 04.1}}
+#
+# (In the table, *none* is training without a penalty; the last two columns are after both repairs
+# of the next experiment.)
 
 # %%
 columns = {"accuracy": "before (%)", "near_zero": "|α| < 0.02 (%)", "fewest": "fewest channels"}
-columns |= {"repaired": "70 % removed (%)", "same_widths": "with the widths of L1 (%)"}
+columns |= {"repaired": "70 % removed (%)", "same_widths": "with L1's widths (%)"}
 tables.means(lab04.stored("penalties"), columns, rows=["data", "method"])
 
 # %% [markdown]
@@ -562,7 +568,7 @@ tables.plain(lab04.constants_left(sparse[0], keep, cascade), 2)
 
 # %%
 ### BEGIN SOLUTION
-prediction_4_4 = 70
+prediction_recalibrated = 70
 ### END SOLUTION
 
 # %%
@@ -570,12 +576,12 @@ collapse = lab04.stored("collapse")
 for how in ("only removed", "recalibrated", "both repairs"):
     live = lab04.repair(sparse[0], keep, cut, data, how)
     words.say(f"Your network, seed 0, {how}: {evaluate(live, data.validation):.0f} %.")
-look = {"fmt": "{:.0f}", "guess": ("recalibrated", prediction_4_4), "constant": 10}
+look = {"fmt": "{:.0f}", "guess": ("recalibrated", prediction_recalibrated), "constant": 10}
 title = "70 % of the channels removed, no weight trained"
 shown = collapse[~collapse["repair"].str.contains("layer 4 absorbed, ")]
-words_of = shown["repair"].str.replace(r"(?<=-)(?=t)| (?=[rab]\w+$)", "\n", regex=True)
-shown = shown.assign(repair=words_of)
-plots.bars(shown, x="repair", y="accuracy", by="data", title=title, **look)
+shown = shown.assign(repair=shown["repair"].str.replace(" ", "\n").str.replace("-", "-\n"))
+fig = plots.bars(shown, x="repair", y="accuracy", by="data", title=title, **look)
+plots.show(fig, inches=(10, 5))
 
 # %% [markdown]
 # {{claim 04.2}}
@@ -589,14 +595,15 @@ for repair, before in {"layer 4 absorbed": "only removed", "both repairs": "reca
     tables.show(tables.compare(both, "accuracy", by="repair", against=before, columns="data"))
 
 # %% [markdown]
-# In this table **no weight was trained**. With the channels *silenced* but not removed we could
-# not detect a loss: their signals did not matter. What the removal deletes is constants. Batch
-# norms still subtract means that contain them, and recalibration repairs that. The linear layer
-# has no batch norm, so its bias needs absorbing: this adds half a point on the digits (on MNIST
-# the mean is four points, and the interval contains 0). As long as the statistics are old, the
-# constants of layer 4 alone, most of them, give a gain that we could not detect. Absorbing in all layers repairs
-# most of the loss without any image; it is exact only inside the maps. (After recalibration it
-# makes no difference whether layers 1 to 3 were absorbed.)
+# In this table **no weight was trained**. With the channels *silenced* but not
+# removed we could not detect a loss: their signals did not matter. What the removal deletes
+# is constants. Batch norms still subtract means that contain them, and recalibration repairs
+# that. The linear layer has no batch norm, so its bias needs absorbing: this adds half a
+# point on the digits (on MNIST the mean is four points, and the interval contains 0). With
+# the old statistics we could not detect a gain from absorbing only layer 4, although most
+# constants are there. Absorbing in all layers repairs most of the loss without any image; it
+# is exact only inside the maps. (After recalibration it makes no difference whether layers 1
+# to 3 were absorbed.)
 #
 # {{claim 04.4}}
 #
@@ -636,23 +643,22 @@ tuned = [lab04.tune(net, data, seed, SETTINGS["finetune"]) for seed, net in enum
 #
 # {{claim 04.6}}
 #
-# At 70 % we could not detect that any pruned rival is better or worse than slimming, on either
-# kind of data: not even random channels. Yet before fine-tuning slimming is more than 50 points
-# ahead of random channels (next table): what slimming gives is a network that works right
-# after the removal, and training makes up for the rest.
+# At 70 % we could not detect that any pruned rival is better or worse than slimming, on
+# either kind of data: not even random channels. Yet before fine-tuning slimming is more than
+# 50 points ahead of random channels (next table): what slimming gives is a network that works
+# as soon as batch norm is recalibrated, and training makes up for the rest.
 #
-# From scratch, both networks are ahead of the slimmed one on MNIST, and on the digits we detect
-# no difference. (On MNIST the penalty alone had cost almost a point, and three epochs of
-# fine-tuning did not bring it back.) So nothing here shows that slimming's widths or the
+# From scratch, both networks are ahead of the slimmed one on MNIST, and on the digits we
+# detect no difference. (On MNIST the penalty alone had cost almost a point, and three epochs
+# of fine-tuning did not bring it back.) So nothing here shows that slimming's widths or the
 # inherited weights are needed for the final accuracy. Slimming's widths from scratch cost two
-# trainings, since the first finds the widths. Uniform widths cost one, and need no larger
-# network. Liu et al. found on CIFAR and ImageNet that for structured pruning the architecture
-# matters more than the inherited weights.
+# trainings, since the first finds the widths. Uniform widths cost one, and the larger network
+# is never trained. Liu et al. found on CIFAR and ImageNet that for structured pruning the
+# architecture matters more than the inherited weights.
 
 # %%
-tables.compare(
-    equal[equal["removed"] == lab04.FRACTION], "recalibrated", against="slimming", columns="data"
-)
+pruned = equal[equal["removed"] == lab04.FRACTION].dropna(subset="recalibrated")
+tables.compare(pruned, {"recalibrated": "before tuning (%)"}, against="slimming", columns="data")
 
 # %% [markdown]
 # <details><summary>Half and four fifths of the channels</summary>The next cell prints the
@@ -665,7 +671,8 @@ tables.compare(
 # %%
 for removed in (0.5, 0.8):
     at = equal[equal["removed"] == removed]
-    tables.show(tables.compare(at, "accuracy", against="slimming", columns="data"))
+    after = {"accuracy": f"{removed:.0%} removed, accuracy after fine-tuning (%)"}
+    tables.show(tables.compare(at, after, against="slimming", columns="data"))
 
 # %% [markdown]
 # Now the measured latency (processor time) for 64 images on one core; the networks take
@@ -782,7 +789,8 @@ plots.explore(play, fraction=(0, 0.95, 0.05), how=list(lab04.REPAIRS))
 # - Our collapse after slimming was removed constants: shifts in front of batch norms with old
 #   statistics, and the bias of the linear layer. Find out what was lost before you train.
 # - At equal MACs we could not detect that slimming's widths are better than uniform ones.
-#   Training from scratch was as good on the digits and better on MNIST. Always run both rivals.
+#   Training from scratch was better on MNIST; on the digits we detected no difference.
+#   Always run both rivals.
 # - With removed filters a part of the saved MACs saves time; with zeros none does.
 #
 # ### Five questions to recap
