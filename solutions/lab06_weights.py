@@ -58,6 +58,7 @@ from functools import partial
 from course_lib.grading import check, skip  # noqa: F401  (skip is yours to use)
 
 # isort: split
+import math
 from collections.abc import Callable
 
 import numpy as np  # noqa: F401  (yours to use)
@@ -199,64 +200,15 @@ check("6.1")
 # (otherwise it is the gradient of the dense network), and after each step, in the
 # <code>post_step</code> that you pass to <code>finetune</code>.</details>
 
-# %% [markdown]
-# ### 6.2 Three regimes
-# **10 minutes · 2 points**
-#
-# Gordon et al. describe three regimes. We write them as a rule that can be tested:
-#
-# 1. **free**: with zeros held, the accuracy is at most the tolerance below the dense
-#    model's;
-# 2. else **information lost**: letting the zeros go would not help (`held` is at most
-#    the tolerance below `deleted`, the accuracy when the zeros are let go);
-# 3. else **cannot fit**: the model can fit the task with all weights, but not with the
-#    weights that are kept.
-#
-# **What is tested**: the three regimes, each entry judged alone; exactly the tolerance
-# below (compare `held >= dense - tolerance`, as in Part A's accuracies in %); above
-# dense; empty lists; ValueError.
-
-
 # %%
-def regime(dense: float, held: list[float], deleted: list[float], tolerance: float) -> list[str]:
-    """Name the regime per sparsity: "free", "information lost" or "cannot fit".
+def regime(dense: float, held: float, let_go: float, tolerance: float) -> str:
+    """Name what a pruned model has lost, from three accuracies."""
+    if held >= dense - tolerance:
+        return "free"
+    if let_go >= dense - tolerance:
+        return "capacity"
+    return "information" if held >= let_go - tolerance else "both"
 
-    Each entry is judged alone.
-
-    Args:
-        dense: accuracy of the model that was not pruned; higher is better.
-        held, deleted: accuracies with zeros held at 0, and with zeros let go.
-        tolerance: in the same unit; exactly the tolerance below counts as equal.
-
-    Raises:
-        ValueError: if held and deleted differ in length, or the tolerance is negative.
-
-    >>> regime(90.0, held=[89.5, 80.0, 70.0], deleted=[90.0, 80.5, 85.0], tolerance=0.5)
-    ['free', 'information lost', 'cannot fit']
-    """
-    ### BEGIN SOLUTION
-    if len(held) != len(deleted) or tolerance < 0:
-        raise ValueError(
-            "held and deleted must have equal lengths, and tolerance must be at least 0"
-        )
-    found = []
-    for h, d in zip(held, deleted, strict=True):
-        if h >= dense - tolerance:
-            found.append("free")
-        elif h >= d - tolerance:
-            found.append("information lost")
-        else:
-            found.append("cannot fit")
-    return found
-    ### END SOLUTION
-
-
-# %%
-check("6.2")
-
-# %% [markdown]
-# <details><summary>Hint</summary>Two comparisons in a fixed order. An accuracy above
-# dense is "free", too.</details>
 
 # %% [markdown]
 # #### Experiment: what was lost?
@@ -356,7 +308,7 @@ plots.curves(real, x="sparsity", y="accuracy", control=None, xaxis="sparsity", t
 #
 # ## Part B · Movement
 #
-# ### 6.3 A mask with a gradient
+# ### 6.2 A mask with a gradient
 # **25 minutes · 3 points**
 #
 # Size reflects pre-training. Sanh, Wolf and Rush (2020) let *fine-tuning* choose: each
@@ -412,7 +364,7 @@ class TopV(torch.autograd.Function):
 
 
 # %%
-check("6.3")
+check("6.2")
 
 # %% [markdown]
 # <details><summary>Hint 1: forward</summary>A stable, descending argsort of the
@@ -421,23 +373,22 @@ check("6.3")
 # treated as S? Return one gradient per argument of forward.</details>
 
 # %% [markdown]
-# ### 6.4 What a score accumulates
-# **20 minutes · 2 points**
+# ### 6.3 What a score accumulates
+# **10 minutes · 1 point**
 #
 # Scores start at 0. In each step SGD at rate $\eta$ changes them by
 # $-\eta\,\partial L/\partial S = -\eta\, g \circ w$, with $g = \partial L/\partial W'$
 # and $w$ *of that step*. So in the end $S = -\eta\sum_t g_t \circ w_t$. Where
 # $g\,w < 0$, SGD would move the weight **away from zero**, and the score rises.
 #
-# **What is tested**: `movement` in float64, one step or many, also from half precision;
-# `quadrants` as ints, with zeros before or after, equal sizes, nothing kept.
+# **What is tested**: values in float64; one step or many, also from half precision.
 
 
 # %%
 def movement(history: list[tuple[Tensor, Tensor]], lr: float) -> Tensor:
     """Compute the scores after SGD at rate lr, starting from 0.
 
-    Write both yourself: not with ``course_lib.pruning``.
+    Write it yourself: not with ``course_lib.pruning``.
 
     Args:
         history: for each step, in order, (weight, gradient ∂L/∂W'), all of one shape.
@@ -455,34 +406,11 @@ def movement(history: list[tuple[Tensor, Tensor]], lr: float) -> Tensor:
     ### END SOLUTION
 
 
-def quadrants(before: Tensor, after: Tensor, kept: Tensor) -> dict[str, int]:
-    """Count how the kept weights (bool ``kept``, True = kept) moved during training.
-
-    Returns:
-        Counts: "flipped" (before · after < 0); of the others "away" from zero
-        (|after| > |before|), else "toward" (also if equally large).
-
-    >>> quadrants(torch.tensor([1.0, 1.0]), torch.tensor([2.0, -1.0]), torch.ones(2).bool())
-    {'toward': 0, 'away': 1, 'flipped': 1}
-    """
-    ### BEGIN SOLUTION
-    flipped = before * after < 0
-    away = ~flipped & (after.abs() > before.abs())
-    toward = ~flipped & ~away
-    return {
-        "toward": int((toward & kept).sum()),
-        "away": int((away & kept).sum()),
-        "flipped": int((flipped & kept).sum()),
-    }
-    ### END SOLUTION
-
-
 # %%
-check("6.4")
+check("6.3")
 
 # %% [markdown]
-# <details><summary>Hint</summary>A sum of products, one per step. For the counts: three
-# masks that exclude each other, each with <code>&amp; kept</code>.</details>
+# <details><summary>Hint</summary>A sum of products, one per step.</details>
 
 # %%
 pull = torch.tensor([-0.5, -0.5])  # the same gradient, away from zero, on weights of 0.001 and 1
@@ -497,7 +425,7 @@ say(
 # the change is proportional to the size. So movement is not independent of size.
 
 # %% [markdown]
-# ### 6.5 Soft movement
+# ### 6.4 Soft movement
 # **20 minutes · 2 points**
 #
 # Hard movement pruning needs a share of kept weights, chosen in advance per matrix or
@@ -542,7 +470,7 @@ def soft_penalty(scores: list[Tensor], lam: float) -> Tensor:
 
 
 # %%
-check("6.5")
+check("6.4")
 
 # %% [markdown]
 # <details><summary>Hint 1: straight-through without a class</summary><code>mask +
@@ -692,8 +620,8 @@ say(f"Kept: {pm(share)} % of the encoder's weights.")
 #
 # ## Part C · After the step
 #
-# ### 6.6 Reweighted proximal pruning
-# **30 minutes · 3 points · optional**
+# ### 6.5 Reweighted proximal pruning
+# **25 minutes · 3 points**
 #
 # If an L1 penalty is part of the loss, Adam also divides its gradient,
 # $\lambda\,\mathrm{sign}(w)$, by $\sqrt v$. Then λ is no longer the strength of the
@@ -757,7 +685,7 @@ def proximal_after(
 
 
 # %%
-check("6.6")
+check("6.5")
 
 # %% [markdown]
 # <details><summary>Hint 1: state</summary>A function inside yours, with
@@ -823,8 +751,8 @@ tables.plain(pd.DataFrame(yours, index=["proximal", "reweighted"]).reset_index(n
 #
 # ## Part D · Components
 #
-# ### 6.7 Factors
-# **25 minutes · 2 points**
+# ### 6.6 Factors
+# **15 minutes · 2 points**
 #
 # Single zeros save no time (labs 01 and 05). Wang, Wohlwend and Lei (2020) remove
 # components instead. A matrix is a sum of components, $W = \sum_k p_k q_k^\top$, and
@@ -836,14 +764,14 @@ tables.plain(pd.DataFrame(yours, index=["proximal", "reweighted"]).reset_index(n
 # $r^* = \frac{\mathrm{out}\cdot\mathrm{in}}{\mathrm{out}+\mathrm{in}}$.
 #
 # **What is tested**: the best approximation with PᵀP = QQᵀ, wide and tall matrices,
-# rank 1 to full, float64; `compact` with any gates ≥ 0, none or all open.
+# rank 1 to full, float64.
 
 
 # %%
 def factorise(weight: Tensor, rank: int) -> tuple[Tensor, Tensor]:
     """Compute the best approximation of that rank (in the Frobenius norm), as P · Q.
 
-    Write both yourself: not with ``course_lib.pruning``. Use ``torch.linalg.svd``.
+    Write it yourself: not with ``course_lib.pruning``. Use ``torch.linalg.svd``.
 
     Args:
         weight: (out, in). rank: from 1 to min(out, in).
@@ -867,28 +795,8 @@ def factorise(weight: Tensor, rank: int) -> tuple[Tensor, Tensor]:
     ### END SOLUTION
 
 
-def compact(P: Tensor, z: Tensor, Q: Tensor) -> tuple[Tensor, Tensor]:
-    """Remove the components whose gate is 0.
-
-    Args:
-        P: (out, r). z: (r,), ≥ 0, any numbers. Q: (r, in).
-
-    Returns:
-        P' (out, r') and Q' (r', in) with P'·Q' = P·diag(z)·Q: the r' components with a
-        gate other than 0, in order. r' may be 0.
-
-    >>> P, Q = compact(torch.ones(2, 1), torch.zeros(1), torch.ones(1, 3))
-    >>> tuple(P.shape), tuple(Q.shape)
-    ((2, 0), (0, 3))
-    """
-    ### BEGIN SOLUTION
-    there = z != 0
-    return P[:, there] * z[there], Q[there]
-    ### END SOLUTION
-
-
 # %%
-check("6.7")
+check("6.6")
 
 # %%
 sizes = {shape: shape[0] * shape[1] / sum(shape) for shape in ((128, 128), (256, 128))}
@@ -941,6 +849,62 @@ say("By share of the weights kept:")
 tables.means(cuts, "accuracy", columns="share")
 
 # %% [markdown]
+# ### 6.7 A gate that can be exactly 0, and has a gradient
+# **30 minutes · 3 points**
+#
+# **What is tested**: any shape, float32 and float64, other constants; gradients with
+# respect to `log_alpha`; the share of zeros.
+
+
+# %%
+def sample_gate(
+    log_alpha: Tensor, u: Tensor, beta: float = 2 / 3, gamma: float = -0.1, zeta: float = 1.1
+) -> Tensor:
+    """Sample one gate g in [0, 1] per entry of ``log_alpha`` (any shape, same dtype), with
+    a gradient with respect to ``log_alpha``.
+
+    Write all three yourself: not with ``course_lib.pruning``.
+
+    Args:
+        u: uniform noise of the same shape, strictly between 0 and 1.
+
+    >>> sample_gate(torch.tensor([-9.0, 0.0, 9.0]), torch.full((3,), 0.5))
+    tensor([0.0000, 0.5000, 1.0000])
+    """
+    ### BEGIN SOLUTION
+    s = ((u.log() - (1 - u).log() + log_alpha) / beta).sigmoid()
+    return (s * (zeta - gamma) + gamma).clamp(0, 1)
+    ### END SOLUTION
+
+
+def expected_l0(
+    log_alpha: Tensor, beta: float = 2 / 3, gamma: float = -0.1, zeta: float = 1.1
+) -> Tensor:
+    """Compute P(g ≠ 0) of each gate: same shape and dtype as ``log_alpha``.
+
+    >>> expected_l0(torch.zeros(1), beta=1.0, gamma=-0.5, zeta=1.5)  # σ(log 3)
+    tensor([0.7500])
+    """
+    ### BEGIN SOLUTION
+    return (log_alpha - beta * math.log(-gamma / zeta)).sigmoid()
+    ### END SOLUTION
+
+
+def gate_at_test(log_alpha: Tensor, gamma: float = -0.1, zeta: float = 1.1) -> Tensor:
+    """Compute the gates of the trained model: no noise, no β; like ``log_alpha``.
+
+    >>> gate_at_test(torch.tensor([0.01, 1.0, 3.0]).log())  # σ is 0.01, 0.5, 0.75
+    tensor([0.0000, 0.5000, 0.8000])
+    """
+    ### BEGIN SOLUTION
+    return (log_alpha.sigmoid() * (zeta - gamma) + gamma).clamp(0, 1)
+    ### END SOLUTION
+
+
+# %%
+check("6.7")
+
+# %% [markdown]
 # Two thirds of the encoder's weights can be removed without any training: **the
 # sentiment task needs only few of their components.** A method that "removes 35 %" (the
 # number of Wang et al., for other models) would prove nothing here. To measure the
@@ -948,7 +912,7 @@ tables.means(cuts, "accuracy", columns="share")
 # chosen by singular values and *trained just as long*.
 #
 # ### 6.8 A target size
-# **20 minutes · 2 points**
+# **10 minutes · 1 point**
 #
 # **Gates, as far as needed here** (lab 08 has the details). Each component gets a
 # random gate $z_k$ in $[0, 1]$ with a *hard concrete* distribution. From uniform noise
@@ -968,35 +932,21 @@ tables.means(cuts, "accuracy", columns="share")
 # grow. Once the model is too small, λ₁ falls and may become negative. A negative λ₁
 # makes the model larger again.
 #
-# **What is tested**: values and gradients of `size_left` (also above 1) and
-# `lagrangian`; `dual_step` returns floats, for sizes above and below the target.
+# **What is tested**: values and gradient of `lagrangian`; `dual_step` returns floats, for
+# sizes above and below the target.
 
 
 # %%
 def size_left(p_open: list[Tensor], shapes: list[tuple[int, int]]) -> Tensor:
-    """Compute the expected share of the *dense* parameters that is kept:
-    (Σ_i Σ_k p_i[k] · (out_i + in_i)) / (Σ_i out_i · in_i).
-
-    Write all three yourself: not with ``course_lib.pruning``.
-
-    Args:
-        p_open: per layer the probability that each component is open, (r_i,).
-        shapes: (out, in) of each layer.
-
-    Returns:
-        A scalar, differentiable; it may exceed 1.
-
-    >>> size_left([torch.tensor([1.0, 0.5])], [(4, 6)])  # 1.5 · 10 of 24
-    tensor(0.6250)
-    """
-    ### BEGIN SOLUTION
+    """Given: the expected share of the dense weights, from P(open) of each layer's components."""
     left = sum(p.sum() * (out + into) for p, (out, into) in zip(p_open, shapes, strict=True))
     return left / sum(out * into for out, into in shapes)
-    ### END SOLUTION
 
 
 def lagrangian(size: Tensor, target: float, lam1: float, lam2: float) -> Tensor:
     """Compute λ₁ · (size − target) + λ₂ · (size − target)², differentiable in size.
+
+    Write both yourself: not with ``course_lib.pruning``.
 
     >>> lagrangian(torch.tensor(0.75), 0.5, lam1=2.0, lam2=4.0)  # 2 · ¼ + 4 · ¼²
     tensor(0.7500)
@@ -1137,94 +1087,6 @@ answer_6_9b = "D"
 
 # %%
 check("6.9")
-
-# %% [markdown]
-# ### 6.10 Bug hunt
-# **20 minutes · 1 point · optional**
-#
-# Here is a version of `compact`, and a test that it passes:
-
-
-# %%
-def suspicious_compact(P: Tensor, z: Tensor, Q: Tensor) -> tuple[Tensor, Tensor]:
-    there = z > 0
-    return P[:, there], Q[there]
-
-
-def naive_test(f: Callable) -> None:
-    generator = torch.Generator().manual_seed(0)
-    P, Q = torch.randn(5, 4, generator=generator), torch.randn(4, 6, generator=generator)
-    z = torch.tensor([1.0, 0.0, 1.0, 0.0])
-    small_P, small_Q = f(P, z, Q)
-    assert small_P.shape == (5, 2) and small_Q.shape == (2, 6)
-    assert torch.allclose(small_P @ small_Q, P @ z.diag() @ Q, atol=1e-5)
-
-
-naive_test(suspicious_compact)
-print("suspicious_compact passes the naive test.")
-
-# %% [markdown]
-# This version does not multiply by z, which makes no difference where all gates are 0
-# or 1. Write `find_bug(f)`. It gets a function `f(P, z, Q)` and calls `f` by position.
-# It raises `AssertionError` if `f` breaks the contract of `compact` (**6.7**), and
-# otherwise returns. The contract as a checklist: the product P'·Q' = P·diag(z)·Q; as
-# many components as gates that are not 0 (perhaps none); the components in order.
-#
-# **What is tested**: your verdicts on right and wrong versions; you must judge both
-# kinds correctly. All versions accept finite matrices and gates ≥ 0, and may multiply z
-# into either factor. Use small inputs: a call with more than eight million numbers is
-# refused, and `find_bug` has ten seconds per version.
-
-
-# %%
-def find_bug(f: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]) -> None:
-    """Raise AssertionError if ``f(P, z, Q)`` breaks the contract of ``compact`` (6.7);
-    else return.
-    """
-    ### BEGIN SOLUTION
-    generator = torch.Generator().manual_seed(3)
-    for gates in (
-        [0.3, 0.0, 1.0, 0.7, 0.0],
-        [0.0, 0.2, 0.0, 1.7, 1.0],
-        [0.4] * 5,
-        [0.0] * 5,
-        [1.0, 0.0, 0.0, 1.0, 1.0],
-    ):
-        z = torch.tensor(gates)
-        P, Q = torch.randn(4, 5, generator=generator), torch.randn(5, 6, generator=generator)
-        small_P, small_Q = f(P.clone(), z.clone(), Q.clone())
-        count = int((z != 0).sum())
-        assert small_P.shape == (4, count) and small_Q.shape == (
-            count,
-            6,
-        ), f"not the shapes for {count} open components"
-        assert torch.allclose(small_P @ small_Q, P @ z.diag() @ Q, atol=1e-4), (
-            f"the product is wrong for z = {gates}"
-        )
-        for k, component in enumerate((z != 0).nonzero().flatten().tolist()):
-            one = small_P[:, [k]] @ small_Q[[k]]
-            assert torch.allclose(
-                one, z[component] * P[:, [component]] @ Q[[component]], atol=1e-4
-            ), "the components are not in order"
-    ### END SOLUTION
-
-
-# %%
-for f in (compact, suspicious_compact):
-    try:
-        find_bug(f)
-        print(f"{f.__name__}: no bug found")
-    except AssertionError as reason:
-        print(f"{f.__name__}: caught ({reason})")
-
-# %%
-check("6.10")
-
-# %% [markdown]
-# <details><summary>Hint 1: gates</summary>Between 0 and 1, above 1, all open, none
-# open.</details>
-# <details><summary>Hint 2: order</summary>The product does not depend on the order of
-# the components. Compare them one by one.</details>
 
 # %% [markdown]
 # ## Play
