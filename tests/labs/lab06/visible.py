@@ -112,6 +112,25 @@ class Run:
                 "fine-tuning changed no weight, because its optimizer holds the old parameters. Change the values in place; do not create an nn.Parameter"
             )
 
+    def expect_held(self) -> None:
+        if not self.log[0]["post_step"]:
+            fail(
+                "finetune got no function post_step. Pass the function itself, finetune(model, post_step), without calling it"
+            )
+        for state in self.steps:
+            if any(bool(state[name][~mask].isnan().any()) for name, mask in self.masks.items()):
+                fail(
+                    "a pruned weight is not 0 after a step in which its gradient was NaN. Assign 0 instead of multiplying: NaN · 0 is NaN"
+                )
+            if not self.zeros(state):
+                fail(
+                    "after a step some weights are not 0 where the mask is False. With hold=True, post_step must set them to 0 again"
+                )
+        if not self.zeros(self.after):
+            fail(
+                "at the end some weights are not 0 where the mask is False. finetune can change weights after its last post_step, so set them to 0 once more after finetune"
+            )
+
 
 @question(
     "6.1",
@@ -121,18 +140,7 @@ class Run:
 def test_held(submission: Submission, draw: Draw) -> None:
     run = Run(submission, draw, True, more=True)
     run.expect_zero_at_first()
-    if not run.log[0]["post_step"]:
-        fail(
-            "finetune got no function post_step. Pass the function itself, finetune(model, post_step), without calling it"
-        )
-    if not all(map(run.zeros, run.steps)):
-        fail(
-            "after a step some weights are not 0 where the mask is False. With hold=True, post_step must set them to 0 again"
-        )
-    if not run.zeros(run.after):
-        fail(
-            "at the end some weights are not 0 where the mask is False. finetune can change weights after its last post_step, so set them to 0 once more after finetune"
-        )
+    run.expect_held()
 
 
 @question(
@@ -308,7 +316,7 @@ def test_straight_through(submission: Submission, draw: Draw) -> None:
     expect_close(found, g, "the gradient of scores")
 
 
-# --- 6.3 movement ----------------------------------------------------------
+# --- 6.3 movement ---------------------------------------------------------------------
 
 PLUS = "the sign is wrong. SGD steps against the gradient, so S = −lr · Σ g ∘ w"
 SALIENCY = "|g·w| was summed. This is the saliency of lab 02, which ignores the direction. Sum g ∘ w with its sign"
@@ -425,6 +433,7 @@ MEAN_OF_MEANS = "the means of the matrices were averaged, so small matrices have
 NOT_DIVIDED = "the sum is not divided by the number of entries"
 LAM_LOST = "lam is missing"
 OF_SCORES = "the scores S were summed. Sum σ(S)"
+COUNTED = "the entries with σ(S) > ½ were counted. A count has no gradient, so sum σ(S)"
 
 WRONG["soft_penalty"] = {
     MEAN_OF_MEANS: lambda scores, lam: (
@@ -432,6 +441,9 @@ WRONG["soft_penalty"] = {
     ),
     NOT_DIVIDED: lambda scores, lam: lam * torch.stack([s.sigmoid().sum() for s in scores]).sum(),
     LAM_LOST: lambda scores, lam: reference.soft_penalty(scores, 1.0),
+    COUNTED: lambda scores, lam: (
+        lam * (torch.cat([s.flatten() for s in scores]) > 0).float().mean()
+    ),
     OF_SCORES: lambda scores, lam: lam * torch.cat([s.flatten() for s in scores]).mean(),
     "the sum was divided by the number of matrices. Divide by the number of entries": lambda scores, lam: (
         lam * torch.stack([s.sigmoid().sum() for s in scores]).mean()
@@ -459,7 +471,10 @@ def shrunk(w: Tensor, t: Tensor | float) -> Tensor:
 
 
 Weights = list[Tensor]
-Rule = Callable[[Weights, float, float, float, int], list[Weights]]
+
+
+def _reweighted(before: Weights, after: Weights, eps: float) -> Weights:
+    return [1 / (w.abs() + eps) for w in after]
 
 
 def rehearsed(
@@ -467,7 +482,7 @@ def rehearsed(
     threshold: Callable[[float, float], float] = lambda lr, lam: lr * lam,
     rate: Callable[[Sequence[float], int], float] = lambda rates, t: rates[t],
     due: Callable[[int, int], bool] = lambda call, every: call % every == 0,
-    renewed: Callable[[Weights, Weights, float], Weights] = lambda before, after, eps: [1 / (w.abs() + eps) for w in after],
+    renewed: Callable[[Weights, Weights, float], Weights] = _reweighted,
     early: bool = False,
 ) -> list[Weights]:  # fmt: skip
     """The weights after each call; parts of the rule may be wrong.
@@ -511,6 +526,8 @@ EVERY_STEP = (
 )
 AT_ONCE = "α is renewed at the first call already. Keep it at ones until the number of calls is a multiple of `every`"
 NEVER = "α is never renewed. After every `every`-th call, set it to 1 / (|w| + eps)"
+ONCE = "α is renewed only once. Renew it again at 2·every, 3·every, …"
+SIGNED = "α was computed without the absolute value. It is 1 / (|w| + eps)"
 NORMED = "α was scaled to mean 1. It is 1 / (|w| + eps), without scaling"
 SHARED = "all weights have one α. Each weight must have its own"
 FIRST_RATE = "the rate was read once. A schedule changes it, so read it at each call"
@@ -524,6 +541,8 @@ WRONG_PROXIMAL: dict[str, Callable[..., list[Weights]]] = {
     EVERY_STEP: partial(rehearsed, due=lambda call, every: True),
     AT_ONCE: partial(rehearsed, due=lambda call, every: (call - 1) % every == 0),
     NEVER: partial(rehearsed, due=lambda call, every: False),
+    ONCE: partial(rehearsed, due=lambda call, every: call == every),
+    SIGNED: partial(rehearsed, renewed=lambda before, after, eps: [1 / (w + eps) for w in after]),
     NORMED: partial(rehearsed, renewed=_normed),
     SHARED: partial(rehearsed, renewed=_shared),
     FIRST_RATE: partial(rehearsed, rate=lambda rates, t: rates[0]),
@@ -630,7 +649,7 @@ def test_reweighted(submission: Submission, draw: Draw) -> None:
     expect_proximal(submission, draw, 5, 2, True)
 
 
-# --- 6.6 factorise -----------------------------------------------------------
+# --- 6.6 factorise --------------------------------------------------------------------
 
 ON_BOTH = "both factors contain σ, so the product contains σ². Multiply each factor by √σ"
 ON_ONE = "the product is right, but PᵀP is not QQᵀ. Multiply each factor by √σ"
@@ -686,6 +705,10 @@ def expect_factors(submission: Submission, w: Tensor, rank: int, mistakes: dict[
     )
     value, right = products(stored), products(reference.factorise(w, rank))
     equal = partial(near, tolerance=1e-4)
+    if len(w) == w.shape[1] and not equal(value, right):
+        turned = _svd(w, rank, 0.5, 0.5, turned=True)[1]
+        if equal(stored[1].abs(), turned.abs()):  # the product depends on the signs of the svd
+            fail(V_FOR_VT)
     recognise(value, right, mistakes, equal=equal)
     expect_close(value["product"], right["product"], "P·Q (the best of this rank)", tolerance=1e-4)
     p, q = stored[0].double(), stored[1].double()
@@ -709,7 +732,7 @@ def test_factorise(submission: Submission, draw: Draw) -> None:
     expect_factors(submission, w, rank, {said: products(r) for said, r in wrong.items()})
 
 
-# --- 6.7 sample_gate, expected_l0, gate_at_test ----------------------------------------
+# --- 6.7 sample_gate, expected_l0, gate_at_test ---------------------------------------
 
 BETA, GAMMA, ZETA = 2 / 3, -0.1, 1.1
 
