@@ -26,10 +26,9 @@ from course_lib.pruning.weights.movement import TopV, soft_mask
 from course_lib.training import accuracy, fit_batches, warm_up_then_decay
 
 SEEDS = 3
-CAREFUL: Row = {"steps": 400, "batch": 16, "lr": 5e-5}  # as for a large model
-RATES = {"careful": CAREFUL, "bold": FULL}
-KEPT = (0.1, 0.03)  # of the encoder's weights
-SOFT = {"careful": (13.0, 50.0), "bold": (32.0, 75.0)}  # its λ, by which about KEPT are kept
+RATES: Row = {"careful": {"steps": 400, "batch": 16, "lr": 5e-5}, "bold": FULL}
+# the share that is kept, and soft movement's λ, by which about as many are kept
+KEPT = {"careful": {0.1: 13.0, 0.03: 50.0}, "bold": {0.1: 32.0, 0.03: 75.0}}
 STRENGTHS = {"loss": (1e-4, 3e-4, 1e-3), "proximal": (0.3, 1.0, 2.0), "reweighted": (1.0, 3.0, 5.0)}
 Tables = dict[str, list[Row]]
 
@@ -42,10 +41,10 @@ def starts(seed: int) -> Tables:
         lab06.finetune(model, seed=seed)
     share = torch.cat([b["labels"] for b in lab06.batches("validation")]).double().mean()
     dense, always = lab06.score(tuned), 100 * float(max(share, 1 - share))
-    others = {"from scratch": measured(scratch), "majority": always}
-    rows = [{"method": name, "accuracy": value} for name, value in others.items()]
+    others = {"from scratch": measured(scratch), "majority": always}.items()
+    rows = [{"method": "pre-trained", **dense}, *({"method": m, "accuracy": a} for m, a in others)]
     return {
-        "starts": [{"method": "pre-trained", **dense}, *rows],
+        "starts": rows,
         "regimes": [{"method": "dense", "sparsity": None, **dense}],
     }
 
@@ -69,11 +68,9 @@ def held_or_not(
 def regimes(seed: int) -> Tables:
     """Zeros held, zeros at the start alone, and (held) at random."""
     arms = {"zeros held": (True, False), "let go": (False, False), "random": (True, True)}
-    rows = [
-        {"method": method, "sparsity": s, **held_or_not(seed, s, hold, drawn)}
-        for method, (hold, drawn) in arms.items()
-        for s in lab06.SPARSITIES
-    ]
+    rows = []
+    for (method, arm), s in itertools.product(arms.items(), lab06.SPARSITIES):
+        rows.append({"method": method, "sparsity": s, **held_or_not(seed, s, *arm)})
     return {"regimes": rows}
 
 
@@ -89,8 +86,7 @@ def on_the_way(seed: int, keep: float, how: Row, at_random: bool = False) -> Row
         if step % 10 == 0 or step == steps:
             score = chance if at_random else weights.magnitude(encoder_weights(model))
             masks.update(weights.global_masks(score, 1 - share))
-        if masks:
-            weights.apply(model, masks)
+        weights.apply(model, masks)
 
     lab06.finetune(model, prune_more, seed=seed, how=how)
     return lab06.describe(model, before, masks)
@@ -107,7 +103,7 @@ def movement_or_size(seed: int) -> Tables:
     """Both rates and shares by four methods, and movement with soft movement's penalty."""
     rows: list[Row] = []
     for rate, how in RATES.items():
-        for keep, lam in zip(KEPT, SOFT[rate], strict=True):
+        for keep, lam in KEPT[rate].items():
             found = {
                 "soft movement": by_movement(seed, keep, how, lam, soft=True),
                 "movement": by_movement(seed, keep, how),
@@ -254,8 +250,8 @@ def sst2(sparsity: float, hold: bool, at_random: bool = False) -> float:
         options: Row = {"rate": rate, "post_step": post_step, "progress": False}
         fit_batches(net, stream, steps, lr=SST2["lr"], **options)
 
-    chosen = lab06.choose(model, sparsity, 0 if at_random else None)
-    weights.prune_then_finetune(model, chosen, run, hold)
+    masks = lab06.choose(model, sparsity, 0 if at_random else None)
+    weights.prune_then_finetune(model, masks, run, hold)
     model.eval()
     return accuracy(model, pieces.batches(data["test"], batch_size=50))
 
@@ -266,11 +262,9 @@ def remake_sst2(executor: Executor, folder: Path) -> Result:
     jobs += [("zeros held", s, True, False) for s in HELD]
     jobs += [("let go", s, False, False) for s in LET_GO]
     running = [(*job, executor.submit(once, folder, sst2, *job[1:])) for job in jobs]
-    rows = [
-        {"seed": 0, "method": method, "sparsity": s or None, "accuracy": found.result()}
-        for method, s, *_, found in running
-    ]
-    return Result({"regimes": pd.DataFrame(rows)}, SST2)
+    rows = [(0, method, s or None, found.result()) for method, s, *_, found in running]
+    columns = ["seed", "method", "sparsity", "accuracy"]
+    return Result({"regimes": pd.DataFrame(rows, columns=columns)}, SST2)
 
 
 RESULTS = {"lab06_weights": remake_weights, "lab06_sst2": remake_sst2}

@@ -113,7 +113,9 @@ def test_the_stored_results_are_of_these_settings():
     assert (regimes.groupby(["method", "sparsity"]).size() == 3).all()
     assert set(regimes["sparsity"]) == set(lab06.SPARSITIES)
     learned = experiments.read("lab06_weights/learned")
-    assert set(learned["keep"]) == set(made.KEPT) and set(learned["rate"]) == set(made.RATES)
+    assert set(learned["keep"]) == set(made.KEPT["bold"]) and set(learned["rate"]) == set(
+        made.RATES
+    )
     assert (learned.groupby(["rate", "method", "keep"]).size() == 3).all()
     assert learned["method"].nunique() == 5
     strengths = experiments.read("lab06_weights/l1").groupby("method")["strength"].unique()
