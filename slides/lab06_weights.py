@@ -78,7 +78,7 @@ say("## One line is missing")
 arms = stored["regimes"].query("method != 'let go'")
 plots.show(
     plots.curves(arms, x="sparsity", y="accuracy", xaxis="sparsity", title="Three models"),
-    inches=(8, 3.8),
+    inches=(8, 3.3),
 )
 
 # %% [markdown]
@@ -89,7 +89,7 @@ say("## At 90 % most of the loss is capacity")
 real = experiments.read("lab06_sst2/regimes").assign(data="SST-2, one run each")
 both = pd.concat([real, stored["regimes"].assign(data="reviews, three models")])
 look = {"xaxis": "sparsity", "panels": "data", "title": "Pruned by size: what was lost?"}
-plots.show(plots.curves(both, x="sparsity", y="accuracy", **look), inches=(8, 3.8))
+plots.show(plots.curves(both, x="sparsity", y="accuracy", **look), inches=(8, 3.3))
 
 # %% [markdown]
 # On the reviews, up to 70 % no loss could be detected. On real sentences nothing is free.
@@ -168,9 +168,9 @@ tables.show(tables.means(rows, "accuracy", columns="sparsity"))
 # %% slideshow={"slide_type": "slide"}
 say("## Movement or size? The recipe decides")
 hard = learned.query("method in ['movement', 'magnitude', 'random']")
-look = {"by": "method", "fmt": "{:.0f}", "ylabel": "points above the constant answer"}
-fig = plots.bars(hard, x="setting", y="gain", title="Learning rate, share of weights kept", **look)
-plots.show(fig, inches=(8, 3.8))
+look = {"by": "method", "fmt": "{:.0f}", "ylabel": "points gained"}
+fig = plots.bars(hard, x="setting", y="gain", title="Above the constant answer", **look)
+plots.show(fig, inches=(8, 3.3))
 
 # %% [markdown]
 # At a careful rate the sizes still reflect pre-training. At a bold one they adapt.
@@ -184,15 +184,18 @@ plots.show(fig, inches=(8, 3.8))
 
 # %% slideshow={"slide_type": "slide"}
 say("## The penalty makes most of the gain")
-careful = learned.query("setting == 'careful, 10 %'")
+careful = learned.query("setting == 'careful, 10 %'").replace("movement + penalty", "with penalty")
 fig = plots.bars(
-    careful, x="method", y="gain", title="Careful rate, 10 % kept", **{**look, "by": None}
+    careful,
+    x="method",
+    y="gain",
+    title="Careful rate, 10 % kept: above the constant answer",
+    **{**look, "by": None},
 )
-plots.show(fig, inches=(8, 3.6))
+plots.show(fig, inches=(8, 3.1))
 
 # %% [markdown]
-# The winner is not "movement instead of size": before training, the weights that it keeps were
-# 2.1 times as large as the median (movement 1.0, size 2.9).
+# The weights that soft movement keeps were 2.1 times the median before training (size: 2.9).
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # "Movement + penalty" has a fixed share, one threshold and the cubic schedule; it keeps as
@@ -218,7 +221,7 @@ say("## Which baseline is missing?")
 shown = pd.concat([stored["l1"].query("method != 'magnitude'"), drawn])
 curve = {"x": "zeros", "y": "accuracy", "along": "strength", "xaxis": "sparsity"}
 fig = plots.curves(shown, title="A penalty under Adam, three strengths", **curve)
-plots.show(fig, inches=(8, 3.8))
+plots.show(fig, inches=(8, 3.3))
 
 # %% [markdown]
 # > **Left open.** Where does plain pruning by size run, at the same zeros?
@@ -226,7 +229,7 @@ plots.show(fig, inches=(8, 3.8))
 # %% slideshow={"slide_type": "slide"}
 say("## Magnitude is better")
 shown = pd.concat([stored["l1"], drawn])
-plots.show(plots.curves(shown, title="The same, with pruning by size", **curve), inches=(8, 3.8))
+plots.show(plots.curves(shown, title="The same, with pruning by size", **curve), inches=(8, 3.3))
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # {{claim 06.5}}
@@ -254,18 +257,18 @@ say("## How low-rank is it already?")
 fig = plots.curves(
     stored["ranks"], x="sparsity", y="accuracy", xaxis="sparsity", title="Old task, nothing trained"
 )
-plots.show(fig, inches=(8, 3.8))
+plots.show(fig, inches=(8, 3.3))
 
 # %% [markdown]
 # Two thirds of the encoder can be removed without any training.
 
 # %% slideshow={"slide_type": "slide"}
 say("## A gate that is exactly 0, with a gradient")
-plots.show(drawings.stretched_and_cut(1.0), inches=(8, 3.2))
+plots.show(drawings.stretched_and_cut(1.0), inches=(8, 2.5))
 
 # %% [markdown]
-# *Hard concrete* (Louizos, Welling & Kingma 2018): noise, σ, stretch, cut. The **count** of open
-# gates has no gradient. Its **expectation** has one.
+# *Hard concrete* (Louizos et al. 2018). The **count** of open gates has no gradient. Its
+# **expectation** has one.
 #
 # > **Left open.** $g \ne 0$ if $s > -\gamma/(\zeta-\gamma)$. How probable is that?
 
@@ -287,10 +290,16 @@ plots.show(drawings.stretched_and_cut(1.0), inches=(8, 3.2))
 say("## Gates, or singular values, trained as long?")
 kinds = stored["components"].assign(gain=stored["components"]["accuracy"] - constant)
 kinds = kinds.replace({"largest": "largest singular values", "gates": "learned gates"})
-fig = plots.bars(kinds, x="method", y="gain", title="10 % of the encoder", **{**look, "by": None})
-plots.show(fig, inches=(8, 3.4))
+fig = plots.bars(
+    kinds,
+    x="method",
+    y="gain",
+    title="10 % of the encoder: above the constant answer",
+    **{**look, "by": None},
+)
+plots.show(fig, inches=(8, 3.1))
 met = 100 * stored["components"].query("method == 'gates'")["share"]
-say(f"The multiplier leaves {pm(met)} %. The gates find no detectably better components.")
+say(f"The multiplier leaves {pm(met)} %. No difference was detected.")
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # {{claim 06.6}}
