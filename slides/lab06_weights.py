@@ -168,8 +168,8 @@ tables.show(tables.means(rows, "accuracy", columns="sparsity"))
 # %% slideshow={"slide_type": "slide"}
 say("## Movement or size? The recipe decides")
 hard = learned.query("method in ['movement', 'magnitude', 'random']")
-look = {"by": "method", "fmt": "{:.0f}", "ylabel": "points gained"}
-fig = plots.bars(hard, x="setting", y="gain", title="Above the constant answer", **look)
+look = {"y": "gain", "fmt": "{:.0f}", "ylabel": "points gained"}
+fig = plots.bars(hard, x="setting", by="method", title="Above the constant answer", **look)
 plots.show(fig, inches=(8, 3.3))
 
 # %% [markdown]
@@ -186,11 +186,7 @@ plots.show(fig, inches=(8, 3.3))
 say("## The penalty makes most of the gain")
 careful = learned.query("setting == 'careful, 10 %'").replace("movement + penalty", "with penalty")
 fig = plots.bars(
-    careful,
-    x="method",
-    y="gain",
-    title="Careful rate, 10 % kept: above the constant answer",
-    **{**look, "by": None},
+    careful, x="method", title="Careful rate, 10 % kept: above the constant answer", **look
 )
 plots.show(fig, inches=(8, 3.1))
 
@@ -290,13 +286,7 @@ plots.show(drawings.stretched_and_cut(1.0), inches=(8, 2.5))
 say("## Gates, or singular values, trained as long?")
 kinds = stored["components"].assign(gain=stored["components"]["accuracy"] - constant)
 kinds = kinds.replace({"largest": "largest singular values", "gates": "learned gates"})
-fig = plots.bars(
-    kinds,
-    x="method",
-    y="gain",
-    title="10 % of the encoder: above the constant answer",
-    **{**look, "by": None},
-)
+fig = plots.bars(kinds, x="method", title="10 % of the encoder: above the constant answer", **look)
 plots.show(fig, inches=(8, 3.1))
 met = 100 * stored["components"].query("method == 'gates'")["share"]
 say(f"The multiplier leaves {pm(met)} %. No difference was detected.")
