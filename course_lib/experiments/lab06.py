@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -26,16 +26,23 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from course_lib.cost import model_cost, totals
-from course_lib.cost.storage import model_bits, tensor_bits
 from course_lib.data import pieces, reviews
 from course_lib.experiments import common
+from course_lib.experiments.lab05 import add_live  # noqa: F401  (the lab draws with it)
 from course_lib.models import checkpoints
 from course_lib.pruning import components
-from course_lib.pruning.weights import Masks, encoder_weights, local_masks, magnitude, random
+from course_lib.pruning.weights import (
+    Masks,
+    apply,
+    encoder_weights,
+    local_masks,
+    magnitude,
+    random,
+    remaining,
+)
 from course_lib.show import plots
 from course_lib.show.style import BLUE, GREY
-from course_lib.training import Batch, accuracy
+from course_lib.training import Batch, accuracy, warm_up_then_decay
 
 Row = dict[str, Any]  # of a long table
 
@@ -49,14 +56,6 @@ TAU = 0.45  # of soft movement: scores begin at σ(0) = ½, and 200 steps do not
 RANK_SHARES = (0.65, 0.35, 0.15, 0.1, 0.05)  # of the encoder's weights
 TARGET = 0.1
 EPS = 0.01
-DIFFERENCES = {
-    "said": "a fixed\nshare",
-    "matrices": "+ its share of\neach matrix",
-    "schedule": "+ its\nschedule",
-    "matrices and schedule": "+ both",
-    "penalty": "+ its\npenalty",
-    "soft": "soft\nmovement",
-}  # between movement with a fixed share and soft movement
 
 
 @cache
@@ -106,16 +105,17 @@ def measured(model: nn.Module, task: str = TASK, test: bool = False) -> float:
     return accuracy(model, batches("test" if test else "validation", task))
 
 
-def by_size(model: nn.Module, sparsity: float) -> Masks:
-    """Each encoder matrix pruned by size to the same share."""
-    return local_masks(magnitude(encoder_weights(model)), sparsity)
+def score(model: nn.Module) -> Row:
+    """Accuracies on validation and test texts."""
+    return {"accuracy": measured(model), "test": measured(model, test=True)}
 
 
-def at_random(model: nn.Module, sparsity: float, seed: int) -> Masks:
-    """The control."""
-    return local_masks(
-        random(encoder_weights(model), torch.Generator().manual_seed(seed)), sparsity
-    )
+def choose(model: nn.Module, sparsity: float, seed: int | None = None) -> Masks:
+    """Each encoder matrix pruned to the same share, by size, or at random by ``seed``."""
+    matrices = encoder_weights(model)
+    if seed is None:
+        return local_masks(magnitude(matrices), sparsity)
+    return local_masks(random(matrices, torch.Generator().manual_seed(seed)), sparsity)
 
 
 def kept_at(step: int, steps: int, keep: float) -> float:
@@ -129,52 +129,69 @@ def by_mask(
     mask: Callable[[Tensor, float], Tensor],
     keep: float,
     how: Mapping[str, Any],
-    penalty: Callable[[list[Tensor]], Tensor] | None = None,
+    penalty: Callable[[list[nn.Parameter]], Tensor] | None = None,
 ) -> Row:
-    """Every encoder matrix is computed with as W ∘ mask(S, share), on the way from all
-    to ``keep``; S learns from what autograd makes of ``mask``.
+    """Fine-tune with W ∘ mask(S, share): ``mask`` gets the scores of the whole encoder as one
+    vector and the share, on the way from 1 to ``keep``; S learns from its gradient.
 
     Args:
         penalty: of all scores, added to the loss.
 
     Returns:
-        ``accuracy``, ``kept``: the % of the encoder's weights that the masks leave in the
-        end, and the matrices of which they leave least and most.
+        As :func:`describe`.
     """
     model, share, done = pretrained(seed), [1.0], itertools.count(1)
-    by = {name: _By(w, lambda s: mask(s, share[0])) for name, w in encoder_weights(model).items()}
-    for name, place in by.items():
-        path, _, attribute = name.rpartition(".")
-        parametrize.register_parametrization(
-            model.get_submodule(path), attribute, place, unsafe=True
-        )
-    scores = [place.scores for place in by.values()]
+    before = {name: w.detach().clone() for name, w in encoder_weights(model).items()}
+    scores = {name: nn.Parameter(torch.zeros_like(w)) for name, w in before.items()}
+    now: dict[str, Tensor] = {}
 
-    def fewer() -> None:
+    def compute_masks(*_: Any) -> None:
+        chosen = mask(torch.cat([s.flatten() for s in scores.values()]), share[0])
+        parts = chosen.split([s.numel() for s in scores.values()])
+        now.update({n: part.view_as(scores[n]) for n, part in zip(scores, parts, strict=True)})
+
+    def prune_more() -> None:
         share[0] = kept_at(next(done), how["steps"], keep)
 
+    model.register_forward_pre_hook(compute_masks)
+    for name, score in scores.items():
+        path, _, attribute = name.rpartition(".")
+        product = _Times(score, partial(now.__getitem__, name))
+        parametrize.register_parametrization(
+            model.get_submodule(path), attribute, product, unsafe=True
+        )
+    values = list(scores.values())
     finetune(
         model,
-        fewer,
+        prune_more,
         seed=seed,
         how=how,
-        groups=lambda net: apart(net, how["lr"], scores, SCORES_LR),
-        penalty=None if penalty is None else lambda: penalty(list(scores)),
+        groups=lambda net: apart(net, how["lr"], values, SCORES_LR),
+        penalty=None if penalty is None else lambda: penalty(values),
     )
     with torch.no_grad():
-        masks = {name: place.mask(place.scores) for name, place in by.items()}
-    left = {name: float(mask.mean()) for name, mask in masks.items()}
-    every = torch.cat([mask.flatten() for mask in masks.values()])
+        compute_masks()
+    return describe(model, before, {name: part > 0 for name, part in now.items()})
 
-    ends = {"least": min(left, key=left.__getitem__), "most": max(left, key=left.__getitem__)}
-    return {
-        "accuracy": measured(model),
-        "kept": 100 * float(every.double().mean()),
-        **{
-            end: f"{100 * left[name]:.0f} % of {name.removeprefix('bert.encoder.')}"
-            for end, name in ends.items()
-        },
-    }
+
+class _Times(nn.Module):
+    """The parametrization W -> W ∘ M, which holds the scores."""
+
+    def __init__(self, scores: nn.Parameter, mask: Callable[[], Tensor]) -> None:
+        super().__init__()
+        self.scores, self.mask = scores, mask
+
+    def forward(self, weight: Tensor) -> Tensor:
+        return weight * self.mask()
+
+
+def describe(model: nn.Module, old: Mapping[str, Tensor], masks: Masks) -> Row:
+    """Accuracies; ``before``: the median size of the kept weights before training, relative
+    to the median of all; ``share`` kept.
+    """
+    kept = torch.cat([w[masks[name]].abs() for name, w in old.items()]).median()
+    every = torch.cat([w.abs().flatten() for w in old.values()]).median()
+    return {**score(model), "before": float(kept / every), "share": remaining(masks)}
 
 
 def apart(
@@ -189,67 +206,22 @@ def apart(
     ]
 
 
-class _By(nn.Module):
-    """The parametrization W -> W ∘ mask(S)."""
-
-    def __init__(self, weight: Tensor, mask: Callable[[Tensor], Tensor]) -> None:
-        super().__init__()
-        self.scores, self.mask = nn.Parameter(torch.zeros_like(weight)), mask
-
-    def forward(self, weight: Tensor) -> Tensor:
-        return weight * self.mask(self.scores)
+def rate_of(how: Mapping[str, Any]) -> Callable[[], float]:
+    """A function that returns the learning rate of the next step at each call."""
+    done, rate = itertools.count(), warm_up_then_decay(how["steps"] // 10)
+    return lambda: how["lr"] * rate(next(done), how["steps"])
 
 
-def name_regimes(
-    table: pd.DataFrame,
-    regime: Callable[[float, list[float], list[float], float], list[str]],
-    tolerance: float,
+def name_losses(
+    table: pd.DataFrame, regime: Callable[[float, float, float, float], str], tolerance: float
 ) -> pd.DataFrame:
-    """Of each checkpoint the regime at each sparsity, a column each.
-
-    Args:
-        table: the stored regimes. regime: of the dense accuracy, those with zeros held and
-            let go, and the tolerance in points.
-    """
-    rows = []
-    for seed, of in table.groupby("seed"):
-        arms = {name: rows["accuracy"].to_list() for name, rows in of.groupby("method")}
-        names = regime(arms["dense"][0], arms["zeros held"], arms["let go"], tolerance)
-        columns = [f"{100 * sparsity:g} %" for sparsity in SPARSITIES]
-        rows.append({"checkpoint": seed, **dict(zip(columns, names, strict=True))})
-    return pd.DataFrame(rows)
-
-
-def draw_regimes(
-    table: pd.DataFrame,
-    regime: Callable[[float, list[float], list[float], float], list[str]],
-    checkpoint: int = 0,
-    tolerance: float = 2.0,
-) -> Figure:
-    """For the explorer: accuracies of one checkpoint, with the letter of each regime; dotted:
-    the dense accuracy minus the tolerance (points).
-
-    Args:
-        table, regime, tolerance: as for :func:`name_regimes`.
-    """
-    mine = table[table["seed"] == checkpoint]
-    (named,) = name_regimes(mine, regime, tolerance).to_dict("records")
-    names = list(named.values())[1:]
-    of = mine[mine["method"].isin(["dense", "zeros held", "let go"])]
-    fig = plots.curves(
-        of.drop(columns="seed"), x="sparsity", y="accuracy", control=None, xaxis="sparsity",
-        title="; ".join(f"{s:.0%}: {name}" for s, name in zip(SPARSITIES, names, strict=True)),
-    )  # fmt: skip
-    (axes,) = fig.axes
-    dense = float(of.loc[of["method"] == "dense", "accuracy"].iloc[0])
-    axes.axhline(dense - tolerance, color=GREY, linestyle=":")
-    axes.set_ylim(axes.get_ylim()[0] - 4, None)  # room for the letters
-    held = of[of["method"] == "zeros held"]
-    for x, y, name in zip(held["sparsity"], held["accuracy"], names, strict=True):
-        axes.annotate(
-            name[0].upper(), (x, y), xytext=(0, -16), textcoords="offset points", ha="center"
-        )
-    return fig
+    """What each checkpoint has lost at each sparsity: ``regime`` of dense, held and let go."""
+    wide = table.pivot_table("accuracy", ["seed", "sparsity"], "method")
+    dense = table.query("method == 'dense'").set_index("seed")["accuracy"]
+    arms = zip(wide.index, wide["zeros held"], wide["let go"], strict=True)
+    wide["lost"] = [regime(dense[seed], h, let_go, tolerance) for (seed, _), h, let_go in arms]
+    found = wide["lost"].unstack("sparsity")
+    return found.rename(columns="{:.0%}".format).rename_axis("checkpoint").reset_index()
 
 
 def draw_two_scores() -> Figure:
@@ -279,109 +251,47 @@ def draw_two_scores() -> Figure:
     return fig
 
 
-def with_target(sizes: pd.DataFrame) -> pd.DataFrame:
-    """The sizes of gated models on their way, and the size that the target has, in % of
-    the dense encoder.
+def ranks_for(model: nn.Module, share: float) -> dict[str, int]:
+    """Ranks with which each encoder matrix has this share of its weights."""
+    matrices = encoder_weights(model).items()
+    return {name: round(share * w.numel() / sum(w.shape)) for name, w in matrices}
+
+
+def costs(stored: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """What each method costs (:func:`course_lib.experiments.common.costs` for one text,
+    ``ms`` for 64), ``kept`` % of the encoder's weights, and the stored accuracies on test texts.
+
+    Single zeros are drawn: bits and products depend on their number alone.
     """
-    steps = range(FULL["steps"])
-    shares = [kept_at(step, FULL["steps"], TARGET) for step in steps]
-    target = pd.DataFrame({"seed": 0, "method": "target", "step": steps, "size": shares})
-    table = pd.concat([sizes.assign(method="expected size"), target])
-    return table.assign(size=100 * table["size"])
-
-
-def by_part(table: pd.DataFrame, part: str) -> pd.DataFrame:
-    """The open components of each checkpoint, summed by "layer" (from 1) or by "depth"
-    ("first" or "last" half of the layers).
-    """
-    table = table.assign(layer=table["layer"] + 1)
-    depth = ["first" if layer < 3 else "last" for layer in table["layer"]]
-    return table.assign(depth=depth).groupby(["seed", part], as_index=False)["components"].sum()
-
-
-def one_difference(table: pd.DataFrame) -> pd.DataFrame:
-    """Of the arms of ``lab06_soft`` those of :data:`DIFFERENCES`, in its order, with a
-    column ``arm`` for their labels.
-    """
-    rows = table.set_index("method").loc[list(DIFFERENCES)].reset_index()
-    return rows.assign(arm=rows["method"].map(DIFFERENCES))
-
-
-def low_rank(table: pd.DataFrame, model: nn.Module) -> nn.Module:
-    """A model with as many components in each matrix as the gates left of checkpoint 0.
-
-    Args:
-        table: ``open`` of the stored result.
-    """
-    left = table[table["seed"] == 0]
-    ranks = {
-        f"bert.encoder.layer.{layer}.{matrix}.weight": max(1, count)
-        for layer, matrix, count in zip(
-            left["layer"], left["matrix"], left["components"], strict=True
-        )
-    }
-    return components.truncate(model, ranks)
-
-
-def texts_to_time() -> Tensor:
-    """Token numbers of 64 texts of 37 tokens."""
-    return batches("validation")[-1]["input_ids"][:1, :37].repeat(64, 1)
-
-
-def costs(
-    stored: Mapping[str, pd.DataFrame],
-    prune_then_finetune: Callable[..., None],
-) -> pd.DataFrame:
-    """What each method costs and keeps, with the accuracies on test texts of the stored
-    result.
-
-    Bits and products depend on the number of weights alone: as many are pruned at random.
-
-    Args:
-        stored: tables by name. prune_then_finetune: of a model, masks, a training and
-            whether to hold the zeros.
-
-    Returns:
-        A row per method and seed: ``kept`` % of the encoder's weights, ``bits`` of the
-        whole model and ``kb`` of it, ``encoder_kb``, ``macs`` for a text, ``ms`` of the
-        processor for 64 texts, and ``test`` accuracy.
-    """
-    regimes, learned, l1 = stored["regimes"], stored["learned"], stored["l1"]
-    bold = learned[(learned["rate"] == "bold") & (learned["keep"] == 0.1)]
-    held = regimes[(regimes["method"] == "zeros held") & (regimes["sparsity"] == 0.8)]
-    proximal = l1[(l1["method"] == "reweighted") & (l1["strength"] == 3.0)]
-    parts = stored["components"]
-    soft = bold[bold["method"] == "soft movement"]
+    regimes, l1 = stored["regimes"], stored["l1"]
+    bold = stored["learned"].query("rate == 'bold' and keep == 0.1").groupby("method")
+    parts = stored["components"].groupby("method")
     arms = {
-        "dense": (1.0, regimes[regimes["method"] == "dense"]),
-        "by size, then tuned (80 %)": (0.2, held),
-        "by size on the way, bold (90 %)": (0.1, bold[bold["method"] == "magnitude"]),
-        "movement, bold (90 %)": (0.1, bold[bold["method"] == "movement"]),
-        "soft movement, bold (90 %)": (float(soft["share"].mean()), soft),
-        "reweighted proximal": (1 - float(proximal["zeros"].mean()), proximal),
-        "low rank, gates (90 %)": (TARGET, parts[parts["method"] == "gates"]),
+        "dense": regimes.query("method == 'dense'").assign(share=1.0),
+        "by size, then tuned (80 %)": regimes.query(
+            "method == 'zeros held' and sparsity == 0.8"
+        ).assign(share=0.2),
+        "by size on the way, bold (90 %)": bold.get_group("magnitude"),
+        "movement, bold (90 %)": bold.get_group("movement"),
+        "soft movement, bold (90 %)": bold.get_group("soft movement"),
+        "reweighted proximal": l1.query("method == 'reweighted' and strength == 3").eval(
+            "share = 1 - zeros"
+        ),
+        "low rank, gates (90 %)": parts.get_group("gates"),
+        "low rank, singular values (90 %)": parts.get_group("largest"),
     }
-    texts, dense = texts_to_time(), pretrained(0, head=False)
-    small = low_rank(stored["open"], dense)
-    pair = {"dense": dense, "low rank": small}
-    ms = common.costs(pair, texts[:1], texts, repeats=9).set_index("method")["ms"]
-    rows: list[Row] = []
-    for method, (kept, found) in arms.items():
-        net = small if (low := method.startswith("low rank")) else pretrained(0)
-        if not low:
-            prune_then_finetune(net, at_random(net, 1 - kept, 0), lambda *_: None, hold=False)
-        bits = model_bits(net.state_dict())
-        encoder = sum(tensor_bits(w.detach()) for w in encoder_weights(net).values())
-        cost = {
-            "kept": 100 * kept,
-            "bits": bits,
-            "kb": bits / 8e3,
-            "encoder_kb": encoder / 8e3,
-            "macs": totals(model_cost(net, texts[:1]))["nonzero_macs"],
-            "ms": ms["low rank" if low else "dense"],
-        }
-        rows += [
-            {"seed": s, "method": method, **cost, "test": test}
-            for s, test in enumerate(found["test"])
-        ]
-    return pd.DataFrame(rows)
+    share = {method: float(rows["share"].mean()) for method, rows in arms.items()}
+    dense = pretrained(0, head=False)
+    left = stored["open"].query("seed == 0").set_index("name")["components"]
+    ranks = {"gates": left.to_dict(), "singular values": ranks_for(dense, TARGET)}
+    nets = {f"low rank, {by} (90 %)": components.truncate(dense, r) for by, r in ranks.items()}
+    for method in arms:
+        if method not in nets:
+            nets[method] = pretrained(0, head=False)
+            apply(nets[method], choose(dense, 1 - share[method], 0))
+    nets = {method: nets[method] for method in arms}
+    texts = batches("validation")[-1]["input_ids"][:1, :37].repeat(64, 1)
+    found = common.costs(nets, texts[:1], texts, repeats=9).drop(columns="faster")
+    found["kept"] = 100 * found["method"].map(share)
+    tested = pd.concat([rows.assign(method=method) for method, rows in arms.items()])
+    return found.merge(tested[["seed", "method", "test"]], on="method")

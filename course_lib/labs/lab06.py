@@ -28,44 +28,32 @@ def prune_then_finetune(
     library.prune_then_finetune(model, masks, finetune, hold)
 
 
-@lab.asks("6.2")
-def regime(dense: float, held: list[float], deleted: list[float], tolerance: float) -> list[str]:
-    """6.2: free, information lost, or cannot fit."""
-    return library.regime(dense, held, deleted, tolerance)
+TopV = lab.asks("6.2", plain=False)(moved.TopV)
 
 
-TopV = lab.asks("6.3", plain=False)(moved.TopV)
-
-
-@lab.asks("6.4")
+@lab.asks("6.3")
 def movement(history: list[tuple[Tensor, Tensor]], lr: float) -> Tensor:
-    """6.4: what SGD leaves in the scores."""
+    """6.3: what SGD leaves in the scores."""
     return moved.movement(history, lr)
 
 
-@lab.asks("6.4")
-def quadrants(before: Tensor, after: Tensor, kept: Tensor) -> dict[str, int]:
-    """6.4: away from zero, toward it, or over it."""
-    return moved.quadrants(before, after, kept)
-
-
-@lab.asks("6.5", plain=False)
+@lab.asks("6.4", plain=False)
 def soft_mask(scores: Tensor, tau: float) -> Tensor:
-    """6.5: σ(S) > tau, and the gradient unchanged."""
+    """6.4: σ(S) > tau, and the gradient unchanged."""
     return moved.soft_mask(scores, tau)
 
 
-@lab.asks("6.5", plain=False)
+@lab.asks("6.4", plain=False)
 def soft_penalty(scores: list[Tensor], lam: float) -> Tensor:
-    """6.5: λ times the mean of σ(S) over all entries."""
+    """6.4: λ times the mean of σ(S) over all entries."""
     return moved.soft_penalty(scores, lam)
 
 
-@lab.asks("6.6", plain=False, optional=True)
+@lab.asks("6.5", plain=False)
 def proximal_after(
     params: list[nn.Parameter], lr: float | Callable[[], float], lam: float, eps: float, every: int
 ) -> Callable[[], None]:
-    """6.6: the proximal step after each optimizer step, reweighted every so often."""
+    """6.5: the proximal step after each optimizer step, reweighted every so often."""
     l1 = proximal.Proximal(params, lam)
     count = 0
 
@@ -79,22 +67,32 @@ def proximal_after(
     return post_step
 
 
-@lab.asks("6.7")
+@lab.asks("6.6")
 def factorise(weight: Tensor, rank: int) -> tuple[Tensor, Tensor]:
-    """6.7: the best P·Q of this rank."""
+    """6.6: the best P·Q of this rank."""
     return components.factorise(weight, rank)
 
 
 @lab.asks("6.7")
-def compact(P: Tensor, z: Tensor, Q: Tensor) -> tuple[Tensor, Tensor]:
-    """6.7: without the components whose gate is 0."""
-    return components.compact(P, z, Q)
+def sample_gate(
+    log_alpha: Tensor, u: Tensor, beta: float = 2 / 3, gamma: float = -0.1, zeta: float = 1.1
+) -> Tensor:
+    """6.7: a gate in [0, 1], with mass at both ends and a gradient."""
+    return components.hard_concrete(log_alpha, u, beta, gamma, zeta)
 
 
-@lab.asks("6.8", plain=False)
-def size_left(p_open: list[Tensor], shapes: list[tuple[int, int]]) -> Tensor:
-    """6.8: the expected share of the dense parameters."""
-    return components.size_left(p_open, shapes)
+@lab.asks("6.7")
+def expected_l0(
+    log_alpha: Tensor, beta: float = 2 / 3, gamma: float = -0.1, zeta: float = 1.1
+) -> Tensor:
+    """6.7: P(g ≠ 0)."""
+    return components.open_probability(log_alpha, beta, gamma, zeta)
+
+
+@lab.asks("6.7")
+def gate_at_test(log_alpha: Tensor, gamma: float = -0.1, zeta: float = 1.1) -> Tensor:
+    """6.7: without noise."""
+    return components.hard_concrete(log_alpha, None, 1.0, gamma, zeta)
 
 
 @lab.asks("6.8", plain=False)
@@ -112,4 +110,3 @@ def dual_step(
 
 
 lab.asks("6.9", "answer_6_9a", "answer_6_9b")
-lab.asks("6.10", "find_bug", optional=True)

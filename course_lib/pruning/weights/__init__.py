@@ -67,7 +67,7 @@ from course_lib.pruning.weights.masks import (
     remaining,
     sparsity,
 )
-from course_lib.pruning.weights.movement import movement_pruning, quadrants, soft_penalty, top_mask
+from course_lib.pruning.weights.movement import movement_pruning, soft_penalty, top_mask
 from course_lib.pruning.weights.nm import nm_mask, nm_masks
 from course_lib.pruning.weights.proximal import Proximal, reweighted, soft_threshold
 from course_lib.pruning.weights.scores import Scores, magnitude, random
@@ -80,6 +80,6 @@ from course_lib.pruning.weights.sparse_training import (
     rigl,
     sparse_evolution,
 )
-from course_lib.pruning.weights.transfer import prune_then_finetune, regime
+from course_lib.pruning.weights.transfer import prune_then_finetune
 from course_lib.pruning.weights.wanda import input_aware, input_norms, per_output_masks
 from course_lib.ranking import prune_lowest

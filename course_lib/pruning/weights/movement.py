@@ -100,22 +100,6 @@ def movement(history: Sequence[tuple[Tensor, Tensor]], lr: float) -> Tensor:
     return -lr * torch.stack([g.detach().double() * w.detach().double() for w, g in history]).sum(0)
 
 
-def quadrants(before: Tensor, after: Tensor, kept: Tensor) -> dict[str, int]:
-    """Where kept weights went: "flipped" their sign, "away" from zero, or "toward" it (those that
-    stayed as large, too).
-
-    Source: Sanh, Wolf & Rush 2020, Figure 1.
-    """
-    before, after, kept = before.detach(), after.detach(), kept.bool()
-    flipped = before * after < 0
-    away = ~flipped & (after.abs() > before.abs())
-    return {
-        "toward": int((kept & ~flipped & ~away).sum()),
-        "away": int((kept & away).sum()),
-        "flipped": int((kept & flipped).sum()),
-    }
-
-
 class MovementPruning:
     """The scores of a model's weights while it trains; made by :func:`movement_pruning`.
 

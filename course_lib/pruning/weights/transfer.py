@@ -7,7 +7,7 @@ Transfer Learning", sections 4 and 5.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from torch import Tensor, nn
 
@@ -30,21 +30,3 @@ def prune_then_finetune(
     finetune(model, (lambda: apply(model, masks)) if hold else lambda: None)
     if hold:
         apply(model, masks)
-
-
-def regime(
-    dense: float, held: Sequence[float], deleted: Sequence[float], tolerance: float
-) -> list[str]:
-    """For each sparsity "free", "information lost" or "cannot fit", from accuracies (higher is
-    better): of the dense model, with zeros held, and with zeros at the start alone. ``tolerance``:
-    how far below counts as equal.
-    """
-    if len(held) != len(deleted):
-        raise ValueError(f"held has {len(held)} accuracies, deleted {len(deleted)}: one a sparsity")
-    if not tolerance >= 0:
-        raise ValueError(f"tolerance is how far below counts as equal, so ≥ 0; got {tolerance}")
-    found = []
-    for h, d in zip(held, deleted, strict=True):
-        lost = "information lost" if h >= d - tolerance else "cannot fit"
-        found.append("free" if h >= dense - tolerance else lost)
-    return found

@@ -2,8 +2,8 @@
 written once as a wrong function.
 
 New inputs are drawn for every grading: scores of both signs with equal ones among
-them, weights and gradients that change from step to step, gates that are neither 0 nor
-1, matrices of different shapes.
+them, weights and gradients that change from step to step, gates at 0, at 1 and between,
+matrices of different shapes.
 """
 
 from __future__ import annotations
@@ -20,20 +20,15 @@ from course_lib.grading import (
     Draw,
     Proxy,
     Submission,
-    describe,
     expect_close,
     expect_equal,
     expect_gradient,
-    expect_int,
-    expect_keys,
     expect_length,
     expect_raises,
-    expect_refused,
     expect_tensor,
     fail,
     question,
 )
-from course_lib.grading.claims.hunt import Version, expect_verdicts
 from course_lib.grading.claims.mistakes import (
     Case,
     Exercises,
@@ -50,6 +45,8 @@ from course_lib.labs import lab06 as reference
 
 Named = dict[str, Tensor]
 close = partial(near, tolerance=2e-5)
+WRONG: dict[str, dict[str, Callable[..., Any]]] = {}
+exercises = Exercises(reference, WRONG)
 
 
 # --- 6.1 prune_then_finetune ----------------------------------------------------------
@@ -115,6 +112,25 @@ class Run:
                 "fine-tuning changed no weight, because its optimizer holds the old parameters. Change the values in place; do not create an nn.Parameter"
             )
 
+    def expect_held(self) -> None:
+        if not self.log[0]["post_step"]:
+            fail(
+                "finetune got no function post_step. Pass the function itself, finetune(model, post_step), without calling it"
+            )
+        for state in self.steps:
+            if any(bool(state[name][~mask].isnan().any()) for name, mask in self.masks.items()):
+                fail(
+                    "a pruned weight is not 0 after a step in which its gradient was NaN. Assign 0 instead of multiplying: NaN · 0 is NaN"
+                )
+            if not self.zeros(state):
+                fail(
+                    "after a step some weights are not 0 where the mask is False. With hold=True, post_step must set them to 0 again"
+                )
+        if not self.zeros(self.after):
+            fail(
+                "at the end some weights are not 0 where the mask is False. finetune can change weights after its last post_step, so set them to 0 once more after finetune"
+            )
+
 
 @question(
     "6.1",
@@ -124,18 +140,7 @@ class Run:
 def test_held(submission: Submission, draw: Draw) -> None:
     run = Run(submission, draw, True, more=True)
     run.expect_zero_at_first()
-    if not run.log[0]["post_step"]:
-        fail(
-            "finetune got no function post_step. Pass the function itself, finetune(model, post_step), without calling it"
-        )
-    if not all(map(run.zeros, run.steps)):
-        fail(
-            "after a step some weights are not 0 where the mask is False. With hold=True, post_step must set them to 0 again"
-        )
-    if not run.zeros(run.after):
-        fail(
-            "at the end some weights are not 0 where the mask is False. finetune can change weights after its last post_step, so set them to 0 once more after finetune"
-        )
+    run.expect_held()
 
 
 @question(
@@ -183,117 +188,7 @@ def test_masks_that_do_not_fit(submission: Submission, draw: Draw) -> None:
             )
 
 
-# --- 6.2 regime -----------------------------------------------------------------------
-
-FREE, LOST, CANNOT = "free", "information lost", "cannot fit"
-
-
-def _judged(free: Callable[..., bool], lost: Callable[..., bool]) -> Callable[..., list[str]]:
-    def judge(
-        dense: float, held: Sequence[float], deleted: Sequence[float], tolerance: float
-    ) -> list[str]:
-        return [
-            FREE
-            if free(dense, h, d, tolerance)
-            else LOST
-            if lost(dense, h, d, tolerance)
-            else CANNOT
-            for h, d in zip(held, deleted, strict=True)
-        ]
-
-    return judge
-
-
-def _free(dense: float, h: float, d: float, t: float) -> bool:
-    return h >= dense - t
-
-
-def _lost(dense: float, h: float, d: float, t: float) -> bool:
-    return h >= d - t
-
-
-def _lost_first(
-    dense: float, held: Sequence[float], deleted: Sequence[float], tolerance: float
-) -> list[str]:
-    found = reference.regime(dense, held, deleted, tolerance)
-    lost = [_lost(dense, h, d, tolerance) for h, d in zip(held, deleted, strict=True)]
-    return [LOST if it_is else name for it_is, name in zip(lost, found, strict=True)]
-
-
-def _once_left(*given: Any) -> list[str]:
-    found = reference.regime(*given)
-    order = [FREE, LOST, CANNOT]
-    return [order[max(order.index(name) for name in found[: i + 1])] for i in range(len(found))]
-
-
-WRONG: dict[str, dict[str, Callable[..., Any]]] = {
-    "regime": {
-        "the tolerance was used as a fraction of the dense accuracy. It has the same unit as the accuracies": _judged(
-            lambda dense, h, d, t: h >= dense * (1 - t / 100), _lost
-        ),
-        "deleted was compared with dense. Compare held with deleted, to decide whether releasing the zeros helps": _judged(
-            _free, lambda dense, h, d, t: d < dense - t
-        ),
-        "an entry depends on the entries before it. Judge each entry by itself": _once_left,
-        '"information lost" was tested before "free". Test the rules in the given order': _lost_first,
-        'absolute differences were compared. A pruned model that is better than the dense one is "free"': _judged(
-            lambda dense, h, d, t: abs(h - dense) <= t, _lost
-        ),
-        "the tolerance is missing between held and deleted": _judged(
-            _free, lambda dense, h, d, t: h >= d
-        ),
-        '"information lost" and "cannot fit" are exchanged. If releasing the zeros helps, the model could not fit': _judged(
-            _free, lambda dense, h, d, t: h < d - t
-        ),
-        '"free" was decided without held. Compare held with dense': _judged(
-            lambda dense, h, d, t: d >= dense - t, _lost
-        ),
-    }
-}
-exercises = Exercises(reference, WRONG)
-
-
-def as_regimes(value: Any, count: int) -> list[str]:
-    expect_length(value, count, "the regimes")
-    for name in value:
-        if name not in (FREE, LOST, CANNOT):
-            fail(f'a regime is "free", "information lost" or "cannot fit", not {describe(name)}')
-    return list(value)
-
-
-@question("6.2", points=1, claim="free, information lost, cannot fit: each entry by itself")
-def test_regime(submission: Submission, draw: Draw) -> None:
-    def entries() -> tuple[float, list[float], list[float], float]:
-        dense, tolerance = draw.number(85, 95), draw.number(3, 5)
-        held = [dense + draw.number(-3, 3) * tolerance for _ in range(9)]
-        return dense, held, [h + draw.number(-0.5, 2.5) * tolerance for h in held], tolerance
-
-    given, right, mistakes = exercises.draw_case("regime", entries)
-    value = as_regimes(submission.regime(*given), 9)
-    recognise(value, right, mistakes)
-    for h, d, said, name in zip(given[1], given[2], value, right, strict=True):
-        if said != name:
-            fail(
-                f"held {h:.1f}, deleted {d:.1f}, dense {given[0]:.1f}, tolerance {given[3]:.1f}. The regime is {name!r}, not {said!r}"
-            )
-
-
-@question(
-    "6.2",
-    points=0.5,
-    claim="arguments: lists of unlike length, or a negative tolerance, raise ValueError",
-)
-def test_regime_refuses(submission: Submission, draw: Draw) -> None:
-    dense = draw.number(80, 99)
-    good = dense, [dense, dense - 9], [dense, dense - 8], 2.0
-    bad = {
-        "held longer than deleted": (dense, [1.0, 2.0], [1.0], 2.0),
-        "a negative tolerance": (dense, [1.0], [1.0], -1.0),
-    }
-    expect_refused(submission.regime, good, reference.regime(*good), bad)
-
-
-# --- 6.3 TopV -------------------------------------------------------------------------
+# --- 6.2 TopV -------------------------------------------------------------------------
 
 BY_SIZE = "scores were ranked by absolute value. They are signed: a weight with a very negative score should be pruned"
 SMALLEST_KEPT = "the smallest scores are kept. Keep the largest"
@@ -301,7 +196,7 @@ SPARSITY = "keep was used as the fraction to prune. It is the fraction to keep"
 LATER_KEPT = "of equal scores the later ones were kept. Keep the lower row-major index first"
 ALL_EQUAL = "all scores equal to the last one kept are kept, too. Keep exactly round(keep · n)"
 BY_ROW = "each row keeps the same fraction. All entries of the matrix compete together"
-ROUNDED_DOWN = "the number to keep was rounded down. It is round(keep · n)"
+ROUNDED_DOWN = "The number was rounded down. It is round(keep · n)"
 
 
 def top(scores: Tensor, count: int) -> Tensor:
@@ -323,7 +218,6 @@ TOP: dict[str, Callable[[Tensor, float], Tensor]] = {
     LATER_KEPT: lambda s, keep: top(s.flip(0, 1), round(keep * s.numel())).flip(0, 1),
     ALL_EQUAL: _all_equal,
     BY_ROW: lambda s, keep: torch.stack([top(row, round(keep * len(row))) for row in s]),
-    ROUNDED_DOWN: lambda s, keep: top(s, math.floor(keep * s.numel())),
 }
 
 
@@ -370,16 +264,29 @@ def _why_not(scores: Tensor, kept: Tensor) -> str:
     )
 
 
-@question("6.3", points=1, claim="exactly round(keep · n) ones, at the largest scores")
+@question("6.2", points=1, claim="ones at the largest scores, of equal ones the first")
 def test_top(submission: Submission, draw: Draw) -> None:
-    def scored() -> tuple[Tensor, float]:
-        scores = draw.normal(5, 7)
-        scores[draw.mask(5, 7, kept=0.6)] = draw.number(-0.2, 0.2)  # many equal ones
-        return scores, draw.number(0.3, 0.45)
+    n = 12 * 32
 
-    (scores, keep), _, mistakes = draw_case(scored, lambda s, keep: top(s, round(keep * 35)), TOP)
+    def scored() -> tuple[Tensor, float]:  # share · n is a whole number, also per row
+        scores = draw.normal(12, 32)
+        scores[draw.mask(12, 32, kept=0.6)] = draw.number(-0.2, 0.2)  # many equal ones
+        return scores, draw.integer(4, 7) / 16
+
+    (scores, keep), _, mistakes = draw_case(scored, lambda s, keep: top(s, round(keep * n)), TOP)
     _, _, value = apply_top(submission, scores, keep)
     expect_top(value, scores, keep, mistakes)
+
+
+@question("6.2", points=0.5, claim="the number of ones is round(keep · n)")
+def test_number_of_ones(submission: Submission, draw: Draw) -> None:
+    for share, right in ((10.3, 10), (13.7, 14)):
+        _, _, value = apply_top(submission, draw.normal(5, 7), share / 35)
+        if int(value.sum()) != right:
+            fail(
+                f"keep · n is {share}, and {int(value.sum())} of 35 scores are kept. "
+                + (ROUNDED_DOWN if int(value.sum()) == int(share) else "Keep round(keep · n)")
+            )
 
 
 MASKED = "the gradient is 0 where the mask is 0. Straight-through means that all scores get the gradient, so that pruned weights can come back"
@@ -390,7 +297,7 @@ ARGUMENTS = {
 LOST_GRADIENT = "no gradient comes back to the scores. Inherit from torch.autograd.Function and return the gradient from backward"
 
 
-@question("6.3", points=1, claim="backwards the gradient is unchanged, at all entries")
+@question("6.2", points=1, claim="backwards the gradient is unchanged, at all entries")
 def test_straight_through(submission: Submission, draw: Draw) -> None:
     scores, g = draw.normal(4, 6), draw.normal(4, 6)
     given, out, value = apply_top(submission, scores, 0.4)
@@ -409,7 +316,7 @@ def test_straight_through(submission: Submission, draw: Draw) -> None:
     expect_close(found, g, "the gradient of scores")
 
 
-# --- 6.4 movement, quadrants ----------------------------------------------------------
+# --- 6.3 movement ---------------------------------------------------------------------
 
 PLUS = "the sign is wrong. SGD steps against the gradient, so S = −lr · Σ g ∘ w"
 SALIENCY = "|g·w| was summed. This is the saliency of lab 02, which ignores the direction. Sum g ∘ w with its sign"
@@ -454,7 +361,7 @@ def expect_movement(
             (draw.normal(*shape, dtype=dtype), draw.normal(*shape, dtype=dtype))
             for _ in range(steps)
         ]
-        return history, draw.number(0.01, 0.5)
+        return history, draw.number(0.2, 0.5)
 
     wrong = WRONG["movement"] if steps > 1 else {}
     given, right, mistakes = draw_case(moved, reference.movement, wrong, close)
@@ -465,76 +372,12 @@ def expect_movement(
     expect_close(value, right, "S = −lr · Σ g ∘ w")
 
 
-@question("6.4", points=0.5, claim="movement: −lr · Σ g ∘ w, each step's own")
+@question("6.3", points=0.5, claim="movement: −lr · Σ g ∘ w, each step's own")
 def test_movement(submission: Submission, draw: Draw) -> None:
     expect_movement(submission, draw, draw.integer(3, 5), 3, 4)
 
 
-FLIPPED_AWAY = "weights that changed sign are counted as away or toward. Count them as flipped, for every absolute value"
-FLIPPED_TWICE = "a weight that changed sign is counted twice, as flipped and as away or toward. Count it as flipped only"
-PRUNED_COUNTED = "weights that are not kept are counted. Count kept weights only"
-EQUAL_AWAY = (
-    "a weight with the same absolute value as before is counted as away. Count it as toward"
-)
-WITH_SIGN = "after > before was compared with signs. Compare absolute values"
-EXCHANGED = "away and toward are exchanged"
-
-
-def _counted(
-    flips: bool = True,
-    only_kept: bool = True,
-    equal_away: bool = False,
-    signed: bool = False,
-    exchanged: bool = False,
-    twice: bool = False,
-) -> Callable[..., Any]:
-    def count(before: Tensor, after: Tensor, kept: Tensor) -> dict[str, int]:
-        flipped = (before * after < 0) & flips
-        one, other = (after, before) if signed else (after.abs(), before.abs())
-        apart = torch.ones_like(flipped) if twice else ~flipped
-        away = apart & ((one >= other) if equal_away else (one > other))
-        here = kept if only_kept else torch.ones_like(kept)
-        found = {
-            "toward": int((here & apart & ~away).sum()),
-            "away": int((here & away).sum()),
-            "flipped": int((here & flipped).sum()),
-        }
-        return {**found, "away": found["toward"], "toward": found["away"]} if exchanged else found
-
-    return count
-
-
-WRONG["quadrants"] = {
-    FLIPPED_AWAY: _counted(flips=False),
-    FLIPPED_TWICE: _counted(twice=True),
-    PRUNED_COUNTED: _counted(only_kept=False),
-    EQUAL_AWAY: _counted(equal_away=True),
-    WITH_SIGN: _counted(signed=True),
-    EXCHANGED: _counted(exchanged=True),
-}
-
-
-def as_counts(value: Any) -> dict[str, int]:
-    expect_keys(value, ("toward", "away", "flipped"), "quadrants(before, after, kept)")
-    return {name: expect_int(value[name], f"{name!r}") for name in ("toward", "away", "flipped")}
-
-
-@question(
-    "6.4",
-    points=0.5,
-    claim="quadrants: kept weights that went away from zero, toward it, or over it",
-)
-def test_quadrants(submission: Submission, draw: Draw) -> None:
-    def weights() -> tuple[Tensor, Tensor, Tensor]:
-        before = draw.normal(6, 8)
-        after = before * (1 + draw.normal(6, 8))
-        after[0] = before[0]  # some are unchanged
-        return before, after, draw.mask(6, 8)
-
-    exercises.expect_answer(submission, "quadrants", weights, read=as_counts, what="the counts")
-
-
-# --- 6.5 soft_mask, soft_penalty ------------------------------------------------------
+# --- 6.4 soft_mask, soft_penalty ------------------------------------------------------
 
 ON_SCORES = "S was compared with the threshold. Compare σ(S)"
 GRADED = "the values of the mask lie between 0 and 1. They must be exactly 0 or 1"
@@ -551,11 +394,7 @@ def right_soft(s: Tensor, tau: float) -> Tensor:
     return (s.sigmoid() > tau).to(s.dtype)
 
 
-@question(
-    "6.5",
-    points=0.5,
-    claim="soft_mask: exactly 1 where σ(S) > tau, else exactly 0; its gradient is unchanged",
-)
+@question("6.4", points=0.5, claim="soft_mask: exactly 1 where σ(S) > tau, else exactly 0")
 def test_soft_mask(submission: Submission, draw: Draw) -> None:
     (scores, tau), right, mistakes = draw_case(
         lambda: (draw.normal(5, 6, scale=2.0), draw.number(0.2, 0.4)),
@@ -566,30 +405,24 @@ def test_soft_mask(submission: Submission, draw: Draw) -> None:
     recognise(value, right, mistakes)
     if not bool(((value == 0) | (value == 1)).all()):
         fail(
-            "the mask holds values other than exactly 0 and 1. Write mask + (S − S.detach()), with these parentheses"
+            "the mask holds values other than exactly 0 and 1. In mask + S − S the first sum is rounded. Which two terms must be subtracted first?"
         )
     expect_equal(value, right, "the mask")
-    expect_straight_through(submission, draw)
+    at_tau = submission.soft_mask(torch.zeros(2, 2), 0.5)
+    expect_equal(at_tau, torch.zeros(2, 2), message="σ(0) = ½ is not above tau = ½. Use >, not ≥")
 
 
-def expect_straight_through(submission: Submission, draw: Draw) -> None:
-    """soft_mask passes the gradient on unchanged."""
+@question("6.4", points=0.5, claim="soft_mask: the gradient is unchanged, at all entries")
+def test_soft_mask_gradient(submission: Submission, draw: Draw) -> None:
     scores, g = draw.normal(4, 5, scale=1.7), draw.normal(4, 5)
     given = submission.put(scores, requires_grad=True)
     out = submission.call("soft_mask", given, 0.5, keep=True)
-    value = expect_tensor(submission.get(out), shape=scores.shape, what="the mask")
-    expect_equal(value, right_soft(scores, 0.5), "the mask (exactly 0 and 1)")
-    found = expect_gradient(
-        submission,
-        out,
-        given,
-        g,
-        "no gradient comes back to the scores, because a comparison has none. Use the straight-through gradient",
-    )
+    lost = "no gradient comes back to the scores, because a comparison has none. Use the straight-through gradient"
+    found = expect_gradient(submission, out, given, g, lost)
     soft = scores.sigmoid()
     wrong = {
         "the gradient is 0 where the mask is 0. All scores must get the gradient unchanged": g
-        * value,
+        * right_soft(scores, 0.5),
         "the gradient is that of σ. Pass the gradient on unchanged": g * soft * (1 - soft),
     }
     recognise(found, g, wrong, equal=near)
@@ -600,6 +433,7 @@ MEAN_OF_MEANS = "the means of the matrices were averaged, so small matrices have
 NOT_DIVIDED = "the sum is not divided by the number of entries"
 LAM_LOST = "lam is missing"
 OF_SCORES = "the scores S were summed. Sum σ(S)"
+COUNTED = "the entries with σ(S) > ½ were counted. A count has no gradient, so sum σ(S)"
 
 WRONG["soft_penalty"] = {
     MEAN_OF_MEANS: lambda scores, lam: (
@@ -607,6 +441,9 @@ WRONG["soft_penalty"] = {
     ),
     NOT_DIVIDED: lambda scores, lam: lam * torch.stack([s.sigmoid().sum() for s in scores]).sum(),
     LAM_LOST: lambda scores, lam: reference.soft_penalty(scores, 1.0),
+    COUNTED: lambda scores, lam: (
+        lam * (torch.cat([s.flatten() for s in scores]) > 0).float().mean()
+    ),
     OF_SCORES: lambda scores, lam: lam * torch.cat([s.flatten() for s in scores]).mean(),
     "the sum was divided by the number of matrices. Divide by the number of entries": lambda scores, lam: (
         lam * torch.stack([s.sigmoid().sum() for s in scores]).mean()
@@ -615,7 +452,7 @@ WRONG["soft_penalty"] = {
 
 
 @question(
-    "6.5", points=0.5, claim="soft_penalty: λ times the mean of σ(S) over all entries together"
+    "6.4", points=0.5, claim="soft_penalty: λ times the mean of σ(S) over all entries together"
 )
 def test_soft_penalty(submission: Submission, draw: Draw) -> None:
     def scores() -> tuple[list[Tensor], float]:
@@ -626,7 +463,7 @@ def test_soft_penalty(submission: Submission, draw: Draw) -> None:
     exercises.expect_answer(submission, "soft_penalty", scores, close, what=what)
 
 
-# --- 6.6 proximal_after ---------------------------------------------------------------
+# --- 6.5 proximal_after ---------------------------------------------------------------
 
 
 def shrunk(w: Tensor, t: Tensor | float) -> Tensor:
@@ -634,7 +471,10 @@ def shrunk(w: Tensor, t: Tensor | float) -> Tensor:
 
 
 Weights = list[Tensor]
-Rule = Callable[[Weights, float, float, float, int], list[Weights]]
+
+
+def _reweighted(before: Weights, after: Weights, eps: float) -> Weights:
+    return [1 / (w.abs() + eps) for w in after]
 
 
 def rehearsed(
@@ -642,11 +482,10 @@ def rehearsed(
     threshold: Callable[[float, float], float] = lambda lr, lam: lr * lam,
     rate: Callable[[Sequence[float], int], float] = lambda rates, t: rates[t],
     due: Callable[[int, int], bool] = lambda call, every: call % every == 0,
-    renewed: Callable[[Weights, Weights, float], Weights] = lambda before, after, eps: [1 / (w.abs() + eps) for w in after],
+    renewed: Callable[[Weights, Weights, float], Weights] = _reweighted,
     early: bool = False,
 ) -> list[Weights]:  # fmt: skip
-    """The weights after each call; parts of the rule may be
-    wrong.
+    """The weights after each call; parts of the rule may be wrong.
 
     Args:
         moved: for each call the weights that the optimizer's step left.
@@ -687,6 +526,8 @@ EVERY_STEP = (
 )
 AT_ONCE = "α is renewed at the first call already. Keep it at ones until the number of calls is a multiple of `every`"
 NEVER = "α is never renewed. After every `every`-th call, set it to 1 / (|w| + eps)"
+ONCE = "α is renewed only once. Renew it again at 2·every, 3·every, …"
+SIGNED = "α was computed without the absolute value. It is 1 / (|w| + eps)"
 NORMED = "α was scaled to mean 1. It is 1 / (|w| + eps), without scaling"
 SHARED = "all weights have one α. Each weight must have its own"
 FIRST_RATE = "the rate was read once. A schedule changes it, so read it at each call"
@@ -700,6 +541,8 @@ WRONG_PROXIMAL: dict[str, Callable[..., list[Weights]]] = {
     EVERY_STEP: partial(rehearsed, due=lambda call, every: True),
     AT_ONCE: partial(rehearsed, due=lambda call, every: (call - 1) % every == 0),
     NEVER: partial(rehearsed, due=lambda call, every: False),
+    ONCE: partial(rehearsed, due=lambda call, every: call == every),
+    SIGNED: partial(rehearsed, renewed=lambda before, after, eps: [1 / (w + eps) for w in after]),
     NORMED: partial(rehearsed, renewed=_normed),
     SHARED: partial(rehearsed, renewed=_shared),
     FIRST_RATE: partial(rehearsed, rate=lambda rates, t: rates[0]),
@@ -789,7 +632,7 @@ def expect_proximal(
 
 
 @question(
-    "6.6",
+    "6.5",
     points=1,
     claim="each call: every param becomes soft_threshold(param, lr · lam · α), in place; α is 1 at first",
 )
@@ -798,7 +641,7 @@ def test_proximal(submission: Submission, draw: Draw) -> None:
 
 
 @question(
-    "6.6",
+    "6.5",
     points=1,
     claim="after every `every`-th call α = 1 / (|param| + eps); the rate is asked for at each",
 )
@@ -806,7 +649,7 @@ def test_reweighted(submission: Submission, draw: Draw) -> None:
     expect_proximal(submission, draw, 5, 2, True)
 
 
-# --- 6.7 factorise, compact -----------------------------------------------------------
+# --- 6.6 factorise --------------------------------------------------------------------
 
 ON_BOTH = "both factors contain σ, so the product contains σ². Multiply each factor by √σ"
 ON_ONE = "the product is right, but PᵀP is not QQᵀ. Multiply each factor by √σ"
@@ -862,152 +705,168 @@ def expect_factors(submission: Submission, w: Tensor, rank: int, mistakes: dict[
     )
     value, right = products(stored), products(reference.factorise(w, rank))
     equal = partial(near, tolerance=1e-4)
+    if len(w) == w.shape[1] and not equal(value, right):
+        turned = _svd(w, rank, 0.5, 0.5, turned=True)[1]
+        if equal(stored[1].abs(), turned.abs()):  # the product depends on the signs of the svd
+            fail(V_FOR_VT)
     recognise(value, right, mistakes, equal=equal)
     expect_close(value["product"], right["product"], "P·Q (the best of this rank)", tolerance=1e-4)
     p, q = stored[0].double(), stored[1].double()
     expect_close(p.T @ p, q @ q.T, "PᵀP, which is to be QQᵀ", tolerance=1e-3)
 
 
-@question("6.7", points=0.5, claim="factorise: the best P·Q of this rank, √σ on both sides")
+def separated(draw: Draw, rows: int, columns: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """A matrix whose singular values are far apart, so that rounding does not change the
+    best approximation.
+    """
+    k = min(rows, columns)
+    u, v = (torch.linalg.qr(draw.normal(n, k, dtype=torch.float64)).Q for n in (rows, columns))
+    sigma = draw.number(3, 4) * 0.7 ** torch.arange(k, dtype=torch.float64)
+    return ((u * sigma) @ v.T).to(dtype)
+
+
+@question("6.6", points=1, claim="the best P·Q of this rank, √σ on both sides")
 def test_factorise(submission: Submission, draw: Draw) -> None:
-    w, rank = draw.normal(6, 6), draw.integer(2, 4)
-    expect_factors(
-        submission,
-        w,
-        rank,
-        {said: products(r) for said, r in apply_each(WRONG["factorise"], w, rank).items()},
-    )
+    w, rank = separated(draw, 6, 6), draw.integer(2, 4)
+    wrong = apply_each(WRONG["factorise"], w, rank)
+    expect_factors(submission, w, rank, {said: products(r) for said, r in wrong.items()})
 
 
-FORGOTTEN = "z is missing from the product (gates of 0 and 1 alone do not show this). P' · Q' should be P · diag(z) · Q"
-TWICE = "both factors contain z, so the product contains z². Multiply only one factor by z"
-ABOVE_HALF = "only gates above ½ are kept. Keep all gates that are not 0"
-NOTHING_GONE = "nothing was removed. Remove the components whose gate is 0"
-FIRST_K = "the first components were kept instead of the components whose gate is open"
-REVERSED = "the components are in another order in one factor than in the other"
+# --- 6.7 sample_gate, expected_l0, gate_at_test ---------------------------------------
+
+BETA, GAMMA, ZETA = 2 / 3, -0.1, 1.1
 
 
-def _kept(
-    P: Tensor, Q: Tensor, left: Tensor, right: Tensor, there: Tensor
-) -> tuple[Tensor, Tensor]:
-    return P[:, there] * left[there], right[there, None] * Q[there]
+def stretched(s: Tensor, gamma: float = GAMMA, zeta: float = ZETA) -> Tensor:
+    return s * (zeta - gamma) + gamma
 
 
-def _first_k(P: Tensor, z: Tensor, Q: Tensor) -> tuple[Tensor, Tensor]:
-    count, there = int((z != 0).sum()), z != 0
-    return P[:, :count] * z[there], Q[:count]
+def _sampled(x: Callable[[Tensor, Tensor, float], Tensor]) -> Callable[..., Tensor]:
+    """sample_gate with s = σ(x)."""
+    return lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: stretched(
+        x(a, u, beta).sigmoid(), gamma, zeta
+    ).clamp(0, 1)
 
 
-def _reversed(P: Tensor, z: Tensor, Q: Tensor) -> tuple[Tensor, Tensor]:
-    p, q = reference.compact(P, z, Q)
-    return p.flip(1), q
+def _opened(x: Callable[[Tensor, float, float, float], Tensor]) -> Callable[..., Tensor]:
+    """expected_l0 as σ(x)."""
+    return lambda a, beta=BETA, gamma=GAMMA, zeta=ZETA: x(a, beta, gamma, zeta).sigmoid()
 
 
-def ones(z: Tensor) -> Tensor:
-    return torch.ones_like(z)
+def _at_one(a: Tensor, beta: float = BETA, gamma: float = GAMMA, zeta: float = ZETA) -> Tensor:
+    """P(g = 1)."""
+    return (a - beta * math.log((1 - gamma) / (zeta - 1))).sigmoid()
 
 
-WRONG["compact"] = {
-    FORGOTTEN: lambda P, z, Q: _kept(P, Q, ones(z), ones(z), z != 0),
-    TWICE: lambda P, z, Q: _kept(P, Q, z, z, z != 0),
-    ABOVE_HALF: lambda P, z, Q: _kept(P, Q, z, ones(z), z > 0.5),
-    NOTHING_GONE: lambda P, z, Q: (P * z, Q),
-    FIRST_K: _first_k,
-    REVERSED: _reversed,
-}
-
-
-def small_product(stored: tuple[Tensor, Tensor]) -> Named:
-    """The number of components, and the product, for z in either factor."""
-    return {
-        "count": torch.tensor(stored[0].shape[1]),
-        "product": stored[0].double() @ stored[1].double(),
-    }
-
-
-def as_compact(value: Any, P: Tensor, Q: Tensor) -> tuple[Tensor, Tensor]:
-    expect_length(value, 2, "compact(P, z, Q)")
-    p, q = (
-        expect_tensor(part, dtype=P.dtype, what=name)
-        for part, name in zip(value, ("P'", "Q'"), strict=True)
-    )
-    if (
-        p.ndim != 2
-        or q.ndim != 2
-        or len(p) != len(P)
-        or q.shape[1] != Q.shape[1]
-        or p.shape[1] != len(q)
-    ):
-        fail(f"P' {tuple(p.shape)} and Q' {tuple(q.shape)} are not (out, r') and (r', in)")
-    return p, q
-
-
-@question("6.7", points=0.5, claim="compact: components whose gate is 0 go, and the product stays")
-def test_compact(submission: Submission, draw: Draw) -> None:
-    def factors() -> tuple[Tensor, Tensor, Tensor]:
-        z = torch.rand(7, generator=draw.generator) * draw.mask(7, kept=0.6)
-        return draw.normal(4, 7), z, draw.normal(7, 5)
-
-    (P, z, Q), right, mistakes = exercises.draw_case("compact", factors, close, small_product)
-    stored = as_compact(submission.compact(P, z, Q), P, Q)
-    value = small_product(stored)
-    recognise(value, right, mistakes, equal=close)
-    expect_equal(int(value["count"]), int(right["count"]), "the number of components that are kept")
-    expect_close(value["product"], right["product"], "P'·Q'")
-
-
-# --- 6.8 size_left, lagrangian, dual_step ---------------------------------------------
-
-OF_FACTORS = "this is the share of the factors' parameters that is kept. Divide by the number of *dense* parameters, out · in"
-REMOVED = "this is the share that was removed. Return the share that is kept"
-MEAN_OF_LAYERS = "the shares of the layers were averaged. Sum over all layers, then divide"
-ONE_SIDE = "only one side of a component was counted. A component has out + in numbers"
-
-Layers = list[tuple[int, int]]
-
-
-def _left(
-    p_open: list[Tensor],
-    shapes: Layers,
-    per: Callable[[int, int], int] = lambda out, into: out + into,
-) -> Tensor:
-    return torch.stack(
-        [p.sum() * per(*shape) for p, shape in zip(p_open, shapes, strict=True)]
-    ).sum()
-
-
-def _dense(shapes: Layers) -> int:
-    return sum(out * into for out, into in shapes)
-
-
-ONE_EACH = "a component was counted as one number. It has out + in numbers"
-
-WRONG["size_left"] = {
-    OF_FACTORS: lambda p, shapes: (
-        _left(p, shapes) / sum(len(z) * sum(s) for z, s in zip(p, shapes, strict=True))
+WRONG["sample_gate"] = {
+    "the gate is not stretched, so it is never 0 and never 1": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: (
+        ((u.logit() + a) / beta).sigmoid()
     ),
-    REMOVED: lambda p, shapes: 1 - _left(p, shapes) / _dense(shapes),
-    MEAN_OF_LAYERS: lambda p, shapes: torch.stack(
-        [z.sum() * (o + i) / (o * i) for z, (o, i) in zip(p, shapes, strict=True)]
-    ).mean(),
-    ONE_SIDE: lambda p, shapes: _left(p, shapes, lambda out, into: out) / _dense(shapes),
-    ONE_EACH: lambda p, shapes: _left(p, shapes, lambda out, into: 1) / _dense(shapes),
-    "the mean probability of each layer was used. Sum the probabilities of its components": lambda p, shapes: (
-        _left([z.mean()[None] for z in p], shapes) / _dense(shapes)
+    "the gate was clipped before it was stretched. Stretch it first, then clip it to [0, 1]": lambda a, u, beta=BETA, gamma=GAMMA, zeta=ZETA: (
+        stretched(((u.logit() + a) / beta).sigmoid().clamp(0, 1), gamma, zeta)
+    ),
+    "the gate was rounded to 0 or 1. Keep values between 0 and 1 unchanged": lambda *given: (
+        reference.sample_gate(*given).round()
+    ),
+    "the sum was multiplied by β. Divide it by β": _sampled(lambda a, u, b: (u.logit() + a) * b),
+    "log α is not divided by β. Divide the whole sum, including log α": _sampled(
+        lambda a, u, b: u.logit() / b + a
+    ),
+    "only log α is divided by β. Divide the whole sum": _sampled(lambda a, u, b: u.logit() + a / b),
+    "the noise is ln u − ln(1 − u), not ln u + ln(1 − u)": _sampled(
+        lambda a, u, b: (u.log() + (1 - u).log() + a) / b
+    ),
+    "the sign of the noise is wrong. It is ln u − ln(1 − u)": _sampled(
+        lambda a, u, b: (a - u.logit()) / b
+    ),
+}
+WRONG["expected_l0"] = {
+    "γ and ζ are missing: this is P(s > ½). Which inequality must s fulfil if the stretched s is above 0?": _opened(
+        lambda a, beta, gamma, zeta: a
+    ),
+    "the sign of the shift is wrong. A gate is 0 only if s is below a threshold that is less than ½, so P(g ≠ 0) is larger than σ(log α)": _opened(
+        lambda a, beta, gamma, zeta: a + beta * math.log(-gamma / zeta)
+    ),
+    "β is missing. In the inequality for s, the noise and log α are divided by β": _opened(
+        lambda a, beta, gamma, zeta: a - math.log(-gamma / zeta)
+    ),
+    "log α was divided by β, too. Solve the inequality for the noise: log α then stands alone": _opened(
+        lambda a, beta, gamma, zeta: a / beta - math.log(-gamma / zeta)
+    ),
+    "the inequality s > t was solved with ln t. The inverse of σ is ln t − ln(1 − t)": _opened(
+        lambda a, beta, gamma, zeta: a - beta * math.log(-gamma / (zeta - gamma))
+    ),
+    "this is P(g = 0). Return P(g ≠ 0)": _opened(
+        lambda a, beta, gamma, zeta: beta * math.log(-gamma / zeta) - a
+    ),
+    "this is P(0 < g < 1). A gate of exactly 1 is open, too": lambda *given: (
+        reference.expected_l0(*given) - _at_one(*given)
+    ),
+    "this is P(g = 1). A gate between 0 and 1 is open, too": _at_one,
+    "the probabilities were summed. Return one number for each gate": lambda *given: (
+        reference.expected_l0(*given).sum()
+    ),
+}
+WRONG["gate_at_test"] = {
+    "β was used. The gate at test has no temperature": lambda a, gamma=GAMMA, zeta=ZETA: stretched(
+        (a / BETA).sigmoid(), gamma, zeta
+    ).clamp(0, 1),
+    "the gate was rounded, or compared with a threshold. Keep values between 0 and 1 unchanged": lambda a, gamma=GAMMA, zeta=ZETA: (
+        (a > 0).to(a.dtype)
+    ),
+    "the gate is not stretched": lambda a, gamma=GAMMA, zeta=ZETA: a.sigmoid(),
+    "the gate is not clipped to [0, 1]": lambda a, gamma=GAMMA, zeta=ZETA: stretched(
+        a.sigmoid(), gamma, zeta
     ),
 }
 
 
-def layers(draw: Draw) -> tuple[list[Tensor], Layers]:
-    shapes = [(draw.integer(4, 9), draw.integer(4, 9)) for _ in range(3)]
-    return [torch.rand(min(shape), generator=draw.generator) for shape in shapes], shapes
+def log_alphas(draw: Draw, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    return draw.normal(*shape, scale=2.5, dtype=dtype)
 
 
-@question("6.8", points=0.5, claim="size_left: the expected share of the dense parameters")
-def test_size_left(submission: Submission, draw: Draw) -> None:
-    what = "size_left(p_open, shapes)"
-    exercises.expect_answer(submission, "size_left", lambda: layers(draw), close, what=what)
+def noise(draw: Draw, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.rand(shape, generator=draw.generator, dtype=dtype).clamp(0.01, 0.99)
 
+
+def constants(draw: Draw) -> tuple[float, float, float]:
+    """β, γ, ζ."""
+    return draw.number(0.3, 0.5), draw.number(-0.4, -0.2), draw.number(1.2, 1.5)
+
+
+def expect_gates(
+    submission: Submission, name: str, arguments: Callable[[], tuple[Any, ...]], wrong: Any
+) -> None:
+    """A function of tensors, like the library's, on drawn arguments."""
+    given, right, mistakes = draw_case(arguments, getattr(reference, name), wrong, close)
+    value = submission.call(name, *given)
+    if isinstance(value, Tensor):  # before its form: a sum has another shape
+        recognise(value, right, mistakes, equal=close)
+    value = expect_tensor(value, shape=right.shape, dtype=right.dtype, what=f"{name}(…)")
+    expect_close(value, right, f"{name}(…)", tolerance=2e-5)
+
+
+@question("6.7", points=0.5, claim="sample_gate: noise, temperature, stretched, then clipped")
+def test_sample(submission: Submission, draw: Draw) -> None:
+    wrong = WRONG["sample_gate"]
+    expect_gates(submission, "sample_gate", lambda: (log_alphas(draw, 40), noise(draw, 40)), wrong)
+
+
+@question("6.7", points=1, claim="expected_l0: each gate's probability of not being 0")
+def test_expected(submission: Submission, draw: Draw) -> None:
+    def given() -> tuple[Any, ...]:  # with the default γ and ζ, P(g = 1) has the wrong sign's value
+        return log_alphas(draw, 3, 4), *constants(draw)
+
+    expect_gates(submission, "expected_l0", given, WRONG["expected_l0"])
+
+
+@question("6.7", points=0.5, claim="gate_at_test: no noise, no temperature")
+def test_at_test(submission: Submission, draw: Draw) -> None:
+    wrong = WRONG["gate_at_test"]
+    expect_gates(submission, "gate_at_test", lambda: (log_alphas(draw, 30),), wrong)
+
+
+# --- 6.8 lagrangian, dual_step --------------------------------------------------------
 
 SQUARED_ONLY = "the term of λ₁ is squared, too. Return λ₁ · (size − target) + λ₂ · (size − target)²"
 REVERSED_GAP = "the sign of the difference is wrong. It is size − target, which is negative if the model is too small"
@@ -1069,7 +928,7 @@ def test_lagrangian(submission: Submission, draw: Draw) -> None:
     expect_dual(submission, draw, draw.number(0.05, 0.2), draw.number(0.3, 0.5))
 
 
-# --- 6.9, 6.10 ------------------------------------------------------------------------
+# --- 6.9 ------------------------------------------------------------------------------
 
 
 @question(
@@ -1080,28 +939,3 @@ def test_lagrangian(submission: Submission, draw: Draw) -> None:
 def test_form_of_the_answers(submission: Submission, draw: Draw) -> None:
     expect_choice(submission, "answer_6_9a", 4, {})
     expect_choice(submission, "answer_6_9b", 4, {})
-
-
-RIGHT: dict[str, Version] = {
-    "one with z in P": reference.compact,
-    "one with z in Q": lambda P, z, Q: (P[:, z != 0], (z[:, None] * Q)[z != 0]),
-    "one with √z in both": lambda P, z, Q: _kept(P, Q, z.sqrt(), z.sqrt(), z != 0),
-}
-PROMISE = "6.7 requires for finite matrices and gates of 0 or more"
-
-
-def of_table(*sentences: str) -> dict[str, Version]:
-    names = {
-        FORGOTTEN: "forgets z",
-        TWICE: "multiplies both factors by z",
-        ABOVE_HALF: "keeps gates above ½ alone",
-        FIRST_K: "keeps the first components",
-        NOTHING_GONE: "removes nothing",
-        REVERSED: "reverses the order in one factor",
-    }
-    return {names[s]: WRONG["compact"][s] for s in sentences}
-
-
-@question("6.10", points=0.5, claim="right versions pass, and two plain mistakes are found")
-def test_hunt(submission: Submission, draw: Draw) -> None:
-    expect_verdicts(submission, draw, "compact", RIGHT, of_table(FORGOTTEN, NOTHING_GONE), PROMISE)

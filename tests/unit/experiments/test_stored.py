@@ -59,7 +59,6 @@ COST_KNOWN = {  # of what was made after seconds were recorded
     "lab02_criteria_mnist",
     "lab05_between_digits",
     "lab05_between_mnist",
-    "lab06_soft",
     "lab09_depth_sst2",
     "lab09_subnetworks_glue",
     "lab10_scores_reviews",

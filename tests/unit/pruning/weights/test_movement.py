@@ -15,7 +15,6 @@ from course_lib.pruning.weights import encoder_weights, movement, sparsity
 from course_lib.pruning.weights.movement import (
     TopV,
     movement_pruning,
-    quadrants,
     soft_mask,
     soft_penalty,
     top_mask,
@@ -38,13 +37,6 @@ def test_the_gradient_is_unchanged():
         assert set(mask.unique().tolist()) <= {0.0, 1.0}
         (found,) = torch.autograd.grad(mask, scores, g)
         assert torch.equal(found, g)
-
-
-def test_quadrants():
-    before = torch.tensor([1.0, 1.0, -1.0, 1.0, -2.0, 5.0])
-    after = torch.tensor([2.0, 0.5, 1.0, 1.0, -3.0, -5.0])
-    kept = torch.tensor([True, True, True, True, True, False])
-    assert quadrants(before, after, kept) == {"toward": 2, "away": 2, "flipped": 1}
 
 
 def net():

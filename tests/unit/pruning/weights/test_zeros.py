@@ -132,8 +132,3 @@ def test_without_holding_the_same_steps_revive_weights(make):
     train = Training(model, masks, make, history=False)
     weights.prune_then_finetune(model, masks, train, hold=False)
     assert train.held == [False] * 3
-
-
-def test_three_regimes():
-    found = weights.regime(98, [99, 96, 95, 80], [99, 97, 96, 83], 2)
-    assert found == ["free", "free", "information lost", "cannot fit"]
