@@ -585,98 +585,66 @@ plots.bars(table, x="layer", y="lost", by="run", xlabel="layer", title="Is one h
 # that cost least alone*. This cost is measured, without gradient or approximation.
 
 # %% [markdown]
-# ### 7.5 By place
-# **25 minutes · 2 points**
+# ### 7.5 Score, prune, score again
+# **25 minutes · 3 points**
 #
-# Every order needs a baseline. The simplest is a random choice. Budhraja et al. (2020)
-# add **places**: whole layers from the top (the last layer first), from the bottom,
-# from the middle; and no two adjacent layers. They report three results. A large
-# fraction of the heads can be pruned at random with limited effect on accuracy.
-# Choosing heads by *location* (as studies of importance suggest) has no advantage. For
-# BERT it is better not to prune the middle layers or consecutive layers.
+# A score holds for the model in which it was computed. After some heads are pruned, the
+# model is another one. So Michel et al. prune in steps of about a tenth of the heads,
+# and score the heads that remain again before each step. Write this loop. It does not
+# need to know what the scores are: `importance` is a function of the mask.
 #
-# Not allowed: `course_lib.pruning`.
+# Not allowed: `course_lib.pruning`, except `course_lib.pruning.weights`.
 #
-# **What is tested**: each rule of the docstring, the exact count, `min_per_layer` with
-# every rule, odd and even numbers of layers; all randomness from `generator` (the same
-# state gives the same heads, the next call other heads); ValueError.
+# **What is tested**: the order, also if the scores change with the mask; the last,
+# smaller step; `min_per_layer`; ties; how often `importance` is called, and with which
+# masks (a mask that it got earlier does not change later); scores of pruned heads of any
+# size.
 
 
 # %%
-def choose_heads(
+def prune_by_importance(
+    importance: Callable[[Tensor], Tensor],
     layers: int,
     heads: int,
     count: int,
-    rule: str,
-    generator: torch.Generator,
+    step: int,
     min_per_layer: int = 0,
 ) -> Tensor:
-    """Choose ``count`` heads to remove, by their position only.
+    """Michel et al. 2019: score, prune the ``step`` lowest heads, score again, until
+    ``count`` heads are pruned.
 
     Args:
-        count: the number of heads to remove in all.
-        rule: at most heads − min_per_layer heads of a layer are removed.
-            ``"random"``: any heads. ``"top"``: from the last layer down; the next layer
-            follows only when no more can be removed in this one. ``"bottom"``: the same, from
-            the first layer up. ``"middle"``: the same, from the middle layer outwards
-            (ties: the earlier layer first). ``"no_consecutive"``: heads of
-            no two adjacent layers; you may choose the layers. Largest possible count:
-            ⌈layers/2⌉ · (heads − min_per_layer).
-        generator: all randomness comes from it. It also decides which heads of a layer
-            are removed, where the rule does not.
-        min_per_layer: the number of heads that every layer keeps at least.
+        importance: ``importance(keep)`` returns scores (layers, H), computed with the
+            heads of ``keep`` alone: bool (layers, H), True = kept. The scores of pruned
+            heads mean nothing.
+        count: heads to prune in all.
+        step: heads pruned between two scorings. The last step prunes only as many as
+            are left to reach ``count``.
+        min_per_layer: every layer keeps at least so many heads. A head that may not be
+            pruned is passed over, and the next lowest is pruned.
 
     Returns:
-        bool (layers, H), True = kept, with exactly ``count`` False.
+        bool (layers, H), True = kept, with exactly ``count`` False. Of equal scores the
+        first in row-major order is pruned first. ``importance`` is called once per
+        step, ⌈count / step⌉ times, and not after the last.
 
-    Raises:
-        ValueError: if the rule is unknown, or cannot remove ``count`` heads.
-
-    >>> choose_heads(3, 2, 2, "top", torch.Generator())
-    tensor([[ True,  True],
-            [ True,  True],
-            [False, False]])
+    >>> def importance(keep):  # head 1 replaces head 0
+    ...     return torch.tensor([[1.0, 2.0, 3.0]]) if keep[0, 0] else torch.tensor([[0.0, 9.0, 3.0]])
+    >>> prune_by_importance(importance, layers=1, heads=3, count=2, step=1)
+    tensor([[False,  True, False]])
     """
-    if rule not in ("random", "top", "bottom", "middle", "no_consecutive"):
-        raise ValueError(
-            f"rule must be random, top, bottom, middle or no_consecutive, got {rule!r}"
-        )
+    if not 0 <= count <= layers * (heads - min_per_layer):
+        raise ValueError(f"count must lie in 0 … {layers * (heads - min_per_layer)}, got {count}")
     ### BEGIN SOLUTION
-    may_lose = heads - min_per_layer  # of a layer
-    middle = (layers - 1) / 2
-    if rule == "random":
-        order = None
-    elif rule == "top":
-        order = list(range(layers))[::-1]
-    elif rule == "bottom":
-        order = list(range(layers))
-    elif rule == "middle":
-        order = sorted(range(layers), key=lambda layer: (abs(layer - middle), layer))
-    else:
-        # every second layer is the largest set without neighbours; with an even number of
-        # layers there are two such sets
-        first = int(torch.randint(2, (1,), generator=generator)) if layers % 2 == 0 else 0
-        order = list(range(first, layers, 2))
-    places = layers if order is None else len(order)
-    if not 0 <= count <= places * max(may_lose, 0):
-        raise ValueError(
-            f"count must lie in 0 … {places * max(may_lose, 0)} for {rule}, got {count}"
-        )
-
     keep = torch.ones(layers, heads, dtype=torch.bool)
-    # per layer the heads that may be removed, in random order
-    lists = [
-        torch.randperm(heads, generator=generator)[: max(may_lose, 0)].tolist()
-        for _ in range(layers)
-    ]
-    if order is None:
-        candidates = [(layer, head) for layer in range(layers) for head in lists[layer]]
-        shuffled = torch.randperm(len(candidates), generator=generator).tolist()
-        chosen = [candidates[i] for i in shuffled[:count]]
-    else:
-        chosen = [(layer, head) for layer in order for head in lists[layer]][:count]
-    for layer, head in chosen:
-        keep[layer, head] = False
+    pruned = 0
+    while pruned < count:
+        order = importance(keep.clone()).flatten().argsort(stable=True).tolist()
+        target = min(pruned + step, count)
+        for layer, head in (divmod(i, heads) for i in order):
+            if pruned < target and keep[layer, head] and keep[layer].sum() > min_per_layer:
+                keep[layer, head] = False
+                pruned += 1
     return keep
     ### END SOLUTION
 
@@ -685,20 +653,17 @@ def choose_heads(
 check("7.5")
 
 # %% [markdown]
-# <details><summary>Hint 1: an order of layers</summary>top, bottom and middle differ
-# only in the order in which layers lose their heads. Write that order as a list, and
-# follow it until <code>count</code> heads are removed.</details>
-# <details><summary>Hint 2: the middle of four</summary>Sort layers by their distance
-# from <code>(layers - 1) / 2</code>; Python's sort is stable, so of two at the same
-# distance the earlier one comes first.</details>
-# <details><summary>Hint 3: how many can be removed?</summary>Each layer may lose
-# <code>heads - min_per_layer</code>. With "no_consecutive", at most ⌈layers/2⌉ layers
-# may lose any: every second one.</details>
-# <details><summary>Hint 4: randomness</summary><code>torch.randperm(n,
-# generator=generator)</code>, never without the generator.</details>
+# <details><summary>Hint 1: one step</summary>Sort the flat scores once
+# (<code>argsort(stable=True)</code>), and go through this order: skip heads that are
+# pruned already and heads that their layer must keep, until this step's heads are
+# pruned.</details>
+# <details><summary>Hint 2: which layer?</summary><code>divmod(i, heads)</code> is the
+# pair (layer, head) of the flat position <code>i</code>.</details>
+# <details><summary>Hint 3: a new mask</summary><code>keep.clone()</code>: a caller that
+# stores the mask must not see it change.</details>
 
 # %%
-lab07.draw_rules(choose_heads)
+# (figure removed)
 
 # %% [markdown]
 # #### Experiment: accuracy against heads removed
