@@ -4,8 +4,6 @@ notebook shows, and the sentences for both, are in visible.py.
 
 from __future__ import annotations
 
-import itertools
-
 import torch
 from torch import Tensor
 
@@ -28,6 +26,9 @@ from course_lib.student_code.helpers import sample_losses
 from .visible import (
     ALL_ALIKE,
     IN_TURN,
+    OF_LEAST,
+    OF_STEPS,
+    OF_TIES,
     OVER_QUERIES,
     PROMISE,
     SWAPPED,
@@ -37,21 +38,19 @@ from .visible import (
     as_importance,
     attention_case,
     by_loops,
-    chosen,
     expect_as_before,
-    expect_by_layers,
     expect_changes,
     expect_importance,
     expect_logits,
     expect_pairs,
     expect_parts,
+    expect_pruned,
     expect_sliced,
     forward,
     gates,
     importance,
     inputs,
     linears,
-    lost,
     splits,
     within,
 )
@@ -247,53 +246,15 @@ def test_all_but_one_of_odd_scores(submission: Submission, draw: Draw) -> None:
     )
 
 
-# --- 7.5 choose_heads -----------------------------------------------------------------
+# --- 7.5 prune_by_importance ----------------------------------------------------------
 
 
-@question(
-    "7.5",
-    points=0.5,
-    claim='"no_consecutive"; min_per_layer by every rule; all random numbers come from the generator',
-)
-def test_no_neighbours_and_least(submission: Submission, draw: Draw) -> None:
-    generator = submission.helper("generator", seed=draw.seed)
-    for layers, heads, least in ((5, 4, 0), (6, 3, 1), (4, 4, 2), (1, 3, 0), (7, 2, 0)):
-        most = (layers + 1) // 2 * (heads - least)
-        for count in (most, most - 1, 1):
-            for _ in range(3):
-                keep = chosen(submission, layers, heads, count, "no_consecutive", generator, least)
-                touched = [layer for layer, n in enumerate(lost(keep)) if n]
-                close = [(a, b) for a, b in itertools.pairwise(touched) if b - a == 1]
-                if close:
-                    fail(
-                        f"no_consecutive: of {layers} layers, {touched} lost heads, but {close[0][0]} and {close[0][1]} are "
-                        "adjacent: of two adjacent layers, only one may lose heads"
-                    )
-    for rule in ("top", "bottom", "middle"):
-        expect_by_layers(submission, 5, 4, 8, rule, generator, 1)
-        expect_by_layers(submission, 4, 4, 8, rule, generator, 2)
-    for least, count in ((1, 12), (1, 9), (3, 4)):
-        for _ in range(3):
-            chosen(submission, 4, 4, count, "random", generator, least)
-    expect_chance_of_the_generator(submission, draw)
-
-
-def expect_chance_of_the_generator(submission: Submission, draw: Draw) -> None:
-    """The same heads from the same state, and others from call to call."""
-    for rule, count in (("random", 20), ("top", 11), ("middle", 3), ("no_consecutive", 12)):
-        once, again = (
-            chosen(submission, 6, 8, count, rule, submission.helper("generator", seed=draw.seed))
-            for _ in range(2)
-        )
-        if not torch.equal(once, again):
-            fail(
-                f"{rule!r} chose other heads with a generator in the same state: draw all random numbers from the given generator"
-            )
-        generator = submission.helper("generator", seed=draw.seed)
-        masks = torch.stack([chosen(submission, 6, 8, count, rule, generator) for _ in range(12)])
-        if bool((masks == masks[0]).all()):
-            fail(f"{rule!r} removed the same heads in 12 calls with the same generator (heads removed per layer: {lost(masks[0])}). "
-                 "If the rule does not determine which heads of a layer are removed, draw them at random from the generator")  # fmt: skip
+@question("7.5", points=1, claim="ties; one layer, one head; no head is left")
+def test_pruning_of_equal_scores(submission: Submission, draw: Draw) -> None:
+    expect_pruned(submission, draw, 6, 16, 48, 16, 0, 2, OF_STEPS | OF_TIES)
+    expect_pruned(submission, draw, 16, 6, 64, 16, 2, 2, OF_STEPS | OF_TIES | OF_LEAST)
+    for layers, heads, count, step in ((1, 6, 4, 2), (5, 1, 3, 1), (3, 4, 12, 4)):
+        expect_pruned(submission, draw, layers, heads, count, step)
 
 
 # --- 7.6 slice_heads ------------------------------------------------------------------

@@ -976,181 +976,212 @@ def test_all_but_one(submission: Submission, draw: Draw) -> None:
     expect_pairs(submission, *splits(draw, 3, 4, 50.0))
 
 
-# --- 7.5 choose_heads -----------------------------------------------------------------
+# --- 7.5 prune_by_importance ----------------------------------------------------------
 
 
-def chosen(
-    submission: Submission, layers: int, heads: int, count: int, rule: str, generator: Any, least: int | None = None
-) -> Tensor:  # fmt: skip
-    """The student's mask, if it has the form of one and removes ``count`` heads."""
-    call = f"choose_heads({layers}, {heads}, {count}, {rule!r}{'' if least is None else f', min_per_layer={least}'}): "
-    rest = [] if least is None else [least]
-    thought = f"{count} of these heads can be removed by this rule"
-    value = ask(
-        lambda: submission.choose_heads(layers, heads, count, rule, generator, *rest),
-        call[:-2],
-        thought,
-    )
-    if isinstance(value, Tensor) and value.dtype != torch.bool:
-        fail(
-            f"{call}the mask holds numbers of dtype {str(value.dtype)[6:]}: it must have dtype bool"
-        )
-    keep = expect_tensor(value, shape=(layers, heads), dtype=torch.bool, what=f"{call}the mask")
-    gone = int((~keep).sum())
-    if gone != count and gone == layers * heads - count:
-        fail(
-            f"{call}{gone} heads were removed, and {count} were kept: is the mask upside down? True means kept, and count is the number of heads to remove"
-        )
-    if gone != count:
-        fail(f"{call}{gone} heads were removed instead of {count}")
-    left = keep.sum(1)
-    if least is not None and int(left.min()) < least:
-        fail(
-            f"{call}layer {int(left.argmin())} keeps {int(left.min())} heads, which is fewer than min_per_layer"
-        )
-    return keep
+class Scores:
+    """Scores of heads that depend on the heads kept; a pruned head's is far above or far
+    below all others. Logs the masks that it was called with.
 
-
-def lost(keep: Tensor) -> list[int]:
-    """How many heads each layer lost."""
-    return (~keep).sum(1).tolist()
-
-
-def layers_in_order(layers: int, rule: str) -> list[int]:
-    """Which layer loses its heads first, second, …"""
-    if rule == "middle":
-        middle = (layers - 1) / 2
-        return sorted(range(layers), key=lambda layer: (abs(layer - middle), layer))
-    return list(range(layers))[:: -1 if rule == "top" else 1]
-
-
-def filled(order: list[int], count: int, most: int) -> list[int]:
-    """How many heads each layer loses, if layers lose ``most`` in this order until
-    ``count`` are gone.
+    Args:
+        levels: round the scores to so many values on either side of 0, so that many are
+            equal.
     """
-    result = [0] * len(order)
-    for layer in order:
-        result[layer] = min(most, count)
-        count -= result[layer]
-    return result
+
+    def __init__(self, draw: Draw, layers: int, heads: int, levels: int = 0) -> None:
+        n = layers * heads
+        self.shape, self.levels = (layers, heads), levels
+        self.single, self.pairs = draw.normal(n), draw.normal(n, n)
+        self.of_pruned = 1000 * draw.signs(n)
+        self.asked: list[Tensor] = []
+
+    def score(self, keep: Tensor) -> Tensor:
+        gone = ~keep.flatten()
+        scores = self.single + self.pairs @ gone.float()
+        if self.levels:
+            scores = scores.round().clamp(-self.levels, self.levels)
+        return torch.where(gone, self.of_pruned, scores).view(self.shape)
+
+    def __call__(self, keep: Any) -> Tensor:
+        if not isinstance(keep, Tensor) or keep.shape != self.shape or keep.dtype != torch.bool:
+            raise ValueError(
+                f"importance(keep) takes a bool mask (layers, heads) = {self.shape}, got {describe(keep)}"
+            )
+        self.asked.append(keep)
+        if len(self.asked) > 2 * keep.numel():
+            raise ValueError(f"importance was called {len(self.asked)} times: does the loop end?")
+        return self.score(keep)
 
 
-def choosing(order: Callable[[int, str], list[int]]) -> Function:
-    """A version of choose_heads with another order of the layers."""
+def in_order(scores: Tensor) -> Tensor:
+    """The flat positions, lowest score first, of equals the first."""
+    return scores.flatten().argsort(stable=True)
+
+
+def pruning(
+    seen: Callable[[Tensor], Tensor] = lambda keep: keep,
+    order: Callable[[Tensor, Tensor, int], Tensor] = lambda scores, keep, goes: in_order(scores),
+    number: Callable[[int, int], int] = min,
+    may: Callable[[Tensor, Tensor, int, int], Any] = lambda now, before, head, least: (
+        now[head] and now.sum() > least
+    ),
+    revived: bool = False,
+) -> Function:
+    """A version of prune_by_importance of which one thing may be wrong.
+
+    Args:
+        seen: the mask that importance gets, of the mask. order: of the scores, the mask and how
+            many go -> positions. number: how many go, of step and how many are left to prune.
+            may: may a head go? Of its layer's mask now and before the step, the head and
+            min_per_layer. revived: every step begins with all heads.
+    """
 
     def version(
-        layers: int, heads: int, count: int, rule: str, generator: torch.Generator, least: int = 0
+        importance: Function, layers: int, heads: int, count: int, step: int, least: int = 0
     ) -> Tensor:
-        keep = reference.choose_heads(layers, heads, count, rule, generator, least)
-        if rule in ("top", "bottom", "middle"):
-            keep[:] = True
-            for layer, n in enumerate(filled(order(layers, rule), count, heads - least)):
-                keep[layer, torch.randperm(heads, generator=generator)[:n]] = False
+        keep = torch.ones(layers, heads, dtype=torch.bool)
+        for done in range(0, count, step):
+            scores, goes = importance(seen(keep).clone()), number(step, count - done)
+            if revived:
+                keep, goes = torch.ones_like(keep), done + goes
+            before = keep.clone()
+            for i in order(scores, keep, goes).tolist():
+                layer, head = divmod(i, heads)
+                if goes > 0 and may(keep[layer], before[layer], head, least):
+                    keep[layer, head] = False
+                    goes -= 1
         return keep
 
     return version
 
 
-MISPLACED: dict[str, Callable[[int, str], list[int]]] = {
-    'the heads were removed from the wrong end. "top" starts with the last layer, next to the output, and "bottom" starts with the first layer': (
-        lambda layers, rule: layers_in_order(
-            layers, {"top": "bottom", "bottom": "top"}.get(rule, rule)
-        )
+def right_mask(
+    importance: Function, layers: int, heads: int, count: int, step: int, least: int = 0
+) -> Tensor:
+    return reference.prune_by_importance(importance, layers, heads, count, step, least)
+
+
+OF_STEPS: Wrong = {
+    "all steps used the scores of the whole model: in every step, compute the scores with the heads that are left": (
+        pruning(seen=torch.ones_like)
     ),
-    "of two layers equally near the middle, the earlier layer must lose its heads first": lambda layers, rule: (
-        layers_in_order(layers, rule)
-        if rule != "middle"
-        else [layers - 1 - layer for layer in layers_in_order(layers, rule)]
+    "the heads with the highest scores were pruned: prune the lowest": pruning(order=lambda scores, keep, goes: in_order(-scores)),
+    "heads that were pruned before were pruned again, and counted: the scores of pruned heads mean nothing, so leave them out": (
+        pruning(may=lambda now, before, head, least: now.sum() > least)
+    ),
+    "heads that an earlier step pruned are kept again: a pruned head stays pruned, whatever its score": pruning(revived=True),
+    "the scores were computed again after every single head: prune `step` heads before you score again": (
+        lambda f, layers, heads, count, step, least=0: right_mask(f, layers, heads, count, 1, least)
+    ),
+    "each layer lost as many heads as the others, or one more: rank the heads of all layers in one list": (
+        pruning(order=lambda scores, keep, goes: in_order(scores.masked_fill(~keep, -torch.inf).argsort(1).argsort(1)))
+    ),
+    "the mask is upside down: True means kept": lambda *given: ~right_mask(*given),
+}  # fmt: skip
+OF_THE_LAST: Wrong = {  # where step does not divide count
+    "too many heads were pruned: the last step prunes only as many heads as are left to reach count": (
+        pruning(number=lambda step, left: step)
+    ),
+    "too few heads were pruned: where step does not divide count, a last, smaller step is needed": (
+        pruning(number=lambda step, left: step if step <= left else 0)
     ),
 }
-WRONG["choose_heads"] = {said: choosing(order) for said, order in MISPLACED.items()}
-
-
-def expect_by_layers(
-    submission: Submission, layers: int, heads: int, count: int, rule: str, generator: Any, least: int | None = None
-) -> Tensor:  # fmt: skip
-    """The rule removes all heads of a layer, layer by layer, in its order."""
-    keep = chosen(submission, layers, heads, count, rule, generator, least)
-    call = f"choose_heads({layers}, {heads}, {count}, {rule!r}{'' if least is None else f', min_per_layer={least}'}): "
-    most = heads - (least or 0)
-    got, order = lost(keep), layers_in_order(layers, rule)
-    right = filled(order, count, most)
-    if got == right:
-        return keep
-    said = f"the layers lost {got} heads, from the first to the last"
-    mistakes = {what: filled(wrong(layers, rule), count, most) for what, wrong in MISPLACED.items()}
-    known.recognise(got, right, mistakes, f"{call}{said}: ")
-    fail(
-        f"{call}{said}: in the order {order}, each layer must lose {most} heads before the next layer loses any"
+OF_LEAST: Wrong = {  # where layers keep some
+    "min_per_layer was ignored: a layer lost more heads than it may": pruning(may=lambda now, before, head, least: now[head]),
+    "a layer keeps one head less than min_per_layer: a layer that has only min_per_layer heads loses none": (
+        pruning(may=lambda now, before, head, least: now[head] and now.sum() >= least)
+    ),
+    "min_per_layer was checked before the step, but a step may prune several heads of one layer: check it before each head": (
+        pruning(may=lambda now, before, head, least: now[head] and before.sum() > least)
+    ),
+    "too few heads were pruned: for every head that its layer must keep, the next lowest head is pruned": (
+        pruning(order=lambda scores, keep, goes: in_order(scores.masked_fill(~keep, torch.inf))[:goes])
+    ),
+}  # fmt: skip
+OF_TIES: Wrong = {
+    "among equal scores, the last head was pruned first: prune the first one in row-major order": (
+        pruning(order=lambda scores, keep, goes: scores.numel() - 1 - in_order(scores.flip(0, 1)))
     )
+}
+WRONG["prune_by_importance"] = OF_STEPS | OF_THE_LAST | OF_LEAST | OF_TIES
 
 
-@question(
-    "7.5", points=0.5, claim='"random": exactly count heads go, anywhere, and min_per_layer stay'
-)
-def test_random_heads(submission: Submission, draw: Draw) -> None:
-    generator = submission.helper("generator", seed=draw.seed)
-    layers, heads, count = 4, 5, draw.integer(6, 9)
-    masks = torch.stack(
-        [chosen(submission, layers, heads, count, "random", generator) for _ in range(40)]
+def expect_pruned(
+    submission: Submission, draw: Draw, layers: int, heads: int, count: int, step: int, least: int = 0, levels: int = 0,
+    wrong: Wrong | None = None,
+) -> None:  # fmt: skip
+    """The student's mask is right, and so are the calls of importance.
+
+    Args:
+        wrong: mistakes that give other masks than the right one, and than each other.
+    """
+    sizes = (layers, heads, count, step, least)
+
+    def case() -> known.Case:
+        f = Scores(draw, layers, heads, levels)
+        return f, right_mask(f.score, *sizes), apply_each(wrong or {}, f.score, *sizes)
+
+    f, right, mistakes = known.draw_discriminating_case(case)
+    right_mask(f, *sizes)
+    masks, f.asked = f.asked, []
+    when = f"for {layers} layers of {heads} heads, count = {count}, step = {step}"
+    when += f", min_per_layer = {least}, " if least else ", "
+    value = ask(
+        lambda: submission.prune_by_importance(
+            Proxy(f, "importance"), layers, heads, count, step, *([least] if least else [])
+        ),
+        when[:-2],
+        "importance takes the mask of the heads that are left, and returns one score per head",
     )
-    first = masks[0]
-    if bool((masks == first).all()):
+    if isinstance(value, Tensor) and value.dtype != torch.bool:
         fail(
-            "40 calls with the same generator removed the same heads: draw from the given generator, and do not seed a generator"
+            f"{when}the mask holds numbers of dtype {str(value.dtype)[6:]}: it must have dtype bool"
         )
-    if bool(masks.all(0).any()) or bool((~masks).all(0).any()):
+    keep = expect_tensor(value, shape=(layers, heads), what=f"{when}the mask")
+    if f.asked and not f.asked[0].any():
+        fail(f"{when}the first mask that importance got is all False: True means kept")
+    known.recognise(keep, right, mistakes, when)
+    if not torch.equal(keep, right):
+        gone, fewest = int((~keep).sum()), int(keep.sum(1).min())
+        if gone != count:
+            fail(f"{when}{gone} heads were pruned instead of {count}")
+        if fewest < least:
+            fail(f"{when}a layer keeps {fewest} heads, which is fewer than min_per_layer")
+        if levels:
+            fail(
+                f"{when}where many scores are equal, other heads were pruned: of equal scores the first head in row-major order "
+                "is pruned first. A plain argsort, sort or topk does not guarantee an order among equal values"
+            )
         fail(
-            "in 40 random choices some heads were removed never, or always: any head anywhere in the model may be removed"
+            f"{when}other heads were pruned: each step prunes the lowest of all heads that are left"
         )
-    of_layers = torch.stack([torch.tensor(lost(m)) for m in masks])
-    if int((of_layers.amax(1) - of_layers.amin(1)).max()) <= 1:
+    if len(f.asked) != len(masks):
         fail(
-            "each layer always lost the same number of heads: draw from all heads of the model, so that one layer may lose more heads than another"
+            f"{when}importance was called {len(f.asked)} times instead of {len(masks)}: call it once before each step, not after the last"
         )
-    whole = [sorted(n for n in row if n not in (0, heads)) for row in of_layers.tolist()]
-    if all(len(part) <= 1 for part in whole):
-        fail(
-            "whole layers were removed: by the random rule, any head anywhere in the model may be removed"
-        )
-    for _ in range(8):
-        chosen(submission, layers, heads, layers * (heads - 2) - 1, "random", generator, 2)
+    for i, (mask, expected) in enumerate(zip(f.asked, masks, strict=True), start=1):
+        if not torch.equal(mask, expected):
+            fail(f"{when}call {i} of importance got a mask in which {int((~mask).sum())} heads are pruned; before step {i}, "
+                 f"{int((~expected).sum())} heads are")  # fmt: skip
 
 
-@question("7.5", points=0.5, claim='"top", "bottom", "middle": layer by layer, from there')
-def test_heads_by_place(submission: Submission, draw: Draw) -> None:
-    generator = submission.helper("generator", seed=draw.seed)
-    heads = draw.integer(4, 5)
-    for rule in ("top", "bottom", "middle"):
-        for layers, full in ((5, 2), (6, 3), (4, 1)):
-            expect_by_layers(submission, layers, heads, full * heads + 2, rule, generator)
-    for rule in ("top", "bottom", "middle"):
-        expect_by_layers(submission, 4, heads, 0, rule, generator)
-        expect_by_layers(submission, 4, heads, 4 * heads, rule, generator)
+@question("7.5", points=1, claim="each step prunes the lowest of the heads that are left")
+def test_pruning_in_steps(submission: Submission, draw: Draw) -> None:
+    for layers, heads, count, step in ((4, 5, 12, 3), (5, 3, 8, 2)):
+        expect_pruned(submission, draw, layers, heads, count, step, wrong=OF_STEPS)
 
 
-@question(
-    "7.5",
-    points=0.5,
-    claim="an impossible choice raises ValueError: more heads than the rule can remove",
-)
-def test_impossible_choices(submission: Submission, draw: Draw) -> None:
-    for layers, heads, count, rule, least, why in (
-        (3, 4, 13, "random", 0, "13 heads of 12"),
-        (3, 4, 13, "top", 0, "13 heads of 12"),
-        (3, 4, -1, "bottom", 0, "a count of -1"),
-        (3, 4, -1, "random", 0, "a count of -1"),
-        (3, 4, 10, "random", 1, "10 heads of 12, where each of 3 layers keeps 1"),
-        (3, 4, 10, "middle", 1, "10 heads of 12, where each of 3 layers keeps 1"),
-        (4, 4, 9, "no_consecutive", 0, "9 heads of 4 layers with 4 heads each, where no two adjacent layers may lose heads"),
-        (5, 4, 10, "no_consecutive", 1, "10 heads of 5 layers with 4 heads each, where each layer keeps 1 and no two adjacent layers may lose heads"),
-    ):  # fmt: skip
-        generator = submission.helper("generator", seed=draw.seed)
-        chosen(submission, layers, heads, 2, rule, generator, least)
-        call = functools.partial(
-            submission.choose_heads, layers, heads, count, rule, generator, least
-        )
-        expect_raises(ValueError, call, f"{rule}: {why}")
+@question("7.5", points=0.5, claim="the last step is smaller; importance is called once per step")
+def test_last_step(submission: Submission, draw: Draw) -> None:
+    expect_pruned(submission, draw, 5, 4, 11, 4, wrong=OF_STEPS | OF_THE_LAST)
+    for count, step in ((5, 7), (6, 6), (3, 1), (0, 2), (12, 5)):
+        expect_pruned(submission, draw, 3, 4, count, step)
+
+
+@question("7.5", points=0.5, claim="min_per_layer: the next lowest head is pruned instead")
+def test_heads_that_layers_keep(submission: Submission, draw: Draw) -> None:
+    expect_pruned(submission, draw, 4, 5, 12, 4, 2, wrong=OF_STEPS | OF_LEAST)
+    expect_pruned(submission, draw, 3, 6, 12, 3, 1)
 
 
 # --- 7.6 slice_heads ------------------------------------------------------------------
