@@ -61,26 +61,16 @@ from .visible import WRONG as SEEN
 PROJECTIONS = ("Wq", "Wk", "Wv", "Wo")
 
 
-@question(
-    "7.1",
-    points=0.5,
-    claim="one head, as many heads as features, equal sizes, float64; no argument is changed",
-)
+@question("7.1", points=0.5, claim="one head, one feature, equal sizes, float64; nothing changes")
 def test_attention_of_odd_sizes(submission: Submission, draw: Draw) -> None:
     n = draw.integer(3, 4)
-    for (B, L, E), heads, dtype, when in (
-        ((2, 3, 5), 1, torch.float32, "with one head, "),
-        ((2, 3, 4), 4, torch.float32, "with as many heads as features, "),
-        (
-            (n, n, n * n),
-            n,
-            torch.float32,
-            "with as many samples as positions, heads and features of a head, ",
-        ),
-        ((1, 1, 6), 2, torch.float32, "for one sample of one position, "),
-        ((2, 3, 6), 3, torch.float64, "in float64, "),
+    for (B, L, E), heads, when in (
+        ((2, 3, 5), 1, "with one head, "),
+        ((2, 3, 4), 4, "with as many heads as features, "),
+        ((n, n, n * n), n, "with as many samples as positions, heads and features of a head, "),
     ):
-        expect_parts(submission, attention_case(draw, B, L, E, dtype), heads, when)
+        expect_parts(submission, attention_case(draw, B, L, E), heads, when)
+    expect_parts(submission, attention_case(draw, 2, 3, 6, torch.float64), 3, "in float64, ")
     given = attention_case(draw, 2, 3, 6)
     _, after = submission.call("attention_as_sum", *given, 3, returning=(0, 1, 2, 3, 4))
     for value, now, name in zip(given, after, ("x", *PROJECTIONS), strict=True):
@@ -100,44 +90,27 @@ def test_gradients_of_the_gates(submission: Submission, draw: Draw) -> None:
             (right,) = torch.autograd.grad((model(**inputs(batch)).logits * weight).sum(), own)
         there, leaf = submission.put(model), submission.put(xi, requires_grad=True)
         with within(submission, there, leaf):
-            out = forward(
-                submission, there, batch, f"with gates {shape}, when the model was called,"
-            )
+            when = f"with gates {shape}, when the model was called,"
+            out = forward(submission, there, batch, when)
             submission.backward(submission.call("logits.clone", on=out, keep=True), weight)
         gradient = submission.grad(leaf)
         if gradient is None:
             fail(
-                "no gradient reaches ξ: use ξ itself in the hook, without .detach(), .data, .tolist() or no_grad"
+                "no gradient reaches ξ: use ξ itself, without .detach(), .data, .tolist() or no_grad"
             )
         gradient = expect_tensor(gradient, shape=shape, what="the gradient of ξ")
         expect_close(gradient, right, f"the gradient of gates {shape}", tolerance=1e-4)
 
 
-@question(
-    "7.2", points=0.5, claim="other numbers of heads, equal sizes, the same gates for all samples"
-)
+@question("7.2", points=0.5, claim="other numbers of heads; equal sizes")
 def test_gates_of_other_models(submission: Submission, draw: Draw) -> None:
     model, n = draw.bert(3, 6, 2), 3
     batch, there = draw.texts(n, n), submission.put(model)
-    hooks = submission.helper("hooks", model=there)
-    expect_logits(
-        submission,
-        model,
-        there,
-        batch,
-        gates(draw, 3, 6),
-        "for a model of 6 heads (num_attention_heads), ",
-    )
-    expect_logits(
-        submission,
-        model,
-        there,
-        batch,
-        gates(draw, 3, n, 6),
-        "with as many samples as positions and layers, ",
-    )
-    expect_logits(submission, model, there, batch, gates(draw, 3, 1, 6).expand(3, n, 6), "")
-    expect_as_before(submission, model, there, hooks, "after these blocks")
+    for xi, when in (
+        (gates(draw, 3, 6), "for a model of 6 heads (num_attention_heads), "),
+        (gates(draw, 3, n, 6), "with as many samples as positions and layers, "),
+    ):
+        expect_logits(submission, model, there, batch, xi, when)
 
 
 # --- 7.3 head_importance --------------------------------------------------------------
@@ -154,18 +127,11 @@ def test_importance_leaves_the_model(submission: Submission, draw: Draw) -> None
         importance(submission, there, batches, when)
         for name, was in zip(looked_at, before, strict=True):
             now = submission.get(there, f"{name}.grad")
-            if was is None and now is not None:
-                fail(
-                    f"{when}, {name} has a .grad after the call: .backward() sets the .grad of all parameters. Use torch.autograd.grad(…, xi)"
-                )
-            if was is not None and (now is None or not torch.equal(was, now)):
-                fail(
-                    f"{when}, the .grad of {name} has changed after the call: use torch.autograd.grad(…, xi), which changes no .grad"
-                )
+            same = now is None if was is None else now is not None and torch.equal(was, now)
+            if not same:
+                fail(f"{when}, the .grad of {name} has changed: .backward() changes the .grad of all parameters. Use torch.autograd.grad(…, xi)")  # fmt: skip
             if submission.get(there, f"{name}.requires_grad") is not True:
-                fail(
-                    f"{when}, {name} has requires_grad = False after the call: restore requires_grad"
-                )
+                fail(f"{when}, {name} has requires_grad = False after the call: restore it")
         expect_as_before(submission, model, there, hooks, "afterwards")
         out = submission.call("__call__", on=there, keep=True, **inputs(batches[0]))
         submission.backward(submission.call("logits.sum", on=out, keep=True))
@@ -178,12 +144,9 @@ def test_importance_of_a_stream(submission: Submission, draw: Draw) -> None:
     stream = submission.helper("stream", values=batches)
     losses = submission.helper("losses")
     thought = "Iterate over the batches once, and count the samples at the same time"
+    there = submission.put(model)
     kept = ask(
-        lambda: submission.call(
-            "head_importance", submission.put(model), stream, losses, keep=True
-        ),
-        when,
-        thought,
+        lambda: submission.call("head_importance", there, stream, losses, keep=True), when, thought
     )
     value = as_importance(submission.get(kept), model)
     right = reference.head_importance(model, batches, sample_losses)
@@ -191,25 +154,15 @@ def test_importance_of_a_stream(submission: Submission, draw: Draw) -> None:
         fail(f"{when} the result is {describe(value)}. {thought}")
     expect_close(value, right, f"{when} the importance", tolerance=1e-4)
     if submission.get(kept, "requires_grad") is not False:
-        fail(
-            "the result requires a gradient: return it without one (.detach(), and no create_graph)"
-        )
+        fail("the result requires a gradient: return it without one (.detach(), no create_graph)")
 
 
 @question("7.3", points=0.5, claim="other numbers of layers and heads, batches of one sample")
 def test_importance_of_other_models(submission: Submission, draw: Draw) -> None:
-    expect_importance(
-        submission,
-        draw.bert(3, 3, 2),
-        [draw.texts(3, 3)],
-        "with as many samples as layers and heads",
-    )
-    expect_importance(
-        submission,
-        draw.bert(1, 2, 4),
-        [draw.texts(1, 4) for _ in range(3)],
-        "for batches of one sample",
-    )
+    when = "with as many samples as layers and heads"
+    expect_importance(submission, draw.bert(3, 3, 2), [draw.texts(3, 3)], when)
+    singles = [draw.texts(1, 4) for _ in range(3)]
+    expect_importance(submission, draw.bert(1, 2, 4), singles, "for batches of one sample")
 
 
 # --- 7.4 ablate_each, all_but_one -----------------------------------------------------
@@ -225,11 +178,7 @@ def test_ablations_of_odd_sizes(submission: Submission, draw: Draw) -> None:
         expect_changes(submission, draw, layers, heads, base, when)
 
 
-@question(
-    "7.4",
-    points=0.5,
-    claim="of equally good heads the first is kept; scores below 0; one layer, one head",
-)
+@question("7.4", points=0.5, claim="equally good heads, scores below 0, one layer, one head")
 def test_all_but_one_of_odd_scores(submission: Submission, draw: Draw) -> None:
     expect_pairs(submission, *splits(draw, 3, 4, -200.0), "where all scores are below 0, ")
     val, test = splits(draw, 3, 4, 50.0)
@@ -238,12 +187,8 @@ def test_all_but_one_of_odd_scores(submission: Submission, draw: Draw) -> None:
         val.single[layer * 4 + first] = val.single[layer * 4 + second] = 100.0
     val.pairs.zero_()
     expect_pairs(submission, val, test, "where two heads of a layer are equally good, ")
-    expect_pairs(
-        submission,
-        Evaluate(draw, 1, 1, 3.0, "eval_val"),
-        Evaluate(draw, 1, 1, 3.0, "eval_test"),
-        "for a single head, ",
-    )
+    one, other = (Evaluate(draw, 1, 1, 3.0, f"eval_{name}") for name in ("val", "test"))
+    expect_pairs(submission, one, other, "for a single head, ")
 
 
 # --- 7.5 prune_by_importance ----------------------------------------------------------
@@ -260,23 +205,14 @@ def test_pruning_of_equal_scores(submission: Submission, draw: Draw) -> None:
 # --- 7.6 slice_heads ------------------------------------------------------------------
 
 
-@question(
-    "7.6", points=0.5, claim="keys and values of another width, no head or all of them, float64"
-)
+@question("7.6", points=0.5, claim="inputs of other widths; no head or all of them; float64")
 def test_slices_of_odd_layers(submission: Submission, draw: Draw) -> None:
     for keep in ([], [0, 1, 2, 3], [2]):
         expect_sliced(submission, linears(draw, 4, 2, (8, 8, 8, 8)), keep, 2)
-    expect_sliced(
-        submission,
-        linears(draw, 4, 3, (5, 7, 9, 6)),
-        [0, 2],
-        3,
-        "where q, k and v read different widths, ",
-    )
-    expect_sliced(
-        submission, linears(draw, 3, 4, (12,) * 4, dtype=torch.float64), [1, 2], 4, "in float64, "
-    )
-    expect_sliced(submission, linears(draw, 6, 1, (6,) * 4), [1, 4], 1)
+    when = "where q, k and v read different widths, "
+    expect_sliced(submission, linears(draw, 4, 3, (5, 7, 9, 6)), [0, 2], 3, when)
+    given = linears(draw, 3, 4, (12,) * 4, dtype=torch.float64)
+    expect_sliced(submission, given, [1, 2], 4, "in float64, ")
 
 
 # --- 7.7 two short answers ------------------------------------------------------------
