@@ -1,12 +1,7 @@
 """Lab 07's experiments: what they run, and the tables that they return.
 
-Functions of the notebook (``gated``, ``head_importance``, ``slice_heads``, …) are
-arguments. In tables layers and heads count from 1. The long runs are
-``data/results/make/lab07_results.py``.
-
-Source: Michel et al. 2019, "Are Sixteen Heads Really Better than One?"; the places:
-Budhraja et al. 2020, "On the Weak Link between Importance and Prunability of Attention
-Heads".
+Functions of the notebook (``gated``, ``slice_heads``, …) are arguments. In tables layers
+and heads count from 1. The long runs, and the papers: ``data/results/make/lab07_results.py``.
 """
 
 from __future__ import annotations
@@ -28,7 +23,6 @@ from course_lib.cost import latency
 from course_lib.data import pieces, reviews
 from course_lib.experiments import common
 from course_lib.models import checkpoints
-from course_lib.parallel import sweep
 from course_lib.pruning import heads as library
 from course_lib.show import plots
 from course_lib.training import Batch, accuracy
@@ -37,6 +31,7 @@ Gated = Callable[[nn.Module, Tensor], AbstractContextManager[None]]
 ORDERS = ("dense", "I_h", "I_h, iterative", "single ablation", "random", "most important first")
 # Michel et al. 2019, table 4: batch size -> % more examples per second, half of the heads
 MICHEL = {1: 1.9, 4: 2.7, 16: 17.5, 64: 17.5}
+_SPLIT = ("no consecutive", "no con-\nsecutive")
 _AS_IS: Any = {"sort": False, "dropna": False, "as_index": False}  # of groups
 
 
@@ -84,9 +79,7 @@ def logits(model: nn.Module, batch: Batch) -> Tensor:
 
 
 def losses(model: nn.Module, batch: Batch) -> Tensor:
-    """The cross-entropy of each text of a batch, (B,): the ``loss_fn`` of
-    ``head_importance``.
-    """
+    """The cross-entropy of each text, (B,): the ``loss_fn`` of ``head_importance``."""
     return F.cross_entropy(logits(model, batch), batch["labels"], reduction="none")
 
 
@@ -165,36 +158,29 @@ def first_attention(model: Any, batch: Batch) -> tuple[Tensor, ...]:
 
 
 @torch.no_grad()
-def logit_changes(model: nn.Module, gated: Gated, batch: Batch) -> pd.DataFrame:
-    """The largest change of a logit by gates of 1, by gates of 0, and by transformers'
-    ``head_mask`` of 0.
-    """
-    one = torch.ones(size(model))
-    found = {}
+def logit_changes(model: nn.Module, gated: Gated, batch: Batch) -> dict[str, float]:
+    """The largest change of a logit by gates of 1 or 0, and by transformers' ``head_mask``."""
+    one, before, after = torch.ones(size(model)), logits(model, batch), {}
     for gate in (1, 0):
         with gated(model, gate * one):
-            found[f"all gates at {gate}"] = logits(model, batch)
-    found["head_mask of zeros"] = logits(model, batch | {"head_mask": 0 * one})
-    change = [float((after - logits(model, batch)).abs().max()) for after in found.values()]
-    return pd.DataFrame({"how": found.keys(), "largest_change_of_a_logit": change})
+            after[f"all gates at {gate}"] = logits(model, batch)
+    after["head_mask of zeros"] = logits(model, batch | {"head_mask": 0 * one})
+    return {how: float((found - before).abs().max()) for how, found in after.items()}
 
 
 def without_layers(
     models: Sequence[nn.Module], batches: Sequence[Batch], gated: Gated
 ) -> pd.DataFrame:
     """Accuracy in % with all heads, and with all heads of one layer off."""
-
-    def of_model(model: int) -> list[dict[str, Any]]:
-        evaluate = evaluator(models[model], batches, gated)
-        layers, heads = size(models[model])
-        gates = {"none": torch.ones(layers, heads)}
-        for layer in range(layers):
-            gates[f"layer {layer + 1}"] = torch.ones(layers, heads)
-            gates[f"layer {layer + 1}"][layer] = 0
-        return [{"off": off, "accuracy": evaluate(xi)} for off, xi in gates.items()]
-
-    found = sweep(of_model, model=range(len(models)))
-    return found.assign(model="model " + (found["model"] + 1).astype(str))
+    rows = []
+    for m, model in enumerate(models, start=1):
+        evaluate = evaluator(model, batches, gated)
+        for off in range(size(model)[0] + 1):
+            xi = torch.ones(size(model))
+            xi[off - 1 : off] = 0  # layer 0: none
+            name = f"layer {off}" if off else "none"
+            rows.append({"model": f"model {m}", "off": name, "accuracy": evaluate(xi)})
+    return pd.DataFrame(rows)
 
 
 # ------------------------------------------------------------------------------- part B
@@ -222,16 +208,14 @@ def correlation(one: Tensor, other: Tensor, method: Literal["pearson", "spearman
 
 
 def beside_stored(mine: Sequence[tuple[int, float]]) -> pd.DataFrame:
-    """All heads of a layer off but one: points of test accuracy lost, by ``all_but_one`` of
-    the notebook on the first model, and in the stored run.
+    """All heads of a layer off but one: points of test accuracy lost, by your ``all_but_one``
+    on the first model, and in the stored run.
     """
-    stored = experiments.read("lab07_heads/all_but_one")
-    yours = [
-        {"run": "yours, model 1", "layer": f"layer {layer}", "lost": -change}
-        for layer, (_, change) in enumerate(mine, start=1)
-    ]
-    runs = stored.assign(run="model " + (stored["seed"] + 1).astype(str), lost=-stored["change"])
-    return pd.concat([pd.DataFrame(yours), runs[["run", "layer", "lost"]]])
+    runs = experiments.read("lab07_heads/all_but_one")
+    runs = runs.assign(run="model " + (runs["seed"] + 1).astype(str), lost=-runs["change"])
+    yours = pd.DataFrame({"lost": [-change for _, change in mine], "run": "yours, model 1"})
+    yours["layer"] = [f"layer {layer}" for layer in range(1, len(mine) + 1)]
+    return pd.concat([yours, runs[["run", "layer", "lost"]]])
 
 
 # ------------------------------------------------------------------------------- part C
@@ -253,11 +237,22 @@ def draw_orders(live: tuple[float, float] | None = None) -> Figure:
         options: dict[str, Any] = {"xaxis": "sparsity", "xlabel": "heads pruned", "ax": ax}
         plots.curves(table, x="removed", y="test", title=name, constant=50, **options)
         ax.set_ylim(45, 101)
+        ax.set_xticks(table["removed"].dropna().unique())
     if live:
-        axes[0, 0].plot(*live, "*", color="k", ms=13, zorder=7, label="your loop")
-        axes[0, 0].legend(loc="lower left")
+        star = axes[0, 0].plot(*live, "*", color="k", ms=13, zorder=7, label="your loop")
+        axes[0, 0].legend(handles=star, loc="lower left")
     fig.suptitle("Which order of removal keeps the accuracy?")
     return fig
+
+
+def with_and_without_empty_layers() -> pd.DataFrame:
+    """The stored run, 80 % of the heads removed: layers may lose all heads, or keep one each;
+    the column ``layers`` says which.
+    """
+    tables = {"may be emptied": "removal", "keep one head each": "one_kept"}
+    read = {said: experiments.read(f"lab07_heads/{name}") for said, name in tables.items()}
+    both = pd.concat(table.assign(layers=said) for said, table in read.items())
+    return both[both["removed"] == 0.8]
 
 
 def rank_changes(scored: Sequence[tuple[Tensor, Tensor]]) -> dict[int, float]:
@@ -284,15 +279,16 @@ def draw_fine_tuning(guess: tuple[str, Any] | None = None) -> Figure:
     fig, axes = plots.subplots(2, 1, 7.0)
     dense = stored[(stored["method"] == "dense") & (stored["when"] == "fine-tuned")]
     for ax, share in zip(axes, (0.5, 0.8), strict=True):
-        table = stored[stored["removed"] == share].replace("no consecutive", "no con-\nsecutive")
+        table = stored[stored["removed"] == share]
+        table = table.assign(method=table["method"].str.replace(", ", ",\n").replace(*_SPLIT))
         after = pd.concat([dense, table[table["when"] == "fine-tuned"]])
         before = table[table["when"] == "removed"].groupby("method", sort=False)["test"].mean()
         title = f"{share:.0%} of the heads removed".replace("%", " %")
         star = guess if share == 0.8 else None
-        options: dict[str, Any] = {"constant": 50, "ylim": (40, 104), "fmt": "{:.1f}", "ax": ax}
+        options: dict[str, Any] = {"constant": 50, "ylim": (40, 116), "fmt": "{:.0f}", "ax": ax}
         plots.bars(after, x="method", y="test", title=title, guess=star, **options)
         ax.plot(before.to_numpy(), "D", color="k", mfc="w", ms=7, zorder=6, label="before training")
-        ax.legend(loc="upper right", ncols=2)
+        ax.legend(loc="upper right", ncols=2, borderaxespad=0)
     fig.suptitle("What does a short training repair?")
     return fig
 
@@ -309,16 +305,6 @@ def sliced(model: Any, kept: Tensor, slice_heads: Callable[..., Any]) -> nn.Modu
         )
         part.num_attention_heads, part.all_head_size = len(keep), len(keep) * width
     return smaller
-
-
-@torch.no_grad()
-def difference(
-    smaller: nn.Module, model: nn.Module, xi: Tensor, gated: Gated, batch: Batch
-) -> float:
-    """The largest difference of a logit: heads cut out, against gates of 0."""
-    with gated(model, xi.float()):
-        off = logits(model, batch)
-    return float((logits(smaller, batch) - off).abs().max())
 
 
 def wide_layer() -> tuple[nn.Module, nn.Module]:
@@ -386,7 +372,7 @@ def draw_domains(domains: pd.DataFrame) -> Figure:
     words = []
     for ax, other in zip(axes, ((second, 0), (first, 1)), strict=True):
         x, y = wide[first, 0], wide[other]
-        title = "two domains" if other[0] == second else "one domain, two samples"
+        title = "two domains" if other[0] == second else "one domain"
         words.append(f"{title}: {len(x)} heads, Pearson's r = {x.corr(y):.2f}")
         labels: dict[str, Any] = {
             "xlabel": f"{first}, sample 1",
@@ -398,15 +384,6 @@ def draw_domains(domains: pd.DataFrame) -> Figure:
     fig.suptitle("$I_h$ × 100 of the first model's heads, measured twice")
     fig.course_table = ". ".join(words) + "."  # type: ignore[attr-defined]
     return fig
-
-
-def costs(models: Mapping[str, nn.Module], batches: Sequence[Batch]) -> dict[str, dict[str, float]]:
-    """Of each model: ``bits`` as stored, ``macs`` for a review of 37 tokens, ``ms`` for 64
-    of these.
-    """
-    ids = next(b["input_ids"] for b in batches if b["input_ids"].shape[1] >= 37)[:1, :37]
-    table = common.costs(models, ids, ids.repeat(64, 1), repeats=9).set_index("method")
-    return table[["bits", "macs", "ms"]].to_dict("index")
 
 
 def naive_test(f: Callable[..., Tensor]) -> None:
