@@ -219,14 +219,14 @@ def test_slices_of_odd_layers(submission: Submission, draw: Draw) -> None:
 
 OPTIONS = 4
 MISREAD = {  # by position, from 0
-    0: "single ablations and I_h were measured on the same texts. What can a single ablation not show, even with many more texts?",
-    1: "both were measured on the same texts. What can a single ablation not show, even with many more texts?",
-    3: "look at the heat map again: these heads are not all in one layer. And would that make the order worse?",
+    0: "in this comparison each layer keeps a head in every order. Can empty layers explain the difference?",
+    1: "the same table has I_h computed once and computed again, both with a head kept in each layer. Can you tell them apart?",
+    3: "other rows of the same table are measured with all other heads on, too. How well do they order the heads?",
 }
 
 
-@question("7.7", points=0.5, claim="a: the limit of single ablations")
-def test_what_ablations_cannot_see(submission: Submission, draw: Draw) -> None:
+@question("7.7", points=0.5, claim="a: the explanation that the controls support")
+def test_what_the_controls_support(submission: Submission, draw: Draw) -> None:
     expect_choice(submission, "answer_7_7a", OPTIONS, MISREAD)
 
 

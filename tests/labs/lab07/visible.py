@@ -773,8 +773,10 @@ def splits(draw: Draw, layers: int, heads: int, base: float) -> tuple[Evaluate, 
         val, test = (
             Evaluate(draw, layers, heads, base, f"eval_{name}") for name in ("val", "test")
         )
-        a, b = (table(f.score, layers, heads, gate).argmax(1) for f in (val, test))
-        if bool((a != b).all()) and bool((a != 0).any()) and len(a.unique()) > 1:
+        scores, others = (table(f.score, layers, heads, gate) for f in (val, test))
+        best, lowest = scores.argmax(1), scores.argmin(1)
+        apart = bool((best != others.argmax(1)).all()) and len(best.unique()) > 1
+        if apart and bool((best != 0).any()) and bool((lowest != 0).any()):
             return val, test
 
 
@@ -946,8 +948,8 @@ def expect_pruned(
         if fewest < least:
             fail(f"{when}a layer keeps {fewest} heads, which is fewer than min_per_layer")
         if levels:
-            fail(f"{when}where many scores are equal, other heads were pruned: of equal scores, the first in row-major order goes "
-                 "first. A plain argsort, sort or topk does not guarantee an order among equal values")  # fmt: skip
+            fail(f"{when}where many scores are equal, other heads were pruned: of equal scores, the first in row-major order "
+                 "is pruned first. A plain argsort, sort or topk does not guarantee an order among equal values")  # fmt: skip
         fail(f"{when}other heads were pruned: each step prunes the lowest of all that are left")
     if len(f.asked) != len(masks):
         fail(f"{when}importance was called {len(f.asked)} times instead of {len(masks)}: call it once "
