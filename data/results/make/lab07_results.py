@@ -5,15 +5,13 @@ set); no choice depends on test texts. In the tables layers and heads count from
 ``removed`` is a fraction of all heads (missing for the model with all heads), ``draw``
 counts random masks, ``empty_layers`` are those without a head.
 
-Source: Michel et al. 2019, "Are Sixteen Heads Really Better than One?"; the places:
-Budhraja et al. 2020, "On the Weak Link between Importance and Prunability of Attention
-Heads".
+Source: Michel et al. 2019, "Are Sixteen Heads Really Better than One?"; Budhraja et al. 2020,
+"On the Weak Link between Importance and Prunability of Attention Heads" (places).
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from pathlib import Path
@@ -23,17 +21,8 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.data import pieces, reviews
-from course_lib.experiments import Result
-from course_lib.experiments.lab07 import (
-    clock,
-    evaluator,
-    losses,
-    mover,
-    per_head,
-    read_reviews,
-    size,
-    wide_layer,
-)
+from course_lib.experiments import Result, lab07
+from course_lib.experiments.lab07 import evaluator, losses, per_head, size
 from course_lib.experiments.once import each_seed
 from course_lib.models import checkpoints
 from course_lib.pruning import heads as library
@@ -44,28 +33,27 @@ FRACTIONS = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9)  # of all heads, removed
 ONE_KEPT = (0.5, 0.7, 0.8)  # the same, where each layer keeps a head
 STEP = 3  # heads removed between two scorings, about a tenth
 TEXTS = {"validation": 1000, "test": 2000}  # what scores and accuracies are taken on
-DRAWS, TUNED_DRAWS = 10, 4  # random masks per checkpoint and fraction
+DRAWS = 10  # random masks per checkpoint and fraction
+TUNED_DRAWS = {"random": 4, "top": 1, "bottom": 1, "middle": 1, "no consecutive": 1}
 TUNED: dict[str, Any] = {"fractions": (0.5, 0.8), "steps": 200, "lr": 3e-4, "batch": 16}
 DOMAIN_TEXTS = 1500  # per importance that is compared with another
 REPEATS = {1: 40, 4: 20, 16: 12, 64: 6}  # texts in a batch -> how often it is timed
 REVIEWS = {"fractions": FRACTIONS, "step": STEP, "texts": TEXTS, "tuned": TUNED}
-REVIEWS |= {"domain texts": DOMAIN_TEXTS}
 SST2: dict[str, Any] = {"sentences": 12_000, "validation": 1000, "removed": (0.39, 0.58)}
 SST2 |= {"draws": DRAWS, "seeds": (0, 1, 2)}
 
 Rows = list[dict[str, Any]]
-Arm = tuple[str, float, int]  # method, fraction removed, draw
-Masks = dict[Arm, Tensor]  # the heads kept
+Masks = dict[tuple[str, float, int], Tensor]  # method, fraction removed, draw -> heads kept
 
 
 # ----------------------------------------------------------------- three checkpoints
 def measure_reviews(seed: int) -> dict[str, Rows]:
     """Everything that is measured of one checkpoint: table -> rows."""
     checkpoint = checkpoints.load(f"reviews-bert-{seed}")
-    model, batches = checkpoint.model, read_reviews(checkpoint.tokenizer, **TEXTS).batches
+    model, batches = checkpoint.model, lab07.read_reviews(checkpoint.tokenizer, **TEXTS).batches
     validation, test, (layers, heads) = batches["validation"], batches["test"], size(model)
     each = library.ablate_each(evaluator(model, validation), layers, heads)
-    moved = library.ablate_each(mover(model, validation), layers, heads)
+    moved = library.ablate_each(lab07.mover(model, validation), layers, heads)
     # 32 candidates, which differ by more than single ablations do
     few = evaluator(model, validation[::2])
     alone = library.all_but_one(few, evaluator(model, test), layers, heads)
@@ -75,9 +63,9 @@ def measure_reviews(seed: int) -> dict[str, Rows]:
         "single ablation, logits": moved,
     }
     scores["most important first"] = -scores["I_h"]
-    of = (model, validation, scores, seed)
+    of, draws = (model, validation, scores, seed), {"random": DRAWS}
     slim = library.remove_heads(model, torch.arange(heads).expand(layers, heads) < heads // 2)
-    timed = {"small BERT": (model, slim), "one layer of BERT-base": wide_layer()}
+    timed = {"small BERT": (model, slim), "one layer of BERT-base": lab07.wide_layer()}
     return {
         "ablations": per_head(-scores["single ablation"], "change"),
         "importance": per_head(scores["I_h"], "importance"),
@@ -85,72 +73,46 @@ def measure_reviews(seed: int) -> dict[str, Rows]:
             {"layer": f"layer {layer}", "head": head + 1, "change": round(change, 2)}
             for layer, (head, change) in enumerate(alone, start=1)
         ],
-        "removal": removal(model, test, removal_masks(*of, FRACTIONS)),
-        "one_kept": removal(model, test, removal_masks(*of, ONE_KEPT, least=1)),
-        "fine_tuning": fine_tuning(model, checkpoint.tokenizer, test, tuned_masks(*of), seed),
+        "removal": removal(model, test, choose(*of, FRACTIONS, draws)),
+        "one_kept": removal(model, test, choose(*of, ONE_KEPT, draws, least=1)),
+        "fine_tuning": fine_tuning(*of, checkpoint.tokenizer, test),
         "domains": domains(model, checkpoint.tokenizer),
-        "seconds": [{"model": m, **row} for m, p in timed.items() for row in clock(*p, REPEATS)],
+        "seconds": [{"model": m, **r} for m, p in timed.items() for r in lab07.clock(*p, REPEATS)],
     }
 
 
-def lowest(scores: dict[str, Tensor], fractions: Sequence[float], least: int = 0) -> Masks:
-    """The lowest heads by each of the scores are removed; each layer keeps ``least``."""
-    return {
-        (method, fraction, 0): lowest_heads(of, round(fraction * of.numel()), least)
-        for method, of in scores.items()
-        for fraction in fractions
-    }
-
-
-def drawn(
-    shape: Sequence[int], fractions: Sequence[float], seed: int, draws: int, least: int = 0,
-    rule: str = "random",
+def choose(
+    model: nn.Module, texts: list[Batch], scores: dict[str, Tensor], seed: int,
+    fractions: Sequence[float], draws: dict[str, int], least: int = 0,
 ) -> Masks:  # fmt: skip
-    masks, (layers, heads), place = {}, shape, rule.replace(" ", "_")
-    for draw in range(draws):
-        generator = torch.Generator().manual_seed(1000 * seed + draw)
-        for fraction in fractions:
-            count = round(fraction * layers * heads)
-            keep = library.choose_heads(layers, heads, count, place, generator, least)
-            masks[rule, fraction, draw] = keep
+    """The lowest heads by each of the scores are removed, and by "I_h, iterative", where texts
+    are given; and masks by the rules of ``draws``. Each layer keeps ``least`` heads.
+    """
+    (layers, heads), masks = size(model), {}
+    score = partial(head_importance, batches=texts, loss_fn=losses)
+    counts = {fraction: round(fraction * layers * heads) for fraction in fractions}
+    for fraction, count in counts.items():
+        for method, of in scores.items():
+            masks[method, fraction, 0] = lowest_heads(of, count, least)
+        if texts:
+            steps = [*range(STEP, count, STEP), count]
+            kept = library.prune_heads_iteratively(model, score, steps, min_per_layer=least)
+            masks["I_h, iterative", fraction, 0] = kept[-1]
+    for rule, many in draws.items():
+        for draw in range(many):
+            generator = torch.Generator().manual_seed(1000 * seed + draw)
+            name = rule.replace(" ", "_")
+            for fraction, count in counts.items():
+                if rule != "no consecutive" or fraction <= 0.5:
+                    keep = library.choose_heads(layers, heads, count, name, generator, least)
+                    masks[rule, fraction, draw] = keep
     return masks
 
 
-def in_steps(
-    model: nn.Module, texts: list[Batch], fractions: Sequence[float], least: int = 0
-) -> Masks:
-    """I_h, computed again before each step."""
-    score, masks = partial(head_importance, batches=texts, loss_fn=losses), {}
-    for fraction in fractions:
-        count = round(fraction * math.prod(size(model)))
-        counts = [*range(STEP, count, STEP), count]
-        kept = library.prune_heads_iteratively(model, score, counts, min_per_layer=least)
-        masks["I_h, iterative", fraction, 0] = kept[-1]
-    return masks
-
-
-def removal_masks(
-    model: nn.Module, validation: list[Batch], scores: dict[str, Tensor], seed: int,
-    fractions: Sequence[float], least: int = 0,
-) -> Masks:  # fmt: skip
-    masks = lowest(scores, fractions, least) | in_steps(model, validation, fractions, least)
-    return masks | drawn(size(model), fractions, seed, DRAWS, least)
-
-
-def tuned_masks(
-    model: nn.Module, validation: list[Batch], scores: dict[str, Tensor], seed: int
-) -> Masks:
-    """Masks of the models that are fine-tuned; "dense" keeps all heads."""
-    shape, fractions = size(model), TUNED["fractions"]
-    importance = torch.tensor(scores["I_h"].tolist())  # float32, as in the first run
-    by = {"I_h": importance, "I_h, by layer": library.normalise_by_layer(importance)}
-    masks = {("dense", 0.0, 0): torch.ones(shape, dtype=torch.bool)} | lowest(by, fractions)
-    masks |= in_steps(model, validation, fractions)
-    for fraction in fractions:
-        masks |= drawn(shape, [fraction], seed, TUNED_DRAWS)
-        for rule in ("top", "bottom", "middle"):
-            masks |= drawn(shape, [fraction], seed, 1, rule=rule)
-    return masks | drawn(shape, fractions[:1], seed, 1, rule="no consecutive")  # at most a half
+def named(masks: Masks) -> Iterator[tuple[dict[str, Any], Tensor]]:
+    for (method, fraction, draw), keep in masks.items():
+        arm = {"method": method, "draw": draw, "removed": fraction}
+        yield arm | {"empty_layers": int((keep.sum(1) == 0).sum())}, keep
 
 
 def removal(model: nn.Module, test: list[Batch], masks: Masks) -> Rows:
@@ -158,34 +120,32 @@ def removal(model: nn.Module, test: list[Batch], masks: Masks) -> Rows:
     evaluate = evaluator(model, test)
     whole = round(evaluate(torch.ones(size(model))), 2)
     rows = [{"method": "dense", "draw": 0, "removed": None, "empty_layers": 0, "test": whole}]
-    for arm, keep in masks.items():
-        rows.append({**named(arm, keep), "test": round(evaluate(keep.float()), 2)})
-    return rows
-
-
-def named(arm: Arm, keep: Tensor) -> dict[str, Any]:
-    method, fraction, draw = arm
-    empty = int((keep.sum(1) == 0).sum())
-    return {"method": method, "draw": draw, "removed": fraction, "empty_layers": empty}
+    return rows + [{**arm, "test": round(evaluate(keep.float()), 2)} for arm, keep in named(masks)]
 
 
 def fine_tuning(
-    model: nn.Module, tokenizer: Any, test: list[Batch], masks: Masks, seed: int
-) -> Rows:
+    model: nn.Module, validation: list[Batch], scores: dict[str, Tensor], seed: int,
+    tokenizer: Any, test: list[Batch],
+) -> Rows:  # fmt: skip
     """Test accuracy in % before and after a short fine-tuning; the full model gets it, too."""
+    importance = torch.tensor(scores["I_h"].tolist())  # float32, as in the first run
+    by = {"I_h": importance, "I_h, by layer": library.normalise_by_layer(importance)}
+    masks: Masks = {("dense", 0.0, 0): torch.ones(size(model), dtype=torch.bool)}
+    for fraction in TUNED["fractions"]:
+        masks |= choose(model, validation, by, seed, [fraction], TUNED_DRAWS)
     steps, batch = TUNED["steps"], TUNED["batch"]
     texts = reviews.load(train=steps * batch, validation=0, test=0)["train"]
     training = pieces.encode(texts, tokenizer)
     how = {"lr": TUNED["lr"], "rate": warm_up_then_decay(20, 20), "seed": seed}
     found = []
-    for arm, keep in masks.items():
+    for arm, keep in named(masks):
         smaller = library.remove_heads(model, keep)
         before = round(accuracy(smaller, test), 2)
         stream = pieces.batches(training, "sentiment", batch, seed=seed)
         fit_batches(smaller, stream, steps, progress=False, **how)
         after = round(accuracy(smaller, test), 2)
         for when, value in (("removed", before), ("fine-tuned", after)):
-            found.append({**named(arm, keep), "when": when, "test": value})
+            found.append({**arm, "when": when, "test": value})
     return found
 
 
@@ -218,7 +178,7 @@ def measure_sst2(seed: int) -> dict[str, Rows]:
     validation = pieces.batches(data["validation"].select(range(SST2["validation"])), batch_size=50)
     importance = head_importance(model, validation, losses)
     scores = {"I_h": importance, "most important first": -importance}
-    masks = lowest(scores, SST2["removed"]) | drawn(size(model), SST2["removed"], 0, SST2["draws"])
+    masks = choose(model, [], scores, 0, SST2["removed"], {"random": SST2["draws"]})
     test = list(pieces.batches(data["test"], batch_size=50))
     return {
         "importance": per_head(importance, "importance"),
