@@ -10,7 +10,7 @@ import copy
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 import torch
@@ -32,7 +32,6 @@ ORDERS = ("dense", "I_h", "I_h, iterative", "single ablation", "random", "most i
 # Michel et al. 2019, table 4: batch size -> % more examples per second, half of the heads
 MICHEL = {1: 1.9, 4: 2.7, 16: 17.5, 64: 17.5}
 _SPLIT = ("no consecutive", "no con-\nsecutive")
-_AS_IS: Any = {"sort": False, "dropna": False, "as_index": False}  # of groups
 
 
 # ------------------------------------------------------------------ models, texts, loss
@@ -42,17 +41,10 @@ class Reviews(NamedTuple):
     data: Any
     batches: dict[str, list[Batch]]
 
-    def quote(self, row: int) -> str:
-        """A validation review with its label, "the service was fine. (positive)"."""
-        texts = self.data["validation"]
-        label = texts.features["sentiment"].names[texts["sentiment"][row]]
-        return f"{texts['text'][row]} ({label})"
-
 
 def load(seeds: int, validation: int, test: int) -> tuple[list[nn.Module], Reviews]:
     """The shipped BERTs "reviews-bert-0", …, and reviews that none was trained on."""
     models = [checkpoints.load(f"reviews-bert-{seed}") for seed in range(seeds)]
-    # one tokenizer for all of them
     texts = read_reviews(models[0].tokenizer, validation=validation, test=test)
     return [checkpoint.model for checkpoint in models], texts
 
@@ -201,10 +193,10 @@ def batch_gradients(
     return found
 
 
-def correlation(one: Tensor, other: Tensor, method: Literal["pearson", "spearman"]) -> float:
-    """Over all heads."""
+def rank_correlation(one: Tensor, other: Tensor) -> float:
+    """Spearman's, over all heads."""
     a, b = (pd.Series(grid.double().flatten().numpy()) for grid in (one, other))
-    return float(a.corr(b, method=method))
+    return float(a.corr(b, method="spearman"))
 
 
 def beside_stored(mine: Sequence[tuple[int, float]]) -> pd.DataFrame:
@@ -223,19 +215,15 @@ def draw_orders(live: tuple[float, float] | None = None) -> Figure:
     """Test accuracy against heads removed: a panel per small model, and one of SST-2 (mean of
     three fine-tunings). ``live``: a run on the first model, (share removed, accuracy).
     """
-    stored = experiments.read("lab07_heads/removal")
-    parts = {
-        f"model {seed + 1}": run.drop(columns="seed").groupby(["method", "removed"], **_AS_IS)
-        for seed, run in stored.groupby("seed")
-    }
-    real = experiments.read("lab07_sst2/removal")
-    parts["SST-2, mean of three runs"] = real.groupby(["method", "removed"], **_AS_IS)
+    stored = experiments.read("lab07_heads/removal").query("method in @ORDERS")
+    parts = {f"model {seed + 1}": run for seed, run in stored.groupby("seed")}
+    parts["SST-2, mean of three runs"] = experiments.read("lab07_sst2/removal")
     fig, axes = plots.subplots(2, 2, 7.0)
-    for ax, (name, groups) in zip(axes.flat, parts.items(), strict=True):
-        table = groups["test"].mean()
-        table = table[table["method"].isin(ORDERS)]
-        options: dict[str, Any] = {"xaxis": "sparsity", "xlabel": "heads pruned", "ax": ax}
-        plots.curves(table, x="removed", y="test", title=name, constant=50, **options)
+    for ax, (name, run) in zip(axes.flat, parts.items(), strict=True):
+        groups = run.groupby(["method", "removed"], sort=False, dropna=False)
+        table = groups["test"].mean().reset_index()
+        look: dict[str, Any] = {"xaxis": "sparsity", "xlabel": "heads pruned", "constant": 50}
+        plots.curves(table, x="removed", y="test", title=name, ax=ax, **look)
         ax.set_ylim(45, 101)
         ax.set_xticks(table["removed"].dropna().unique())
     if live:
@@ -245,22 +233,12 @@ def draw_orders(live: tuple[float, float] | None = None) -> Figure:
     return fig
 
 
-def with_and_without_empty_layers() -> pd.DataFrame:
-    """The stored run, 80 % of the heads removed: layers may lose all heads, or keep one each;
-    the column ``layers`` says which.
-    """
-    tables = {"may be emptied": "removal", "keep one head each": "one_kept"}
-    read = {said: experiments.read(f"lab07_heads/{name}") for said, name in tables.items()}
-    both = pd.concat(table.assign(layers=said) for said, table in read.items())
-    return both[both["removed"] == 0.8]
-
-
 def rank_changes(scored: Sequence[tuple[Tensor, Tensor]]) -> dict[int, float]:
     """Of (heads kept, scores) of each scoring, the first with all heads: how many are kept ->
     rank correlation of their scores now and at first.
     """
     first = scored[0][1]
-    return {int(k.sum()): correlation(first[k], now[k], "spearman") for k, now in scored[1:]}
+    return {int(k.sum()): rank_correlation(first[k], now[k]) for k, now in scored[1:]}
 
 
 def fine_tuning() -> pd.DataFrame:
@@ -284,9 +262,9 @@ def draw_fine_tuning(guess: tuple[str, Any] | None = None) -> Figure:
         after = pd.concat([dense, table[table["when"] == "fine-tuned"]])
         before = table[table["when"] == "removed"].groupby("method", sort=False)["test"].mean()
         title = f"{share:.0%} of the heads removed".replace("%", " %")
-        star = guess if share == 0.8 else None
         options: dict[str, Any] = {"constant": 50, "ylim": (40, 116), "fmt": "{:.0f}", "ax": ax}
-        plots.bars(after, x="method", y="test", title=title, guess=star, **options)
+        options["guess"] = guess if share == 0.8 else None
+        plots.bars(after, x="method", y="test", title=title, **options)
         ax.plot(before.to_numpy(), "D", color="k", mfc="w", ms=7, zorder=6, label="before training")
         ax.legend(loc="upper right", ncols=2, borderaxespad=0)
     fig.suptitle("What does a short training repair?")
@@ -398,12 +376,3 @@ def naive_test(f: Callable[..., Tensor]) -> None:
         parts = f(x, Wq, Wk, Wv, Wo, heads)
         assert parts.shape == (heads, B, L, E)
         assert torch.allclose(parts.sum(0), layer(x, x, x)[0], rtol=1e-3, atol=1e-3)
-
-
-def verdict(find_bug: Callable[..., None], f: Callable[..., Tensor]) -> str:
-    """What ``find_bug`` says of a version of ``attention_as_sum``."""
-    try:
-        find_bug(f)
-    except AssertionError as reason:
-        return f"caught ({reason})"
-    return "no bug found"

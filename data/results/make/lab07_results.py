@@ -64,6 +64,8 @@ def measure_reviews(seed: int) -> dict[str, Rows]:
     }
     scores["most important first"] = -scores["I_h"]
     of, draws = (model, validation, scores, seed), {"random": DRAWS}
+    removed = removal(model, test, choose(*of, FRACTIONS, draws))
+    kept = removal(model, test, choose(*of, ONE_KEPT, draws, least=1))
     slim = library.remove_heads(model, torch.arange(heads).expand(layers, heads) < heads // 2)
     timed = {"small BERT": (model, slim), "one layer of BERT-base": lab07.wide_layer()}
     return {
@@ -73,8 +75,9 @@ def measure_reviews(seed: int) -> dict[str, Rows]:
             {"layer": f"layer {layer}", "head": head + 1, "change": round(change, 2)}
             for layer, (head, change) in enumerate(alone, start=1)
         ],
-        "removal": removal(model, test, choose(*of, FRACTIONS, draws)),
-        "one_kept": removal(model, test, choose(*of, ONE_KEPT, draws, least=1)),
+        "removal": removed,
+        "one_kept": [{"layers": "may be emptied", **r} for r in removed if r["removed"] in ONE_KEPT]
+        + [{"layers": "keep a head each", **r} for r in kept[1:]],
         "fine_tuning": fine_tuning(*of, checkpoint.tokenizer, test),
         "domains": domains(model, checkpoint.tokenizer),
         "seconds": [{"model": m, **r} for m, p in timed.items() for r in lab07.clock(*p, REPEATS)],
