@@ -55,9 +55,6 @@ def show_orders(title, *methods, inches=None):
 # | filters, channels | 04 | a smaller dense network |
 # | **attention heads** | **07** | **smaller dense matrices** |
 # | tokens | 10 | shorter texts, layer by layer |
-#
-# A head is the natural unit of attention: it has its own queries, keys and values, and
-# its own attention pattern.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Multi-head attention, in shapes
@@ -215,7 +212,7 @@ show_orders("Michel et al.: a tenth at a time", "I_h", "I_h, iterative", inches=
 # %% [markdown]
 # Score, prune three heads, score those that are left.
 #
-# At 80 % and beyond the two lines part. Why?
+# At 80 % and beyond the two lines separate. Why?
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Two minutes: three explanations
@@ -240,8 +237,8 @@ table = table[table["method"] != "most important first"]
 tables.show(tables.means(table, "test", columns="layers", digits=0))
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# 80 % removed, nothing trained. With a head in every layer, **we could not detect that
-# scoring again helps**. Ablations by accuracy stay behind in two of three models; by logits
+# 80 % removed, nothing trained. With a head in every layer, we could not detect that
+# scoring again helps. Ablations by accuracy remain behind in two of three models; by logits
 # they do not.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
@@ -258,10 +255,6 @@ tables.show(tables.means(table, "test", columns="layers", digits=0))
 #
 # *Guess:* half of the heads of our models are removed, 200 steps of training follow. Random
 # heads, or whole layers?
-
-# %% [markdown] slideshow={"slide_type": "notes"}
-# Random heads, in the mean of three models; see the table after the question. Budhraja et
-# al. also advise to avoid middle and consecutive layers of BERT.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Two minutes: read a paper's table
@@ -365,12 +358,10 @@ say(f"$I_h$ minus random at 58 %: {minus(most, 'test', 'I_h', 'random')}.")
 #   be exactly 0, and an L0 penalty. Of 48 encoder heads **10 are left at −0.15 BLEU**,
 #   4 at −0.25 (another corpus). Many have functions: the next word, a syntactic arc,
 #   rare words.
-# - Kovaleva et al. (2019): five patterns of attention recur; making a head uniform can
-#   *raise* accuracy.
-# - Raganato et al. (2020): all but one head of each encoder layer replaced by fixed
-#   patterns, with similar BLEU.
-#
-# Lab 08 lets you train such gates.
+# - [Kovaleva et al. (2019)](https://arxiv.org/abs/1908.08593): five patterns of attention
+#   recur; making a head uniform can *raise* accuracy.
+# - [Raganato et al. (2020)](https://arxiv.org/abs/2002.10260): all but one head of each
+#   encoder layer replaced by fixed patterns, with similar BLEU.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## What to take along
@@ -378,8 +369,7 @@ say(f"$I_h$ minus random at 58 %: {minus(most, 'test', 'I_h', 'random')}.")
 # - Attention is a **sum over heads**; a gate on each makes removal differentiable.
 # - $I_h$: absolute value for each text, then the mean. One backward pass; good for half
 #   of the heads.
-# - **Costs do not add up**, and accuracy is too coarse for one head: measure logits, or use
-#   $I_h$.
+# - **Costs do not add up**, and accuracy orders single heads badly in two of our models.
 # - **Never empty a layer**; training cannot restore it.
 # - Baselines: random draws, the reversed order, the full model with the same training,
 #   a resampling ceiling.
@@ -395,10 +385,5 @@ say(f"$I_h$ minus random at 58 %: {minus(most, 'test', 'I_h', 'random')}.")
 # - Budhraja, Pande, Nema, Kumar & Khapra (2020). [On the weak link between importance
 #   and prunability of attention heads](https://aclanthology.org/2020.emnlp-main.260).
 #   *EMNLP*.
-# - Kovaleva, Romanov, Rogers & Rumshisky (2019). [Revealing the dark secrets of
-#   BERT](https://arxiv.org/abs/1908.08593). *EMNLP*.
-# - Raganato, Scherrer & Tiedemann (2020). [Fixed encoder self-attention patterns in
-#   transformer-based machine translation](https://arxiv.org/abs/2002.10260). *Findings
-#   of EMNLP*.
 # - Prasanna, Rogers & Rumshisky (2020). [When BERT plays the lottery, all tickets are
 #   winning](https://arxiv.org/abs/2005.00561). *EMNLP*.

@@ -219,13 +219,13 @@ def test_slices_of_odd_layers(submission: Submission, draw: Draw) -> None:
 
 OPTIONS = 4
 MISREAD = {  # by position, from 0
-    0: "in this comparison each layer keeps a head in every order. Can empty layers explain the difference?",
-    1: "the same table has I_h computed once and computed again, both with a head kept in each layer. Can you tell them apart?",
-    3: "other rows of the same table are measured with all other heads on, too. How well do they order the heads?",
+    0: "the table has I_h computed once and computed again, both with a head kept in each layer. Can you tell them apart?",
+    1: "single ablations are measured costs. How well do they order the heads at 80 %?",
+    3: "the interval of this difference contains 0. What can you not conclude from it?",
 }
 
 
-@question("7.7", points=0.5, claim="a: the explanation that the controls support")
+@question("7.7", points=0.5, claim="a: what the controls permit")
 def test_what_the_controls_support(submission: Submission, draw: Draw) -> None:
     expect_choice(submission, "answer_7_7a", OPTIONS, MISREAD)
 
