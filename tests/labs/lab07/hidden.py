@@ -219,14 +219,14 @@ def test_slices_of_odd_layers(submission: Submission, draw: Draw) -> None:
 
 OPTIONS = 4
 MISREAD = {  # by position, from 0
-    0: "compare the two where each layer keeps a head. Is it still better there to compute the scores again?",
-    1: "the single ablations are measured costs. How good is their order at 80 %?",
-    3: "look at the interval of this difference, with a head kept in each layer. Does it exclude 0?",
+    0: "the table has I_h computed once and computed again, both with a head kept in each layer. Can you tell them apart?",
+    1: "single ablations are measured costs. How well do they order the heads at 80 %?",
+    3: "the interval of this difference contains 0. What can you not conclude from it?",
 }
 
 
 @question("7.7", points=0.5, claim="a: what the controls permit")
-def test_what_the_controls_permit(submission: Submission, draw: Draw) -> None:
+def test_what_the_controls_support(submission: Submission, draw: Draw) -> None:
     expect_choice(submission, "answer_7_7a", OPTIONS, MISREAD)
 
 
