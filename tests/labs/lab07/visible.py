@@ -774,9 +774,9 @@ def splits(draw: Draw, layers: int, heads: int, base: float) -> tuple[Evaluate, 
             Evaluate(draw, layers, heads, base, f"eval_{name}") for name in ("val", "test")
         )
         scores, others = (table(f.score, layers, heads, gate) for f in (val, test))
-        best, lowest = scores.argmax(1), scores.argmin(1)
-        apart = bool((best != others.argmax(1)).all()) and len(best.unique()) > 1
-        if apart and bool((best != 0).any()) and bool((lowest != 0).any()):
+        best, lowest, other = scores.argmax(1), scores.argmin(1), others.argmax(1)
+        apart = bool((best != other).all()) and len(best.unique()) > 1
+        if apart and all(bool(places.any()) for places in (best, lowest, other)):
             return val, test
 
 
