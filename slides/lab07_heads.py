@@ -310,7 +310,7 @@ plots.show(plots.grid(masks, title=title, columns=2), inches=(5.6, 3.4))
 
 # %% slideshow={"slide_type": "slide"}
 say("## How much can be saved?")
-macs = [token_macs([128] * 12, 768, attention_width=64 * n)["total"] / 1e9 for n in (12, 6)]
+macs = [token_macs([128] * 12, 768, attention_width=64 * n) / 1e9 for n in (12, 6)]
 weights = [12 * (4 * 768 * 64 * n + 8 * 768**2) / 1e6 for n in (12, 6)]
 say(
     f"BERT-base, L = 128, half of the heads removed: {macs[0]:.1f} → {macs[1]:.1f} billion MACs,"
