@@ -181,7 +181,7 @@ tables.plain(lab07.by_model(alone, "change", rows="layer"))
 say("## Importance from the gradient")
 first = lab07.by_layer([importance[0] / importance[0].max()])
 title = "Importance $I_h$ of each head, first model; largest = 1"
-plots.show(plots.grid(first, title=title, fmt="{:.2f}"), inches=(8, 2.8))
+plots.show(plots.grid(first, title=title, fmt="{:.2f}"), inches=(8, 2.3))
 
 # %% slideshow={"slide_type": "fragment"}
 sums = torch.stack(importance).sum(2)  # (models, layers)
@@ -198,8 +198,7 @@ show_orders(
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# "Most important first" tests whether the order has any information. Random: ten draws
-# for each of three models.
+# "Most important first" tests whether the order has any information.
 #
 # {{claim 07.1}}
 #
@@ -272,15 +271,17 @@ tables.show(tables.means(table, "test", columns="layers", digits=0))
 
 # %% slideshow={"slide_type": "slide"}
 say("## With fine-tuning")
-arms = tuned[(tuned["method"] != "dense") & (tuned["when"] == "fine-tuned")]
-say("Test accuracy (%) after 200 steps. Training repairs the remaining heads; it restores none.")
-tables.show(tables.means(arms, "test", columns="removed", digits=1))
-full = tuned[(tuned["method"] == "dense") & (tuned["when"] == "fine-tuned")]
-at_80 = minus(arms[arms["removed"] == 0.8], "test", "I_h, by layer", "random")
-say(f"The full model after them: {pm(full['test'])}. At 80 %, by layer minus random: {at_80}.")
+after = tuned[tuned["when"] == "fine-tuned"]
+arms = after[~after["method"].isin(["dense", "bottom"])]
+say(f"Test accuracy (%), 200 steps; full model {pm(after[after['method'] == 'dense']['test'])}.")
+tables.means(arms, "test", columns="removed", digits=1)
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # {{claim 07.4}}
+#
+# Training repairs the remaining heads, it restores none: at 80 % the rules by place and I_h,
+# computed once, have emptied layers. By layer and iterative are 13 points ahead of random.
+# "Bottom" (not shown) is 80 % at one half, and removes the same heads as "middle" at 80 %.
 
 # %% slideshow={"slide_type": "slide"}
 say("## Is a head important everywhere?")
