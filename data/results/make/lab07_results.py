@@ -46,7 +46,6 @@ Rows = list[dict[str, Any]]
 Masks = dict[tuple[str, float, int], Tensor]  # method, fraction removed, draw -> heads kept
 
 
-# ----------------------------------------------------------------- three checkpoints
 def measure_reviews(seed: int) -> dict[str, Rows]:
     """Everything that is measured of one checkpoint: table -> rows."""
     checkpoint = checkpoints.load(f"reviews-bert-{seed}")
@@ -168,7 +167,6 @@ def domains(model: nn.Module, tokenizer: Any) -> Rows:
     return rows
 
 
-# ------------------------------------------------------------------------------ SST-2
 def measure_sst2(seed: int) -> dict[str, Rows]:
     """Fine-tune the packaged encoder, score its heads on sentences cut from the training
     part, and remove some: table -> rows.
