@@ -17,27 +17,19 @@ import torch
 from course_lib import experiments
 from course_lib.cost import token_macs
 from course_lib.experiments import lab07
-from course_lib.models.bert import small_bert
-from course_lib.pruning.heads import choose_heads, remove_heads
 from course_lib.show import drawings, plots, tables
 from course_lib.show.words import minus, pm, say
 
-torch.set_num_threads(1)
-each = experiments.read("lab07_heads/ablations")
-importance = experiments.read("lab07_heads/importance")
+changes = lab07.stored_grids("ablations", "change")
+importance = lab07.stored_grids("importance", "importance")
+removed = experiments.read("lab07_heads/removal")
+tuned = lab07.fine_tuning()
 
 
-def show_curves(table, title, x="removed", y="test", by="method", inches=None, control="random"):
-    figure = plots.curves(
-        table,
-        x=x,
-        y=y,
-        by=by,
-        title=title,
-        xaxis="sparsity",
-        xlabel="heads pruned",
-        control=control,
-    )
+def show_orders(title, *methods, inches=None):
+    table = removed[removed["method"].isin(["dense", "random", *methods])]
+    look = {"xaxis": "sparsity", "xlabel": "heads pruned", "constant": 50}
+    figure = plots.curves(table, x="removed", y="test", title=title, **look)
     plots.show(figure, inches=inches)
 
 
@@ -63,9 +55,6 @@ def show_curves(table, title, x="removed", y="test", by="method", inches=None, c
 # | filters, channels | 04 | a smaller dense network |
 # | **attention heads** | **07** | **smaller dense matrices** |
 # | tokens | 10 | shorter texts, layer by layer |
-#
-# A head is the natural unit of attention: it has its own queries, keys and values, and
-# its own attention pattern.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Multi-head attention, in shapes
@@ -124,17 +113,16 @@ plots.show(drawings.heads_as_a_sum(4, gated=(1,)))
 
 # %% slideshow={"slide_type": "slide"}
 say("## First idea: switch off one head")
-figure = plots.grid(
-    lab07.by_layer(each[each["seed"] == 0], "change"),
-    title="Change of validation accuracy (points) with one head off, first model",
-    centre=0,
-)
+title = "Change of validation accuracy (points) with one head off, first model"
+figure = plots.grid(lab07.by_layer(changes[:1]), title=title, centre=0)
 plots.show(figure, inches=(8, 2.8))
+
+# %% slideshow={"slide_type": "fragment"}
+every = torch.stack(changes)
 say(
-    f"{(each['change'].abs() < 0.5).mean():.0%} of the heads of the three models change less than"
-    f" half a point; {(each['change'] > 0).mean():.0%} make it *better* when removed. Michel et al.:"
-    " of 96 encoder heads of a translation model 8 matter significantly, and 4 of those by raising"
-    " BLEU."
+    f"{(every.abs() <= 0.5).double().mean():.0%} of the heads of the three models change at most"
+    f" half a point; none gains more than {every.max():.1f} when removed. Michel et al.: of 96"
+    " encoder heads of a translation model 8 matter significantly, and 4 of those by raising BLEU."
 )
 
 # %% slideshow={"slide_type": "slide"}
@@ -158,14 +146,14 @@ tables.plain(lab07.by_model(alone, "change", rows="layer"))
 # cost least.
 #
 # **1.** The sixteen single changes add up to about nothing. What will the sixteen cost
-# together: about nothing, or more?
+# together: about nothing, or more? And 26 of 32?
 #
 # **2.** How many forward passes over the validation set did your list cost? How many
 # would an exact answer cost?
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# 1: more, see the slide on single ablations. 2: 33 passes for the list; an exact answer
-# needs all subsets of 16 out of 32, 6 × 10⁸ of them.
+# 1: 1 to 2 points; for 26 of 32 it is 32 to 46 points, see the next curves. 2: 33 passes for
+# the list; an exact answer needs all subsets of 16 out of 32, 6 × 10⁸ of them.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Second idea: use the gradient
@@ -186,104 +174,86 @@ tables.plain(lab07.by_model(alone, "change", rows="layer"))
 # > near 0, and is far from useless.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Three different quantities are called I_h in public code: the absolute value per
-# sample (the paper, and the lab), per token, and per batch. The last one depends on the
-# batch size. The lab tests this.
+# The paper writes it also as |A_hᵀ ∂L/∂A_h|: by the chain rule the same number. Public code
+# also takes the absolute value per token, and per batch, which depends on the batch size.
 
 # %% slideshow={"slide_type": "slide"}
 say("## Importance from the gradient")
-first = lab07.by_layer(importance[importance["seed"] == 0], "importance")
-figure = plots.grid(
-    first / first.max(axis=None),
-    title="Importance $I_h$ of each head, first model; largest = 1",
-    fmt="{:.2f}",
+first = lab07.by_layer([importance[0] / importance[0].max()])
+title = "Importance $I_h$ of each head, first model; largest = 1"
+plots.show(plots.grid(first, title=title, fmt="{:.2f}"), inches=(8, 2.3))
+
+# %% slideshow={"slide_type": "fragment"}
+sums = torch.stack(importance).sum(2)  # (models, layers)
+share = pd.DataFrame(100 * sums / sums.sum(1, keepdim=True), columns=range(1, 5)).add_prefix(
+    "layer "
 )
-plots.show(figure, inches=(8, 2.8))
-sums = importance.pivot_table("importance", "seed", "layer", aggfunc="sum")
-share = sums.div(sums.sum(axis=1), axis=0)
-say(
-    "Share of all importance in layers 1 to 4: "
-    + "; ".join(
-        f"model {s}: {', '.join(map('{:.0%}'.format, row))}" for s, *row in share.itertuples()
-    )
-    + ". Remember the small numbers on the right."
-)
+share.insert(0, "share of all importance (%)", [f"model {m}" for m in (1, 2, 3)])
+tables.show(tables.plain(share, digits=0))
 
 # %% slideshow={"slide_type": "slide"}
 say("## Accuracy against heads removed")
-show_curves(
-    lab07.removal("dense", "I_h", "single ablation", "random", "most important first"),
-    "Three models (dots), their mean; nothing trained afterwards",
+show_orders(
+    "Three models (dots), nothing trained", "I_h", "single ablation", "most important first"
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# "Most important first" tests whether the order has any information. Random: ten draws
-# for each of three models.
-
-# %% [markdown] slideshow={"slide_type": "notes"}
+# "Most important first" tests whether the order has any information.
+#
 # {{claim 07.1}}
 #
 # {{claim 07.2}}
 
 # %% slideshow={"slide_type": "slide"}
-say("## What single ablations do not measure")
-show_curves(
-    lab07.added_up(each).replace(r" \(.*", "", regex=True),
-    "Mean of three models",
-    y="change",
-    by="cost",
-    control=None,
-    inches=(5.2, 4.05),
-)
+say("## Score again after every step")
+show_orders("Michel et al.: a tenth at a time", "I_h", "I_h, iterative", inches=(5.2, 4.05))
 
 # %% [markdown]
-# **Heads can replace each other.** If two heads read the same word, neither matters
-# alone. $I_h$, computed once, has the same weakness.
+# Score, prune three heads, score those that are left.
+#
+# At 80 % and beyond the two lines separate. Why?
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## Two minutes: three explanations
+#
+# With 80 % of the heads removed, $I_h$ computed once and single ablations fail, and the loop
+# does not. Three explanations:
+#
+# 1. **Heads replace each other**: a score must be computed again.
+# 2. The bad orders **empty whole layers**.
+# 3. Accuracy is **too coarse** a measure of one head.
+#
+# Which runs would you add to separate them?
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# Keep a head in every layer, with all orders; single ablations measured by the change of
+# the logits.
 
 # %% slideshow={"slide_type": "slide"}
-say("## Two repairs")
-show_curves(
-    lab07.removal("dense", "I_h", "I_h, by layer", "I_h, iterative", "random"),
-    "Measure again, or compare within layers",
-    inches=(5.2, 4.05),
-)
+say("## The controls: empty layers, and the measure")
+table = experiments.read("lab07_heads/one_kept").query("removed == 0.8")
+table = table[table["method"] != "most important first"]
+tables.show(tables.means(table, "test", columns="layers", digits=0))
 
-# %% [markdown]
-# *Iterative*: score, remove a few, score the remaining ones again. *By layer*: divide
-# each layer's scores by their ℓ2 norm first (Michel et al., section 4.1).
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# 80 % removed, nothing trained. With a head in every layer, we could not detect that
+# scoring again helps. Ablations by accuracy remain behind in two of three models; by logits
+# they do not.
 
-# %% slideshow={"slide_type": "slide"}
-say("## The reason: empty layers")
-left = experiments.read("lab07_heads/heads_left").query("removed == 0.8 and method != 'random'")
-left = left.pivot_table("heads_left", ["method", "seed"], "layer").astype(int)
-reached = lab07.removal("I_h", "I_h, by layer").query("removed == 0.8")[["method", "seed", "test"]]
-say("80 % of the heads removed: heads left in each layer.")
-tables.plain(
-    left.add_prefix("layer ").reset_index().merge(reached).rename(columns={"seed": "model"})
-)
-
-# %% [markdown]
-# The last layers' derivatives are small, so *all* of their heads are pruned first. A
-# layer without heads passes no information between tokens.
+# %% [markdown] slideshow={"slide_type": "notes"}
+# {{claim 07.3}}
+#
+# {{claim 07.6}}
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Do rules about places help?
 #
-# Budhraja et al. (2020): from the top, the bottom, the middle; never two in a row.
-
-# %% slideshow={"slide_type": "-"}
-half = lab07.removal("random", *lab07.PLACES, "I_h").query("removed == 0.5")
-half = lab07.by_model(half, "test")
-tables.plain(half.rename(columns={"method": "half of the heads, test accuracy (%)"}))
-
-# %% [markdown]
-# On average ten random draws are better than any rule about places, and the order of
-# the rules differs from model to model.
-
-# %% [markdown] slideshow={"slide_type": "notes"}
-# One model alone would have suggested a rule. Budhraja et al.: many heads can be pruned
-# at random with limited effect; location-based importance gives no advantage; in BERT,
-# avoid middle and consecutive layers.
+# Budhraja et al. (2020) remove heads from the top, the bottom or the middle, or never from
+# two adjacent layers, and **fine-tune**. They find no advantage of location, and little
+# damage by random removal.
+#
+# *Guess:* half of the heads of our models are removed, 200 steps of training follow. Random
+# heads, or whole layers?
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Two minutes: read a paper's table
@@ -301,19 +271,17 @@ tables.plain(half.rename(columns={"method": "half of the heads, test accuracy (%
 
 # %% slideshow={"slide_type": "slide"}
 say("## With fine-tuning")
-tuned = lab07.fine_tuning().replace("fine-tuned", "tuned", regex=True)
-arms = tuned[tuned["method"] != "dense"]
-say("Test accuracy (%). Training repairs the remaining heads; it restores none.")
-tables.show(tables.means(arms, "test", columns="setting", digits=0))
-full = tuned[(tuned["method"] == "dense") & (tuned["when"] == "tuned")]
-at_80 = minus(arms[arms["setting"] == "80% tuned"], "test", "I_h, by layer", "random")
-say(
-    f"Tuned: 200 steps. The full model after them: {pm(full['test'])}. At 80 %, by layer minus"
-    f" random, tuned: {at_80}."
-)
+after = tuned[tuned["when"] == "fine-tuned"]
+arms = after[~after["method"].isin(["dense", "bottom"])]
+say(f"Test accuracy (%), 200 steps; full model {pm(after[after['method'] == 'dense']['test'])}.")
+tables.means(arms, "test", columns="removed", digits=1)
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # {{claim 07.4}}
+#
+# Training repairs the remaining heads, it restores none: at 80 % the rules by place and I_h,
+# computed once, have emptied layers. By layer and iterative are 13 points ahead of random.
+# "Bottom" (not shown) is 80 % at one half, and removes the same heads as "middle" at 80 %.
 
 # %% slideshow={"slide_type": "slide"}
 say("## Is a head important everywhere?")
@@ -343,44 +311,29 @@ plots.show(plots.grid(masks, title=title, columns=2), inches=(5.6, 3.4))
 
 # %% slideshow={"slide_type": "slide"}
 say("## How much can be saved?")
-whole, half = (
-    {
-        "total": token_macs([128] * 12, 768, attention_width=64 * n),
-        "weights": 12 * (4 * 768 * 64 * n + 2 * 768 * 4 * 768),
-    }
-    for n in (12, 6)
-)
-rows = (("MACs (billion)", "total", 1e9), ("weights of the encoder (million)", "weights", 1e6))
-say("BERT-base, 12 layers of 12 heads, L = 128, half of the heads removed:")
-table = pd.DataFrame(
-    {"": name, "full": whole[key] / unit, "half of the heads": half[key] / unit}
-    for name, key, unit in rows
-)
-tables.show(tables.plain(table, digits=2))
+macs = [token_macs([128] * 12, 768, attention_width=64 * n) / 1e9 for n in (12, 6)]
+weights = [12 * (4 * 768 * 64 * n + 8 * 768**2) / 1e6 for n in (12, 6)]
 say(
-    f"That is {whole['total'] / half['total']:.2f}× fewer MACs and"
-    f" {1 - half['weights'] / whole['weights']:.0%} fewer weights. One head is 1/12 = {1 / 12:.1%} of"
-    f" **one attention layer**, and {4 * 768 * 64 / 110e6:.2%} of the model's 110 million"
-    " parameters. (A common summary calls the former its share of all parameters.) Two thirds of"
-    " the encoder are feed-forward: heads cannot save those."
+    f"BERT-base, L = 128, half of the heads removed: {macs[0]:.1f} → {macs[1]:.1f} billion MACs,"
+    f" **{macs[0] / macs[1]:.2f}× fewer**; {weights[0]:.0f} → {weights[1]:.0f} million weights of the"
+    f" encoder. One head is 1/12 of **one attention layer**, and {4 * 768 * 64 / 110e6:.2%} of the"
+    " model's parameters. (A common summary calls the former its share of all parameters.)"
 )
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# Two thirds of the encoder are feed-forward: heads cannot save those.
 
 # %% slideshow={"slide_type": "slide"}
 say("## Measured latency")
-net = small_bert(600, layers=4, width=256, heads=8, ffn=1024, seed=0).eval()
-draw = torch.Generator().manual_seed(0)
-halved = remove_heads(net, choose_heads(4, 8, 16, "random", draw, min_per_layer=4))
-times = lab07.clock({"here": (net, halved)}, length=128, repeats={1: 11, 4: 11, 16: 11})
-full, half = (token_macs([128] * 4, 256, attention_width=32 * n) for n in (8, 4))
-say(
-    f"Half of the heads removed, {full / half:.2f}× fewer MACs. More texts per second, in %; *here*:"
-    " 4 layers of width 256, one thread, processor time."
-)
-tables.plain(times.pivot(index="batch", columns="model", values="gain").reset_index())
+times = lab07.seconds().rename(columns={"model": "more texts per second (%)"})
+name = "more texts per second (%)"
+wide = times.pivot_table("gain", name, "batch", sort=False).add_prefix("batch ")
+tables.show(tables.plain(wide.reset_index(), digits=0))
 
-# %% [markdown]
-# On a GPU with one text, starting kernels costs more than computing. Fewer MACs save
-# time only where MACs take most of the time.
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# Half of the heads; if MACs were time: 36 % for the small BERT, 20 % for BERT-base (32
+# tokens). Ours: one thread, processor time, three runs. On a GPU with one text, starting
+# kernels costs more than computing. **Fewer MACs save time where MACs take most of it.**
 
 # %% slideshow={"slide_type": "slide"}
 say("## On real sentences")
@@ -406,12 +359,10 @@ say(f"$I_h$ minus random at 58 %: {minus(most, 'test', 'I_h', 'random')}.")
 #   be exactly 0, and an L0 penalty. Of 48 encoder heads **10 are left at −0.15 BLEU**,
 #   4 at −0.25 (another corpus). Many have functions: the next word, a syntactic arc,
 #   rare words.
-# - Kovaleva et al. (2019): five patterns of attention recur; making a head uniform can
-#   *raise* accuracy.
-# - Raganato et al. (2020): all but one head of each encoder layer replaced by fixed
-#   patterns, with similar BLEU.
-#
-# Lab 08 lets you train such gates.
+# - [Kovaleva et al. (2019)](https://arxiv.org/abs/1908.08593): five patterns of attention
+#   recur; making a head uniform can *raise* accuracy.
+# - [Raganato et al. (2020)](https://arxiv.org/abs/2002.10260): all but one head of each
+#   encoder layer replaced by fixed patterns, with similar BLEU.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## What to take along
@@ -419,8 +370,7 @@ say(f"$I_h$ minus random at 58 %: {minus(most, 'test', 'I_h', 'random')}.")
 # - Attention is a **sum over heads**; a gate on each makes removal differentiable.
 # - $I_h$: absolute value for each text, then the mean. One backward pass; good for half
 #   of the heads.
-# - **Costs do not add up**: heads can replace each other. Measure again, or at least
-#   compare within layers.
+# - **Costs do not add up**, and accuracy orders single heads badly in two of our models.
 # - **Never empty a layer**; training cannot restore it.
 # - Baselines: random draws, the reversed order, the full model with the same training,
 #   a resampling ceiling.
@@ -436,10 +386,5 @@ say(f"$I_h$ minus random at 58 %: {minus(most, 'test', 'I_h', 'random')}.")
 # - Budhraja, Pande, Nema, Kumar & Khapra (2020). [On the weak link between importance
 #   and prunability of attention heads](https://aclanthology.org/2020.emnlp-main.260).
 #   *EMNLP*.
-# - Kovaleva, Romanov, Rogers & Rumshisky (2019). [Revealing the dark secrets of
-#   BERT](https://arxiv.org/abs/1908.08593). *EMNLP*.
-# - Raganato, Scherrer & Tiedemann (2020). [Fixed encoder self-attention patterns in
-#   transformer-based machine translation](https://arxiv.org/abs/2002.10260). *Findings
-#   of EMNLP*.
 # - Prasanna, Rogers & Rumshisky (2020). [When BERT plays the lottery, all tickets are
 #   winning](https://arxiv.org/abs/2005.00561). *EMNLP*.

@@ -47,7 +47,6 @@ EXPLORERS: dict[str, dict[str, Any]] = {
     "lab00": {},
     "lab01": {"SEEDS": range(1), **EVERY_CELL["lab01"]},
     "lab04": {"SEEDS": 1, **EVERY_CELL["lab04"]},
-    "lab07": {"SEEDS": 1, **EVERY_CELL["lab07"]},
     "lab08": EVERY_CELL["lab08"],
     "lab09": EVERY_CELL["lab09"],
     "lab10": {"SEEDS": (0,), **EVERY_CELL["lab10"]},

@@ -1,19 +1,13 @@
 """Lab 07's experiments: what they run, and the tables that they return.
 
-Functions of the notebook (``gated``, ``head_importance``, ``slice_heads``, …) are
-arguments. In tables layers and heads count from 1. The long runs are
-``data/results/make/lab07_results.py``.
-
-Source: Michel et al. 2019, "Are Sixteen Heads Really Better than One?"; the places:
-Budhraja et al. 2020, "On the Weak Link between Importance and Prunability of Attention
-Heads".
+Functions of the notebook (``gated``, ``slice_heads``, …) are arguments. In tables layers
+and heads count from 1. The long runs, and the papers: ``data/results/make/lab07_results.py``.
 """
 
 from __future__ import annotations
 
 import copy
 import itertools
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
@@ -24,44 +18,33 @@ import torch.nn.functional as F
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from course_lib import devices, experiments
-from course_lib.cost import latency, token_macs, transformer_macs
+from course_lib import experiments
+from course_lib.cost import latency
 from course_lib.data import pieces, reviews
 from course_lib.experiments import common
 from course_lib.models import checkpoints
-from course_lib.parallel import sweep
 from course_lib.pruning import heads as library
 from course_lib.show import plots
 from course_lib.training import Batch, accuracy
 
 Gated = Callable[[nn.Module, Tensor], AbstractContextManager[None]]
-Importance = Callable[[nn.Module, Any, Callable[[nn.Module, Batch], Tensor]], Tensor]
-PLACES = ("top", "bottom", "middle", "no consecutive")
-RULES = ("random", "top", "bottom", "middle", "no_consecutive")  # as choose_heads names them
-BY_SCORE = ("I_h", "I_h, by layer", "I_h, iterative", "single ablation")
+ORDERS = ("dense", "I_h", "I_h, iterative", "single ablation", "random", "most important first")
 # Michel et al. 2019, table 4: batch size -> % more examples per second, half of the heads
 MICHEL = {1: 1.9, 4: 2.7, 16: 17.5, 64: 17.5}
+_SPLIT = ("no consecutive", "no con-\nsecutive")
 
 
 # ------------------------------------------------------------------ models, texts, loss
 class Reviews(NamedTuple):
-    """Generated reviews: as texts, as token numbers, and as batches of 50 by part."""
+    """Generated reviews: as texts, and as batches of 50 by part."""
 
     data: Any
-    encoded: Any
     batches: dict[str, list[Batch]]
-
-    def quote(self, row: int) -> str:
-        """A validation review with its label, "the service was fine. (positive)"."""
-        texts = self.data["validation"]
-        label = texts.features["sentiment"].names[texts["sentiment"][row]]
-        return f"{texts['text'][row]} ({label})"
 
 
 def load(seeds: int, validation: int, test: int) -> tuple[list[nn.Module], Reviews]:
     """The shipped BERTs "reviews-bert-0", …, and reviews that none was trained on."""
     models = [checkpoints.load(f"reviews-bert-{seed}") for seed in range(seeds)]
-    # one tokenizer for all of them
     texts = read_reviews(models[0].tokenizer, validation=validation, test=test)
     return [checkpoint.model for checkpoint in models], texts
 
@@ -72,7 +55,7 @@ def read_reviews(tokenizer: Any, validation: int, test: int) -> Reviews:
     encoded = pieces.encode(data, tokenizer)
     parts = ("validation", "test")
     batches = {part: list(pieces.batches(encoded[part], "sentiment", 50)) for part in parts}
-    return Reviews(data, encoded, batches)
+    return Reviews(data, batches)
 
 
 def size(model: nn.Module) -> tuple[int, int]:
@@ -88,9 +71,7 @@ def logits(model: nn.Module, batch: Batch) -> Tensor:
 
 
 def losses(model: nn.Module, batch: Batch) -> Tensor:
-    """The cross-entropy of each text of a batch, (B,): the ``loss_fn`` of
-    ``head_importance``.
-    """
+    """The cross-entropy of each text, (B,): the ``loss_fn`` of ``head_importance``."""
     return F.cross_entropy(logits(model, batch), batch["labels"], reduction="none")
 
 
@@ -106,6 +87,22 @@ def evaluator(
     return evaluate
 
 
+def mover(
+    model: nn.Module, batches: Sequence[Batch], gated: Gated = library.gated
+) -> Callable[[Tensor], float]:
+    """How far gates (layers, heads) move the difference of the two logits of a text: mean
+    |change| over the texts, 0 with all gates at 1.
+    """
+
+    @torch.no_grad()
+    def margins(xi: Tensor) -> Tensor:
+        with gated(model.eval(), xi):
+            return torch.cat([logits(model, batch).diff(dim=1)[:, 0] for batch in batches])
+
+    whole = margins(torch.ones(size(model)))
+    return lambda xi: float((margins(xi) - whole).abs().mean())
+
+
 # ------------------------------------------------------------------------------- tables
 def per_head(values: Tensor, measure: str) -> list[dict[str, Any]]:
     """Rows ``layer``, ``head``, ``measure`` of a grid (layers, heads)."""
@@ -116,40 +113,33 @@ def per_head(values: Tensor, measure: str) -> list[dict[str, Any]]:
     ]
 
 
-def of_all(importance: Sequence[Tensor]) -> pd.DataFrame:
-    """Columns ``seed``, ``layer``, ``head``, ``importance`` of a grid per model."""
-    return pd.DataFrame(
-        {"seed": seed, **row}
-        for seed, values in enumerate(importance)
-        for row in per_head(values, "importance")
-    )
-
-
-def by_layer(table: pd.DataFrame, value: str) -> pd.DataFrame:
+def by_layer(values: Sequence[Tensor]) -> pd.DataFrame:
     """Wide, for a heat map: a row per layer of each model, a column per head."""
-    model = "model " + table["seed"].astype(str) + ", " if table["seed"].nunique() > 1 else ""
-    rows = table.assign(row=model + "layer " + table["layer"].astype(str))
-    return rows.pivot_table(value, "row", "head", sort=False).rename_axis(index="")
+    several = len(values) > 1
+    layers = {
+        f"model {seed}, layer {layer}" if several else f"layer {layer}": row.tolist()
+        for seed, grid in enumerate(values, start=1)
+        for layer, row in enumerate(grid, start=1)
+    }
+    heads = pd.RangeIndex(1, 1 + values[0].shape[1], name="head")
+    return pd.DataFrame.from_dict(layers, orient="index", columns=heads).rename_axis(index="")
+
+
+def stored_grids(table: str, value: str) -> list[Tensor]:
+    """A column of a stored table as a grid (layers, heads) per model."""
+    runs = experiments.read(f"lab07_heads/{table}").groupby("seed")
+    wide = [run.pivot(index="layer", columns="head", values=value) for _, run in runs]
+    return [torch.tensor(grid.to_numpy()) for grid in wide]
 
 
 def by_model(table: pd.DataFrame, value: str, rows: str = "method") -> pd.DataFrame:
     """Wide: a column per model, the mean over draws."""
-    wide = table.pivot_table(value, rows, "seed", sort=False).rename(columns="model {}".format)
-    return wide.reset_index()
+    table = table.assign(model="model " + (table["seed"] + 1).astype(str))
+    wide = table.pivot_table(value, rows, "model", sort=False)
+    return wide.rename_axis(columns=None).reset_index()
 
 
 # ------------------------------------------------------------------------------- part A
-def attention_macs(heads: Sequence[int], L: int = 37, E: int = 128) -> pd.DataFrame:
-    """Multiplications of one layer's attention, and the inputs of its softmax."""
-    rows = []
-    for H in heads:
-        macs = transformer_macs(1, L, E, H)
-        parts = {"projections": macs["projections"], "scores_and_averages": macs["attention"]}
-        found = {"heads": H, **parts, "products_in_all": sum(parts.values())}
-        rows.append(found | {"softmax_inputs": macs["scores"]})
-    return pd.DataFrame(rows)
-
-
 def first_attention(model: Any, batch: Batch) -> tuple[Tensor, ...]:
     """The input of a BERT's first layer, (B, L, E), and its Wq, Wk, Wv, Wo."""
     attention = model.bert.encoder.layer[0].attention
@@ -159,201 +149,126 @@ def first_attention(model: Any, batch: Batch) -> tuple[Tensor, ...]:
     return x, *(part.weight.detach() for part in parts)
 
 
-def lengths(parts: Tensor) -> pd.DataFrame:
-    """Mean lengths of the heads' vectors, of their sum, and the sum of their lengths.
-
-    Args:
-        parts: (heads, B, L, E).
-    """
-    of_heads = parts.norm(dim=-1).mean((1, 2)).tolist()
-    found = {f"head {h}": length for h, length in enumerate(of_heads, start=1)}
-    found["their\nsum"] = float(parts.sum(0).norm(dim=-1).mean())
-    found["lengths\nadded"] = sum(of_heads)
-    return pd.DataFrame({"vector": found.keys(), "length": found.values()})
-
-
 @torch.no_grad()
-def logit_changes(model: nn.Module, gated: Gated, batch: Batch) -> pd.DataFrame:
-    """The largest change of a logit by gates of 1, by gates of 0, and by transformers'
-    ``head_mask`` of 0.
-    """
-    one = torch.ones(size(model))
-    found = {}
+def logit_changes(model: nn.Module, gated: Gated, batch: Batch) -> dict[str, float]:
+    """The largest change of a logit by gates of 1 or 0, and by transformers' ``head_mask``."""
+    one, before, after = torch.ones(size(model)), logits(model, batch), {}
     for gate in (1, 0):
         with gated(model, gate * one):
-            found[f"all gates at {gate}"] = logits(model, batch)
-    found["head_mask of zeros"] = logits(model, batch | {"head_mask": 0 * one})
-    change = [float((after - logits(model, batch)).abs().max()) for after in found.values()]
-    return pd.DataFrame({"how": found.keys(), "largest_change_of_a_logit": change})
+            after[f"all gates at {gate}"] = logits(model, batch)
+    after["head_mask of zeros"] = logits(model, batch | {"head_mask": 0 * one})
+    return {how: float((found - before).abs().max()) for how, found in after.items()}
 
 
 def without_layers(
     models: Sequence[nn.Module], batches: Sequence[Batch], gated: Gated
 ) -> pd.DataFrame:
     """Accuracy in % with all heads, and with all heads of one layer off."""
-
-    def of_model(model: int) -> list[dict[str, Any]]:
-        evaluate = evaluator(models[model], batches, gated)
-        layers, heads = size(models[model])
-        gates = {"none": torch.ones(layers, heads)}
-        for layer in range(layers):
-            gates[f"layer {layer + 1}"] = torch.ones(layers, heads)
-            gates[f"layer {layer + 1}"][layer] = 0
-        return [{"off": off, "accuracy": evaluate(xi)} for off, xi in gates.items()]
-
-    found = sweep(of_model, model=range(len(models)))
-    return found.assign(model="model " + found["model"].astype(str))
-
-
-# ------------------------------------------------------------------------------- part B
-def by_batch_size(
-    model: nn.Module, batches: Sequence[Batch], head_importance: Importance, gated: Gated
-) -> pd.DataFrame:
-    """I_h beside the absolute gradient of each *batch's* mean loss, in batches of 1, 10 and
-    50: means over heads, their ratio, and how many of the 16 lowest heads by the gradient
-    are among the 16 lowest by I_h.
-    """
-    lowest = library.lowest_heads(head_importance(model, batches, losses), 16)
-
-    def of_batches(cut: Sequence[Batch]) -> Tensor:
-        total = torch.zeros(lowest.shape)
-        for batch in cut:
-            xi = torch.ones(lowest.shape, requires_grad=True)  # shared by all texts
-            with gated(model, xi):
-                total += torch.autograd.grad(losses(model, batch).mean(), xi)[0].abs()
-        return total / len(cut)
-
-    def compare(batch_size: int) -> dict[str, float]:
-        cut = [
-            {name: part[i : i + batch_size] for name, part in batch.items()}
-            for batch in batches
-            for i in range(0, len(batch["labels"]), batch_size)
-        ]
-        mine, other = head_importance(model, cut, losses), of_batches(cut)
-        means = {"importance": float(mine.mean()), "batch_gradient": float(other.mean())}
-        common = int((~library.lowest_heads(other, 16) & ~lowest).sum())
-        ratio = means["importance"] / means["batch_gradient"]
-        return {**means, "ratio": ratio, "common_lowest_heads": common}
-
-    # one after the other: the gates are hooks of one model
-    return sweep(compare, workers=1, batch_size=(1, 10, 50))
-
-
-def count_costs(each: pd.DataFrame, scores: pd.DataFrame, mine: Tensor) -> pd.DataFrame:
-    """Per model: how many heads cost more than half a point alone, what the worst one costs,
-    and the correlation with I_h and, for the first model, with your own ablations.
-    """
     rows = []
-    for seed, of_model in each.merge(scores).groupby("seed"):
-        cost = -of_model["change"]
-        found = {
-            "model": f"model {seed}",
-            "cost_above_0.5": int((cost > 0.5).sum()),
-            "within_0.5": int((cost.abs() <= 0.5).sum()),
-            "largest_cost": cost.max(),
-            "largest_gain": -cost.min(),
-            "r_with_importance": cost.corr(of_model["importance"]),
-        }
-        yours = pd.Series(-mine.flatten().numpy(), of_model.index)
-        rows.append(found | {"r_with_yours": cost.corr(yours) if seed == 0 else None})
+    for m, model in enumerate(models, start=1):
+        evaluate = evaluator(model, batches, gated)
+        for off in range(size(model)[0] + 1):
+            xi = torch.ones(size(model))
+            xi[off - 1 : off] = 0  # layer 0: none
+            name = f"layer {off}" if off else "none"
+            rows.append({"model": f"model {m}", "off": name, "accuracy": evaluate(xi)})
     return pd.DataFrame(rows)
 
 
+# ------------------------------------------------------------------------------- part B
+def batch_gradients(
+    model: nn.Module, batches: Sequence[Batch], gated: Gated, sizes: Sequence[int]
+) -> dict[int, float]:
+    """Batch size -> the mean over heads and batches of |gradient of the batch's mean loss|."""
+    found = {}
+    for B in sizes:
+        gradients: list[Tensor] = []
+        for batch in batches:
+            for i in range(0, len(batch["labels"]), B):
+                part = {name: values[i : i + B] for name, values in batch.items()}
+                xi = torch.ones(size(model), requires_grad=True)  # shared by all texts
+                with gated(model, xi):
+                    gradients += torch.autograd.grad(losses(model, part).mean(), xi)
+        found[B] = float(torch.stack(gradients).abs().mean())
+    return found
+
+
+def rank_correlation(one: Tensor, other: Tensor) -> float:
+    """Spearman's, over all heads."""
+    a, b = (pd.Series(grid.double().flatten().numpy()) for grid in (one, other))
+    return float(a.corr(b, method="spearman"))
+
+
 def beside_stored(mine: Sequence[tuple[int, float]]) -> pd.DataFrame:
-    """All heads of a layer off but one: points of test accuracy lost, by ``all_but_one`` of
-    the notebook on the first model, and in the stored run.
+    """All heads of a layer off but one: points of test accuracy lost, by your ``all_but_one``
+    on the first model, and in the stored run.
     """
-    stored = experiments.read("lab07_heads/all_but_one")
-    yours = [
-        {"run": "yours, model 0", "layer": layer, "lost": -change}
-        for layer, (_, change) in enumerate(mine, start=1)
-    ]
-    runs = stored.assign(run="model " + stored["seed"].astype(str), lost=-stored["change"])
-    return pd.concat([pd.DataFrame(yours), runs[["run", "layer", "lost"]]])
+    runs = experiments.read("lab07_heads/all_but_one")
+    runs = runs.assign(run="model " + (runs["seed"] + 1).astype(str), lost=-runs["change"])
+    yours = pd.DataFrame({"lost": [-change for _, change in mine], "run": "yours, model 1"})
+    yours["layer"] = [f"layer {layer}" for layer in range(1, len(mine) + 1)]
+    return pd.concat([yours, runs[["run", "layer", "lost"]]])
 
 
 # ------------------------------------------------------------------------------- part C
-def draw_rules(choose_heads: Callable[..., Tensor]) -> Figure:
-    """12 of 32 heads removed by place: a grid (layers, heads) per rule."""
-    masks = {
-        rule.replace("_", " "): choose_heads(4, 8, 12, rule, torch.Generator().manual_seed(7))
-        for rule in RULES
-    }
-    return plots.grid(masks, title="12 of 32 heads pruned by place (dark = kept)", columns=5)
-
-
-def removal(*methods: str) -> pd.DataFrame:
-    """Of the stored run: test accuracy against heads removed, for these methods."""
-    table = experiments.read("lab07_heads/removal")
-    return table[table["method"].isin(methods)]
-
-
-def added_up(ablations: pd.DataFrame) -> pd.DataFrame:
-    """Heads removed in the order of single ablations: their single costs added up, and
-    what they cost together, in points (stored run).
+def draw_orders(live: tuple[float, float] | None = None) -> Figure:
+    """Test accuracy against heads removed: a panel per small model, and one of SST-2 (mean of
+    three fine-tunings). ``live``: a run on the first model, (share removed, accuracy).
     """
-    dense = removal("dense").set_index("seed")["test"]
-    rows = []
-    for found in removal("single ablation").to_dict("records"):
-        seed, removed = found["seed"], found["removed"]
-        changes = ablations[ablations["seed"] == seed]["change"].sort_values(ascending=False)
-        single = changes.head(round(removed * len(changes))).sum()
-        for cost, change in (
-            ("each cost, added up (validation)", single),
-            ("what they cost together (test)", found["test"] - dense[seed]),
-        ):
-            rows.append({"seed": seed, "removed": removed, "cost": cost, "change": change})
-    return pd.DataFrame(rows).sort_values("cost", kind="stable")
+    stored = experiments.read("lab07_heads/removal").query("method in @ORDERS")
+    parts = {f"model {seed + 1}": run for seed, run in stored.groupby("seed")}
+    parts["SST-2, mean of three runs"] = experiments.read("lab07_sst2/removal")
+    fig, axes = plots.subplots(2, 2, 7.0)
+    for ax, (name, run) in zip(axes.flat, parts.items(), strict=True):
+        groups = run.groupby(["method", "removed"], sort=False, dropna=False)
+        table = groups["test"].mean().reset_index()
+        look: dict[str, Any] = {"xaxis": "sparsity", "xlabel": "heads pruned", "constant": 50}
+        plots.curves(table, x="removed", y="test", title=name, ax=ax, **look)
+        ax.set_ylim(45, 101)
+        ax.set_xticks(table["removed"].dropna().unique())
+    if live:
+        star = axes[0, 0].plot(*live, "*", color="k", ms=13, zorder=7, label="your loop")
+        axes[0, 0].legend(handles=star, loc="lower left")
+    fig.suptitle("Which order of removal keeps the accuracy?")
+    return fig
 
 
-def importance_without(
-    models: Sequence[nn.Module],
-    batches: Sequence[Batch],
-    keep: Sequence[Tensor],
-    head_importance: Importance,
-    gated: Gated,
-) -> pd.DataFrame:
-    """The mean importance of the heads kept, bool (layers, heads), while all heads are on and
-    while the others are off.
+def rank_changes(scored: Sequence[tuple[Tensor, Tensor]]) -> dict[int, float]:
+    """Of (heads kept, scores) of each scoring, the first with all heads: how many are kept ->
+    rank correlation of their scores now and at first.
     """
-
-    def of_model(model: int) -> dict[str, float]:
-        net, kept = models[model], keep[model]
-        on = float(head_importance(net, batches, losses)[kept].mean())
-        with gated(net, kept.float()):  # gates in gates: they multiply
-            off = float(head_importance(net, batches, losses)[kept].mean())
-        return {"all_on": on, "others_off": off, "times": off / on}
-
-    found = sweep(of_model, model=range(len(models)))
-    return found.assign(model="model " + found["model"].astype(str))
-
-
-def measure(
-    models: Sequence[nn.Module],
-    batches: Sequence[Batch],
-    gated: Gated,
-    masks: Mapping[str, Sequence[Tensor]],
-) -> pd.DataFrame:
-    """Accuracy in % with all heads ("dense") and with the heads of ``masks``: for each
-    method a mask (layers, heads) per model.
-    """
-
-    def of_model(seed: int) -> list[dict[str, Any]]:
-        evaluate = evaluator(models[seed], batches, gated)
-        gates = {"dense": torch.ones(size(models[seed]))}
-        gates |= {method: keep[seed].float() for method, keep in masks.items()}
-        return [{"method": method, "test": evaluate(xi)} for method, xi in gates.items()]
-
-    return sweep(of_model, seed=range(len(models)))
+    first = scored[0][1]
+    return {int(k.sum()): rank_correlation(first[k], now[k]) for k, now in scored[1:]}
 
 
 def fine_tuning() -> pd.DataFrame:
-    """The stored run: test accuracy with heads removed, and after 200 steps of training.
-    ``arm`` names method and share, ``setting`` share and time.
+    """The stored run: test accuracy with heads removed, and after 200 steps of training;
+    ``setting`` is share and time.
     """
     table = experiments.read("lab07_heads/fine_tuning")
-    share = table["removed"].map("{:.0%}".format)
-    return table.assign(arm=table["method"] + "\n" + share, setting=share + " " + table["when"])
+    return table.assign(setting=table["removed"].map("{:.0%}".format) + " " + table["when"])
+
+
+def draw_fine_tuning(guess: tuple[str, Any] | None = None) -> Figure:
+    """Bars after the fine-tuning, a mark per method before it; a panel per share removed.
+    ``guess``: (method, accuracy at 80 %).
+    """
+    stored = fine_tuning()
+    fig, axes = plots.subplots(2, 1, 7.0)
+    dense = stored[(stored["method"] == "dense") & (stored["when"] == "fine-tuned")]
+    for ax, share in zip(axes, (0.5, 0.8), strict=True):
+        table = stored[stored["removed"] == share]
+        table = table.assign(method=table["method"].str.replace(", ", ",\n").replace(*_SPLIT))
+        after = pd.concat([dense, table[table["when"] == "fine-tuned"]])
+        before = table[table["when"] == "removed"].groupby("method", sort=False)["test"].mean()
+        title = f"{share:.0%} of the heads removed".replace("%", " %")
+        options: dict[str, Any] = {"constant": 50, "ylim": (40, 116), "fmt": "{:.0f}", "ax": ax}
+        options["guess"] = guess if share == 0.8 else None
+        plots.bars(after, x="method", y="test", title=title, **options)
+        ax.plot(before.to_numpy(), "D", color="k", mfc="w", ms=7, zorder=6, label="before training")
+        ax.legend(loc="upper right", ncols=2, borderaxespad=0)
+    fig.suptitle("What does a short training repair?")
+    return fig
 
 
 # ------------------------------------------------------------------------------- part D
@@ -370,28 +285,6 @@ def sliced(model: Any, kept: Tensor, slice_heads: Callable[..., Any]) -> nn.Modu
     return smaller
 
 
-@torch.no_grad()
-def difference(
-    smaller: nn.Module, model: nn.Module, xi: Tensor, gated: Gated, batch: Batch
-) -> float:
-    """The largest difference of a logit: heads cut out, against gates of 0."""
-    with gated(model, xi.float()):
-        off = logits(model, batch)
-    return float((logits(smaller, batch) - off).abs().max())
-
-
-def savings(model: nn.Module, smaller: nn.Module) -> pd.DataFrame:
-    """Parameters, and products of a layer for 37 tokens, with all heads and with half."""
-    small = [token_macs([37], 128, ffn_width=256, attention_width=16 * n) for n in (8, 4)]
-    base = [token_macs([37], 768, attention_width=64 * n) for n in (12, 6)]
-    parameters = [sum(p.numel() for p in net.parameters()) for net in (model, smaller)]
-    rows = {"parameters": parameters, "products of a layer": small, "… of BERT-base": base}
-    return pd.DataFrame(
-        {"": name, "all_heads": whole, "half": half, "saved (%)": 100 * (1 - half / whole)}
-        for name, (whole, half) in rows.items()
-    )
-
-
 def wide_layer() -> tuple[nn.Module, nn.Module]:
     """One layer as wide as BERT-base's, with random weights; and with 6 of its 12 heads."""
     from transformers import BertConfig, BertModel
@@ -401,36 +294,33 @@ def wide_layer() -> tuple[nn.Module, nn.Module]:
     return wide, library.remove_heads(wide, torch.arange(12)[None] < 6)
 
 
-def clock(
-    pairs: Mapping[str, tuple[nn.Module, nn.Module]],
-    length: int = 32,
-    repeats: Mapping[int, int] | None = None,
-) -> pd.DataFrame:
-    """Processor time of models with all heads and with half, one thread, taking turns.
+def clock(whole: nn.Module, half: nn.Module, repeats: Mapping[int, int]) -> list[dict[str, float]]:
+    """Processor time of two models on texts of 32 tokens, one thread, taking turns.
 
     Args:
-        pairs: name -> (with all heads, with half of them).
-        length: tokens per text. repeats: batch size -> how often it is timed.
+        repeats: texts in a batch -> how often it is timed.
 
     Returns:
-        Columns ``batch``, ``model``, ``all heads (ms)``, ``half (ms)``, and ``gain``: more
-        texts per second, in %. With the gains that Michel et al. report for BERT on a GPU.
+        Rows ``batch``, ``all heads (ms)``, ``half (ms)``, and ``gain``: more texts per
+        second, in %.
     """
-    rows: list[dict[str, Any]] = []
-    for batch, often in (repeats or {1: 20, 4: 12, 16: 6, 64: 3}).items():
-        ids = torch.randint(5, 600, (batch, length), generator=torch.Generator().manual_seed(0))
-        for name, (whole, smaller) in pairs.items():
-            runs = {
-                "all heads": common.forward_on_cpu(whole, ids),
-                "half": common.forward_on_cpu(smaller, ids),
-            }
-            times = latency.compare(runs, warmup=1, repeats=often, threads=1)
-            ms = {f"{version} (ms)": 1e3 * time.median for version, time in times.items()}
-            gain = 100 * (times["all heads"].times_slower_than(times["half"]) - 1)
-            rows.append({"batch": batch, "model": name, **ms, "gain": gain})
-    paper = "Michel et al., GPU"
-    rows += [{"batch": batch, "model": paper, "gain": gain} for batch, gain in MICHEL.items()]
-    return pd.DataFrame(rows)
+    rows = []
+    for batch, often in repeats.items():
+        ids = torch.randint(5, 600, (batch, 32), generator=torch.Generator().manual_seed(0))
+        models = {"all heads": whole, "half": half}
+        runs = {name: common.forward_on_cpu(model, ids) for name, model in models.items()}
+        times = latency.compare(runs, warmup=1, repeats=often, threads=1)
+        ms = {f"{name} (ms)": 1e3 * time.median for name, time in times.items()}
+        gain = 100 * (times["all heads"].times_slower_than(times["half"]) - 1)
+        rows.append({"batch": batch, **ms, "gain": gain})
+    return rows
+
+
+def seconds() -> pd.DataFrame:
+    """``gain`` by ``batch`` of the stored run, and what Michel et al. report for a GPU."""
+    stored = experiments.read("lab07_heads/seconds")
+    paper = pd.DataFrame({"batch": MICHEL.keys(), "gain": MICHEL.values()})
+    return pd.concat([stored, paper.assign(model="Michel et al., GPU", seed=0)])
 
 
 def domain_correlations(domains: pd.DataFrame) -> pd.DataFrame:
@@ -447,29 +337,31 @@ def domain_correlations(domains: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows).sort_values("texts", ascending=False, kind="stable")
 
 
-def domain_pairs(domains: pd.DataFrame) -> pd.DataFrame:
+def draw_domains(domains: pd.DataFrame) -> Figure:
     """The first model's importances × 100, head by head: of two domains, and of two samples
-    of one domain.
+    of one domain; with Pearson's r.
     """
     run = domains[domains["seed"] == 0]
     wide = 100 * run.pivot(
         index=["layer", "head"], columns=["domain", "sample"], values="importance"
     )
     first, second = run["domain"].unique()[:2]
-    pairs = {f"{first} and {second}": (second, 0), f"two samples of {first}": (first, 1)}
-    return pd.concat(
-        pd.DataFrame({"one_sample": wide[first, 0], "another": wide[other], "texts": name})
-        for name, other in pairs.items()
-    )
-
-
-def costs(models: Mapping[str, nn.Module], batches: Sequence[Batch]) -> dict[str, dict[str, float]]:
-    """Of each model: ``bits`` as stored, ``macs`` for a review of 37 tokens, ``ms`` for 64
-    of these.
-    """
-    ids = next(b["input_ids"] for b in batches if b["input_ids"].shape[1] >= 37)[:1, :37]
-    table = common.costs(models, ids, ids.repeat(64, 1), repeats=9).set_index("method")
-    return table[["bits", "macs", "ms"]].to_dict("index")
+    fig, axes = plots.subplots(1, 2, 4.6, sharex=True, sharey=True)
+    words = []
+    for ax, other in zip(axes, ((second, 0), (first, 1)), strict=True):
+        x, y = wide[first, 0], wide[other]
+        title = "two domains" if other[0] == second else "one domain"
+        words.append(f"{title}: {len(x)} heads, Pearson's r = {x.corr(y):.2f}")
+        labels: dict[str, Any] = {
+            "xlabel": f"{first}, sample 1",
+            "ylabel": f"{other[0]}, sample {other[1] + 1}",
+        }
+        pair = pd.DataFrame({"x": x, "y": y})
+        title = f"{title}: r = {x.corr(y):.2f}"
+        plots.scatter(pair, x="x", y="y", title=title, diagonal=True, ax=ax, **labels)
+    fig.suptitle("$I_h$ × 100 of the first model's heads, measured twice")
+    fig.course_table = ". ".join(words) + "."  # type: ignore[attr-defined]
+    return fig
 
 
 def naive_test(f: Callable[..., Tensor]) -> None:
@@ -484,63 +376,3 @@ def naive_test(f: Callable[..., Tensor]) -> None:
         parts = f(x, Wq, Wk, Wv, Wo, heads)
         assert parts.shape == (heads, B, L, E)
         assert torch.allclose(parts.sum(0), layer(x, x, x)[0], rtol=1e-3, atol=1e-3)
-
-
-def verdict(find_bug: Callable[..., None], f: Callable[..., Tensor]) -> str:
-    """What ``find_bug`` says of a version of ``attention_as_sum``."""
-    try:
-        find_bug(f)
-    except AssertionError as reason:
-        return f"caught ({reason})"
-    return "no bug found"
-
-
-# -------------------------------------------------------------------------------- play
-def switchboard(model: nn.Module, gated: Gated, texts: Reviews) -> Callable[..., Figure]:
-    """For an explorer: which heads are off, such as "1.3 2.7" (layer.head) -> accuracy on 100
-    reviews, and how sure the model is of two of them, the second with a negated main clause.
-    """
-    rows = texts.encoded["validation"].to_pandas()
-    long = rows[rows["contrast"].astype(bool)].sort_values(
-        "input_ids", key=lambda ids: ids.map(len), kind="stable"
-    )
-    chosen = [long.index[long["negated"].astype(bool) == negated][0] for negated in (False, True)]
-    evaluate = evaluator(model, _panel(texts), gated)
-
-    def update(off: str = "") -> Figure:
-        xi = torch.ones(size(model))
-        for name in off.replace(",", " ").split():
-            layer, _, head = name.partition(".")
-            if (
-                not (layer + head).isdecimal()
-                or not 0 < int(layer) <= len(xi)
-                or not 0 < int(head) <= len(xi[0])
-            ):
-                raise ValueError(
-                    f"off: heads as layer.head, 1.1 to {len(xi)}.{len(xi[0])}, got {name!r}"
-                )
-            xi[int(layer) - 1, int(head) - 1] = 0
-        right = evaluate(xi)
-        bars = {"accuracy on\n100 reviews": right}
-        for i in chosen:
-            with gated(model, xi), torch.no_grad():
-                ids = torch.tensor(rows["input_ids"][i], device=devices.current())
-                found = model(input_ids=ids[None]).logits
-            bars[textwrap.fill(texts.quote(i), 30)] = 100 * found.softmax(-1)[0, 1].item()
-        return plots.bars(
-            pd.DataFrame({"of": bars.keys(), "%": bars.values()}),
-            x="of",
-            y="%",
-            title=f"{int((xi == 0).sum())} of {xi.numel()} heads off: {right:.0f} % right, and how"
-            " probable “positive” is for two reviews",
-            fmt="{:.0f}",
-            ylim=(0, 112),
-        )
-
-    return update
-
-
-def _panel(texts: Reviews) -> list[Batch]:
-    """Every eighth validation review: 100 of 800, of all lengths."""
-    few = texts.batches["validation"][1::4]
-    return [{name: part[::2] for name, part in batch.items()} for batch in few]

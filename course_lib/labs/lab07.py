@@ -82,16 +82,20 @@ def all_but_one(
 
 
 @lab.asks("7.5", plain=False)
-def choose_heads(
+def prune_by_importance(
+    importance: Callable[[Tensor], Tensor],
     layers: int,
     heads: int,
     count: int,
-    rule: str,
-    generator: torch.Generator,
+    step: int,
     min_per_layer: int = 0,
 ) -> Tensor:
-    """7.5: heads removed by their place."""
-    return library.choose_heads(layers, heads, count, rule, generator, min_per_layer)
+    """7.5: the lowest heads pruned in steps, scored again before each."""
+    keep = torch.ones(layers, heads, dtype=torch.bool)
+    for before in range(0, count, step):
+        scores = importance(keep.clone()).masked_fill(~keep, -torch.inf)
+        keep = library.lowest_heads(scores, min(before + step, count), min_per_layer)
+    return keep
 
 
 @lab.asks("7.6", forbidden=_CUT, plain=False)

@@ -4,8 +4,6 @@ notebook shows, and the sentences for both, are in visible.py.
 
 from __future__ import annotations
 
-import itertools
-
 import torch
 from torch import Tensor
 
@@ -28,6 +26,9 @@ from course_lib.student_code.helpers import sample_losses
 from .visible import (
     ALL_ALIKE,
     IN_TURN,
+    OF_LEAST,
+    OF_STEPS,
+    OF_TIES,
     OVER_QUERIES,
     PROMISE,
     SWAPPED,
@@ -37,21 +38,19 @@ from .visible import (
     as_importance,
     attention_case,
     by_loops,
-    chosen,
     expect_as_before,
-    expect_by_layers,
     expect_changes,
     expect_importance,
     expect_logits,
     expect_pairs,
     expect_parts,
+    expect_pruned,
     expect_sliced,
     forward,
     gates,
     importance,
     inputs,
     linears,
-    lost,
     splits,
     within,
 )
@@ -62,26 +61,16 @@ from .visible import WRONG as SEEN
 PROJECTIONS = ("Wq", "Wk", "Wv", "Wo")
 
 
-@question(
-    "7.1",
-    points=0.5,
-    claim="one head, as many heads as features, equal sizes, float64; no argument is changed",
-)
+@question("7.1", points=0.5, claim="one head, one feature, equal sizes, float64; nothing changes")
 def test_attention_of_odd_sizes(submission: Submission, draw: Draw) -> None:
     n = draw.integer(3, 4)
-    for (B, L, E), heads, dtype, when in (
-        ((2, 3, 5), 1, torch.float32, "with one head, "),
-        ((2, 3, 4), 4, torch.float32, "with as many heads as features, "),
-        (
-            (n, n, n * n),
-            n,
-            torch.float32,
-            "with as many samples as positions, heads and features of a head, ",
-        ),
-        ((1, 1, 6), 2, torch.float32, "for one sample of one position, "),
-        ((2, 3, 6), 3, torch.float64, "in float64, "),
+    for (B, L, E), heads, when in (
+        ((2, 3, 5), 1, "with one head, "),
+        ((2, 3, 4), 4, "with as many heads as features, "),
+        ((n, n, n * n), n, "with as many samples as positions, heads and features of a head, "),
     ):
-        expect_parts(submission, attention_case(draw, B, L, E, dtype), heads, when)
+        expect_parts(submission, attention_case(draw, B, L, E), heads, when)
+    expect_parts(submission, attention_case(draw, 2, 3, 6, torch.float64), 3, "in float64, ")
     given = attention_case(draw, 2, 3, 6)
     _, after = submission.call("attention_as_sum", *given, 3, returning=(0, 1, 2, 3, 4))
     for value, now, name in zip(given, after, ("x", *PROJECTIONS), strict=True):
@@ -101,44 +90,27 @@ def test_gradients_of_the_gates(submission: Submission, draw: Draw) -> None:
             (right,) = torch.autograd.grad((model(**inputs(batch)).logits * weight).sum(), own)
         there, leaf = submission.put(model), submission.put(xi, requires_grad=True)
         with within(submission, there, leaf):
-            out = forward(
-                submission, there, batch, f"with gates {shape}, when the model was called,"
-            )
+            when = f"with gates {shape}, when the model was called,"
+            out = forward(submission, there, batch, when)
             submission.backward(submission.call("logits.clone", on=out, keep=True), weight)
         gradient = submission.grad(leaf)
         if gradient is None:
             fail(
-                "no gradient reaches ξ: use ξ itself in the hook, without .detach(), .data, .tolist() or no_grad"
+                "no gradient reaches ξ: use ξ itself, without .detach(), .data, .tolist() or no_grad"
             )
         gradient = expect_tensor(gradient, shape=shape, what="the gradient of ξ")
         expect_close(gradient, right, f"the gradient of gates {shape}", tolerance=1e-4)
 
 
-@question(
-    "7.2", points=0.5, claim="other numbers of heads, equal sizes, the same gates for all samples"
-)
+@question("7.2", points=0.5, claim="other numbers of heads; equal sizes")
 def test_gates_of_other_models(submission: Submission, draw: Draw) -> None:
     model, n = draw.bert(3, 6, 2), 3
     batch, there = draw.texts(n, n), submission.put(model)
-    hooks = submission.helper("hooks", model=there)
-    expect_logits(
-        submission,
-        model,
-        there,
-        batch,
-        gates(draw, 3, 6),
-        "for a model of 6 heads (num_attention_heads), ",
-    )
-    expect_logits(
-        submission,
-        model,
-        there,
-        batch,
-        gates(draw, 3, n, 6),
-        "with as many samples as positions and layers, ",
-    )
-    expect_logits(submission, model, there, batch, gates(draw, 3, 1, 6).expand(3, n, 6), "")
-    expect_as_before(submission, model, there, hooks, "after these blocks")
+    for xi, when in (
+        (gates(draw, 3, 6), "for a model of 6 heads (num_attention_heads), "),
+        (gates(draw, 3, n, 6), "with as many samples as positions and layers, "),
+    ):
+        expect_logits(submission, model, there, batch, xi, when)
 
 
 # --- 7.3 head_importance --------------------------------------------------------------
@@ -155,18 +127,11 @@ def test_importance_leaves_the_model(submission: Submission, draw: Draw) -> None
         importance(submission, there, batches, when)
         for name, was in zip(looked_at, before, strict=True):
             now = submission.get(there, f"{name}.grad")
-            if was is None and now is not None:
-                fail(
-                    f"{when}, {name} has a .grad after the call: .backward() sets the .grad of all parameters. Use torch.autograd.grad(…, xi)"
-                )
-            if was is not None and (now is None or not torch.equal(was, now)):
-                fail(
-                    f"{when}, the .grad of {name} has changed after the call: use torch.autograd.grad(…, xi), which changes no .grad"
-                )
+            same = now is None if was is None else now is not None and torch.equal(was, now)
+            if not same:
+                fail(f"{when}, the .grad of {name} has changed: .backward() changes the .grad of all parameters. Use torch.autograd.grad(…, xi)")  # fmt: skip
             if submission.get(there, f"{name}.requires_grad") is not True:
-                fail(
-                    f"{when}, {name} has requires_grad = False after the call: restore requires_grad"
-                )
+                fail(f"{when}, {name} has requires_grad = False after the call: restore it")
         expect_as_before(submission, model, there, hooks, "afterwards")
         out = submission.call("__call__", on=there, keep=True, **inputs(batches[0]))
         submission.backward(submission.call("logits.sum", on=out, keep=True))
@@ -179,12 +144,9 @@ def test_importance_of_a_stream(submission: Submission, draw: Draw) -> None:
     stream = submission.helper("stream", values=batches)
     losses = submission.helper("losses")
     thought = "Iterate over the batches once, and count the samples at the same time"
+    there = submission.put(model)
     kept = ask(
-        lambda: submission.call(
-            "head_importance", submission.put(model), stream, losses, keep=True
-        ),
-        when,
-        thought,
+        lambda: submission.call("head_importance", there, stream, losses, keep=True), when, thought
     )
     value = as_importance(submission.get(kept), model)
     right = reference.head_importance(model, batches, sample_losses)
@@ -192,25 +154,15 @@ def test_importance_of_a_stream(submission: Submission, draw: Draw) -> None:
         fail(f"{when} the result is {describe(value)}. {thought}")
     expect_close(value, right, f"{when} the importance", tolerance=1e-4)
     if submission.get(kept, "requires_grad") is not False:
-        fail(
-            "the result requires a gradient: return it without one (.detach(), and no create_graph)"
-        )
+        fail("the result requires a gradient: return it without one (.detach(), no create_graph)")
 
 
 @question("7.3", points=0.5, claim="other numbers of layers and heads, batches of one sample")
 def test_importance_of_other_models(submission: Submission, draw: Draw) -> None:
-    expect_importance(
-        submission,
-        draw.bert(3, 3, 2),
-        [draw.texts(3, 3)],
-        "with as many samples as layers and heads",
-    )
-    expect_importance(
-        submission,
-        draw.bert(1, 2, 4),
-        [draw.texts(1, 4) for _ in range(3)],
-        "for batches of one sample",
-    )
+    when = "with as many samples as layers and heads"
+    expect_importance(submission, draw.bert(3, 3, 2), [draw.texts(3, 3)], when)
+    singles = [draw.texts(1, 4) for _ in range(3)]
+    expect_importance(submission, draw.bert(1, 2, 4), singles, "for batches of one sample")
 
 
 # --- 7.4 ablate_each, all_but_one -----------------------------------------------------
@@ -226,11 +178,7 @@ def test_ablations_of_odd_sizes(submission: Submission, draw: Draw) -> None:
         expect_changes(submission, draw, layers, heads, base, when)
 
 
-@question(
-    "7.4",
-    points=0.5,
-    claim="of equally good heads the first is kept; scores below 0; one layer, one head",
-)
+@question("7.4", points=0.5, claim="equally good heads, scores below 0, one layer, one head")
 def test_all_but_one_of_odd_scores(submission: Submission, draw: Draw) -> None:
     expect_pairs(submission, *splits(draw, 3, 4, -200.0), "where all scores are below 0, ")
     val, test = splits(draw, 3, 4, 50.0)
@@ -239,97 +187,46 @@ def test_all_but_one_of_odd_scores(submission: Submission, draw: Draw) -> None:
         val.single[layer * 4 + first] = val.single[layer * 4 + second] = 100.0
     val.pairs.zero_()
     expect_pairs(submission, val, test, "where two heads of a layer are equally good, ")
-    expect_pairs(
-        submission,
-        Evaluate(draw, 1, 1, 3.0, "eval_val"),
-        Evaluate(draw, 1, 1, 3.0, "eval_test"),
-        "for a single head, ",
-    )
+    one, other = (Evaluate(draw, 1, 1, 3.0, f"eval_{name}") for name in ("val", "test"))
+    expect_pairs(submission, one, other, "for a single head, ")
 
 
-# --- 7.5 choose_heads -----------------------------------------------------------------
+# --- 7.5 prune_by_importance ----------------------------------------------------------
 
 
-@question(
-    "7.5",
-    points=0.5,
-    claim='"no_consecutive"; min_per_layer by every rule; all random numbers come from the generator',
-)
-def test_no_neighbours_and_least(submission: Submission, draw: Draw) -> None:
-    generator = submission.helper("generator", seed=draw.seed)
-    for layers, heads, least in ((5, 4, 0), (6, 3, 1), (4, 4, 2), (1, 3, 0), (7, 2, 0)):
-        most = (layers + 1) // 2 * (heads - least)
-        for count in (most, most - 1, 1):
-            for _ in range(3):
-                keep = chosen(submission, layers, heads, count, "no_consecutive", generator, least)
-                touched = [layer for layer, n in enumerate(lost(keep)) if n]
-                close = [(a, b) for a, b in itertools.pairwise(touched) if b - a == 1]
-                if close:
-                    fail(
-                        f"no_consecutive: of {layers} layers, {touched} lost heads, but {close[0][0]} and {close[0][1]} are "
-                        "adjacent: of two adjacent layers, only one may lose heads"
-                    )
-    for rule in ("top", "bottom", "middle"):
-        expect_by_layers(submission, 5, 4, 8, rule, generator, 1)
-        expect_by_layers(submission, 4, 4, 8, rule, generator, 2)
-    for least, count in ((1, 12), (1, 9), (3, 4)):
-        for _ in range(3):
-            chosen(submission, 4, 4, count, "random", generator, least)
-    expect_chance_of_the_generator(submission, draw)
-
-
-def expect_chance_of_the_generator(submission: Submission, draw: Draw) -> None:
-    """The same heads from the same state, and others from call to call."""
-    for rule, count in (("random", 20), ("top", 11), ("middle", 3), ("no_consecutive", 12)):
-        once, again = (
-            chosen(submission, 6, 8, count, rule, submission.helper("generator", seed=draw.seed))
-            for _ in range(2)
-        )
-        if not torch.equal(once, again):
-            fail(
-                f"{rule!r} chose other heads with a generator in the same state: draw all random numbers from the given generator"
-            )
-        generator = submission.helper("generator", seed=draw.seed)
-        masks = torch.stack([chosen(submission, 6, 8, count, rule, generator) for _ in range(12)])
-        if bool((masks == masks[0]).all()):
-            fail(f"{rule!r} removed the same heads in 12 calls with the same generator (heads removed per layer: {lost(masks[0])}). "
-                 "If the rule does not determine which heads of a layer are removed, draw them at random from the generator")  # fmt: skip
+@question("7.5", points=1, claim="ties; one layer, one head; no head is left")
+def test_pruning_of_equal_scores(submission: Submission, draw: Draw) -> None:
+    expect_pruned(submission, draw, 6, 16, 48, 16, 0, 2, OF_STEPS | OF_TIES)
+    expect_pruned(submission, draw, 16, 6, 64, 16, 2, 2, OF_STEPS | OF_TIES | OF_LEAST)
+    for layers, heads, count, step in ((1, 6, 4, 2), (5, 1, 3, 1), (3, 4, 12, 4)):
+        expect_pruned(submission, draw, layers, heads, count, step)
 
 
 # --- 7.6 slice_heads ------------------------------------------------------------------
 
 
-@question(
-    "7.6", points=0.5, claim="keys and values of another width, no head or all of them, float64"
-)
+@question("7.6", points=0.5, claim="inputs of other widths; no head or all of them; float64")
 def test_slices_of_odd_layers(submission: Submission, draw: Draw) -> None:
     for keep in ([], [0, 1, 2, 3], [2]):
         expect_sliced(submission, linears(draw, 4, 2, (8, 8, 8, 8)), keep, 2)
-    expect_sliced(
-        submission,
-        linears(draw, 4, 3, (5, 7, 9, 6)),
-        [0, 2],
-        3,
-        "where q, k and v read different widths, ",
-    )
-    expect_sliced(
-        submission, linears(draw, 3, 4, (12,) * 4, dtype=torch.float64), [1, 2], 4, "in float64, "
-    )
-    expect_sliced(submission, linears(draw, 6, 1, (6,) * 4), [1, 4], 1)
+    when = "where q, k and v read different widths, "
+    expect_sliced(submission, linears(draw, 4, 3, (5, 7, 9, 6)), [0, 2], 3, when)
+    given = linears(draw, 3, 4, (12,) * 4, dtype=torch.float64)
+    expect_sliced(submission, given, [1, 2], 4, "in float64, ")
 
 
 # --- 7.7 two short answers ------------------------------------------------------------
 
 OPTIONS = 4
 MISREAD = {  # by position, from 0
-    0: "single ablations and I_h were measured on the same texts. What can a single ablation not show, even with many more texts?",
-    1: "both were measured on the same texts. What can a single ablation not show, even with many more texts?",
-    3: "look at the heat map again: these heads are not all in one layer. And would that make the order worse?",
+    0: "the table has I_h computed once and computed again, both with a head kept in each layer. Can you tell them apart?",
+    1: "single ablations are measured costs. How well do they order the heads at 80 %?",
+    3: "the interval of this difference contains 0. What can you not conclude from it?",
 }
 
 
-@question("7.7", points=0.5, claim="a: the limit of single ablations")
-def test_what_ablations_cannot_see(submission: Submission, draw: Draw) -> None:
+@question("7.7", points=0.5, claim="a: what the controls permit")
+def test_what_the_controls_support(submission: Submission, draw: Draw) -> None:
     expect_choice(submission, "answer_7_7a", OPTIONS, MISREAD)
 
 

@@ -1,19 +1,16 @@
 """Lab 07, attention heads: the claims about each answer, and its likely mistakes, each
 written once as a wrong function.
 
-Every grading draws new inputs. The inputs are chosen so that the usual mistakes and the
-right answer give different results: a small BERT with dropout whose heads all matter, and
-unequally; numbers of samples, positions, layers and heads that differ (and some that
-are all equal, where an axis could be confused without an error); gates of many sizes;
-evaluations that do not add up head by head. The results of the mistakes are computed
-only where the answer is not right.
+Every grading draws new inputs, in which the usual mistakes and the right answer give
+different results: a small BERT with dropout whose heads all matter, and unequally; sizes
+that differ (and some that are all equal, where an axis could be confused without an
+error); evaluations and scores that do not add up head by head.
 """
 
 from __future__ import annotations
 
 import copy
 import functools
-import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -78,10 +75,8 @@ def attention_case(
     draw: Draw, B: int, L: int, E: int, dtype: torch.dtype = torch.float32
 ) -> list[Tensor]:
     """x, Wq, Wk, Wv, Wo."""
-    return [
-        draw.normal(B, L, E, dtype=dtype),
-        *(draw.normal(E, E, scale=E**-0.5 * 1.5, dtype=dtype) for _ in range(4)),
-    ]
+    weights = (draw.normal(E, E, scale=E**-0.5 * 1.5, dtype=dtype) for _ in range(4))
+    return [draw.normal(B, L, E, dtype=dtype), *weights]
 
 
 def attention(
@@ -113,12 +108,6 @@ def scaled(divisor: Callable[[int, int], float], dim: int = -1) -> Function:
     return attention(weights=lambda q, k: softmax(q, k, divisor(q.shape[0], q.shape[-1]), dim))
 
 
-def causal(q: Tensor, k: Tensor) -> Tensor:
-    """By mistake: no position attends to later positions."""
-    future = torch.ones(q.shape[-2], q.shape[-2], dtype=torch.bool).triu(1)
-    return torch.softmax((q @ k.mT / q.shape[-1] ** 0.5).masked_fill(future, -torch.inf), -1)
-
-
 right_parts = attention()
 
 
@@ -145,28 +134,19 @@ MIXED = "alone mixes positions and heads: use view(B, L, heads, d), then move th
 WRONG["attention_as_sum"] = {
     BY_E: scaled(lambda M, d: (M * d) ** 0.5),
     "the scores were divided by d: divide by √d": scaled(lambda M, d: d),
-    "the scores were divided by the root of the number of heads: divide by the root of d, the length of a head's vectors": scaled(lambda M, d: M**0.5),
     "the scores were not divided by √d": scaled(lambda M, d: 1),
-    "the scores were multiplied by √d: divide by √d": scaled(lambda M, d: d**-0.5),
     OVER_QUERIES: scaled(lambda M, d: d**0.5, dim=-2),
-    "the softmax was taken over the heads: in each head, take it over the keys": scaled(lambda M, d: d**0.5, dim=0),
     "the softmax is missing": attention(weights=lambda q, k: q @ k.mT / q.shape[-1] ** 0.5),
     TIMES_W: lambda x, Wq, Wk, Wv, Wo, heads: right_parts(x, Wq.T, Wk.T, Wv.T, Wo, heads),
-    "the projections and the output use the weights without transposing: torch stores a weight as (out, in), so use x @ W.T": (
-        lambda x, Wq, Wk, Wv, Wo, heads: right_parts(x, Wq.T, Wk.T, Wv.T, Wo.T, heads)
-    ),
     ROWS_OF_WO: attention(columns=lambda W, M: W.unflatten(0, (M, -1))),
     "each head got every heads-th column of Wo: head h owns the adjacent columns h·d to (h+1)·d": (
         attention(columns=lambda W, M: W.unflatten(1, (-1, M)).permute(2, 1, 0))
     ),
     IN_TURN: attention(split=lambda p, M: p.unflatten(2, (-1, M)).permute(3, 0, 1, 2)),
-    f".view(heads, B, L, d) {MIXED}": attention(split=lambda p, M: p.contiguous().view(M, *p.shape[:2], -1)),
     f".view(B, heads, L, d) {MIXED}": (
         attention(split=lambda p, M: p.contiguous().view(len(p), M, p.shape[1], -1).transpose(0, 1))
     ),
     SWAPPED: attention(weights=lambda q, k: softmax(k, q, q.shape[-1] ** 0.5)),
-    "positions do not attend to later positions: remove the causal mask, the question does not ask for one": attention(weights=causal),
-    "the parts are right, but the order of the heads is not": altered(lambda parts: parts.flip(0)),
     ALL_ALIKE: altered(lambda parts: parts.mean(0).expand_as(parts)),
     "every part is the whole output: entry h must be the part that head h alone adds": altered(lambda parts: parts.sum(0).expand_as(parts)),
     "the parts were divided by the number of heads: the output is the sum of the parts, not their mean": altered(lambda parts: parts / len(parts)),
@@ -174,27 +154,21 @@ WRONG["attention_as_sum"] = {
         lambda x, Wq, Wk, Wv, Wo, heads: right_parts(x, Wq, Wk, Wv, torch.eye(len(Wo), dtype=x.dtype), heads)
     ),
     "the keys were summed instead of the values: use Wv": attention(summed=lambda k, v, y: k),
-    "x itself was summed instead of the values: use Wv": attention(summed=lambda k, v, y: y),
 }  # fmt: skip
 
 
 def as_parts(value: Any, x: Tensor, heads: int) -> Tensor:
     """The value, if it has the form of the parts."""
     B, L, E = x.shape
-    if isinstance(value, Tensor) and value.shape != (heads, B, L, E):
+    shape = (heads, B, L, E)
+    if isinstance(value, Tensor) and value.shape != shape:
         if value.shape == (B, L, E):
-            fail(
-                "your code returned the sum over heads, (B, L, E): return the part of each head, (heads, B, L, E)"
-            )
+            fail(f"the result is the sum over heads, (B, L, E): return each head's part, {shape}")
         if value.shape == (heads, B, L, E // heads):
-            fail(
-                "your code returned the heads' outputs of d numbers: multiply each head's output by its columns of Wo, to get (B, L, E)"
-            )
-        if sorted(value.shape) == sorted((heads, B, L, E)):
-            fail(
-                f"the result has shape {tuple(value.shape)}: the heads must be the first axis, (heads, B, L, E) = {(heads, B, L, E)}"
-            )
-    return expect_tensor(value, shape=(heads, B, L, E), dtype=x.dtype)
+            fail("the parts have d features: multiply each head by its columns of Wo, to get E")
+        if sorted(value.shape) == sorted(shape):
+            fail(f"the result is {tuple(value.shape)}: the heads must be the first axis, {shape}")
+    return expect_tensor(value, shape=shape, dtype=x.dtype)
 
 
 def parts_of(submission: Submission, given: list[Tensor], heads: int) -> Tensor:
@@ -217,9 +191,7 @@ def test_the_sum_is_attention(submission: Submission, draw: Draw) -> None:
     heads = draw.choice([3, 6])
     given = attention_case(draw, 2, 5, 12)
     x, *weights = given
-    layer = nn.MultiheadAttention(12, heads, bias=False, batch_first=True, device="meta").to_empty(
-        device="cpu"
-    )
+    layer = nn.MultiheadAttention(12, heads, bias=False, batch_first=True)
     layer.load_state_dict({"in_proj_weight": torch.cat(weights[:3]), "out_proj.weight": weights[3]})
     parts = parts_of(submission, given, heads)
     with torch.no_grad():
@@ -241,11 +213,8 @@ def test_attention_arguments(submission: Submission, draw: Draw) -> None:
     given = attention_case(draw, 2, 3, 6)
     expect_parts(submission, given, 3)
     for heads in (4, 5, 12):
-        expect_raises(
-            ValueError,
-            functools.partial(submission.attention_as_sum, *given, heads),
-            f"{heads} heads of 6 features, which does not divide evenly,",
-        )
+        call = functools.partial(submission.attention_as_sum, *given, heads)
+        expect_raises(ValueError, call, f"{heads} heads of 6 features, which cannot be divided so,")
 
 
 # --- a model, here and there ----------------------------------------------------------
@@ -273,27 +242,25 @@ def gating(
     gates: Callable[[Tensor], Any] = lambda xi: xi,
     change: Change = by_head,
     behind: bool = False,
-    of: str = "output.dense",
 ) -> Function:
     """A version of gated.
 
     Args:
-        gates: of each layer, of ξ. change: of what goes into a module of each layer, or
-            comes from ``behind`` it. of: the module, from the layer's attention on.
+        gates: of each layer, of ξ. change: of what goes into the output projection, or comes
+            from ``behind`` it.
     """
 
     @contextmanager
     def version(model: Any, xi: Tensor) -> Iterator[None]:
         with ExitStack() as hooks:
             for layer, gate in zip(model.bert.encoder.layer, gates(xi), strict=True):
-                module = layer.attention.get_submodule(of)
-                hook = (
-                    module.register_forward_hook(lambda _, x, out, gate=gate: change(out, gate))
-                    if behind
-                    else module.register_forward_pre_hook(
+                module = layer.attention.output.dense
+                if behind:
+                    hook = module.register_forward_hook(lambda _, x, y, gate=gate: change(y, gate))
+                else:
+                    hook = module.register_forward_pre_hook(
                         lambda _, x, gate=gate: (change(x[0], gate), *x[1:])
                     )
-                )
                 hooks.callback(hook.remove)
             yield
 
@@ -325,10 +292,6 @@ def dealt_out(x: Tensor, gate: Tensor) -> Tensor:
     return by_head(turned, gate).unflatten(-1, (heads, -1)).mT.flatten(-2)
 
 
-def added(x: Tensor, gate: Tensor) -> Tensor:
-    return (x.unflatten(-1, (gate.shape[-1], -1)) + spread(gate) - 1).flatten(-2)
-
-
 def by_position(x: Tensor, gate: Tensor) -> Tensor:
     """By mistake: the gates of sample b act on position b, if there are as many."""
     each = gate[..., None] if gate.ndim == 1 else gate[:, :, None]
@@ -336,30 +299,19 @@ def by_position(x: Tensor, gate: Tensor) -> Tensor:
 
 
 OF_GATES: Wrong = {
-    "gates that are not 1 did not change the output. Does your code apply the gates in the model? transformers 5 ignores "
-    "head_mask=… without a warning": gating(torch.ones_like),
-    "the gates were applied after the projection: the projection adds the heads, so its output has no features of single "
-    "heads. Apply the gates to its input": gating(behind=True),
-    "the gates were applied to the input of the attention: it has no heads yet. Apply them to the input of the output projection": gating(of="self"),
-    "the gates were applied to queries or keys: this changes the attention weights of a head. Multiply the output of the head": gating(behind=True, of="self.query"),
+    "gates that are not 1 changed nothing (transformers 5 ignores head_mask=… without a warning)": gating(torch.ones_like),
+    "the gates were applied after the projection, where the heads are added: apply them to its input": gating(behind=True),
     "only the first layer is gated": gating(lambda xi: torch.cat([xi[:1], torch.ones_like(xi[1:])])),
-    "only the last layer is gated": gating(lambda xi: torch.cat([torch.ones_like(xi[1:]), xi[-1:]])),
     "every layer has the first layer's gates": gating(lambda xi: xi[:1].expand_as(xi)),
-    "every layer has the last layer's gates. Did you define the hook in a loop? A hook reads the loop's variable when it is "
-    "called, and then the variable has its last value": gating(lambda xi: xi[-1:].expand_as(xi)),
+    "every layer has the last layer's gates. A hook defined in a loop reads the loop's variable when it is called": gating(lambda xi: xi[-1:].expand_as(xi)),
     "the order of the layers is wrong: row l of ξ belongs to entry l of output_projections(model)": gating(lambda xi: xi.flip(0)),
-    "the order of the heads is wrong": gating(lambda xi: xi.flip(-1)),
-    "each gate was applied to every heads-th feature: the features of a head are adjacent, so use (heads, d), not "
-    "(d, heads)": gating(change=dealt_out),
-    "the gates were applied twice: did you register a hook twice?": gating(lambda xi: xi**2),
-    "each head was multiplied by 1 - ξ: multiply it by ξ, so that a gate of 1 changes nothing": gating(lambda xi: 1 - xi),
+    "each gate was applied to every heads-th feature: a head's features are adjacent, (heads, d), not (d, heads)": gating(change=dealt_out),
     "every gate that is not 0 was treated as 1: multiply each head by the value of its gate": gating(lambda xi: (xi != 0).to(xi.dtype)),
-    "the gates were added: multiply each head by its gate": gating(change=added),
 }  # fmt: skip
-OF_SAMPLES: Wrong = {
-    "all samples were gated with the mean of the samples' gates: use the gates of each sample for this sample": gating(lambda xi: xi.mean(1) if xi.ndim == 3 else xi),
-    "all samples were gated like the first sample: use the gates of each sample for this sample": gating(lambda xi: xi[:, 0] if xi.ndim == 3 else xi),
-}  # fmt: skip
+OF_SAMPLES: Wrong = {said: gating(lambda xi, gate=gate: gate(xi) if xi.ndim == 3 else xi) for said, gate in {
+    "all samples were gated with the mean of the samples' gates: gate each sample with its own": lambda xi: xi.mean(1),
+    "all samples were gated like the first sample: gate each sample with its own": lambda xi: xi[:, 0],
+}.items()}  # fmt: skip
 OF_POSITIONS: Wrong = {
     "row b of (layers, B, heads) was applied to position b of every text: apply it to sample b": gating(change=by_position)
 }  # fmt: skip
@@ -377,26 +329,17 @@ def wrong_logits(model: Any, batch: Batch, xi: Tensor) -> dict[str, Tensor]:
 def within(submission: Submission, model: Ref, xi: Any) -> Iterator[None]:
     """Inside the student's ``with gated(model, xi):``."""
     context = submission.call("gated", model, xi, keep=True)
-    thought = (
-        "gated must work in a `with` statement (keep @contextmanager above it, and yield once). It must accept gates "
-        "(layers, heads) and gates (layers, B, heads)"
-    )
+    thought = "Keep @contextmanager above gated, and yield once; xi is (layers, heads) or (layers, B, heads)"
     with ExitStack() as stack:
-        ask(
-            lambda: stack.enter_context(submission.within(context)),
-            "at the beginning of `with gated(model, xi):`",
-            thought,
-        )
+        begin = functools.partial(stack.enter_context, submission.within(context))
+        ask(begin, "at the beginning of `with gated(model, xi):`", thought)
         yield
 
 
 def forward(submission: Submission, model: Ref, batch: Batch, when: str) -> Ref:
     """The output of the student's model on a batch, kept there."""
-    return ask(
-        lambda: submission.call("__call__", on=model, keep=True, **inputs(batch)),
-        when,
-        f"The gates did not fit the tensor that they multiply: {WITH}",
-    )
+    call = functools.partial(submission.call, "__call__", on=model, keep=True, **inputs(batch))
+    return ask(call, when, f"The gates did not fit the tensor that they multiply: {WITH}")
 
 
 def expect_logits(
@@ -406,57 +349,40 @@ def expect_logits(
     shape = "(layers, heads)" if xi.ndim == 2 else "(layers, B, heads)"
     said = f"{when}with gates {shape} = {tuple(xi.shape)}, "
     with within(submission, there, xi):
-        value = submission.get(
-            forward(submission, there, batch, f"{said}when the model was called,"), "logits"
-        )
+        out = forward(submission, there, batch, f"{said}when the model was called,")
+        value = submission.get(out, "logits")
     right = logits(model, batch, xi)
     value = expect_tensor(value, shape=right.shape, what=f"{said}the model's output (its logits)")
     expect_right(value, right, lambda: wrong_logits(model, batch, xi), "the model's output", said)
 
 
 def expect_as_before(submission: Submission, model: Any, there: Ref, hooks: Ref, when: str) -> None:
-    """The student's model is as it was given (weights, modes, no hook), and gives the same
-    output.
-    """
+    """The student's model is as it was given: weights, modes, no hook, the same output."""
     if submission.get(hooks, "count"):
-        fail(
-            f"{when} a hook (or a replaced forward) stays in the model: keep the handle that register_… returns, and call its .remove()"
-        )
+        fail(f"{when} a hook (or a replaced forward) stays in the model: remove each handle")
     was, now = plain_data.describe(model), submission.get(there)
     if not isinstance(now, plain_data.Model) or now.state.keys() != was.state.keys():
         fail(f"{when} the model has other modules or parameters than before")
     for name, value in was.state.items():
         if not torch.equal(value, now.state[name]):
-            fail(
-                f"{when} the weight {name} has changed: multiply activations by the gates, not weights"
-            )
+            fail(f"{when} the weight {name} has changed: multiply activations by the gates")
     modes(was.layer, now.layer, when)
-    if not model.training:  # in training mode, dropout makes every output different
-        words = {
-            "input_ids": torch.arange(8).view(2, 4),
-            "attention_mask": torch.ones(2, 4, dtype=torch.int64),
-        }
-        value = submission.get(
-            forward(submission, there, words, f"{when}, when the model was called without gates,"),
-            "logits",
-        )
-        with torch.no_grad():
-            right = model(**words).logits
-        expect_close(
-            value,
-            right,
-            tolerance=1e-4,
-            message=f"{when} the output of the model is not the same as before: does the model still apply gates?",
-        )
+    if model.training:  # dropout makes every output different
+        return
+    words = {"input_ids": torch.arange(8).view(2, 4), "attention_mask": torch.ones(2, 4).long()}
+    out = forward(submission, there, words, f"{when}, when the model was called without gates,")
+    said = f"{when} the output of the model is not as before: does the model still apply gates?"
+    with torch.no_grad():
+        right = model(**words).logits
+    expect_close(submission.get(out, "logits"), right, tolerance=1e-4, message=said)
 
 
 def modes(was: plain_data.Layer, now: plain_data.Layer, when: str) -> None:
     """Every module is in the mode it was in."""
     if was.training != now.training:
-        kind = was.type.rpartition(".")[2]
         word = {True: "training", False: "evaluation"}
-        fail(f"{when} the model is in another mode than before: its {kind} was in {word[was.training]} mode, and is now in "
-             f"{word[now.training]} mode")  # fmt: skip
+        said = f"was in {word[was.training]} mode, and is now in {word[now.training]} mode"
+        fail(f"{when} the mode has changed: the model's {was.type.rpartition('.')[2]} {said}")
     for name, child in was.children.items():
         if name in now.children:
             modes(child, now.children[name], when)
@@ -468,22 +394,12 @@ def test_gates(submission: Submission, draw: Draw) -> None:
     expect_logits(submission, model, submission.put(model), batch, gates(draw, 3, 4), "")
 
 
-@question(
-    "7.2",
-    points=0.5,
-    claim="ξ = 1 changes nothing; the model is as before, after an exception, too",
-)
+@question("7.2", points=0.5, claim="ξ = 1 changes nothing; afterwards the model is as before")
 def test_gates_of_one_and_afterwards(submission: Submission, draw: Draw) -> None:
     model, batch = draw.bert(2, 4), draw.texts(2, 5)
     there = submission.put(model)
     hooks = submission.helper("hooks", model=there)
-    right = logits(model, batch, torch.ones(2, 4))
-    with within(submission, there, torch.ones(2, 4)):
-        value = submission.get(
-            forward(submission, there, batch, "with gates of 1, when the model was called,"),
-            "logits",
-        )
-    expect_close(value, right, "with all gates at 1, the model's output", tolerance=1e-4)
+    expect_logits(submission, model, there, batch, torch.ones(2, 4), "with all gates at 1, ")
     expect_as_before(submission, model, there, hooks, "after the block")
     model.train()
     submission.train(there)
@@ -495,9 +411,7 @@ def test_gates_of_one_and_afterwards(submission: Submission, draw: Draw) -> None
     context = submission.call("gated", there, gates(draw, 2, 4), keep=True)
     submission.call("__enter__", on=context, keep=True)
     if submission.leave(context, raising=True):
-        fail(
-            "your code swallowed an exception raised inside the block, so the caller cannot notice it. Use try and finally"
-        )
+        fail("your code swallowed an exception raised inside the block: use try and finally")
     expect_as_before(submission, model, there, hooks, "after an exception inside the block")
 
 
@@ -515,7 +429,7 @@ By = Callable[[Tensor], Tensor]
 
 
 def sample_gradients(
-    model: Any, batches: Iterable[Batch], loss_fn: Loss, at: float = 1.0, power: int = 1
+    model: Any, batches: Iterable[Batch], loss_fn: Loss, at: float = 1.0
 ) -> list[Tensor]:
     """∂L(x)/∂ξ of every sample, signed: (B, layers, heads) for each batch."""
     layers, heads = len(model.bert.encoder.layer), model.config.num_attention_heads
@@ -525,16 +439,14 @@ def sample_gradients(
         xi = torch.full((layers, len(batch["labels"]), heads), at, requires_grad=True)
         with reference.gated(model, xi):
             losses = loss_fn(model, batch)
-        result.append(torch.autograd.grad((losses**power).sum(), xi)[0].transpose(0, 1).double())
+        result.append(torch.autograd.grad(losses.sum(), xi)[0].transpose(0, 1).double())
     model.train(training)
     return result
 
 
 def importance_by(change: Callable[[list[Tensor]], Tensor], **gradient: Any) -> Function:
     """A version of head_importance, made of the samples' gradients, batch by batch."""
-    return lambda model, batches, loss_fn: change(
-        sample_gradients(model, batches, loss_fn, **gradient)
-    )
+    return lambda *given: change(sample_gradients(*given, **gradient))
 
 
 def of_samples(change: By, **gradient: Any) -> Function:
@@ -549,23 +461,6 @@ def of_each_batch(batch: By, all_batches: Callable[[Tensor, int], Tensor]) -> Fu
     )
 
 
-def switched_off(model: Any, batches: Iterable[Batch], loss_fn: Loss) -> Tensor:
-    """By mistake: the mean over samples of |L without the head - L|."""
-    layers, heads = len(model.bert.encoder.layer), model.config.num_attention_heads
-    changes, training = [], model.training
-    model.eval()
-    with torch.no_grad():
-        for batch in batches:
-            full = loss_fn(model, batch)
-            change = torch.zeros(len(full), layers, heads, dtype=torch.float64)
-            for place in itertools.product(range(layers), range(heads)):
-                with reference.gated(model, all_but(layers, heads, place)):
-                    change[:, *place] = (loss_fn(model, batch) - full).abs().double()
-            changes.append(change)
-    model.train(training)
-    return torch.cat(changes).mean(0)
-
-
 OF_BATCH = (
     "the absolute value was taken of the gradient of a whole batch: gradients of opposite signs cancel in it. Use separate "
     "gates for each sample"
@@ -574,9 +469,6 @@ WRONG["head_importance"] = {
     OF_BATCH: of_each_batch(lambda b: b.sum(0).abs(), lambda sizes, samples: sizes.sum(0) / samples),
     f"{OF_BATCH}. Also, the mean was taken over batches": of_each_batch(lambda b: b.sum(0).abs(), lambda sizes, samples: sizes.mean(0)),
     f"{OF_BATCH}. Also, the loss was a mean over the batch": of_each_batch(lambda b: b.mean(0).abs(), lambda sizes, samples: sizes.mean(0)),
-    f"{OF_BATCH}. Also, the loss was a mean over the batch, and the result was divided by the number of samples again": (
-        of_each_batch(lambda b: b.mean(0).abs(), lambda sizes, samples: sizes.sum(0) / samples)
-    ),
     "the gradient was taken of the mean of the losses, so it is 1/B of each sample's gradient: differentiate the sum of the losses": (
         importance_by(lambda g: torch.cat([b.abs() / len(b) for b in g]).mean(0))
     ),
@@ -593,53 +485,32 @@ WRONG["head_importance"] = {
     "the importance was normalised within each layer: return the mean without normalisation": (
         of_samples(lambda g: g.abs().mean(0) / g.abs().mean(0).norm(dim=1, keepdim=True))
     ),
-    "the importance was normalised: return the mean without normalisation": of_samples(lambda g: g.abs().mean(0) / g.abs().mean(0).sum()),
     "the squares were averaged: average the absolute values": of_samples(lambda g: g.square().mean(0)),
-    "this is the root of the mean of the squares: average the absolute values": of_samples(lambda g: g.square().mean(0).sqrt()),
-    "this is the maximum over the samples: take the mean": of_samples(lambda g: g.abs().amax(0)),
-    "only the first batch was used: use all batches": importance_by(lambda g: g[0].abs().mean(0)),
     "only the last batch was used: use all batches": importance_by(lambda g: g[-1].abs().mean(0)),
-    "only the first batch was used, and its sum was divided by the number of all samples: use all batches": importance_by(lambda g: g[0].abs().sum(0) / sum(map(len, g))),
-    "only the last batch was used, and its sum was divided by the number of all samples: use all batches": importance_by(lambda g: g[-1].abs().sum(0) / sum(map(len, g))),
     "the gradient was taken at ξ = 0, where all heads are off: take it at ξ = 1, where the model is unchanged": (
         of_samples(lambda g: g.abs().mean(0), at=0.0)
     ),
-    "the gradient was taken of the square of the loss: differentiate the loss that loss_fn returns": (
-        of_samples(lambda g: g.abs().mean(0), power=2)
-    ),
-    "the heads were switched off one by one: I_h is a gradient. One backward pass gives it for all heads": switched_off,
 }  # fmt: skip
 
 
 def as_importance(value: Any, model: Any, when: str = "") -> Tensor:
     """The value, if it has the form of importance."""
-    return expect_tensor(
-        value,
-        shape=(len(model.bert.encoder.layer), model.config.num_attention_heads),
-        what=f"{when}the result",
-    )
+    shape = (len(model.bert.encoder.layer), model.config.num_attention_heads)
+    return expect_tensor(value, shape=shape, what=f"{when}the result")
 
 
-def importance(
-    submission: Submission, model: Ref, batches: Any, when: str, **how: Any
-) -> tuple[Any, list[dict[str, Any]]]:
-    """The student's importance, and the notes of the loss."""
+def importance(submission: Submission, model: Ref, batches: Any, when: str, **how: Any) -> Any:
+    """The student's importance."""
     losses = submission.helper("losses")
-    thought = (
-        "Batches may have different batch sizes: make the gates of each batch for its own number of samples. Does "
-        "your gated (7.2) accept (layers, B, heads), and do gradients reach ξ?"
-    )
-    value = ask(
-        lambda: submission.call("head_importance", model, batches, losses, **how), when, thought
-    )
+    thought = "Make the gates of each batch for its own number of samples: batch sizes may differ"
+    call = functools.partial(submission.call, "head_importance", model, batches, losses, **how)
+    value = ask(call, when, thought)
     log = submission.get(losses, "log")
     if not log:
         fail(f"{when.rstrip(',')}, your code did not call loss_fn")
     if any(entry["dropout"] for entry in log):
-        fail(
-            f"{when.rstrip(',')}, loss_fn ran with dropout on, so every run gives another result: put the model into evaluation mode first"
-        )
-    return value, log
+        fail(f"{when.rstrip(',')}, loss_fn ran with dropout on: put the model into evaluation mode")
+    return value
 
 
 def expect_importance(
@@ -649,16 +520,11 @@ def expect_importance(
     model.train(training)  # then dropout is on until the student's code turns it off
     there = submission.put(model)
     model.eval()
-    value, _ = importance(submission, there, list(batches), when or "for two batches")
+    value = importance(submission, there, list(batches), when or "for two batches")
     right = reference.head_importance(model, batches, sample_losses)
     found = as_importance(value, model, f"{when} " if when else "")
-    expect_right(
-        found,
-        right,
-        lambda: apply_each(WRONG["head_importance"], model, batches, sample_losses),
-        "the importance",
-        f"{when}, " if when else "",
-    )
+    wrong = functools.partial(apply_each, WRONG["head_importance"], model, batches, sample_losses)
+    expect_right(found, right, wrong, "the importance", f"{when}, " if when else "")
 
 
 @question("7.3", points=1, claim="the mean over samples of |∂L/∂ξ| at ξ = 1")
@@ -675,14 +541,8 @@ def test_importance_by_batch_size(submission: Submission, draw: Draw) -> None:
         return [{name: part[i] for name, part in parts.items()} for i in range(len(sizes))]
 
     for sizes in ([5, 2], [2, 2, 3]):
-        mine = batches(draw.permutation(7), sizes)
-        expect_importance(
-            submission,
-            model,
-            mine,
-            f"for 7 samples in batches of {' and '.join(map(str, sizes))}",
-            True,
-        )
+        when = f"for 7 samples in batches of {' and '.join(map(str, sizes))}"
+        expect_importance(submission, model, batches(draw.permutation(7), sizes), when, True)
 
 
 @question("7.3", points=0.5, claim="without dropout, and afterwards in the mode it was in")
@@ -693,7 +553,7 @@ def test_importance_and_modes(submission: Submission, draw: Draw) -> None:
         model.train(training)
         there = submission.put(model)
         when = f"for a model in {'training' if training else 'evaluation'} mode"
-        value, _ = importance(submission, there, batches, when)
+        value = importance(submission, there, batches, when)
         expect_close(as_importance(value, model), right, f"{when}, the importance", tolerance=1e-4)
         now = submission.get(there)
         modes(plain_data.describe(model).layer, now.layer, f"{when}, afterwards")
@@ -703,9 +563,7 @@ def test_importance_and_modes(submission: Submission, draw: Draw) -> None:
 
 
 class Evaluate:
-    """An evaluation of gates that does not add up head by head; logs the gates that it
-    was called with.
-    """
+    """An evaluation of gates that does not add up head by head; logs the gates it got."""
 
     def __init__(
         self, draw: Draw, layers: int, heads: int, base: float = 0.0, name: str = "evaluate"
@@ -723,9 +581,7 @@ class Evaluate:
     def __call__(self, xi: Any) -> float:
         if not isinstance(xi, Tensor) or xi.shape != self.shape:
             got = tuple(xi.shape) if isinstance(xi, Tensor) else describe(xi)
-            raise ValueError(
-                f"{self.name}(xi) takes gates (layers, heads) = {self.shape}, got {got}"
-            )
+            raise ValueError(f"{self.name}(xi) takes gates (layers, heads) {self.shape}, got {got}")
         if not bool(((xi == 0) | (xi == 1)).all()):
             raise ValueError(f"{self.name}(xi) takes gates of zeros and ones, got {describe(xi)}")
         self.asked.append(xi)
@@ -771,19 +627,11 @@ def right_changes(f: Callable[[Tensor], float], layers: int, heads: int) -> Tens
 
 
 def gone(places: Callable[[int, int, int, int], Iterable[tuple[int, int]]]) -> Function:
-    """A version of ablate_each that switches other heads off, of layers, heads and the
-    place.
-    """
+    """A version of ablate_each that switches other heads off: of layers, heads, the place."""
     return lambda f, layers, heads: (
         table(f, layers, heads, lambda a, b: all_but(layers, heads, *places(layers, heads, a, b)))
         - whole(f, layers, heads)
     )
-
-
-def from_before(f: Callable[[Tensor], float], layers: int, heads: int) -> Tensor:
-    """By mistake: compared with the head before."""
-    scores = off(f, layers, heads).flatten()
-    return scores.diff(prepend=scores.new_tensor([whole(f, layers, heads)])).view(layers, heads)
 
 
 STAY = (
@@ -791,7 +639,6 @@ STAY = (
 )
 WRONG["ablate_each"] = {
     STAY: gone(lambda layers, heads, a, b: [divmod(i, heads) for i in range(a * heads + b + 1)]),
-    f"{STAY} (also the heads of its own layer)": gone(lambda layers, heads, a, b: [(a, h) for h in range(b + 1)]),
     "the sign is wrong: the change is the score without the head, minus the score with all heads": (
         lambda *given: -right_changes(*given)
     ),
@@ -803,17 +650,8 @@ WRONG["ablate_each"] = {
     "only the head is on in its layer: switch off the head, and keep all others on": (
         gone(lambda layers, heads, a, b: [(a, h) for h in range(heads) if h != b])
     ),
-    "the whole layer was switched off: switch off the head alone": gone(lambda layers, heads, a, b: [(a, h) for h in range(heads)]),
     "the head was switched off in every layer: switch it off in its own layer only": gone(lambda layers, heads, a, b: [(layer, b) for layer in range(layers)]),
-    "the score was compared with all gates at 0: compare it with all gates at 1, the whole model": (
-        lambda f, layers, heads: off(f, layers, heads) - f(torch.zeros(layers, heads))
-    ),
-    "the change is a ratio minus 1: return the difference of the scores": lambda *given: off(*given) / whole(*given) - 1,
     "the change is a ratio: return the difference, the score without the head minus the score with all heads": lambda *given: off(*given) / whole(*given),
-    "each score was compared with the score of the head before: compare it with all gates at 1": from_before,
-    "the last head of each layer is missing: switch off every head once": lambda f, layers, heads: (
-        right_changes(f, layers, heads) * (torch.arange(heads) < heads - 1)
-    ),
 }  # fmt: skip
 
 
@@ -827,16 +665,11 @@ def expect_changes(
 ) -> None:
     f = Evaluate(draw, layers, heads, base)
     thought = "evaluate takes gates (layers, heads) and returns a number"
-    value = ask(
-        lambda: submission.ablate_each(Proxy(f, "evaluate"), layers, heads),
-        f"{when}ablate_each:",
-        thought,
-    )
+    call = functools.partial(submission.ablate_each, Proxy(f, "evaluate"), layers, heads)
+    value = ask(call, f"{when}ablate_each:", thought)
     value = expect_tensor(value, shape=(layers, heads), what=f"{when}the changes")
     if not value.is_floating_point():
-        fail(
-            f"{when}the changes are whole numbers (dtype {str(value.dtype)[6:]}): differences of accuracies have fractions. Use a float dtype"
-        )
+        fail(f"{when}the changes are whole numbers ({str(value.dtype)[6:]}): use a float dtype")
     right = right_changes(f.score, layers, heads)
     mistakes = functools.partial(apply_each, WRONG["ablate_each"], f.score, layers, heads)
     expect_right(value, right, mistakes, "the table of changes", when)
@@ -885,20 +718,14 @@ right_pairs = pairing()
 WRONG["all_but_one"] = {
     "the head was chosen on the test data, so its test score is too optimistic: choose it by eval_val": pairing(by=1),
     "the change was computed on the validation data, where the head was chosen: compute it by eval_test": pairing(reported=0, compared=0),
-    "eval_test of one head was compared with eval_val of all heads: use eval_test for both": pairing(compared=0),
     "eval_val of one head was compared with eval_test of all heads: use eval_test for both": pairing(reported=0),
-    "the two splits were exchanged: choose by eval_val, and compute the change by eval_test": pairing(by=1, reported=0, compared=0),
     "the sign is wrong: the change is the score with one head, minus the score with all heads": lambda *given: [(b, -c) for b, c in right_pairs(*given)],
     "this is eval_test itself: subtract eval_test with all heads": pairing(compared=None),
     "the head with the lowest score was kept: keep the head with the highest score": pairing(best=lambda row: int(row.argmin())),
     "the heads of the other layers were switched off, too: keep all of them on": pairing(gate=lambda M, h, a, b: 1 - all_but(M, h, (a, b))),
     "the earlier layers still have only one head: change one layer at a time, with all heads of the other layers on": stays_cut,
-    "one head of the layer was switched off: switch off all heads of the layer except one": pairing(gate=lambda M, h, a, b: all_but(M, h, (a, b))),
     "where all scores are below 0, the wrong head was chosen: does your search start with a best score of 0?": (
         pairing(best=lambda row: int(row.argmax()) if row.max() > 0 else 0)
-    ),
-    "the heads are numbered over all layers: return the number of the head within its layer": (
-        lambda val, test, L, M: [(a * M + b, c) for a, (b, c) in enumerate(right_pairs(val, test, L, M))]
     ),
     "the heads are numbered from 1: number them from 0": lambda *given: [(b + 1, c) for b, c in right_pairs(*given)],
     "among equally good heads, the first was not chosen: choose the first": pairing(best=lambda row: int((row == row.max()).nonzero()[-1])),
@@ -908,13 +735,10 @@ WRONG["all_but_one"] = {
 def expect_pairs(submission: Submission, val: Evaluate, test: Evaluate, when: str = "") -> None:
     """The student's pairs are right."""
     layers, heads = val.shape
-    value = ask(
-        lambda: submission.all_but_one(
-            Proxy(val, "eval_val"), Proxy(test, "eval_test"), layers, heads
-        ),
-        f"{when}all_but_one:",
-        "eval_val and eval_test take gates (layers, heads) and return a number",
-    )
+    both = Proxy(val, "eval_val"), Proxy(test, "eval_test")
+    thought = "eval_val and eval_test take gates (layers, heads) and return a number"
+    call = functools.partial(submission.all_but_one, *both, layers, heads)
+    value = ask(call, f"{when}all_but_one:", thought)
     expect_length(value, layers, f"{when}the result", list)
     found = []
     for layer, pair in enumerate(value):
@@ -923,21 +747,15 @@ def expect_pairs(submission: Submission, val: Evaluate, test: Evaluate, when: st
         head, change = pair
         if isinstance(head, float) and not isinstance(change, float):
             fail(f"{when}entry {layer} is {describe(pair)}: return the head first, then the change")
-        found.append(
-            (
-                expect_int(head, f"{when}the head of layer {layer}"),
-                expect_number(change, f"{when}the change of layer {layer}"),
-            )
-        )
+        head = expect_int(head, f"{when}the head of layer {layer}")
+        found.append((head, expect_number(change, f"{when}the change of layer {layer}")))
     right = right_pairs(val.score, test.score, layers, heads)
     if not same_pairs(found, right):
         mistakes = apply_each(WRONG["all_but_one"], val.score, test.score, layers, heads)
         known.recognise(found, right, mistakes, when, equal=same_pairs)
         for layer, ((head, change), (best, cost)) in enumerate(zip(found, right, strict=True)):
             if head != best:
-                fail(
-                    f"{when}in layer {layer} head {head} was kept, but head {best} has the highest eval_val"
-                )
+                fail(f"{when}layer {layer} kept head {head}, but head {best} has the best eval_val")
             expect_close(change, cost, f"{when}the change of layer {layer}", tolerance=1e-4)
 
 
@@ -950,207 +768,215 @@ def same_pairs(one: Pairs, other: Pairs) -> bool:
 
 def splits(draw: Draw, layers: int, heads: int, base: float) -> tuple[Evaluate, Evaluate]:
     """Two evaluations that choose different heads in every layer."""
+    gate = functools.partial(only, layers, heads)
     while True:
         val, test = (
-            Evaluate(draw, layers, heads, base, name) for name in ("eval_val", "eval_test")
+            Evaluate(draw, layers, heads, base, f"eval_{name}") for name in ("val", "test")
         )
-        tables = [
-            table(f.score, layers, heads, functools.partial(only, layers, heads))
-            for f in (val, test)
-        ]
-        best = [table.argmax(1) for table in tables]
-        if (
-            bool((best[0] != best[1]).all())
-            and bool((best[0] != 0).any())
-            and len(set(best[0].tolist())) > 1
-        ):
+        scores, others = (table(f.score, layers, heads, gate) for f in (val, test))
+        best, lowest, other = scores.argmax(1), scores.argmin(1), others.argmax(1)
+        apart = bool((best != other).all()) and len(best.unique()) > 1
+        if apart and all(bool(places.any()) for places in (best, lowest, other)):
             return val, test
 
 
-@question(
-    "7.4",
-    points=1,
-    claim="in each layer the best single head, chosen on validation, reported on test",
-)
+@question("7.4", points=1, claim="the best head of a layer: chosen on validation, reported on test")
 def test_all_but_one(submission: Submission, draw: Draw) -> None:
     expect_pairs(submission, *splits(draw, 3, 4, 50.0))
 
 
-# --- 7.5 choose_heads -----------------------------------------------------------------
+# --- 7.5 prune_by_importance ----------------------------------------------------------
 
 
-def chosen(
-    submission: Submission, layers: int, heads: int, count: int, rule: str, generator: Any, least: int | None = None
-) -> Tensor:  # fmt: skip
-    """The student's mask, if it has the form of one and removes ``count`` heads."""
-    call = f"choose_heads({layers}, {heads}, {count}, {rule!r}{'' if least is None else f', min_per_layer={least}'}): "
-    rest = [] if least is None else [least]
-    thought = f"{count} of these heads can be removed by this rule"
-    value = ask(
-        lambda: submission.choose_heads(layers, heads, count, rule, generator, *rest),
-        call[:-2],
-        thought,
-    )
-    if isinstance(value, Tensor) and value.dtype != torch.bool:
-        fail(
-            f"{call}the mask holds numbers of dtype {str(value.dtype)[6:]}: it must have dtype bool"
-        )
-    keep = expect_tensor(value, shape=(layers, heads), dtype=torch.bool, what=f"{call}the mask")
-    gone = int((~keep).sum())
-    if gone != count and gone == layers * heads - count:
-        fail(
-            f"{call}{gone} heads were removed, and {count} were kept: is the mask upside down? True means kept, and count is the number of heads to remove"
-        )
-    if gone != count:
-        fail(f"{call}{gone} heads were removed instead of {count}")
-    left = keep.sum(1)
-    if least is not None and int(left.min()) < least:
-        fail(
-            f"{call}layer {int(left.argmin())} keeps {int(left.min())} heads, which is fewer than min_per_layer"
-        )
-    return keep
+class Scores:
+    """Scores of heads that depend on the heads kept; a pruned head's is far above or far
+    below all others. Logs the masks that it was called with.
 
-
-def lost(keep: Tensor) -> list[int]:
-    """How many heads each layer lost."""
-    return (~keep).sum(1).tolist()
-
-
-def layers_in_order(layers: int, rule: str) -> list[int]:
-    """Which layer loses its heads first, second, …"""
-    if rule == "middle":
-        middle = (layers - 1) / 2
-        return sorted(range(layers), key=lambda layer: (abs(layer - middle), layer))
-    return list(range(layers))[:: -1 if rule == "top" else 1]
-
-
-def filled(order: list[int], count: int, most: int) -> list[int]:
-    """How many heads each layer loses, if layers lose ``most`` in this order until
-    ``count`` are gone.
+    Args:
+        levels: round the scores to so many values on either side of 0, so that many are
+            equal.
     """
-    result = [0] * len(order)
-    for layer in order:
-        result[layer] = min(most, count)
-        count -= result[layer]
-    return result
+
+    def __init__(self, draw: Draw, layers: int, heads: int, levels: int = 0) -> None:
+        n = layers * heads
+        self.shape, self.levels = (layers, heads), levels
+        self.single, self.pairs = draw.normal(n), draw.normal(n, n)
+        self.of_pruned = 1000 * draw.signs(n)
+        self.asked: list[Tensor] = []
+
+    def score(self, keep: Tensor) -> Tensor:
+        gone = ~keep.flatten()
+        scores = self.single + self.pairs @ gone.float()
+        if self.levels:
+            scores = scores.round().clamp(-self.levels, self.levels)
+        return torch.where(gone, self.of_pruned, scores).view(self.shape)
+
+    def __call__(self, keep: Any) -> Tensor:
+        if not isinstance(keep, Tensor) or keep.shape != self.shape or keep.dtype != torch.bool:
+            raise ValueError(f"importance takes a bool mask {self.shape}, got {describe(keep)}")
+        self.asked.append(keep)
+        if len(self.asked) > 2 * keep.numel():
+            raise ValueError(f"importance was called {len(self.asked)} times: does the loop end?")
+        return self.score(keep)
 
 
-def choosing(order: Callable[[int, str], list[int]]) -> Function:
-    """A version of choose_heads with another order of the layers."""
+def in_order(scores: Tensor) -> Tensor:
+    """The flat positions, lowest score first, of equals the first."""
+    return scores.flatten().argsort(stable=True)
+
+
+def pruning(
+    seen: Callable[[Tensor], Tensor] = lambda keep: keep,
+    order: Callable[[Tensor, Tensor, int], Tensor] = lambda scores, keep, goes: in_order(scores),
+    number: Callable[[int, int], int] = min,
+    may: Callable[[Tensor, Tensor, int, int], Any] = lambda now, before, head, least: (
+        now[head] and now.sum() > least
+    ),
+    revived: bool = False,
+) -> Function:
+    """A version of prune_by_importance of which one thing may be wrong.
+
+    Args:
+        seen: the mask that importance gets, of the mask. order: of the scores, the mask and how
+            many go -> positions. number: how many go, of step and how many are left to prune.
+            may: may a head go? Of its layer's mask now and before the step, the head and
+            min_per_layer. revived: every step begins with all heads.
+    """
 
     def version(
-        layers: int, heads: int, count: int, rule: str, generator: torch.Generator, least: int = 0
+        importance: Function, layers: int, heads: int, count: int, step: int, least: int = 0
     ) -> Tensor:
-        keep = reference.choose_heads(layers, heads, count, rule, generator, least)
-        if rule in ("top", "bottom", "middle"):
-            keep[:] = True
-            for layer, n in enumerate(filled(order(layers, rule), count, heads - least)):
-                keep[layer, torch.randperm(heads, generator=generator)[:n]] = False
+        keep = torch.ones(layers, heads, dtype=torch.bool)
+        for done in range(0, count, step):
+            scores, goes = importance(seen(keep).clone()), number(step, count - done)
+            if revived:
+                keep, goes = torch.ones_like(keep), done + goes
+            before = keep.clone()
+            for i in order(scores, keep, goes).tolist():
+                layer, head = divmod(i, heads)
+                if goes > 0 and may(keep[layer], before[layer], head, least):
+                    keep[layer, head] = False
+                    goes -= 1
         return keep
 
     return version
 
 
-MISPLACED: dict[str, Callable[[int, str], list[int]]] = {
-    'the heads were removed from the wrong end. "top" starts with the last layer, next to the output, and "bottom" starts with the first layer': (
-        lambda layers, rule: layers_in_order(
-            layers, {"top": "bottom", "bottom": "top"}.get(rule, rule)
-        )
+right_mask = reference.prune_by_importance
+OF_STEPS: Wrong = {
+    "all steps used the scores of the whole model: in every step, compute the scores with the heads that are left": (
+        pruning(seen=torch.ones_like)
     ),
-    "of two layers equally near the middle, the earlier layer must lose its heads first": lambda layers, rule: (
-        layers_in_order(layers, rule)
-        if rule != "middle"
-        else [layers - 1 - layer for layer in layers_in_order(layers, rule)]
+    "the heads with the highest scores were pruned: prune the lowest": pruning(order=lambda scores, keep, goes: in_order(-scores)),
+    "heads that were pruned before were pruned again, and counted: the scores of pruned heads mean nothing, so leave them out": (
+        pruning(may=lambda now, before, head, least: now.sum() > least)
+    ),
+    "heads that an earlier step pruned are kept again: a pruned head stays pruned, whatever its score": pruning(revived=True),
+    "the scores were computed again after every single head: prune `step` heads before you score again": (
+        lambda f, layers, heads, count, step, least=0: right_mask(f, layers, heads, count, 1, least)
+    ),
+    "each layer lost as many heads as the others, or one more: rank the heads of all layers in one list": (
+        pruning(order=lambda scores, keep, goes: in_order(scores.masked_fill(~keep, -torch.inf).argsort(1).argsort(1)))
+    ),
+    "the mask is upside down: True means kept": lambda *given: ~right_mask(*given),
+}  # fmt: skip
+OF_THE_LAST: Wrong = {  # where step does not divide count
+    "too many heads were pruned: the last step prunes only as many heads as are left to reach count": (
+        pruning(number=lambda step, left: step)
+    ),
+    "too few heads were pruned: where step does not divide count, a last, smaller step is needed": (
+        pruning(number=lambda step, left: step if step <= left else 0)
     ),
 }
-WRONG["choose_heads"] = {said: choosing(order) for said, order in MISPLACED.items()}
-
-
-def expect_by_layers(
-    submission: Submission, layers: int, heads: int, count: int, rule: str, generator: Any, least: int | None = None
-) -> Tensor:  # fmt: skip
-    """The rule removes all heads of a layer, layer by layer, in its order."""
-    keep = chosen(submission, layers, heads, count, rule, generator, least)
-    call = f"choose_heads({layers}, {heads}, {count}, {rule!r}{'' if least is None else f', min_per_layer={least}'}): "
-    most = heads - (least or 0)
-    got, order = lost(keep), layers_in_order(layers, rule)
-    right = filled(order, count, most)
-    if got == right:
-        return keep
-    said = f"the layers lost {got} heads, from the first to the last"
-    mistakes = {what: filled(wrong(layers, rule), count, most) for what, wrong in MISPLACED.items()}
-    known.recognise(got, right, mistakes, f"{call}{said}: ")
-    fail(
-        f"{call}{said}: in the order {order}, each layer must lose {most} heads before the next layer loses any"
+OF_LEAST: Wrong = {  # where layers keep some
+    "min_per_layer was ignored: a layer lost more heads than it may": pruning(may=lambda now, before, head, least: now[head]),
+    "a layer keeps one head less than min_per_layer: a layer that has only min_per_layer heads loses none": (
+        pruning(may=lambda now, before, head, least: now[head] and now.sum() >= least)
+    ),
+    "min_per_layer was checked before the step, but a step may prune several heads of one layer: check it before each head": (
+        pruning(may=lambda now, before, head, least: now[head] and before.sum() > least)
+    ),
+    "too few heads were pruned: for every head that its layer must keep, the next lowest head is pruned": (
+        pruning(order=lambda scores, keep, goes: in_order(scores.masked_fill(~keep, torch.inf))[:goes])
+    ),
+}  # fmt: skip
+OF_TIES: Wrong = {
+    "among equal scores, the last head was pruned first: prune the first one in row-major order": (
+        pruning(order=lambda scores, keep, goes: scores.numel() - 1 - in_order(scores.flip(0, 1)))
     )
+}
+WRONG["prune_by_importance"] = OF_STEPS | OF_THE_LAST | OF_LEAST | OF_TIES
 
 
-@question(
-    "7.5", points=0.5, claim='"random": exactly count heads go, anywhere, and min_per_layer stay'
-)
-def test_random_heads(submission: Submission, draw: Draw) -> None:
-    generator = submission.helper("generator", seed=draw.seed)
-    layers, heads, count = 4, 5, draw.integer(6, 9)
-    masks = torch.stack(
-        [chosen(submission, layers, heads, count, "random", generator) for _ in range(40)]
+def expect_pruned(
+    submission: Submission, draw: Draw, layers: int, heads: int, count: int, step: int, least: int = 0, levels: int = 0,
+    wrong: Wrong | None = None,
+) -> None:  # fmt: skip
+    """The student's mask is right, and so are the calls of importance.
+
+    Args:
+        wrong: mistakes that give other masks than the right one, and than each other.
+    """
+    sizes = (layers, heads, count, step, least)
+
+    def case() -> known.Case:
+        f = Scores(draw, layers, heads, levels)
+        return f, right_mask(f.score, *sizes), apply_each(wrong or {}, f.score, *sizes)
+
+    f, right, mistakes = known.draw_discriminating_case(case)
+    right_mask(f, *sizes)
+    masks, f.asked = f.asked, []
+    when = f"for {layers} layers of {heads} heads, count = {count}, step = {step}"
+    when += f", min_per_layer = {least}, " if least else ", "
+    value = ask(
+        lambda: submission.prune_by_importance(
+            Proxy(f, "importance"), layers, heads, count, step, *([least] if least else [])
+        ),
+        when[:-2],
+        "importance takes the mask of the heads that are left, and returns one score per head",
     )
-    first = masks[0]
-    if bool((masks == first).all()):
-        fail(
-            "40 calls with the same generator removed the same heads: draw from the given generator, and do not seed a generator"
-        )
-    if bool(masks.all(0).any()) or bool((~masks).all(0).any()):
-        fail(
-            "in 40 random choices some heads were removed never, or always: any head anywhere in the model may be removed"
-        )
-    of_layers = torch.stack([torch.tensor(lost(m)) for m in masks])
-    if int((of_layers.amax(1) - of_layers.amin(1)).max()) <= 1:
-        fail(
-            "each layer always lost the same number of heads: draw from all heads of the model, so that one layer may lose more heads than another"
-        )
-    whole = [sorted(n for n in row if n not in (0, heads)) for row in of_layers.tolist()]
-    if all(len(part) <= 1 for part in whole):
-        fail(
-            "whole layers were removed: by the random rule, any head anywhere in the model may be removed"
-        )
-    for _ in range(8):
-        chosen(submission, layers, heads, layers * (heads - 2) - 1, "random", generator, 2)
+    if isinstance(value, Tensor) and value.dtype != torch.bool:
+        fail(f"{when}the mask has dtype {str(value.dtype)[6:]}: it must have dtype bool")
+    keep = expect_tensor(value, shape=(layers, heads), what=f"{when}the mask")
+    if f.asked and not f.asked[0].any():
+        fail(f"{when}the first mask that importance got is all False: True means kept")
+    known.recognise(keep, right, mistakes, when)
+    if not torch.equal(keep, right):
+        gone, fewest = int((~keep).sum()), int(keep.sum(1).min())
+        if gone != count:
+            fail(f"{when}{gone} heads were pruned instead of {count}")
+        if fewest < least:
+            fail(f"{when}a layer keeps {fewest} heads, which is fewer than min_per_layer")
+        if levels:
+            fail(f"{when}where many scores are equal, other heads were pruned: of equal scores, the first in row-major order "
+                 "is pruned first. A plain argsort, sort or topk does not guarantee an order among equal values")  # fmt: skip
+        fail(f"{when}other heads were pruned: each step prunes the lowest of all that are left")
+    if len(f.asked) != len(masks):
+        fail(f"{when}importance was called {len(f.asked)} times instead of {len(masks)}: call it once "
+             "before each step, not after the last")  # fmt: skip
+    for i, (mask, expected) in enumerate(zip(f.asked, masks, strict=True), start=1):
+        if not torch.equal(mask, expected):
+            fail(f"{when}call {i} of importance got a mask in which {int((~mask).sum())} heads are pruned; before step {i}, "
+                 f"{int((~expected).sum())} heads are")  # fmt: skip
 
 
-@question("7.5", points=0.5, claim='"top", "bottom", "middle": layer by layer, from there')
-def test_heads_by_place(submission: Submission, draw: Draw) -> None:
-    generator = submission.helper("generator", seed=draw.seed)
-    heads = draw.integer(4, 5)
-    for rule in ("top", "bottom", "middle"):
-        for layers, full in ((5, 2), (6, 3), (4, 1)):
-            expect_by_layers(submission, layers, heads, full * heads + 2, rule, generator)
-    for rule in ("top", "bottom", "middle"):
-        expect_by_layers(submission, 4, heads, 0, rule, generator)
-        expect_by_layers(submission, 4, heads, 4 * heads, rule, generator)
+@question("7.5", points=1, claim="each step prunes the lowest of the heads that are left")
+def test_pruning_in_steps(submission: Submission, draw: Draw) -> None:
+    for layers, heads, count, step in ((4, 5, 12, 3), (5, 3, 8, 2)):
+        expect_pruned(submission, draw, layers, heads, count, step, wrong=OF_STEPS)
 
 
-@question(
-    "7.5",
-    points=0.5,
-    claim="an impossible choice raises ValueError: more heads than the rule can remove",
-)
-def test_impossible_choices(submission: Submission, draw: Draw) -> None:
-    for layers, heads, count, rule, least, why in (
-        (3, 4, 13, "random", 0, "13 heads of 12"),
-        (3, 4, 13, "top", 0, "13 heads of 12"),
-        (3, 4, -1, "bottom", 0, "a count of -1"),
-        (3, 4, -1, "random", 0, "a count of -1"),
-        (3, 4, 10, "random", 1, "10 heads of 12, where each of 3 layers keeps 1"),
-        (3, 4, 10, "middle", 1, "10 heads of 12, where each of 3 layers keeps 1"),
-        (4, 4, 9, "no_consecutive", 0, "9 heads of 4 layers with 4 heads each, where no two adjacent layers may lose heads"),
-        (5, 4, 10, "no_consecutive", 1, "10 heads of 5 layers with 4 heads each, where each layer keeps 1 and no two adjacent layers may lose heads"),
-    ):  # fmt: skip
-        generator = submission.helper("generator", seed=draw.seed)
-        chosen(submission, layers, heads, 2, rule, generator, least)
-        call = functools.partial(
-            submission.choose_heads, layers, heads, count, rule, generator, least
-        )
-        expect_raises(ValueError, call, f"{rule}: {why}")
+@question("7.5", points=0.5, claim="the last step is smaller; importance is called once per step")
+def test_last_step(submission: Submission, draw: Draw) -> None:
+    expect_pruned(submission, draw, 5, 4, 11, 4, wrong=OF_STEPS | OF_THE_LAST)
+    for count, step in ((5, 7), (6, 6), (3, 1), (0, 2), (12, 5)):
+        expect_pruned(submission, draw, 3, 4, count, step)
+
+
+@question("7.5", points=0.5, claim="min_per_layer: the next lowest head is pruned instead")
+def test_heads_that_layers_keep(submission: Submission, draw: Draw) -> None:
+    expect_pruned(submission, draw, 4, 5, 12, 4, 2, wrong=OF_STEPS | OF_LEAST)
+    expect_pruned(submission, draw, 3, 6, 12, 3, 1)
 
 
 # --- 7.6 slice_heads ------------------------------------------------------------------
@@ -1264,8 +1090,8 @@ def expect_sliced(
     heads = given[0].out_features // d
     when = f"{when}for {heads} heads of head_dim {d} and keep = {keep}, "
     thought = "Head h owns features h·d to (h+1)·d: rows of q, k and v, columns of out"
-    none = "None of the heads is kept: the layers then have 0 features. " if not keep else ""
-    value = ask(lambda: submission.slice_heads(*given, keep, d), when[:-2], none + thought)
+    thought = thought if keep else "keep may be empty: then the layers have 0 features"
+    value = ask(lambda: submission.slice_heads(*given, keep, d), when[:-2], thought)
     expect_length(value, 4, f"{when}the result (a tuple of four layers)")
     parts = [
         as_linear(part, f"{when}the new {name}") for part, name in zip(value, NAMES, strict=True)
@@ -1276,16 +1102,8 @@ def expect_sliced(
         for layer, name in zip(given, NAMES, strict=True)
     ]
     mine = [part.state["weight"] for part in parts]
-    if keep and any(not near(a, b) for a, b in zip(mine, right, strict=True)):
-        ways = [
-            p
-            for p in itertools.permutations(range(4))
-            if all(near(mine[i], right[j]) for i, j in enumerate(p))
-        ]
-        if ways:
-            fail(
-                f"{when}the layers are right, but their order is {', '.join(NAMES[j] for j in ways[0])}: it should be q, k, v, out"
-            )
+    if keep and not near(mine, right) and near([*mine[1:], mine[0]], right):
+        fail(f"{when}the layers are right, but their order is out, q, k, v: return q, k, v, out")
     square = all(layer.in_features == layer.out_features for layer in given)
     wrong = apply_each(OF_WEIGHTS | (TURNED if square else {}) | OF_BIASES, *given, keep, d)
     for i, (part, layer, weight) in enumerate(zip(parts, given, right, strict=True)):
@@ -1308,31 +1126,21 @@ def expect_linear(
         if bias is not None:
             fail(f"{when}the new {name} has a bias, but {name} has none")
     elif bias is None:
-        whose = (
-            "the bias of out belongs to no head, so keep it" if name == "out" else f"{name} has one"
-        )
-        fail(f"{when}the new {name} has no bias: {whose}")
+        fail(f"{when}the new {name} has no bias, but {name} has one: keep it")
     else:
         b = layer.bias.detach()
         expected = b if name == "out" else b[features]
         if name == "out" and not near(bias, expected):
-            fail(
-                f"{when}the bias of out has changed: it belongs to no head, so keep all of it unchanged"
-            )
+            fail(f"{when}the bias of out has changed: it belongs to no head, so keep all of it")
         if not near(bias, expected):
-            biases = {said: mistakes[said].bias for said in OF_BIASES}
+            biases = {said: mistakes[said].bias.detach() for said in OF_BIASES}
             recognise(bias, expected, biases, f"{when}the bias of the new {name}: ")
             expect_close(bias, expected, f"{when}the bias of the new {name}")
     if mine.dtype != weight.dtype:
-        fail(
-            f"{when}the weight of the new {name} has dtype {str(mine.dtype)[6:]}, but the weight of {name} has dtype {str(weight.dtype)[6:]}"
-        )
+        fail(f"{when}the new {name} has dtype {mine.dtype}, but {name} has dtype {weight.dtype}")
     for key, n in (("out_features", mine.shape[0]), ("in_features", mine.shape[1])):
         if part.layer.settings.get(key) != n:
-            fail(
-                f"{when}{key} of the new {name} is {part.layer.settings.get(key)}, but the layer has {n} now: set {key}, because "
-                "printing, counting and copying use it"
-            )
+            fail(f"{when}{key} of the new {name} is {part.layer.settings.get(key)}: set it to {n}")
 
 
 def some_heads(draw: Draw, heads: int) -> list[int]:
@@ -1347,25 +1155,16 @@ def test_slices(submission: Submission, draw: Draw) -> None:
         expect_sliced(submission, given, some_heads(draw, heads), d)
 
 
-@question(
-    "7.6", points=0.5, claim="biases: sliced in q, k and v, whole in out; none where there was none"
-)
+@question("7.6", points=0.5, claim="biases: of the kept rows in q, k, v; whole in out; or none")
 def test_slices_of_biases(submission: Submission, draw: Draw) -> None:
     heads, d = 4, 2
     keep = some_heads(draw, heads)
     for biases in ((False,) * 4, (True, False, True, False), (False, False, False, True)):
-        expect_sliced(
-            submission,
-            linears(draw, heads, d, (8, 8, 8, 5), biases),
-            keep,
-            d,
-            "where not all have a bias, ",
-        )
+        given = linears(draw, heads, d, (8, 8, 8, 5), biases)
+        expect_sliced(submission, given, keep, d, "where not all have a bias, ")
 
 
-@question(
-    "7.6", points=0.5, claim="attention with them equals gates at 0; what was given stays as it was"
-)
+@question("7.6", points=0.5, claim="attention equals gates at 0; the given layers do not change")
 def test_slices_compute_the_same(submission: Submission, draw: Draw) -> None:
     heads, d, E = 4, 3, 12
     given, keep = linears(draw, heads, d, (E,) * 4), some_heads(draw, heads)
@@ -1381,86 +1180,56 @@ def test_slices_compute_the_same(submission: Submission, draw: Draw) -> None:
     with torch.no_grad():
         gate = torch.zeros(heads)
         gate[keep] = 1
-        right = given[3](
-            (attend(*(layer(x) for layer in given[:3]), heads) * gate[:, None]).flatten(2)
-        )
+        of_all = attend(*(layer(x) for layer in given[:3]), heads)
+        right = given[3]((of_all * gate[:, None]).flatten(2))
 
         def output(part: Ref, given: Tensor, name: str) -> Any:
             when = f"when the new {name} was given {tuple(given.shape)} (keep = {keep} of {heads} heads of {d} features),"
             thought = "q, k and v take x and return the features of the kept heads; out takes these features and returns E numbers"
             return ask(lambda: submission.call("__call__", given, on=part), when, thought)
 
-        heads_of = [
-            expect_tensor(
-                output(part, x, name),
-                shape=(2, 5, len(keep) * d),
-                what=f"the output of the new {name} for x {tuple(x.shape)}",
-            )
-            for part, name in zip(parts[:3], NAMES, strict=False)
-        ]
+        heads_of, shape = [], (2, 5, len(keep) * d)
+        for part, name in zip(parts[:3], NAMES, strict=False):
+            what = f"the output of the new {name} for x {tuple(x.shape)}"
+            heads_of.append(expect_tensor(output(part, x, name), shape=shape, what=what))
         value = output(parts[3], attend(*heads_of, len(keep)).flatten(2), "out")
     expect_close(value, right, "the output of attention with the new layers", tolerance=1e-4)
     for layer, ref, name in zip(given, there, NAMES, strict=True):
-        untouched(
-            layer,
-            submission.get(ref),
-            f"your function changed its argument {name}: work on a copy",
-        )
+        untouched(layer, submission.get(ref), f"your function changed its argument {name}: copy it")
     for part in parts:
         for tensor in ("weight", "bias"):
             submission.call(f"{tensor}.data.fill_", 7.0, on=part)
     for layer, ref, name in zip(given, there, NAMES, strict=True):
-        untouched(layer, submission.get(ref), f"the new {name} shares memory with the old one, so training one of them would "
-                  "change the other. Copy the kept weights")  # fmt: skip
+        said = f"the new {name} shares memory with the old one: copy the kept weights and biases"
+        untouched(layer, submission.get(ref), said)
 
 
 def untouched(layer: nn.Linear, now: Any, said: str) -> None:
     """The layer is as it was given."""
     was = plain_data.describe(layer)
-    if (
-        not isinstance(now, plain_data.Model)
-        or now.layer != was.layer
-        or now.state.keys() != was.state.keys()
-    ):
-        fail(said)
-    if any(
-        now.state[name].shape != value.shape or bool((now.state[name] != value).any())
-        for name, value in was.state.items()
-    ):
+    same = isinstance(now, plain_data.Model) and now.layer == was.layer
+    if not same or not known.same(dict(now.state), dict(was.state)):
         fail(said)
 
 
-@question(
-    "7.6",
-    points=0.5,
-    claim="arguments: a keep that does not rise, or names no head, raises ValueError",
-)
+@question("7.6", points=0.5, claim="a keep that does not rise, or names no head: ValueError")
 def test_slices_of_bad_heads(submission: Submission, draw: Draw) -> None:
     given = linears(draw, 4, 2, (8,) * 4)
     expect_sliced(submission, given, [1, 3], 2)
     for keep, why in (
         ([2, 1], "is not in rising order"),
         ([1, 1], "contains a head twice"),
-        ([0, 2, 2, 3], "contains a head twice"),
         ([3, 4], "contains a head that does not exist"),
         ([-1, 2], "contains a negative number"),
-        ([9], "contains a head that does not exist"),
     ):
-        expect_raises(
-            ValueError,
-            functools.partial(submission.slice_heads, *given, keep, 2),
-            f"keep = {keep}, which {why},",
-        )
+        call = functools.partial(submission.slice_heads, *given, keep, 2)
+        expect_raises(ValueError, call, f"keep = {keep}, which {why},")
 
 
 # --- 7.7 two short answers ------------------------------------------------------------
 
 
-@question(
-    "7.7",
-    points=0,
-    claim="a and b are letters (which ones are right is looked at when they are handed in)",
-)
+@question("7.7", points=0, claim="a and b are letters (judged when they are handed in)")
 def test_form_of_the_answers(submission: Submission, draw: Draw) -> None:
     expect_choice(submission, "answer_7_7a", 4, {})
     expect_choice(submission, "answer_7_7b", 4, {})
@@ -1472,9 +1241,7 @@ PROMISE = "7.1 promises of x (B, L, E), weights (E, E) and a number of heads tha
 
 
 def by_loops(x: Tensor, Wq: Tensor, Wk: Tensor, Wv: Tensor, Wo: Tensor, heads: int) -> Tensor:
-    """A right version that goes through heads and samples, and relies on its
-    arguments.
-    """
+    """A right version that goes through heads and samples."""
     d, parts = x.shape[-1] // heads, x.new_zeros(heads, *x.shape)
     for h in range(heads):
         mine = slice(h * d, (h + 1) * d)

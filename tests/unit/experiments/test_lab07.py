@@ -24,18 +24,20 @@ def test_importance_across_domains_has_its_ceiling_beside_it() -> None:
     assert r.get_group("two domains").mean() == pytest.approx(0), "all four pairs of samples"
 
 
-def test_costs_added_up_and_together(monkeypatch) -> None:
-    changes = pd.DataFrame({"seed": 0, "change": [-1.0, 0.5, -3.0, -0.5]})
-    removal = pd.DataFrame(
-        [
-            {"seed": 0, "method": "dense", "removed": None, "test": 90.0},
-            {"seed": 0, "method": "single ablation", "removed": 0.5, "test": 80.0},
-        ]
-    )
-    monkeypatch.setattr(lab07, "removal", lambda *methods: removal[removal.method.isin(methods)])
-    found = lab07.added_up(changes).set_index("cost")["change"]
-    assert found["each cost, added up (validation)"] == 0, "the two that cost least"
-    assert found["what they cost together (test)"] == -10
+def test_ranks_of_the_heads_that_are_kept() -> None:
+    first = torch.tensor([[1.0, 2.0, 3.0, 4.0]])
+    keep = torch.tensor([[False, True, True, True]])
+    now = torch.tensor([[9.0, 8.0, 7.0, 6.0]])
+    scored = [(torch.ones(1, 4, dtype=torch.bool), first), (keep, now)]
+    assert lab07.rank_changes(scored) == {3: pytest.approx(-1)}
+
+
+def test_no_change_of_logits_with_all_gates_at_1() -> None:
+    (net,), texts = lab07.load(1, validation=20, test=20)
+    moves = lab07.mover(net, texts.batches["validation"])
+    xi = torch.ones(lab07.size(net))
+    assert moves(xi) == 0
+    assert moves(0 * xi) > 1
 
 
 @pytest.mark.long
@@ -44,12 +46,17 @@ def test_a_remake_at_tiny_settings_has_the_stored_columns(monkeypatch, tmp_path)
     monkeypatch.setattr(make, "TEXTS", {"validation": 20, "test": 20})
     monkeypatch.setattr(make, "FRACTIONS", (0.5, 0.9))
     monkeypatch.setattr(make, "DRAWS", 2)
-    monkeypatch.setattr(make, "TUNED", make.TUNED | {"fractions": (0.5,), "steps": 2, "draws": 1})
+    monkeypatch.setattr(make, "ONE_KEPT", (0.8,))
+    monkeypatch.setattr(make, "STEP", 16)
+    monkeypatch.setattr(make, "TUNED_DRAWS", dict.fromkeys(make.TUNED_DRAWS, 1))
+    monkeypatch.setattr(make, "TUNED", make.TUNED | {"fractions": (0.5,), "steps": 2})
     monkeypatch.setattr(make, "DOMAIN_TEXTS", 20)
+    monkeypatch.setattr(make, "REPEATS", {1: 1})
     found = tables([({"seed": 0}, make.measure_reviews(0))])
     assert len(found["ablations"]) == 32 and len(found["all_but_one"]) == 4
-    nothing = found["removal"].query("method == 'no consecutive' and removed == 0.9")
-    assert nothing.empty, "half of the layers have not so many heads"
+    places = found["fine_tuning"].query("method in ('top', 'bottom', 'middle')")
+    assert (places["empty_layers"] == 2).all(), "half of the heads are two layers"
+    assert (found["one_kept"]["empty_layers"] == 0).all()
     assert_like_stored("lab07_heads", found, labels=("method",))
 
 

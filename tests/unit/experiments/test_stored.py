@@ -27,12 +27,7 @@ SETTINGS: dict[str, Any] = {
     "lab05_between_digits": lab05.DIGITS,
     "lab05_between_mnist": lab05.MNIST,
     "lab06_sst2": lab06_results.SST2,
-    "lab07_heads": {
-        "fractions": lab07_results.FRACTIONS,
-        "texts": lab07_results.TEXTS,
-        "tuned": lab07_results.TUNED,
-        "domain texts": lab07_results.DOMAIN_TEXTS,
-    },
+    "lab07_heads": lab07_results.REVIEWS,
     "lab07_sst2": lab07_results.SST2,
     "lab09_depth_sst2": {"drops": lab09_results.DROPS, **lab09_results.SST2},
     "lab09_subnetworks_glue": lab09_results.GLUE,
