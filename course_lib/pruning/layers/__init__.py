@@ -13,7 +13,7 @@
 
 - :mod:`.depth`: layers skipped in training (LayerDrop, Fan et al. 2020) and removed;
   :mod:`.feed_forward`: gates, importance and removal of feed-forward parts and of their
-  neurons; :mod:`.subnetworks`: good, random and bad subnetworks, and the agreement between
+  neurons; :mod:`.influence`: how much a decoder's layer changes; :mod:`.subnetworks`: good, random and bad subnetworks, and the agreement between
   seeds (Prasanna et al. 2020).
 """
 
@@ -25,6 +25,7 @@ from course_lib.pruning.layers.feed_forward import (
     remove_mlps,
     slice_ffn,
 )
+from course_lib.pruning.layers.influence import influence
 from course_lib.pruning.layers.subnetworks import (
     fleiss_kappa,
     overlap,
