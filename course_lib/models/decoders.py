@@ -6,13 +6,14 @@ import inspect
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from course_lib.models.attention import find_attention
 from course_lib.wrapped import refuse_wrapped
 
-#: Windows: token ids (B, L), or dicts with ``input_ids`` and, where there is padding on either
-#: side, ``attention_mask`` (B, L), 0 at padding.
+#: Windows: token ids (B, L) or (L,), or dicts with ``input_ids`` and, where there is padding on
+#: either side, ``attention_mask`` (B, L), 0 at padding.
 Batches = Iterable[Tensor | Mapping[str, Any]]
 
 
@@ -35,7 +36,7 @@ def decoder_inputs(model: nn.Module, batch: Any) -> dict[str, Any]:
     """
     if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
         raise _no_decoder(model)
-    inputs = dict(batch) if isinstance(batch, Mapping) else {"input_ids": batch}
+    inputs = dict(batch) if isinstance(batch, Mapping) else {"input_ids": torch.atleast_2d(batch)}
     inputs.pop("labels", None)
     known = inspect.signature(model.forward).parameters
     if (mask := inputs.get("attention_mask")) is not None and "position_ids" in known:

@@ -13,8 +13,9 @@
 
 - :mod:`.depth`: layers skipped in training (LayerDrop, Fan et al. 2020) and removed;
   :mod:`.feed_forward`: gates, importance and removal of feed-forward parts and of their
-  neurons; :mod:`.influence`: how much a decoder's layer changes; :mod:`.subnetworks`: good, random and bad subnetworks, and the agreement between
-  seeds (Prasanna et al. 2020).
+  neurons; :mod:`.influence`: how much a layer changes (ShortGPT, Men et al. 2024);
+  :mod:`.subnetworks`: good, random and bad subnetworks, and the agreement between seeds
+  (Prasanna et al. 2020).
 """
 
 from course_lib.pruning.layers.depth import layerdrop, layers_to_keep, take_layers

@@ -36,8 +36,8 @@ def prune_and_round(
 
     Args:
         weight: (outputs, inputs). Weights that are 0 stay 0, whatever is asked for.
-        gram: (inputs, inputs), Σ xxᵀ over the calibration tokens. With the identity nothing is made
-            up for: rounding is to the nearest, pruning by magnitude.
+        gram: (inputs, inputs), Σ xxᵀ over the calibration tokens. With the identity, or 0, nothing
+            is made up for: rounding is to the nearest, pruning by magnitude.
         sparsity: fraction to prune: of every ``block`` columns, when the loop comes to them, the
             smallest w² / U_jj²; of equal ones the first go.
         pattern: (n, m): of every m inputs of an output n are kept.

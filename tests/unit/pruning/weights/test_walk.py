@@ -3,6 +3,7 @@ of other tools.
 """
 
 import copy
+from functools import partial
 
 import pytest
 import torch
@@ -57,23 +58,24 @@ def slow(model, batches, change, squares):
         inside = [n for n in names if f".layers.{layer}." in n or f".h.{layer}." in n]
         seen = {name: [] for name in inside}
         for batch in batches:
-            hooks = [
-                model.get_submodule(name.removesuffix(".weight")).register_forward_pre_hook(
-                    lambda module, inputs, name=name: seen[name].append(inputs[0].view(B * L, -1))
-                )
-                for name in inside
-            ]
+            real = batch["attention_mask"].bool().flatten()
+            hooks = []
+            for name in inside:
+                note = partial(_note, seen[name], real)
+                module = model.get_submodule(name.removesuffix(".weight"))
+                hooks.append(module.register_forward_pre_hook(note))
             outputs(model, batch)
             for hook in hooks:
                 hook.remove()
-            real = batch["attention_mask"].bool().flatten()
-            for name in inside:
-                seen[name][-1] = seen[name][-1][real]
         for name in inside:
             x = torch.cat(seen[name])  # (tokens, inputs)
             weight = model.get_parameter(name).data
             weight.copy_(change(name, weight.clone(), (x**2).sum(0) if squares else x.T @ x))
     return model
+
+
+def _note(seen, real, module, inputs):
+    seen.append(inputs[0].view(B * L, -1)[real])
 
 
 def same_weights(one, other, **tolerance):
@@ -129,6 +131,7 @@ def test_padding_left_right_and_none_give_the_same_masks(family):
 def test_one_batch_or_several_are_the_same(family):
     model, ids = model_of(family), texts(4)
     same_weights(changed(model, [ids]), changed(model, ids.split(1)))
+    same_weights(changed(model, [ids]), changed(model, ids))  # windows as the rows of a tensor
 
 
 @pytest.mark.parametrize("family", DECODERS)
@@ -234,7 +237,9 @@ def test_the_first_layers_sums_are_those_of_input_norms(family):
     model, found = with_linears(model_of(family)), {}
     names = [n for n in encoder_weights(model) if ".0." in n]
     batch = inputs_of(family)
-    walk_layers_(model, [batch], lambda n, w, s: found.setdefault(n, s) * 0 + w, names, squares=True)
+    walk_layers_(
+        model, [batch], lambda n, w, s: found.setdefault(n, s) * 0 + w, names, squares=True
+    )
     for name, norms in input_norms(model, [batch], names).items():
         torch.testing.assert_close(found[name].sqrt(), norms[0])
     assert list(found) == names
@@ -270,7 +275,9 @@ def test_the_parameters_are_the_same_objects_and_need_no_gradients():
 @pytest.mark.parametrize("family", ["t5", "bart", "bert", "gpt2 with cross-attention"])
 def test_what_is_no_decoder_alone_is_refused_by_name(family):
     model = model_of(family)
-    with pytest.raises(ValueError, match=f"^{type(model).__name__} is an encoder or an encoder–decoder"):
+    with pytest.raises(
+        ValueError, match=f"^{type(model).__name__} is an encoder or an encoder–decoder"
+    ):
         walk_layers_(model, [inputs_of(family)], half)
 
 
