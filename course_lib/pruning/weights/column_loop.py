@@ -58,15 +58,15 @@ def prune_and_round(
     if columns % m:
         raise ValueError(f"m must divide the {columns} inputs, got {m}")
     top = 0 if bits is None else 2 ** check_count(bits, "bits", 1) - 1  # values are 0 … top steps
-    w = weight.detach().to(torch.promote_types(weight.dtype, torch.float32))  # (R, C)
+    w = weight.detach().to(torch.promote_types(weight.dtype, torch.float32), copy=True)  # (R, C)
     u = _inverse_factor(gram.to(w.device), damping).to(w.dtype)  # (C, C)
     d = u.diagonal()
     keep = (w != 0) & (True if mask is None else check_mask(mask, "mask", weight.shape))
     new, errors = torch.zeros_like(w), torch.zeros_like(w)
 
     def current(i: int, j: int) -> Tensor:
-        """The columns i … j − 1 as all columns before i leave them."""
-        return w[:, i:j] - errors[:, :i] @ u[:i, i:j]
+        """The columns i … j − 1 as all columns before i leave them; w has what is before a."""
+        return w[:, i:j] - errors[:, a:i] @ u[a:i, i:j]
 
     def prune(part: Tensor, i: int, k: int, dim: int | None) -> None:
         at = slice(i, i + part.shape[1])
@@ -75,8 +75,8 @@ def prune_and_round(
 
     for a in range(0, columns, block):
         b = min(a + block, columns)
-        part = current(a, b)  # one large product; inside the block only what is new is added
-        prune(part, a, count_pruned(sparsity, rows * b) - count_pruned(sparsity, rows * a), None)
+        k = count_pruned(sparsity, rows * b) - count_pruned(sparsity, rows * a)
+        prune(w[:, a:b], a, k, None)
         for i in range(a, b):
             if n < m and i % m == 0:
                 prune(current(i, i + m), i, m - n, 1)
@@ -85,11 +85,12 @@ def prune_and_round(
                 low = ahead.amin(1).clamp(max=0)  # (R,)
                 step = (ahead.amax(1).clamp(min=0) - low) / top
                 step = step.where(step > 0, 1)
-            value = column = part[:, i - a] - errors[:, a:i] @ u[a:i, i]  # (R,)
+            value = column = current(i, i + 1)[:, 0]  # (R,)
             if top:
                 value = low + step * ((column - low) / step).round().clamp(0, top)
             new[:, i] = value.where(keep[:, i], 0)
             errors[:, i] = (column - new[:, i]) / d[i]
+        w[:, b:] -= errors[:, a:b] @ u[a:b, b:]  # one large product for all later blocks
     return new.to(weight.dtype)
 
 
