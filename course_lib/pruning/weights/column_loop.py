@@ -32,7 +32,8 @@ def prune_and_round(
     block: int = 128,
     damping: float = 0.01,
 ) -> Tensor:
-    """The matrix pruned (SparseGPT), rounded (GPTQ), or both in one loop.
+    """The matrix pruned (SparseGPT), rounded (GPTQ), or both in one loop: (outputs, inputs), of the
+    dtype of ``weight``, with exact zeros where it is pruned.
 
     Args:
         weight: (outputs, inputs). Weights that are 0 stay 0, whatever is asked for.
@@ -47,8 +48,8 @@ def prune_and_round(
         damping: what is added to the diagonal of ``gram``, in parts of its mean: so it has an
             inverse, also with fewer tokens than inputs or with inputs that were always 0.
 
-    Returns:
-        The new matrix, of the dtype of ``weight``; exact zeros where it is pruned.
+    Raises:
+        ValueError: if shapes do not fit, or the damped ``gram`` is not finite or has no inverse.
     """
     rows, columns = weight.shape
     if gram.shape != (columns, columns):
