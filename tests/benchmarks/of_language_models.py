@@ -61,7 +61,7 @@ def llmcompressor(weight: Tensor, gram: Tensor) -> Tensor:
     """
     from llmcompressor.modifiers.pruning.sparsegpt.sgpt_sparsify import sparsify_weight
 
-    layer = nn.Linear(*reversed(weight.shape), bias=False).requires_grad_(False)
+    layer = nn.Linear(weight.shape[1], weight.shape[0], bias=False).requires_grad_(False)
     layer.weight.copy_(weight)
     result: Tensor = sparsify_weight(layer, {layer: gram.clone()}, 0.5, 2, 4, 128, 0.01, False)[1]
     return result
