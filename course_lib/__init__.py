@@ -2,9 +2,10 @@
 
 **Imported by notebooks, and by users of the library:**
 
-- :mod:`.pruning`, :mod:`.cost`, :mod:`.models`, :mod:`.data`, :mod:`.training`: the library, for
-  any ``nn.Module``, with its tools :mod:`.checks`, :mod:`.devices`, :mod:`.intervals`,
-  :mod:`.modes`, :mod:`.progress`, :mod:`.ranking`, :mod:`.seeding` and :mod:`.wrapped`;
+- :mod:`.pruning`, :mod:`.cost`, :mod:`.models`, :mod:`.data`, :mod:`.training`, :mod:`.perplexity`:
+  the library, for any ``nn.Module``, with its tools :mod:`.checks`, :mod:`.devices`,
+  :mod:`.intervals`, :mod:`.modes`, :mod:`.progress`, :mod:`.ranking`, :mod:`.seeding` and
+  :mod:`.wrapped`;
 - :mod:`.show`, :mod:`.ledger`, :mod:`.capstone`: figures, the table of results, the final project;
 - :mod:`.experiments`, :mod:`.parallel`: the labs' long runs;
 - :mod:`.files`, :mod:`.paths`: where files lie and how they are written;

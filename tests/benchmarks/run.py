@@ -81,13 +81,14 @@ def lines(row: Row) -> Iterator[str]:
 def main(words: list[str]) -> None:
     import of_channels
     import of_encodings
+    import of_language_models
     import of_transformers
     import of_weights
 
     warnings.filterwarnings("ignore", "Sparse CS[RC] tensor support is in beta")
     print(f"torch {torch.__version__}")
     print(LINE.format("", "ours", "peer", "theirs", "ratio", "(quartiles)"))
-    for of in (of_encodings, of_weights, of_channels, of_transformers):
+    for of in (of_encodings, of_weights, of_channels, of_transformers, of_language_models):
         for name, make in of.ROWS.items():
             if not words or any(word.lower() in name.lower() for word in words):
                 torch.manual_seed(0)

@@ -13,8 +13,9 @@
 
 - :mod:`.depth`: layers skipped in training (LayerDrop, Fan et al. 2020) and removed;
   :mod:`.feed_forward`: gates, importance and removal of feed-forward parts and of their
-  neurons; :mod:`.subnetworks`: good, random and bad subnetworks, and the agreement between
-  seeds (Prasanna et al. 2020).
+  neurons; :mod:`.influence`: how much a layer changes (ShortGPT, Men et al. 2024);
+  :mod:`.subnetworks`: good, random and bad subnetworks, and the agreement between seeds
+  (Prasanna et al. 2020).
 """
 
 from course_lib.pruning.layers.depth import layerdrop, layers_to_keep, take_layers
@@ -25,6 +26,7 @@ from course_lib.pruning.layers.feed_forward import (
     remove_mlps,
     slice_ffn,
 )
+from course_lib.pruning.layers.influence import influence
 from course_lib.pruning.layers.subnetworks import (
     fleiss_kappa,
     overlap,

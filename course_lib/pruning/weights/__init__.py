@@ -16,11 +16,14 @@
 - Masks: ``prune_lowest`` (the rule for ties), :mod:`.granularity` (in which shapes), :mod:`.masks`
   (applies and holds them), :mod:`.nm` (N:M sparsity), :mod:`.columns` (column combining, Kung et
   al. 2019), :mod:`.encoder` (a transformer's layers, without embeddings).
+- Language models without training: :mod:`.column_loop` (a matrix pruned or rounded, SparseGPT and
+  GPTQ), :mod:`.walk` (layer by layer).
 - Courses of pruning: :mod:`.iterative` (in steps, by a schedule, training in between),
   :mod:`.sensitivity` (one layer at a time), :mod:`.transfer` (before fine-tuning, Gordon et al.
   2020), :mod:`.lottery` (tickets and their controls), :mod:`.sparse_training` (SET, RigL).
 """
 
+from course_lib.pruning.weights.column_loop import prune_and_round
 from course_lib.pruning.weights.columns import combine_columns, group_columns, utilisation
 from course_lib.pruning.weights.criteria import (
     curvature,
@@ -81,5 +84,6 @@ from course_lib.pruning.weights.sparse_training import (
     sparse_evolution,
 )
 from course_lib.pruning.weights.transfer import prune_then_finetune
+from course_lib.pruning.weights.walk import walk_layers_
 from course_lib.pruning.weights.wanda import input_aware, input_norms, per_output_masks
 from course_lib.ranking import prune_lowest
