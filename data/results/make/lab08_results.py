@@ -18,7 +18,7 @@ import translation_checkpoints as recipe
 from torch import Tensor, nn
 
 from course_lib.data import translation
-from course_lib.experiments import Result, lab09
+from course_lib.experiments import Result
 from course_lib.experiments.lab08 import (
     GATES,
     HEADS,
@@ -26,11 +26,9 @@ from course_lib.experiments.lab08 import (
     SENTENCES,
     batches,
     bleu,
-    data,
     encoder_gates,
     encoder_maps,
     find_roles,
-    fixed_offsets,
     gate_path,
     gated_loss,
     loss,
@@ -40,13 +38,10 @@ from course_lib.experiments.lab08 import (
 )
 from course_lib.experiments.once import once
 from course_lib.experiments.once import tables as joined
-from course_lib.models import checkpoints
 from course_lib.models.attention import find_attention
 from course_lib.pruning.components import hard_concrete
 from course_lib.pruning.heads import (
     arc_baseline,
-    attention_change,
-    attention_pattern,
     frozen_attention,
     gated,
     head_importance,
@@ -67,6 +62,7 @@ SETTINGS: dict[str, Any] = {
     "fractions": (0.0, 0.25, 0.5, 0.75, 1.0),
     "prices": (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2),
     "gates": {"steps": 50, **GATES, "until": 4},  # steps at each price; until so many are left
+    "seeds": (0, 1, 2, 3, 4),  # of the gates; the last two are trained here
     "draws": 3,  # random baselines per seed
     "fixed": {"steps": 300, "lr": 5e-4},
     "sentences": SENTENCES,
@@ -76,8 +72,8 @@ SETTINGS: dict[str, Any] = {
 def importance_by_kind(
     model: nn.Module, scored: Iterable[Batch] | None = None
 ) -> dict[str, Tensor]:
-    """I_h of the encoder, the decoder's own attention and its attention to the encoder:
-    (layers, heads) each; by default of the sentences for scores.
+    """I_h, (layers, heads), of the encoder, the decoder's own attention, and its attention to
+    the encoder; by default of the sentences for scores.
     """
     found = find_attention(model)
     scores = head_importance(model, batches("scores") if scored is None else scored, losses)
@@ -114,7 +110,7 @@ def kinds(seed: int) -> dict[str, Rows]:
         for row in on_grid("importance", s.flatten().tolist())
     ]
     rows: Rows = []
-    for kind in (*KINDS, "all"):
+    for kind in KINDS:
         for fraction in SETTINGS["fractions"]:
             at: dict[str, Any] = {"kind": NAMES.get(kind, kind), "pruned": fraction}
             with masked(model, prune_by_kind(scores, kind, fraction)):
@@ -129,65 +125,84 @@ def kinds(seed: int) -> dict[str, Rows]:
 
 
 # ------------------------------------------------------------------------------ L0 gates
+def network(seed: int) -> nn.Module:
+    """A checkpoint that comes with the course, or one more by the same recipe."""
+    if seed in recipe.SEEDS:
+        return trained(seed)
+    model: nn.Module = recipe.train(seed, translation.load(recipe.PAIRS)["train"], progress=False)[
+        0
+    ]
+    return model
+
+
 def closing(seed: int) -> dict[str, Rows]:
     """Gates closed by a price that rises, until few heads are left, with baselines for
     as many heads: "survivors, untrained" and "I_h, untrained" on the checkpoint; and, for
-    the last price, "random" heads with the same training.
+    the last price, drawn heads, with the same training ("random") and without; and what the
+    checkpoint's heads point to.
     """
-    how, alone = SETTINGS["gates"], trained(seed)
+    how, alone = SETTINGS["gates"], network(seed)
     scores = importance_by_kind(alone)["encoder"]
     found: dict[str, Rows] = {"gates": [], "survivors": [], "closing": [], "test": []}
-    path = gate_path(seed, SETTINGS["prices"], how["steps"], train_with_gates, hard_concrete)
+
+    def add(method: str, price: float, left: int, reached: float, draw: int = 0) -> None:
+        at = {"price": price, "closed": LAYERS * HEADS - left, "method": method, "draw": draw}
+        found["closing"].append({**at, "bleu": reached})
+
+    add("dense", 0.0, LAYERS * HEADS, bleu(alone))
+    path = gate_path(
+        copy.deepcopy(alone),
+        seed,
+        SETTINGS["prices"],
+        how["steps"],
+        train_with_gates,
+        hard_concrete,
+    )
     for done, (model, gates, row) in enumerate(path, start=1):
         keep, price, left = gates > 0, row["price"], int(row["open"])
-        reached = {"gates": row.pop("bleu")}
+        add("gates", price, left, row.pop("bleu"))
         important = lowest_heads(scores, keep.numel() - left)
         for method, mask in (("survivors, untrained", keep), ("I_h, untrained", important)):
             with encoder_gates(alone, mask.float()):
-                reached[method] = bleu(alone)
+                add(method, price, left, bleu(alone))
         found["gates"].append({**row, "steps": done * how["steps"]})
         kept = keep.int().flatten().tolist()
         found["survivors"] += [{"price": price, **r} for r in on_grid("kept", kept)]
-        at = {"price": price, "closed": keep.numel() - left}
-        found["closing"] += [
-            {**at, "method": method, "draw": 0, "bleu": b} for method, b in reached.items()
-        ]
         if done == len(SETTINGS["prices"]) or left <= how["until"]:
             with encoder_gates(model, gates):
                 found["test"].append({"method": "gates", "open": left, "test": bleu(model, "test")})
             for draw in range(SETTINGS["draws"]):
-                drawn = random_with_training(seed, left, done * how["steps"], draw)
-                found["closing"].append({**at, "method": "random", "draw": draw, "bleu": drawn})
+                keep = drawn_heads(seed, left, draw)
+                with encoder_gates(alone, keep):
+                    add("random, untrained", price, left, bleu(alone), draw)
+                trained_on = train_without(copy.deepcopy(alone), keep, seed, done * how["steps"])
+                with encoder_gates(trained_on, keep):
+                    add("random", price, left, bleu(trained_on), draw)
             break
-    return found
+    alone.set_attn_implementation("eager")  # type: ignore[operator]
+    roles = find_roles(alone, points_to, arc_baseline)
+    return {**found, "roles": roles.to_dict("records")}
 
 
-def random_with_training(seed: int, left: int, steps: int, draw: int) -> float:
-    """BLEU of so many heads drawn, all others off, with the same training."""
-    model = trained(seed)
+def drawn_heads(seed: int, left: int, draw: int) -> Tensor:
+    """Gates that keep so many of the encoder's heads, drawn."""
     generator = torch.Generator().manual_seed(1000 * draw + seed)
     noise = torch.rand(LAYERS, HEADS, generator=generator)
-    keep = lowest_heads(noise, LAYERS * HEADS - left).float()
+    return lowest_heads(noise, LAYERS * HEADS - left).float()
+
+
+def train_without(model: nn.Module, keep: Tensor, seed: int, steps: int) -> nn.Module:
+    """The model, trained on in place with the other heads off."""
     optimizer = torch.optim.Adam(model.parameters(), lr=GATES["lr"])
     model.train()
     for batch in islice(stream(seed), steps):
         optimizer.zero_grad()
         gated_loss(model, batch, keep).backward()
         optimizer.step()
-    model.eval()
-    with encoder_gates(model, keep):
-        return bleu(model)
+    return model.eval()
 
 
-# --------------------------------------------------------------------------------- roles
-def roles(seed: int) -> dict[str, Rows]:
-    """What each encoder head points to, and its ablation."""
-    return {
-        "roles": find_roles(seed, points_to).to_dict("records"),
-        "ablation": ablations(trained(seed)),
-    }
-
-
+# ------------------------------------------------------------------- disabling, patterns
 def ablations(model: nn.Module) -> Rows:
     """Change of token accuracy, in points, without one encoder head: its context 0, or
     that of equal attention to all words ("mean").
@@ -253,7 +268,6 @@ def raganato(token_mask: Tensor) -> Tensor:
     return frozen_attention(empty, token_mask.sum(1))
 
 
-# ------------------------------------------------------------------------------ patterns
 def fixed(seed: int) -> dict[str, Rows]:
     """All but one head of each encoder layer replaced by fixed patterns, by equal
     attention, or removed; and nothing replaced: validation BLEU at once, and test BLEU
@@ -290,92 +304,15 @@ def fixed(seed: int) -> dict[str, Rows]:
     return {"fixed": rows}
 
 
-def most_common(maps: Tensor, real: Tensor, marks: Tensor) -> str:
-    """The class that most maps (B, L, L) of a head have."""
-    names = [
-        attention_pattern(m[r][:, r], s[r]) for m, r, s in zip(maps, real, marks, strict=False)
-    ]
-    return max(set(names), key=names.count)
-
-
-def sentiment_maps(model: nn.Module, batch: Batch) -> Tensor:
-    """(layers, heads, B, L, L), of a BERT with eager attention."""
-    inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
-    with torch.no_grad():
-        return torch.stack(model(**inputs, output_attentions=True).attentions).transpose(1, 2)
-
-
-def patterns(seed: int) -> dict[str, Rows]:
-    """The class of each head's maps, of the translation encoder and of a sentiment BERT;
-    and how much the latter's maps change when it is fine-tuned to another task.
-    """
-    batch = next(translation.batches(data()["scores"], 40))
-    real, marks = batch["attention_mask"] > 0, batch["input_ids"] == translation.END
-    maps = encoder_maps(trained(seed, "eager"), batch).transpose(0, 1)
-    of_translation = [most_common(head, real, marks) for head in maps]
-
-    model = checkpoints.load(f"reviews-bert-{seed}", attention="eager").model
-    batch = lab09.batches("validation", "negated", 100)[0]
-    before = sentiment_maps(model, batch)
-    real = batch["attention_mask"] > 0
-    marks = torch.isin(batch["input_ids"], torch.tensor([2, 3]))  # [CLS], [SEP]
-    of_bert = [most_common(head[:20], real, marks) for head in before.flatten(0, 1)]
-    tuned = copy.deepcopy(model)
-    lab09.tune(tuned, "negated", seed)
-    after = sentiment_maps(tuned, batch)
-    change = torch.cat([attention_change(b, a, real) for b, a in zip(before, after, strict=True)])
-    heads = before.shape[1]
-    return {
-        "patterns": [
-            {"model": name, **row}
-            for name, found, wide in (
-                ("translation encoder", of_translation, HEADS),
-                ("sentiment BERT", of_bert, heads),
-            )
-            for row in on_grid("pattern", found, wide)
-        ],
-        "change": [
-            {"model": "sentiment BERT", **row} for row in on_grid("change", change.tolist(), heads)
-        ],
-    }
-
-
-# ------------------------------------------------------------------------- over training
-def over_training(seed: int) -> dict[str, Rows]:
-    """At some steps of the training: BLEU with a share of *all* heads removed, by that
-    step's own I_h and at random.
-    """
-    rows: Rows = []
-    for step in (*recipe.KEPT, recipe.STEPS):
-        model = recipe.at_step(seed, step) if step in recipe.KEPT else trained(seed)
-        scores = importance_by_kind(model)
-        generator = torch.Generator().manual_seed(seed)
-        for fraction in (0.0, 0.2, 0.4, 0.6):
-            for method in ("I_h", "random"):
-                by = scores if method == "I_h" else random_scores(scores, generator)
-                with masked(model, prune_by_kind(by, "all", fraction)):
-                    at = {"step": step, "method": method, "pruned": fraction}
-                    rows.append({**at, "bleu": bleu(model)})
-    return {"over_training": rows}
-
-
-PARTS: dict[str, Callable[[int], dict[str, Rows]]] = {
-    "kinds": kinds,
-    "closing": closing,
-    "roles": roles,
-    "fixed": fixed,
-    "patterns": patterns,
-    "over_training": over_training,
-}
 COLUMNS = {  # where the rows' own order is another one
     "kinds": ["seed", "kind", "method", "pruned", "bleu"],
     "gates": ["seed", "price", "steps", "expected", "open", "between"],
 }
 
 
-def part(name: str, seed: int) -> dict[str, Rows]:
-    """One of PARTS."""
-    return PARTS[name](seed)
+def one_checkpoint(seed: int) -> dict[str, Rows]:
+    """By kind, disabled, and with fixed patterns."""
+    return {**kinds(seed), "ablation": ablations(trained(seed)), **fixed(seed)}
 
 
 def tables(found: Mapping[int, Sequence[Mapping[str, Rows]]]) -> dict[str, pd.DataFrame]:
@@ -385,14 +322,11 @@ def tables(found: Mapping[int, Sequence[Mapping[str, Rows]]]) -> dict[str, pd.Da
 
 
 def remake_heads(executor: Executor, folder: Path) -> Result:
-    """Three seeds, each one of PARTS; about fifteen minutes on two cores."""
-    running = {
-        seed: [executor.submit(once, folder, part, name, seed) for name in PARTS]
-        for seed in recipe.SEEDS
-    }
-    offsets = {"offsets": fixed_offsets(arc_baseline)}  # of the sentences, whatever the model
-    found = {seed: [future.result() for future in futures] for seed, futures in running.items()}
-    return Result(tables(found) | offsets, SETTINGS)
+    """Gates of five seeds, all else of three; about fifteen minutes on two cores."""
+    parts = [(closing, s) for s in SETTINGS["seeds"]] + [(one_checkpoint, s) for s in recipe.SEEDS]
+    running = [(seed, executor.submit(once, folder, part, seed)) for part, seed in parts]
+    found = {seed: [f.result() for s, f in running if s == seed] for seed in SETTINGS["seeds"]}
+    return Result(tables(found), SETTINGS)
 
 
 def real() -> dict[str, Any]:
