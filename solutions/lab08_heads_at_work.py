@@ -211,13 +211,11 @@ prediction_random = 60  # replace it by yours
 
 # %%
 ends = lab08.last_prices(closing)
-shown = ends[ends["method"] != "dense"].replace({"method": {"random": "random, trained"}})
-shown = shown.replace({"method": {"gates": "survivors, trained (gates)"}}).assign(
-    method=lambda table: table["method"].str.replace(", ", ",\n")
-)
+names = {"random": "random, trained", "gates": "survivors, trained (gates)"}
+shown = ends.assign(method=ends["method"].replace(names).str.replace(", ", ",\n"))
 title = "At most six of 18 encoder heads: which, and trained or not?"
-look = {"ylabel": "BLEU (validation)", "fmt": "{:.0f}", "constant": full.mean()}
-plots.bars(shown, x="method", y="bleu", title=title, **look)
+look = {"ylabel": "BLEU (validation)", "guess": ("random,\ntrained", prediction_random)}
+plots.bars(shown, x="method", y="bleu", title=title, fmt="{:.0f}", **look)
 
 # %% [markdown]
 # {{claim 08.1}}
@@ -383,9 +381,9 @@ say(
 )
 
 # %% [markdown]
-# A ring marks a head that survives. Below the share stands the head, as layer.head. Rows are the
-# roles that are found in at least one checkpoint; for the other rules (among them both neighbours
-# and the subject of a verb) no head is ten points above the best fixed offset in any checkpoint.
+# A cell shows a role that is found, with the share and the head (as layer.head); a frame marks a
+# head that survives. For the other rules (among them both neighbours and the subject of a verb) no
+# head is ten points above the best fixed offset in any checkpoint.
 #
 # The survivors have a role more often than random heads: about half of them are the best head
 # of some role, and by chance it would be a quarter. This agrees with Voita et al. But one result

@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 import torch
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from scipy.stats import hypergeom
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -112,14 +113,14 @@ def ambiguous_example() -> tuple[str, pd.DataFrame]:
         nouns = {noun for noun in pair["target"].split() if noun[0].isupper()}
         if not nouns & set(other["target"].split()):
             rows = [
-                {
-                    "source": " ".join(f"**{w}**" if w == word else w for w in one["words"]),
-                    "translation": one["target"],
-                    "rarest noun": one["words"][one["rarest"]],
-                }
+                (
+                    " ".join(f"**{w}**" if w == word else w for w in one["words"]),
+                    one["target"],
+                    one["words"][one["rarest"]],
+                )
                 for one in (other, pair)
             ]
-            return word, pd.DataFrame(rows)
+            return word, pd.DataFrame(rows, columns=["source", "translation", "rarest noun"])
     raise ValueError("no noun is translated in two ways: load more sentences")
 
 
@@ -158,30 +159,18 @@ def gate_path(
         ``open`` at test; those of them ``between`` 0 and 1; ``bleu`` (validation).
     """
     log_alpha = torch.full((LAYERS, HEADS), GATES["start"], requires_grad=True)
-    optimizer = torch.optim.Adam(
-        [
-            {"params": list(model.parameters()), "lr": GATES["lr"]},
-            {"params": [log_alpha], "lr": GATES["gates_lr"]},
-        ]
-    )
+    weights = {"params": list(model.parameters()), "lr": GATES["lr"]}
+    optimizer = torch.optim.Adam([weights, {"params": [log_alpha], "lr": GATES["gates_lr"]}])
     generator, source = torch.Generator().manual_seed(seed), stream(seed)
     for price in prices:
         batches = islice(source, steps)
         expected = train(model, log_alpha, batches, gated_loss, price, optimizer, generator)
         gates = at_test(log_alpha.detach())
+        row = {"price": price, "expected": expected[-1], "open": int((gates > 0).sum())}
+        row["between"] = int(((gates > 0) & (gates < 1)).sum())
         with encoder_gates(model, gates):
-            after = bleu(model)
-        yield (
-            model,
-            gates,
-            {
-                "price": price,
-                "expected": expected[-1],
-                "open": int((gates > 0).sum()),
-                "between": int(((gates > 0) & (gates < 1)).sum()),
-                "bleu": after,
-            },
-        )
+            row["bleu"] = bleu(model)
+        yield model, gates, row
 
 
 def last_prices(closing: pd.DataFrame) -> pd.DataFrame:
@@ -217,18 +206,12 @@ def encoder_maps(model: nn.Module, batch: Batch) -> Tensor:
 
 @cache
 def known_words() -> tuple[Batch, dict[str, Tensor], Tensor]:
-    """The sentences for scores as one batch with what the grammar knows of them; of each
-    rule the key that a query should look at, (B, L); and which tokens are words, (B, L).
+    """The sentences for scores as one batch with what the grammar knows of them; of each rule
+    the key that a query should look at, (B, L), −1 for none; and which tokens are words, (B, L)
+    (padding and the end mark are not).
     """
     pairs = data()["scores"]
     (batch,) = translation.batches(pairs, len(pairs), truth=True)
-    return batch, *targets(batch)
-
-
-def targets(batch: Batch) -> tuple[dict[str, Tensor], Tensor]:
-    """Of each rule the key that a query should look at, (B, L), −1 for none, and which
-    tokens are words (padding and the end mark are not).
-    """
     real = (batch["attention_mask"] > 0) & (batch["input_ids"] != translation.END)
     governor, relation = batch["head"], batch["relation"]
     found = {"previous": neighbour(real, -1), "next": neighbour(real, 1)}
@@ -240,7 +223,7 @@ def targets(batch: Batch) -> tuple[dict[str, Tensor], Tensor]:
         b, i = (of_it & (governor >= 0)).nonzero(as_tuple=True)
         back[b, governor[b, i]] = i
         found[f"governor → {name}"] = back
-    return found, real
+    return batch, found, real
 
 
 def find_roles(
@@ -264,11 +247,11 @@ def find_roles(
     for name, part in (("choose", slice(0, None, 2)), ("report", slice(1, None, 2))):
         for rule, target in rules.items():
             offset, share = arc_baseline(target[part], real[part])
-            found = points_to(maps[part], target[part], real[part]).tolist()
             at = {"half": name, "rule": rule, "offset": offset, "at_offset": share}
+            found = points_to(maps[part], target[part], real[part]).view(LAYERS, HEADS)
             rows += [
-                {**at, "layer": i // HEADS, "head": i % HEADS, "share": share}
-                for i, share in enumerate(found)
+                {**at, "layer": i, "head": h, "share": float(found[i, h])}
+                for i, h in np.ndindex(LAYERS, HEADS)
             ]
     return pd.DataFrame(rows)
 
@@ -278,8 +261,7 @@ def best_heads(roles: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         Columns ``seed``, ``rule``, ``head`` (as "layer.head", from 1); ``share``, ``offset``
-        and ``at_offset`` of the
-        *other* half; ``found``: on the first half the head is :data:`MARGIN` above the best
+        and ``at_offset`` of the *other* half; ``found``: on the first half the head is :data:`MARGIN` above the best
         offset; ``survives``: its gate stayed open.
     """
     keys = ["seed", "rule", "layer", "head"]
@@ -294,29 +276,29 @@ def best_heads(roles: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw_roles(best: pd.DataFrame, title: str) -> Figure:
-    """Heat map of the roles that are found in most checkpoints: the best head's share, its
-    name below; a ring where this head survives.
+    """Heat map of the roles that are found: the best head's share, its name below; a frame
+    where this head survives.
     """
-    often = best.groupby("rule")["found"].mean()
-    shown = best[best["rule"].isin(often[often > 0.5].index)]
-    order = shown.groupby("rule")["share"].mean().sort_values(ascending=False).index
-    wide = shown.pivot(index="rule", columns="seed", values="share").loc[order]
+    shown = best[best["found"]]
+    order = shown.groupby("rule").size().sort_values(ascending=False, kind="stable").index
+    wide = 100 * shown.pivot(index="rule", columns="seed", values="share").loc[order]
     fig = plots.grid(
-        100 * wide,
+        wide,
         title=title,
         fmt="{:.0f} %",
-        xlabel="checkpoint (ring: the head survives the gates)",
+        xlabel="checkpoint (frame: the head survives the gates)",
         ylabel="",
         colour_label="% of the queries",
     )
-    axes = fig.axes[0]
     for row in shown.itertuples():
         x, y = wide.columns.get_loc(row.seed), wide.index.get_loc(row.rule)
-        dark = wide.iloc[y, x] < wide.to_numpy().mean()
-        colour = "white" if dark else "black"
-        axes.text(x, y + 0.33, row.head, ha="center", va="center", fontsize=8, color=colour)
+        colour = "white" if 100 * row.share < wide.stack().median() else "black"
+        fig.axes[0].text(x, y + 0.33, row.head, ha="center", va="center", fontsize=8, color=colour)
         if row.survives:
-            axes.scatter(x, y, s=500, facecolors="none", edgecolors="#d55e00", linewidths=2.5)
+            frame = Rectangle(
+                (x - 0.47, y - 0.47), 0.94, 0.94, fill=False, edgecolor="#d55e00", lw=3
+            )
+            fig.axes[0].add_patch(frame)
     return fig
 
 
