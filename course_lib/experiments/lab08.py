@@ -261,8 +261,8 @@ def best_heads(roles: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         Columns ``seed``, ``rule``, ``head`` (as "layer.head", from 1); ``share``, ``offset``
-        and ``at_offset`` of the *other* half; ``found``: on the first half the head is :data:`MARGIN` above the best
-        offset; ``survives``: its gate stayed open.
+        and ``at_offset`` of the *other* half; ``found``: on the first half the head is
+        :data:`MARGIN` above the best offset; ``survives``: its gate stayed open.
     """
     keys = ["seed", "rule", "layer", "head"]
     choose, report = (roles[roles["half"] == half] for half in ("choose", "report"))
