@@ -193,7 +193,7 @@ def encoder_attends(model: nn.Module, off: Tensor, maps: Callable[[Tensor], Tens
         return (torch.where(heads.repeat_interleave(values.shape[-1]), fixed, args[0]),)
 
     with hold_hooks() as hooks:
-        noted = model.get_encoder().register_forward_pre_hook(note_maps, with_kwargs=True)
+        noted = model.get_encoder().register_forward_pre_hook(note_maps, with_kwargs=True)  # type: ignore[operator]
         hooks.callback(noted.remove)
         for a, heads in zip(find_attention(model, "encoder"), off, strict=True):
             value, out = model.get_submodule(a.v), model.get_submodule(a.out)
@@ -271,7 +271,7 @@ def real() -> dict[str, Any]:
     curves = pairs["validation"].select(range(400, 700))
     scores = importance_by_kind(model, multi30k.batches(scored, 50))
     rows = by_kind(model, scores, 0, 1, lambda: multi30k.bleu(model, curves))
-    model.set_attn_implementation("eager")
+    model.set_attn_implementation("eager")  # type: ignore[operator]
     batch = next(multi30k.batches(scored, 200))
     maps = lab08.encoder_maps(model, batch)
     words = (batch["attention_mask"] > 0) & (batch["input_ids"] != translation.END)
