@@ -292,13 +292,12 @@ def draw_roles(best: pd.DataFrame, title: str) -> Figure:
     )
     for row in shown.itertuples():
         x, y = wide.columns.get_loc(row.seed), wide.index.get_loc(row.rule)
-        colour = "white" if 100 * row.share < wide.stack().median() else "black"
+        middle = (shown["share"].min() + shown["share"].max()) / 2
+        colour = "white" if row.share < middle else "black"
         fig.axes[0].text(x, y + 0.33, row.head, ha="center", va="center", fontsize=8, color=colour)
         if row.survives:
-            frame = Rectangle(
-                (x - 0.47, y - 0.47), 0.94, 0.94, fill=False, edgecolor="#d55e00", lw=3
-            )
-            fig.axes[0].add_patch(frame)
+            look = {"fill": False, "edgecolor": "#d55e00", "linewidth": 3}
+            fig.axes[0].add_patch(Rectangle((x - 0.47, y - 0.47), 0.94, 0.94, **look))
     return fig
 
 
