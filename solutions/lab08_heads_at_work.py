@@ -69,8 +69,7 @@ from torch import Tensor, nn
 from course_lib import devices, experiments, ledger
 from course_lib.experiments import lab08
 from course_lib.pruning.weights import prune_lowest
-from course_lib.show import plots, tables
-from course_lib.show.words import pm, say
+from course_lib.show import plots, tables, words
 
 # %% [markdown]
 # ## Settings
@@ -91,7 +90,7 @@ for pair in lab08.data()["test"].select(range(3)):
     print(f"{pair['source']}\n    {pair['target']}")
 closing = experiments.read("lab08_heads/closing")
 full = closing.query("method == 'dense'")["bleu"]
-say(f"BLEU of the {len(full)} checkpoints on validation sentences: {pm(full)}.")
+words.say(f"BLEU of the {len(full)} checkpoints on validation sentences: {words.pm(full)}.")
 
 # %% [markdown]
 # Look at the examples. The article before a German noun depends on the noun's gender,
@@ -374,7 +373,7 @@ stored = experiments.read("lab08_heads/roles")
 best = lab08.best_heads(pd.concat([mine, stored.query("seed > 0")]))
 plots.show(lab08.draw_roles(best, "Best head of each role: does it survive?"))
 found = lab08.overlap(best)
-say(
+words.say(
     f"Of {found['survivors']} survivors, **{found['with a role']}** are the best head of a role (your"
     f" guess: {prediction_roles}). By chance: {found['by chance']:.1f}, and so many or more with"
     f" probability {found['probability']:.3f}."
@@ -455,7 +454,7 @@ ylabel, xlabel = "by equal attention", "by no attention (context 0)"
 plots.show(
     plots.scatter(off, x="zero", y="mean", diagonal=True, title=title, xlabel=xlabel, ylabel=ylabel)
 )
-say(
+words.say(
     f"On average over {len(off)} heads equal attention costs {-off['mean'].mean():.2f} points, and"
     f" no attention {-off['zero'].mean():.2f}. The largest gain by equal attention is"
     f" {off['mean'].max():.2f} points."
