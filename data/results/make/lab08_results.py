@@ -238,7 +238,7 @@ def fixed(seed: int) -> dict[str, Rows]:
             before = bleu(model)
             fit_batches(model, stream, steps, loss=lab08.loss, progress=False, **how)
             tuned = bleu(model.eval(), "test")
-        rows.append({"method": method, "when": "at once", "bleu": before})
+        rows.append({"method": method, "when": "before fine-tuning", "bleu": before})
         rows.append({"method": method, "when": "fine-tuned", "bleu": tuned})
     return {"fixed": rows}
 
