@@ -5,8 +5,8 @@ Importance and choices go by one half of the validation sentences, curves by the
 test sentences are for the final rows. BLEU is in points. The stored results
 ``lab08_heads`` and ``lab08_multi30k`` are made by ``data/results/make/lab08_results.py``.
 
-Source: Voita et al. 2019; Michel et al. 2019, sections 5 and 6; Kovaleva et al. 2019;
-Raganato et al. 2020.
+Source: Voita et al. 2019; Michel et al. 2019, section 6; Kovaleva et al. 2019; Raganato et
+al. 2020.
 """
 
 from __future__ import annotations
@@ -17,9 +17,12 @@ from functools import cache
 from itertools import islice
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from scipy.stats import hypergeom
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -28,7 +31,7 @@ from course_lib.data import translation
 from course_lib.experiments import common
 from course_lib.models import checkpoints
 from course_lib.models.attention import find_attention
-from course_lib.pruning.heads import gated, lowest_heads, neighbour, remove_heads
+from course_lib.pruning.heads import gated, neighbour, remove_heads
 from course_lib.show import plots
 from course_lib.training import Batch, endless
 
@@ -36,7 +39,7 @@ LAYERS, HEADS = 3, 6  # of the encoder
 GATES = {"start": 2.0, "gates_lr": 0.1, "lr": 3e-4}
 SENTENCES = {"train": 10_000, "validation": 600, "test": 1000}
 RELATIONS = ("nsubj", "obj", "det", "amod", "plural", "case", "nmod", "aux", "mark", "advmod")
-PATTERNS = ("vertical", "diagonal", "vertical+diagonal", "block", "heterogeneous")
+MARGIN = 0.1  # a role is found if a head is so much above the best offset (Voita et al., 5.2)
 #: Names of the state dict that share the numbers of another one.
 TIED = dict.fromkeys(
     ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight"),
@@ -110,14 +113,14 @@ def ambiguous_example() -> tuple[str, pd.DataFrame]:
         nouns = {noun for noun in pair["target"].split() if noun[0].isupper()}
         if not nouns & set(other["target"].split()):
             rows = [
-                {
-                    "source": " ".join(f"**{w}**" if w == word else w for w in one["words"]),
-                    "translation": one["target"],
-                    "rarest noun": one["words"][one["rarest"]],
-                }
+                (
+                    " ".join(f"**{w}**" if w == word else w for w in one["words"]),
+                    one["target"],
+                    one["words"][one["rarest"]],
+                )
                 for one in (other, pair)
             ]
-            return word, pd.DataFrame(rows)
+            return word, pd.DataFrame(rows, columns=["source", "translation", "rarest noun"])
     raise ValueError("no noun is translated in two ways: load more sentences")
 
 
@@ -136,92 +139,57 @@ def gated_loss(model: nn.Module, batch: Batch, gates: Tensor) -> Tensor:
 
 
 def gate_path(
+    model: nn.Module,
     seed: int,
     prices: Sequence[float],
     steps: int,
     train: Callable[..., list[float]],
     at_test: Callable[[Tensor], Tensor],
 ) -> Iterator[tuple[nn.Module, Tensor, dict[str, float]]]:
-    """Train a checkpoint with a gate on each head of the encoder, at a price that rises.
+    """Train a model with a gate on each head of the encoder, at a price that rises.
 
     Args:
+        seed: of the noise and of the order of the sentences.
         prices: the values of λ, one after the other. steps: at each price.
-        train: ``train_with_gates`` of 8.2. at_test: ``gate_at_test`` of 8.1.
+        train: ``train_with_gates`` of 8.1. at_test: the gate without noise, of 6.7.
 
     Yields:
         After each price the model (the same one, which goes on), its gates at test
         (layers, heads), and a row: ``price``; ``expected`` open gates; gates that are
         ``open`` at test; those of them ``between`` 0 and 1; ``bleu`` (validation).
     """
-    model = trained(seed)
     log_alpha = torch.full((LAYERS, HEADS), GATES["start"], requires_grad=True)
-    optimizer = torch.optim.Adam(
-        [
-            {"params": list(model.parameters()), "lr": GATES["lr"]},
-            {"params": [log_alpha], "lr": GATES["gates_lr"]},
-        ]
-    )
+    weights = {"params": list(model.parameters()), "lr": GATES["lr"]}
+    optimizer = torch.optim.Adam([weights, {"params": [log_alpha], "lr": GATES["gates_lr"]}])
     generator, source = torch.Generator().manual_seed(seed), stream(seed)
     for price in prices:
         batches = islice(source, steps)
         expected = train(model, log_alpha, batches, gated_loss, price, optimizer, generator)
         gates = at_test(log_alpha.detach())
+        row = {"price": price, "expected": expected[-1], "open": int((gates > 0).sum())}
+        row["between"] = int(((gates > 0) & (gates < 1)).sum())
         with encoder_gates(model, gates):
-            after = bleu(model)
-        yield (
-            model,
-            gates,
-            {
-                "price": price,
-                "expected": expected[-1],
-                "open": int((gates > 0).sum()),
-                "between": int(((gates > 0) & (gates < 1)).sum()),
-                "bleu": after,
-            },
-        )
+            row["bleu"] = bleu(model)
+        yield model, gates, row
 
 
-def survivors_and_importance() -> pd.DataFrame:
-    """Which heads are left at the last price, beside those with the largest I_h.
-
-    Returns:
-        A row per checkpoint: how many are ``left``, and ``left, by layer`` (a text); how
-        many of them are ``among the most important`` by I_h; and ``by chance``.
-    """
-    survivors = experiments.read("lab08_heads/survivors")
-    importance = experiments.read("lab08_heads/importance").query("kind == 'encoder'")
-    rows = []
-    for seed, part in survivors[survivors["price"] == survivors["price"].max()].groupby("seed"):
-        keep = torch.tensor(part["kept"].to_numpy()).view(LAYERS, HEADS).bool()
-        scores = importance[importance["seed"] == seed]["importance"].to_numpy()
-        left = int(keep.sum())
-        top = lowest_heads(torch.tensor(scores).view(LAYERS, HEADS), keep.numel() - left)
-        rows.append(
-            {
-                "checkpoint": seed,
-                "left": left,
-                "left, by layer": ", ".join(map(str, keep.sum(1).tolist())),
-                "among the most important": int((keep & top).sum()),
-                "by chance": left**2 / keep.numel(),
-            }
-        )
-    return pd.DataFrame(rows)
-
-
-def last_prices(closing: pd.DataFrame, kinds: pd.DataFrame) -> pd.DataFrame:
-    """BLEU of each method with the heads that are left in the end.
+def last_prices(closing: pd.DataFrame) -> pd.DataFrame:
+    """BLEU of each method with the heads that are left at the last price, the mean of its
+    draws: columns ``seed``, ``method``, ``bleu``.
 
     Args:
-        closing, kinds: tables of ``lab08_heads``.
-
-    Returns:
-        Columns ``seed``, ``method`` and ``bleu``. "random, untrained" are four of
-        the 18 heads, drawn for ``kinds``.
+        closing: the table of ``lab08_heads``.
     """
-    ends = closing[closing["closed"] == closing.groupby("seed")["closed"].transform("max")]
-    drawn = kinds.query("kind == 'encoder' and method == 'random' and pruned == 0.75")
-    both = [ends, drawn.assign(method="random, untrained")]
-    return pd.concat(both)[["seed", "method", "bleu"]]
+    last = closing["closed"] == closing.groupby("seed")["closed"].transform("max")
+    ends = closing[last | (closing["method"] == "dense")]
+    return ends.groupby(["seed", "method"], sort=False, as_index=False)["bleu"].mean()
+
+
+def survivors(seed: int) -> Tensor:
+    """(layers, heads), bool: the encoder's heads that are open at a checkpoint's last price."""
+    kept = experiments.read("lab08_heads/survivors").query("seed == @seed")
+    last = kept[kept["price"] == kept["price"].max()]
+    return torch.tensor(last["kept"].to_numpy()).view(LAYERS, HEADS).bool()
 
 
 # --------------------------------------------------------------------------------- roles
@@ -238,122 +206,122 @@ def encoder_maps(model: nn.Module, batch: Batch) -> Tensor:
 
 @cache
 def known_words() -> tuple[Batch, dict[str, Tensor], Tensor]:
-    """The sentences for scores as one batch with what the grammar knows of them; of each
-    rule the key that a query should look at, (B, L); and which tokens are words, (B, L).
+    """The sentences for scores as one batch with what the grammar knows of them; of each rule
+    the key that a query should look at, (B, L), −1 for none; and which tokens are words, (B, L)
+    (padding and the end mark are not).
     """
     pairs = data()["scores"]
     (batch,) = translation.batches(pairs, len(pairs), truth=True)
-    return batch, *targets(batch)
-
-
-def targets(batch: Batch) -> tuple[dict[str, Tensor], Tensor]:
-    """Of each rule the key that a query should look at, (B, L), −1 for none, and which
-    tokens are words (padding and the end mark are not).
-    """
     real = (batch["attention_mask"] > 0) & (batch["input_ids"] != translation.END)
-    head, relation = batch["head"], batch["relation"]
+    governor, relation = batch["head"], batch["relation"]
     found = {"previous": neighbour(real, -1), "next": neighbour(real, 1)}
     found["rarest"] = torch.where(real, batch["rarest"][:, None], -1)
     for name in RELATIONS:
         of_it = relation == translation.RELATIONS.index(name)
-        found[f"{name}: to its head"] = torch.where(of_it & (head >= 0), head, -1)
-        back = torch.full_like(head, -1)
-        b, i = (of_it & (head >= 0)).nonzero(as_tuple=True)
-        back[b, head[b, i]] = i
-        found[f"{name}: from its head"] = back
-    return found, real
+        found[f"{name} → governor"] = torch.where(of_it & (governor >= 0), governor, -1)
+        back = torch.full_like(governor, -1)
+        b, i = (of_it & (governor >= 0)).nonzero(as_tuple=True)
+        back[b, governor[b, i]] = i
+        found[f"governor → {name}"] = back
+    return batch, found, real
 
 
-def find_roles(seed: int, points_to: Callable[[Tensor, Tensor, Tensor], Tensor]) -> pd.DataFrame:
-    """How often the largest attention of each encoder head is at the target of a rule.
-
-    Args:
-        points_to: of 8.3.
-
-    Returns:
-        Columns ``rule``, ``layer``, ``head`` and ``share`` (of the queries, 0 to 1).
-    """
-    batch, rules, real = known_words()
-    maps = encoder_maps(trained(seed, "eager"), batch)
-    rows = [
-        {"rule": rule, "layer": i // HEADS, "head": i % HEADS, "share": share}
-        for rule, target in rules.items()
-        for i, share in enumerate(points_to(maps, target, real).tolist())
-    ]
-    return pd.DataFrame(rows)
-
-
-def fixed_offsets(
+def find_roles(
+    model: nn.Module,
+    points_to: Callable[[Tensor, Tensor, Tensor], Tensor],
     arc_baseline: Callable[[Tensor, Tensor], tuple[int, float]],
 ) -> pd.DataFrame:
-    """What heads without any grammar would find.
+    """How often the largest attention of each encoder head is at the target of a rule, and how
+    often the best fixed offset is, on every second of the sentences for scores and on the others.
 
     Args:
-        arc_baseline: of 8.3.
+        model: with eager attention. points_to, arc_baseline: of 8.2.
 
     Returns:
-        Columns ``rule``; the best fixed ``offset`` in words; the share of targets
-        ``at_offset``; and that by ``chance``, one word drawn from the sentence.
+        Columns ``half`` ("choose", "report"), ``rule``, ``layer``, ``head``, ``share`` of the
+        queries (0 to 1), ``offset`` and ``at_offset`` of the best fixed one.
     """
-    _, rules, real = known_words()
+    batch, rules, real = known_words()
+    maps = encoder_maps(model, batch)
     rows = []
-    for rule, target in rules.items():
-        offset, share = arc_baseline(target, real)
-        lengths = real.sum(1, keepdim=True).expand_as(real)[(target >= 0) & real]
-        chance = float((1 / lengths).mean())
-        rows.append({"rule": rule, "offset": offset, "at_offset": share, "chance": chance})
+    for name, part in (("choose", slice(0, None, 2)), ("report", slice(1, None, 2))):
+        for rule, target in rules.items():
+            offset, share = arc_baseline(target[part], real[part])
+            at = {"half": name, "rule": rule, "offset": offset, "at_offset": share}
+            found = points_to(maps[part], target[part], real[part]).view(LAYERS, HEADS)
+            rows += [
+                {**at, "layer": i, "head": h, "share": float(found[i, h])}
+                for i, h in np.ndindex(LAYERS, HEADS)
+            ]
     return pd.DataFrame(rows)
 
 
-def clearest_rules(roles: pd.DataFrame, offsets: pd.DataFrame, count: int = 9) -> list[str]:
-    """Neighbours, the rarest noun, and the ``count`` dependencies that some head finds
-    most clearly, by its share beyond that of the best fixed offset.
+def best_heads(roles: pd.DataFrame) -> pd.DataFrame:
+    """Of each checkpoint and rule the head with the largest share on the half for choosing.
+
+    Returns:
+        Columns ``seed``, ``rule``, ``head`` (as "layer.head", from 1); ``share``, ``offset``
+        and ``at_offset`` of the *other* half; ``found``: on the first half the head is
+        :data:`MARGIN` above the best offset; ``survives``: its gate stayed open.
     """
-    best = roles.groupby("rule", sort=False)["share"].max()
-    beyond = best - offsets.set_index("rule")["at_offset"]
-    order = beyond.sort_values(ascending=False, kind="stable").index
-    return ["previous", "next", "rarest", *[name for name in order if ":" in name][:count]]
+    keys = ["seed", "rule", "layer", "head"]
+    choose, report = (roles[roles["half"] == half] for half in ("choose", "report"))
+    order = choose.sort_values("share", ascending=False, kind="stable")
+    best = order.drop_duplicates(["seed", "rule"])
+    found = best["share"] - best["at_offset"] >= MARGIN
+    best = best[keys].assign(found=found).merge(report.drop(columns="half"), on=keys)
+    alive = [survivors(s)[i, h] for s, i, h in best[["seed", "layer", "head"]].to_numpy()]
+    names = (best["layer"] + 1).astype(str) + "." + (best["head"] + 1).astype(str)
+    return best.drop(columns="layer").assign(head=names, survives=list(map(bool, alive)))
 
 
-def roles_by_head(roles: pd.DataFrame, rules: Sequence[str]) -> pd.DataFrame:
-    """A row per rule, a column per head, in % of the queries: for a heat map."""
-    heads = (roles["layer"] + 1).astype(str) + "." + (roles["head"] + 1).astype(str)
-    wide = roles.assign(**{"layer.head": heads}).pivot(
-        index="rule", columns="layer.head", values="share"
+def draw_roles(best: pd.DataFrame, title: str) -> Figure:
+    """Heat map of the roles that are found: the best head's share, its name below; a frame
+    where this head survives.
+    """
+    shown = best[best["found"]]
+    order = shown.groupby("rule").size().sort_values(ascending=False, kind="stable").index
+    wide = 100 * shown.pivot(index="rule", columns="seed", values="share").loc[order]
+    fig = plots.grid(
+        wide,
+        title=title,
+        fmt="{:.0f} %",
+        xlabel="checkpoint (frame: the head survives the gates)",
+        ylabel="",
+        colour_label="% of the queries",
     )
-    return 100 * wide.loc[list(rules)]
+    for row in shown.itertuples():
+        x, y = wide.columns.get_loc(row.seed), wide.index.get_loc(row.rule)
+        middle = (shown["share"].min() + shown["share"].max()) / 2
+        colour = "white" if row.share < middle else "black"
+        fig.axes[0].text(x, y + 0.33, row.head, ha="center", va="center", fontsize=8, color=colour)
+        if row.survives:
+            look = {"fill": False, "edgecolor": "#d55e00", "linewidth": 3}
+            fig.axes[0].add_patch(Rectangle((x - 0.47, y - 0.47), 0.94, 0.94, **look))
+    return fig
 
 
-def roles_beside_baselines(
-    roles: pd.DataFrame, offsets: pd.DataFrame, rules: Sequence[str]
-) -> pd.DataFrame:
-    """A row per rule, in % of the queries: the best head of each checkpoint, the best
-    fixed offset (which stands behind the rule's name), and a random word: for a heat map.
+def overlap(best: pd.DataFrame) -> dict[str, float]:
+    """How many survivors are the best head of a role that is found, and how many of as many
+    heads drawn from each checkpoint's encoder would be.
+
+    Returns:
+        ``survivors``, ``with a role``, ``by chance`` (expected) and ``probability`` of so many
+        or more by chance (hypergeometric, of all checkpoints together).
     """
-    best = roles.groupby(["rule", "seed"])["share"].max().unstack("seed")
-    best.columns = [f"best head,\nno. {seed}" for seed in best.columns]
-    by_rule = offsets.set_index("rule")
-    other = ~by_rule.index.isin(["previous", "next"])  # there the offset is the rule itself
-    best["best\noffset"] = by_rule["at_offset"].where(other)
-    best["random\nword"] = by_rule["chance"]
-    names = {r: f"{r} ({by_rule['offset'][r]:+d})" for r in by_rule.index[other]}
-    return 100 * best.loc[list(rules)].rename(index=names).rename_axis(
-        columns="checkpoint no. 0 to 2, and two baselines"
-    )
+    left, hits, chance = 0, 0, np.ones(1)
+    for seed, of in best[best["found"]].groupby("seed"):
+        keep, heads = survivors(int(seed)), of["head"].unique()
+        hits += of.loc[of["survives"], "head"].nunique()
+        kept = int(keep.sum())
+        left += kept
+        chance = np.convolve(chance, hypergeom(keep.numel(), len(heads), kept).pmf(range(kept + 1)))
+    expected = float(chance @ np.arange(len(chance)))
+    more = float(chance[hits:].sum())
+    return {"survivors": left, "with a role": hits, "by chance": expected, "probability": more}
 
 
-def count_patterns(patterns: pd.DataFrame) -> pd.DataFrame:
-    """How many heads have each pattern, by the class of most of their maps: a row per
-    pattern, a column per model.
-
-    Args:
-        patterns: the table of ``lab08_heads``.
-    """
-    counts = patterns.groupby(["pattern", "model"]).size().unstack(fill_value=0)
-    return counts.reindex(list(PATTERNS), fill_value=0).reset_index()
-
-
-def show_attention(roles: pd.DataFrame, offsets: pd.DataFrame) -> Callable[..., Figure]:
+def show_attention(roles: pd.DataFrame) -> Callable[..., Figure]:
     """For an explorer: what a head of checkpoint 0 looks at in one of twelve test sentences,
     and the rules for which it beats the best fixed offset. All three count from 1.
     """
@@ -366,8 +334,8 @@ def show_attention(roles: pd.DataFrame, offsets: pd.DataFrame) -> Callable[..., 
         n = int(batch["attention_mask"][row].sum())
         words = names.convert_ids_to_tokens(batch["input_ids"][row, :n].tolist())
         attention = maps[row, (layer - 1) * HEADS + head - 1, :n, :n].cpu().numpy()
-        mine = roles[(roles["layer"] == layer - 1) & (roles["head"] == head - 1)]
-        mine = mine.merge(offsets, on="rule")
+        here = (roles["layer"] == layer - 1) & (roles["head"] == head - 1)
+        mine = roles[here & (roles["half"] == "report")]
         mine = mine.assign(beyond=mine["share"] - mine["at_offset"]).query("beyond > 0")
         found = "; ".join(
             f"{row.rule} {100 * row.share:.0f} % ({100 * row.at_offset:.0f} %)"
@@ -380,36 +348,10 @@ def show_attention(roles: pd.DataFrame, offsets: pd.DataFrame) -> Callable[..., 
     return draw
 
 
-# ------------------------------------------------------------------- over training, costs
-def prunable_shares(
-    over_training: pd.DataFrame, prunable_share: Callable[[list[tuple[float, float]]], float]
-) -> pd.DataFrame:
-    """The share of all heads, by I_h, that a checkpoint can lose at each step.
-
-    Args:
-        over_training: the table of ``lab08_heads``. prunable_share: of 8.6.
-
-    Returns:
-        In %: a row per checkpoint, a column per step.
-    """
-    curves = over_training[over_training["method"] == "I_h"].groupby(["seed", "step"], sort=False)
-    rows = [
-        {
-            "checkpoint": seed,
-            "step": step,
-            "prunable": 100 * prunable_share(list(zip(part["pruned"], part["bleu"], strict=True))),
-        }
-        for (seed, step), part in curves
-    ]
-    return pd.DataFrame(rows).pivot(index="checkpoint", columns="step", values="prunable")
-
-
+# --------------------------------------------------------------------------------- costs
 def dense_and_few() -> dict[str, nn.Module]:
     """Checkpoint 0, and the same with the heads whose gates closed removed for good."""
-    dense = trained(0)
-    survivors = experiments.read("lab08_heads/survivors").query("seed == 0")
-    last = survivors[survivors["price"] == survivors["price"].max()]
-    keep = torch.tensor(last["kept"].to_numpy()).view(LAYERS, HEADS).bool()
+    dense, keep = trained(0), survivors(0)
     few = remove_heads(dense, keep, find_attention(dense, "encoder"))
     return {"dense": dense, f"{int(keep.sum())} of {LAYERS * HEADS} encoder heads": few}
 

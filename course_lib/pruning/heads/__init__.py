@@ -35,19 +35,15 @@ from course_lib.pruning.heads.importance import (
 )
 from course_lib.pruning.heads.maps import (
     arc_baseline,
-    attention_change,
-    attention_pattern,
     disable,
     fixed_patterns,
     frozen_attention,
     neighbour,
     points_to,
-    rarest,
 )
 from course_lib.pruning.heads.placement import (
     choose_heads,
     lowest_heads,
-    prunable_share,
     prune_by_kind,
 )
 from course_lib.pruning.heads.removal import remove_heads, remove_heads_, slice_heads

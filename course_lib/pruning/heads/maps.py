@@ -1,14 +1,14 @@
-"""Attention maps: what heads look at, measured against what is known of the words, what
-their maps look like, how much they changed, and fixed ones in place of learned ones.
+"""Attention maps: what heads look at, measured against what is known of the words, and fixed
+ones in place of learned ones.
 
 A head's role is how often the key it looks at most is the one that a rule names: a
-neighbour, the word that a word depends on, the rarest one. It says something only beside
+neighbour, or the word that a word depends on. It says something only beside
 a baseline: the best *fixed* offset, which knows nothing of syntax, finds many subjects, too.
 
 Source: Voita et al. 2019, "Analyzing Multi-Head Self-Attention", section 5 (roles);
-Kovaleva et al. 2019, "Revealing the Dark Secrets of BERT" (classes, disabling, change by
-fine-tuning); Raganato, Scherrer & Tiedemann 2020, "Fixed Encoder Self-Attention Patterns
-in Transformer-Based Machine Translation".
+Kovaleva et al. 2019, "Revealing the Dark Secrets of BERT" (disabling); Raganato, Scherrer &
+Tiedemann 2020, "Fixed Encoder Self-Attention Patterns in Transformer-Based Machine
+Translation".
 """
 
 from __future__ import annotations
@@ -64,17 +64,6 @@ def neighbour(token_mask: Tensor, offset: int) -> Tensor:
     return torch.where(there, place, -1)
 
 
-def rarest(tokens: Tensor, counts: Tensor, token_mask: Tensor) -> Tensor:
-    """(B, L) int64: for every real query the place of the real token with the smallest
-    count (the first of equal ones), -1 for the others.
-
-    Args:
-        tokens: (B, L). counts: (V,), of every token of the vocabulary.
-    """
-    of_tokens = counts.to(torch.float64)[tokens].masked_fill(~token_mask, torch.inf)  # (B, L)
-    return torch.where(token_mask, of_tokens.argmin(1, keepdim=True), -1)
-
-
 def arc_baseline(target: Tensor, token_mask: Tensor) -> tuple[int, float]:
     """The fixed offset that most counted queries have to their target, and its share of
     them: what a head that knows no syntax reaches.
@@ -91,51 +80,6 @@ def arc_baseline(target: Tensor, token_mask: Tensor) -> tuple[int, float]:
         raise ValueError("every query targets itself: there is no offset other than 0")
     best = min(times, key=lambda offset: (-times[offset], abs(offset), offset))
     return best, times[best] / len(offsets)
-
-
-def attention_pattern(
-    attn: Tensor, special: Tensor, segment: Tensor | None = None, share: float = 0.5
-) -> str:
-    """Which of Kovaleva's five classes a map belongs to, by thresholds of our own (they
-    trained a classifier on maps labelled by hand).
-
-    V is the attention on special tokens and D that on the next and the previous token
-    where these are not special, each a mean over rows; S is that on tokens of the row's
-    own segment.
-
-    Args:
-        attn: (L, L), rows sum to 1. special: (L,) bool. segment: (L,), or None. share:
-            from which V and D decide.
-    """
-    attn, place = attn.double(), torch.arange(len(attn))
-    beside = ((place[:, None] - place).abs() == 1) & ~special
-    vertical = float((attn * special).sum(1).mean())
-    diagonal = float((attn * beside).sum(1).mean())
-    if vertical >= share and diagonal < share / 2:
-        return "vertical"
-    if diagonal >= share and vertical < share / 2:
-        return "diagonal"
-    if vertical + diagonal >= share:
-        return "vertical+diagonal"
-    if segment is not None and len(segment.unique()) > 1:
-        own = float((attn * (segment[:, None] == segment)).sum(1).mean())
-        if own >= (1 + share) / 2:
-            return "block"
-    return "heterogeneous"
-
-
-def attention_change(before: Tensor, after: Tensor, token_mask: Tensor) -> Tensor:
-    """1 − cosine between the maps of each head before and after, cut to the real tokens, on
-    average over sentences: (H,) float64.
-
-    Args:
-        before, after: (H, B, L, L). token_mask: (B, L) bool.
-
-    Source: Kovaleva et al. 2019, section 4.3.
-    """
-    padding = ~(token_mask[:, :, None] & token_mask[:, None])  # (B, L, L)
-    one, other = (maps.double().masked_fill(padding, 0).flatten(2) for maps in (before, after))
-    return 1 - torch.cosine_similarity(one, other, dim=2).mean(1)
 
 
 def disable(context: Tensor, values: Tensor, token_mask: Tensor, off: Tensor) -> Tensor:

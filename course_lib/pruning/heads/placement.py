@@ -209,20 +209,3 @@ def prune_by_kind(scores: Mapping[str, Tensor], kind: str, fraction: float) -> d
     for name, part in zip(chosen, keep.split([scores[n].numel() for n in chosen]), strict=True):
         found[name] = part.view(scores[name].shape)
     return found
-
-
-def prunable_share(curve: Sequence[tuple[float, float]], tolerance: float = 0.1) -> float:
-    """The largest fraction up to which every score is at least (1 − tolerance) of the full one.
-
-    Args:
-        curve: (fraction pruned, score), from (0, full) with fractions that rise.
-    """
-    fractions = [fraction for fraction, _ in curve]
-    if fractions != sorted(set(fractions)) or fractions[:1] != [0]:
-        raise ValueError(f"fractions rise strictly and begin with 0, got {fractions}")
-    full, reached = curve[0][1], 0.0
-    for fraction, score in curve:
-        if score < (1 - tolerance) * full:
-            break
-        reached = float(fraction)
-    return reached

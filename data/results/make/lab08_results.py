@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,181 +18,150 @@ import translation_checkpoints as recipe
 from torch import Tensor, nn
 
 from course_lib.data import translation
-from course_lib.experiments import Result, lab09
-from course_lib.experiments.lab08 import (
-    GATES,
-    HEADS,
-    LAYERS,
-    SENTENCES,
-    batches,
-    bleu,
-    data,
-    encoder_gates,
-    encoder_maps,
-    find_roles,
-    fixed_offsets,
-    gate_path,
-    gated_loss,
-    loss,
-    losses,
-    stream,
-    trained,
-)
+from course_lib.experiments import Result, lab08
+from course_lib.experiments.lab08 import GATES, HEADS, LAYERS, bleu, encoder_gates, trained
 from course_lib.experiments.once import once
 from course_lib.experiments.once import tables as joined
-from course_lib.models import checkpoints
 from course_lib.models.attention import find_attention
+from course_lib.pruning import heads as pruning
 from course_lib.pruning.components import hard_concrete
-from course_lib.pruning.heads import (
-    arc_baseline,
-    attention_change,
-    attention_pattern,
-    frozen_attention,
-    gated,
-    head_importance,
-    lowest_heads,
-    neighbour,
-    points_to,
-    prune_by_kind,
-    train_with_gates,
-)
 from course_lib.training import Batch, fit_batches, warm_up_then_decay
 from course_lib.wrapped import hold_hooks
 
 NAMES = {"cross": "encoder–decoder"}  # in the tables
-WAYS = {"learned": "all learned", "fixed": "fixed patterns", "uniform": "equal attention"}
 Rows = list[dict[str, Any]]
 KINDS = ("encoder", "decoder", "cross")
 SETTINGS: dict[str, Any] = {
     "fractions": (0.0, 0.25, 0.5, 0.75, 1.0),
     "prices": (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2),
     "gates": {"steps": 50, **GATES, "until": 4},  # steps at each price; until so many are left
+    "seeds": (0, 1, 2, 3, 4),  # of the gates; the last two are trained here
     "draws": 3,  # random baselines per seed
     "fixed": {"steps": 300, "lr": 5e-4},
-    "sentences": SENTENCES,
+    "sentences": lab08.SENTENCES,
 }
 
 
-def importance_by_kind(
-    model: nn.Module, scored: Iterable[Batch] | None = None
-) -> dict[str, Tensor]:
-    """I_h of the encoder, the decoder's own attention and its attention to the encoder:
-    (layers, heads) each; by default of the sentences for scores.
-    """
+def importance_by_kind(model: nn.Module, scored: Iterable[Batch]) -> dict[str, Tensor]:
+    """I_h, (layers, heads), of each kind of attention."""
     found = find_attention(model)
-    scores = head_importance(model, batches("scores") if scored is None else scored, losses)
+    scores = pruning.head_importance(model, scored, lab08.losses)
     return {kind: scores[[i for i, a in enumerate(found) if a.kind == kind]] for kind in KINDS}
 
 
-def on_grid(column: str, values: Sequence[Any], heads: int = HEADS) -> Rows:
+def on_grid(column: str, values: Sequence[Any]) -> Rows:
     """A row per head, of values in the order of layers and heads."""
-    return [{"layer": i // heads, "head": i % heads, column: v} for i, v in enumerate(values)]
+    return [{"layer": i // HEADS, "head": i % HEADS, column: v} for i, v in enumerate(values)]
 
 
-# ------------------------------------------------------------------------------- by kind
 def masked(model: nn.Module, keep: Mapping[str, Tensor]) -> Any:
     """The block in which the heads of these masks are all that is left."""
     of_kind = {kind: iter(mask.float()) for kind, mask in keep.items()}
-    return gated(model, torch.stack([next(of_kind[a.kind]) for a in find_attention(model)]))
+    return pruning.gated(model, torch.stack([next(of_kind[a.kind]) for a in find_attention(model)]))
 
 
-def random_scores(scores: Mapping[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
-    """Scores drawn for the same heads."""
-    return {name: torch.rand(s.shape, generator=generator) for name, s in scores.items()}
+def by_kind(model: nn.Module, scores: Any, seed: int, draws: int, reached: Any) -> Rows:
+    """What is ``reached()`` without a share of the heads of one kind, the lowest by I_h, or at
+    random (the mean of some draws); nothing trained.
+    """
+    generator, rows = torch.Generator().manual_seed(seed), []
+
+    def noise() -> dict[str, Tensor]:
+        return {k: torch.rand(s.shape, generator=generator) for k, s in scores.items()}
+
+    for kind, fraction in itertools.product(KINDS, SETTINGS["fractions"]):
+        drawn = [noise() for _ in range(draws if 0 < fraction < 1 else 1)]
+        for method, ways in (("I_h", [scores]), ("random", drawn)):
+            found = []
+            for by in ways:
+                with masked(model, pruning.prune_by_kind(by, kind, fraction)):
+                    found.append(reached())
+            at = {"kind": NAMES.get(kind, kind), "method": method, "pruned": fraction}
+            rows.append({**at, "bleu": sum(found) / len(found)})
+    return rows
 
 
 def kinds(seed: int) -> dict[str, Rows]:
-    """BLEU without a share of the heads of one kind, the lowest by I_h, or at random
-    (the mean of some draws); nothing trained.
-    """
+    """I_h of all heads, and BLEU without a share of them."""
     model = trained(seed)
-    scores = importance_by_kind(model)
-    generator = torch.Generator().manual_seed(seed)
+    scores = importance_by_kind(model, lab08.batches("scores"))
     importance = [
         {"kind": NAMES.get(kind, kind), **row}
         for kind, s in scores.items()
         for row in on_grid("importance", s.flatten().tolist())
     ]
-    rows: Rows = []
-    for kind in (*KINDS, "all"):
-        for fraction in SETTINGS["fractions"]:
-            at: dict[str, Any] = {"kind": NAMES.get(kind, kind), "pruned": fraction}
-            with masked(model, prune_by_kind(scores, kind, fraction)):
-                rows.append({**at, "method": "I_h", "bleu": bleu(model)})
-            drawn = []
-            for _ in range(SETTINGS["draws"] if 0 < fraction < 1 else 1):
-                noise = random_scores(scores, generator)
-                with masked(model, prune_by_kind(noise, kind, fraction)):
-                    drawn.append(bleu(model))
-            rows.append({**at, "method": "random", "bleu": sum(drawn) / len(drawn)})
+    rows = by_kind(model, scores, seed, SETTINGS["draws"], lambda: bleu(model))
     return {"importance": importance, "kinds": rows}
 
 
-# ------------------------------------------------------------------------------ L0 gates
+def network(seed: int) -> nn.Module:
+    """A checkpoint that comes with the course, or one more by the same recipe."""
+    pairs = None if seed in recipe.SEEDS else translation.load(recipe.PAIRS)["train"]
+    model: nn.Module = recipe.train(seed, pairs, progress=False)[0] if pairs else trained(seed)
+    return model
+
+
 def closing(seed: int) -> dict[str, Rows]:
     """Gates closed by a price that rises, until few heads are left, with baselines for
     as many heads: "survivors, untrained" and "I_h, untrained" on the checkpoint; and, for
-    the last price, "random" heads with the same training.
+    the last price, drawn heads, with the same training ("random") and without; and what the
+    checkpoint's heads point to.
     """
-    how, alone = SETTINGS["gates"], trained(seed)
-    scores = importance_by_kind(alone)["encoder"]
+    how, alone = SETTINGS["gates"], network(seed)
+    scores = importance_by_kind(alone, lab08.batches("scores"))["encoder"]
     found: dict[str, Rows] = {"gates": [], "survivors": [], "closing": [], "test": []}
-    path = gate_path(seed, SETTINGS["prices"], how["steps"], train_with_gates, hard_concrete)
+
+    def add(method: str, price: float, left: int, reached: float, draw: int = 0) -> None:
+        at = {"price": price, "closed": LAYERS * HEADS - left, "method": method, "draw": draw}
+        found["closing"].append({**at, "bleu": reached})
+
+    add("dense", 0.0, LAYERS * HEADS, bleu(alone))
+    ways = (SETTINGS["prices"], how["steps"], pruning.train_with_gates, hard_concrete)
+    path = lab08.gate_path(copy.deepcopy(alone), seed, *ways)
     for done, (model, gates, row) in enumerate(path, start=1):
         keep, price, left = gates > 0, row["price"], int(row["open"])
-        reached = {"gates": row.pop("bleu")}
-        important = lowest_heads(scores, keep.numel() - left)
+        add("gates", price, left, row.pop("bleu"))
+        important = pruning.lowest_heads(scores, keep.numel() - left)
         for method, mask in (("survivors, untrained", keep), ("I_h, untrained", important)):
             with encoder_gates(alone, mask.float()):
-                reached[method] = bleu(alone)
-        found["gates"].append({**row, "steps": done * how["steps"]})
+                add(method, price, left, bleu(alone))
+        found["gates"].append({"price": price, "steps": done * how["steps"], **row})
         kept = keep.int().flatten().tolist()
         found["survivors"] += [{"price": price, **r} for r in on_grid("kept", kept)]
-        at = {"price": price, "closed": keep.numel() - left}
-        found["closing"] += [
-            {**at, "method": method, "draw": 0, "bleu": b} for method, b in reached.items()
-        ]
         if done == len(SETTINGS["prices"]) or left <= how["until"]:
             with encoder_gates(model, gates):
                 found["test"].append({"method": "gates", "open": left, "test": bleu(model, "test")})
             for draw in range(SETTINGS["draws"]):
-                drawn = random_with_training(seed, left, done * how["steps"], draw)
-                found["closing"].append({**at, "method": "random", "draw": draw, "bleu": drawn})
+                noise = torch.Generator().manual_seed(1000 * draw + seed)
+                drawn = torch.rand(LAYERS, HEADS, generator=noise)
+                keep = pruning.lowest_heads(drawn, LAYERS * HEADS - left).float()
+                with encoder_gates(alone, keep):
+                    add("random, untrained", price, left, bleu(alone), draw)
+                trained_on = train_without(copy.deepcopy(alone), keep, seed, done * how["steps"])
+                with encoder_gates(trained_on, keep):
+                    add("random", price, left, bleu(trained_on), draw)
             break
-    return found
+    alone.set_attn_implementation("eager")  # type: ignore[operator]
+    roles = lab08.find_roles(alone, pruning.points_to, pruning.arc_baseline)
+    return {**found, "roles": roles.to_dict("records")}
 
 
-def random_with_training(seed: int, left: int, steps: int, draw: int) -> float:
-    """BLEU of so many heads drawn, all others off, with the same training."""
-    model = trained(seed)
-    generator = torch.Generator().manual_seed(1000 * draw + seed)
-    noise = torch.rand(LAYERS, HEADS, generator=generator)
-    keep = lowest_heads(noise, LAYERS * HEADS - left).float()
+def train_without(model: nn.Module, keep: Tensor, seed: int, steps: int) -> nn.Module:
+    """The model, trained on in place with the other heads off."""
     optimizer = torch.optim.Adam(model.parameters(), lr=GATES["lr"])
     model.train()
-    for batch in islice(stream(seed), steps):
+    for batch in itertools.islice(lab08.stream(seed), steps):
         optimizer.zero_grad()
-        gated_loss(model, batch, keep).backward()
+        lab08.gated_loss(model, batch, keep).backward()
         optimizer.step()
-    model.eval()
-    with encoder_gates(model, keep):
-        return bleu(model)
-
-
-# --------------------------------------------------------------------------------- roles
-def roles(seed: int) -> dict[str, Rows]:
-    """What each encoder head points to, and its ablation."""
-    return {
-        "roles": find_roles(seed, points_to).to_dict("records"),
-        "ablation": ablations(trained(seed)),
-    }
+    return model.eval()
 
 
 def ablations(model: nn.Module) -> Rows:
     """Change of token accuracy, in points, without one encoder head: its context 0, or
     that of equal attention to all words ("mean").
     """
-    every = batches("scores", 100)
+    every = lab08.batches("scores", 100)
     full = recipe.token_accuracy(model, every)
     rows = on_grid("zero", [0.0] * (LAYERS * HEADS))
     for row in rows:
@@ -206,20 +175,14 @@ def ablations(model: nn.Module) -> Rows:
 
 
 @contextmanager
-def encoder_attends(
-    model: nn.Module, off: Tensor, maps: Callable[[Tensor], Tensor]
-) -> Iterator[None]:
+def encoder_attends(model: nn.Module, off: Tensor, maps: Callable[[Tensor], Tensor]) -> Any:
     """Inside the block the encoder's heads in ``off``, (layers, heads) bool, attend as ``maps``
-    of the sources' mask (B, L) say, (B, heads or 1, L, L), whatever their queries and keys are:
-    Σ_j map[i, j] v_j is written into the place of a head's context, in front of the output
-    projection. Gradients flow to values and outputs.
+    of the sources' mask (B, L) say, (B, heads or 1, L, L). Gradients flow to values and outputs.
     """
     now: dict[str, Tensor] = {}
 
-    def note_maps(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        ids = kwargs.get("input_ids", args[0] if args else None)
-        mask = kwargs.get("attention_mask", args[1] if len(args) > 1 else None)
-        now["maps"] = maps((torch.ones_like(ids) if mask is None else mask) > 0)
+    def note_maps(module: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
+        now["maps"] = maps(kwargs["attention_mask"] > 0)
 
     def note_values(module: nn.Module, args: Any, out: Tensor) -> None:
         now["values"] = out.unflatten(-1, (HEADS, -1)).transpose(1, 2)  # (B, heads, L, d)
@@ -230,7 +193,7 @@ def encoder_attends(
         return (torch.where(heads.repeat_interleave(values.shape[-1]), fixed, args[0]),)
 
     with hold_hooks() as hooks:
-        noted = model.get_encoder().register_forward_pre_hook(note_maps, with_kwargs=True)
+        noted = model.get_encoder().register_forward_pre_hook(note_maps, with_kwargs=True)  # type: ignore[operator]
         hooks.callback(noted.remove)
         for a, heads in zip(find_attention(model, "encoder"), off, strict=True):
             value, out = model.get_submodule(a.v), model.get_submodule(a.out)
@@ -250,10 +213,9 @@ def raganato(token_mask: Tensor) -> Tensor:
     last head's map is 0.
     """
     empty = torch.zeros(len(token_mask), HEADS, *[token_mask.shape[1]] * 2)
-    return frozen_attention(empty, token_mask.sum(1))
+    return pruning.frozen_attention(empty, token_mask.sum(1))
 
 
-# ------------------------------------------------------------------------------ patterns
 def fixed(seed: int) -> dict[str, Rows]:
     """All but one head of each encoder layer replaced by fixed patterns, by equal
     attention, or removed; and nothing replaced: validation BLEU at once, and test BLEU
@@ -262,137 +224,41 @@ def fixed(seed: int) -> dict[str, Rows]:
     off = torch.ones(LAYERS, HEADS, dtype=torch.bool)
     off[:, -1] = False
     rows: Rows = []
-    for name in ("learned", "fixed", "uniform", "removed"):
-        model = trained(seed)
-        ways: dict[str, Any] = {
-            "learned": encoder_gates(model, torch.ones(LAYERS, HEADS)),
-            "fixed": encoder_attends(model, off, raganato),
-            "uniform": encoder_attends(model, off, uniform),
-            "removed": encoder_gates(model, (~off).float()),
-        }
-        with ways[name]:
+    steps, lr = SETTINGS["fixed"]["steps"], SETTINGS["fixed"]["lr"]
+    how = {"lr": lr, "rate": warm_up_then_decay(steps // 10), "seed": seed}
+    ways: dict[str, Callable[[nn.Module], Any]] = {
+        "all learned": lambda model: encoder_gates(model, torch.ones(LAYERS, HEADS)),
+        "fixed patterns": lambda model: encoder_attends(model, off, raganato),
+        "equal attention": lambda model: encoder_attends(model, off, uniform),
+        "removed": lambda model: encoder_gates(model, (~off).float()),
+    }
+    for method, way in ways.items():
+        model, stream = trained(seed), lab08.stream(seed)
+        with way(model):
             before = bleu(model)
-            steps = SETTINGS["fixed"]["steps"]
-            fit_batches(
-                model,
-                stream(seed),
-                steps,
-                loss=loss,
-                lr=SETTINGS["fixed"]["lr"],
-                rate=warm_up_then_decay(steps // 10),
-                seed=seed,
-                progress=False,
-            )
+            fit_batches(model, stream, steps, loss=lab08.loss, progress=False, **how)
             tuned = bleu(model.eval(), "test")
-        at = {"method": WAYS.get(name, name)}
-        rows.append({**at, "when": "at once", "bleu": before})
-        rows.append({**at, "when": "fine-tuned", "bleu": tuned})
+        rows.append({"method": method, "when": "before fine-tuning", "bleu": before})
+        rows.append({"method": method, "when": "fine-tuned", "bleu": tuned})
     return {"fixed": rows}
 
 
-def most_common(maps: Tensor, real: Tensor, marks: Tensor) -> str:
-    """The class that most maps (B, L, L) of a head have."""
-    names = [
-        attention_pattern(m[r][:, r], s[r]) for m, r, s in zip(maps, real, marks, strict=False)
-    ]
-    return max(set(names), key=names.count)
-
-
-def sentiment_maps(model: nn.Module, batch: Batch) -> Tensor:
-    """(layers, heads, B, L, L), of a BERT with eager attention."""
-    inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
-    with torch.no_grad():
-        return torch.stack(model(**inputs, output_attentions=True).attentions).transpose(1, 2)
-
-
-def patterns(seed: int) -> dict[str, Rows]:
-    """The class of each head's maps, of the translation encoder and of a sentiment BERT;
-    and how much the latter's maps change when it is fine-tuned to another task.
-    """
-    batch = next(translation.batches(data()["scores"], 40))
-    real, marks = batch["attention_mask"] > 0, batch["input_ids"] == translation.END
-    maps = encoder_maps(trained(seed, "eager"), batch).transpose(0, 1)
-    of_translation = [most_common(head, real, marks) for head in maps]
-
-    model = checkpoints.load(f"reviews-bert-{seed}", attention="eager").model
-    batch = lab09.batches("validation", "negated", 100)[0]
-    before = sentiment_maps(model, batch)
-    real = batch["attention_mask"] > 0
-    marks = torch.isin(batch["input_ids"], torch.tensor([2, 3]))  # [CLS], [SEP]
-    of_bert = [most_common(head[:20], real, marks) for head in before.flatten(0, 1)]
-    tuned = copy.deepcopy(model)
-    lab09.tune(tuned, "negated", seed)
-    after = sentiment_maps(tuned, batch)
-    change = torch.cat([attention_change(b, a, real) for b, a in zip(before, after, strict=True)])
-    heads = before.shape[1]
-    return {
-        "patterns": [
-            {"model": name, **row}
-            for name, found, wide in (
-                ("translation encoder", of_translation, HEADS),
-                ("sentiment BERT", of_bert, heads),
-            )
-            for row in on_grid("pattern", found, wide)
-        ],
-        "change": [
-            {"model": "sentiment BERT", **row} for row in on_grid("change", change.tolist(), heads)
-        ],
-    }
-
-
-# ------------------------------------------------------------------------- over training
-def over_training(seed: int) -> dict[str, Rows]:
-    """At some steps of the training: BLEU with a share of *all* heads removed, by that
-    step's own I_h and at random.
-    """
-    rows: Rows = []
-    for step in (*recipe.KEPT, recipe.STEPS):
-        model = recipe.at_step(seed, step) if step in recipe.KEPT else trained(seed)
-        scores = importance_by_kind(model)
-        generator = torch.Generator().manual_seed(seed)
-        for fraction in (0.0, 0.2, 0.4, 0.6):
-            for method in ("I_h", "random"):
-                by = scores if method == "I_h" else random_scores(scores, generator)
-                with masked(model, prune_by_kind(by, "all", fraction)):
-                    at = {"step": step, "method": method, "pruned": fraction}
-                    rows.append({**at, "bleu": bleu(model)})
-    return {"over_training": rows}
-
-
-PARTS: dict[str, Callable[[int], dict[str, Rows]]] = {
-    "kinds": kinds,
-    "closing": closing,
-    "roles": roles,
-    "fixed": fixed,
-    "patterns": patterns,
-    "over_training": over_training,
-}
-COLUMNS = {  # where the rows' own order is another one
-    "kinds": ["seed", "kind", "method", "pruned", "bleu"],
-    "gates": ["seed", "price", "steps", "expected", "open", "between"],
-}
-
-
-def part(name: str, seed: int) -> dict[str, Rows]:
-    """One of PARTS."""
-    return PARTS[name](seed)
+def one_checkpoint(seed: int) -> dict[str, Rows]:
+    """By kind, disabled, and with fixed patterns."""
+    return {**kinds(seed), "ablation": ablations(trained(seed)), **fixed(seed)}
 
 
 def tables(found: Mapping[int, Sequence[Mapping[str, Rows]]]) -> dict[str, pd.DataFrame]:
     """Seed -> what its parts found, as long tables of all seeds."""
-    made = joined(({"seed": seed}, one) for seed, parts in found.items() for one in parts)
-    return {name: table[COLUMNS.get(name, list(table))] for name, table in made.items()}
+    return joined(({"seed": seed}, one) for seed, parts in found.items() for one in parts)
 
 
 def remake_heads(executor: Executor, folder: Path) -> Result:
-    """Three seeds, each one of PARTS; about fifteen minutes on two cores."""
-    running = {
-        seed: [executor.submit(once, folder, part, name, seed) for name in PARTS]
-        for seed in recipe.SEEDS
-    }
-    offsets = {"offsets": fixed_offsets(arc_baseline)}  # of the sentences, whatever the model
-    found = {seed: [future.result() for future in futures] for seed, futures in running.items()}
-    return Result(tables(found) | offsets, SETTINGS)
+    """Gates of five seeds, all else of three; about fifteen minutes on two cores."""
+    parts = [(closing, s) for s in SETTINGS["seeds"]] + [(one_checkpoint, s) for s in recipe.SEEDS]
+    running = [(seed, executor.submit(once, folder, part, seed)) for part, seed in parts]
+    found = {seed: [f.result() for s, f in running if s == seed] for seed in SETTINGS["seeds"]}
+    return Result(tables(found), SETTINGS)
 
 
 def real() -> dict[str, Any]:
@@ -404,35 +270,23 @@ def real() -> dict[str, Any]:
     scored = pairs["validation"].select(range(400))
     curves = pairs["validation"].select(range(400, 700))
     scores = importance_by_kind(model, multi30k.batches(scored, 50))
-    generator = torch.Generator().manual_seed(0)
-    rows: Rows = []
-    for kind in KINDS:
-        for fraction in SETTINGS["fractions"]:
-            noise = random_scores(scores, generator)
-            for method, by in (("I_h", scores), ("random", noise)):
-                with masked(model, prune_by_kind(by, kind, fraction)):
-                    at = {"kind": NAMES.get(kind, kind), "method": method, "pruned": fraction}
-                    rows.append({**at, "bleu": multi30k.bleu(model, curves)})
-    model.set_attn_implementation("eager")
+    rows = by_kind(model, scores, 0, 1, lambda: multi30k.bleu(model, curves))
+    model.set_attn_implementation("eager")  # type: ignore[operator]
     batch = next(multi30k.batches(scored, 200))
-    maps = encoder_maps(model, batch)
+    maps = lab08.encoder_maps(model, batch)
     words = (batch["attention_mask"] > 0) & (batch["input_ids"] != translation.END)
-    beside = [
-        {"offset": offset, **row}
-        for offset in (-2, -1, 1, 2)
-        for row in on_grid("share", points_to(maps, neighbour(words, offset), words).tolist())
-    ]
+    beside = []
+    for offset in (-2, -1, 1, 2):
+        share = pruning.points_to(maps, pruning.neighbour(words, offset), words).tolist()
+        beside += [{"offset": offset, **row} for row in on_grid("share", share)]
     test = [{"method": "dense", "test": multi30k.bleu(model, pairs["test"])}]
     return {"kinds": rows, "beside": beside, "test": test}
 
 
 def remake_multi30k(executor: Executor, folder: Path) -> Result:
-    """Multi30k, one model trained from scratch; some fifteen minutes on one core."""
+    """One model trained from scratch; some fifteen minutes on one core."""
     found = executor.submit(once, folder, real).result()
     return Result(tables({0: [found]}), multi30k.SETTINGS)
 
 
-RESULTS: dict[str, Callable[[Executor, Path], Result]] = {
-    "lab08_heads": remake_heads,
-    "lab08_multi30k": remake_multi30k,
-}
+RESULTS = {"lab08_heads": remake_heads, "lab08_multi30k": remake_multi30k}

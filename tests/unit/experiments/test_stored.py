@@ -11,6 +11,7 @@ import lab00_results
 import lab01_results
 import lab06_results
 import lab07_results
+import lab08_results
 import lab09_results
 import lab10_results
 import pytest
@@ -29,6 +30,7 @@ SETTINGS: dict[str, Any] = {
     "lab06_sst2": lab06_results.SST2,
     "lab07_heads": lab07_results.REVIEWS,
     "lab07_sst2": lab07_results.SST2,
+    "lab08_heads": lab08_results.SETTINGS,
     "lab09_depth_sst2": {"drops": lab09_results.DROPS, **lab09_results.SST2},
     "lab09_subnetworks_glue": lab09_results.GLUE,
     "lab10_scores_reviews": {"draws": 5, "schedules": lab10_results.REVIEWS},
@@ -44,6 +46,8 @@ SEEDS = {  # of a table
     "lab05_between_mnist/dense": 5,
     "lab07_heads/removal": 3,
     "lab07_sst2/removal": 3,
+    "lab08_heads/gates": 5,
+    "lab08_heads/kinds": 3,
     "lab09_subnetworks/full": lab09_results.SEEDS,
     "lab09_subnetworks_glue/full": lab09_results.GLUE["seeds"],
     "lab10_scores_reviews/scores": 3,

@@ -1,4 +1,4 @@
-"""Maps: what heads point to, against loops; their classes, their change, and fixed ones."""
+"""Maps: what heads point to, against loops, and fixed ones."""
 
 import pytest
 import torch
@@ -7,13 +7,10 @@ from hypothesis import strategies as st
 
 from course_lib.pruning.heads import (
     arc_baseline,
-    attention_change,
-    attention_pattern,
     fixed_patterns,
     frozen_attention,
     neighbour,
     points_to,
-    rarest,
 )
 
 
@@ -49,32 +46,10 @@ def test_roles_and_their_baseline_against_loops(seed):
         assert arc_baseline(target, mask) == (best, pytest.approx(shares[best]))
 
 
-def test_neighbours_and_the_rarest():
+def test_neighbours():
     mask = torch.tensor([[True, True, False, True, True]])
     assert neighbour(mask, 1).tolist() == [[1, -1, -1, 4, -1]]
     assert neighbour(mask, -3).tolist() == [[-1, -1, -1, 0, 1]]
-    tokens, counts = torch.tensor([[2, 0, 1, 0, 2]]), torch.tensor([5, 1, 7])
-    assert rarest(tokens, counts, mask).tolist() == [[1, 1, -1, 1, 1]]
-    assert rarest(tokens, counts / 3, torch.zeros_like(mask)).tolist() == [[-1] * 5]
-
-
-def test_classes():
-    special = torch.tensor([True, False, False, False])
-    assert attention_pattern(torch.tensor([[0.9, 0.1, 0, 0]] * 4), special) == "vertical"
-    beside = torch.tensor([[0.0, 1, 0, 0], [0, 0, 1, 0], [0, 1, 0, 0], [0, 0, 1, 0]])
-    assert attention_pattern(beside, special) == "diagonal"
-    assert attention_pattern(0.5 * beside + 0.5 * special.float(), special) == "vertical+diagonal"
-    blocks, none = torch.block_diag(torch.eye(2), torch.eye(2)), special & False
-    assert attention_pattern(blocks, none, torch.tensor([0, 0, 1, 1])) == "block"
-    assert {attention_pattern(blocks, none, s) for s in (None, none)} == {"heterogeneous"}
-
-
-def test_change():
-    mask = torch.tensor([[True, True, False]])
-    one = torch.tensor([[[[1.0, 0, 9], [0, 1, 9], [9, 9, 9]]]])
-    other = torch.tensor([[[[0.0, 1, 5], [1, 0, 5], [5, 5, 5]]]])
-    assert attention_change(one, one, mask).item() == pytest.approx(0, abs=1e-12)
-    assert attention_change(one, other, mask).item() == pytest.approx(1)
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 12])

@@ -15,7 +15,6 @@ from course_lib.pruning.heads import (
     find_attention,
     gated,
     lowest_heads,
-    prunable_share,
     prune_by_kind,
     prune_heads_iteratively,
     remove_heads,
@@ -94,7 +93,7 @@ def test_random_heads_and_layers_without_neighbours_are_drawn_evenly():
     assert all(abs(sets.count(s) / n - 1 / 3) < 0.04 for s in set(sets))
 
 
-def test_by_kind_and_how_much_may_go():
+def test_by_kind():
     scores = {
         "encoder": torch.tensor([[1.0, 5], [2, 6]]),
         "decoder": torch.tensor([[3.0, math.nan]]),
@@ -106,8 +105,6 @@ def test_by_kind_and_how_much_may_go():
     for fraction, left in ((1.0, 0), (0.5, 7 - round(0.5 * 7))):
         found = prune_by_kind(scores, "all", fraction)
         assert sum(int(mask.sum()) for mask in found.values()) == left
-    assert prunable_share([(0, 80.0), (0.2, 75.0), (0.4, 60.0), (0.6, 79.0)]) == 0.2
-    assert prunable_share([(0, 80.0), (0.2, 10.0)]) == 0.0
 
 
 # ------------------------------------------------------------ heads that share their keys

@@ -62,7 +62,6 @@ REFUSED = [
     ("no query", lambda: h.points_to(ATTENTION, torch.full_like(TARGET, -1), MASK)),
     ("target .*beyond", lambda: h.points_to(ATTENTION, torch.full_like(TARGET, 6), MASK)),
     ("target .*no real token", lambda: h.points_to(ATTENTION, torch.full_like(TARGET, 2), MASK)),
-    ("fractions", lambda: h.prunable_share([(0, 5.0), (0, 4.0)])),
     ("kind", lambda: h.prune_by_kind({"encoder": SCORES}, "both", 0.5)),
     ("fraction", lambda: h.prune_by_kind({"encoder": SCORES}, "all", 1.5)),
     ("offset", lambda: h.neighbour(MASK, 0)),
