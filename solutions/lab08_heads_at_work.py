@@ -244,9 +244,9 @@ tables.plain(pd.DataFrame(row for *_, row in path), {"price": 3})
 # al. keep 10 of 48 encoder heads and lose 0.15 BLEU.
 #
 # **Choice or training?** Without any training the choice matters: the survivors are more than
-# twenty points ahead of random heads. With training random heads catch up, and we could not
-# detect that the survivors are better. So the gates found good heads, and the same training
-# makes up for a random choice.
+# twenty points ahead of random heads. The heads with the largest $I_h$ are, too; we could not detect
+# a difference to the survivors, so gates are not needed to find good heads. With training random
+# heads catch up: the same training makes up for a random choice.
 #
 # **Does training move work?** On the checkpoint from which they come, the same survivors are worse
 # than after training with gates. So work did move into the remaining heads, or their weights
