@@ -71,7 +71,7 @@ say(
 # In both the information is lost. The second keeps the capacity.
 #
 # - let go − held: what more capacity wins back;
-# - dense − let go: what is still missing, the information.
+# - dense − let go: information that this fine-tuning did not relearn.
 
 # %% slideshow={"slide_type": "slide"}
 say("## One line is missing")
@@ -102,8 +102,7 @@ plots.show(plots.curves(both, x="sparsity", y="accuracy", **look), inches=(8, 3.
 # {{claim 06.3}}
 #
 # MiniLM, 6 layers of width 384, 4,000 sentences: an example. Gordon et al. on BERT-base: 30–40 %
-# free, then information, then capacity. Ours ends later: an easier task, a network larger than
-# its grammar needs. Around 80 % the three models differ in what they lose.
+# free, then information, then capacity. Ours ends later, perhaps because the task is easier. Around 80 % the three models differ in what they lose.
 
 # %% slideshow={"slide_type": "slide"}
 say("## The old task does not predict the new one")
@@ -135,12 +134,12 @@ tables.show(tables.means(rows, "accuracy", columns="sparsity"))
 #
 # Sanh, Wolf & Rush (2020): a score $S$ for each weight, the network computes with
 #
-# $$W' = W \circ M, \qquad M = \text{1 for the largest scores}$$
+# $$W' = W \odot M, \qquad M = \text{1 for the largest scores}$$
 #
 # and $S$ is **learned by gradient**. $M$ is a step function of $S$; the
 # *straight-through* gradient treats $M$ as $S$:
 #
-# $$\frac{\partial L}{\partial S} = \frac{\partial L}{\partial W'} \circ W \qquad\text{at every entry, also where } M = 0$$
+# $$\frac{\partial L}{\partial S} = \frac{\partial L}{\partial W'} \odot W \qquad\text{at every entry, also where } M = 0$$
 #
 # A pruned weight's score still changes, and the weight can return.
 
@@ -149,7 +148,7 @@ tables.show(tables.means(rows, "accuracy", columns="sparsity"))
 #
 # SGD at rate $\eta$, scores from 0:
 #
-# $$S = -\eta \sum_t g_t \circ w_t$$
+# $$S = -\eta \sum_t g_t \odot w_t$$
 #
 # - $g\,w < 0$: SGD moves the weight **away from zero**; the score rises.
 # - $g\,w > 0$: towards zero; it falls.
@@ -256,7 +255,7 @@ fig = plots.curves(
 plots.show(fig, inches=(8, 3.3))
 
 # %% [markdown]
-# Two thirds of the encoder can be removed without any training.
+# Two thirds of the encoder can be removed without any training, for a point.
 
 # %% slideshow={"slide_type": "slide"}
 say("## A gate that is exactly 0, with a gradient")

@@ -596,11 +596,11 @@ plots.bars(table, x="layer", y="lost", by="run", title="Is one head of a layer e
 # model is another one. So Michel et al. prune a tenth of the heads at a time, and score the
 # remaining heads again. Write this loop, for any scores that are a function of the mask.
 #
-# Not allowed: `course_lib.pruning`, except `course_lib.pruning.weights`.
+# Not allowed: `course_lib.pruning` (but `prune_lowest` is allowed).
 #
 # **What is tested**: the order, also if the scores change with the mask; the last,
 # smaller step; `min_per_layer`; ties; how often `importance` is called, and with which
-# masks (an earlier mask does not change later); scores of pruned heads of any size.
+# masks; scores of pruned heads of any size.
 
 
 # %%

@@ -81,7 +81,7 @@ def test_the_honest_are_marked_as_if_alone(
 ) -> None:
     expected = alone(lab)[kind]
     total = {
-        "solution": 20,
+        "solution": core(expected),
         "handout": 0,
         "half": sum(list(points(expected, "max_score").values())[:4]),
     }[kind]
