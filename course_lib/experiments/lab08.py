@@ -296,7 +296,7 @@ def draw_roles(best: pd.DataFrame, title: str) -> Figure:
         colour = "white" if row.share < middle else "black"
         fig.axes[0].text(x, y + 0.33, row.head, ha="center", va="center", fontsize=8, color=colour)
         if row.survives:
-            look = {"fill": False, "edgecolor": "#d55e00", "linewidth": 3}
+            look: dict[str, Any] = {"fill": False, "edgecolor": "#d55e00", "linewidth": 3}
             fig.axes[0].add_patch(Rectangle((x - 0.47, y - 0.47), 0.94, 0.94, **look))
     return fig
 
