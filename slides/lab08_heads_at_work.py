@@ -80,13 +80,9 @@ say(
     " nobody knows for sure what a word needs. Here it is known for *every* word."
 )
 
-# %% slideshow={"slide_type": "notes"}
-say(
-    f"The two shortest validation sentences in which *{word}* is translated in two ways. For each"
-    " word we know which word it depends on, by which relation, and how rare it is. Our grammar"
-    " generated the sentences, so every claim is about small models of a small language."
-    " Multi30k comes at the end."
-)
+# %% [markdown] slideshow={"slide_type": "notes"}
+# For each word the grammar knows on which word it depends, and how rare it is. Multi30k comes at
+# the end.
 
 # %% slideshow={"slide_type": "slide"}
 say("## Draw, stretch, cut")
@@ -122,15 +118,8 @@ plots.show(drawings.stretched_and_cut(1.0), inches=(8, 2.2))
 # %% slideshow={"slide_type": "slide"}
 say("## They do close")
 closed = gates.pivot(index="seed", columns="price", values="open")
-plots.show(
-    plots.grid(
-        closed,
-        fmt="{:.0f}",
-        title=f"How many of {LAYERS * HEADS} encoder heads are open?",
-        ylabel="checkpoint",
-    ),
-    inches=(8, 2.3),
-)
+title = f"How many of {LAYERS * HEADS} encoder heads are open?"
+plots.show(plots.grid(closed, fmt="{:.0f}", title=title, ylabel="checkpoint"), inches=(8, 2.3))
 between = gates.groupby("price")["between"].agg(lambda counts: ", ".join(map(str, counts)))
 off = (gates["open"] - gates["expected"]).abs().mean()
 say(
@@ -142,19 +131,9 @@ say(
 # %% slideshow={"slide_type": "slide"}
 say("## The first half of the heads")
 first_half = closing[(closing["closed"] <= LAYERS * HEADS // 2) & (closing["method"] != "dense")]
-plots.show(
-    plots.curves(
-        first_half,
-        x="closed",
-        y="bleu",
-        control=None,
-        along="price",
-        title="Is anything gained so far?",
-        xlabel=f"encoder heads closed, of {LAYERS * HEADS}",
-        ylabel="BLEU",
-    ),
-    inches=(8, 2.5),
-)
+look = {"along": "price", "control": None, "ylabel": "BLEU", "title": "Is anything gained so far?"}
+xlabel = f"encoder heads closed, of {LAYERS * HEADS}"
+plots.show(plots.curves(first_half, x="closed", y="bleu", xlabel=xlabel, **look), inches=(8, 2.5))
 last = first_half[first_half["price"] == first_half["price"].max()]
 say(
     f"Dense: {pm(full)}. Gates minus the same mask untrained, last point:"
