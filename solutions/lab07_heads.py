@@ -922,10 +922,9 @@ title = "Half of the heads: how many more texts per second?"
 plots.bars(lab07.seconds(), x="batch", y="gain", title=title, **look)
 
 # %% [markdown]
-# One layer of BERT-base gains 17 to 20 % in the mean, also with one text: nearly what its
-# products predict. Our small BERT gains 30 % with 64 texts; with one text its three runs
-# differ too much to compare (7, 20 and 33 %). Michel's GPU gains almost nothing with one text:
-# there other work takes most of the time. (A head of
+# One layer of BERT-base gains 17 to 21 % in the mean, also with one text: nearly what its
+# products predict. Our small BERT gains 30 % with 64 texts, but 14 % with one, and Michel's GPU
+# almost nothing with one text: there other work takes most of the time. (A head of
 # BERT-base is 1/12 of *one layer's attention*, not of the model: 0.18 % of all parameters.)
 
 # %% [markdown]
