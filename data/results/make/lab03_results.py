@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 from concurrent.futures import Executor
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 
 from course_lib.data.images import ImageData, load
 from course_lib.experiments import Result, lab03, read
-from course_lib.experiments.once import once
+from course_lib.experiments.once import each
 from course_lib.models import build
 from course_lib.pruning.weights import Masks, find_ticket, random_ticket, rewind
 from course_lib.training import evaluate, fit
@@ -37,12 +38,12 @@ def train_conv(
     data: ImageData,
     epochs: int,
 ) -> dict[str, Any]:
-    """Train the small conv net by SGD; its ``validation`` and ``test`` accuracy in %."""
+    """Train the small conv net by SGD; its ``test`` accuracy in %."""
     fit(
         model, data.train, epochs=epochs, lr=0.2, optimizer="sgd", weight_decay=5e-4,
         schedule="cosine", seed=seed, masks=masks, start=start, stop=stop, progress=False,
     )  # fmt: skip
-    return {part: evaluate(model, getattr(data, part)) for part in ("validation", "test")}
+    return {"test": evaluate(model, data.test)}
 
 
 def rewound_to(k: int, seed: int, *, epochs: int, rounds: int) -> list[dict[str, Any]]:
@@ -51,7 +52,7 @@ def rewound_to(k: int, seed: int, *, epochs: int, rounds: int) -> list[dict[str,
 
     Returns:
         A row per ``round`` and ``method`` ("dense" in round 0, "ticket" and "random mask" in
-        the others): ``k``, ``remaining``, ``validation`` and ``test`` accuracy in %.
+        the others): ``k``, ``remaining``, ``test`` accuracy in %.
     """
     images = load("digits")
     learn = functools.partial(train_conv, seed=seed, data=images, epochs=epochs)
@@ -101,31 +102,21 @@ def remake_rivals(executor: Executor, folder: Path) -> Result:
     """The same search without rewinding, and small dense networks, on the digits; beside them
     the stored tickets and controls of as many epochs.
     """
-    settings = SETTINGS["digits"]
-    jobs = [
-        executor.submit(once, folder, lab03.rival, method, "digits", seed, **settings)
-        for method in lab03.RIVALS
-        for seed in range(SEEDS["digits"])
-    ]
+    settings, seeds = SETTINGS["digits"], SEEDS["digits"]
+    jobs = product(lab03.RIVALS, ["digits"], range(seeds))
+    found: Any = sum(each(executor, folder, lab03.rival, jobs, **settings), [])
     stored = read("lab03_tickets_digits/rounds")
     stored = stored[stored["epochs"] == 30].drop(columns="epochs")
-    found = pd.DataFrame([row for job in jobs for row in job.result()])
-    table = pd.concat([stored, found], ignore_index=True)
-    return Result({"rounds": table}, {**settings, "seeds": SEEDS["digits"]})
+    table = pd.concat([stored, pd.DataFrame(found)], ignore_index=True)
+    return Result({"rounds": table}, {**settings, "seeds": seeds})
 
 
 def remake_rewinding(executor: Executor, folder: Path) -> Result:
     """Tickets of the small conv net on the digits, rewound to different steps."""
-    settings = {**CONV}
-    ks = settings.pop("ks")
-    jobs = [
-        executor.submit(once, folder, rewound_to, k, seed, **settings)
-        for k in ks
-        for seed in range(SEEDS["rewinding"])
-    ]
-    rows = [row for job in jobs for row in job.result()]
-    settings |= {"ks": list(ks), "seeds": SEEDS["rewinding"]}
-    return Result({"rounds": pd.DataFrame(rows)}, settings)
+    ks, seeds, settings = CONV["ks"], SEEDS["rewinding"], {**CONV}
+    del settings["ks"]
+    rows: Any = sum(each(executor, folder, rewound_to, product(ks, range(seeds)), **settings), [])
+    return Result({"rounds": pd.DataFrame(rows)}, {**settings, "ks": list(ks), "seeds": seeds})
 
 
 def _rounds(data: str, folder: Path, executor: Executor, **changed: int) -> pd.DataFrame:
