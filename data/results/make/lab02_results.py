@@ -35,10 +35,8 @@ def shares_of_obd(model: nn.Module, x: torch.Tensor, y: torch.Tensor, seed: int)
     """
     obd, found = lab02.CRITERIA["OBD"](model, x, y, seed), {}
     for name, size in lab02.CRITERIA["magnitude"](model, x, y, seed).items():
-        order = size.flatten().argsort(stable=True)
-        score = torch.empty(size.numel(), dtype=torch.float64, device=size.device)
-        score[order] = obd[name].flatten().sort().values
-        found[name] = score.view(size.shape)
+        ranks = size.flatten().argsort(stable=True).argsort()
+        found[name] = obd[name].flatten().sort().values[ranks].view(size.shape)
     return found
 
 

@@ -29,11 +29,8 @@ FRACTIONS = (0.5, lab04.FRACTION, 0.8)  # of the channels, removed
 
 def cut(model: nn.Module, keep: lab04.Keep, absorb: Sequence[int] = ()) -> nn.Module:
     """The library's surgery."""
-
-    def useful_and_shift(kept: Tensor, weight: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
-        return cascade(kept, weight, beta.relu())
-
-    return lab04.cut(model, keep, slice_pair, useful_and_shift, absorb)
+    of_relu = lambda kept, weight, beta: cascade(kept, weight, beta.relu())  # noqa: E731
+    return lab04.cut(model, keep, slice_pair, of_relu, absorb)
 
 
 def fresh(data: ImageData, widths: Sequence[int], seed: int) -> nn.Module:

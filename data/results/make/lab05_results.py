@@ -13,12 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from course_lib.cost import nonzero_macs
 from course_lib.data.images import ImageData, load
-from course_lib.experiments import by_seed, lab05
+from course_lib.experiments import by_seed, common, lab05
 from course_lib.experiments.lab05 import Row
 from course_lib.models import build
 from course_lib.modes import evaluating
-from course_lib.pruning.activations import gated_macs, gating, pruned_inputs
+from course_lib.pruning.activations import gated_macs, gating
 from course_lib.pruning.channels.slimming import scales
 from course_lib.pruning.weights import combine_columns, group_columns, prune_lowest, random
 from course_lib.training import evaluate, fit
@@ -67,20 +68,11 @@ def measure_products(model: nn.Module, images: Tensor) -> Row:
     """``products``, the share of all products of :data:`lab05.LAYERS` (padding's included)
     in which both factors are other than 0.
     """
-    there: list[Tensor] = []  # where the inputs are other than 0, a tensor per layer
-
-    def note(x: Tensor) -> Tensor:
-        there.append(x != 0)
-        return x
-
-    with pruned_inputs(model, note, lab05.LAYERS), evaluating(model), torch.no_grad():
-        model(images)
-    left = total = 0.0
-    for name, x in zip(lab05.LAYERS, there, strict=True):
-        conv: Any = model.get_submodule(name)
-        output = conv._conv_forward(x.float(), conv.weight.ne(0).float(), None)
-        left += float(output.double().sum())
-        total += output.numel() * conv.weight[0].numel()
+    inputs, left, total = common.layer_inputs(model, images), 0, 0
+    for name in lab05.LAYERS:
+        weight, x = model.get_submodule(name).get_parameter("weight").detach(), inputs[name]
+        left += nonzero_macs(weight, x, padding=1)
+        total += x[:, 0].numel() * weight.numel()
     return {"products": left / total}
 
 
