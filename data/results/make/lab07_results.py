@@ -27,7 +27,7 @@ from course_lib.pruning.heads import head_importance, lowest_heads
 from course_lib.training import Batch, accuracy, fit_batches, warm_up_then_decay
 
 FRACTIONS = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9)  # of all heads, removed
-ONE_KEPT = (0.8,)  # the same, where each layer keeps a head
+ONE_KEPT = (0.5, 0.7, 0.8)  # the same, where each layer keeps a head
 STEP = 3  # heads removed between two scorings, about a tenth
 TEXTS = {"validation": 1000, "test": 2000}  # what scores and accuracies are taken on
 DRAWS = 10  # random masks per checkpoint and fraction
