@@ -34,9 +34,9 @@ def rewound_to(k: int, seed: int, *, epochs: int, rounds: int) -> list[dict[str,
         A row per ``round`` and ``method`` ("dense" in round 0, "ticket" and "random mask" in
         the others): ``k``, ``remaining``, ``test`` accuracy in %.
     """
-    images, how = load("digits"), {"lr": 0.2, "optimizer": "sgd", "weight_decay": 5e-4}
-    how |= {"schedule": "cosine", "seed": seed, "epochs": epochs}
-    learn = partial(train_and_test, data=images, **how)
+    images, how = load("digits"), {"optimizer": "sgd", "weight_decay": 5e-4, "schedule": "cosine"}
+    of_seed: Any = {**how, "lr": 0.2, "seed": seed, "epochs": epochs}
+    learn: Any = partial(train_and_test, data=images, **of_seed)
     fresh = partial(build, "convnet", images, seed=seed)
     learn(start := fresh(), None, 0, k)
     w_k, rows = start.state_dict(), []
