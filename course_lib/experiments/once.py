@@ -59,6 +59,18 @@ def each_seed(
     return tables(({"seed": seed}, future.result()) for seed, future in enumerate(running))
 
 
+def each(
+    executor: Executor,
+    folder: Path,
+    run: Callable[..., Any],
+    jobs: Iterable[tuple[Any, ...]],
+    **options: Any,
+) -> list[Any]:
+    """``run(*job, **options)`` of all jobs, in their order, each once."""
+    running = [executor.submit(once, folder, run, *job, **options) for job in jobs]
+    return [future.result() for future in running]
+
+
 def spent(folder: Path) -> float | None:
     """The seconds of the processor of everything that :func:`once` has kept in a folder;
     None where nothing is.

@@ -9,6 +9,7 @@ import torch
 
 from course_lib import experiments
 from course_lib.experiments import lab08
+from course_lib.experiments.once import tables
 from course_lib.pruning.components import hard_concrete
 from course_lib.pruning.heads import arc_baseline, points_to, train_with_gates
 from unit.experiments.stored import assert_like_stored
@@ -42,7 +43,7 @@ def test_losses():
 
 
 def test_a_remake_has_the_tables_that_are_stored():
-    found = make.tables({0: [make.closing(0)]})
+    found = tables([({"seed": 0}, make.closing(0))])
     assert_like_stored("lab08_heads", found)
     assert list(found["gates"]["price"]) == [0.01, 1.0]
     kept = found["survivors"].groupby("price")["kept"].sum()
@@ -51,7 +52,7 @@ def test_a_remake_has_the_tables_that_are_stored():
 
 @pytest.mark.long
 def test_a_checkpoint_by_kind_disabled_and_with_fixed_patterns():
-    found = make.tables({0: [make.one_checkpoint(0)]})
+    found = tables([({"seed": 0}, make.one_checkpoint(0))])
     assert_like_stored("lab08_heads", found)
     left = found["kinds"].pivot_table("bleu", ["kind", "pruned"], "method")["I_h"]
     assert left["encoder–decoder", 1] < left["encoder", 1] < left["encoder", 0]
