@@ -97,20 +97,28 @@ def test_chance_of_layerdrop(submission: Submission, draw: Draw) -> None:
     there = submission.put(layers)
     chance = submission.helper("chance")
     was = submission.get(chance, "state")
+    outputs = []
     with within(submission, "layerdrop", there, 0.5, submission.helper("generator", seed=seed)):
         submission.call("1.eval", on=there, keep=True)
         for i in calls:
             x = draw.normal(2, 3)
-            out = submission.call(str(i), x, on=there)
-            with torch.no_grad():
-                right = x if i != 1 and next(numbers) else layers[i](x)
-            if not near(out, right):
-                fail(
-                    "one of three layers was set to evaluation mode inside the block, and a call returned the wrong result: test the mode of *this layer*, not of "
-                    "all layers, and when it is called; a layer in evaluation mode draws no number"
-                )
+            outputs.append((i, x, submission.call(str(i), x, on=there)))
     if not torch.equal(submission.get(chance, "state"), was):
         fail("torch's global generator was used: draw every number from the argument `generator`")
+    for call, (i, x, out) in enumerate(outputs):
+        said = f"layers 0 and 2 are in training mode, and layer 1 was set to evaluation mode inside the block. Call {call}, of layer {i}, "
+        skip = i != 1 and next(numbers)
+        with torch.no_grad():
+            ran = layers[i](x)
+        if not near(out, x) and not near(out, ran):
+            fail(
+                f"{said}returned neither its input nor the layer's output: a call is skipped for the whole batch, and nothing is rescaled"
+            )
+        if not near(out, x if skip else ran):
+            fail(
+                f"{said}was {'not ' * skip}skipped: test the mode of *this layer* when it is called; each call of a layer in training mode "
+                "draws a number, and a call in evaluation mode none"
+            )
 
 
 @question("9.1", points=0.5, claim="inside a BERT, whose layers take further arguments")

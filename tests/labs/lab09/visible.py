@@ -141,10 +141,10 @@ class Dropped:
             return
         self.expect_own_layers()
         calls = list(zip(self.outputs, self.inputs, self.right, strict=True))
-        scale = 1 - p or 1.0
-        if any(
-            (close(out, x / scale) or close(out, right / scale)) and not close(out, right)
+        if not all(out.isfinite().all() for out in self.outputs) or any(
+            not close(out, right) and (close(out, x / (1 - p)) or close(out, right / (1 - p)))
             for out, x, right in calls
+            if 0 < p < 1
         ):
             fail("a result was divided by 1 − p: LayerDrop rescales nothing")
         if any((out == x).all(1).any() and not (out == x).all() for out, x, _ in calls):
@@ -472,7 +472,7 @@ def expect_joint(submission: Submission, draw: Draw, sizes: Sequence[int], train
         partial(submission.call, "joint_importance", there, batches, losses),
         "for batches of " + " and ".join(map(str, sizes)) + " samples",
         f"Make gates for the samples of *this* batch and for the layers and heads of *this* model, which has {len(model.bert.encoder.layer)} "
-        f"layers of {model.config.num_attention_heads} heads",
+        f"layers of {model.config.num_attention_heads} heads. If ν is not used in the graph, look at gated_mlps",
     )
     log = submission.get(losses, "log")
     if len(log) != len(batches):
@@ -498,7 +498,8 @@ def expect_joint(submission: Submission, draw: Draw, sizes: Sequence[int], train
     relative = partial(near, tolerance=1e-4, least=0.0)
     recognise(found, right, wrong_importance(model, batches), equal=relative)
     for name in ("heads", "blocks"):
-        expect_close(found[name], right[name], f"the importance of {name}", tolerance=1e-4)
+        what = f"with your gated_mlps, the importance of {name}"
+        expect_close(found[name], right[name], what, tolerance=1e-4)
 
 
 @question(
@@ -636,7 +637,7 @@ def expect_rounds(value: Steps, right: Steps, said: str = "", hint: str = "") ->
         for mask, want, what in zip(one[:2], other[:2], ("heads", "blocks"), strict=True):
             if int(mask.sum()) != int(want.sum()):
                 fail(
-                    f"{said}after round {r} {int((~mask).sum())} {what} are pruned, and in all {int((~want).sum())} should be"
+                    f"{said}after round {r}, {int((~mask).sum())} {what} are pruned in all instead of {int((~want).sum())}"
                 )
             if not torch.equal(mask, want):
                 fail(
@@ -789,7 +790,10 @@ def expect_three(submission: Submission, draw: Draw, heads: int, blocks: int) ->
             survived = given[0] if "heads" in name else given[1]
             if torch.equal(value[name] & ~survived, mask & ~survived):
                 expect_equal(value[name], mask, message=f"{name}: {FILLED_UP}")
-        expect_equal(value[name], mask, message=f"{name}: as many as should be, but other ones")
+        numbers = ": which numbers of `generator` choose them?" if "random" in name else ""
+        expect_equal(
+            value[name], mask, message=f"{name}: as many as should be, but other ones{numbers}"
+        )
 
 
 @question(
