@@ -51,7 +51,9 @@ exercises = Exercises(reference, WRONG)
 
 # --- 9.1 layerdrop --------------------------------------------------------------------
 
-WITH = "layerdrop must work in a `with` statement: keep @contextmanager above it, and yield exactly once"
+WITH = (
+    "If the `with` statement itself failed: keep @contextmanager above {}, and yield exactly once"
+)
 FURTHER = "A layer can be called with further arguments (positional and by keyword): pass all of them to the layer"
 
 
@@ -60,7 +62,7 @@ def within(submission: Submission, name: str, *arguments: Any) -> Iterator[None]
     """Inside the student's ``with name(…):``."""
     context = submission.call(name, *arguments, keep=True)
     block = submission.within(context)
-    ask(block.__enter__, f"at the beginning of `with {name}(…):`", WITH.replace("layerdrop", name))
+    ask(block.__enter__, f"at the beginning of `with {name}(…):`", WITH.format(name))
     yield
     block.__exit__(None, None, None)
 
