@@ -339,7 +339,7 @@ def test_why(submission: Submission, draw: Draw) -> None:
     misread = {
         0: "both models' layers have the same size; nothing but which calls are skipped differs",
         1: "both were trained for the same 300 steps",
-        2: "the plain model, cut in the same places, falls by more than 20 points: they were not useless there",
+        2: "the plain model starts from the same network and, cut in the same places, loses 25 points. Would it lose so many if these layers were useless?",
     }
     expect_choice(submission, "answer_9_7a", 4, misread)
 
@@ -347,8 +347,8 @@ def test_why(submission: Submission, draw: Draw) -> None:
 @question("9.7", points=0.5, claim="b: what the intervals permit")
 def test_what_intervals_permit(submission: Submission, draw: Draw) -> None:
     misread = {
-        0: "the interval contains 0, but also a difference of 10 points. Does it show that there is none?",
-        1: "the interval of GLUE contains 0, so the sign of the difference is open",
+        0: "look at good minus bad on the same task: does its interval contain 0?",
+        1: "look at good minus random on SST-2: does its interval contain 0?",
         2: "an interval that contains 0 also contains other differences. Does it show that they are equal?",
     }
     expect_choice(submission, "answer_9_7b", 4, misread)
