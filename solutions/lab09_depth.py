@@ -587,6 +587,10 @@ tables.plain(mine["scores"].pivot(index="subnetwork", columns="when", values="sc
 #
 # {{claim 09.5}}
 #
+# *Before* retraining the good subnetwork is far ahead of the random one on the reviews.
+# On GLUE its mean is higher, too, but the random draws differ so much that we could not
+# detect the difference.
+#
 # *After* retraining the good subnetwork nearly reaches the full model, on all four tasks.
 # This sounds as if we had found winning tickets. But on three of the tasks the random
 # subnetwork comes close to it, too. On STS-B the *draw* matters: two of the three random
@@ -668,6 +672,8 @@ words.say(f"Fleiss' κ of the three masks of a task: {lab09.kappas(of_heads)}.")
 
 # %% [markdown]
 # {{claim 09.6}}
+#
+# (Each *run* of this claim is a task: the mean of its pairs of seeds.)
 #
 # Fleiss' $\kappa$ compares more than two masks: it is 1 if all agree, and 0 if they agree
 # as often as random masks. Here it lies between 0.13 and 0.70. Even with one task, two
@@ -770,8 +776,8 @@ plots.explore(lab09.show_survivors(rounds, kept), task=list(TASKS), seed=(0, 2))
 #   layers. A network trained at that depth is better still, but it has only one depth.
 # - One backward pass scores heads and feed-forward blocks. A gate must scale the term
 #   that a block adds.
-# - *Before* retraining, a good subnetwork is far better than a random one. *After*
-#   retraining this depends on the task: every task needs its own random baseline.
+# - *After* retraining, a good subnetwork reaches the full model, but many random ones
+#   nearly do so, too. Each task needs its own random baseline, with several draws.
 # - Two fine-tunings keep different heads, even for the same task. Compare with random
 #   masks before you claim that certain heads matter.
 #
