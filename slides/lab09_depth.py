@@ -111,7 +111,7 @@ say("Each of these rows is possible if *every* layer was missing in some steps o
 # %% slideshow={"slide_type": "slide"}
 say("## Any depth from one training?")
 both = {"reviews, 4 layers": depths, "SST-2, 6 layers": real}
-plots.show(lab09.draw_depths(both), inches=(8, 4.2))
+plots.show(lab09.draw_depths(both), inches=(8, 3.7))
 
 # %% slideshow={"slide_type": "slide"}
 say("## Half the depth, in numbers")
@@ -201,13 +201,13 @@ for name, table in both.items():
 # %% slideshow={"slide_type": "slide"}
 say("## Before retraining")
 show = {"x": "task", "y": "share", "by": "subnetwork", "fmt": "{:.0f}"}
-show["ylabel"] = "% of the full model's lead over a constant answer"
+show |= {"title": "0 is a constant answer, 100 the full model", "ylabel": "% of the lead"}
 pruned, retrained = (shares[shares["when"] == when] for when in ("pruned", "retrained"))
-plots.show(plots.bars(pruned, title="As they are", **show), inches=(8, 3.8))
+plots.show(plots.bars(pruned, **show), inches=(8, 3.5))
 
 # %% slideshow={"slide_type": "slide"}
 say("## After retraining")
-plots.show(plots.bars(retrained, title="Retrained: 100 is the full model", **show), inches=(8, 3.8))
+plots.show(plots.bars(retrained, **show), inches=(8, 3.5))
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # {{claim 09.3}}
@@ -220,11 +220,11 @@ plots.show(plots.bars(retrained, title="Retrained: 100 is the full model", **sho
 say("## Two seeds, or three?")
 stsb = glue[(glue["task"] == "stsb") & (glue["when"] == "retrained")]
 wide = stsb.pivot(index="seed", columns="subnetwork", values="score").round(0).reset_index()
-tables.show(tables.plain(wide[["seed", "good", "random", "bad"]]))
+tables.show(tables.plain(wide[["seed", "good", "random", "bad"]], 0))
 say(f"STS-B, good minus random: {minus(stsb, 'score', 'good', 'random', by='subnetwork')}.")
 
 # %% [markdown]
-# After two seeds, everybody would have written "30 points ahead". The third random draw is
+# After two seeds we would have reported "30 points ahead". The third random draw is
 # nearly as good as the surviving subnetwork. A random baseline is a distribution: one
 # draw is one sample of it.
 
@@ -261,7 +261,7 @@ say("## Task or seed?")
 shared = lab09.overlaps(of_heads, overlap)
 look = {"x": "pair", "y": "heads", "by": "method", "fmt": "{:.1f}"}
 plots.show(
-    plots.bars(shared, title="Number of heads that two masks share", **look), inches=(8, 3.4)
+    plots.bars(shared, title="Number of heads that two masks share", **look), inches=(8, 2.4)
 )
 say(f"κ over {SEEDS} seeds: {lab09.kappas(of_heads)}.")
 
