@@ -348,7 +348,7 @@ def test_why(submission: Submission, draw: Draw) -> None:
 def test_what_intervals_permit(submission: Submission, draw: Draw) -> None:
     misread = {
         0: "look at good minus bad on the same task: does its interval contain 0?",
-        1: "look at good minus random on SST-2: does its interval contain 0?",
+        1: "look at good minus random on that task: does its interval contain 0?",
         2: "an interval that contains 0 also contains other differences. Does it show that they are equal?",
     }
     expect_choice(submission, "answer_9_7b", 4, misread)
