@@ -553,7 +553,7 @@ check("9.5")
 # The first checkpoint is fine-tuned on full reviews with three seeds: to *sentiment*, and
 # to *negated* (is the main clause negated?). The real encoder is fine-tuned to two tasks
 # of GLUE with three seeds: SST-2 (sentiment), and STS-B (are two sentences similar? Its
-# scores become two classes). Each model is pruned while at least 90 % of its score on
+# scores become two classes). Each seed draws its own random subnetwork. Each model is pruned while at least 90 % of its score on
 # validation texts is left. Then the three subnetworks are measured on test texts, before
 # and after retraining. (Stored.)
 #
@@ -602,7 +602,7 @@ tables.plain(mine["scores"].pivot(index="subnetwork", columns="when", values="sc
 # Prasanna et al. report that most subnetworks can be fine-tuned to nearly the full model's
 # score: "all tickets are winning". According to their abstract, subnetworks from the rest
 # of the model "perform worse", but even the worst "remain highly trainable". Here the bad
-# subnetworks are worse, too. They keep nine tenths of the lead on SST-2, half of it on
+# subnetworks are worse, too, on all four tasks. They keep nine tenths of the lead on SST-2, half of it on
 # sentiment and *negated* (good minus bad there: 12.4 ± 2.5 points), and less than a third
 # on STS-B. So not all tickets are winning here.
 #
@@ -673,7 +673,8 @@ words.say(f"Fleiss' κ of the three masks of a task: {lab09.kappas(of_heads)}.")
 # %% [markdown]
 # {{claim 09.6}}
 #
-# (Each *run* of this claim is a task: the mean of its pairs of seeds.)
+# (Each *run* of this claim is a task: the mean of its pairs of seeds. The interval only just
+# excludes 0, and GLUE has only two tasks here.)
 #
 # Fleiss' $\kappa$ compares more than two masks: it is 1 if all agree, and 0 if they agree
 # as often as random masks. Here it lies between 0.13 and 0.70. Even with one task, two
@@ -745,8 +746,8 @@ ledger.table()
 # - **B.** On SST-2, the surviving subnetwork is better than a random one.
 # - **C.** On the sentiment of reviews, a random subnetwork is exactly as good as the
 #   surviving one.
-# - **D.** On STS-B, the surviving subnetwork is better than a random one; on the sentiment
-#   of reviews these runs do not decide.
+# - **D.** On all three tasks, the surviving subnetwork is better than the bad one; these
+#   runs do not decide whether it is better than a random one.
 
 # %%
 ### BEGIN SOLUTION
