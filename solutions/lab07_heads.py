@@ -1140,7 +1140,7 @@ check("7.8")
 #
 # ## Going further
 #
-# - **Heads and more.** Gate the feed-forward block's hidden units, too;
+# - **Heads and more.** Gate the feed-forward part's hidden units, too;
 #   `head_importance` needs one more hook. Prasanna et al.
 #   ([2020](https://arxiv.org/abs/2005.00561)) do so for BERT; lab 09 does so, too.
 # - **Another score for your loop.** `importance` may be any function of the mask: ablate

@@ -553,9 +553,9 @@ check("9.5")
 # The first checkpoint is fine-tuned on full reviews with three seeds: to *sentiment*, and
 # to *negated* (is the main clause negated?). The real encoder is fine-tuned to two tasks
 # of GLUE with three seeds: SST-2 (sentiment), and STS-B (are two sentences similar? Its
-# scores become two classes). Each seed draws its own random subnetwork. Each model is pruned while at least 90 % of its score on
-# validation texts is left. Then the three subnetworks are measured on test texts, before
-# and after retraining. (Stored.)
+# scores become two classes). Each model is pruned while at least 90 % of its score on
+# validation texts is left. Each seed draws its own random subnetwork. Then the three
+# subnetworks are measured on test texts, before and after retraining. (Stored.)
 #
 # The unit of the figure is the full model's lead over a constant answer: 0 % is the
 # constant answer, 100 % (black line) the full model of the same fine-tuning. The scores
@@ -602,9 +602,9 @@ tables.plain(mine["scores"].pivot(index="subnetwork", columns="when", values="sc
 # Prasanna et al. report that most subnetworks can be fine-tuned to nearly the full model's
 # score: "all tickets are winning". According to their abstract, subnetworks from the rest
 # of the model "perform worse", but even the worst "remain highly trainable". Here the bad
-# subnetworks are worse, too, on all four tasks. They keep nine tenths of the lead on SST-2, half of it on
-# sentiment and *negated* (good minus bad there: 12.4 ± 2.5 points), and less than a third
-# on STS-B. So not all tickets are winning here.
+# subnetworks are worse, too, on all four tasks. They keep nine tenths of the lead on SST-2,
+# half of it on sentiment and *negated* (there good minus bad is 12.4 ± 2.5 points), and
+# less than a third on STS-B. So not all tickets are winning here.
 #
 # Two tasks of the stored run are no evidence here: on *contrast* and *domain* every
 # subnetwork, also the bad one, has 99 to 100 % after retraining. (The classifier is not
@@ -682,9 +682,9 @@ words.say(f"Fleiss' κ of the three masks of a task: {lab09.kappas(of_heads)}.")
 #
 # Two tasks with one seed share more heads than random masks, too, but only 1.4 more. Is the
 # task more important than the seed? These runs suggest it, but pairs of the same three seeds
-# are not independent, so the question remains open. Prasanna et al. report for BERT-base that 86 % of
-# the heads and 57 % of the feed-forward blocks survive in fewer than seven of nine tasks. So do
-# not claim that a head matters for negation before you have checked that independent
+# are not independent, so the question remains open. Prasanna et al. report for BERT-base
+# that 86 % of the heads and 57 % of the feed-forward blocks survive in fewer than seven of
+# nine tasks. So do not claim that a head matters for negation before you have checked that independent
 # fine-tunings agree (high $\kappa$).
 
 # %% [markdown]
@@ -719,9 +719,10 @@ for model, method in rows:
 ledger.table()
 
 # %% [markdown]
-# On this machine, half of the layers take about half of the time, because no index and no
-# zero is stored. The comparison that matters is again a smaller network *trained at that
-# depth*: it costs the same and is more accurate.
+# On this machine, half of the layers take about half of the time: layers that are gone need
+# no index and no stored zero. The good subnetwork takes about as long. The comparison that
+# matters is again a smaller network *trained at that depth*: it costs the same and is more
+# accurate.
 #
 # ### 9.7 Two short answers
 # **10 minutes · 1 point**

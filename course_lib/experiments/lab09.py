@@ -220,7 +220,7 @@ def draw_shares(shares: pd.DataFrame, guess: tuple[str, float] | None = None) ->
             shares[shares["when"] == when], x="task", y="share", by="subnetwork", fmt="{:.0f}",
             title={"pruned": "Before retraining", "retrained": "After retraining"}[when],
             ylabel="% of the lead", guess=guess if when == "retrained" else None,
-            ylim=(0, 150), ax=axes,
+            ylim=(0, 138), ax=axes,
         )  # fmt: skip
         axes.axhline(100, color=plots.BLACK, linewidth=1, zorder=1)
         for number in axes.texts:  # readable on the line

@@ -24,7 +24,7 @@ from course_lib.pruning.layers import layerdrop, take_layers
 from course_lib.training import Batch, accuracy
 
 DROPS = {"plain": 0.0, "LayerDrop 0.2": 0.2, "LayerDrop 0.5": 0.5}  # p
-SEEDS = 3
+SEEDS, PARTS = 3, ("validation", "test")
 SST2: dict[str, Any] = {"sentences": 8000, "depth": 3}
 GLUE: dict[str, Any] = {
     "tasks": {"sst2": [4000, 1], "stsb": [2000, 2]},  # rows for training, epochs
@@ -91,7 +91,7 @@ def real_depths(seed: int) -> dict[str, Rows]:
 
 def one_task(task: str, seed: int) -> dict[str, Rows]:
     """``tickets`` of a task of the reviews, accuracies in %; "constant": of the constant answer."""
-    validation, test = (lab09.batches(part, task) for part in ("validation", "test"))
+    validation, test = (lab09.batches(part, task) for part in PARTS)
     train = lambda net: lab09.tune(net, task, seed)  # noqa: E731
     found = lab09.tickets(lab09.start(task, seed), train, validation, test, seed)
     counts = torch.cat([batch["labels"] for batch in test]).bincount()
@@ -126,9 +126,9 @@ def real_tickets(task: str, seed: int) -> dict[str, Rows]:
     """``tickets`` of a real encoder on a task of GLUE, Matthews correlations."""
     model, tokenizer = recipe.load_classifier(seed)
     data = real_texts(task, tokenizer)
-    parts = (list(pieces.batches(data[part], batch_size=50)) for part in ("validation", "test"))
+    validation, test = (list(pieces.batches(data[k], batch_size=50)) for k in PARTS)
     train = lambda net: tune(net, data, seed, GLUE["tasks"][task][1])  # noqa: E731
-    found = lab09.tickets(model, train, *parts, seed, matthews)
+    found = lab09.tickets(model, train, validation, test, seed, matthews)
     found["full"][0]["constant"] = 0.0
     return found
 
