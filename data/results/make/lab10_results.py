@@ -330,6 +330,11 @@ def on_training(seed: int, **settings: Mapping[str, Any]) -> dict[str, list[dict
     some = held_back(loaded.tokenizer, settings["fine-tuned"]["texts"])
     shares = best_schedule(loaded.model, some, settings["fine-tuned"]["target"])
     rows: list[dict[str, Any]] = []
+    for part in PARTS:
+        texts = held_back(loaded.tokenizer, MEASURED, part)
+        for arm, keep in (("dense", {}), ("informed", shares)):
+            about = {"training": "as it came", "method": arm, "part": part}
+            rows.append({**about, **measure(loaded.model, texts, keep)})
     for training, arms in ARMS.items():
         for arm in arms:
             options = settings[training]
