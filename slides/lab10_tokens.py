@@ -52,11 +52,10 @@ say(
 
 # %% slideshow={"slide_type": "slide"}
 say("## A text is dropped, layer by layer")
-plots.show(lab10.sketch(), inches=(8, 3.4))
+plots.show(lab10.sketch(), inches=(8, 2.9))
 
 # %% [markdown]
-# Each layer works on fewer rows. Only [CLS] must remain to the end, because the answer is read
-# there. Chosen by hand here; the question of today is how a *model* can choose.
+# Chosen by hand. How can a *model* choose? Only [CLS] must remain to the end.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Static or dynamic?
@@ -69,9 +68,8 @@ plots.show(lab10.sketch(), inches=(8, 3.4))
 # | **tokens** | **10** | **dynamic** | **a score per row; a shorter dense tensor** |
 
 # %% [markdown]
-# A dynamic rule can drop from *this* text what only this text does not need. But the network
-# keeps its size in memory, and every text pays for the scores: per layer one decision for each of
-# 128 tokens, instead of one for each of 98,304 activations.
+# A dynamic rule drops what only *this* text does not need. The network keeps its size, and every
+# text pays for the scores.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Self-attention, in shapes
@@ -256,11 +254,10 @@ fig = plots.curves(
     constant=50,
     title=f"One drop, not trained; dense {pm(dense)} %",
 )
-plots.show(fig, inches=(8, 3.3))
+plots.show(fig, inches=(8, 3.0))
 
 # %% [markdown]
-# *Informed*: attention received. *All evidence*: an oracle that knows the grammar keeps the words that
-# decide. *Random* is drawn again for every text. Thin lines: checkpoints.
+# *Informed*: attention received. *All evidence*: an oracle keeps the words that decide.
 
 # %% slideshow={"slide_type": "slide"}
 tenth = drops.query("layer == 2 and share == 0.1")
@@ -332,14 +329,19 @@ plots.show(fig, inches=(5.2, 3.6))
 say("## Train soft, use hard")
 gates = bars[bars.training == "thresholds"]
 fig = plots.bars(
-    gates, x="bar", y="accuracy", fmt="{:.1f}", ylabel="accuracy (%)", constant=50,
-    ylim=(0, 112), title="Learned thresholds; below: products, times fewer",
-)  # fmt: skip
-plots.show(fig, inches=(8, 3.4))
+    gates,
+    x="bar",
+    y="accuracy",
+    fmt="{:.1f}",
+    ylabel=" ",
+    constant=50,
+    ylim=(0, 112),
+    title="Accuracy (%); below: products, times fewer",
+)
+plots.show(fig, inches=(7, 3.3))
 
 # %% [markdown]
-# A model that has only seen tokens that count 30 % has learned to read them. **A relaxation is a way
-# to train, not a result.**
+# **A relaxation is a way to train, not a result.**
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # Hard phase minus none: we could not detect a difference (17.7 ± 43.3 points). The first two bars are the same models: soft gates on validation reviews, hard gates on test. With
@@ -452,14 +454,14 @@ fig = plots.bars(
     title=f"SST-2, dense {pm(sst2[sst2.method == 'dense'].accuracy)} %; not trained",
     fmt="{:.1f}",
 )
-plots.show(fig, inches=(7, 3.4))
+plots.show(fig, inches=(7, 3.0))
 
 # %% [markdown]
-# MiniLM (6 layers of 12 heads, width 384), fine-tuned on SST-2.
-#
-# > **Left open.** The row of [CLS] with the steep schedule.
+# **Left open**: the row of [CLS] with the steep schedule.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
+# MiniLM has 6 layers of 12 heads and width 384, and was fine-tuned on SST-2 three times.
+#
 # {{claim 10.1}}
 #
 # {{claim 10.2}}
