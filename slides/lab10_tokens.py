@@ -252,7 +252,7 @@ fig = plots.curves(
     xlabel="tokens kept",
     xaxis="remaining",
     constant=50,
-    title=f"One drop, not trained; dense {pm(dense)} %",
+    title="One drop, not trained: three checkpoints (dots)",
 )
 plots.show(fig, inches=(8, 3.0))
 
@@ -295,6 +295,7 @@ fig = plots.curves(
     y="accuracy",
     along="budget",
     control=None,
+    ylabel="test accuracy (%)",
     title="Test accuracy by cost, not trained",
 )
 plots.show(fig, inches=(5.2, 3.6))
