@@ -272,6 +272,9 @@ say(
     " and share on validation data, for each model.**"
 )
 
+# %% [markdown] slideshow={"slide_type": "notes"}
+# {{claim 10.6}}
+
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## How many? Two policies
 #

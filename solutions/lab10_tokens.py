@@ -270,15 +270,17 @@ for other in ("all evidence", "random"):
     say(f"After layer 3, a tenth is kept: informed minus {other} {difference}.")
 
 # %% [markdown]
-# It depends on the depth and on the checkpoint. After layer 3, 30 % of the tokens are enough. After
+# {{claim 10.6}}
+#
+# Where dropping is free depends on the depth and on the checkpoint. After layer 3, 30 % of the tokens are enough. After
 # layer 1 attention depends little on the tokens that will matter later: at 30 % and below we could
 # not detect that its choice is better than a random one. After layer 2 the checkpoints differ,
 # although they have the same layers, data and recipe.
 #
 # *All evidence* is near dense only while there is room for all deciding words, and *polar words*
-# is far below: a polar word decides nothing without its negator or contrast word. With a tenth of
-# the tokens kept after layer 3, attention beats even the oracle. By then the information has
-# *moved* into other rows, and attention finds them.
+# is far below: a polar word decides nothing without its negator or contrast word. After layer 3
+# attention beats even the oracle where a tenth is kept. By then the information has *moved* into
+# other rows, and attention finds them.
 #
 # PoWER-BERT reports for BERT-base on GLUE up to 4.5 times faster inference for less than 1 % of
 # accuracy. It drops tokens over twelve layers and retrains without them. Our models have four
@@ -381,6 +383,9 @@ prediction_random = 80  # replace it by yours
 # %%
 policies = experiments.read("lab10_equal_cost/policies")
 yours = lab10.at_equal_cost(progressive, threshold_policy, berts, (2.0,), 0)
+say("Yours, checkpoint 0: " + ", ".join(f"{r['method']} {r['accuracy']:.1f} %" for r in yours))
+
+# %%
 fig = plots.curves(
     policies,
     x="fewer",
@@ -394,7 +399,6 @@ fig = plots.curves(
 for row in yours:
     fig.axes[0].plot(row["fewer"], row["accuracy"], "o", mfc="none", mec="black", ms=9)
 plots.show(fig)
-say("Yours, checkpoint 0: " + ", ".join(f"{r['method']} {r['accuracy']:.1f} %" for r in yours))
 
 # %% [markdown]
 # {{claim 10.5}}
@@ -692,6 +696,9 @@ plan = lab10.schedule_of(progressive, 4, 0.2)
 counts = [128, *(round(128 * share) for share in plan.values())]
 by_layer = token_macs([128] * 4, 256) / token_macs(counts, 256)
 fewer = lab10.ratio(lab10.timed_model().config, torch.tensor([128]), plan)
+say(f"By your `token_macs`, with dropping between layers: {by_layer:.2f} times fewer products.")
+
+# %%
 times = lab10.clock(plan, {1: 30, 32: 3})
 bars = plots.bars(
     times,
@@ -705,14 +712,14 @@ bars = plots.bars(
 )
 bars.axes[0].axhline(fewer, color="black", linestyle=":")
 plots.show(bars)
-say(f"By your `token_macs`, with dropping between layers: {by_layer:.2f} times fewer products.")
 
 # %% [markdown]
 # The dotted line counts more than your `token_macs`: in the model tokens are dropped *within* a layer,
-# after its attention, so its feed-forward block is shorter already. With one text, much of the time of so small a network is the overhead of calling kernels.
-# Fewer rows do not reduce this overhead. With 32 texts the speed-up comes closer to the count. *Received*
-# computes its matrix a second time, which is visible for 32 texts. Kim et al. measured 1.9 times the
-# throughput on a CPU for about 2.1 times fewer FLOPs. Always state the batch size with a speed-up.
+# after its attention, so its feed-forward block is shorter already. With one text, much of the time
+# of so small a network is the overhead of calling kernels. Fewer rows do not reduce this overhead.
+# With 32 texts the speed-up comes closer to the count. *Received* computes its matrix a second time,
+# which is visible for 32 texts. Kim et al. measured 1.9 times the throughput on a CPU for about 2.1
+# times fewer FLOPs. Always state the batch size with a speed-up.
 #
 # **Tokens and heads.** The library's `cascading` does your 10.5 for whole batches. Tokens are
 # dropped by each checkpoint's schedule of experiment 3; of eight heads, six are kept after layer 1
@@ -727,11 +734,10 @@ tables.show(tables.means(cascade, {"accuracy": "test accuracy (%)", "fewer": "MA
 # %% [markdown]
 # {{claim 10.4}}
 #
-# Heads alone cost 2.2 ± 2.1 points and save 1.2 times, tokens alone save twice. Dropping heads in
-# addition costs 2.6 ± 1.7 points more than tokens alone and saves 2.4 times. Dropping more tokens
-# instead, until the products are equal, costs about as much. So here SpAtten's heads are no
-# measurable gain, and no measurable loss. Against random tokens and heads the choice is worth
-# 24.6 ± 2.2 points.
+# Heads alone cost 2.2 ± 2.1 points for 1.2 times fewer products. Dropping heads in addition to tokens
+# costs 2.6 ± 1.7 points and lowers the products from 2.0 to 2.4 times fewer. Whether it is better to
+# drop more tokens instead cannot be said from three checkpoints. Against random tokens and heads the
+# choice is worth 24.6 ± 2.2 points.
 #
 # The library's cascade chooses heads for every text and sets the output of the dropped heads to zero.
 # So products are counted as saved, but no time is saved. SpAtten's authors built hardware for this
