@@ -11,7 +11,7 @@ from torch import Tensor
 
 from course_lib.grading import Draw, Submission, describe, expect_equal, fail, question, unchanged
 from course_lib.grading.claims.hunt import expect_verdicts
-from course_lib.grading.claims.mistakes import Case
+from course_lib.grading.claims.mistakes import Case, apply_each
 from course_lib.grading.claims.typed import expect_choice
 from course_lib.labs import lab10 as reference
 
@@ -24,6 +24,7 @@ from .visible import (
     NOT_SCALED,
     OF_A_LAYER,
     OPTIONS,
+    OWN_N,
     PADDING_ASKS,
     PROMISE,
     RIGHT,
@@ -195,7 +196,8 @@ ROUNDED_UP: Wrong = {
 def test_progressive_rounding(submission: Submission, draw: Draw) -> None:
     def shares() -> tuple[Tensor, int, float]:
         lengths = torch.tensor(draw.distinct(6, 30, 200))
-        return lengths, draw.integer(5, 7), round(draw.number(0.1, 0.3), 2)
+        # no product is near a whole number
+        return lengths, draw.integer(5, 7), 0.103 + draw.integer(0, 19) / 100
 
     (lengths, layers, final), _, _ = draw_case(shares, reference.progressive, ROUNDED)
     value = submission.progressive(lengths, layers, final)
@@ -206,8 +208,10 @@ def test_progressive_rounding(submission: Submission, draw: Draw) -> None:
             # n · share is often a whole number, or nearly
             lengths, final = 50 * torch.tensor(draw.distinct(12, 1, 20)), draw.integer(3, 97) / 100
             lengths[:3] += draw.integer(1, 40)
-            right, wrong = reference.progressive(lengths, 2, final), ROUNDED_UP[said]
-            return (lengths, final), right, {said: wrong(lengths, 2, final)}
+            right = reference.progressive(lengths, 2, final)
+            wrong = apply_each(ROUNDED_UP, lengths, 2, final).items()
+            seen = {s: value for s, value in wrong if s == said or not torch.equal(value, right)}
+            return (lengths, final), right, seen
 
         (lengths, final), _, _ = draw_discriminating_case(case)
         value = submission.progressive(lengths, 2, final)
@@ -232,15 +236,6 @@ AT_ZERO: Wrong = {
             (count(mask) * scores >= theta) | (torch.arange(mask.shape[1]) == 0)
         )
     ),
-}
-OWN_N: Wrong = {
-    said: kept_where(lambda scores, theta, mask, n=n: n(scores, mask) * scores >= theta)
-    for said, n in {
-        "n was counted without [CLS]. Include [CLS]": lambda scores, mask: count(mask) - 1,
-        "the length of the longest text of the batch was used for n. Each text has its own n": lambda scores, mask: (
-            count(mask).max()
-        ),
-    }.items()
 }
 
 
@@ -299,7 +294,7 @@ AT_THETA: Wrong = {
 
 @question("10.4", points=0.5, claim="exactly at θ is 1 in evaluation; θ may be 0 or below")
 def test_gate_at_the_threshold(submission: Submission, draw: Draw) -> None:
-    theirs = Thresholds(submission, draw, theta=[0.0, 1.0, -0.5, 1.5])
+    theirs = Thresholds(submission, draw, 0.0, 1.0, -0.5, 1.5)
     mask = padded([8, 4], 10)
     units = torch.zeros(2, 10)  # n·s
     units[0, :8] = torch.tensor([0.0, 0.5, 2.0, 1.5, 1.0, 0.5, 1.5, 1.0])[draw.permutation(8)]
@@ -322,7 +317,7 @@ def test_gate_at_the_threshold(submission: Submission, draw: Draw) -> None:
     "10.4", points=0.5, claim="padding anywhere, closed gates, float64; nothing given is changed"
 )
 def test_gate_of_odd_texts(submission: Submission, draw: Draw) -> None:
-    theirs = Thresholds(submission, draw, theta=[0.9, 1.2, 80.0])
+    theirs = Thresholds(submission, draw, 0.9, 1.2, 80.0)
     L = draw.integer(9, 12)
     mask = scattered(draw, [L - 3, L, 5], L)
     scores = parts(draw, mask)
@@ -346,7 +341,7 @@ WRONG: dict[str, Wrong] = {
         said: keeping(rows=rows) for said, rows in (PADDED_TEXTS | EQUAL_SCORES).items()
     },
     "progressive": ROUNDED_UP,
-    "threshold_policy": EXACTLY | AT_ZERO | OWN_N,
+    "threshold_policy": EXACTLY | AT_ZERO,
     "SoftThreshold": AT_THETA,
 }
 

@@ -107,12 +107,8 @@ def altered(
     return version
 
 
-def as_it_is(total: Tensor) -> Tensor:
-    return total
-
-
 def not_scaled(attn: Tensor, token_mask: Tensor) -> Tensor:
-    return altered(end=as_it_is)(attn, token_mask) / token_mask.sum(1, keepdim=True)
+    return altered(end=lambda total: total)(attn, token_mask) / token_mask.sum(1, keepdim=True)
 
 
 def by_heads(attn: Tensor, token_mask: Tensor) -> Tensor:
@@ -173,8 +169,6 @@ def received(submission: Submission, attn: Tensor, mask: Tensor, wrong: Wrong, w
     right = reference.attention_received(attn, mask)
     recognise(scores, right, apply_each(wrong, attn, mask), f"{when}: ")
     recognise(scores, right, {ROWS: scaled(mask.to(attn.dtype))}, f"{when}: ")
-    if scores.isnan().any():
-        fail(f"{when}, some scores are NaN. Where does your code divide by 0?")
     if (scores[~mask] != 0).any():
         fail(
             f"{when}, padding has a score above 0. Set its columns to 0, then scale the other scores to sum to 1"
@@ -498,7 +492,7 @@ def test_real_before_padding(submission: Submission, draw: Draw) -> None:
         k = draw.integer(5, 6)
         L = 2 * k + 3
         mask = padded([L - 3, L - 1, k - 2], L)
-        scores = (some_scores(draw, 3, L) - 1).where(mask, 9 + some_scores(draw, 3, L))
+        scores = (100 * some_scores(draw, 3, L) - 2000).where(mask, 9 + some_scores(draw, 3, L))
         return Texts(draw, mask, scores, k)
 
     when = "where padding has the largest scores"
@@ -547,6 +541,9 @@ ROUNDED: Wrong = {
     "each number was computed from the rounded number of the previous layer, so rounding errors add up. Compute it from n": (
         from_the_rounded
     ),
+    "the share was applied to n - 1 tokens and 1 was added for [CLS]. Apply the share to n, which includes [CLS]": (
+        lambda lengths, layers, final: 1 + falling()(lengths - 1, layers, final)
+    ),
 }
 SHARES: Wrong = {
     "the share is below 1 in the first layer already. The first layer works on all tokens": falling(
@@ -568,9 +565,6 @@ SHARES: Wrong = {
     ),
     "the result is the number of dropped tokens. It should be the number that each layer works on": (
         lambda lengths, layers, final: lengths - falling()(lengths, layers, final)
-    ),
-    "the share was applied to n - 1 tokens and 1 was added for [CLS]. Apply the share to n, which includes [CLS]": (
-        lambda lengths, layers, final: 1 + falling()(lengths - 1, layers, final)
     ),
 }
 WRONG["progressive"] = SHARES | ROUNDED
@@ -654,7 +648,24 @@ def kept_where(
     return version
 
 
-POLICIES: Wrong = {
+def largest_that_sum_to(scores: Tensor, theta: float, mask: Tensor) -> Tensor:
+    order = scores.argsort(dim=1, descending=True, stable=True)
+    enough = scores.gather(1, order).cumsum(1) <= theta
+    return torch.zeros_like(mask).scatter(1, order, enough)
+
+
+OWN_N: Wrong = {
+    "tokens were kept until their scores sum to θ. Compare n · s of each token with θ": kept_where(
+        largest_that_sum_to
+    ),
+    "n was counted without [CLS]. Include [CLS]": kept_where(
+        lambda scores, theta, mask: (count(mask) - 1) * scores >= theta
+    ),
+    "the length of the longest text of the batch was used for n. Each text has its own n": kept_where(
+        lambda scores, theta, mask: count(mask).max() * scores >= theta
+    ),
+}
+POLICIES: Wrong = OWN_N | {
     WITHOUT_N: kept_where(lambda scores, theta, mask: scores >= theta),
     PADDED_N: kept_where(lambda scores, theta, mask: mask.shape[1] * scores >= theta),
     "θ was compared with the score divided by the largest score. Compare n · s, whose average is 1": kept_where(
@@ -683,7 +694,7 @@ def expect_keep(
 def test_threshold(submission: Submission, draw: Draw) -> None:
     def case() -> tuple[Tensor, float, Tensor]:
         L = draw.integer(14, 18)
-        mask = padded([L, L // 2, 5], L)
+        mask = padded([L - 2, L // 2, 5], L)
         scores = parts(draw, mask)
         scores[:, 0] = 0.01 / L
         drawn = scaled(scores), draw.number(0.8, 1.4), mask
@@ -700,20 +711,18 @@ NOT_REACHED = (
     "the gradient never reaches theta. Does your code use .item(), .data, .detach(), no_grad or a new tensor on the way? Or is "
     "the gate a comparison?"
 )
+INVERTED = "the gate is inverted. It is open at θ and above"
 HARD = "the gate is hard in training mode, and a step has no gradient. In training mode the gate is σ((n·s - θ)/T)"
 
 
 class Thresholds:
     """A student's module, held in their process, with thresholds that all differ."""
 
-    def __init__(
-        self, submission: Submission, draw: Draw, theta: list[float] | None = None, T: float = 0
-    ) -> None:
+    def __init__(self, submission: Submission, draw: Draw, *theta: float) -> None:
         self.submission = submission
-        self.T = T or round(draw.number(0.2, 0.5), 2)
-        self.theta = torch.tensor(
-            theta or [draw.number(*ends) for ends in 2 * ((0.55, 0.8), (1.25, 1.5))]
-        )
+        self.T = round(draw.number(0.32, 0.48), 3)  # neither 0.3 nor 0.5
+        drawn = [draw.number(*ends) for ends in 2 * ((0.55, 0.8), (1.25, 1.5))]
+        self.theta = torch.tensor(theta or drawn)
         self.module = submission.SoftThreshold(len(self.theta), self.T, keep=True)
         try:
             submission.call("theta.data.copy_", self.theta, on=self.module)
@@ -796,9 +805,7 @@ ARGUMENTS: dict[str, Above] = {  # wrong arguments of the sigmoid and the step
     "only n·s was divided by the temperature. Divide the whole difference n·s - θ": (
         lambda scores, theta, layer, T, mask: count(mask) * scores / T - theta[layer]
     ),
-    "the gate is inverted. It is open at θ and above": (
-        lambda scores, theta, layer, T, mask: -over_t(scores, theta, layer, T, mask)
-    ),
+    INVERTED: (lambda scores, theta, layer, T, mask: -over_t(scores, theta, layer, T, mask)),
     WITHOUT_N: lambda scores, theta, layer, T, mask: (scores - theta[layer]) / T,
     PADDED_N: lambda scores, theta, layer, T, mask: (mask.shape[1] * scores - theta[layer]) / T,
     "theta[0] was used, which belongs to another layer. Each layer has its own threshold": (
@@ -838,41 +845,23 @@ def with_theta(theirs: Thresholds, kind: Callable[[int, float], Any], training: 
 
 
 def gate_mistakes(
-    theirs: Thresholds,
-    wrong: Wrong,
-    scores: Tensor,
-    layer: int,
-    mask: Tensor,
-    training: bool = True,
+    theirs: Thresholds, wrong: Wrong, *given: Any, training: bool = True
 ) -> dict[str, Tensor]:
     """The gates that the table's modules make."""
     return {
-        said: with_theta(theirs, kind, training)(scores, layer, mask).detach()
-        for said, kind in wrong.items()
+        said: with_theta(theirs, kind, training)(*given).detach() for said, kind in wrong.items()
     }
 
 
 def expect_gate(
-    value: Any,
-    right: Tensor,
-    mask: Tensor,
-    mistakes: known.Mistakes,
-    when: str,
+    value: Any, right: Tensor, mask: Tensor, mistakes: known.Mistakes, when: str
 ) -> None:
     """The gate is right; else name the part that is wrong."""
     expect_tensor(value, shape=mask.shape, dtype=right.dtype, what=f"{when} the gate")
-    if value.isnan().any():
-        fail(
-            f"{when} the gate is NaN at some token. Does your code divide a number by itself that can be 0?"
-        )
     words = mask.clone()
     words[:, 0] = False
-    recognise(
-        value * words,
-        right * words,
-        {said: wrong * words for said, wrong in mistakes.items()},
-        f"{when}: ",
-    )
+    of_words = {said: wrong * words for said, wrong in mistakes.items()}
+    recognise(value * words, right * words, of_words, f"{when}: ")
     if not (value[:, 0] == 1).all():
         fail(f"{when} the gate of [CLS] is {value[0, 0].item():.4g}. It must be 1 for every score")
     if (value[~mask] != 0).any():
@@ -908,8 +897,6 @@ def test_theta_is_a_parameter(submission: Submission, draw: Draw) -> None:
             fail(
                 f"theta is initialised to {describe(theta)}. It should be 0 at first, so that all tokens are kept"
             )
-        if submission.get(module, "theta.requires_grad") is not True:
-            fail("theta.requires_grad is False, so no optimizer can train it. It should be True")
 
 
 def batch(draw: Draw) -> tuple[Tensor, Tensor]:
@@ -931,11 +918,8 @@ def test_soft_gate(submission: Submission, draw: Draw) -> None:
 
     def case() -> Case:
         scores, mask = batch(draw)
-        return (
-            (scores, mask),
-            theirs.soft(scores, 2, mask),
-            gate_mistakes(theirs, TRAINING, scores, 2, mask),
-        )
+        mistakes = gate_mistakes(theirs, TRAINING, scores, 2, mask)
+        return (scores, mask), theirs.soft(scores, 2, mask), mistakes
 
     (scores, mask), right, mistakes = draw_discriminating_case(case)
     expect_gate(theirs(scores, 2, mask), right, mask, mistakes, "in training mode")
@@ -945,12 +929,7 @@ def test_soft_gate(submission: Submission, draw: Draw) -> None:
 
 
 HARD_GATES = EVALUATION | {  # the sentences that the hard gate can distinguish
-    said: TRAINING[said]
-    for said in (
-        "the gate is inverted. It is open at θ and above",
-        WITHOUT_N,
-        PADDED_N,
-    )
+    said: TRAINING[said] for said in (INVERTED, WITHOUT_N, PADDED_N)
 }
 
 
@@ -970,10 +949,8 @@ def test_hard_gate(submission: Submission, draw: Draw) -> None:
     submission.train(theirs.module, False)
     expect_gate(theirs(scores, layer, mask), right, mask, mistakes, "in evaluation mode")
     submission.train(theirs.module, True)
-    again = "back in training mode"
-    expect_gate(
-        theirs(scores, layer, mask), theirs.soft(scores, layer, mask), mask, {HARD: right}, again
-    )
+    value, soft = theirs(scores, layer, mask), theirs.soft(scores, layer, mask)
+    expect_gate(value, soft, mask, {HARD: right}, "back in training mode")
 
 
 @question("10.4", points=1, claim="a gradient reaches the layer's θ, from its words alone")
