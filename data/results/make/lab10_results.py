@@ -283,7 +283,6 @@ def by_scores(
     """What :func:`measure` finds on these texts: whole ("dense"), and for each of the
     ``schedules`` by the row of [CLS], by attention received, and in random ``draws``.
     """
-    # real words have no known evidence
     columns = ("accuracy", "macs", "dense_macs")
     arms: list[tuple[str, Schedule | None, str, Score, int]] = [("dense", None, "dense", "cls", 0)]
     for name, shares in schedules.items():
