@@ -254,7 +254,11 @@ def candidates(model: str) -> pd.DataFrame:
 
 def with_own(table: pd.DataFrame, kind: str, found: Measured) -> pd.DataFrame:
     """:func:`candidates`, and a model of one's own as ``submit`` measured it."""
-    own = {"bits": 100 * found.storage, "macs": 100 * found.macs_share, "ms": 1 / found.faster}
+    own: dict[str, Any] = {
+        "bits": 100 * found.storage,
+        "macs": 100 * found.macs_share,
+        "ms": 1 / found.faster,
+    }
     own |= {"faster": found.faster, "accuracy": found.accuracy, "lost": [found.drop]}
     own["levels_met"] = sum(not unmet_requirements(level, found) for level in LEVELS[kind])
     both = pd.concat([table, pd.DataFrame([{"method": "yours", **own}])])

@@ -137,7 +137,7 @@ def picture(found: Sequence[Row]) -> Figure:
         names = part["method"] + "  ·  " + part["lab"]
         sizes = part["size"].map("{:.0f} %".format)
         rows = part.assign(name=names, size=sizes, lost=part["seeds"])
-        draw_rows(ax, rows, FAR, np.flatnonzero(part["faster"]))
+        draw_rows(ax, rows, FAR, np.flatnonzero(part["faster"]).tolist())
         ax.set_title(f"{title} (method · lab; right: size, % of dense)", fontsize=11)
     panels[-1].set_xlabel("accuracy lost against dense (percentage points); left is better")
     fig.legend(
