@@ -41,11 +41,11 @@
 # | C · Compress | 11.4 the BERT, 11.5 the convolutional net (optional) | which methods combine? |
 # | D · The argument | 11.6 one page | what can you defend? |
 #
-# 16 points; about 5 hours without the optional model 11.5. Its 4 bonus points can replace points
-# that you lose elsewhere in the lab. 11 points come from tests, 5 from your instructor, who reads
-# 11.6. `check("11.1")` after each exercise shows what is right. If you are stuck, write
-# `skip("11.1")` in a cell: that question scores 0, and the lab continues with the course's
-# version. Write 11.1 and 11.2 yourself, without `course_lib.cost`.
+# 16 points; about 5 hours without the optional 11.5, whose 4 bonus points can replace points that
+# you lose elsewhere. 11 points come from tests, 5 from your instructor, who reads 11.6.
+# `check("11.1")` after each exercise shows what is right; `skip("11.1")` gives up a question: it
+# scores 0, and the lab continues with the course's version. Write 11.1 and 11.2 yourself, without
+# `course_lib.cost`.
 #
 # The rules of lab 01 apply. Guess first. Choose on validation data, and use the test data once.
 # Make no claim without a random baseline and three seeds. A difference in bold is *statistically
@@ -61,8 +61,8 @@ import numpy as np  # noqa: F401  (yours to use)
 import torch
 from torch import Tensor, nn
 
-from course_lib import ledger
-from course_lib.capstone import LEVELS, given, survey
+from course_lib import experiments
+from course_lib.capstone import given, survey
 from course_lib.capstone.handing import number_of, submit
 from course_lib.data import pieces
 from course_lib.experiments import lab11
@@ -75,31 +75,24 @@ STUDENT = ""  # your name or student number: it decides which of three trainings
 # %% [markdown]
 # ## Settings
 #
-# Each model was trained three times; your name determines which of the three you get.
-# So do not compare your row with another student's row.
+# Each model was trained three times; your name determines which of the three you get. So do not
+# compare your row with another student's row.
 #
-# **A model is its file.** None of your code runs during grading: the shapes of the
-# tensors determine the model. The BERT may have fewer layers, fewer heads per layer, narrower
-# feed-forward blocks, and a schedule of tokens to drop. The convolutional net may have fewer
-# filters. All tensors are float32; quantisation is another axis.
+# **A model is its file.** None of your code runs during grading: the shapes of the tensors (all
+# float32) determine the model. The BERT may have fewer layers, fewer heads per layer, narrower
+# feed-forward blocks, and a schedule of tokens to drop; the convolutional net fewer filters.
 #
 # **Every model is measured in the same way**, against the model you were given. Each
 # *level* in the table below limits all four measures at once:
 #
-# - `storage`: at most this share of the given model's bits, counted as in 11.1;
-# - `macs`: at most this share of its products, those with a non-zero weight, for one image, or for
-#   one text without padding (after dropping tokens, if you drop any);
-# - `faster`: at least so many times, by processor time of one thread, your model and the given
-#   model in turns;
-# - `drop`: at most so many points of accuracy lost on *hidden data*: 1,500 reviews generated with
-#   a seed that nobody knows yet; the 400 test images, five times each, distorted with this seed.
+# - `storage`: the largest share of the given model's bits, counted as in 11.1;
+# - `macs`: the largest share of its products, those with a non-zero weight, for one image or text;
+# - `faster`: at least so many times, by processor time of one thread, both models in turns;
+# - `drop`: the most points of accuracy lost on *hidden data*: 1,500 reviews generated with a seed
+#   that nobody knows yet; the 400 test images, five times each, distorted with this seed.
 
 # %%
-LIVE = {
-    "steps": 250,
-    "narrow": 48,
-    "thin": (24, 24, 24, 24, 64),
-}  # steps and epochs of what the walkthrough trains while you wait
+LIVE = {"steps": 250, "narrow": 48, "thin": (24, 24, 24, 24, 64)}  # steps and epochs
 NUMBER = number_of(STUDENT)
 plots.use_style()
 torch.set_num_threads(1)
@@ -109,10 +102,9 @@ say(f"Yours are the models number {NUMBER}.")
 tables.plain(lab11.levels(), {"storage": 2, "macs": 2})
 
 # %% [markdown]
-# **Where you start from.** The figure shows what the earlier labs measured, on one machine in one
-# run (`course ledger` prints the table, with the papers' figures). Lab 08 is left out: it measures
-# BLEU, not accuracy. A stroke is one model. Models and tasks differ between the labs, so compare
-# rows of the same lab only.
+# **Where you start from.** The figure shows what the earlier labs measured (`course ledger` prints
+# the table, with the papers' figures), without lab 08, which measures BLEU. A stroke is one model.
+# Models and tasks differ between the labs: compare rows of the same lab only.
 
 # %%
 plots.show(course_table.picture([row for row in course_table.rows() if row["lab"] != "11"]))
@@ -123,9 +115,9 @@ plots.show(course_table.picture([row for row in course_table.rows() if row["lab"
 # ### 11.1 The bits of a whole model
 # **30 minutes · 2 points**
 #
-# In lab 00 you stored a matrix. A model also has biases, embeddings, and the scales and
-# statistics of its norms. All of them must be stored. Each tensor is stored in its
-# cheapest format; two more bits encode which of the four formats it is.
+# In lab 00 you stored a matrix. A model also has biases, embeddings, and the scales and statistics
+# of its norms. Each tensor is stored in its cheapest format; two more bits encode which of the four
+# formats it is.
 #
 # For a tensor with $L$ entries, $z$ of them not zero, `bits` bits per value, and
 # $w(k) = \lceil\log_2 k\rceil$ (0 for $k \le 1$):
@@ -206,32 +198,27 @@ tables.plain(lab11.parts_of_bert(bert.state_dict(), model_bits))
 
 # %% [markdown]
 # **Predict a size before you train.** Let a share $v$ of a model's bits be in tensors that are
-# not pruned, here biases, norms and two small matrices. In the others a share $s$ of the weights
-# becomes 0. With a bitmap a weight that is kept costs 32 bits, and every position one more bit. So
-# of their bits $(1-s) + 1/32$ are left, and of the whole model
+# not pruned, here biases, norms and two small matrices. The other tensors were narrowed to
+# $u_0 - v$ of the given model's bits ($u_0 = 1$: not narrowed); then a share $s$ of their weights
+# becomes 0. With a bitmap a weight that is kept costs 32 bits, and every position one more bit.
+# So of their bits $(1-s) + 1/32$ are left, and of the whole model
 #
-# $$u(s) = v + (1 - v)\left(1 - s + \tfrac{1}{32}\right).$$
-#
-# If the model was narrowed to a share $u_0$ of its bits before, with the same $v$ in unpruned
-# tensors, replace $1 - v$ by $u_0 - v$. So sizes multiply, down to a floor.
+# $$u = v + (u_0 - v)\left(1 - s + \tfrac{1}{32}\right).$$
 #
 # *With pen and paper:* $v = 1.0$ %. Which share is left after magnitude pruning of 50 %? And of a
-# BERT that was narrowed to 51.2 % first?
+# BERT that was narrowed to $u_0 = 51.2$ % first?
 #
 # <details><summary>Answer</summary>1.0 % + 99.0 % · 0.531 = 53.6 %, and 1.0 % + 50.2 % · 0.531 =
-# 27.7 %. Experiment 1 measured 53.6 and 27.6 %.</details>
-#
-# Papers that count only "encoder weights" leave out embeddings and $v$, and report smaller numbers.
+# 27.7 %. Experiment 1 measured 53.6 and 27.6 %. Sizes multiply, down to a floor.</details>
 #
 # ## Part B · Tables of results
 #
 # ### 11.2 The choice
 # **20 minutes · 2 points**
 #
-# One method gives a smaller model, another a faster one, a third a more accurate one. No row of a
-# table is best in everything. But some rows are *dominated*: another row is no worse in all
-# measures and better in at least one. The remaining rows are the **frontier**. The next cell finds
-# them; equal rows do not dominate each other.
+# No row of a table of results is best in everything. But some rows are *dominated*: another row is
+# no worse in all measures and better in at least one. The remaining rows are the **frontier**; the
+# next cell finds them.
 
 
 # %%
@@ -302,13 +289,12 @@ check("11.2")
 # %% [markdown]
 # ### Experiment 1: which of the course's own pipelines would you choose?
 #
-# The figure shows the course's own *pipelines* (sequences of steps) for both models, three
-# trainings of each. They were measured as yours will be, on two draws of hidden data (stored;
-# `course remake lab11_capstone`; [their code](../course_lib/experiments/lab11.py)). Grey crosses
-# mark random baselines: as many heads, neurons or channels, drawn *at random*, with the same
-# training. *Taught*: trained with the given model's answers and hidden states besides the labels.
-# Filled marks are on the frontier of all four measures. The dashed line is the accuracy that the
-# levels allow; strokes are single trainings.
+# The figure shows the course's own *pipelines* (sequences of steps) for both models, measured as
+# yours will be, on two draws of hidden data (stored; `course remake lab11_capstone`; [their
+# code](../course_lib/experiments/lab11.py)). Strokes are single trainings. Grey crosses mark random
+# baselines: as many heads, neurons or channels, drawn *at random*, with the same training.
+# *Taught*: trained with the given model's answers and hidden states besides the labels. Filled
+# marks are on the frontier of all four measures. Dashed: the accuracy that the levels allow.
 #
 # *Before you look:* 60 % of the BERT's heads and neurons are pruned *at random*, then
 # the model is trained for 400 steps. How many points are lost?
@@ -319,51 +305,40 @@ prediction_random = 3  # replace it by yours
 # %%
 pipelines = {model: lab11.pipelines(model) for model in ("bert", "cnn")}
 rows = {model: lab11.candidates(model) for model in pipelines}
-fig = lab11.picture(rows, lambda table: frontier(table.to_dict("records")), guess=prediction_random)
-fig.suptitle("Which pipelines are on the frontier? (filled)")
-plots.show(fig)
+plots.show(lab11.picture(rows, frontier, "Which are on the frontier? (filled)", prediction_random))
 
 # %% [markdown]
-# {{claim 11.2}}
-#
 # {{claim 11.3}}
-#
-# {{claim 11.6}}
 #
 # {{claim 11.1}}
 #
+# {{claim 11.2}}
+#
+# <details><summary>Two more differences that we could not detect</summary>
+#
+# {{claim 11.5}}
+#
 # {{claim 11.4}}
 #
-# **What combines.** Structured pruning makes both models fast, zeros make both small, and neither
-# replaces the other. Magnitude pruning alone saves no time. Narrowing (fewer channels, heads or
-# neurons) alone stops at a tenth of the net's storage, or 40 % of the BERT's. Together they reach
-# 3 % and 18 % with half a point lost. With only its first and third layer the BERT keeps 59 % of
-# the storage and loses 4 to 15 points, more than every other pipeline in each of three trainings.
-# It *was* trained at this depth, for 250 steps after the cut. In lab 09 half the depth lost 2.4
-# points; there texts are shorter and training is longer, but we did not test which of the two
-# explains the difference.
+# </details>
 #
-# **The random baseline.** On the net we could not detect a difference between chosen and random
-# channels, if both are trained equally. Liu et al. (2019) found the same on larger nets. So
-# meeting a *level* does not prove a good *choice*. On the BERT the choice is worth a point at the
-# smallest size. Therefore 11.6 asks for your baseline, with the *same* training.
+# So meeting a *level* does not prove a good *choice* (Liu et al., 2019, found the same on larger
+# nets). Therefore 11.6 asks for your random baseline, with the *same* training.
 #
-# **The frontier depends on noise.** Several rows of the net are equally fast, up to the noise of
-# the measured time, and differ by a few tenths of a point. Such noise decides which of them are
-# dominated. `pick` uses the validation data and may choose a row that is not on the frontier of
-# the hidden data.
+# **What combines.** Narrowing (fewer channels, heads or neurons) makes both models fast, but alone
+# stops at a tenth of the net's storage, or 39 % of the BERT's. Zeros make both small, but save no
+# time. Together they reach 3 % and 18 % with half a point lost. With only its first and third
+# layer the BERT loses 4 to 15 points, the most of all pipelines. It *was* trained at this depth,
+# for 250 steps after the cut. Lab 09's half depth, trained so, lost 2.4 points; its texts are
+# shorter and its training is longer. We did not test which of the two explains the difference.
+#
+# **Noise.** Pipelines of equal widths differ in time only by noise, and this noise decides which
+# of them are dominated. `pick` uses validation data, so it may choose a row off the frontier.
 
 # %%
 for kind, table in rows.items():
-    for number, level in enumerate(LEVELS[kind], start=1):
-        limits = {"bits": 100 * level.storage, "macs": 100 * level.macs, "faster": level.faster}
-        taken = pick(table.to_dict("records"), limits)
-        name = "nothing" if taken is None else table["method"][taken]
-        print(f"{lab11.MODELS[kind]}, level {number}: {name}")
-SHOWN = ["method", "bits", "macs", "faster", "accuracy", "levels_met"]
-table = tables.plain(rows["bert"][SHOWN], {"faster": 2})
-table.folded = "the BERT's pipelines (bits and macs in % of the given model)"
-table
+    taken = pick(table.to_dict("records"), lab11.limits(kind, 3))
+    print(f"{lab11.MODELS[kind]}, level 3:", "nothing" if taken is None else table["method"][taken])
 
 # %% [markdown]
 # ### 11.3 A published table
@@ -371,34 +346,26 @@ table
 #
 # Soon your BERT gets a row in the table of Yichu Zhou's blog post [*BERT Compression: Weight
 # Pruning*](https://github.com/flyaway1217/ResearchBlog/blob/faa0fdab919780b0df577390ac7cf1f0da7ca869/content/Bert-Compression-Weight-Pruning.md)
-# (3 September 2020), here called *the survey*. The next cell shows it as published. It contains
-# errors. Find them with the quotations below.
+# (2020), here called *the survey*. The next cell shows it as published. Find its errors with the
+# quotations below.
 
 # %%
 say(survey.table())
 
 # %% [markdown]
 # <details><summary>Gordon et al., 2020: abstract</summary>"Low levels of pruning (30-40%) do not
-# affect pre-training loss or transfer to downstream tasks at all. Medium levels of pruning
-# increase the pre-training loss and prevent useful pre-training information from being
-# transferred to downstream tasks."</details>
-#
+# affect pre-training loss or transfer to downstream tasks at all."</details>
 # <details><summary>Sanh et al., 2020: the authors' code, README</summary>Section "Extreme sparsity
 # and efficient storage": "~95% of the dense performance with ~5% of total remaining weights in
 # the BERT encoder". Section "Fine-pruning with movement pruning": "Note that we freeze all the
 # embeddings modules (from their pre-trained value) and only prune the Fully Connected layers in
-# the encoder (12 layers of Transformer Block)." Abstract of the paper: a "first-order weight
-# pruning method".</details>
-#
+# the encoder (12 layers of Transformer Block)."</details>
 # <details><summary>Guo et al., 2019: the survey's own text, section "Element-wise
 # Pruning"</summary>"In their experiments, they show that RPP can achieve 59.3% weight sparsity
 # without inducing the performance loss on both pre-training and fine-tuning tasks."</details>
-#
-# <details><summary>Q8BERT, Quant-Noise, Q-BERT: titles, and one abstract</summary>"Q8BERT:
-# Quantized 8Bit BERT"; "Training with Quantization Noise for Extreme Model Compression"; "Q-BERT:
-# Hessian Based Ultra Low Precision Quantization of BERT". Abstract of Q8BERT: "we show how to
+# <details><summary>Zafrir et al., 2019 (Q8BERT): abstract</summary>"In this work we show how to
 # perform quantization-aware training during the fine-tuning phase of BERT in order to compress
-# BERT by 4× with minimal accuracy loss".</details>
+# BERT by 4× with minimal accuracy loss." (Quant-Noise and Q-BERT quantise BERT, too.)</details>
 #
 # **a.** Which share of the memory, in %, do Gordon et al.'s models *keep* without loss, as the
 # paper says? Write a tuple of two numbers, the smaller one first.
@@ -420,8 +387,7 @@ say(survey.table())
 # **d.** Q8BERT, Quant-Noise and Q-BERT have N/A in every column. Why?
 #
 # - **A.** Their authors give no figures.
-# - **B.** They make numbers shorter, not fewer: another axis, to be multiplied with
-#   these rows and not ranked among them.
+# - **B.** They make numbers shorter, not fewer: another axis, not to be ranked with these rows.
 # - **C.** They need special hardware.
 # - **D.** They were published after the survey.
 #
@@ -442,10 +408,9 @@ answer_11_3e = 0.151
 check("11.3")
 
 # %% [markdown]
-# <details><summary>Solution: the corrected cells (look after your own try)</summary>Gordon: 30 to
-# 40 % is the share that is removed, so 60 to 70 % remain. Sanh: single weights of the encoder. Guo:
-# 100 − 59.3 = 40.7, the 41 % of the table, without loss; "worse" can refer to smaller sizes only.
-# No row has a time, and the last column has no rule.</details>
+# <details><summary>Solution (look after your own try)</summary>Gordon: 30 to 40 % are removed, so
+# 60 to 70 % remain. Sanh: single weights of the encoder. Guo: at 100 − 59.3 = 41 % without loss,
+# so "worse" can refer to smaller sizes only.</details>
 #
 # ## Part C · Compress
 #
@@ -468,7 +433,7 @@ check("11.3")
 # newly drawn texts and shows your row and the levels. `component` is the text for your row. A
 # schedule of dropped tokens (lab 10) is an argument, from layer (the first is 0) to share kept:
 # `submit(model, "bert", …, tokens={1: 0.5})`. Call `submit` as often as you like; the last file
-# counts. You may draw as many training texts as you like (`lab11.texts()` has 8,000).
+# counts. The training texts are those of `lab11.texts()`.
 #
 # **What is tested**: the file, on hidden texts. Level 1 has 1 point, levels 2 and 3 have 1.5
 # points each; every level needs all four measures at once (table in *Settings*).
@@ -498,9 +463,8 @@ of_bert = submit(my_bert, "bert", "attention heads, feed-forward neurons", STUDE
 check("11.4")
 
 # %% [markdown]
-# <details><summary>Hint 1: level 1</summary>Zeros make a file smaller and save products; only
-# smaller matrices make the model faster. So narrow it first, then train for a few hundred
-# steps.</details>
+# <details><summary>Hint 1: level 1</summary>Only smaller matrices make the model faster. Narrow it
+# first, then train for a few hundred steps.</details>
 # <details><summary>Hint 2: a teacher</summary>The given model's answers contain more
 # information than the labels: use <code>lab11.taught</code>.</details>
 # <details><summary>Hint 3: level 3</summary>Remove more heads and neurons, then use
@@ -513,18 +477,16 @@ check("11.4")
 
 # %%
 with_mine = {"bert": lab11.with_own(rows["bert"], "bert", of_bert)}
-fig = lab11.picture(with_mine, lambda table: frontier(table.to_dict("records")))
-fig.suptitle("Is your BERT on the frontier?")
-plots.show(fig)
+plots.show(lab11.picture(with_mine, frontier, "Is your BERT on the frontier?"))
 
 # %% [markdown]
-# One measurement of one training has no interval. Mind also the row above or below yours: is the
-# difference larger than the distance between the strokes of one row?
+# One training has no interval. Compare the distance to the next row with that between the strokes
+# of one row before you call one of them better.
 #
 # ### 11.5 The convolutional net
 # **90 minutes · 4 points · optional**
 #
-# Do the same with the net for distorted digits.
+# Do the same with the net for distorted digits:
 #
 # | function | what it does |
 # |---|---|
@@ -533,9 +495,8 @@ plots.show(fig)
 # | `lab11.thinned(model, targets, epochs, seed)` | prunes globally by magnitude to each target in turn, with training after each |
 #
 # Train with the distortions: a net trained on plain digits is right on 98 % of the
-# plain test images and fails on the distorted ones. Train on training images only. A
-# network trained on the test images can be recognised by its losses, and your
-# instructor will ask you about it. `submit` measures on *validation* images.
+# plain test images and fails on the distorted ones. Train on training images only: your
+# instructor will ask you if the losses look otherwise. `submit` measures on *validation* images.
 #
 # **What is tested**: the file, on hidden images; points as in 11.4.
 
@@ -564,9 +525,8 @@ of_convnet = submit(my_convnet, "cnn", "filters, weights", STUDENT)
 check("11.5")
 
 # %% [markdown]
-# <details><summary>Hint 1: an order</summary>First narrow the net, then make it sparse. The
-# reverse order leaves more weights and loses more accuracy. {{claim 11.5}}</details>
-# <details><summary>Hint 2: level 3</summary>Most of the training belongs at the end.</details>
+# <details><summary>Hint: an order</summary>First narrow the net, then make it sparse. In the
+# reverse order many zeros are in channels that are removed later.</details>
 
 # %% [markdown]
 # ## Part D · The argument
@@ -574,59 +534,54 @@ check("11.5")
 # ### 11.6 One page
 # **90 minutes · 5 points**
 #
-# (Your instructor reads this page and gives the points.)
+# (Your instructor gives the points.)
 #
-# Write a page that can be checked by a reader who has not taken this course. The
-# function below returns it as Markdown; figures go into your own cells after it.
+# Write a page that a reader who has not taken this course can check. The function below returns it
+# as Markdown; figures go into your own cells after it.
 #
-# 1. **The frontier**: your candidates in one table or figure, and the choice made on
-#    validation data. *1 point*
-# 2. **Evidence**: a random baseline with the same training, at least three seeds, an
-#    interval. *1 point*
-# 3. **What broke**: the largest loss on the way, and its cause, *shown* by an
-#    experiment that separates this cause from others. *1 point*
-# 4. **The order**: why these steps in this order, argued from a measurement. *1 point*
-# 5. **The row**: your line in the survey's table; which of the survey's rows it can be
-#    compared with, and which not. *1 point*
+# Each of these is worth 1 point:
+#
+# 1. **The frontier**: your candidates in one table or figure; the choice made on validation data.
+# 2. **Evidence**: a random baseline with the same training, at least three seeds, an interval.
+# 3. **What broke**: the largest loss on the way, and its cause, *shown* by an experiment that
+#    separates this cause from others.
+# 4. **The order**: why these steps in this order, argued from a measurement.
+# 5. **The row**: your line in the survey's table; which of the survey's rows it can be compared
+#    with, and which not.
 
 
 # %%
 def argument() -> str:
-    """Return your page, as Markdown. Put figures into your own cells after it; compute
-    numbers here, or above.
-    """
+    """Return your page, as Markdown; compute its numbers here, or above."""
     ### BEGIN SOLUTION
     texts = list(pieces.batches(lab11.texts()["validation"], "sentiment", 50))
-    cuts = {"nothing": (0, 0), "heads": (0.6, 0), "neurons": (0, 0.6), "both": (0.6, 0.6)}
-    right = {
-        what: [accuracy(lab11.narrowed(given("bert", n), *shares), texts) for n in range(3)]
-        for what, shares in cuts.items()
-    }
-    again = []
-    for n in range(3):
-        net = given("bert", n)
-        for share in (0.2, 0.25, 1 / 3):  # of the heads that are left: 60 % in three rounds
-            net = lab11.narrowed(net, share, 0)
-        again.append(accuracy(net, texts))
-    of, level = rows["bert"], LEVELS["bert"][2]
+
+    def right(*cuts: tuple[float, float]) -> list[float]:
+        nets = [given("bert", number) for number in range(3)]
+        for heads, neurons in cuts:
+            nets = [lab11.narrowed(net, heads, neurons) for net in nets]
+        return [accuracy(net, texts) for net in nets]
+
+    whole, both, heads, neurons = right(), right((0.6, 0.6)), right((0.6, 0)), right((0, 0.6))
+    again = right((0.2, 0), (0.25, 0), (1 / 3, 0))  # of the heads that are left: 60 % in all
+    blame, helps = min(heads) < min(neurons), min(np.subtract(again, heads)) > 0
+    of, stored = rows["bert"], pipelines["bert"]
     best = of["method"][frontier(of.to_dict("records"))]
-    limits = {"bits": 100 * level.storage, "macs": 100 * level.macs, "faster": level.faster}
-    chosen = pick(of.to_dict("records"), limits)
-    small = "heads 70 %, neurons 80 % + magnitude 60 %, taught"
-    chance = minus(pipelines["bert"], "lost", f"random {small}", small)
-    zeros = of[of["method"] == "magnitude 50 %"].iloc[0]
+    chosen = pick(of.to_dict("records"), lab11.limits("bert", 3))
+    small, mine = "heads 70 %, neurons 80 % + magnitude 60 %, taught", "heads and neurons 60 %"
+    orders = experiments.read("lab11_order/measured")
     return f"""
-**What was done.** 60 % of the heads and neurons were removed, least important first; then the model was trained for {LIVE["steps"]} steps with the given model as teacher. It keeps {of_bert.storage:.1%} of the bits and {of_bert.macs_share:.1%} of the products, is {of_bert.faster:.1f} times as fast, and has {of_bert.accuracy:.1f} % on new texts against {of_bert.given_accuracy:.1f} %.
+**What was done.** 60 % of the heads and neurons were removed, the least important first. Then the model was trained for {LIVE["steps"]} steps with the given model as teacher. It keeps {of_bert.storage:.1%} of the bits and {of_bert.macs_share:.1%} of the products, is {of_bert.faster:.1f} times as fast, and has {of_bert.accuracy:.1f} % on new texts against {of_bert.given_accuracy:.1f} %.
 
-**The frontier.** Of the stored pipelines of Experiment 1 these are on it: {"; ".join(best)}. For level 3's budget `pick` takes {"none" if chosen is None else of["method"][chosen]}, by the *validation* texts of three trainings. Rows of the same widths differ in time only by noise, and this noise decides which of them are dominated.
+**The frontier.** Of the stored pipelines of Experiment 1 these are on it: {"; ".join(best)}. For level 3's budget `pick` takes {"none" if chosen is None else of["method"][chosen]}, by the *validation* texts of three trainings. Rows of equal widths differ in time only by noise, which decides which of them are dominated.
 
-**Evidence.** At the smallest size random heads and neurons, with the same teacher and steps, lose {chance} more. So there the choice matters. For my own size only the pair without a teacher was measured: {minus(pipelines["bert"], "lost", "random heads and neurons 60 %", "heads and neurons 60 %")} more.
+**Evidence.** Random minus chosen heads and neurons, points lost, same training: {minus(stored, "lost", f"random {small}", small)} at the smallest size; at my size, without a teacher, {minus(stored, "lost", f"random {mine}", mine)}. So I claim that the choice matters at the smallest size only.
 
-**What broke.** Right on validation texts before any training, three given models: {"; ".join(f"without {what} {pm(values)} %" for what, values in right.items())}. Without the heads alone − without the neurons alone: {versus(right["heads"], right["neurons"])}. Are scores to blame that are out of date after the first cuts? Scored again in three rounds − scored once: {versus(again, right["heads"])}. A positive difference would support this cause. Training brings the accuracy back to {of_bert.accuracy:.1f} %, so the loss is not one of capacity.
+**What broke.** The cut, before any training. Right on validation texts (three given models): whole {pm(whole)} %, cut {pm(both)} %. *Heads or neurons?* Neurons alone minus whole: {versus(neurons, whole)}. Heads alone minus neurons alone: {versus(heads, neurons)}. So {"the heads cause the loss" if blame else "the heads alone do not explain the loss"}; if no difference was detected for the neurons, no information that this task needs was lost there. *Are the scores out of date after the first heads?* Scored again in three rounds minus scored once: {versus(again, heads)}. {"That supports this cause." if helps else "That does not support this cause."}
 
-**The order.** Narrow first, zeros last: 50 % zeros alone are {zeros["faster"]:.2f} times as fast, and zeros in heads that are removed later are wasted. On the BERT I did not measure the reverse order. On the convolutional net it loses {versus(*lab11.orders())} more and leaves more bits.
+**The order.** Narrow first, zeros last. 50 % zeros alone are {of.loc[of["method"] == "magnitude 50 %", "faster"].item():.2f} times as fast, so only narrowing saves time. I did not measure the reverse order on the BERT. On the net for digits it loses {minus(orders, "lost", "thin, then narrow", "narrow, then thin")} and leaves more bits.
 
-**The row.** It counts all weights of a small BERT trained on one task. Gordon's and Guo's rows count all weights, too, so their memory means the same; but they prune a larger model before fine-tuning, on other tasks, so I compare the column, not the performance. It is not comparable with Sanh's row (encoder alone: mine would have to leave out {answer_11_3e:.0%} of the given model), with Raganato's (a translator), with Q8BERT's axis (shorter numbers), nor with any row in time: none of them measured it. The net for digits has no row here.
+**The row.** It counts all tensors of a small BERT for one task. By the column *memory* it is comparable with Gordon's and Guo's rows, which count all weights, too; not by *performance*, since they prune another model, before fine-tuning, for other tasks. It is not comparable with Sanh's row, which counts the encoder alone ({answer_11_3e:.0%} of the given model are embeddings), with Raganato's translator, or with the three rows that shorten numbers. No row of the survey has a time. The net for digits belongs to no survey of BERT.
 """
     ### END SOLUTION
 
@@ -634,16 +589,12 @@ def argument() -> str:
 # %%
 say(argument())
 
-# %%
-ledger.table()
-
 # %% [markdown]
 # ## Play
 #
 # ### A budget, and what to take
 #
-# Move the limits: filled marks show which pipelines fit, and the title which one your `pick`
-# takes. (Tab moves to a slider, arrow keys move it.)
+# Move the limits: filled marks fit, and the title names the pipeline that your `pick` takes.
 
 
 # %%
@@ -657,24 +608,20 @@ plots.explore(play, model=["bert", "cnn"], storage=(2, 100), faster=(0.5, 3, 0.1
 #   multiply, down to the tensors that are not pruned.
 # - Four measures define a frontier, not a best row. For a budget you choose one row by validation
 #   data, before test data are used.
-# - Structured pruning makes a model fast, zeros make it small, training makes it good.
-#   A random baseline shows which of the three your result is due to.
+# - Structured pruning makes a model fast, zeros make it small, training makes it good. A random
+#   baseline with the same training shows what the choice is worth.
 # - Published tables contain errors. Ask of each cell: per cent of what, kept or removed?
 #
-# ### Four questions to recap
+# ### Three questions to recap
 #
 # 1. Why is a model pruned to 10 % of its matrix weights larger than 10 %?
-#    <details><summary>Answer</summary>Biases, norms and embeddings may be unpruned, and
-#    the zeros' positions are stored, too.</details>
+#    <details><summary>Answer</summary>Biases and norms are not pruned, and the zeros' positions are
+#    stored, too.</details>
 # 2. Why does magnitude pruning save no time here?
-#    <details><summary>Answer</summary>The tensors keep their shapes, and zeros are
-#    multiplied like other numbers.</details>
+#    <details><summary>Answer</summary>Tensors keep their shapes, and zeros are multiplied.</details>
 # 3. Random channels lose as little as chosen ones. What does your result show?
-#    <details><summary>Answer</summary>It shows what this width and training achieve. It
-#    does not show that the choice is good.</details>
-# 4. You choose the best of twenty pipelines by test accuracy. What is wrong?
-#    <details><summary>Answer</summary>The best of twenty is lucky on these data. Choose on
-#    validation data.</details>
+#    <details><summary>Answer</summary>It shows what this width and training achieve, not that the
+#    choice is good.</details>
 #
 # ## Going further
 #
@@ -682,16 +629,12 @@ plots.explore(play, model=["bert", "cnn"], storage=(2, 100), faster=(0.5, 3, 0.1
 #   explains each method.
 # - **The other axis.** Quantise your pruned model, and multiply the two savings.
 # - **Read.** G. Hinton, O. Vinyals, J. Dean, [*Distilling the Knowledge in a Neural
-#   Network*](https://arxiv.org/abs/1503.02531), 2015. X. Jiao et al., [*TinyBERT:
-#   Distilling BERT for Natural Language
-#   Understanding*](https://arxiv.org/abs/1909.10351), 2020. D. Blalock et al., [*What
-#   is the State of Neural Network Pruning?*](https://arxiv.org/abs/2003.03033), 2020.
-#   Z. Liu et al., [*Rethinking the Value of Network
-#   Pruning*](https://arxiv.org/abs/1810.05270), 2019. The survey's rows:
-#   [Q8BERT](https://arxiv.org/abs/1910.06188),
-#   [Quant-Noise](https://arxiv.org/abs/2004.07320),
-#   [Q-BERT](https://arxiv.org/abs/1909.05840),
+#   Network*](https://arxiv.org/abs/1503.02531), 2015. X. Jiao et al., [*TinyBERT: Distilling BERT
+#   for Natural Language Understanding*](https://arxiv.org/abs/1909.10351), 2020. D. Blalock et al.,
+#   [*What is the State of Neural Network Pruning?*](https://arxiv.org/abs/2003.03033), 2020. Z. Liu
+#   et al., [*Rethinking the Value of Network Pruning*](https://arxiv.org/abs/1810.05270), 2019. The
+#   survey's rows: [Q8BERT](https://arxiv.org/abs/1910.06188),
+#   [Quant-Noise](https://arxiv.org/abs/2004.07320), [Q-BERT](https://arxiv.org/abs/1909.05840),
 #   [Gordon](https://arxiv.org/abs/2002.08307), [Guo](https://arxiv.org/abs/1909.12486),
-#   [Sanh](https://arxiv.org/abs/2005.07683),
-#   [Raganato](https://arxiv.org/abs/2002.10260),
+#   [Sanh](https://arxiv.org/abs/2005.07683), [Raganato](https://arxiv.org/abs/2002.10260),
 #   [Fan](https://arxiv.org/abs/1909.11556), [Wang](https://arxiv.org/abs/1910.04732).

@@ -140,8 +140,8 @@ def trained(
     post_step: Callable[[], None] | None = None,
 ) -> nn.Module:
     """Fine-tune in place; in evaluation mode afterwards."""
-    rate = warm_up_then_decay(20, decay_from=steps // 3)
-    how, options = {**BERT, "steps": steps}, {"loss": loss, "post_step": post_step, "rate": rate}
+    options = {"loss": loss, "post_step": post_step, "rate": warm_up_then_decay(20, steps // 3)}
+    how: dict[str, Any] = {**BERT, "steps": steps}
     common.fine_tune(model, texts()["train"], "sentiment", seed, how, **options)
     return model.eval()
 
@@ -205,6 +205,12 @@ def levels() -> pd.DataFrame:
     )
 
 
+def limits(kind: str, level: int) -> dict[str, float]:
+    """A level as a budget for :func:`candidates`."""
+    one = LEVELS[kind][level - 1]
+    return {"bits": 100 * one.storage, "macs": 100 * one.macs, "faster": one.faster}
+
+
 def parts_of_bert(
     state: Mapping[str, Tensor], model_bits: Callable[[dict[str, Tensor]], int]
 ) -> pd.DataFrame:
@@ -266,25 +272,24 @@ def with_own(table: pd.DataFrame, kind: str, found: Measured) -> pd.DataFrame:
 
 
 def picture(
-    rows: Mapping[str, pd.DataFrame], filled: Callable[..., Sequence[int]], guess: Any = ...
+    rows: Mapping[str, pd.DataFrame], filled: Callable[..., list[int]], title: str, guess: Any = ...
 ) -> Figure:
-    """Points lost by the :func:`candidates` of some models. Marks are filled where ``filled``
-    says so; a star is the guess for random heads and neurons.
+    """Points lost by the :func:`candidates` of some models. ``filled`` takes the rows of a model
+    as dicts, and returns which marks are filled; a star is the guess for random heads and neurons.
     """
     counts = [len(table) for table in rows.values()]
     look: dict[str, Any] = {"sharex": True, "squeeze": False, "height_ratios": counts}
     fig, axes = plots.subplots(len(rows), 1, 1.3 + 0.3 * sum(counts), **look)
     for ax, (model, table) in zip(axes.flat, rows.items(), strict=True):
         size = [f"{row.bits:.0f} %, {row.faster:.1f}×" for row in table.itertuples()]
-        course_table.draw_rows(
-            ax, table.assign(name=table["method"], size=size), EDGE, filled(table)
-        )
+        course_table.draw_rows(ax, table.assign(size=size), EDGE, filled(table.to_dict("records")))
         ax.axvline(LEVELS[model][0].drop, color="0.5", ls="--", lw=1.2, zorder=1)
-        ax.set_title(f"{MODELS[model]} (right: storage, times faster)", fontsize=11)
+        ax.set_title(MODELS[model], fontsize=11)
         ax.invert_yaxis()
         at_random = table.index[table["method"] == "random heads and neurons 60 %"]
         plots.draw_guess(ax, (guess, int(at_random[0])) if len(at_random) else None)
-    axes.flat[-1].set_xlabel("accuracy lost (points); left is better")
+    axes.flat[-1].set_xlabel("accuracy lost (points); at the right: storage, times faster")
+    fig.suptitle(title)
     return fig
 
 
@@ -300,9 +305,6 @@ def explore(
     """
     table = rows[model]
     taken = pick(table.to_dict("records"), {"bits": storage, "faster": faster})
-    fits = table.index[(table["bits"] <= storage) & (table["faster"] >= faster)]
-    fig = picture({model: table}, lambda _: list(fits))
-    fig.suptitle(
-        "Nothing fits" if taken is None else f"Filled: fits. Picked: {table['method'][taken]}"
-    )
-    return fig
+    fits = table.index[(table["bits"] <= storage) & (table["faster"] >= faster)].tolist()
+    title = "Nothing fits" if taken is None else f"Filled: fits. Picked: {table['method'][taken]}"
+    return picture({model: table}, lambda _: fits, title)

@@ -23,7 +23,7 @@ from matplotlib.lines import Line2D
 from course_lib import paths
 from course_lib.ledger import FILE, Row, Table, with_one_dense
 from course_lib.show import plots
-from course_lib.show.style import BLACK, BLUE, GREY, VERMILLION
+from course_lib.show.style import BLACK, BLUE, GREY, VERMILLION, formula
 
 # lab and how a method's name begins -> what the paper found, on its own models and data
 PAPERS: dict[tuple[str, str], str] = {
@@ -89,7 +89,6 @@ PANELS = {
     "networks for digits": ("convnet", "lenet300"),
     "small transformers": ("bert-small",),
 }
-BLEU = "marian"  # the models that are measured in BLEU
 FAR = 12.0  # points lost; what is further stands at the edge, with its number
 _FASTER = 0.85  # of the dense model's latency
 
@@ -124,19 +123,18 @@ def picture(found: Sequence[Row]) -> Figure:
     model, random baselines grey. Lab 08 is left out: it measures BLEU.
     """
     table = against_dense(found)
-    table = table[~table["model"].str.startswith(BLEU)]
     parts = [
         table[table["model"].str.startswith(models)].sort_values("lost", ascending=False)
         for models in PANELS.values()
     ]
     fig, panels = plots.subplots(
-        len(parts), 1, 1.5 + 0.23 * len(table), sharex=True,
+        len(parts), 1, 1.5 + 0.23 * sum(map(len, parts)), sharex=True,
         height_ratios=[max(len(part), 1) for part in parts],
     )  # fmt: skip
     for ax, title, part in zip(panels, PANELS, parts, strict=True):
         names = part["method"] + "  ·  " + part["lab"]
         sizes = part["size"].map("{:.0f} %".format)
-        rows = part.assign(name=names, size=sizes, lost=part["seeds"])
+        rows = part.assign(method=names, size=sizes, lost=part["seeds"])
         draw_rows(ax, rows, FAR, np.flatnonzero(part["faster"]).tolist())
         ax.set_title(f"{title} (method · lab; right: size, % of dense)", fontsize=11)
     panels[-1].set_xlabel("accuracy lost against dense (percentage points); left is better")
@@ -161,7 +159,7 @@ def draw_rows(ax: Axes, rows: pd.DataFrame, edge: float, filled: Sequence[int]) 
     are grey crosses, "yours" is a diamond.
 
     Args:
-        rows: ``name``, ``method``, ``lost`` (a list, an entry per model), and ``size``, a text
+        rows: ``method``, ``lost`` (a list, an entry per model), and ``size``, a text
             at the right. edge: larger means are drawn there, with their number.
         filled: the positions of the rows whose mark is filled.
     """
@@ -179,13 +177,13 @@ def draw_rows(ax: Axes, rows: pd.DataFrame, edge: float, filled: Sequence[int]) 
             words, (1, y), xycoords=("axes fraction", "data"), xytext=(8, 0), va="center",
             textcoords="offset points", fontsize=9,
         )  # fmt: skip
-    ax.set_yticks(range(len(rows)), rows["name"], fontsize=9)
+    ax.set_yticks(range(len(rows)), rows["method"].map(formula), fontsize=9)
     ax.set(ylim=(-0.7, len(rows) - 0.3), xlim=(-0.05 * edge, 1.03 * edge))
     ax.axvline(0, color=BLACK, linewidth=1, zorder=1)
     ax.grid(axis="y", visible=False)
     fig: Any = ax.figure
     told = (
-        f"{row.name}: {row.size}, {fmean(row.lost):.1f} points."
+        f"{row.method}: {row.size}, {fmean(row.lost):.1f} points."
         for row in rows.itertuples(name="R")
     )
     fig.course_table = " ".join([getattr(fig, "course_table", ""), *told]).strip()
