@@ -43,8 +43,10 @@ def test_model_bits_at_the_edges(submission: Submission, draw: Draw) -> None:
     }
     expect(small, "with tensors of one number and of zeros, model_bits(state)")
     expect(drawn_state(draw), "with bits=1, model_bits(state, None, 1)", None, 1)
+    csr = torch.zeros(2, 3000)
+    csr.view(-1)[draw.permutation(6000)[:64]] = 1.5  # one more pointer than six bits can tell
     many = {
-        "a": draw.sparse(2, 257, sparsity=0.9),
+        "a": csr,
         "b": draw.sparse(256, 2, sparsity=0.97),
         "c": draw.sparse(1, 64, sparsity=0.98),
     }

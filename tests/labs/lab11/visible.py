@@ -50,20 +50,14 @@ exercises = Exercises(reference, WRONG)
 NO_CHOICE = "the two bits for the format of each tensor are missing: add 2 bits per tensor"
 MATRICES_ALONE = "only tensors with two or more dimensions were counted: count biases, norms and running statistics, too"
 ONE_FORMAT = "one format was used for all tensors: choose the cheapest format for each tensor"
-DENSE_ALONE = (
-    "all tensors were counted as dense: other formats are cheaper for a tensor with many zeros"
-)
+DENSE_ALONE = "all tensors were counted as dense: other formats are cheaper if many entries are 0"
 NO_PLACES = "only the non-zeros were counted: their positions must be stored, too"
 COUNTERS = "integer and bool tensors were counted: skip them, since they are counters and masks, which are not stored"
 ALWAYS_32 = "`bits` had no effect: it is the number of bits per stored value"
 TIED_TWICE = "`tied` had no effect: count a shared tensor only once"
-NO_CSR = (
-    "CSR is missing: for a sparse matrix with many non-zeros per row it can be the cheapest format"
-)
+NO_CSR = "CSR is missing: it can be the cheapest for a matrix with many non-zeros per row"
 NO_COO = "COO is missing: for a very sparse tensor it can be the cheapest format"
-NO_BITMAP = (
-    "the bitmap is missing: for a tensor with half of its entries 0 it is the cheapest format"
-)
+NO_BITMAP = "the bitmap is missing: it is the cheapest if half of the entries are 0"
 
 
 def formats(x: Tensor, bits: int) -> dict[str, int]:
@@ -140,13 +134,21 @@ def drawn_state(draw: Draw) -> State:
 
 
 def expect_bits(
-    submission: Submission, *given: Any, mistakes: Mapping[str, Any], what: str
+    submission: Submission, state: State, *more: Any, mistakes: Mapping[str, Any], what: str
 ) -> None:
-    right = reference.model_bits(*given)
-    value = expect_int(submission.model_bits(*given), what)
+    right = reference.model_bits(state, *more)
+    value = expect_int(submission.model_bits(state, *more), what)
     recognise(value, right, mistakes)
-    if value != right:
-        fail(f"{what} is {value:,}, but should be {right:,}")
+    if value == right:
+        return
+    where = ""
+    for x in filter(Tensor.is_floating_point, state.values()):
+        alone = ({"x": x}, None, *more[1:])
+        if (yours := submission.model_bits(*alone)) != (best := reference.model_bits(*alone)):
+            which = f"of shape {tuple(x.shape)} with {int((x != 0).sum())} non-zeros"
+            where = f": alone, a tensor {which} has {yours} bits instead of {best}"
+            break
+    fail(f"{what} is {value:,}, but should be {right:,}{where}")
 
 
 @question(
@@ -168,7 +170,9 @@ BY_TEST = "the candidate with the largest *test* accuracy was picked: choose by 
 ONE_SEED = "the candidate with the best single seed was picked: compare the means over seeds"
 BELOW = "a candidate exactly at a limit was rejected: it meets the limit"
 ANY_LIMIT = "a candidate that meets only some of the limits was picked: it must meet all limits"
-FASTER_AS_COST = "`faster` was used as an upper limit: it is a lower limit, the minimum speed-up"
+TOO_SLOW = (
+    "a candidate that is too slow was picked: `faster` is a lower limit, the minimum speed-up"
+)
 NO_BUDGET = "the budget had no effect: pick only among candidates that meet all its limits"
 SMALLEST = "the smallest candidate was picked: pick the candidate with the largest mean validation accuracy"
 MORE_MACS = "two candidates have equal accuracy: pick the candidate with fewer macs, and if macs are equal, the first"
@@ -206,7 +210,7 @@ WRONG["pick"] = {
     ONE_SEED: _picked(lambda c: (-max(c["validation"]), c["macs"])),
     BELOW: _picked(strict=True),
     ANY_LIMIT: _picked(some=True),
-    FASTER_AS_COST: _picked(upside=True),
+    TOO_SLOW: _picked(upside=True),
     NO_BUDGET: lambda candidates, budget: reference.pick(candidates, {}),
     SMALLEST: _picked(lambda c: (c["bits"], c["macs"])),
     MORE_MACS: _picked(lambda c: -fmean(c["validation"])),
@@ -235,13 +239,15 @@ def drawn_candidates(draw: Draw) -> tuple[list[Row], dict[str, Any]]:
 
     right = draw.integer(380, 384) / 4
     few = [
-        candidate(right - 0.5, (0, 0, 0)),  # strictly within
+        candidate(right - 0.5),  # strictly within
+        candidate(right - 0.75, (0, 0, 0)),  # the best worst seed
         candidate(right - 2, lucky),
         candidate(right - 3, one_failed),
         candidate(right - 3, test=9.0),
         candidate(right - 1, bits=bits - 12000),
         candidate(right + 0.5, faster=faster - 0.25),
-        candidate(right + 1, bits=bits + 1000, macs=macs + 100),  # fast alone
+        candidate(right + 1, bits=bits + 1000),
+        candidate(right + 1.25, macs=macs + 100),
         candidate(right + 1.5, bits=bits + 1000, macs=macs + 100, faster=faster - 0.25),
         *(candidate(right - 4 - n) for n in range(draw.integer(2, 5))),
     ]
@@ -277,8 +283,6 @@ def test_pick(submission: Submission, draw: Draw) -> None:
 
 # --- 11.3 a published table -----------------------------------------------------------
 
-CHOICES = ("b", "c", "d")
-
 
 def typed_range(submission: Submission) -> tuple[float, float]:
     """Answer a, if it is two shares in %, the smaller one first."""
@@ -306,7 +310,7 @@ def typed_share(submission: Submission) -> float:
 )
 def test_form_of_the_answers(submission: Submission, draw: Draw) -> None:
     typed_range(submission)
-    for part in CHOICES:
+    for part in "bcd":
         expect_choice(submission, f"answer_11_3{part}", 4, {})
     typed_share(submission)
 
@@ -341,9 +345,8 @@ def _measured(data: bytes, kind: str, number: int, seed: int, split: str) -> Mea
 
 def measured(submission: Submission, kind: str, seed: int, split: str) -> Measured:
     """The handed-in model's measurement; it is made once for all levels."""
-    found = _measured(
-        handed(submission, kind), kind, number_of(student_of(submission)), seed, split
-    )
+    number = number_of(student_of(submission))
+    found = _measured(handed(submission, kind), kind, number, seed, split)
     if isinstance(found, str):
         fail(found)
     return found
