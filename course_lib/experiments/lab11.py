@@ -7,7 +7,6 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from functools import cache
 from typing import Any
 
@@ -197,11 +196,11 @@ EDGE = 4.0  # points lost; what is further is drawn there, with its number
 
 
 def levels() -> pd.DataFrame:
-    """The levels of 11.4 and 11.5; all four limits count at once."""
+    """The levels of 11.4 and 11.5, shares in %; all four limits count at once."""
     return pd.DataFrame(
-        {"level": f"{name} {number}", **asdict(level)}
+        {"level": f"{name} {n}", "points": level.points, **limits(model, n), "lost": level.drop}
         for model, name in MODELS.items()
-        for number, level in enumerate(LEVELS[model], start=1)
+        for n, level in enumerate(LEVELS[model], start=1)
     )
 
 
