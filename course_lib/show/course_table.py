@@ -12,7 +12,6 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -98,9 +97,7 @@ def against_dense(found: Sequence[Row]) -> pd.DataFrame:
 
     Returns:
         Columns ``model``, ``lab``, ``method``, ``size`` (% of the dense model's bits),
-        ``seeds`` (points lost by each model, a list), ``lost`` (their mean), ``faster``
-        (bool), and ``random``: the weights were chosen, or the training was begun, at
-        random.
+        ``seeds`` (points lost by each model, a list), ``lost`` (their mean), ``faster`` (bool).
     """
     table = pd.DataFrame(found)
     is_dense = table["method"].str.startswith("dense")
@@ -114,7 +111,6 @@ def against_dense(found: Sequence[Row]) -> pd.DataFrame:
         size=100 * rows["bits"] / rows["bits_dense"],
         lost=rows["seeds"].map(fmean),
         faster=rows["ms"] < _FASTER * rows["ms_dense"],
-        random=rows["method"].str.contains("random|scratch"),
     )
 
 
@@ -132,9 +128,8 @@ def picture(found: Sequence[Row]) -> Figure:
         height_ratios=[max(len(part), 1) for part in parts],
     )  # fmt: skip
     for ax, title, part in zip(panels, PANELS, parts, strict=True):
-        names = part["method"] + "  ·  " + part["lab"]
-        sizes = part["size"].map("{:.0f} %".format)
-        rows = part.assign(method=names, size=sizes, lost=part["seeds"])
+        rows = part.assign(method=part["method"] + "  ·  " + part["lab"], lost=part["seeds"])
+        rows["size"] = rows["size"].map("{:.0f} %".format)
         draw_rows(ax, rows, FAR, np.flatnonzero(part["faster"]).tolist())
         ax.set_title(f"{title} (method · lab; right: size, % of dense)", fontsize=11)
     panels[-1].set_xlabel("accuracy lost against dense (percentage points); left is better")
@@ -163,6 +158,7 @@ def draw_rows(ax: Axes, rows: pd.DataFrame, edge: float, filled: Sequence[int]) 
             at the right. edge: larger means are drawn there, with their number.
         filled: the positions of the rows whose mark is filled.
     """
+    told = getattr(ax.figure, "course_table", "")
     for y, row in enumerate(rows.to_dict("records")):
         look = ("X", GREY) if re.search("random|scratch", row["method"]) else ("o", BLUE)
         marker, colour = ("D", VERMILLION) if row["method"] == "yours" else look
@@ -177,13 +173,9 @@ def draw_rows(ax: Axes, rows: pd.DataFrame, edge: float, filled: Sequence[int]) 
             words, (1, y), xycoords=("axes fraction", "data"), xytext=(8, 0), va="center",
             textcoords="offset points", fontsize=9,
         )  # fmt: skip
+        told += f" {row['method']}: {row['size']}, {mean:.1f} points."
     ax.set_yticks(range(len(rows)), rows["method"].map(formula), fontsize=9)
     ax.set(ylim=(-0.7, len(rows) - 0.3), xlim=(-0.05 * edge, 1.03 * edge))
     ax.axvline(0, color=BLACK, linewidth=1, zorder=1)
     ax.grid(axis="y", visible=False)
-    fig: Any = ax.figure
-    told = (
-        f"{row.method}: {row.size}, {fmean(row.lost):.1f} points."
-        for row in rows.itertuples(name="R")
-    )
-    fig.course_table = " ".join([getattr(fig, "course_table", ""), *told]).strip()
+    ax.figure.course_table = told.strip()  # type: ignore[union-attr]

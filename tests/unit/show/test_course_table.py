@@ -52,7 +52,7 @@ def test_a_model_is_compared_with_the_dense_one_of_its_lab():
     table = course_table.against_dense(ROWS).set_index("method")
     slim = table.loc["slimming 70%, fine-tuned"]
     assert slim["size"] == 10 and slim["lost"] == pytest.approx(2 / 3) and slim["faster"]
-    assert table["random"].tolist() == [False, True, False] and not table["faster"].iloc[-1]
+    assert not table["faster"].iloc[-1]
 
 
 def test_the_picture_names_every_method_and_tells_baselines_apart():
