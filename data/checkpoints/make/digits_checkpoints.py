@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from course_lib.capstone.files import write
+from course_lib import files
+from course_lib.capstone.files import to_bytes
 from course_lib.capstone.measured import given_file
 from course_lib.data import images
 from course_lib.models.convnet import SmallConvNet
@@ -62,6 +63,6 @@ def remake_convnet(seed: int, progress: bool = True) -> dict[str, Any]:
     }
     file = given_file(seed)
     file.parent.mkdir(parents=True, exist_ok=True)
-    write(model, file)
+    files.write_atomic(file, to_bytes(model))
     (file.parent / "about.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     return about
