@@ -88,7 +88,7 @@ def closing(seed: int) -> dict[str, Rows]:
     """
     how, alone = SETTINGS["gates"], network(seed)
     scores = importance_by_kind(alone, lab08.batches("scores"))["encoder"]
-    found: dict[str, Rows] = {"gates": [], "survivors": [], "closing": [], "test": []}
+    found: dict[str, Rows] = {"gates": [], "survivors": [], "closing": []}
 
     def add(method: str, price: float, left: int, reached: float, draw: int = 0) -> None:
         at = {"price": price, "closed": LAYERS * HEADS - left, "method": method, "draw": draw}
@@ -107,8 +107,6 @@ def closing(seed: int) -> dict[str, Rows]:
         found["gates"].append(row)
         found["survivors"] += [{"price": price, **r} for r in on_grid("kept", keep.int())]
         if done == len(SETTINGS["prices"]) or left <= how["until"]:
-            with encoder_gates(model, gates):
-                found["test"].append({"test": bleu(model, "test")})
             break
     for draw in range(SETTINGS["draws"]):
         noise = torch.Generator().manual_seed(1000 * draw + seed)
