@@ -97,7 +97,7 @@ def closing(seed: int) -> dict[str, Rows]:
     add("dense", 0.0, LAYERS * HEADS, bleu(alone))
     ways = (SETTINGS["prices"], how["steps"], pruning.train_with_gates, hard_concrete)
     path = lab08.gate_path(copy.deepcopy(alone), seed, *ways)
-    for done, (model, gates, row) in enumerate(path, start=1):
+    for done, (_, gates, row) in enumerate(path, start=1):
         keep, price, left = gates > 0, row["price"], int(row["open"])
         add("gates", price, left, row.pop("bleu"))
         important = pruning.lowest_heads(scores, keep.numel() - left)
