@@ -12,7 +12,7 @@ import importlib.util
 import random
 import sysconfig
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +26,7 @@ from course_lib import paths
 from course_lib.cost import latency
 from course_lib.data.images import DataMissing
 from course_lib.intervals import interval
+from course_lib.models.decoders import Batches
 from course_lib.modes import evaluating
 from course_lib.perplexity import window_losses
 from course_lib.progress import without_bars
@@ -86,7 +87,7 @@ def wikitext(part: str) -> str:
 
 @cache
 def docstrings(characters: int = 400_000) -> str:
-    """Docstrings of Python's own standard library, one file after the other by name."""
+    """Docstrings of Python's own standard library, file after file by name, of so many or more."""
     parts: list[str] = []
     for file in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
         tree = ast.parse(file.read_text(encoding="utf-8", errors="replace"))
@@ -95,7 +96,7 @@ def docstrings(characters: int = 400_000) -> str:
         parts += [text for node in nodes if (text := ast.get_docstring(node))]
         if sum(map(len, parts)) > characters:
             break
-    return "\n\n".join(parts)[:characters]
+    return "\n\n".join(parts)
 
 
 def encode(tokenizer: Any, text: str) -> Tensor:
@@ -104,26 +105,25 @@ def encode(tokenizer: Any, text: str) -> Tensor:
     return torch.tensor(ids)
 
 
-def first_windows(tokens: Tensor, count: int, length: int = LENGTH) -> Tensor:
-    """The first ``count`` windows, one after the other: (count, length)."""
-    if len(tokens) < count * length:
-        raise ValueError(f"{count} windows of {length} tokens do not fit into {len(tokens)}")
-    return tokens[: count * length].view(count, length)
+def read(tokenizer: Any, name: str) -> Tensor:
+    """The first 400,000 characters of "test", "calibration" or "docstrings": tokens (n,)."""
+    text = docstrings() if name == "docstrings" else wikitext(name)
+    return encode(tokenizer, text[:400_000])
 
 
-def draw_windows(tokens: Tensor, count: int, seed: int, length: int = LENGTH) -> Tensor:
-    """Windows that begin anywhere, drawn: (count, length); they may overlap."""
+def draw_windows(tokens: Tensor, count: int, seed: int, length: int = LENGTH) -> list[Tensor]:
+    """Windows that begin anywhere, drawn, in batches (4, length); they may overlap."""
     generator = torch.Generator().manual_seed(seed)
     starts = torch.randint(0, len(tokens) - length, (count,), generator=generator)
-    return torch.stack([tokens[start : start + length] for start in starts])
+    return [*torch.stack([tokens[start : start + length] for start in starts]).split(4)]
 
 
 # ------------------------------------------------------------------- what has been lost
-def log_losses(model: nn.Module, windows: Tensor, batch: int = 4) -> Tensor:
+def log_losses(model: nn.Module, windows: Batches) -> Tensor:
     """−ln p of each window's tokens, their mean: (windows,), float64. The mean of windows of
     one length is the log of the perplexity.
     """
-    losses, counts = window_losses(model, windows.split(batch))
+    losses, counts = window_losses(model, windows)
     return losses / counts
 
 
@@ -209,23 +209,17 @@ def answers(model: nn.Module, tokenizer: Any, asked: Sequence[Question], batch: 
 
 
 # --------------------------------------------------------------------------------- speed
-@torch.no_grad()
-def clock(model: nn.Module, prompt: int = 128, new: int = 16, repeats: int = 7) -> dict[str, float]:
-    """Milliseconds of processor time a token, one thread: ``prompt (ms)`` for reading that many
-    at once, ``generation (ms)`` for each of ``new`` tokens after them, with the cache.
+def clock(model: Any, prompt: int = 128, new: int = 16, repeats: int = 7) -> dict[str, float]:
+    """Milliseconds of processor time a token, one thread: ``prompt (ms)`` for each of a prompt's,
+    which are read at once, ``generation (ms)`` for each of ``new`` that follow, with a cache.
     """
-    ids = torch.arange(prompt)[None]
+    ids = torch.arange(1, 1 + prompt)[None]
+    how = {"do_sample": False, "pad_token_id": 0, "attention_mask": torch.ones_like(ids)}
 
-    def read() -> Any:
-        return model(ids, use_cache=True).past_key_values
+    def generate(tokens: int) -> Any:
+        return model.generate(ids, min_new_tokens=tokens, max_new_tokens=tokens, **how)
 
-    def generate() -> None:
-        past = read()
-        for _ in range(new):
-            past = model(ids[:, :1], past_key_values=past, use_cache=True).past_key_values
-
-    with evaluating(model):
-        runs = {"read": read, "generate": generate}
-        times = latency.compare(runs, warmup=1, repeats=repeats, threads=1)
-    reading, both = times["read"].median, times["generate"].median
-    return {"prompt (ms)": 1e3 * reading / prompt, "generation (ms)": 1e3 * (both - reading) / new}
+    runs = {"one": partial(generate, 1), "more": partial(generate, 1 + new)}
+    times = latency.compare(runs, warmup=1, repeats=repeats, threads=1)
+    one, more = (1e3 * times[name].median for name in runs)
+    return {"prompt (ms)": one / prompt, "generation (ms)": (more - one) / new}
