@@ -40,6 +40,7 @@ WEIGHTS: dict[str, Any] = {**COMMON, "patterns": PATTERNS, "seeds": 3}
 GROUP = 64  # weights that share a scale and a smallest value, 16 bits each
 FORMATS: dict[str, dict[str, Any]] = {f"int{bits}": {"bits": bits} for bits in (8, 4, 3)}
 FORMATS |= {f"{name} of int4": {"bits": 4, **PATTERNS[name]} for name in ("50 %", "2:4")}
+NEAREST = ("int4", "int3")  # of 8 bits either is the dense model
 BITS: dict[str, Any] = {**COMMON, "formats": FORMATS, "group": GROUP, "seeds": 1}
 
 Found = dict[str, list[dict[str, Any]]]  # table -> rows
@@ -130,7 +131,8 @@ def measure_bits(method: str, form: str, seed: int) -> Found:
         return prune_and_round(weight, gram, group=GROUP, **FORMATS[form])
 
     batches = windows(seed, 1 if method == "nearest" else None)
-    return measured(changed(change, batches), tasks=seed == 0)
+    few = bits_per_weight(**FORMATS[form]) < 4
+    return measured(changed(change, batches), tasks=few and method != "nearest" and seed == 0)
 
 
 def bits_per_weight(bits: int, sparsity: float = 0.0, pattern: tuple[int, int] = (1, 1)) -> float:
@@ -165,7 +167,7 @@ def remake_bits(executor: Executor, folder: Path) -> Result:
     ]
     for seed in range(BITS["seeds"]):
         for form, how in FORMATS.items():
-            for method in ("the loop", "nearest")[: 1 + (seed == 0 and len(how) == 1)]:
+            for method in ("the loop", "nearest")[: 1 + (seed == 0 and form in NEAREST)]:
                 about = {"seed": seed, "method": method, "format": form}
                 about["bits"] = bits_per_weight(**how)
                 jobs.append((about, measure_bits, (method, form, seed)))

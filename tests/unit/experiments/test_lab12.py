@@ -194,7 +194,8 @@ def test_remakes_at_tiny_settings(tiny, tmp_path) -> None:
     assert weights.nunique() == 6
     bits = found["lab12_bits"]["windows"].groupby(["method", "format"])["nll"].mean()
     change = (bits - bits["dense"].iloc[0]).abs()
-    assert change["nearest", "int8"] < change["nearest", "int3"]
+    assert change["nearest", "int4"] < change["nearest", "int3"]
+    assert change["the loop", "int8"] < change["the loop", "int4"]
     scores = found["lab12_depth"]["scores"]
     assert len(scores) == 6 * (depth.DEPTH["seeds"] + 1)
     healed = found["lab12_healing"]["windows"].groupby("method")["nll"].mean()
