@@ -37,6 +37,7 @@ PATTERNS: dict[str, dict[str, Any]] = {
     "2:4": {"pattern": (2, 4)},
 }
 WEIGHTS: dict[str, Any] = {**COMMON, "patterns": PATTERNS, "seeds": 3}
+WEIGHTS |= {"texts": ("calibration", "docstrings")}  # the second at 50 % alone
 GROUP = 64  # weights that share a scale and a smallest value, 16 bits each
 FORMATS: dict[str, dict[str, Any]] = {f"int{bits}": {"bits": bits} for bits in (8, 4, 3)}
 FORMATS |= {f"{name} of int4": {"bits": 4, **PATTERNS[name]} for name in ("50 %", "2:4")}
@@ -145,15 +146,16 @@ def bits_per_weight(bits: int, sparsity: float = 0.0, pattern: tuple[int, int] =
 
 def remake_weights(executor: Executor, folder: Path) -> Result:
     """Weights removed from a language model by three methods; masks and updates exchanged."""
-    arms = [(method, pattern, "calibration") for method in METHODS for pattern in PATTERNS]
-    arms += [(method, "50 %", "calibration") for method in EXCHANGED]
-    arms += [(method, "50 %", "docstrings") for method in METHODS[1:]]
+    patterns, (text, *others) = WEIGHTS["patterns"], WEIGHTS["texts"]
+    arms = [(method, pattern, text) for method in METHODS for pattern in patterns]
+    arms += [(method, "50 %", text) for method in EXCHANGED]
+    arms += [(method, "50 %", other) for other in others for method in METHODS[1:]]
     names = ("method", "pattern", "text")
     jobs: list[Job] = [
         ({"seed": 0, "method": "dense", "pattern": "", "text": ""}, measure_dense, ())
     ]
     for seed in range(WEIGHTS["seeds"]):
-        for arm in arms[len(PATTERNS) * (seed > 0) :]:  # magnitude draws nothing
+        for arm in arms[len(patterns) * (seed > 0) :]:  # magnitude draws nothing
             about = {"seed": seed, **dict(zip(names, arm, strict=True))}
             jobs.append((about, measure_weights, (*arm, seed)))
     python = {"python": platform.python_version()}  # whose docstrings calibrate
