@@ -208,3 +208,21 @@ def test_layers_are_counted_from_1(monkeypatch) -> None:
     kept = decoder_layers(depth.without([1, 3]))[1]
     for mine, place in zip(kept, (1, 3), strict=True):
         assert mine.mlp.up_proj.weight.equal(net.model.layers[place].mlp.up_proj.weight)
+
+
+# --------------------------------------------------------------------------------- stored
+@pytest.mark.parametrize("name", ["lab12_weights", "lab12_bits"])
+def test_what_is_stored_is_complete_for_its_settings(name: str) -> None:
+    settings = experiments.settings(name)
+    common = json.loads(json.dumps(make.COMMON))
+    assert {key: settings[key] for key in common} == common
+    table = experiments.read(f"{name}/windows")
+    assert set(table["seed"]) == set(range(settings["seeds"]))
+    arm = [column for column in table if column not in ("window", "nll")]
+    windows = table.fillna("").groupby(arm)["window"].agg(["count", "nunique"])
+    assert (windows == common["test"]).all(axis=None)
+    patterns, formats = settings.get("patterns"), settings.get("formats")
+    arms = table.groupby("method")[arm[-2] if formats else "pattern"].nunique()
+    for method in make.METHODS if patterns else ("the loop",):
+        assert arms[method] == len(patterns or formats)
+    assert lab12.lost(table, ["method"]).set_index("method").loc["dense", "seeds"] == 1
