@@ -1,5 +1,6 @@
 """Lab 12's texts, questions and tables, on tiny random decoders of three families."""
 
+import json
 import math
 import random
 
@@ -9,6 +10,7 @@ import pandas as pd
 import pytest
 import torch
 
+from course_lib import experiments
 from course_lib.data.images import DataMissing
 from course_lib.experiments import lab12
 from course_lib.models.decoders import decoder_layers
