@@ -18,7 +18,7 @@ import pandas as pd
 from lab12_results import COMMON, Found, Job, dense, every, measure_dense, measured, windows
 from torch import nn
 
-from course_lib.experiments import Result, lab12
+from course_lib.experiments import Remake, Result, lab12
 from course_lib.experiments.once import once
 from course_lib.models.decoders import decoder_layers
 from course_lib.pruning.layers import influence, take_layers
@@ -122,8 +122,9 @@ def remake_speed(executor: Executor, folder: Path) -> Result:
     return Result(every(executor, folder, jobs), CLOCK)
 
 
-RESULTS = {
+REMAKES = {
     "lab12_depth": remake_depth,
     "lab12_healing": remake_healing,
     "lab12_speed": remake_speed,
 }
+RESULTS: dict[str, Remake] = {}  # those of REMAKES that are stored

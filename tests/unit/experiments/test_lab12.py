@@ -14,7 +14,7 @@ from course_lib import experiments
 from course_lib.data.images import DataMissing
 from course_lib.experiments import lab12
 from course_lib.models.decoders import decoder_layers
-from unit.experiments.stored import remade
+from unit.experiments.stored import assert_like_stored, remade
 
 
 class Letters:
@@ -182,8 +182,7 @@ def test_remakes_at_tiny_settings(tiny, tmp_path) -> None:
     before = {name: weight.clone() for name, weight in tiny.state_dict().items()}
     found = {
         name: remade(remake, tmp_path / name).tables
-        for script in (make, depth)
-        for name, remake in script.RESULTS.items()
+        for name, remake in (make.RESULTS | depth.REMAKES).items()
     }
     assert all(before[name].equal(weight) for name, weight in tiny.state_dict().items())
     for name, tables in found.items():
@@ -192,6 +191,8 @@ def test_remakes_at_tiny_settings(tiny, tmp_path) -> None:
             assert not frame.duplicated(keys).any(), (name, table)
         if "windows" in tables:
             assert (tables["windows"]["nll"] > 0).all() and len(tables["windows"]) % 3 == 0
+    for name in make.RESULTS:
+        assert_like_stored(name, found[name])
     weights = found["lab12_weights"]["windows"].groupby("method")["nll"].mean()
     assert weights.nunique() == 6
     bits = found["lab12_bits"]["windows"].groupby(["method", "format"])["nll"].mean()
