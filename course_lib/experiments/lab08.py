@@ -365,6 +365,8 @@ def measure_costs(nets: Mapping[str, nn.Module]) -> pd.DataFrame:
     one = texts(pair["source"], return_tensors="pt", return_token_type_ids=False)
     inputs = {**one, "labels": texts(pair["target"], return_tensors="pt")["input_ids"]}
     inputs = {name: part.to(devices.current()) for name, part in inputs.items()}
-    many, how = one["input_ids"].repeat(64, 1), {"repeats": 9, "tied": TIED}
-    table = common.costs(nets, inputs, many, timed=lambda net: net.get_encoder(), **how)
+    many = one["input_ids"].repeat(64, 1)
+    table = common.costs(
+        nets, inputs, many, repeats=9, tied=TIED, timed=lambda net: net.get_encoder()
+    )
     return table[["method", "bits", "macs", "ms"]]

@@ -46,19 +46,6 @@ def tables(
     return {name: pd.DataFrame(every) for name, every in rows.items()}
 
 
-def each_seed(
-    executor: Executor,
-    folder: Path,
-    seeds: int,
-    run: Callable[..., Any],
-    *args: Any,
-    **options: Any,
-) -> dict[str, pd.DataFrame]:
-    """The :func:`tables` of ``run(*args, seed, **options)`` for seeds 0, 1, …, each once."""
-    running = [executor.submit(once, folder, run, *args, seed, **options) for seed in range(seeds)]
-    return tables(({"seed": seed}, future.result()) for seed, future in enumerate(running))
-
-
 def each(
     executor: Executor,
     folder: Path,

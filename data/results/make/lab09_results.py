@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable
-from concurrent.futures import Executor
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Any
 
 import glue_classifier as recipe
@@ -16,9 +14,8 @@ from sklearn.metrics import matthews_corrcoef
 from torch import nn
 
 from course_lib.data import pieces
-from course_lib.experiments import Result, lab09
+from course_lib.experiments import by_seed, lab09
 from course_lib.experiments.lab09 import LAYERS, PATH, Rows
-from course_lib.experiments.once import each_seed, once, tables
 from course_lib.modes import evaluating
 from course_lib.pruning.layers import layerdrop, take_layers
 from course_lib.training import Batch, accuracy
@@ -133,38 +130,37 @@ def real_tickets(task: str, seed: int) -> dict[str, Rows]:
     return found
 
 
-def by_task(executor: Executor, folder: Path, run: Callable[..., Any], tasks: Iterable[str]) -> Any:
-    """Tables of runs of all seeds and tasks."""
-    runs = [{"seed": seed, "task": task} for seed in range(SEEDS) for task in tasks]
-    done = [executor.submit(once, folder, run, each["task"], each["seed"]) for each in runs]
-    return tables((each, one.result()) for each, one in zip(runs, done, strict=True))
+def by_task(run: Callable[[str, int], dict[str, Rows]], tasks: Iterable[str], seed: int) -> Any:
+    """The rows of all tasks, table by table."""
+    found = [(task, run(task, seed)) for task in tasks]
+    return {
+        name: [{"task": task, **row} for task, one in found for row in one[name]]
+        for name in found[0][1]
+    }
 
 
-def remake_depth(executor: Executor, folder: Path) -> Result:
-    """The three checkpoints at every depth. Some minutes."""
-    found = each_seed(executor, folder, SEEDS, depths)
-    return Result(found, {"drops": DROPS, "training": lab09.RATE})
+def subnetworks(seed: int) -> dict[str, Rows]:
+    return by_task(one_task, lab09.TASKS, seed)
 
 
-def remake_subnetworks(executor: Executor, folder: Path) -> Result:
-    """Subnetworks of three seeds by four tasks. About ten minutes on two cores."""
-    settings = {"tuning": lab09.TUNE, "longer": lab09.LONGER, "texts": lab09.MEASURED}
-    return Result(by_task(executor, folder, one_task, lab09.TASKS), settings)
+def real_subnetworks(seed: int) -> dict[str, Rows]:
+    return by_task(real_tickets, GLUE["tasks"], seed)
 
 
-def remake_depth_sst2(executor: Executor, folder: Path) -> Result:
-    """Every depth of a real encoder on SST-2, three fine-tunings each way."""
-    return Result(each_seed(executor, folder, SEEDS, real_depths), {"drops": DROPS, **SST2})
-
-
-def remake_subnetworks_glue(executor: Executor, folder: Path) -> Result:
-    """Subnetworks of a real encoder, two tasks of GLUE."""
-    return Result(by_task(executor, folder, real_tickets, GLUE["tasks"]), GLUE)
-
-
-RESULTS: dict[str, Callable[[Executor, Path], Result]] = {
-    "lab09_depth": remake_depth,
-    "lab09_subnetworks": remake_subnetworks,
-    "lab09_depth_sst2": remake_depth_sst2,
-    "lab09_subnetworks_glue": remake_subnetworks_glue,
-}
+SMALL = {"tuning": lab09.TUNE, "longer": lab09.LONGER, "texts": lab09.MEASURED}
+RESULTS = {
+    "lab09_depth": by_seed(
+        "The three checkpoints at every depth. Some minutes.",
+        {"drops": DROPS, "training": lab09.RATE}, SEEDS, depths,
+    ),
+    "lab09_subnetworks": by_seed(
+        "Three seeds by four tasks. About ten minutes on two cores.", SMALL, SEEDS, subnetworks
+    ),
+    "lab09_depth_sst2": by_seed(
+        "Every depth of a real encoder on SST-2, three fine-tunings each way.",
+        {"drops": DROPS, **SST2}, SEEDS, real_depths,
+    ),
+    "lab09_subnetworks_glue": by_seed(
+        "Subnetworks of a real encoder, two tasks of GLUE.", GLUE, SEEDS, real_subnetworks
+    ),
+}  # fmt: skip

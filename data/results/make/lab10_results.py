@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Any
 
 import glue_classifier as sst2
@@ -19,9 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.data import pieces, reviews
-from course_lib.experiments import Result, lab10
+from course_lib.experiments import by_seed, lab10
 from course_lib.experiments.lab10 import Schedule, measure, ratio
-from course_lib.experiments.once import each_seed
 from course_lib.models import checkpoints
 from course_lib.modes import evaluating
 from course_lib.pruning import tokens
@@ -122,44 +119,27 @@ def best_schedule(
     return max(fitting, key=lambda shares: measure(model, batches, shares)["accuracy"])
 
 
-def fine_tuned(
-    seed: int, arm: str, shares: Schedule, *, steps: int, lr: float, **_: Any
-) -> dict[str, dict[str, float]]:
+def fine_tuned(seed: int, arm: str, shares: Schedule) -> dict[str, dict[str, float]]:
     """A checkpoint trained on for some steps with its tokens dropped ("informed", by the row of
     [CLS], or "random") or with all of them ("dense"), and measured on held-back reviews.
     """
-    loaded = checkpoints.load(f"reviews-bert-{seed}")
+    loaded, steps = checkpoints.load(f"reviews-bert-{seed}"), FINE_TUNE["steps"]
     model, tokenizer = loaded.model, loaded.tokenizer
     generator = torch.Generator().manual_seed(seed)
     score: Score = "random" if arm == "random" else "cls"
     keep = {} if arm == "dense" else shares
     with dropping(model, keep, score=score, generator=generator) if keep else nullcontext():
-        fit_batches(
-            model,
-            training_batches(tokenizer, steps, seed=100 + seed),
-            steps,
-            lr=lr,
-            rate=warm_up_then_decay(50, steps // 4),
-            seed=seed,
-            progress=False,
+        texts, rate = (
+            training_batches(tokenizer, steps, 100 + seed),
+            warm_up_then_decay(50, steps // 4),
         )
+        fit_batches(model, texts, steps, lr=FINE_TUNE["lr"], rate=rate, seed=seed, progress=False)
     return {p: measure(model, held_back(tokenizer, MEASURED, p), keep, score=score) for p in PARTS}
 
 
 # ------------------------------------------------------------------- learned thresholds
-def thresholds(
-    seed: int,
-    arm: str,
-    *,
-    steps: int,
-    lr: float,
-    lr_theta: float,
-    sparsity: float,
-    hot: float,
-    cold: float,
-    hard: float,
-) -> dict[str, Any]:
-    """A checkpoint trained with learned thresholds, measured with hard ones.
+def thresholds(seed: int, arm: str) -> dict[str, Any]:
+    """A checkpoint trained with learned thresholds by :data:`THRESHOLDS`, measured with hard ones.
 
     The loss is the task's + ``sparsity`` · share of the tokens that goes on. The temperature
     falls from ``hot`` to ``cold``, by the same factor from step to step. In the last ``hard`` of
@@ -170,7 +150,9 @@ def thresholds(
     """
     loaded = checkpoints.load(f"reviews-bert-{seed}")
     model, tokenizer = loaded.model, loaded.tokenizer
-    soft = steps if arm == "soft to the end" else steps - round(hard * steps)
+    how, steps = THRESHOLDS, THRESHOLDS["steps"]
+    hot, cold = how["hot"], how["cold"]
+    soft = steps if arm == "soft to the end" else steps - round(how["hard"] * steps)
     threshold = SoftThreshold(model.config.num_hidden_layers - 1, hot)
     done = itertools.count()
 
@@ -181,7 +163,7 @@ def thresholds(
         value = model(**batch).loss
         if threshold.training:
             assert drop.last is not None
-            value = value + sparsity * drop.last.soft_share()
+            value = value + how["sparsity"] * drop.last.soft_share()
         return value
 
     with dropping(model, threshold) as drop:
@@ -192,9 +174,9 @@ def thresholds(
             loss=loss,
             groups=[
                 {"params": list(model.parameters())},
-                {"params": [threshold.theta], "lr": lr_theta, "weight_decay": 0.0},
+                {"params": [threshold.theta], "lr": how["lr_theta"], "weight_decay": 0.0},
             ],
-            lr=lr,
+            lr=how["lr"],
             betas=(0.9, 0.999),
             rate=(warm_up_then_decay(50, soft if soft < steps else steps - 50), lambda *_: 1.0),
             seed=seed,
@@ -209,7 +191,7 @@ def thresholds(
 
 
 # -------------------------------------------------------------------- at equal cost
-def at_equal_cost(seed: int, *, budgets: Sequence[float], heads: Mapping[str, int]) -> Any:
+def at_equal_cost(seed: int) -> Any:
     """Test accuracy of a checkpoint, not trained on: ``policies`` of choosing tokens, and a
     ``cascade`` of tokens and heads against each alone. ``drops`` on validation reviews: see
     ``lab10.single_drops``; ``sink``: see :func:`favourite`.
@@ -222,7 +204,7 @@ def at_equal_cost(seed: int, *, budgets: Sequence[float], heads: Mapping[str, in
     model, config, test = patients.models[seed], patients.config, patients.test
     chosen_on = held_back(patients.tokenizer, FINE_TUNE["texts"])
     shares = best_schedule(model, chosen_on, FINE_TUNE["target"])
-    left = {int(layer): n for layer, n in heads.items()}
+    left = {int(layer): n for layer, n in EQUAL_COST["heads"].items()}
     both = measure(model, test, block=cascading(model, shares, left))
     scales = (0.9, 0.95, 1.0, 1.05, 1.1)
     equal = best_schedule(model, chosen_on, both["fewer"], scales=scales, within=0.02)
@@ -242,7 +224,7 @@ def at_equal_cost(seed: int, *, budgets: Sequence[float], heads: Mapping[str, in
         found["random"] = measure(model, test, shares, score="random", seed=seed)
     found["random"] |= {"macs": both["macs"], "fewer": both["fewer"]}
     policies = lab10.at_equal_cost(
-        tokens.progressive, tokens.threshold_policy, patients, budgets, seed
+        tokens.progressive, tokens.threshold_policy, patients, EQUAL_COST["budgets"], seed
     )
     sink = [
         {"layer": layer, "share": share}
@@ -278,16 +260,16 @@ def favourite(model: nn.Module, batches: Iterable[Batch]) -> list[float]:
 
 
 def by_scores(
-    model: nn.Module, batches: Sequence[Batch], schedules: Mapping[str, Schedule], draws: int
+    model: nn.Module, batches: Sequence[Batch], schedules: Mapping[str, Schedule]
 ) -> list[dict[str, Any]]:
     """What :func:`measure` finds on these texts: whole ("dense"), and for each of the
-    ``schedules`` by the row of [CLS], by attention received, and in random ``draws``.
+    ``schedules`` by the row of [CLS], by attention received, and in random draws.
     """
     columns = ("accuracy", "macs", "dense_macs")
     arms: list[tuple[str, Schedule | None, str, Score, int]] = [("dense", None, "dense", "cls", 0)]
     for name, shares in schedules.items():
         arms += [(name, shares, "[CLS] row", "cls", 0), (name, shares, "received", "received", 0)]
-        arms += [(name, shares, "random", "random", draw) for draw in range(draws)]
+        arms += [(name, shares, "random", "random", draw) for draw in range(SST2["draws"])]
     rows = []
     for name, keep, method, score, draw in arms:
         found = measure(model, batches, keep, score=score, seed=draw)
@@ -296,38 +278,36 @@ def by_scores(
     return rows
 
 
-def on_sst2(
-    seed: int, *, sentences: int, draws: int, schedules: Mapping[str, Schedule]
-) -> dict[str, Any]:
+def on_sst2(seed: int) -> dict[str, Any]:
     """The packaged encoder fine-tuned on SST-2, then measured on GLUE's development set (which
     is test here) with tokens dropped and no further training; ``sink``: see :func:`favourite`.
     """
     model, tokenizer = sst2.load_classifier(seed)
-    data = sst2.prepared(sentences, tokenizer=tokenizer)
+    data = sst2.prepared(SST2["sentences"], tokenizer=tokenizer)
     sst2.fine_tune(model, data, seed=seed, progress=False)
     batches = list(pieces.batches(data["test"], batch_size=64))
     sink = enumerate(favourite(model, batches[len(batches) // 2 :]))
     return {
-        "scores": by_scores(model, batches, schedules, draws),
+        "scores": by_scores(model, batches, SST2["schedules"]),
         "sink": [{"layer": layer, "share": share} for layer, share in sink],
     }
 
 
-def on_reviews(seed: int, *, draws: int, schedules: Mapping[str, Schedule]) -> dict[str, Any]:
+def on_reviews(seed: int) -> dict[str, Any]:
     """:func:`by_scores` of a checkpoint on test reviews."""
     loaded = checkpoints.load(f"reviews-bert-{seed}")
     batches = held_back(loaded.tokenizer, MEASURED, "test")
-    return {"scores": by_scores(loaded.model, batches, schedules, draws)}
+    return {"scores": by_scores(loaded.model, batches, REVIEWS)}
 
 
 # ------------------------------------------------------------------------------ the results
-def on_training(seed: int, **settings: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
+def on_training(seed: int) -> dict[str, list[dict[str, Any]]]:
     """``measured``: a checkpoint after each training; ``schedules``: the one that suits it,
     chosen on validation texts.
     """
     loaded = checkpoints.load(f"reviews-bert-{seed}")
-    some = held_back(loaded.tokenizer, settings["fine-tuned"]["texts"])
-    shares = best_schedule(loaded.model, some, settings["fine-tuned"]["target"])
+    some = held_back(loaded.tokenizer, FINE_TUNE["texts"])
+    shares = best_schedule(loaded.model, some, FINE_TUNE["target"])
     rows: list[dict[str, Any]] = []
     for part in PARTS:
         texts = held_back(loaded.tokenizer, MEASURED, part)
@@ -336,11 +316,8 @@ def on_training(seed: int, **settings: Mapping[str, Any]) -> dict[str, list[dict
             rows.append({**about, **measure(loaded.model, texts, keep)})
     for training, arms in ARMS.items():
         for arm in arms:
-            options = settings[training]
-            if training == "fine-tuned":
-                found: dict[str, Any] = fine_tuned(seed, arm, shares, **options)
-            else:
-                found = thresholds(seed, arm, **options)
+            tuned = training == "fine-tuned"
+            found: Any = fine_tuned(seed, arm, shares) if tuned else thresholds(seed, arm)
             about = {"training": training, "method": arm}
             rows += [{**about, "part": part, **found[part]} for part in PARTS]
             if "as trained" in found:
@@ -350,36 +327,21 @@ def on_training(seed: int, **settings: Mapping[str, Any]) -> dict[str, list[dict
     return {"measured": rows, "schedules": plan}
 
 
-def remake_reviews(executor: Executor, folder: Path) -> Result:
-    """Fine-tuning with tokens dropped, and learned thresholds, for the three
-    checkpoints: about half an hour on two cores.
-    """
-    settings = {"fine-tuned": FINE_TUNE, "thresholds": THRESHOLDS}
-    return Result(each_seed(executor, folder, SEEDS, on_training, **settings), settings)
-
-
-def remake_sst2(executor: Executor, folder: Path) -> Result:
-    """Tokens dropped from a real encoder on SST-2, fine-tuned three times: about ten
-    minutes on two cores.
-    """
-    return Result(each_seed(executor, folder, SEEDS, on_sst2, **SST2), SST2)
-
-
-def remake_scores(executor: Executor, folder: Path) -> Result:
-    """Tokens chosen by two scores and drawn, three checkpoints, nothing trained."""
-    settings = {"draws": SST2["draws"], "schedules": REVIEWS}
-    return Result(each_seed(executor, folder, SEEDS, on_reviews, **settings), settings)
-
-
-def remake_equal_cost(executor: Executor, folder: Path) -> Result:
-    """Policies, and tokens and heads, at equal cost; three checkpoints, nothing trained."""
-    found = each_seed(executor, folder, SEEDS, at_equal_cost, **EQUAL_COST)
-    return Result(found, EQUAL_COST)
-
-
 RESULTS = {
-    "lab10_reviews": remake_reviews,
-    "lab10_sst2": remake_sst2,
-    "lab10_scores_reviews": remake_scores,
-    "lab10_equal_cost": remake_equal_cost,
-}
+    "lab10_reviews": by_seed(
+        "Tokens dropped while training goes on, and learned thresholds: half an hour on two cores.",
+        {"fine-tuned": FINE_TUNE, "thresholds": THRESHOLDS}, SEEDS, on_training,
+    ),
+    "lab10_sst2": by_seed(
+        "A real encoder on SST-2, fine-tuned three times: ten minutes on two cores.",
+        SST2, SEEDS, on_sst2,
+    ),
+    "lab10_scores_reviews": by_seed(
+        "Tokens chosen by two scores and drawn, nothing trained.",
+        {"draws": SST2["draws"], "schedules": REVIEWS}, SEEDS, on_reviews,
+    ),
+    "lab10_equal_cost": by_seed(
+        "Policies, and tokens and heads, at equal cost; nothing trained.",
+        EQUAL_COST, SEEDS, at_equal_cost,
+    ),
+}  # fmt: skip

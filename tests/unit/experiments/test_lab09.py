@@ -12,6 +12,7 @@ from torch import nn
 
 from course_lib import experiments
 from course_lib.experiments import lab09
+from course_lib.experiments.once import tables
 from course_lib.models.bert import small_bert
 from course_lib.pruning.layers import overlap, remove_mlps
 from unit.experiments.stored import assert_like_stored
@@ -63,7 +64,7 @@ def stored(name):
 
 @pytest.mark.long
 def test_one_task():
-    found = make.tables([({"seed": 0, "task": "contrast"}, make.one_task("contrast", 0))])
+    found = tables([({"seed": 0, "task": "contrast"}, make.one_task("contrast", 0))])
     assert_like_stored("lab09_subnetworks", found)
     last = found["rounds"].iloc[-1]
     assert found["heads"]["kept"].sum() == last["heads"]
@@ -76,7 +77,7 @@ def test_one_task():
 def test_depths(monkeypatch):
     monkeypatch.setitem(lab09.RATE, "steps", 2)
     lab09.short_reviews.cache_clear()
-    found = make.tables([({"seed": 0}, make.depths(0))])
+    found = tables([({"seed": 0}, make.depths(0))])
     lab09.short_reviews.cache_clear()
     assert_like_stored("lab09_depth", found)
     sizes = found["depths"].groupby(["kept", "method"]).size()
@@ -157,7 +158,7 @@ def small_encoder(monkeypatch):
 
 @pytest.mark.long
 def test_real_depths_are_all_there(small_encoder):
-    found = make.tables([({"seed": 0}, make.real_depths(0))])
+    found = tables([({"seed": 0}, make.real_depths(0))])
     assert_like_stored("lab09_depth_sst2", found)
     sizes = found["depths"].groupby(["kept", "method"]).size()
     assert sizes["first"].tolist() == [1, 1, 1] and found["depths"]["test"].between(0, 100).all()
@@ -169,7 +170,7 @@ def test_real_depths_are_all_there(small_encoder):
 @pytest.mark.long
 def test_real_tickets(small_encoder, monkeypatch):
     monkeypatch.setitem(make.GLUE, "tasks", {"sst2": [160, 4]})
-    found = make.tables([({"seed": 1, "task": "sst2"}, make.real_tickets("sst2", 1))])
+    found = tables([({"seed": 1, "task": "sst2"}, make.real_tickets("sst2", 1))])
     assert_like_stored("lab09_subnetworks_glue", found)
     (full,) = found["full"].to_dict("records")
     assert full["score"] > 60 and full["constant"] == 0

@@ -3,9 +3,9 @@ weights.
 """
 
 import json
-import sys
 from types import SimpleNamespace
 
+import lab10_results as make
 import pandas as pd
 import pytest
 import torch
@@ -20,12 +20,6 @@ from course_lib.show.output import alt_of
 from unit.experiments.stored import assert_like_stored, remade
 
 LENGTHS = (20, 13, 7)
-
-
-@pytest.fixture(scope="module")
-def make():
-    """The module that makes the stored results."""
-    return sys.modules[experiments.registered()["lab10_reviews"].__module__]
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +67,7 @@ def test_a_cascade_counts_the_heads_that_work(model, batches) -> None:
     assert measured["dense_macs"] - measured["macs"] == pytest.approx(sum(saved) / 3)
 
 
-def test_schedules_fall_and_cost_what_they_should(model, make) -> None:
+def test_schedules_fall_and_cost_what_they_should(model) -> None:
     found = list(make.schedules(4, 2.0))
     lengths = torch.full((3,), 1000)
     assert len(found) > 5
@@ -87,29 +81,30 @@ def test_schedules_fall_and_cost_what_they_should(model, make) -> None:
         assert lab10.ratio(config, lengths, shares) == pytest.approx(2.0, rel=0.35)
 
 
-def test_thresholds_are_learned_and_used_hard(model, batches, make, monkeypatch) -> None:
+def test_thresholds_are_learned_and_used_hard(model, batches, monkeypatch) -> None:
     loaded = SimpleNamespace(model=model, tokenizer=None)
     monkeypatch.setattr(make.checkpoints, "load", lambda name: loaded)
     monkeypatch.setattr(make, "held_back", lambda *_: batches)
     monkeypatch.setattr(make, "training_batches", lambda tokenizer, steps, seed: steps * batches)
-    settings = {"steps": 10, "lr": 1e-4, "lr_theta": 0.5, "sparsity": 1.0, "hot": 0.3, "cold": 0.1}
-    found = make.thresholds(0, "soft to the end", hard=0.3, **settings)
+    settings = {"steps": 10, "lr": 1e-4, "lr_theta": 0.5, "sparsity": 1.0, "hard": 0.3}
+    monkeypatch.setattr(make, "THRESHOLDS", make.THRESHOLDS | settings)
+    found = make.thresholds(0, "soft to the end")
     assert found["test"]["fewer"] > 1, "the price of a token has raised the thresholds"
     assert 0 <= found["as trained"] <= 100
-    assert "as trained" not in make.thresholds(0, "hard phase", hard=0.3, **settings)
+    assert "as trained" not in make.thresholds(0, "hard phase")
 
 
-def test_scores_are_compared_at_equal_products(model, batches, make) -> None:
+def test_scores_are_compared_at_equal_products(model, batches) -> None:
     plans = {"one": {1: 0.5}, "two": {0: 0.5, 2: 0.2}}
-    found = pd.DataFrame(make.by_scores(model, batches, plans, 3))
+    found = pd.DataFrame(make.by_scores(model, batches, plans))
     dense = found[found.method == "dense"].macs.item()
     for _, of_one in found[found.method != "dense"].groupby("schedule"):
-        assert of_one.method.tolist() == ["[CLS] row", "received", *3 * ["random"]]
+        assert of_one.method.tolist() == ["[CLS] row", "received", *5 * ["random"]]
         assert of_one.macs.nunique() == 1 and of_one.macs.max() < dense
         assert (of_one.dense_macs == dense).all()
 
 
-def test_stored_scores_are_of_these_schedules(make) -> None:
+def test_stored_scores_are_of_these_schedules() -> None:
     ours, real = (lab10.points_lost(f"lab10_{name}") for name in ("scores_reviews", "sst2"))
     # about as many products are saved as of real sentences
     for one, other in zip(ours.schedule.unique(), real.schedule.unique(), strict=True):
@@ -171,23 +166,24 @@ MEASURED = {"accuracy": 90.0, "macs": 1.0, "dense_macs": 2.0, "fewer": 2.0}
 PARTS = {"validation": MEASURED, "test": MEASURED}
 
 
-def test_a_remake_has_the_stored_tables(make, model, tmp_path, monkeypatch):
+def test_a_remake_has_the_stored_tables(model, tmp_path, monkeypatch):
     batches = [{"input_ids": torch.full((1, 5), 7), "attention_mask": torch.ones(1, 5).long(),
                 "labels": torch.tensor([1])}]  # fmt: skip
     plan = {0: 0.6, 1: 0.5, 2: 0.2, 3: 1e-6}
     soft = {**PARTS, "as trained": 98.0}
-    scores = make.by_scores(model, batches, make.REVIEWS, 5)
+    scores = make.by_scores(model, batches, make.REVIEWS)
     fakes = {
         "held_back": lambda *args: batches,
         "best_schedule": lambda *args, **options: plan,
-        "fine_tuned": lambda *args, **settings: PARTS,
-        "thresholds": lambda seed, arm, **settings: soft if "soft" in arm else PARTS,
-        "on_reviews": lambda seed, **settings: {"scores": scores},
-        "on_sst2": lambda seed, **settings: {
-            "scores": scores,
-            "sink": [{"layer": layer, "share": 0.5} for layer in range(6)],
-        },
+        "fine_tuned": lambda *args: PARTS,
+        "thresholds": lambda seed, arm: soft if "soft" in arm else PARTS,
+        "by_scores": lambda *args: scores,
+        "favourite": lambda *args: [0.5] * 6,
     }
+    monkeypatch.setattr(make.sst2, "load_classifier", lambda seed: (None, None))
+    monkeypatch.setattr(make.sst2, "prepared", lambda *args, **options: {"test": None})
+    monkeypatch.setattr(make.sst2, "fine_tune", lambda *args, **options: None)
+    monkeypatch.setattr(make.pieces, "batches", lambda *args, **options: batches)
     for name, fake in fakes.items():
         monkeypatch.setattr(make, name, fake)
     for name in ("lab10_reviews", "lab10_scores_reviews", "lab10_sst2"):
