@@ -516,7 +516,7 @@ def costs(patients: Patients, chosen: pd.DataFrame) -> list[dict[str, Any]]:
     with dropping(shortened, plans[0]), torch.inference_mode():
         passes = {"dense": partial(whole, **inputs), "test": partial(shortened, **inputs)}
         times = latency.compare(passes, repeats=10, threads=1)
-    names = {"dense": "dense, a text of lab 10", "test": "tokens dropped, own layer"}
+    names = {"dense": "dense, a text of lab 10", "test": "tokens dropped, own share"}
     fewer = {"dense": 1.0, "test": chosen.fewer}
     macs = planned_macs(patients.config, patients.lengths, {})
     return [
