@@ -492,7 +492,7 @@ tables.show(tables.plain(pd.DataFrame(rows)))
 # tiny remaining weights.
 #
 # A language model that drops its first tokens breaks. **StreamingLLM** always keeps the keys and
-# values of the first tokens. More in lab 12, on caches.
+# values of the first tokens.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## What to take along
