@@ -48,7 +48,7 @@ def of_bytes(data: bytes, name: str) -> Saved:
 
     Raises:
         Refused: if it is no safetensors file, is larger than 8 MB, or contains anything that
-            is not in a model of ours.
+            such a model does not have.
     """
     if len(data) > MOST_BYTES:
         raise Refused(f"{name} has {len(data):,} bytes, and {MOST_BYTES:,} are enough")

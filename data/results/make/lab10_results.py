@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from functools import cache
 from typing import Any
 
 import glue_classifier as sst2
@@ -60,9 +61,14 @@ ARMS = {
 # ------------------------------------------------------------------ reviews, fine-tuned
 def held_back(tokenizer: Any, texts: int, part: str = "validation") -> list[Batch]:
     """Reviews of a held-back part in batches of 100, from short to long."""
-    sizes = {"validation": 0, "test": 0, part: texts}
-    rows = reviews.load(train=0, validation=sizes["validation"], test=sizes["test"])[part]
-    return list(pieces.batches(pieces.encode(rows, tokenizer), "sentiment", 100))
+    return list(pieces.batches(pieces.encode(_reviews(texts, part), tokenizer), "sentiment", 100))
+
+
+@cache
+def _reviews(texts: int, part: str) -> Any:
+    """Generated once, for all trainings of a process."""
+    sizes: dict[str, Any] = {"train": 0, "validation": 0, "test": 0, part: texts}
+    return reviews.load(**sizes)[part]
 
 
 def training_batches(tokenizer: Any, steps: int, seed: int) -> Iterator[Batch]:

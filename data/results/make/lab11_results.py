@@ -23,7 +23,7 @@ from course_lib.capstone.files import to_bytes
 from course_lib.capstone.measured import LEVELS
 from course_lib.experiments import Result
 from course_lib.experiments.lab11 import faded, narrowed, slimmed, taught, thinned, trained
-from course_lib.experiments.once import once, tables
+from course_lib.experiments.once import each, tables
 from course_lib.pruning import weights
 from course_lib.pruning.layers import take_layers
 
@@ -129,9 +129,8 @@ def remake(
     run: Callable[..., dict[str, Rows]], jobs: Any, executor: Executor, folder: Path
 ) -> Result:
     """Every job, each once; both results together take a quarter of an hour on two cores."""
-    running = [executor.submit(once, folder, run, *job) for job in jobs]
     settings = {"draws": SEEDS, "validation_draw": CHOSEN_BY, "order_draws": ORDER_SEEDS}
-    return Result(tables(({}, part.result()) for part in running), settings)
+    return Result(tables(({}, part) for part in each(executor, folder, run, jobs)), settings)
 
 
 RESULTS: dict[str, Callable[[Executor, Path], Result]] = {

@@ -19,7 +19,7 @@ from lab12_results import COMMON, Found, Job, dense, every, measure_dense, measu
 from torch import nn
 
 from course_lib.experiments import Remake, Result, lab12
-from course_lib.experiments.once import once
+from course_lib.experiments.once import each
 from course_lib.models.decoders import decoder_layers
 from course_lib.pruning.layers import influence, take_layers
 from course_lib.training import fit_batches, warm_up_then_decay
@@ -79,13 +79,14 @@ def measure_speed(removed: list[int]) -> Found:
 
 def scored(executor: Executor, folder: Path) -> tuple[dict[str, list[float]], pd.DataFrame]:
     """The scores by which layers are chosen, and a table of them and of other samples."""
-    runs = [executor.submit(once, folder, measure_influence, s) for s in range(DEPTH["seeds"])]
-    alone = executor.submit(once, folder, measure_alone).result()
-    found = [(seed, "influence", run.result()) for seed, run in enumerate(runs)]
+    (alone,) = each(executor, folder, measure_alone, [()])
+    seeds = [(seed,) for seed in range(DEPTH["seeds"])]
+    scores = each(executor, folder, measure_influence, seeds)
+    found = [(seed, "influence", of_seed) for seed, of_seed in enumerate(scores)]
     rows = [
         {"seed": seed, "method": method, "layer": layer, "score": score}
-        for seed, method, scores in [*found, (0, "single ablation", alone)]
-        for layer, score in enumerate(scores, start=1)
+        for seed, method, of_layers in [*found, (0, "single ablation", alone)]
+        for layer, score in enumerate(of_layers, start=1)
     ]
     return {"influence": found[0][2], "single ablation": alone}, pd.DataFrame(rows).round(5)
 
