@@ -235,7 +235,7 @@ table = experiments.read("lab07_heads/one_kept").query("removed == 0.8")
 table = table[table["method"] != "most important first"]
 tables.show(tables.means(table, "test", columns="layers", digits=0))
 
-# %% [markdown] slideshow={"slide_type": "fragment"}
+# %% [markdown]
 # 80 % removed, nothing trained. With a head in every layer, we could not detect that
 # scoring again helps. Ablations by accuracy remain more than 20 points behind in two of three
 # models; for those by logits we could not detect a difference from $I_h$.
@@ -331,7 +331,7 @@ name = "more texts per second (%)"
 wide = times.pivot_table("gain", name, "batch", sort=False).add_prefix("batch ")
 tables.show(tables.plain(wide.reset_index(), digits=0))
 
-# %% [markdown] slideshow={"slide_type": "fragment"}
+# %% [markdown]
 # Half of the heads; if MACs were time: 36 % for the small BERT, 20 % for BERT-base (32
 # tokens). Ours: one thread, processor time, three runs. On a GPU with one text, starting
 # kernels costs more than computing. **Fewer MACs save time where MACs take most of it.**

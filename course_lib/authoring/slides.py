@@ -6,6 +6,8 @@ A cell begins a slide, a step of one, or its notes, by its metadata:
 and not shown, and a cell without goes on where the last one was. Of code cells only the
 output is shown, but with ``tags=["code"]`` the source, too.
 
+A figure or table is seen before anything is said about it: what follows it on its slide is a step.
+
 How a slide is laid out follows from what is on it. Its heading stands above; a figure
 that is drawn narrow (see :func:`course_lib.show.output.show`) stands to the right of
 the rest; all else stands one below the other. Type is as large as the room allows, and
@@ -41,12 +43,12 @@ class Part:
     """What one cell shows of a slide, as HTML.
 
     Attributes:
-        waits: it is a step, and comes with the speaker's next key.
+        step: after how many of the speaker's keys it is seen.
         beside: a narrow figure, to the right of the rest.
     """
 
     html: str
-    waits: bool = False
+    step: int = 0
     beside: bool = False
 
 
@@ -157,7 +159,7 @@ def slides(notebook: Any, where: list[str]) -> list[Slide]:
         AuthoringError: at a cell of an unknown type, or before the first slide.
     """
     found: list[Slide] = []
-    kind = "-"
+    kind, step, seen = "-", 0, False
     for cell, at in zip(notebook.cells, where, strict=True):
         said = cell.metadata.get("slideshow", {}).get("slide_type", "-")
         file, line = at.rsplit(":", 1)
@@ -170,6 +172,7 @@ def slides(notebook: Any, where: list[str]) -> list[Slide]:
             continue
         if said == "slide":
             found.append(Slide(at))
+            step, seen = 0, False  # keys so far, and whether there is a figure
         if not found:
             raise error(
                 file,
@@ -183,7 +186,11 @@ def slides(notebook: Any, where: list[str]) -> list[Slide]:
         if pieces and not slide.parts and not slide.heading:
             slide.heading, rest = _heading(pieces[0][0])
             pieces = [(rest, pieces[0][1]), *pieces[1:]]
-        slide.parts += [Part(html, said == "fragment", beside) for html, beside in pieces if html]
+        step += said == "fragment"
+        for content, beside in (piece for piece in pieces if piece[0]):
+            figure = bool(re.search(r"<(img|svg|table)\b", content))
+            step, seen = step or int(seen and not figure), seen or figure
+            slide.parts.append(Part(content, step, beside))
     return found
 
 

@@ -52,10 +52,51 @@ source = "a < b"
 """
 
 
+def test_a_figure_is_seen_before_what_is_said_about_it() -> None:
+    book, at = notebook(
+        """
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## A question
+# What it needs.
+
+# %%
+figure
+
+# %%
+figure beside it
+
+# %% [markdown]
+# The finding.
+
+# %% slideshow={"slide_type": "fragment"}
+more
+
+# %% slideshow={"slide_type": "slide"}
+words alone
+"""
+    )
+    for cell in book.cells:
+        if cell.source.startswith("figure"):
+            shown = nbformat.v4.new_output("display_data", data={"text/html": "<img>"})
+            cell.outputs.insert(0, shown)
+    first, second = slides.slides(book, at)
+    said = [("<img" in part.html, part.step) for part in first.parts]
+    assert said == [
+        (False, 0),
+        (True, 0),
+        (False, 1),
+        (True, 1),
+        (False, 1),
+        (False, 1),
+        (False, 2),
+    ]
+    assert [part.step for part in second.parts] == [0]
+
+
 def test_cells_become_slides_steps_and_notes() -> None:
     first, second = slides.slides(*notebook(DECK))
     assert "<h1" in first.heading and "A title with" in first.heading
-    assert [part.waits for part in first.parts] == [True, False]
+    assert [part.step for part in first.parts] == [1, 1]
     assert "said by shown" in first.parts[1].html
     assert "for the speaker" in first.notes[0]
     assert "and this, computed" in first.notes[1], (
@@ -162,7 +203,10 @@ def test_a_page_has_all_inside(tmp_path: Path) -> None:
         "of the typeface, the letters in use"
     )
     assert page.count("<section ") == 2
-    assert '<div class="part fragment">' in page and '<aside class="notes">' in page
+    assert (
+        '<div class="part fragment" data-fragment-index="1">' in page
+        and '<aside class="notes">' in page
+    )
 
 
 def test_matplotlib_can_read_the_typeface(tmp_path: Path) -> None:
