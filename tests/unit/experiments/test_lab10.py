@@ -132,9 +132,10 @@ def test_a_cascade_drops_what_the_librarys_does(patients):
     plan = [(0.7, 6), (0.4, 4), (0.2, 4)]
     shown = lab10.cascade(step, received, patients, 3, plan)
     ids, named, _ = patients.pieces(3)
-    shares, heads = ({i: pair[k] for i, pair in enumerate(plan)} for k in (0, 1))
-    block = cascading(patients.models[0], shares, heads, score="received")
-    with block as drop, torch.inference_mode():
+    shares = {layer: share for layer, (share, _) in enumerate(plan)}
+    heads = {layer: count for layer, (_, count) in enumerate(plan)}
+    drop = cascading(patients.models[0], shares, heads, score="received")
+    with drop, torch.inference_mode():
         patients.models[0](ids)
     assert drop.last is not None
     for layer, row in shown.iterrows():
