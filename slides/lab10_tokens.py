@@ -24,7 +24,7 @@ equal = {
     name: experiments.read(f"lab10_equal_cost/{name}")
     for name in ("drops", "policies", "cascade", "sink")
 }
-trained = experiments.read("lab10_reviews/measured").query("part == 'test'")
+tuned = experiments.read("lab10_reviews/measured")
 bars = lab10.trained_bars()
 dense = equal["cascade"].query("method == 'dense'").accuracy
 DEPTH, L, E = 12, 128, 768  # BERT-base and a text, where a slide counts
@@ -242,9 +242,8 @@ tables.plain(pd.DataFrame(rows))
 # %% slideshow={"slide_type": "slide"}
 say("## Where in the depth is dropping free?")
 drops = equal["drops"].assign(where=lambda t: "after layer " + (t.layer + 1).astype(str))
-shown = drops[drops.method != "polar words"]
 fig = plots.curves(
-    shown,
+    drops,
     x="share",
     y="accuracy",
     along="share",
@@ -331,7 +330,7 @@ plots.show(fig, inches=(5.2, 3.6))
 
 # %% slideshow={"slide_type": "slide"}
 say("## Train soft, use hard")
-gates = bars[bars.training == "thresholds"]
+gates = bars[bars.method.str.contains("soft|hard")]
 fig = plots.bars(
     gates,
     x="bar",
@@ -370,7 +369,6 @@ plots.show(fig, inches=(7, 3.3))
 # a grid is a little lucky on the data it was chosen on. See the next slide.
 
 # %% slideshow={"slide_type": "slide"}
-tuned = trained[trained.training == "fine-tuned"]
 came = dense.to_numpy()
 informed = tuned[tuned.method == "informed"].accuracy.to_numpy()
 say(

@@ -265,14 +265,11 @@ say(
 )
 
 # %% slideshow={"slide_type": "notes"}
-step = "slimming 70 % + magnitude 78 %"
 say(
     "Three given nets, two trainings of each, averaged (`course remake lab11_order`). The net that"
     " was thin first has more weights and loses more. Its scales were learned under a penalty with"
     " four fifths of the weights held at 0, and its last training follows the wide cut. These causes"
-    " are not separated here. One belief could *not* be confirmed: 78 % in one step instead of five, as many"
-    f" epochs: {minus(cnn, 'lost', f'{step}, in one step', step)}. For 11.6 students need a"
-    " measurement of their own."
+    " are not separated here. For 11.6 students need a measurement of their own."
 )
 
 # %% [markdown] slideshow={"slide_type": "slide"}

@@ -39,7 +39,7 @@ PAPERS: dict[tuple[str, str], str] = {
     ("07", "I_h"): "Michel 2019: MNLI, 40 % of BERT's heads without noticeable loss",
     ("08", ""): "Voita 2019: 10 of 48 encoder heads, −0.15 BLEU",
     ("09", "half the depth, LayerDrop"): "Fan 2020: any depth from one training, 16 to 8 layers",
-    ("10", "tokens"): "Kim 2022: 2.1 times fewer FLOPs, under 1 % lost",
+    ("10", "tokens by"): "Kim 2022: 2.1 times fewer FLOPs, under 1 % lost",
 }
 
 

@@ -1,5 +1,5 @@
-"""Make lab 10's stored results: schedules chosen and fine-tuned, learned thresholds, policies and
-cascades at equal cost, and scores compared on reviews and on SST-2.
+"""Make lab 10's stored results: models fine-tuned with tokens dropped, learned thresholds, policies
+and cascades at equal cost, and scores compared on reviews and on SST-2.
 
 Source: Goyal et al. 2020, "PoWER-BERT"; Kim et al. 2022, "Learned Token Pruning for
 Transformers"; Wang et al. 2021, "SpAtten".
@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
-from functools import cache
 from typing import Any
 
 import glue_classifier as sst2
@@ -20,13 +18,12 @@ from torch import Tensor, nn
 from course_lib.data import pieces, reviews
 from course_lib.experiments import by_seed, lab10
 from course_lib.experiments.lab10 import Schedule, measure, ratio
-from course_lib.models import checkpoints
 from course_lib.modes import evaluating
 from course_lib.pruning import tokens
 from course_lib.pruning.heads import gated
 from course_lib.pruning.tokens import SoftThreshold, cascading, dropping
 from course_lib.pruning.tokens.dropping import Score
-from course_lib.training import Batch, accuracy, fit_batches, warm_up_then_decay
+from course_lib.training import Batch, fit_batches, warm_up_then_decay
 
 MEASURED = 1000  # reviews of validation and of test
 FINE_TUNE: dict[str, Any] = {"steps": 1500, "lr": 3e-4, "target": 2.1, "texts": 400}
@@ -45,53 +42,24 @@ SST2: dict[str, Any] = {
     "schedules": {"gentle": {2: 0.7, 3: 0.5, 4: 0.4}, "steep": {1: 0.7, 2: 0.5, 3: 0.3, 4: 0.2}},
 }
 SEEDS = 3
-PARTS = ("validation", "test")
-# the same for four layers: as many products are left
-REVIEWS: dict[str, Schedule] = {
-    "gentle": {1: 0.7, 2: 0.5},
-    "steep": {0: 0.7, 1: 0.5, 2: 0.3},
-}
-EQUAL_COST: dict[str, Any] = {"budgets": (1.5, 2.0, 2.5), "heads": {"0": 6, "1": 4}}
-ARMS = {
-    "fine-tuned": ("dense", "informed", "random"),
-    "thresholds": ("hard phase", "soft to the end"),
+EQUAL_COST: dict[str, Any] = {
+    "budgets": (1.5, 2.0, 2.5),
+    "heads": {0: 6, 1: 4},
+    "schedules": {"steep": {0: 0.7, 1: 0.5, 2: 0.3}},  # SST-2's for four layers: as many products
+    "draws": SST2["draws"],
 }
 
 
 # ------------------------------------------------------------------ reviews, fine-tuned
-def held_back(tokenizer: Any, texts: int, part: str = "validation") -> list[Batch]:
-    """Reviews of a held-back part in batches of 100, from short to long."""
-    return list(pieces.batches(pieces.encode(_reviews(texts, part), tokenizer), "sentiment", 100))
-
-
-@cache
-def _reviews(texts: int, part: str) -> Any:
-    """Generated once, for all trainings of a process."""
-    sizes: dict[str, Any] = {"train": 0, "validation": 0, "test": 0, part: texts}
-    return reviews.load(**sizes)[part]
-
-
-def training_batches(tokenizer: Any, steps: int, seed: int) -> Iterator[Batch]:
-    """New batches of training reviews, as large as those that the checkpoints were
-    trained on; no text comes twice.
-    """
-    return reviews.batches(reviews.texts("full", 32 * steps), tokenizer, seed)
-
-
 def schedules(layers: int, target: float) -> Iterator[Schedule]:
-    """Schedules whose MACs are about ``target`` times fewer on paper: shares that fall,
-    from a coarse grid, solved for the last.
-
-    Layers are counted from 0. Nothing but [CLS] goes on from the last layer's
-    attention, since only its row is read there (a share so small that one token is
-    left), which is exact.
+    """Schedules whose MACs are about ``target`` times fewer on paper: shares that fall, from a
+    coarse grid, solved for the last; layers are counted from 0. From the last layer's attention
+    only [CLS] goes on (a share so small that one token is left), which is exact.
     """
-    # shares of all drops but the last, added up: each layer costs half before its drop,
-    # half after
+    # shares of all drops but the last, added up: a layer costs half before its drop, half after
     budget = layers / target - 0.5
-    for head in itertools.product(
-        (1.0, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2), repeat=layers - 2
-    ):
+    grid = (1.0, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2)
+    for head in itertools.product(grid, repeat=layers - 2):
         last = budget - sum(head)
         falls = [*head, last]
         if last >= 0.04 and all(a >= b for a, b in itertools.pairwise(falls)):
@@ -100,64 +68,57 @@ def schedules(layers: int, target: float) -> Iterator[Schedule]:
 
 
 def best_schedule(
-    model: nn.Module,
-    batches: Sequence[Batch],
-    target: float,
-    *,
-    scales: Sequence[float] = (1.0,),
-    within: float = 0.1,
+    model: nn.Module, batches: Sequence[Batch], target: float, *, cascade: bool = False
 ) -> Schedule:
-    """The schedule of that cost that does best on these validation texts before any
-    fine-tuning; of equal ones the first.
-
-    Args:
-        scales: of the cost on paper, which is only near the cost of these texts.
-        within: how far the cost may be from the target, relative.
+    """The schedule of about that cost that does best on these validation texts, not trained; of
+    equal ones the first. For a ``cascade``, tokens are chosen as it does, by the mean of their
+    scores so far, and the cost is met within 2 % and not 10.
     """
     config: Any = model.config
     lengths = torch.cat([batch["attention_mask"].sum(1) for batch in batches])
+
+    def right(shares: Schedule) -> float:
+        block = cascading(model, shares, {}) if cascade else None
+        return measure(model, batches, shares, block=block)["accuracy"]
+
     fitting = [
         shares
-        for scale in scales
+        for scale in ((0.9, 0.95, 1.0, 1.05, 1.1) if cascade else (1.0,))
         for shares in schedules(config.num_hidden_layers, scale * target)
-        if abs(ratio(config, lengths, shares) / target - 1) < within
+        if abs(ratio(config, lengths, shares) / target - 1) < (0.02 if cascade else 0.1)
     ]
-    return max(fitting, key=lambda shares: measure(model, batches, shares)["accuracy"])
+    return max(fitting, key=right)
 
 
-def fine_tuned(seed: int, arm: str, shares: Schedule) -> dict[str, dict[str, float]]:
-    """A checkpoint trained on for some steps with its tokens dropped ("informed", by the row of
-    [CLS], or "random") or with all of them ("dense"), and measured on held-back reviews.
+def fine_tuned(seed: int, arm: str, shares: Schedule) -> dict[str, float]:
+    """A checkpoint trained on with tokens dropped ("informed", by the row of [CLS], or "random")
+    or all of them ("dense"), and measured on test reviews.
     """
-    loaded, steps = checkpoints.load(f"reviews-bert-{seed}"), FINE_TUNE["steps"]
-    model, tokenizer = loaded.model, loaded.tokenizer
-    generator = torch.Generator().manual_seed(seed)
+    patients, steps = lab10.load((seed,), MEASURED), FINE_TUNE["steps"]
+    model = patients.models[seed]
     score: Score = "random" if arm == "random" else "cls"
     keep = {} if arm == "dense" else shares
-    with dropping(model, keep, score=score, generator=generator) if keep else nullcontext():
-        texts, rate = (
-            training_batches(tokenizer, steps, 100 + seed),
-            warm_up_then_decay(50, steps // 4),
-        )
+    with dropping(model, keep, score=score, generator=torch.Generator().manual_seed(seed)):
+        texts = reviews.batches(reviews.texts("full", 32 * steps), patients.tokenizer, 100 + seed)
+        rate = warm_up_then_decay(50, steps // 4)
         fit_batches(model, texts, steps, lr=FINE_TUNE["lr"], rate=rate, seed=seed, progress=False)
-    return {p: measure(model, held_back(tokenizer, MEASURED, p), keep, score=score) for p in PARTS}
+    return measure(model, patients.test, keep, score=score)
 
 
 # ------------------------------------------------------------------- learned thresholds
-def thresholds(seed: int, arm: str) -> dict[str, Any]:
-    """A checkpoint trained with learned thresholds by :data:`THRESHOLDS`, measured with hard ones.
+def thresholds(seed: int, arm: str) -> dict[str, dict[str, float]]:
+    """A checkpoint trained with learned thresholds by :data:`THRESHOLDS`, measured on test reviews
+    with hard ones; if ``arm`` is "soft to the end", "…, as trained" on validation reviews, too.
 
-    The loss is the task's + ``sparsity`` · share of the tokens that goes on. The temperature
-    falls from ``hot`` to ``cold``, by the same factor from step to step. In the last ``hard`` of
-    the steps thresholds are fixed steps, rows are dropped and the weights train on; not with
-    ``arm`` "soft to the end" (the other one is "hard phase").
+    The loss is the task's + ``sparsity`` · share of the tokens that goes on; the temperature falls
+    from ``hot`` to ``cold``. In the last ``hard`` of the steps ("hard phase") thresholds are fixed
+    steps, rows are dropped and the weights train on.
 
     Source: Kim et al. 2022, section 3.3.
     """
-    loaded = checkpoints.load(f"reviews-bert-{seed}")
-    model, tokenizer = loaded.model, loaded.tokenizer
-    how, steps = THRESHOLDS, THRESHOLDS["steps"]
-    hot, cold = how["hot"], how["cold"]
+    patients = lab10.load((seed,), MEASURED)
+    model = patients.models[seed]
+    how, steps, hot = THRESHOLDS, THRESHOLDS["steps"], THRESHOLDS["hot"]
     soft = steps if arm == "soft to the end" else steps - round(how["hard"] * steps)
     threshold = SoftThreshold(model.config.num_hidden_layers - 1, hot)
     done = itertools.count()
@@ -165,7 +126,7 @@ def thresholds(seed: int, arm: str) -> dict[str, Any]:
     def loss(model: nn.Module, batch: Batch) -> Tensor:
         if (step := next(done)) == soft:
             threshold.eval()
-        threshold.temperature = hot * (cold / hot) ** min(1.0, step / soft)
+        threshold.temperature = hot * (how["cold"] / hot) ** min(1.0, step / soft)
         value = model(**batch).loss
         if threshold.training:
             assert drop.last is not None
@@ -175,7 +136,7 @@ def thresholds(seed: int, arm: str) -> dict[str, Any]:
     with dropping(model, threshold) as drop:
         fit_batches(
             model,
-            training_batches(tokenizer, steps, seed=200 + seed),
+            reviews.batches(reviews.texts("full", 32 * steps), patients.tokenizer, 200 + seed),
             steps,
             loss=loss,
             groups=[
@@ -188,99 +149,105 @@ def thresholds(seed: int, arm: str) -> dict[str, Any]:
             seed=seed,
             progress=False,
         )
-    found: dict[str, Any] = {}
-    if arm == "soft to the end":  # as it was trained: every token there, but counting less
-        with dropping(model, threshold):
-            found["as trained"] = accuracy(model, held_back(tokenizer, MEASURED))
-    threshold.eval()
-    return found | {p: measure(model, held_back(tokenizer, MEASURED, p), threshold) for p in PARTS}
+    # all tokens, but some count less
+    soft_now = {"accuracy": measure(model, patients.validation, threshold)["accuracy"]}
+    found = {arm: measure(model, patients.test, threshold.eval())}
+    return found | ({f"{arm}, as trained": soft_now} if soft == steps else {})
+
+
+def on_training(seed: int) -> dict[str, list[dict[str, Any]]]:
+    """``measured``: a checkpoint after each training."""
+    some = lab10.load((seed,), FINE_TUNE["texts"])
+    shares = best_schedule(some.models[seed], some.validation, FINE_TUNE["target"])
+    found = {arm: fine_tuned(seed, arm, shares) for arm in ("dense", "informed", "random")}
+    found |= thresholds(seed, "hard phase") | thresholds(seed, "soft to the end")
+    return {"measured": listed(found)}
 
 
 # -------------------------------------------------------------------- at equal cost
-def at_equal_cost(seed: int) -> Any:
-    """Test accuracy of a checkpoint, not trained on: ``policies`` of choosing tokens, and a
-    ``cascade`` of tokens and heads against each alone. ``drops`` on validation reviews: see
-    ``lab10.single_drops``; ``sink``: see :func:`favourite`.
+def at_equal_cost(seed: int) -> dict[str, Any]:
+    """A checkpoint, not trained on: ``policies`` of choosing tokens, a ``cascade`` of tokens and
+    heads, and ``scores``, on test reviews; ``drops`` on validation reviews.
 
-    The cascade drops tokens by the checkpoint's schedule for :data:`FINE_TUNE`. "tokens, equal
-    products" has a schedule for as many products, chosen in the same way; "random" drops as many
-    tokens and heads as the cascade.
+    "tokens" has the cascade's schedule, "tokens, equal products" the best one for as many products;
+    both score tokens as the cascade does. "random" drops as many tokens and heads.
     """
     patients = lab10.load((seed,), MEASURED)
     model, config, test = patients.models[seed], patients.config, patients.test
-    chosen_on = held_back(patients.tokenizer, FINE_TUNE["texts"])
-    shares = best_schedule(model, chosen_on, FINE_TUNE["target"])
-    left = {int(layer): n for layer, n in EQUAL_COST["heads"].items()}
-    both = measure(model, test, block=cascading(model, shares, left))
-    scales = (0.9, 0.95, 1.0, 1.05, 1.1)
-    equal = best_schedule(model, chosen_on, both["fewer"], scales=scales, within=0.02)
+    some = lab10.load((seed,), FINE_TUNE["texts"]).validation
+    shares = best_schedule(model, some, FINE_TUNE["target"])
+    left = EQUAL_COST["heads"]
+
+    def run(tokens_left: Schedule, heads_left: dict[int, int]) -> dict[str, float]:
+        return measure(model, test, block=cascading(model, tokens_left, heads_left))
+
+    both = run(shares, left)
+    equal = best_schedule(model, some, both["fewer"], cascade=True)
+    generator, count = torch.Generator().manual_seed(seed), config.num_attention_heads
+    order = torch.randperm(count, generator=generator)  # a dropped head never comes back
+    before = range(-1, config.num_hidden_layers - 1)
+    still = itertools.accumulate((left.get(layer, count) for layer in before), min)
+    keep = torch.stack([order < n for n in still])
+    with gated(model, keep):
+        drawn = measure(model, test, shares, score="random", seed=seed)
     found = {
         "dense": measure(model, test),
-        "tokens": measure(model, test, shares),
-        "heads": measure(model, test, block=cascading(model, {}, left)),
+        "tokens": run(shares, {}),
+        "heads": run({}, left),
         "tokens and heads": both,
-        "tokens, equal products": measure(model, test, equal),
+        "tokens, equal products": run(equal, {}),
+        "random": drawn | {"fewer": both["fewer"]},
     }
-    generator, count = torch.Generator().manual_seed(seed), config.num_attention_heads
-    keep = torch.ones(config.num_hidden_layers, count, dtype=torch.bool)
-    order = torch.randperm(count, generator=generator)  # a dropped head never comes back
-    for layer in range(1, len(keep)):
-        keep[layer] = order < min(n for at, n in left.items() if at < layer)
-    with gated(model, keep):
-        found["random"] = measure(model, test, shares, score="random", seed=seed)
-    found["random"] |= {"macs": both["macs"], "fewer": both["fewer"]}
     policies = lab10.at_equal_cost(
         tokens.progressive, tokens.threshold_policy, patients, EQUAL_COST["budgets"], seed
     )
-    sink = [
-        {"layer": layer, "share": share}
-        for layer, share in enumerate(favourite(model, patients.validation[:5]))
-    ]
     drops = lab10.single_drops(tokens.keep_tokens, tokens.attention_received, patients, seed)
     columns = ["layer", "share", "method", "accuracy"]
     return {
         "policies": policies,
-        "cascade": [
-            {"method": m, "accuracy": one["accuracy"], "fewer": one["fewer"]}
-            for m, one in found.items()
-        ],
-        "sink": sink,
-        "drops": drops[columns].query("method != 'dense'").to_dict("records"),
+        "cascade": listed(found),
+        "sink": favourite(model, patients.validation[:5]),
+        "drops": drops[columns].query("method not in ('dense', 'polar words')").to_dict("records"),
+        "scores": by_scores(model, test, EQUAL_COST["schedules"]),
     }
 
 
+def listed(found: Mapping[str, Mapping[str, float]]) -> list[dict[str, Any]]:
+    """A row for each method."""
+    return [
+        {"method": m, "accuracy": one["accuracy"], "fewer": one.get("fewer")}
+        for m, one in found.items()
+    ]
+
+
 # -------------------------------------------------------------------------------- SST-2
-def favourite(model: nn.Module, batches: Iterable[Batch]) -> list[float]:
-    """For each layer the largest entry of [CLS]'s attention row (mean over heads), mean
-    over texts.
-    """
+def favourite(model: nn.Module, batches: Iterable[Batch]) -> list[dict[str, float]]:
+    """By ``layer`` the largest entry of [CLS]'s row (mean over heads), mean over texts."""
     config: Any = model.config
     everything = dict.fromkeys(range(config.num_hidden_layers), 1.0)
     found = []
     with evaluating(model), torch.inference_mode(), dropping(model, everything) as drop:
         for batch in batches:
-            model(**lab10.model_inputs(batch))
+            model(**batch)
             assert drop.last is not None
             found.append(torch.stack([drop.last.scores[layer].amax(1) for layer in everything]))
-    return torch.cat(found, 1).mean(1).tolist()
+    shares = torch.cat(found, 1).mean(1).tolist()
+    return [{"layer": layer, "share": share} for layer, share in enumerate(shares)]
 
 
 def by_scores(
     model: nn.Module, batches: Sequence[Batch], schedules: Mapping[str, Schedule]
 ) -> list[dict[str, Any]]:
-    """What :func:`measure` finds on these texts: whole ("dense"), and for each of the
-    ``schedules`` by the row of [CLS], by attention received, and in random draws.
-    """
-    columns = ("accuracy", "macs", "dense_macs")
-    arms: list[tuple[str, Schedule | None, str, Score, int]] = [("dense", None, "dense", "cls", 0)]
-    for name, shares in schedules.items():
-        arms += [(name, shares, "[CLS] row", "cls", 0), (name, shares, "received", "received", 0)]
-        arms += [(name, shares, "random", "random", draw) for draw in range(SST2["draws"])]
+    """Accuracy and MACs of whole texts, and by schedule, of each score and of random draws."""
+    ways: list[tuple[str, Score, int]] = [("[CLS] row", "cls", 0), ("received", "received", 0)]
+    ways += [("random", "random", draw) for draw in range(SST2["draws"])]
+    arms: list[Any] = [(("dense", None), ("dense", "cls", 0))]
+    arms += itertools.product(schedules.items(), ways)
     rows = []
-    for name, keep, method, score, draw in arms:
+    for (name, keep), (method, score, draw) in arms:
         found = measure(model, batches, keep, score=score, seed=draw)
         about = {"schedule": name, "method": method, "draw": draw}
-        rows.append(about | {column: found[column] for column in columns})
+        rows.append({**about, "accuracy": found["accuracy"], "macs": found["macs"]})
     return rows
 
 
@@ -292,45 +259,8 @@ def on_sst2(seed: int) -> dict[str, Any]:
     data = sst2.prepared(SST2["sentences"], tokenizer=tokenizer)
     sst2.fine_tune(model, data, seed=seed, progress=False)
     batches = list(pieces.batches(data["test"], batch_size=64))
-    sink = enumerate(favourite(model, batches[len(batches) // 2 :]))
-    return {
-        "scores": by_scores(model, batches, SST2["schedules"]),
-        "sink": [{"layer": layer, "share": share} for layer, share in sink],
-    }
-
-
-def on_reviews(seed: int) -> dict[str, Any]:
-    """:func:`by_scores` of a checkpoint on test reviews."""
-    loaded = checkpoints.load(f"reviews-bert-{seed}")
-    batches = held_back(loaded.tokenizer, MEASURED, "test")
-    return {"scores": by_scores(loaded.model, batches, REVIEWS)}
-
-
-# ------------------------------------------------------------------------------ the results
-def on_training(seed: int) -> dict[str, list[dict[str, Any]]]:
-    """``measured``: a checkpoint after each training; ``schedules``: the one that suits it,
-    chosen on validation texts.
-    """
-    loaded = checkpoints.load(f"reviews-bert-{seed}")
-    some = held_back(loaded.tokenizer, FINE_TUNE["texts"])
-    shares = best_schedule(loaded.model, some, FINE_TUNE["target"])
-    rows: list[dict[str, Any]] = []
-    for part in PARTS:
-        texts = held_back(loaded.tokenizer, MEASURED, part)
-        for arm, keep in (("dense", {}), ("informed", shares)):
-            about = {"training": "as it came", "method": arm, "part": part}
-            rows.append({**about, **measure(loaded.model, texts, keep)})
-    for training, arms in ARMS.items():
-        for arm in arms:
-            tuned = training == "fine-tuned"
-            found: Any = fine_tuned(seed, arm, shares) if tuned else thresholds(seed, arm)
-            about = {"training": training, "method": arm}
-            rows += [{**about, "part": part, **found[part]} for part in PARTS]
-            if "as trained" in found:
-                about |= {"method": f"{arm}, as trained", "part": "validation"}
-                rows.append({**about, "accuracy": found["as trained"]})
-    plan = [{"layer": layer, "share": share} for layer, share in shares.items()]
-    return {"measured": rows, "schedules": plan}
+    sink = favourite(model, batches[len(batches) // 2 :])
+    return {"scores": by_scores(model, batches, SST2["schedules"]), "sink": sink}
 
 
 RESULTS = {
@@ -342,12 +272,8 @@ RESULTS = {
         "A real encoder on SST-2, fine-tuned three times: ten minutes on two cores.",
         SST2, SEEDS, on_sst2,
     ),
-    "lab10_scores_reviews": by_seed(
-        "Tokens chosen by two scores and drawn, nothing trained.",
-        {"draws": SST2["draws"], "schedules": REVIEWS}, SEEDS, on_reviews,
-    ),
     "lab10_equal_cost": by_seed(
-        "Policies, and tokens and heads, at equal cost; nothing trained.",
+        "Policies, tokens and heads, and scores, at equal cost; nothing trained.",
         EQUAL_COST, SEEDS, at_equal_cost,
     ),
 }  # fmt: skip

@@ -33,7 +33,6 @@ SETTINGS: dict[str, Any] = {
     "lab08_heads": lab08_results.SETTINGS,
     "lab09_depth_sst2": {"drops": lab09_results.DROPS, **lab09_results.SST2},
     "lab09_subnetworks_glue": lab09_results.GLUE,
-    "lab10_scores_reviews": {"draws": 5, "schedules": lab10_results.REVIEWS},
     "lab10_equal_cost": lab10_results.EQUAL_COST,
 }
 SEEDS = {  # of a table
@@ -51,7 +50,6 @@ SEEDS = {  # of a table
     "lab08_heads/kinds": 3,
     "lab09_subnetworks/full": lab09_results.SEEDS,
     "lab09_subnetworks_glue/full": lab09_results.SEEDS,
-    "lab10_scores_reviews/scores": 3,
     "lab10_equal_cost/policies": 3,
 }
 COST_KNOWN = {  # of what was made after seconds were recorded
@@ -62,7 +60,6 @@ COST_KNOWN = {  # of what was made after seconds were recorded
     "lab05_between_mnist",
     "lab09_depth_sst2",
     "lab09_subnetworks_glue",
-    "lab10_scores_reviews",
     "lab10_equal_cost",
 }
 
