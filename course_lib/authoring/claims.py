@@ -32,7 +32,7 @@ COUNTS = ("remaining", "removed", "closed", "macs", "products", "share")
 # how the name of a result ends, or begins -> its data
 DATA = {"digits": "digits", "mnist": "MNIST", "cifar10": "CIFAR-10", "sst2": "SST-2"}
 DATA |= {"glue": "GLUE", "multi30k": "Multi30k", "lab08": "sentence pairs", "lab11": "hidden draws"}
-_LISTED = "**What real data do not confirm:**"
+_HEAD = "| claim | the lab says | measured | the course's data | real data |\n" + "|---" * 5 + "|"
 AGREE = ("holds", "as stated, one run", "one run")
 _BOLD = re.compile(r"\*\*(?=\S)((?:(?!\n\s*\n|\*\*).)+)\*\*", re.DOTALL)
 # words by which a sentence compares
@@ -294,19 +294,15 @@ def disagreements(findings: dict[Claim, list[Finding]]) -> str:
 
 
 def page(root: Path) -> str:
-    """``docs/real_data.md``: what stands there up to its first list, and the tables."""
+    """``docs/real_data.md``: what stands there above its table, and the table, where what real
+    data do not confirm is bold.
+    """
     text = (root / PAGE).read_text(encoding="utf-8") if (root / PAGE).is_file() else ""
-    findings = find_all(root)
-    parts = [text.partition(_LISTED)[0] + f"{_LISTED}\n\n{disagreements(findings)}\n"]
-    for path in sorted((root / "solutions").glob("lab*.py")):
-        lab, text = path.stem[3:5], path.read_text(encoding="utf-8")
-        title = text.partition("\n# # ")[2].partition("\n")[0]
-        rows = ["| the lab says | measured | the course's data | real data |", "|---" * 4 + "|"]
-        for claim, (own, *real) in findings.items():
-            if claim.id[:2] != lab:
-                continue
-            others = "; ".join(f"{r.text(claim, unit=False)}: {r.verdict}" for r in real) or "–"
-            measured = f"{claim.experiment} ({claim.unit})".replace("|", "\\|")
-            rows.append(f"| {claim.sentence} | {measured} | {own.text(claim, False)} | {others} |")
-        parts.append(f"## {title}\n\n" + "\n".join(rows) + "\n")
-    return "\n".join(parts)
+    rows = [text.partition(_HEAD)[0] + _HEAD]
+    for claim, (own, *real) in find_all(root).items():
+        verdicts = [r.verdict if r.verdict in AGREE else f"**{r.verdict}**" for r in real]
+        found = (f"{r.text(claim, False)}: {v}" for r, v in zip(real, verdicts, strict=True))
+        measured = f"{claim.experiment} ({claim.unit})".replace("|", "\\|")
+        own_text, others = own.text(claim, False), "; ".join(found) or "–"
+        rows.append(f"| {claim.id} | {claim.sentence} | {measured} | {own_text} | {others} |")
+    return "\n".join(rows) + "\n"

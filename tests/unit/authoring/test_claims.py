@@ -79,8 +79,10 @@ def test_a_claim_becomes_its_sentence_difference_runs_and_real_data(write):
     lab = source.read(root / "solutions" / "lab01_halves.py", root)
     assert set(lab.cells[-1].lines) == {line_of(lab.path, "{{claim 01.1}}")}
     page = (root / claims.PAGE).read_text()
-    assert "- 01: Up is better than down. −8.2 ± 5.6 points (MNIST, 3 runs): does not hold." in page
     assert "| half: up minus \\|down\\| (points) | +4.5 ± 2.2 (digits, 3 runs) |" in page
+    row = page.splitlines()[-1]
+    assert row.startswith("| 01.1 | Up is better than down. |")
+    assert "−8.2 ± 5.6 (MNIST, 3 runs): **does not hold**; +10.0 (SST-2, 1 run): as" in row
 
 
 def test_no_difference_says_what_it_would_have_detected(write):
