@@ -1,0 +1,214 @@
+"""Lab 12, language models: the claims that only the grader sees."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from course_lib.grading import Draw, Submission, expect_close, expect_tensor, fail, question
+from course_lib.grading.claims.mistakes import near, recognise
+from course_lib.grading.claims.typed import expect_choice
+
+from .visible import (
+    OF_MASKS,
+    OF_UPDATES,
+    Wrong,
+    close,
+    correlated,
+    draw_stack,
+    exercises,
+    expect_influence,
+    expect_loop,
+    expect_perplexity,
+    expect_removed,
+    expect_walked,
+    grid_by,
+    inputs,
+    loop_by,
+    remove_by,
+    stack,
+)
+from .visible import (
+    WRONG as SEEN,
+)
+
+WRONG: dict[str, Wrong] = {}
+
+
+# --- 12.1 ---
+
+
+@question("12.1", points=1, claim="half-precision logits, added up in float64; one window")
+def test_perplexity_of_half_precision(submission: Submission, draw: Draw) -> None:
+    expect_perplexity(submission, draw, tolerance=1e-3, dtype=torch.bfloat16)
+    expect_perplexity(submission, draw, dtype=torch.float64)
+
+
+# --- 12.2 ---
+
+
+@question("12.2", points=1, claim="real tokens only, texts of different lengths")
+def test_influence_without_padding(submission: Submission, draw: Draw) -> None:
+    for _ in range(2):
+        expect_influence(submission, draw)
+
+
+@question("12.2", points=1, claim="float16 states, computed in float64")
+def test_influence_of_half_precision(submission: Submission, draw: Draw) -> None:
+    expect_influence(submission, draw, dtype=torch.float16)
+
+
+# --- 12.3 ---
+
+
+@question("12.3", points=1, claim="round(sparsity · inputs) in each output; 0 and 1; the result")
+def test_any_sparsity(submission: Submission, draw: Draw) -> None:
+    for sparsity in (0.3, 0.75, 0.0):
+        layers, E = 2, draw.integer(9, 11)
+        expect_walked(submission, stack(draw, layers, E), inputs(draw, E), sparsity, SEEN["wanda_walk"])  # fmt: skip
+
+
+@question("12.3", points=1, claim="ties: the first goes; four layers, without biases")
+def test_ties_of_the_walk(submission: Submission, draw: Draw) -> None:
+    E = 80
+    layers = stack(draw, 1, E)
+    with torch.no_grad():
+        layers[0][1].weight.copy_(
+            draw.signs(layers[0][1].weight.numel()).view_as(layers[0][1].weight)
+        )
+    x = draw.signs(2 * 3 * E).view(2, 3, E)  # behind the norm each feature has the same norm
+    with torch.no_grad():
+        layers[0][0].weight.fill_(1.0)
+        layers[0][0].bias.fill_(0.0)
+        x = torch.cat([x, -x], 2)[..., :E]
+        x = torch.where(torch.arange(E) % 2 == 0, 1.0, -1.0).expand(2, 3, E).contiguous()
+    expect_walked(submission, layers, x, 0.5, {})
+    every, x = draw_stack(draw, 0.6, layers=4)
+    expect_walked(submission, every, x, 0.6, SEEN["wanda_walk"])
+
+
+# --- 12.4 ---
+
+
+@question("12.4", points=1, claim="any order of removal gives the same row")
+def test_any_order(submission: Submission, draw: Draw) -> None:
+    n = 9
+    row, H = draw.normal(n, dtype=torch.float64), correlated(draw, n)
+    gone = draw.distinct(4, 0, n)
+    for order in (gone, gone[::-1], sorted(gone)):
+        value = submission.remove_in_turn(row, H, order)
+        value = expect_tensor(value, shape=row.shape, dtype=torch.float64, what="the row")
+        right = remove_by()(row, H, order)
+        recognise(value, right, {k: f(row, H, order) for k, f in SEEN["remove_in_turn"].items()}, equal=close)  # fmt: skip
+        expect_close(value, right, f"the row without {order}", tolerance=1e-6)
+
+
+@question("12.4", points=1, claim="nearly all weights, and none; removed ones exactly 0")
+def test_nearly_all(submission: Submission, draw: Draw) -> None:
+    for count in (0, 5, 6):
+        expect_removed(submission, draw, count) if count > 1 else _none(submission, draw)
+
+
+def _none(submission: Submission, draw: Draw) -> None:
+    row, H = draw.normal(6, dtype=torch.float64), correlated(draw, 6)
+    value = submission.remove_in_turn(row, H, [])
+    value = expect_tensor(value, shape=row.shape, dtype=torch.float64, what="the row")
+    expect_close(value, row, "a row of which nothing is removed", tolerance=1e-9)
+
+
+# --- 12.5 ---
+
+
+@question("12.5", points=1, claim="later blocks are ranked by their updated weights")
+def test_updated_blocks(submission: Submission, draw: Draw) -> None:
+    for _ in range(2):
+        expect_loop(submission, draw, OF_MASKS | OF_UPDATES, None)
+
+
+@question(
+    "12.5", points=1, claim="uncorrelated inputs move nothing; nothing pruned, nothing changes"
+)
+def test_without_correlation(submission: Submission, draw: Draw) -> None:
+    W = draw.normal(5, 12, dtype=torch.float64)
+    U = torch.diag(draw.sizes(12, 0.5, 2.0))
+    for count, what in ((0, "where nothing is pruned"), (15, "where inputs are uncorrelated")):
+        value = submission.column_loop(W, U, 6, count)
+        value = expect_tensor(value, shape=W.shape, dtype=torch.float64, what="the matrix")
+        right = loop_by()(W, U, 6, count)
+        recognise(value, right, {k: f(W, U, 6, count) for k, f in OF_MASKS.items()}, equal=close)
+        expect_close(value, right, f"the matrix {what}", tolerance=1e-9)
+
+
+# --- 12.6 ---
+
+
+@question("12.6", points=0.5, claim="a group of zeros has step 1; values at the ends")
+def test_grid_of_zeros(submission: Submission, draw: Draw) -> None:
+    part = draw.normal(3, 5, dtype=torch.float64)
+    part[1] = 0
+    low, step = submission.grid(part, 3)
+    right = grid_by()(part, 3)
+    if not bool(torch.as_tensor(step)[1] == 1):
+        fail(
+            f"step of a group of zeros is {float(step[1])}, expected: 1, so that nothing is divided by 0"
+        )
+    expect_close(expect_tensor(step, shape=(3,), what="step"), right[1], "step", tolerance=1e-6)
+    expect_close(expect_tensor(low, shape=(3,), what="low"), right[0], "low", tolerance=1e-6)
+    ends = torch.stack([right[0], right[0] + 7 * right[1]])
+    for end in ends:
+        value = expect_tensor(submission.nearest(end, *right, 3), shape=(3,), what="nearest(…)")
+        expect_close(value, end, "the ends of the grid, rounded,", tolerance=1e-6)
+
+
+@question("12.6", points=0.5, claim="bits per weight: values, places, low and step")
+def test_bits(submission: Submission, draw: Draw) -> None:
+    def case() -> tuple[Any, ...]:
+        return draw.integer(3, 8), draw.choice([0.5, 0.75, 0.25]), draw.choice([32, 64, 128])
+
+    exercises.expect_answer(submission, "bits_per_weight", case, near)
+    for given in ((4, 1.0, 64), (16, 1.0, None), (16, 0.5, None)):
+        value = float(submission.bits_per_weight(*given))
+        right = 4.5 if given[0] == 4 else 16.0 if given[1] == 1 else 9.0
+        wrong = {k: f(*given) for k, f in SEEN["bits_per_weight"].items()}
+        recognise(value, right, wrong, equal=near)
+        expect_close(value, right, f"bits_per_weight{given}", tolerance=1e-9)
+
+
+KEPT_ERRORS = (
+    "only pruned weights have an error: the error is column − q also where a kept weight is rounded"
+)
+
+
+@question(
+    "12.6", points=0.5, claim="column_loop with bits: the columns to the right make up for rounding"
+)
+def test_loop_rounds(submission: Submission, draw: Draw) -> None:
+    wrong: Wrong = {KEPT_ERRORS: loop_by(kept_err=False)}
+    expect_loop(submission, draw, wrong, None, bits=3, group=8)
+    expect_loop(submission, draw, wrong, 1, bits=4, group=8)
+
+
+# --- 12.7 ---
+
+
+@question("12.7", points=0.5, claim="12.7a: how much is the mask, how much the update?")
+def test_mask_or_update(submission: Submission, draw: Draw) -> None:
+    expect_choice(submission, "answer_12_7a", 4, MISREAD_A)
+
+
+@question("12.7", points=0.5, claim="12.7b: zeros, or fewer bits?")
+def test_bits_or_zeros(submission: Submission, draw: Draw) -> None:
+    expect_choice(submission, "answer_12_7b", 4, MISREAD_B)
+
+
+MISREAD_A = {
+    0: "the mask alone is not better than Wanda's: compare the rows without an update",
+    2: "compare Wanda's mask with and without an update, then SparseGPT's",
+    3: "the interval of their difference does not contain 0",
+}
+MISREAD_B = {
+    1: "compare the two perplexities at 3.5 bits",
+    2: "both have a number of bits per weight, and a perplexity",
+    3: "compare 3.5 with 4.5 bits: is the loss the same?",
+}

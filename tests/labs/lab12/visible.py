@@ -1,0 +1,701 @@
+"""Lab 12, language models: what is claimed of each answer, and its likely mistakes, each written
+once as a wrong function.
+
+Inputs are drawn for every grading: windows of different lengths with padding on either side,
+layers of unequal sizes whose inputs differ in scale, inputs that are correlated.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from course_lib.grading import (
+    Draw,
+    Submission,
+    expect_close,
+    expect_length,
+    expect_number,
+    expect_tensor,
+    fail,
+    question,
+    unchanged,
+)
+from course_lib.grading.claims.mistakes import Exercises, apply_each, draw_case, near, recognise
+from course_lib.labs import lab12 as reference
+from course_lib.pruning.weights import prune_lowest
+
+Wrong = dict[str, Callable[..., Any]]
+WRONG: dict[str, Wrong] = {}
+exercises = Exercises(reference, WRONG)
+close = partial(near, tolerance=1e-4, least=1e-3)
+
+# --- 12.1 perplexity ------------------------------------------------------------------
+
+Batches = list[tuple[Tensor, Tensor, Tensor]]
+
+
+def losses(logits: Tensor, ids: Tensor, places: int = 1) -> Tensor:
+    """−ln p of each token by the logits ``places`` before it, (B, L − places)."""
+    log_p = logits[:, : logits.shape[1] - places].double().log_softmax(-1)
+    return -log_p.gather(-1, ids[:, places:, None])[..., 0]
+
+
+def perplexity_by(
+    counts: Callable[[Tensor], Tensor] = lambda mask: mask[:, 1:] & mask[:, :-1],
+    places: int = 1,
+    divide: Callable[[Tensor, Tensor], float] | None = None,
+) -> Callable[[Batches], float]:
+    """A version of perplexity of which one thing may be wrong.
+
+    Args:
+        counts: the tokens that count, of a mask. divide: Σ nll and numbers of tokens, each
+            per window -> the result.
+    """
+
+    def version(batches: Batches) -> float:
+        sums, numbers = [], []
+        for logits, ids, mask in batches:
+            counted = counts(mask)
+            nll = losses(logits, ids, places)
+            sums += [row[c].sum() for row, c in zip(nll, counted, strict=True)]
+            numbers += [c.sum() for c in counted]
+        nll_of, n = torch.stack(sums), torch.stack(numbers)
+        return divide(nll_of, n) if divide else math.exp(float(nll_of.sum() / n.sum()))
+
+    return version
+
+
+NEXT = "the logits at a place were compared with the token at the same place: they predict the next one"
+WRONG["perplexity"] = {
+    NEXT: perplexity_by(counts=lambda mask: mask, places=0),
+    "padding was counted: a token counts if it and the token before it are real": perplexity_by(
+        counts=lambda mask: torch.ones_like(mask[:, 1:])
+    ),
+    "the first real token after padding was counted, which is predicted from padding: the token before must be real, too": (
+        perplexity_by(counts=lambda mask: mask[:, 1:])
+    ),
+    "padding after the text was counted, which is predicted from a real token: the predicted token must be real, too": (
+        perplexity_by(counts=lambda mask: mask[:, :-1])
+    ),
+    "this is the mean over windows of their mean losses, then exp: a short window counts as much as a long one. Divide once, by all tokens": (
+        perplexity_by(divide=lambda nll, n: math.exp(float((nll / n).mean())))
+    ),
+    "this is a mean of perplexities: first add up the losses of the whole text, then exp": perplexity_by(
+        divide=lambda nll, n: float((nll / n).exp().mean())
+    ),
+    "this is the mean loss: exp is missing": perplexity_by(
+        divide=lambda nll, n: float(nll.sum() / n.sum())
+    ),
+    "this is 2 to the power of the mean loss: ln p needs exp": perplexity_by(
+        divide=lambda nll, n: 2 ** float(nll.sum() / n.sum())
+    ),
+    "the sum was divided by all tokens, also by the first of each window, which is not predicted": perplexity_by(
+        divide=lambda nll, n: math.exp(float(nll.sum() / (n + 1).sum()))
+    ),
+}  # fmt: skip
+
+
+def text(draw: Draw, dtype: torch.dtype = torch.float32) -> Batches:
+    """Two batches of windows of different lengths; padding on both sides."""
+    vocabulary = draw.integer(5, 8)
+    batches = []
+    for B, L in ((3, draw.integer(9, 12)), (2, draw.integer(5, 7))):
+        starts = torch.tensor([0, 2, 1][:B])[:, None]
+        ends = torch.tensor([L, L, L - draw.integer(1, 2)][:B])[:, None]
+        mask = (torch.arange(L) >= starts) & (torch.arange(L) < ends)
+        logits = draw.normal(B, L, vocabulary, scale=2.0, dtype=dtype)
+        batches.append((logits, draw.labels(B * L, vocabulary).view(B, L), mask))
+    return batches
+
+
+def expect_perplexity(
+    submission: Submission, draw: Draw, tolerance: float = 1e-4, **how: Any
+) -> None:
+    equal = partial(near, tolerance=tolerance)
+    (batches,), right, mistakes = draw_case(
+        lambda: (text(draw, **how),), perplexity_by(), WRONG["perplexity"], equal
+    )
+    value = expect_number(submission.perplexity(batches), "perplexity(…)")
+    recognise(value, right, mistakes, equal=equal)
+    expect_close(value, right, "perplexity(…)", tolerance=tolerance)
+
+
+@question("12.1", points=1, claim="exp(Σ −ln p / T) over all tokens of all windows")
+def test_perplexity(submission: Submission, draw: Draw) -> None:
+    expect_perplexity(submission, draw)
+
+
+# --- 12.2 influence -------------------------------------------------------------------
+
+
+def influence_by(
+    change: Callable[[Tensor, Tensor, Tensor], Tensor],
+    first: bool = False,
+) -> Callable[[Sequence[Tensor], Tensor], Tensor]:
+    """A version of influence: ``change`` of x, y (B, L, E) and the mask; ``first``: x is the
+    input of the first layer for every layer.
+    """
+
+    def version(states: Sequence[Tensor], mask: Tensor) -> Tensor:
+        pairs = zip([states[0]] * len(states) if first else states, states[1:], strict=False)
+        return torch.stack([change(x.double(), y.double(), mask) for x, y in pairs])
+
+    return version
+
+
+def cosines(x: Tensor, y: Tensor) -> Tensor:
+    return F.cosine_similarity(x, y, dim=-1)
+
+
+def of_tokens(x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
+    return 1 - cosines(x, y)[mask].mean()
+
+
+WRONG["influence"] = {
+    "this is the cosine: influence is 1 − cos, 0 for a layer that changes no direction": influence_by(
+        lambda x, y, mask: cosines(x, y)[mask].mean()
+    ),
+    "padding was counted: take the mean over real tokens": influence_by(
+        lambda x, y, mask: 1 - cosines(x, y).mean()
+    ),
+    "the cosine of mean vectors was taken: take the cosine of every token first, then the mean": influence_by(
+        lambda x, y, mask: 1 - cosines(x[mask].mean(0), y[mask].mean(0))
+    ),
+    "each layer's output was compared with the input of the first layer: compare it with this layer's own input": (
+        influence_by(of_tokens, first=True)
+    ),
+    "the cosine of all tokens as one long vector was taken: take the cosine of every token, then the mean": influence_by(
+        lambda x, y, mask: 1 - cosines(x[mask].flatten(), y[mask].flatten())
+    ),
+    "texts were averaged first: a short text counts as much as a long one. Take the mean over all real tokens": influence_by(
+        lambda x, y, mask: 1 - ((cosines(x, y) * mask).sum(1) / mask.sum(1)).mean()
+    ),
+    "the cosine was taken over tokens, not over features: the last axis is that of the features": influence_by(
+        lambda x, y, mask: 1 - F.cosine_similarity(x[mask], y[mask], dim=0).mean()
+    ),
+}  # fmt: skip
+
+
+def passed_on(draw: Draw, dtype: torch.dtype = torch.float32) -> tuple[list[Tensor], Tensor]:
+    """States of three to five layers, each a small change of the one before; rows differ in
+    size; three texts of different lengths, one padded on the left.
+    """
+    L, E = draw.integer(6, 9), draw.integer(4, 6)
+    lengths = torch.tensor([L, L - 3, 2])
+    mask = torch.arange(L) < lengths[:, None]
+    mask[1] = mask[1].flip(0)
+    size = draw.sizes(3 * L, 0.2, 5.0).view(3, L, 1)
+    states = [draw.normal(3, L, E) * size]
+    for _ in range(draw.integer(3, 5)):
+        states.append(states[-1] + draw.normal(3, L, E, scale=draw.number(0.3, 1.5)) * size)
+    return [state.to(dtype) for state in states], mask
+
+
+@question("12.2", points=1, claim="1 − cos of each layer's own input and output, mean over tokens")
+def test_influence(submission: Submission, draw: Draw) -> None:
+    expect_influence(submission, draw)
+
+
+def expect_influence(submission: Submission, draw: Draw, **how: Any) -> None:
+    given, right, mistakes = draw_case(
+        lambda: passed_on(draw, **how), influence_by(of_tokens), WRONG["influence"], close
+    )
+    value = submission.influence(*given)
+    value = expect_tensor(value, shape=right.shape, dtype=torch.float64, what="influence(…)")
+    recognise(value, right, mistakes, equal=close)
+    expect_close(value, right, "influence(…)", tolerance=1e-4)
+
+
+# --- 12.3 wanda_walk ------------------------------------------------------------------
+
+Score = Callable[[Tensor, Tensor], Tensor]  # |w| (outputs, inputs), x (rows, inputs)
+
+
+def by_norm(w: Tensor, x: Tensor) -> Tensor:
+    return w * x.square().sum(0).sqrt()
+
+
+def walk_by(
+    score: Score = by_norm,
+    choose: Callable[[Tensor, float], Tensor] = lambda scores, s: prune_lowest(
+        scores, round(s * scores.shape[1]), dim=1
+    ),
+    dense: bool = False,
+    in_turn: bool = False,
+    returned: str = "pruned",
+) -> Callable[[Sequence[nn.Module], Tensor, float], Tensor]:
+    """A version of wanda_walk of which one thing may be wrong.
+
+    Args:
+        score: of |w| and the inputs. choose: the mask, of scores and sparsity. dense: layers get
+            what the unpruned ones pass on. in_turn: a matrix sees what the pruned ones before it
+            in its layer put out. returned: "dense" or "input": what the last layer put out before
+            it was pruned, or its input.
+    """
+
+    @torch.no_grad()
+    def version(layers: Sequence[nn.Module], x: Tensor, sparsity: float) -> Tensor:
+        def prune(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+            seen[module] = inputs[0].flatten(0, -2)
+            if in_turn:
+                cut(module)
+
+        def cut(module: Any) -> None:
+            module.weight *= choose(score(module.weight.abs(), seen[module]), sparsity)
+
+        out = x
+        for layer in layers:
+            seen: dict[nn.Module, Tensor] = {}
+            linear = [m for m in layer.modules() if isinstance(m, nn.Linear)]
+            hooks = [m.register_forward_pre_hook(prune) for m in linear]
+            before, whole = x, layer(x)
+            for hook in hooks:
+                hook.remove()
+            for module in [] if in_turn else linear:
+                cut(module)
+            out = layer(x)
+            x = whole if dense else out
+        return {"pruned": out, "dense": whole, "input": before}[returned]
+
+    return version
+
+
+OF_CHOICE: Wrong = {
+    "the sizes of the inputs made no difference: the score is |w| times the norm of the input that it multiplies": (
+        walk_by(lambda w, x: w)
+    ),
+    "Σ|x| was used instead of the norm: square, add up, take the root": walk_by(lambda w, x: w * x.abs().sum(0)),
+    "‖x‖² was used instead of ‖x‖: the root is missing": walk_by(lambda w, x: w * x.square().sum(0)),
+    "all weights of a matrix were ranked together: prune the same number in every output (dim=1)": walk_by(
+        choose=lambda scores, s: prune_lowest(scores, round(s * scores.shape[1]) * len(scores))
+    ),
+    "the weights of an input were ranked against each other: compare those of an output, a row (dim=1)": walk_by(
+        choose=lambda scores, s: prune_lowest(scores, round(s * len(scores)), dim=0)
+    ),
+    "the weights with the largest scores were pruned: prune the smallest": walk_by(
+        choose=lambda scores, s: prune_lowest(-scores, round(s * scores.shape[1]), dim=1)
+    ),
+    "only the last position of the texts was used: the norm is over all texts and positions": walk_by(
+        lambda w, x: by_norm(w, x[-1:])
+    ),
+}  # fmt: skip
+OF_THE_WALK: Wrong = {
+    "a layer was scored by what the unpruned layers before it pass on: run the pruned layer, and give its output to the next": (
+        walk_by(dense=True)
+    ),
+    "a matrix was scored by what the pruned matrices before it in its layer put out: score all matrices of a layer from one pass, then prune": (
+        walk_by(in_turn=True)
+    ),
+}  # fmt: skip
+OF_THE_RESULT: Wrong = {
+    "the returned states are those of the unpruned last layer: run the layer again, once it is pruned": walk_by(returned="dense"),
+    "the returned states are the input of the last layer: return what it puts out": walk_by(returned="input"),
+}  # fmt: skip
+WRONG["wanda_walk"] = OF_CHOICE | OF_THE_WALK | OF_THE_RESULT
+
+
+def stack(draw: Draw, layers: int, E: int, bias: bool = True) -> nn.ModuleList:
+    """Layers (B, L, E) -> (B, L, E) of two matrices each, one of them deeper inside."""
+    every = nn.ModuleList()
+    for _ in range(layers):
+        wide = E + draw.integer(2, 4)
+        inner = nn.Sequential(nn.Tanh(), nn.Linear(wide, E, bias=bias))
+        every.append(nn.Sequential(nn.LayerNorm(E), nn.Linear(E, wide, bias=bias), inner))
+    with torch.no_grad():
+        for name, p in every.named_parameters():
+            scale = 2.5 if ".0." in name and p.ndim == 1 else 1.0
+            p.copy_(draw.normal(*p.shape, scale=scale))
+    return every
+
+
+def inputs(draw: Draw, E: int) -> Tensor:
+    """(B, L, E), the features of different sizes."""
+    B, L = draw.integer(2, 3), draw.integer(4, 6)
+    return draw.normal(B, L, E) * draw.sizes(E, 0.2, 5.0).float()
+
+
+Walked = tuple[dict[str, Tensor], Tensor]
+
+
+def walked(
+    walk: Callable[..., Tensor], layers: nn.ModuleList, x: Tensor, sparsity: float
+) -> Walked:
+    """The parameters and the result, of a copy."""
+    layers = copy.deepcopy(layers)
+    result = walk(layers, x.clone(), sparsity)
+    return {name: p.detach() for name, p in layers.named_parameters()}, result
+
+
+def expect_walked(
+    submission: Submission, layers: nn.ModuleList, x: Tensor, sparsity: float, wrong: Wrong
+) -> None:
+    """Same weights and result as the right walk's; no hook, and x as it was."""
+    right, out = walked(walk_by(), layers, x, sparsity)
+    there = submission.put(layers)
+    hooks = submission.helper("hooks", model=there)
+    result, (after,) = submission.call("wanda_walk", there, x, sparsity, returning=(1,))
+    value = submission.get(there).state
+    for said, function in wrong.items():
+        mistaken, _ = walked(function, layers, x, sparsity)
+        if all(close(value[name], mistaken[name]) for name in right):
+            if not all(close(right[name], mistaken[name]) for name in right):
+                fail(said)
+    for name, w in right.items():
+        if not close(value[name], w):
+            other = "a bias, or a norm, which must stay as it is"
+            if name.endswith("weight") and w.ndim == 2:
+                zeros = (int((v == 0).sum()) for v in (value[name], w))
+                other = "{} of its weights are 0, expected: {}".format(*zeros)
+            fail(f"{name!r} of the layers is wrong: {other}")
+    unchanged(x, after, "x")
+    if submission.get(hooks, "count"):
+        fail("a hook is left behind: remove every hook when the inputs are seen")
+    result = expect_tensor(result, shape=out.shape, what="the result")
+    of_result = {said: walked(f, layers, x, sparsity)[1] for said, f in OF_THE_RESULT.items()}
+    recognise(result, out, of_result, equal=close)
+    expect_close(result, out, "the result", tolerance=1e-4)
+
+
+def draw_stack(draw: Draw, sparsity: float, layers: int = 3) -> tuple[nn.ModuleList, Tensor]:
+    """Layers in which every mistake gives other weights."""
+
+    def case() -> tuple[nn.ModuleList, Tensor, float]:
+        E = draw.integer(5, 7)
+        return stack(draw, layers, E), inputs(draw, E), sparsity
+
+    def weights_of(walk: Callable[..., Tensor]) -> Callable[..., Any]:
+        return lambda *given: walked(walk, *given)[0]
+
+    wrong = {said: weights_of(f) for said, f in (OF_CHOICE | OF_THE_WALK).items()}
+    (every, x, _), *_ = draw_case(case, weights_of(walk_by()), wrong, close)
+    return every, x
+
+
+@question("12.3", points=1, claim="one layer: in every output the smallest |w|·‖x‖ become 0")
+def test_one_layer(submission: Submission, draw: Draw) -> None:
+    layers, x = draw_stack(draw, 0.4)
+    expect_walked(submission, layers[:1], x, 0.4, OF_CHOICE | {k: v for k, v in OF_THE_WALK.items() if "matrices" in k})  # fmt: skip
+
+
+@question(
+    "12.3", points=1, claim="each layer is scored by what the pruned layers before it pass on"
+)
+def test_layer_by_layer(submission: Submission, draw: Draw) -> None:
+    layers, x = draw_stack(draw, 0.5)
+    expect_walked(submission, layers, x, 0.5, OF_CHOICE | OF_THE_WALK)
+
+
+# --- 12.4 remove_in_turn --------------------------------------------------------------
+
+
+def remove_by(
+    step: Callable[[Tensor, Tensor, int], Tensor] = lambda row, inverse, j: (
+        row - row[j] / inverse[j, j] * inverse[:, j]
+    ),
+    start: Callable[[Tensor], Tensor] = torch.inverse,
+    eliminates: bool = True,
+    original: bool = False,
+) -> Callable[[Tensor, Tensor, Sequence[int]], Tensor]:
+    """A version of remove_in_turn of which one thing may be wrong.
+
+    Args:
+        step: the row after weight j is removed. start: the matrix that is used, of H.
+        eliminates: the inverse is updated. original: each step moves by the weight's first value.
+    """
+
+    def version(row: Tensor, H: Tensor, gone: Sequence[int]) -> Tensor:
+        first, row, inverse = row, row.clone(), start(H).clone()
+        for j in gone:
+            if original:
+                row = row - first[j] / inverse[j, j] * inverse[:, j]
+            else:
+                row = step(row, inverse, j)
+            if eliminates:
+                inverse = inverse - torch.outer(inverse[:, j], inverse[j]) / inverse[j, j]
+                inverse[j], inverse[:, j] = 0, 0
+            row[j] = 0
+        row[list(gone)] = 0
+        return row
+
+    return version
+
+
+NOT_ELIMINATED = "the inverse was not updated: after each removal, subtract H⁻¹e_j e_jᵀH⁻¹ / [H⁻¹]_jj, so that removed weights no longer move"
+WRONG["remove_in_turn"] = {
+    NOT_ELIMINATED: remove_by(eliminates=False),
+    "the other weights did not move: they make up for the removed one": remove_by(
+        lambda row, inverse, j: row.clone()
+    ),
+    "H was used where its inverse belongs: the step is along column j of H⁻¹": remove_by(
+        start=torch.clone
+    ),
+    "the others moved the wrong way: subtract w_j / [H⁻¹]_jj times column j of H⁻¹": remove_by(
+        lambda row, inverse, j: row + row[j] / inverse[j, j] * inverse[:, j]
+    ),
+    "the step is not divided by [H⁻¹]_jj": remove_by(
+        lambda row, inverse, j: row - row[j] * inverse[:, j]
+    ),
+    "the first values of the removed weights were used: use the value that the earlier steps have left": (
+        remove_by(original=True)
+    ),
+}
+
+
+def correlated(draw: Draw, n: int, tokens: int = 0) -> Tensor:
+    """Σ xxᵀ of correlated inputs, float64, well conditioned."""
+    mix = torch.eye(n).double() + 0.5 * draw.normal(n, n, dtype=torch.float64) / n**0.5
+    x = draw.normal(tokens or 6 * n, n, dtype=torch.float64) @ mix
+    return x.T @ x
+
+
+def expect_removed(submission: Submission, draw: Draw, count: int) -> None:
+    def case() -> tuple[Tensor, Tensor, list[int]]:
+        n = draw.integer(7, 10)
+        return draw.normal(n, dtype=torch.float64), correlated(draw, n), draw.distinct(count, 0, n)
+
+    if count > 1:
+        given, right, mistakes = draw_case(case, remove_by(), WRONG["remove_in_turn"], close)
+    else:
+        given = case()
+        right, mistakes = remove_by()(*given), apply_each(WRONG["remove_in_turn"], *given)
+    row, H, gone = given
+    result, after = submission.call("remove_in_turn", row, H, gone, returning=(0, 1))
+    value = expect_tensor(result, shape=row.shape, dtype=torch.float64, what="the row")
+    unchanged(row, after[0], "the row")
+    unchanged(H, after[1], "H")
+    recognise(value, right, mistakes, equal=close)
+    if (value[gone] != 0).any():
+        fail(f"removed weights are {value[gone].tolist()}: they must be exactly 0")
+    expect_close(value, right, "the row", tolerance=1e-6)
+
+
+@question("12.4", points=1, claim="one weight: the others make up for it, by column j of H⁻¹")
+def test_one_weight(submission: Submission, draw: Draw) -> None:
+    expect_removed(submission, draw, 1)
+
+
+@question("12.4", points=1, claim="several weights: the kept ones are the least-squares solution")
+def test_several_weights(submission: Submission, draw: Draw) -> None:
+    expect_removed(submission, draw, 3)
+
+
+# --- 12.5 column_loop -----------------------------------------------------------------
+
+
+def loop_by(
+    score: Callable[[Tensor, Tensor], Tensor] = lambda part, d: (part / d) ** 2,
+    update: Callable[[Tensor, Tensor, int], Tensor] = lambda error, U, i: torch.outer(
+        error / U[i, i], U[i, i + 1 :]
+    ),
+    at_once: bool = False,
+    ranked: str = "asked",
+    kept_err: bool = True,
+) -> Callable[..., Tensor]:
+    """A version of column_loop of which one thing may be wrong.
+
+    Args:
+        score: of a block (outputs, width) and U's diagonal. update: what is taken from the columns
+            to the right, of the column's error. at_once: all is ranked before the loop begins.
+            ranked: "block" or "row", whatever dim says. kept_err: kept weights have an error, too.
+    """
+
+    def version(
+        W: Tensor, U: Tensor, width: int, count: int, dim: int | None = None,
+        bits: int | None = None, group: int = 64,
+    ) -> Tensor:  # fmt: skip
+        first, W = W, W.clone()
+        for i in range(W.shape[1]):
+            value = W[:, i]
+            if bits is not None:
+                if i % group == 0:
+                    low, step = reference.grid(W[:, i : i + group], bits)
+                value = reference.nearest(value, low, step, bits)
+            if i % width == 0:
+                part = (first if at_once else W)[:, i : i + width]
+                scores = score(part, U.diagonal()[i : i + width])
+                how = {"asked": dim, "block": None, "row": 1}[ranked]
+                k = count if how == dim else (count * len(W) if how is None else count // len(W))
+                keep = prune_lowest(scores, k, how)
+            q = torch.where(keep[:, i % width], value, 0)
+            error = W[:, i] - q
+            if not kept_err:
+                error = error.where(~keep[:, i % width], 0)
+            W[:, i + 1 :] -= update(error, U, i)
+            W[:, i] = q
+        return W
+
+    return version
+
+
+OF_MASKS: Wrong = {
+    "weights were ranked by their size: the error of removing one is w² / U_jj²": loop_by(lambda part, d: part**2),
+    "the weights with the largest errors were pruned: prune the smallest": loop_by(lambda part, d: -((part / d) ** 2)),
+    "U_jj was multiplied, not divided: the error of removing a weight is w² / U_jj²": loop_by(lambda part, d: (part * d) ** 2),
+    "all blocks were ranked before the loop began: rank a block when the loop comes to it, by the updated weights": loop_by(at_once=True),
+}  # fmt: skip
+OF_UPDATES: Wrong = {
+    "the columns to the right did not change: they make up for the error": loop_by(update=lambda error, U, i: torch.zeros(())),
+    "the update is not divided by U_ii: e = (column − q) / U_ii": loop_by(update=lambda error, U, i: torch.outer(error, U[i, i + 1 :])),
+    "the update was divided by U_ii twice: e = (column − q) / U_ii, times row i of U": loop_by(
+        update=lambda error, U, i: torch.outer(error / U[i, i] ** 2, U[i, i + 1 :])
+    ),
+    "the columns to the right moved the wrong way: subtract e times row i of U": loop_by(
+        update=lambda error, U, i: -torch.outer(error / U[i, i], U[i, i + 1 :])
+    ),
+    "the whole of UᵀU was used, not U: after the columns before i, row i of U has what is needed": loop_by(
+        update=lambda error, U, i: torch.outer(error, (U.T @ U)[i, i + 1 :] / (U.T @ U)[i, i])
+    ),
+}  # fmt: skip
+PER_BLOCK: Wrong = {
+    "each row lost the same number: with dim=None all weights of the block are ranked together": loop_by(ranked="row")
+}  # fmt: skip
+PER_ROW: Wrong = {
+    "the rows lost different numbers: pass dim on to prune_lowest": loop_by(ranked="block")
+}
+WRONG["column_loop"] = OF_MASKS | OF_UPDATES
+
+
+def factor(H: Tensor) -> Tensor:
+    """U, H⁻¹ = UᵀU."""
+    return torch.linalg.cholesky(H.inverse(), upper=True)
+
+
+def expect_loop(
+    submission: Submission, draw: Draw, wrong: Wrong, dim: int | None, **how: Any
+) -> None:
+    rows, width = 6, 8 if dim is None else 4
+    columns = 24
+    count = rows * width // 2 if dim is None else 2
+
+    def case() -> tuple[Any, ...]:
+        size = draw.sizes(columns, 0.3, 3.0)
+        W = draw.normal(rows, columns, dtype=torch.float64)
+        return W, factor(correlated(draw, columns) * size[:, None] * size), width, count, dim
+
+    given, right, mistakes = draw_case(
+        case, partial(loop_by(), **how), {k: partial(f, **how) for k, f in wrong.items()}, close
+    )
+    result, after = submission.call("column_loop", *given, returning=(0, 1), **how)
+    value = expect_tensor(result, shape=right.shape, dtype=torch.float64, what="the matrix")
+    for before, now, what in zip(given, after, ("W", "U"), strict=False):
+        unchanged(before, now, what)
+    recognise(value, right, mistakes, equal=close)
+    if not torch.equal(value == 0, right == 0) and how.get("bits") is None:
+        wrongly = int(((value == 0) != (right == 0)).sum())
+        fail(
+            f"{wrongly} weights are 0 and should not be, or are not and should be; the blocks have {width} columns"
+        )
+    expect_close(value, right, "the matrix", tolerance=1e-6)
+
+
+@question("12.5", points=1, claim="one block: which weights go, and what the others become")
+def test_one_ranking(submission: Submission, draw: Draw) -> None:
+    expect_loop(submission, draw, OF_MASKS | OF_UPDATES | PER_BLOCK, None)
+
+
+@question("12.5", points=1, claim="2:4: in every row two of four")
+def test_two_of_four(submission: Submission, draw: Draw) -> None:
+    expect_loop(submission, draw, OF_MASKS | OF_UPDATES | PER_ROW, 1)
+
+
+# --- 12.6 grid, nearest, bits_per_weight ----------------------------------------------
+
+
+def grid_by(
+    ends: Callable[[Tensor], tuple[Tensor, Tensor]] = lambda part: (
+        part.amin(1).clamp(max=0), part.amax(1).clamp(min=0)
+    ),
+    values: Callable[[int], int] = lambda bits: 2**bits - 1,
+) -> Callable[[Tensor, int], tuple[Tensor, Tensor]]:  # fmt: skip
+    """A version of grid: the smallest and the largest value, and how many steps lie between."""
+
+    def version(part: Tensor, bits: int) -> tuple[Tensor, Tensor]:
+        low, high = ends(part)
+        step = (high - low) / values(bits)
+        return low, torch.where(step > 0, step, 1)
+
+    return version
+
+
+WRONG["grid"] = {
+    "2ᵇ steps were made: 2ᵇ values have 2ᵇ − 1 steps between them": grid_by(values=lambda bits: 2**bits),
+    "0 is not on the grid where all weights have one sign: the smallest value is the smallest weight or 0": grid_by(
+        lambda part: (part.amin(1), part.amax(1))
+    ),
+    "the grid is symmetric: it reaches from the smallest to the largest weight": grid_by(
+        lambda part: (-part.abs().amax(1), part.abs().amax(1))
+    ),
+    "all rows share one grid: each row has its own": grid_by(
+        lambda part: (part.amin().clamp(max=0).expand(len(part)), part.amax().clamp(min=0).expand(len(part)))
+    ),
+}  # fmt: skip
+WRONG["nearest"] = {
+    "values were rounded down: take the nearest": lambda w, low, step, bits: (
+        low + step * ((w - low) / step).floor().clamp(0, 2**bits - 1)
+    ),
+    "a value lies outside the grid: k goes from 0 to 2ᵇ − 1": lambda w, low, step, bits: (
+        low + step * ((w - low) / step).round()
+    ),
+    "low was left out: the values are low + k · step": lambda w, low, step, bits: (
+        step * (w / step).round().clamp(0, 2**bits - 1)
+    ),
+    "this is k, the number of the value: return low + k · step": lambda w, low, step, bits: (
+        ((w - low) / step).round().clamp(0, 2**bits - 1)
+    ),
+    "k reaches 2ᵇ: the largest is 2ᵇ − 1": lambda w, low, step, bits: (
+        low + step * ((w - low) / step).round().clamp(0, 2**bits)
+    ),
+}
+WRONG["bits_per_weight"] = {
+    "the places of the zeros cost nothing: if there are zeros, each weight needs one bit more": lambda bits, kept=1.0, group=None: (
+        kept * bits + (32 / group if group else 0)
+    ),
+    "a matrix without zeros pays for places: only if kept < 1": lambda bits, kept=1.0, group=None: (
+        kept * bits + 1 + (32 / group if group else 0)
+    ),
+    "low and step are missing, or only one of them: 16 bits each for a group": lambda bits, kept=1.0, group=None: (
+        kept * bits + (kept < 1) + (16 / group if group else 0)
+    ),
+    "only the kept weights pay for low and step, or for the places: they are stored for all": lambda bits, kept=1.0, group=None: (
+        kept * (bits + (kept < 1) + (32 / group if group else 0))
+    ),
+    "kept made no difference to the values: only kept weights are stored": lambda bits, kept=1.0, group=None: (
+        bits + (kept < 1) + (32 / group if group else 0)
+    ),
+}
+
+
+def groups(draw: Draw) -> tuple[Tensor, int]:
+    """(outputs, group) weights: rows of both signs, of one sign, and of another scale."""
+    part = draw.normal(4, draw.integer(6, 9), dtype=torch.float64)
+    part[1], part[2] = part[1].abs() + 1, -part[2].abs() - 1
+    return part * draw.sizes(4, 0.5, 3.0)[:, None], draw.integer(2, 4)
+
+
+@question("12.6", points=0.5, claim="the grid of each row, and the nearest value on it")
+def test_grid_and_nearest(submission: Submission, draw: Draw) -> None:
+    given, right, mistakes = draw_case(lambda: groups(draw), grid_by(), WRONG["grid"], close)
+    value = submission.grid(*given)
+    expect_length(value, 2, "grid(…)")
+    value = tuple(expect_tensor(v, shape=(len(given[0]),), what="grid(…)") for v in value)
+    recognise(value, right, mistakes, equal=close)
+    for v, r, what in zip(value, right, ("low", "step"), strict=True):
+        expect_close(v, r, f"{what} of grid(…)", tolerance=1e-6)
+
+    def column() -> tuple[Tensor, Tensor, Tensor, int]:
+        n = draw.integer(7, 11)
+        low, step = -draw.sizes(n, 0.5, 2.0), draw.sizes(n, 0.2, 0.6)
+        return draw.normal(n, scale=2.5, dtype=torch.float64), low, step, draw.integer(2, 3)
+
+    exercises.expect_answer(submission, "nearest", column, close)
+
+
+# --- 12.7 answers: hidden -------------------------------------------------------------
