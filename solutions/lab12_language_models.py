@@ -348,8 +348,8 @@ check("12.4")
 # nothing. You write the step.
 #
 # **What is tested**: which weights are pruned, with one ranking per block (`dim=None`) and per row
-# (`dim=1`); that later blocks are ranked by their *updated* weights; values of the kept weights; the
-# arguments do not change.
+# (`dim=1`); that later blocks are ranked by their *updated* weights; values of the kept weights, also
+# with `bits` (a rounded weight has an error, too); the arguments do not change.
 
 
 # %%
@@ -413,7 +413,7 @@ check("12.5")
 # ## Part C · Bits
 #
 # ### 12.6 The same loop rounds
-# **20 minutes · 2 points · needs 12.5**
+# **20 minutes · 2 points**
 #
 # In the loop $q$ need not be 0. Frantar et al. ([2022](https://arxiv.org/abs/2210.17323), *GPTQ*) set
 # $q$ to the nearest of $2^b$ values, and the columns to the right make up for the rounding, too. The
@@ -428,7 +428,7 @@ check("12.5")
 # - 32 bits per group, shared by all weights of the group.
 #
 # **What is tested**: the grid, also of a group that is all positive, all negative or all 0 (step 1);
-# rounding to the nearest, never outside the grid; `column_loop` with `bits`; the bits per weight.
+# rounding to the nearest, never outside the grid; the bits per weight.
 
 
 # %%

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
-from course_lib.grading import Draw, Submission, expect_close, expect_tensor, fail, question
+from course_lib.grading import (
+    Draw,
+    Submission,
+    expect_close,
+    expect_number,
+    expect_tensor,
+    fail,
+    question,
+)
 from course_lib.grading.claims.mistakes import near, recognise
 from course_lib.grading.claims.typed import expect_choice
+from course_lib.labs import lab12 as reference
 
 from .visible import (
     OF_MASKS,
@@ -17,7 +24,6 @@ from .visible import (
     close,
     correlated,
     draw_stack,
-    exercises,
     expect_influence,
     expect_loop,
     expect_perplexity,
@@ -140,6 +146,22 @@ def test_without_correlation(submission: Submission, draw: Draw) -> None:
         expect_close(value, right, f"the matrix {what}", tolerance=1e-9)
 
 
+KEPT_ERRORS = (
+    "only pruned weights have an error: the error is column − q also where a kept weight is rounded"
+)
+
+
+@question("12.5", points=0.5, claim="with bits: the columns to the right make up for rounding, too")
+def test_loop_rounds(submission: Submission, draw: Draw) -> None:
+    wrong: Wrong = {KEPT_ERRORS: loop_by(kept_err=False)}
+    submission.replace({"grid": reference.grid, "nearest": reference.nearest})
+    try:
+        expect_loop(submission, draw, wrong, None, bits=3, group=8)
+        expect_loop(submission, draw, wrong, 1, bits=4, group=8)
+    finally:
+        submission.restore()
+
+
 # --- 12.6 ---
 
 
@@ -163,30 +185,14 @@ def test_grid_of_zeros(submission: Submission, draw: Draw) -> None:
 
 @question("12.6", points=0.5, claim="bits per weight: values, places, low and step")
 def test_bits(submission: Submission, draw: Draw) -> None:
-    def case() -> tuple[Any, ...]:
-        return draw.integer(3, 8), draw.choice([0.5, 0.75, 0.25]), draw.choice([32, 64, 128])
-
-    exercises.expect_answer(submission, "bits_per_weight", case, near)
-    for given in ((4, 1.0, 64), (16, 1.0, None), (16, 0.5, None)):
-        value = float(submission.bits_per_weight(*given))
-        right = 4.5 if given[0] == 4 else 16.0 if given[1] == 1 else 9.0
+    drawn = draw.integer(3, 8), draw.choice([0.75, 0.25, 0.625]), draw.choice([32, 128])
+    for given in (drawn, (4, 1.0, 64), (16, 1.0, None), (16, 0.5, None)):
+        bits, kept, group = given
+        value = expect_number(submission.bits_per_weight(*given), f"bits_per_weight{given}")
+        right = kept * bits + (kept < 1) + (32 / group if group else 0)
         wrong = {k: f(*given) for k, f in SEEN["bits_per_weight"].items()}
         recognise(value, right, wrong, equal=near)
         expect_close(value, right, f"bits_per_weight{given}", tolerance=1e-9)
-
-
-KEPT_ERRORS = (
-    "only pruned weights have an error: the error is column − q also where a kept weight is rounded"
-)
-
-
-@question(
-    "12.6", points=0.5, claim="column_loop with bits: the columns to the right make up for rounding"
-)
-def test_loop_rounds(submission: Submission, draw: Draw) -> None:
-    wrong: Wrong = {KEPT_ERRORS: loop_by(kept_err=False)}
-    expect_loop(submission, draw, wrong, None, bits=3, group=8)
-    expect_loop(submission, draw, wrong, 1, bits=4, group=8)
 
 
 # --- 12.7 ---

@@ -680,7 +680,7 @@ def groups(draw: Draw) -> tuple[Tensor, int]:
     return part * draw.sizes(4, 0.5, 3.0)[:, None], draw.integer(2, 4)
 
 
-@question("12.6", points=0.5, claim="the grid of each row, and the nearest value on it")
+@question("12.6", points=1, claim="the grid of each row, and the nearest value on it")
 def test_grid_and_nearest(submission: Submission, draw: Draw) -> None:
     given, right, mistakes = draw_case(lambda: groups(draw), grid_by(), WRONG["grid"], close)
     value = submission.grid(*given)
