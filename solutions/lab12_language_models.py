@@ -85,7 +85,8 @@ from course_lib.pruning.weights import prune_lowest
 # - Windows differ in length. The mean of their means weights a short window as much as a long one.
 #
 # **What is tested**: places and tokens; padding on either side; windows and batches of different
-# lengths; logits of any dtype (add up in float64).
+# lengths; logits of any dtype (make them float64 first); batches that can be read only once; the
+# arguments do not change.
 
 
 # %%
@@ -94,7 +95,8 @@ def perplexity(batches: Iterable[tuple[Tensor, Tensor, Tensor]]) -> float:
 
     Args:
         batches: (logits, ids, mask) each: logits (B, L, V), of which place t predicts token
-            t + 1; ids (B, L), the tokens; mask bool (B, L), True = a token, False = padding.
+            t + 1; ids (B, L), the tokens; mask bool (B, L), True = a token, False = padding. They
+            may come from a generator, so one loop has to do.
 
     Returns:
         exp(Σ −ln p / T) over the T predicted tokens of all batches together.
@@ -141,7 +143,7 @@ check("12.1")
 # It is not what the last layer puts out. The given states are read at the layers.
 #
 # **What is tested**: each layer's own input and output; the mean over real tokens only; also for
-# float16 (compute in float64).
+# float16 (compute in float64); the arguments do not change.
 
 
 # %%
@@ -282,7 +284,7 @@ check("12.3")
 # squared, is the exact error.</details>
 #
 # **What is tested**: one weight and several; removed weights exactly 0; the same result in any order;
-# equality with least squares; the arguments do not change.
+# equality with least squares, in float64; the arguments do not change.
 
 
 # %%
@@ -348,8 +350,8 @@ check("12.4")
 # nothing. You write the step.
 #
 # **What is tested**: which weights are pruned, with one ranking per block (`dim=None`) and per row
-# (`dim=1`); that later blocks are ranked by their *updated* weights; values of the kept weights, also
-# with `bits` (a rounded weight has an error, too); the arguments do not change.
+# (`dim=1`); ties by `prune_lowest`; that later blocks are ranked by their *updated* weights; values of
+# the kept weights, also with `bits` (a rounded weight has an error, too); the arguments do not change.
 
 
 # %%
@@ -428,7 +430,7 @@ check("12.5")
 # - 32 bits per group, shared by all weights of the group.
 #
 # **What is tested**: the grid, also of a group that is all positive, all negative or all 0 (step 1);
-# rounding to the nearest, never outside the grid; the bits per weight.
+# rounding to the nearest, never outside the grid; the bits per weight; the arguments do not change.
 
 
 # %%

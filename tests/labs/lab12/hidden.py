@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 
 from course_lib.grading import (
     Draw,
     Submission,
+    ask,
     expect_close,
+    expect_length,
     expect_number,
     expect_tensor,
     fail,
     question,
 )
-from course_lib.grading.claims.mistakes import near, recognise
+from course_lib.grading.claims.mistakes import apply_each, draw_case, near, recognise
 from course_lib.grading.claims.typed import expect_choice
 from course_lib.labs import lab12 as reference
 
 from .visible import (
+    OF_CHOICE,
     OF_MASKS,
+    OF_THE_WALK,
     OF_UPDATES,
+    TIES,
     Wrong,
     close,
+    compare_rows,
     correlated,
     draw_stack,
     expect_influence,
@@ -30,10 +38,14 @@ from .visible import (
     expect_removed,
     expect_walked,
     grid_by,
+    influence_by,
     inputs,
     loop_by,
+    of_tokens,
+    perplexity_by,
     remove_by,
     stack,
+    text,
 )
 from .visible import (
     WRONG as SEEN,
@@ -45,10 +57,25 @@ WRONG: dict[str, Wrong] = {}
 # --- 12.1 ---
 
 
-@question("12.1", points=1, claim="half-precision logits, added up in float64; one window")
+IN_HALF = "computed in the dtype of the logits: make them float64 before the softmax"
+ONCE = "batches can be read only once, as a generator: add up both numbers in one loop"
+
+
+@question("12.1", points=1, claim="half-precision logits, in float64; batches read once")
 def test_perplexity_of_half_precision(submission: Submission, draw: Draw) -> None:
-    expect_perplexity(submission, draw, tolerance=1e-3, dtype=torch.bfloat16)
     expect_perplexity(submission, draw, dtype=torch.float64)
+    wrong = SEEN["perplexity"] | {IN_HALF: perplexity_by(as_is=True)}
+    (batches,), right, mistakes = draw_case(
+        lambda: (text(draw, torch.bfloat16),), perplexity_by(), wrong, partial(near, tolerance=1e-4)
+    )
+    value = expect_number(submission.perplexity(batches), "perplexity(…)")
+    recognise(value, right, mistakes, equal=partial(near, tolerance=2e-5))
+    if abs(value / right - 1) < 0.1 and not near(value, right, tolerance=2e-5):
+        fail(IN_HALF)
+    expect_close(value, right, "perplexity(…)", tolerance=2e-5)
+    read = submission.helper("stream", values=batches)
+    value = ask(lambda: submission.perplexity(read), "with batches that are read once", ONCE)
+    expect_close(expect_number(value, "perplexity(…)"), right, message=ONCE, tolerance=2e-5)
 
 
 # --- 12.2 ---
@@ -62,7 +89,9 @@ def test_influence_without_padding(submission: Submission, draw: Draw) -> None:
 
 @question("12.2", points=1, claim="float16 states, computed in float64")
 def test_influence_of_half_precision(submission: Submission, draw: Draw) -> None:
-    expect_influence(submission, draw, dtype=torch.float16)
+    said = "computed in float16: make the states float64 first"
+    wrong: Wrong = {said: influence_by(of_tokens, as_is=True)}
+    expect_influence(submission, draw, wrong, dtype=torch.float16)
 
 
 # --- 12.3 ---
@@ -70,9 +99,12 @@ def test_influence_of_half_precision(submission: Submission, draw: Draw) -> None
 
 @question("12.3", points=1, claim="round(sparsity · inputs) in each output; 0 and 1; the result")
 def test_any_sparsity(submission: Submission, draw: Draw) -> None:
-    for sparsity in (0.3, 0.75, 0.0):
-        layers, E = 2, draw.integer(9, 11)
-        expect_walked(submission, stack(draw, layers, E), inputs(draw, E), sparsity, SEEN["wanda_walk"])  # fmt: skip
+    wrong = OF_CHOICE | OF_THE_WALK
+    for sparsity in (0.3, 0.75):
+        layers, x = draw_stack(draw, sparsity, layers=2, wrong=wrong)
+        expect_walked(submission, layers, x, sparsity, wrong)
+    for sparsity in (0.0, 1.0):
+        expect_walked(submission, stack(draw, 2, 9), inputs(draw, 9), sparsity, {})
 
 
 @question("12.3", points=1, claim="ties: the first goes; four layers, without biases")
@@ -89,7 +121,7 @@ def test_ties_of_the_walk(submission: Submission, draw: Draw) -> None:
         layers[0][0].bias.fill_(0.0)
         x = torch.cat([x, -x], 2)[..., :E]
         x = torch.where(torch.arange(E) % 2 == 0, 1.0, -1.0).expand(2, 3, E).contiguous()
-    expect_walked(submission, layers, x, 0.5, {})
+    expect_walked(submission, layers, x, 0.5, {}, tied="0.1.weight")
     every, x = draw_stack(draw, 0.6, layers=4)
     expect_walked(submission, every, x, 0.6, SEEN["wanda_walk"])
 
@@ -100,14 +132,14 @@ def test_ties_of_the_walk(submission: Submission, draw: Draw) -> None:
 @question("12.4", points=1, claim="any order of removal gives the same row")
 def test_any_order(submission: Submission, draw: Draw) -> None:
     n = 9
-    row, H = draw.normal(n, dtype=torch.float64), correlated(draw, n)
-    gone = draw.distinct(4, 0, n)
+    case = lambda: (  # noqa: E731
+        draw.normal(n, dtype=torch.float64), correlated(draw, n), draw.distinct(4, 0, n - 1)
+    )  # fmt: skip
+    (row, H, gone), *_ = draw_case(case, remove_by(), SEEN["remove_in_turn"], close)
     for order in (gone, gone[::-1], sorted(gone)):
         value = submission.remove_in_turn(row, H, order)
-        value = expect_tensor(value, shape=row.shape, dtype=torch.float64, what="the row")
-        right = remove_by()(row, H, order)
-        recognise(value, right, {k: f(row, H, order) for k, f in SEEN["remove_in_turn"].items()}, equal=close)  # fmt: skip
-        expect_close(value, right, f"the row without {order}", tolerance=1e-6)
+        mistakes = apply_each(SEEN["remove_in_turn"], row, H, order)
+        compare_rows(value, remove_by()(row, H, order), (row, H, order), mistakes)
 
 
 @question("12.4", points=1, claim="nearly all weights, and none; removed ones exactly 0")
@@ -119,8 +151,7 @@ def test_nearly_all(submission: Submission, draw: Draw) -> None:
 def _none(submission: Submission, draw: Draw) -> None:
     row, H = draw.normal(6, dtype=torch.float64), correlated(draw, 6)
     value = submission.remove_in_turn(row, H, [])
-    value = expect_tensor(value, shape=row.shape, dtype=torch.float64, what="the row")
-    expect_close(value, row, "a row of which nothing is removed", tolerance=1e-9)
+    compare_rows(value, row, (row, H, []), {})
 
 
 # --- 12.5 ---
@@ -138,6 +169,11 @@ def test_updated_blocks(submission: Submission, draw: Draw) -> None:
 def test_without_correlation(submission: Submission, draw: Draw) -> None:
     W = draw.normal(5, 12, dtype=torch.float64)
     U = torch.diag(draw.sizes(12, 0.5, 2.0))
+    tied = draw.tied(5, 12).double()
+    for dim, count in ((None, 15), (1, 3)):
+        value = submission.column_loop(tied, torch.eye(12).double(), 6, count, dim)
+        right = loop_by()(tied, torch.eye(12).double(), 6, count, dim)
+        expect_close(value, right, message=TIES, tolerance=1e-9)
     for count, what in ((0, "where nothing is pruned"), (15, "where inputs are uncorrelated")):
         value = submission.column_loop(W, U, 6, count)
         value = expect_tensor(value, shape=W.shape, dtype=torch.float64, what="the matrix")
@@ -153,7 +189,13 @@ KEPT_ERRORS = (
 
 @question("12.5", points=0.5, claim="with bits: the columns to the right make up for rounding, too")
 def test_loop_rounds(submission: Submission, draw: Draw) -> None:
-    wrong: Wrong = {KEPT_ERRORS: loop_by(kept_err=False)}
+    wrong: Wrong = OF_UPDATES | {
+        KEPT_ERRORS: loop_by(rounding="no error"),
+        "the error is that of the rounded column: it is the old column − q": loop_by(
+            rounding="rounded"
+        ),
+        "kept weights were not rounded: they become `value`": loop_by(rounding="none"),
+    }
     submission.replace({"grid": reference.grid, "nearest": reference.nearest})
     try:
         expect_loop(submission, draw, wrong, None, bits=3, group=8)
@@ -168,15 +210,19 @@ def test_loop_rounds(submission: Submission, draw: Draw) -> None:
 @question("12.6", points=0.5, claim="a group of zeros has step 1; values at the ends")
 def test_grid_of_zeros(submission: Submission, draw: Draw) -> None:
     part = draw.normal(3, 5, dtype=torch.float64)
-    part[1] = 0
-    low, step = submission.grid(part, 3)
+    part[1], part[2] = 0, part[2] * 1e-3
+    given = submission.grid(part, 3)
+    expect_length(given, 2, "grid(…)")
+    low, step = (expect_tensor(v, shape=(3,), what="grid(…)") for v in given)
     right = grid_by()(part, 3)
-    if not bool(torch.as_tensor(step)[1] == 1):
+    if step[1] != 1:
         fail(
             f"step of a group of zeros is {float(step[1])}, expected: 1, so that nothing is divided by 0"
         )
-    expect_close(expect_tensor(step, shape=(3,), what="step"), right[1], "step", tolerance=1e-6)
-    expect_close(expect_tensor(low, shape=(3,), what="low"), right[0], "low", tolerance=1e-6)
+    if step[0] == 1 or step[2] == 1:
+        fail("step is 1 in a group that is not all 0: only a group of zeros has step 1")
+    expect_close(step, right[1], "step", tolerance=1e-6)
+    expect_close(low, right[0], "low", tolerance=1e-6)
     ends = torch.stack([right[0], right[0] + 7 * right[1]])
     for end in ends:
         value = expect_tensor(submission.nearest(end, *right, 3), shape=(3,), what="nearest(…)")

@@ -28,7 +28,7 @@ from course_lib.grading import (
     question,
     unchanged,
 )
-from course_lib.grading.claims.mistakes import Exercises, apply_each, draw_case, near, recognise
+from course_lib.grading.claims.mistakes import Exercises, draw_case, near, recognise
 from course_lib.labs import lab12 as reference
 from course_lib.pruning.weights import prune_lowest
 
@@ -42,31 +42,39 @@ close = partial(near, tolerance=1e-4, least=1e-3)
 Batches = list[tuple[Tensor, Tensor, Tensor]]
 
 
-def losses(logits: Tensor, ids: Tensor, places: int = 1) -> Tensor:
-    """−ln p of each token by the logits ``places`` before it, (B, L − places)."""
-    log_p = logits[:, : logits.shape[1] - places].double().log_softmax(-1)
-    return -log_p.gather(-1, ids[:, places:, None])[..., 0]
+def losses(logits: Tensor, ids: Tensor, places: int = 1, axis: int = -1) -> Tensor:
+    """−ln p of each token by the logits ``places`` before it (−1: one after it), (B, L − |places|)."""
+    L = logits.shape[1]
+    log_p = logits[:, max(0, -places) : L - max(0, places)].log_softmax(axis).double()
+    return -log_p.gather(-1, ids[:, max(0, places) : L - max(0, -places), None])[..., 0]
 
 
 def perplexity_by(
     counts: Callable[[Tensor], Tensor] = lambda mask: mask[:, 1:] & mask[:, :-1],
     places: int = 1,
+    axis: int = -1,
     divide: Callable[[Tensor, Tensor], float] | None = None,
+    each: str = "window",
+    first: bool = False,
+    as_is: bool = False,
 ) -> Callable[[Batches], float]:
     """A version of perplexity of which one thing may be wrong.
 
     Args:
-        counts: the tokens that count, of a mask. divide: Σ nll and numbers of tokens, each
-            per window -> the result.
+        counts: the tokens that count, of a mask. axis: of the softmax. divide: Σ nll and numbers
+            of tokens, per window or batch (``each``) -> the result. first: the first batch only.
+        as_is: the softmax is computed in the dtype of the logits.
     """
 
     def version(batches: Batches) -> float:
         sums, numbers = [], []
-        for logits, ids, mask in batches:
+        for logits, ids, mask in batches[:1] if first else batches:
             counted = counts(mask)
-            nll = losses(logits, ids, places)
-            sums += [row[c].sum() for row, c in zip(nll, counted, strict=True)]
-            numbers += [c.sum() for c in counted]
+            nll = losses(logits if as_is else logits.double(), ids, places, axis)
+            of = [row[c].sum() for row, c in zip(nll, counted, strict=True)]
+            n_of = [c.sum() for c in counted]
+            sums += of if each == "window" else [torch.stack(of).sum()]
+            numbers += n_of if each == "window" else [torch.stack(n_of).sum()]
         nll_of, n = torch.stack(sums), torch.stack(numbers)
         return divide(nll_of, n) if divide else math.exp(float(nll_of.sum() / n.sum()))
 
@@ -88,8 +96,23 @@ WRONG["perplexity"] = {
     "this is the mean over windows of their mean losses, then exp: a short window counts as much as a long one. Divide once, by all tokens": (
         perplexity_by(divide=lambda nll, n: math.exp(float((nll / n).mean())))
     ),
-    "this is a mean of perplexities: first add up the losses of the whole text, then exp": perplexity_by(
+    "this is a mean of the windows' perplexities: first add up the losses of the whole text, then exp": perplexity_by(
         divide=lambda nll, n: float((nll / n).exp().mean())
+    ),
+    "this is the mean over batches of their mean losses, then exp: a small batch counts as much as a large one. Divide once, by all tokens": (
+        perplexity_by(divide=lambda nll, n: math.exp(float((nll / n).mean())), each="batch")
+    ),
+    "this is a mean of the batches' perplexities: first add up the losses of the whole text, then exp": perplexity_by(
+        divide=lambda nll, n: float((nll / n).exp().mean()), each="batch"
+    ),
+    "only the first batch was counted: return after the loop over all batches": perplexity_by(
+        first=True
+    ),
+    "the logits at a place were compared with the token before it: they predict the next one": (
+        perplexity_by(places=-1)
+    ),
+    "the softmax was taken over the places of a window: the last axis is that of the vocabulary": (
+        perplexity_by(axis=1)
     ),
     "this is the mean loss: exp is missing": perplexity_by(
         divide=lambda nll, n: float(nll.sum() / n.sum())
@@ -116,16 +139,35 @@ def text(draw: Draw, dtype: torch.dtype = torch.float32) -> Batches:
     return batches
 
 
-def expect_perplexity(
-    submission: Submission, draw: Draw, tolerance: float = 1e-4, **how: Any
-) -> None:
-    equal = partial(near, tolerance=tolerance)
+DIVIDED_BY_PLACES = (
+    "the sum was divided by all places, padding included: divide by the number of tokens that count"
+)
+
+
+def over_all_places(batches: Batches) -> float:
+    counted = [mask[:, 1:] & mask[:, :-1] for _, _, mask in batches]
+    nll = [
+        losses(logits.double(), ids)[c].sum()
+        for (logits, ids, _), c in zip(batches, counted, strict=True)
+    ]
+    return math.exp(float(torch.stack(nll).sum()) / sum(c.numel() for c in counted))
+
+
+WRONG["perplexity"][DIVIDED_BY_PLACES] = over_all_places
+
+
+def expect_perplexity(submission: Submission, draw: Draw, **how: Any) -> None:
+    equal = partial(near, tolerance=1e-4)
     (batches,), right, mistakes = draw_case(
         lambda: (text(draw, **how),), perplexity_by(), WRONG["perplexity"], equal
     )
-    value = expect_number(submission.perplexity(batches), "perplexity(…)")
+    value, (after,) = submission.call("perplexity", batches, returning=(0,))
+    value = expect_number(value, "perplexity(…)")
+    for before, now in zip(batches, after, strict=True):
+        for one, other, what in zip(before, now, ("the logits", "ids", "mask"), strict=True):
+            unchanged(one, other, what)
     recognise(value, right, mistakes, equal=equal)
-    expect_close(value, right, "perplexity(…)", tolerance=tolerance)
+    expect_close(value, right, "perplexity(…)", tolerance=1e-4)
 
 
 @question("12.1", points=1, claim="exp(Σ −ln p / T) over all tokens of all windows")
@@ -139,14 +181,20 @@ def test_perplexity(submission: Submission, draw: Draw) -> None:
 def influence_by(
     change: Callable[[Tensor, Tensor, Tensor], Tensor],
     first: bool = False,
+    last: bool = False,
+    as_is: bool = False,
 ) -> Callable[[Sequence[Tensor], Tensor], Tensor]:
     """A version of influence: ``change`` of x, y (B, L, E) and the mask; ``first``: x is the
-    input of the first layer for every layer.
+    input of the first layer for every layer; ``last``: y is the output of the last layer;
+    ``as_is``: computed in the dtype of the states.
     """
 
     def version(states: Sequence[Tensor], mask: Tensor) -> Tensor:
-        pairs = zip([states[0]] * len(states) if first else states, states[1:], strict=False)
-        return torch.stack([change(x.double(), y.double(), mask) for x, y in pairs])
+        if not as_is:
+            states = [state.double() for state in states]
+        x_of = [states[0]] * len(states) if first else states
+        y_of = [states[-1]] * (len(states) - 1) if last else states[1:]
+        return torch.stack([change(x, y, mask) for x, y in zip(x_of, y_of, strict=False)]).double()
 
     return version
 
@@ -181,6 +229,24 @@ WRONG["influence"] = {
     "the cosine was taken over tokens, not over features: the last axis is that of the features": influence_by(
         lambda x, y, mask: 1 - F.cosine_similarity(x[mask], y[mask], dim=0).mean()
     ),
+    "the cosine was taken over the positions of a text (dim=1 is the default): the last axis is that of the features": (
+        influence_by(lambda x, y, mask: 1 - F.cosine_similarity(x * mask[..., None], y * mask[..., None]).mean())
+    ),
+    "each layer's input was compared with the output of the last layer: compare it with this layer's own output": (
+        influence_by(of_tokens, last=True)
+    ),
+    "padding was counted as a token with cosine 0: divide by the number of real tokens": influence_by(
+        lambda x, y, mask: 1 - (cosines(x, y) * mask).mean()
+    ),
+    "the sign of the cosine was lost: an output that points backwards has influence 2": influence_by(
+        lambda x, y, mask: 1 - cosines(x, y)[mask].abs().mean()
+    ),
+    "the dot product was used: the cosine divides it by both norms": influence_by(
+        lambda x, y, mask: 1 - (x * y).sum(-1)[mask].mean()
+    ),
+    "the input was compared with what the layer adds, y − x: compare it with the output y": influence_by(
+        lambda x, y, mask: 1 - cosines(x, y - x)[mask].mean()
+    ),
 }  # fmt: skip
 
 
@@ -204,14 +270,25 @@ def test_influence(submission: Submission, draw: Draw) -> None:
     expect_influence(submission, draw)
 
 
-def expect_influence(submission: Submission, draw: Draw, **how: Any) -> None:
+def expect_influence(
+    submission: Submission, draw: Draw, more: Wrong | None = None, **how: Any
+) -> None:
+    """``more``: other mistakes. Computed in float16 the result differs by about 1e-4."""
+    equal = partial(near, tolerance=2e-5) if more else close
     given, right, mistakes = draw_case(
-        lambda: passed_on(draw, **how), influence_by(of_tokens), WRONG["influence"], close
+        lambda: passed_on(draw, **how),
+        influence_by(of_tokens),
+        WRONG["influence"] | (more or {}),
+        equal,
     )
-    value = submission.influence(*given)
+    value, (states, mask) = submission.call("influence", *given, returning=(0, 1))
     value = expect_tensor(value, shape=right.shape, dtype=torch.float64, what="influence(…)")
-    recognise(value, right, mistakes, equal=close)
-    expect_close(value, right, "influence(…)", tolerance=1e-4)
+    unchanged(given[0], list(states), "the states")
+    unchanged(given[1], mask, "mask")
+    recognise(value, right, mistakes, equal=equal)
+    if more and near(value, right, tolerance=5e-3) and not near(value, right, tolerance=1e-6):
+        fail(next(iter(more)))
+    expect_close(value, right, "influence(…)", tolerance=1e-6 if more else 1e-4)
 
 
 # --- 12.3 wanda_walk ------------------------------------------------------------------
@@ -228,6 +305,8 @@ def walk_by(
     choose: Callable[[Tensor, float], Tensor] = lambda scores, s: prune_lowest(
         scores, round(s * scores.shape[1]), dim=1
     ),
+    size: Callable[[Tensor], Tensor] = torch.abs,
+    look: Callable[[Tensor], Tensor] = lambda x: x.flatten(0, -2),
     dense: bool = False,
     in_turn: bool = False,
     returned: str = "pruned",
@@ -235,8 +314,8 @@ def walk_by(
     """A version of wanda_walk of which one thing may be wrong.
 
     Args:
-        score: of |w| and the inputs. choose: the mask, of scores and sparsity. dense: layers get
-            what the unpruned ones pass on. in_turn: a matrix sees what the pruned ones before it
+        score: of |w| (``size``) and the inputs. choose: the mask, of scores and sparsity. look:
+            the rows of the inputs that are used. dense: layers get what the unpruned ones pass on. in_turn: a matrix sees what the pruned ones before it
             in its layer put out. returned: "dense" or "input": what the last layer put out before
             it was pruned, or its input.
     """
@@ -244,12 +323,12 @@ def walk_by(
     @torch.no_grad()
     def version(layers: Sequence[nn.Module], x: Tensor, sparsity: float) -> Tensor:
         def prune(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-            seen[module] = inputs[0].flatten(0, -2)
+            seen[module] = look(inputs[0])
             if in_turn:
                 cut(module)
 
         def cut(module: Any) -> None:
-            module.weight *= choose(score(module.weight.abs(), seen[module]), sparsity)
+            module.weight *= choose(score(size(module.weight), seen[module]), sparsity)
 
         out = x
         for layer in layers:
@@ -284,7 +363,15 @@ OF_CHOICE: Wrong = {
         choose=lambda scores, s: prune_lowest(-scores, round(s * scores.shape[1]), dim=1)
     ),
     "only the last position of the texts was used: the norm is over all texts and positions": walk_by(
-        lambda w, x: by_norm(w, x[-1:])
+        look=lambda x: x[:, -1]
+    ),
+    "only the first text was used: the norm is over all texts and positions": walk_by(look=lambda x: x[0]),
+    "the sign of the weights counted: the score is |w| times the norm": walk_by(size=lambda w: w),
+    "the number of pruned weights was rounded down: it is round(sparsity · inputs)": walk_by(
+        choose=lambda scores, s: prune_lowest(scores, int(s * scores.shape[1]), dim=1)
+    ),
+    "the mask is upside down: prune_lowest is True where a weight is kept": walk_by(
+        choose=lambda scores, s: ~prune_lowest(scores, round(s * scores.shape[1]), dim=1)
     ),
 }  # fmt: skip
 OF_THE_WALK: Wrong = {
@@ -334,10 +421,20 @@ def walked(
     return {name: p.detach() for name, p in layers.named_parameters()}, result
 
 
+TIES = "where scores are equal, other weights were pruned: of equal ones those that come first, by prune_lowest"
+
+
 def expect_walked(
-    submission: Submission, layers: nn.ModuleList, x: Tensor, sparsity: float, wrong: Wrong
+    submission: Submission,
+    layers: nn.ModuleList,
+    x: Tensor,
+    sparsity: float,
+    wrong: Wrong,
+    tied: str = "",
 ) -> None:
-    """Same weights and result as the right walk's; no hook, and x as it was."""
+    """Same weights and result as the right walk's; no hook, and x as it was. ``tied``: the matrix
+    whose scores are all equal.
+    """
     right, out = walked(walk_by(), layers, x, sparsity)
     there = submission.put(layers)
     hooks = submission.helper("hooks", model=there)
@@ -350,11 +447,13 @@ def expect_walked(
                 fail(said)
     for name, w in right.items():
         if not close(value[name], w):
-            other = "a bias, or a norm, which must stay as it is"
-            if name.endswith("weight") and w.ndim == 2:
-                zeros = (int((v == 0).sum()) for v in (value[name], w))
-                other = "{} of its weights are 0, expected: {}".format(*zeros)
-            fail(f"{name!r} of the layers is wrong: {other}")
+            if w.ndim < 2:
+                fail(
+                    f"{name!r} of the layers changed, a bias or a norm: prune only weights of nn.Linear"
+                )
+            fail(TIES if name == tied else explain_mask(name, value[name] == 0, w == 0, sparsity))
+        if not torch.equal(value[name] == 0, w == 0):
+            fail(f"pruned weights of {name!r} are not exactly 0")
     unchanged(x, after, "x")
     if submission.get(hooks, "count"):
         fail("a hook is left behind: remove every hook when the inputs are seen")
@@ -364,8 +463,31 @@ def expect_walked(
     expect_close(result, out, "the result", tolerance=1e-4)
 
 
-def draw_stack(draw: Draw, sparsity: float, layers: int = 3) -> tuple[nn.ModuleList, Tensor]:
-    """Layers in which every mistake gives other weights."""
+def explain_mask(name: str, value: Tensor, right: Tensor, sparsity: float) -> str:
+    """How the zeros (outputs, inputs) of a matrix differ from the right ones."""
+    counts, k = sorted(set(value.sum(1).tolist())), int(right[0].sum())
+    if counts == [0] and k:
+        return f"{name!r} was not pruned: prune every nn.Linear in layer.modules(), in place"
+    if len(counts) > 1:
+        return (
+            f"the outputs of {name!r} lost different numbers of weights, from {counts[0]} to"
+            f" {counts[-1]}: each output loses the same number, round(sparsity · inputs)"
+        )
+    if counts != [k]:
+        return (
+            f"each output of {name!r} lost {counts[0]} of {value.shape[1]} weights, expected:"
+            f" round(sparsity · inputs) with sparsity {sparsity:g}"
+        )
+    return (
+        f"each output of {name!r} lost the right number of weights, but other ones: the score is |w|"
+        " times the norm of what this matrix gets, over all texts and positions"
+    )
+
+
+def draw_stack(
+    draw: Draw, sparsity: float, layers: int = 3, wrong: Wrong | None = None
+) -> tuple[nn.ModuleList, Tensor]:
+    """Layers in which every mistake (of ``wrong``) gives other weights."""
 
     def case() -> tuple[nn.ModuleList, Tensor, float]:
         E = draw.integer(5, 7)
@@ -374,15 +496,16 @@ def draw_stack(draw: Draw, sparsity: float, layers: int = 3) -> tuple[nn.ModuleL
     def weights_of(walk: Callable[..., Tensor]) -> Callable[..., Any]:
         return lambda *given: walked(walk, *given)[0]
 
-    wrong = {said: weights_of(f) for said, f in (OF_CHOICE | OF_THE_WALK).items()}
-    (every, x, _), *_ = draw_case(case, weights_of(walk_by()), wrong, close)
+    versions = {said: weights_of(f) for said, f in (wrong or OF_CHOICE | OF_THE_WALK).items()}
+    (every, x, _), *_ = draw_case(case, weights_of(walk_by()), versions, close)
     return every, x
 
 
 @question("12.3", points=1, claim="one layer: in every output the smallest |w|·‖x‖ become 0")
 def test_one_layer(submission: Submission, draw: Draw) -> None:
-    layers, x = draw_stack(draw, 0.4)
-    expect_walked(submission, layers[:1], x, 0.4, OF_CHOICE | {k: v for k, v in OF_THE_WALK.items() if "matrices" in k})  # fmt: skip
+    wrong = OF_CHOICE | {k: v for k, v in OF_THE_WALK.items() if "matrices" in k}
+    layers, x = draw_stack(draw, 0.4, layers=1, wrong=wrong)
+    expect_walked(submission, layers, x, 0.4, wrong)
 
 
 @question(
@@ -403,12 +526,16 @@ def remove_by(
     start: Callable[[Tensor], Tensor] = torch.inverse,
     eliminates: bool = True,
     original: bool = False,
+    views: bool = False,
+    zeros: bool = True,
 ) -> Callable[[Tensor, Tensor, Sequence[int]], Tensor]:
     """A version of remove_in_turn of which one thing may be wrong.
 
     Args:
         step: the row after weight j is removed. start: the matrix that is used, of H.
         eliminates: the inverse is updated. original: each step moves by the weight's first value.
+        views: the inverse is updated row by row, with a view of its column. zeros: removed
+            weights are set to 0 at the end, too.
     """
 
     def version(row: Tensor, H: Tensor, gone: Sequence[int]) -> Tensor:
@@ -418,21 +545,26 @@ def remove_by(
                 row = row - first[j] / inverse[j, j] * inverse[:, j]
             else:
                 row = step(row, inverse, j)
-            if eliminates:
+            if views:
+                column, d = inverse[:, j], float(inverse[j, j])
+                for a in range(len(row)):
+                    inverse[a] -= column[a] * column / d
+            elif eliminates:
                 inverse = inverse - torch.outer(inverse[:, j], inverse[j]) / inverse[j, j]
+            if eliminates:
                 inverse[j], inverse[:, j] = 0, 0
             row[j] = 0
-        row[list(gone)] = 0
+        if zeros:
+            row[list(gone)] = 0
         return row
 
     return version
 
 
 NOT_ELIMINATED = "the inverse was not updated: after each removal, subtract H⁻¹e_j e_jᵀH⁻¹ / [H⁻¹]_jj, so that removed weights no longer move"
-WRONG["remove_in_turn"] = {
-    NOT_ELIMINATED: remove_by(eliminates=False),
-    "the other weights did not move: they make up for the removed one": remove_by(
-        lambda row, inverse, j: row.clone()
+OF_THE_STEP: Wrong = {
+    "the other weights did not move: they make up for the removed one. Is the row updated before the inverse? Afterwards column j of the inverse is 0": (
+        remove_by(lambda row, inverse, j: row.clone())
     ),
     "H was used where its inverse belongs: the step is along column j of H⁻¹": remove_by(
         start=torch.clone
@@ -443,10 +575,26 @@ WRONG["remove_in_turn"] = {
     "the step is not divided by [H⁻¹]_jj": remove_by(
         lambda row, inverse, j: row - row[j] * inverse[:, j]
     ),
+    "only the weights to the right of the removed one moved: here all others make up for it": remove_by(
+        lambda row, inverse, j: row - row[j] / inverse[j, j] * inverse[:, j] * (torch.arange(len(row)) > j)
+    ),
+}  # fmt: skip
+OF_SEVERAL: Wrong = {
+    NOT_ELIMINATED: remove_by(eliminates=False),
+    "a removed weight moved again in a later step: the inverse was not updated after each removal": remove_by(
+        eliminates=False, zeros=False
+    ),
     "the first values of the removed weights were used: use the value that the earlier steps have left": (
         remove_by(original=True)
     ),
+    "each weight was removed from the first row on its own, and the steps were added up: remove one after the other": (
+        remove_by(original=True, eliminates=False)
+    ),
+    "the inverse changed while it was read: a row or column of it is a view, copy it first": remove_by(
+        views=True
+    ),
 }
+WRONG["remove_in_turn"] = OF_THE_STEP | OF_SEVERAL
 
 
 def correlated(draw: Draw, n: int, tokens: int = 0) -> Tensor:
@@ -459,22 +607,34 @@ def correlated(draw: Draw, n: int, tokens: int = 0) -> Tensor:
 def expect_removed(submission: Submission, draw: Draw, count: int) -> None:
     def case() -> tuple[Tensor, Tensor, list[int]]:
         n = draw.integer(7, 10)
-        return draw.normal(n, dtype=torch.float64), correlated(draw, n), draw.distinct(count, 0, n)
+        return draw.normal(n, dtype=torch.float64), correlated(draw, n), draw.distinct(count, 0, n - 1)
 
-    if count > 1:
-        given, right, mistakes = draw_case(case, remove_by(), WRONG["remove_in_turn"], close)
-    else:
-        given = case()
-        right, mistakes = remove_by()(*given), apply_each(WRONG["remove_in_turn"], *given)
+    wrong = OF_THE_STEP | OF_SEVERAL if count > 1 else OF_THE_STEP
+    given, right, mistakes = draw_case(case, remove_by(), wrong, close)
     row, H, gone = given
     result, after = submission.call("remove_in_turn", row, H, gone, returning=(0, 1))
-    value = expect_tensor(result, shape=row.shape, dtype=torch.float64, what="the row")
     unchanged(row, after[0], "the row")
     unchanged(H, after[1], "H")
+    compare_rows(result, right, given, mistakes)
+
+
+def compare_rows(
+    value: Any, right: Tensor, given: tuple[Tensor, Tensor, list[int]], mistakes: dict[str, Any]
+) -> None:
+    """The row is the right one, to the digits of float64."""
+    row, H, gone = given
+    value = expect_tensor(value, shape=row.shape, dtype=torch.float64, what="the row")
     recognise(value, right, mistakes, equal=close)
     if (value[gone] != 0).any():
         fail(f"removed weights are {value[gone].tolist()}: they must be exactly 0")
-    expect_close(value, right, "the row", tolerance=1e-6)
+    if close(value, right) and not near(value, right, tolerance=1e-9):
+        fail("the row has the accuracy of float32: compute in float64, as the arguments are")
+    if not close(value, right):
+        error, least = (float((v - row) @ H @ (v - row)) for v in (value, right))
+        fail(
+            f"without {gone} the row is not the least-squares solution: its error (v − w)ᵀH(v − w)"
+            f" is {error:.6g}, the smallest is {least:.6g}"
+        )
 
 
 @question("12.4", points=1, claim="one weight: the others make up for it, by column j of H⁻¹")
@@ -495,16 +655,26 @@ def loop_by(
     update: Callable[[Tensor, Tensor, int], Tensor] = lambda error, U, i: torch.outer(
         error / U[i, i], U[i, i + 1 :]
     ),
+    diagonal: Callable[[Tensor, int, int], Tensor] = lambda U, a, width: U.diagonal()[
+        a : a + width
+    ],
     at_once: bool = False,
+    again: bool = False,
     ranked: str = "asked",
-    kept_err: bool = True,
+    reach: str = "all",
+    rounding: str = "right",
+    choose: Callable[[Tensor, int, int | None], Tensor] = prune_lowest,
 ) -> Callable[..., Tensor]:
     """A version of column_loop of which one thing may be wrong.
 
     Args:
-        score: of a block (outputs, width) and U's diagonal. update: what is taken from the columns
-            to the right, of the column's error. at_once: all is ranked before the loop begins.
-            ranked: "block" or "row", whatever dim says. kept_err: kept weights have an error, too.
+        score: of a block (outputs, width) and the ``diagonal`` of its columns. update: what is
+            taken from the columns to the right, of the column's error. at_once: all is ranked
+            before the loop begins. again: a block is ranked at each of its columns. ranked: "block"
+            or "row", whatever dim says, or "few": dim is not passed on. reach: "block" or
+            "not last": the columns that are updated. rounding: "no error" of kept weights,
+            "rounded": the error is that of the rounded column, "none": kept weights are not
+            rounded. choose: the mask.
     """
 
     def version(
@@ -518,17 +688,23 @@ def loop_by(
                 if i % group == 0:
                     low, step = reference.grid(W[:, i : i + group], bits)
                 value = reference.nearest(value, low, step, bits)
-            if i % width == 0:
-                part = (first if at_once else W)[:, i : i + width]
-                scores = score(part, U.diagonal()[i : i + width])
-                how = {"asked": dim, "block": None, "row": 1}[ranked]
+            if i % width == 0 or again:
+                a = i - i % width
+                part = (first if at_once else W)[:, a : a + width]
+                scores = score(part, diagonal(U, a, width))
+                how = {"asked": dim, "block": None, "row": 1, "few": None}[ranked]
                 k = count if how == dim else (count * len(W) if how is None else count // len(W))
-                keep = prune_lowest(scores, k, how)
-            q = torch.where(keep[:, i % width], value, 0)
-            error = W[:, i] - q
-            if not kept_err:
-                error = error.where(~keep[:, i % width], 0)
-            W[:, i + 1 :] -= update(error, U, i)
+                keep = choose(scores, count if ranked == "few" else k, how)
+            kept = keep[:, i % width]
+            q = torch.where(kept, W[:, i] if rounding == "none" else value, 0)
+            error = (value if rounding == "rounded" else W[:, i]) - q
+            if rounding == "no error":
+                error = error.where(~kept, 0)
+            end = {"all": W.shape[1], "block": i - i % width + width, "not last": W.shape[1] - 1}[
+                reach
+            ]
+            change = update(error, U, i).expand(len(W), W.shape[1] - i - 1)
+            W[:, i + 1 : max(end, i + 1)] -= change[:, : max(end - i - 1, 0)]
             W[:, i] = q
         return W
 
@@ -540,6 +716,15 @@ OF_MASKS: Wrong = {
     "the weights with the largest errors were pruned: prune the smallest": loop_by(lambda part, d: -((part / d) ** 2)),
     "U_jj was multiplied, not divided: the error of removing a weight is w² / U_jj²": loop_by(lambda part, d: (part * d) ** 2),
     "all blocks were ranked before the loop began: rank a block when the loop comes to it, by the updated weights": loop_by(at_once=True),
+    "a block was ranked again at each of its columns: decide once, when the loop comes to its first column": loop_by(again=True),
+    "w² was divided by U_jj: the error of removing a weight is w² / U_jj², with both squared": loop_by(lambda part, d: part**2 / d),
+    "the sign of the weights counted: the error of removing a weight is w² / U_jj²": loop_by(lambda part, d: part / d),
+    "every block was scored with the first entries of U's diagonal: use those of its own columns": loop_by(
+        diagonal=lambda U, a, width: U.diagonal()[:width]
+    ),
+    "the diagonal of H⁻¹ was used: once the columns before j are eliminated, it is U_jj²": loop_by(
+        diagonal=lambda U, a, width: (U.T @ U).diagonal()[a : a + width].sqrt()
+    ),
 }  # fmt: skip
 OF_UPDATES: Wrong = {
     "the columns to the right did not change: they make up for the error": loop_by(update=lambda error, U, i: torch.zeros(())),
@@ -553,13 +738,18 @@ OF_UPDATES: Wrong = {
     "the whole of UᵀU was used, not U: after the columns before i, row i of U has what is needed": loop_by(
         update=lambda error, U, i: torch.outer(error, (U.T @ U)[i, i + 1 :] / (U.T @ U)[i, i])
     ),
+    "only the columns of the same block changed: all columns to the right make up for the error, also those of later blocks": (
+        loop_by(reach="block")
+    ),
+    "the last column did not change: all columns to the right make up for the error": loop_by(reach="not last"),
 }  # fmt: skip
 PER_BLOCK: Wrong = {
     "each row lost the same number: with dim=None all weights of the block are ranked together": loop_by(ranked="row")
 }  # fmt: skip
 PER_ROW: Wrong = {
-    "the rows lost different numbers: pass dim on to prune_lowest": loop_by(ranked="block")
-}
+    "the rows lost different numbers: pass dim on to prune_lowest": loop_by(ranked="block"),
+    "count weights of the whole block were pruned, not of each row: pass dim on to prune_lowest": loop_by(ranked="few"),
+}  # fmt: skip
 WRONG["column_loop"] = OF_MASKS | OF_UPDATES
 
 
@@ -588,12 +778,30 @@ def expect_loop(
     for before, now, what in zip(given, after, ("W", "U"), strict=False):
         unchanged(before, now, what)
     recognise(value, right, mistakes, equal=close)
-    if not torch.equal(value == 0, right == 0) and how.get("bits") is None:
-        wrongly = int(((value == 0) != (right == 0)).sum())
-        fail(
-            f"{wrongly} weights are 0 and should not be, or are not and should be; the blocks have {width} columns"
-        )
+    if how.get("bits") is None:
+        expect_zeros(value == 0, right == 0, width, dim)
     expect_close(value, right, "the matrix", tolerance=1e-6)
+
+
+def expect_zeros(value: Tensor, right: Tensor, width: int, dim: int | None) -> None:
+    """The same weights are pruned, in each block of ``width`` columns."""
+    for a in range(0, right.shape[1], width):
+        mine, other = value[:, a : a + width], right[:, a : a + width]
+        where = f"columns {a} to {a + width - 1}"
+        if dim is None and mine.sum() != other.sum():
+            fail(
+                f"{int(mine.sum())} weights of {where} are exactly 0, expected: {int(other.sum())}"
+            )
+        if dim is not None and not torch.equal(mine.sum(dim), other.sum(dim)):
+            found = mine.sum(dim).tolist()
+            fail(
+                f"in {where} the rows have {found} weights that are exactly 0, expected: {int(other[0].sum())} in each row"
+            )
+        if not torch.equal(mine, other):
+            fail(
+                f"in {where} the number of zeros is right, but other weights were pruned"
+                + (", earlier columns are right" if a else "")
+            )
 
 
 @question("12.5", points=1, claim="one block: which weights go, and what the others become")
@@ -653,6 +861,15 @@ WRONG["nearest"] = {
     "k reaches 2ᵇ: the largest is 2ᵇ − 1": lambda w, low, step, bits: (
         low + step * ((w - low) / step).round().clamp(0, 2**bits)
     ),
+    "a value lies below the grid: k goes from 0 to 2ᵇ − 1": lambda w, low, step, bits: (
+        low + step * ((w - low) / step).round().clamp(max=2**bits - 1)
+    ),
+    "a value lies above the grid: k goes from 0 to 2ᵇ − 1": lambda w, low, step, bits: (
+        low + step * ((w - low) / step).round().clamp(min=0)
+    ),
+    "values were rounded up: take the nearest": lambda w, low, step, bits: (
+        low + step * ((w - low) / step).ceil().clamp(0, 2**bits - 1)
+    ),
 }
 WRONG["bits_per_weight"] = {
     "the places of the zeros cost nothing: if there are zeros, each weight needs one bit more": lambda bits, kept=1.0, group=None: (
@@ -664,8 +881,23 @@ WRONG["bits_per_weight"] = {
     "low and step are missing, or only one of them: 16 bits each for a group": lambda bits, kept=1.0, group=None: (
         kept * bits + (kept < 1) + (16 / group if group else 0)
     ),
-    "only the kept weights pay for low and step, or for the places: they are stored for all": lambda bits, kept=1.0, group=None: (
+    "only the kept weights pay for low and step, and for the places: both are stored for all": lambda bits, kept=1.0, group=None: (
         kept * (bits + (kept < 1) + (32 / group if group else 0))
+    ),
+    "only the kept weights have a bit for their place: the bitmap has one for every weight": lambda bits, kept=1.0, group=None: (
+        kept * (bits + (kept < 1)) + (32 / group if group else 0)
+    ),
+    "only the kept weights pay for low and step: all weights of the group share the 32 bits": lambda bits, kept=1.0, group=None: (
+        kept * (bits + (32 / group if group else 0)) + (kept < 1)
+    ),
+    "low and step are shared by the kept weights of a group: all weights of the group share them": lambda bits, kept=1.0, group=None: (
+        kept * bits + (kept < 1) + (32 / (group * kept) if group else 0)
+    ),
+    "these are the bits per kept weight: count them per weight, kept or not": lambda bits, kept=1.0, group=None: (
+        (kept * bits + (kept < 1) + (32 / group if group else 0)) / kept
+    ),
+    "the values of the zeros were counted: kept is the share of the weights that are kept": lambda bits, kept=1.0, group=None: (
+        (1 - kept if kept < 1 else 1) * bits + (kept < 1) + (32 / group if group else 0)
     ),
     "kept made no difference to the values: only kept weights are stored": lambda bits, kept=1.0, group=None: (
         bits + (kept < 1) + (32 / group if group else 0)
@@ -683,8 +915,9 @@ def groups(draw: Draw) -> tuple[Tensor, int]:
 @question("12.6", points=1, claim="the grid of each row, and the nearest value on it")
 def test_grid_and_nearest(submission: Submission, draw: Draw) -> None:
     given, right, mistakes = draw_case(lambda: groups(draw), grid_by(), WRONG["grid"], close)
-    value = submission.grid(*given)
+    value, (part,) = submission.call("grid", *given, returning=(0,))
     expect_length(value, 2, "grid(…)")
+    unchanged(given[0], part, "part")
     value = tuple(expect_tensor(v, shape=(len(given[0]),), what="grid(…)") for v in value)
     recognise(value, right, mistakes, equal=close)
     for v, r, what in zip(value, right, ("low", "step"), strict=True):
@@ -695,7 +928,13 @@ def test_grid_and_nearest(submission: Submission, draw: Draw) -> None:
         low, step = -draw.sizes(n, 0.5, 2.0), draw.sizes(n, 0.2, 0.6)
         return draw.normal(n, scale=2.5, dtype=torch.float64), low, step, draw.integer(2, 3)
 
-    exercises.expect_answer(submission, "nearest", column, close)
+    given, right, mistakes = exercises.draw_case("nearest", column, close)
+    rounded, after = submission.call("nearest", *given, returning=(0, 1, 2))
+    rounded = expect_tensor(rounded, shape=right.shape, what="nearest(…)")
+    for before, now, what in zip(given, after, ("the column", "low", "step"), strict=False):
+        unchanged(before, now, what)
+    recognise(rounded, right, mistakes, equal=close)
+    expect_close(rounded, right, "nearest(…)", tolerance=1e-6)
 
 
 # --- 12.7 answers: hidden -------------------------------------------------------------
