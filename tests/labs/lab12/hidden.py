@@ -24,6 +24,7 @@ from course_lib.labs import lab12 as reference
 from .visible import (
     OF_CHOICE,
     OF_MASKS,
+    OF_SCORES,
     OF_THE_WALK,
     OF_UPDATES,
     TIES,
@@ -167,8 +168,10 @@ def test_updated_blocks(submission: Submission, draw: Draw) -> None:
     "12.5", points=1, claim="uncorrelated inputs move nothing; nothing pruned, nothing changes"
 )
 def test_without_correlation(submission: Submission, draw: Draw) -> None:
-    W = draw.normal(5, 12, dtype=torch.float64)
-    U = torch.diag(draw.sizes(12, 0.5, 2.0))
+    case = lambda: (  # noqa: E731
+        draw.normal(5, 12, dtype=torch.float64), torch.diag(draw.sizes(12, 0.5, 2.0)), 6, 15
+    )  # fmt: skip
+    (W, U, *_), *_ = draw_case(case, loop_by(), OF_SCORES, close)
     tied = draw.tied(5, 12).double()
     for dim, count in ((None, 15), (1, 3)):
         value = submission.column_loop(tied, torch.eye(12).double(), 6, count, dim)
@@ -178,7 +181,7 @@ def test_without_correlation(submission: Submission, draw: Draw) -> None:
         value = submission.column_loop(W, U, 6, count)
         value = expect_tensor(value, shape=W.shape, dtype=torch.float64, what="the matrix")
         right = loop_by()(W, U, 6, count)
-        recognise(value, right, {k: f(W, U, 6, count) for k, f in OF_MASKS.items()}, equal=close)
+        recognise(value, right, {k: f(W, U, 6, count) for k, f in OF_SCORES.items()}, equal=close)
         expect_close(value, right, f"the matrix {what}", tolerance=1e-9)
 
 
@@ -211,6 +214,7 @@ def test_loop_rounds(submission: Submission, draw: Draw) -> None:
 def test_grid_of_zeros(submission: Submission, draw: Draw) -> None:
     part = draw.normal(3, 5, dtype=torch.float64)
     part[1], part[2] = 0, part[2] * 1e-3
+    part[0, 0], part[2, 0] = -1, -1e-3
     given = submission.grid(part, 3)
     expect_length(given, 2, "grid(…)")
     low, step = (expect_tensor(v, shape=(3,), what="grid(…)") for v in given)
@@ -223,19 +227,27 @@ def test_grid_of_zeros(submission: Submission, draw: Draw) -> None:
         fail("step is 1 in a group that is not all 0: only a group of zeros has step 1")
     expect_close(step, right[1], "step", tolerance=1e-6)
     expect_close(low, right[0], "low", tolerance=1e-6)
-    ends = torch.stack([right[0], right[0] + 7 * right[1]])
-    for end in ends:
-        value = expect_tensor(submission.nearest(end, *right, 3), shape=(3,), what="nearest(…)")
-        expect_close(value, end, "the ends of the grid, rounded,", tolerance=1e-6)
+    low, step = right
+    for k, end in ((-0.4, 0), (0.4, 0), (6.6, 7), (7.4, 7)):
+        value = submission.nearest(low + k * step, low, step, 3)
+        value = expect_tensor(value, shape=(3,), what="nearest(…)")
+        what = "nearest(…) at the smallest value" if end == 0 else "nearest(…) at the largest value"
+        expect_close(value / step, low / step + end, f"{what}, in steps,", tolerance=1e-6)
 
 
 @question("12.6", points=0.5, claim="bits per weight: values, places, low and step")
 def test_bits(submission: Submission, draw: Draw) -> None:
-    drawn = draw.integer(3, 8), draw.choice([0.75, 0.25, 0.625]), draw.choice([32, 128])
+    def right_bits(bits: int, kept: float, group: int | None) -> float:
+        return kept * bits + (kept < 1) + (32 / group if group else 0)
+
+    def case() -> tuple[int, float, int]:
+        kept = draw.choice([0.75, 0.25, 0.625, 0.375])
+        return draw.integer(3, 8), kept, draw.choice([16, 32, 128])
+
+    drawn, *_ = draw_case(case, right_bits, SEEN["bits_per_weight"], near)
     for given in (drawn, (4, 1.0, 64), (16, 1.0, None), (16, 0.5, None)):
-        bits, kept, group = given
         value = expect_number(submission.bits_per_weight(*given), f"bits_per_weight{given}")
-        right = kept * bits + (kept < 1) + (32 / group if group else 0)
+        right = right_bits(*given)
         wrong = {k: f(*given) for k, f in SEEN["bits_per_weight"].items()}
         recognise(value, right, wrong, equal=near)
         expect_close(value, right, f"bits_per_weight{given}", tolerance=1e-9)

@@ -604,12 +604,21 @@ def correlated(draw: Draw, n: int, tokens: int = 0) -> Tensor:
     return x.T @ x
 
 
+def leaves_rounding(row: Tensor, inverse: Tensor, j: int) -> bool:
+    """The step leaves a weight that is not exactly 0, in whatever order it is computed."""
+    w, d = row[j], inverse[j, j]
+    return bool(w / d * d != w and w * d / d != w and w * (1 / d) * d != w)
+
+
 def expect_removed(submission: Submission, draw: Draw, count: int) -> None:
     def case() -> tuple[Tensor, Tensor, list[int]]:
         n = draw.integer(7, 10)
         gone = draw.distinct(count, 0, n - 1)
         gone[:2] = sorted(gone[:2])  # a deleted row and column shift the later indices
-        return draw.normal(n, dtype=torch.float64), correlated(draw, n), gone
+        row, H = draw.normal(n, dtype=torch.float64), correlated(draw, n)
+        while not leaves_rounding(row, H.inverse(), gone[0]):
+            row = draw.normal(n, dtype=torch.float64)
+        return row, H, gone
 
     wrong = OF_THE_STEP | OF_SEVERAL if count > 1 else OF_THE_STEP
     given, right, mistakes = draw_case(case, remove_by(), wrong, close)
@@ -713,21 +722,24 @@ def loop_by(
     return version
 
 
-OF_MASKS: Wrong = {
+OF_SCORES: Wrong = {
     "weights were ranked by their size: the error of removing one is w² / U_jj²": loop_by(lambda part, d: part**2),
     "the weights with the largest errors were pruned: prune the smallest": loop_by(lambda part, d: -((part / d) ** 2)),
     "U_jj was multiplied, not divided: the error of removing a weight is w² / U_jj²": loop_by(lambda part, d: (part * d) ** 2),
-    "all blocks were ranked before the loop began: rank a block when the loop comes to it, by the updated weights": loop_by(at_once=True),
-    "a block was ranked again at each of its columns: decide once, when the loop comes to its first column": loop_by(again=True),
     "w² was divided by U_jj: the error of removing a weight is w² / U_jj², with both squared": loop_by(lambda part, d: part**2 / d),
     "the sign of the weights counted: the error of removing a weight is w² / U_jj²": loop_by(lambda part, d: part / d),
     "every block was scored with the first entries of U's diagonal: use those of its own columns": loop_by(
         diagonal=lambda U, a, width: U.diagonal()[:width]
     ),
+}  # fmt: skip
+OF_ORDER: Wrong = {
+    "all blocks were ranked before the loop began: rank a block when the loop comes to it, by the updated weights": loop_by(at_once=True),
+    "a block was ranked again at each of its columns: decide once, when the loop comes to its first column": loop_by(again=True),
     "the diagonal of H⁻¹ was used: once the columns before j are eliminated, it is U_jj²": loop_by(
         diagonal=lambda U, a, width: (U.T @ U).diagonal()[a : a + width].sqrt()
     ),
 }  # fmt: skip
+OF_MASKS = OF_SCORES | OF_ORDER
 OF_UPDATES: Wrong = {
     "the columns to the right did not change: they make up for the error": loop_by(update=lambda error, U, i: torch.zeros(())),
     "the update is not divided by U_ii: e = (column − q) / U_ii": loop_by(update=lambda error, U, i: torch.outer(error, U[i, i + 1 :])),
