@@ -604,21 +604,12 @@ def correlated(draw: Draw, n: int, tokens: int = 0) -> Tensor:
     return x.T @ x
 
 
-def leaves_rounding(row: Tensor, inverse: Tensor, j: int) -> bool:
-    """The step leaves a weight that is not exactly 0, in whatever order it is computed."""
-    w, d = row[j], inverse[j, j]
-    return bool(w / d * d != w and w * d / d != w and w * (1 / d) * d != w)
-
-
 def expect_removed(submission: Submission, draw: Draw, count: int) -> None:
     def case() -> tuple[Tensor, Tensor, list[int]]:
         n = draw.integer(7, 10)
         gone = draw.distinct(count, 0, n - 1)
         gone[:2] = sorted(gone[:2])  # a deleted row and column shift the later indices
-        row, H = draw.normal(n, dtype=torch.float64), correlated(draw, n)
-        while not leaves_rounding(row, H.inverse(), gone[0]):
-            row = draw.normal(n, dtype=torch.float64)
-        return row, H, gone
+        return draw.normal(n, dtype=torch.float64), correlated(draw, n), gone
 
     wrong = OF_THE_STEP | OF_SEVERAL if count > 1 else OF_THE_STEP
     given, right, mistakes = draw_case(case, remove_by(), wrong, close)
@@ -636,7 +627,8 @@ def compare_rows(
     row, H, gone = given
     value = expect_tensor(value, shape=row.shape, dtype=torch.float64, what="the row")
     recognise(value, right, mistakes, equal=close)
-    if (value[gone] != 0).any():
+    # of a single weight, the rounding is 0 by chance or not: the claims of several ask for it
+    if (value[gone].abs() > (1e-12 if len(gone) == 1 else 0)).any():
         fail(f"removed weights are {value[gone].tolist()}: they must be exactly 0")
     if near(value, right, tolerance=2e-6) and not near(value, right, tolerance=1e-9):
         fail("the row has the accuracy of float32: compute in float64, as the arguments are")
@@ -655,7 +647,8 @@ def test_one_weight(submission: Submission, draw: Draw) -> None:
 
 @question("12.4", points=1, claim="several weights: the kept ones are the least-squares solution")
 def test_several_weights(submission: Submission, draw: Draw) -> None:
-    expect_removed(submission, draw, 3)
+    for count in (3, 4):
+        expect_removed(submission, draw, count)
 
 
 # --- 12.5 column_loop -----------------------------------------------------------------
