@@ -627,7 +627,9 @@ check("0.5")
 # values *before* this row:
 #
 # $$\begin{pmatrix} 10 & 20 & 0 & 0 & 0 & 0 \\ 0 & 30 & 0 & 40 & 0 & 0 \\ 0 & 0 & 50 & 60 & 70 & 0 \\ 0 & 0 & 0 & 0 & 0 & 80 \end{pmatrix}
-# \quad\begin{aligned}v&=[10\;20\;30\;40\;50\;60\;70\;80]\\ \text{COL\_INDEX}&=[0\;1\;1\;3\;2\;3\;4\;5]\\ \text{ROW\_INDEX}&=[0\;2\;4\;7\;8]\end{aligned}$$
+# \quad\begin{aligned}v&=[10\;20\;30\;40\;50\;60\;70\;80]\\
+# \text{COL\_INDEX}&=[0\;1\;1\;3\;2\;3\;4\;5]\\
+# \text{ROW\_INDEX}&=[0\;2\;4\;7\;8]\end{aligned}$$
 #
 # The values of row $i$ are `v[ROW_INDEX[i]:ROW_INDEX[i+1]]`. A column is one of $C$
 # numbers, an entry of ROW_INDEX one of $\mathit{nnz}+1$ counts ($\mathit{nnz}$ is the
@@ -796,17 +798,17 @@ TITLE = "How fast can a sparse kernel be (lines), and how fast is it (marks)?"
 plots.curves(reached, title=TITLE, **LOOK, **SPEED)
 
 # %% [markdown]
-# With one vector every weight is used once. The bytes decide: CSR moves 8 or 12 bytes
-# per kept weight instead of 4, so it can pay from 50 % (scipy) or 67 % (PyTorch) on,
-# and at 90 % it can be about five or three times faster, not ten. With 64 vectors every
-# weight is used 64 times, the dense product is limited by its products, and at 90 % the
-# bound of CSR is higher. **Sparse kernels stay far below their bounds; whole rows come
-# closest, most clearly with 64 vectors.** A dense kernel multiplies eight or sixteen neighbouring weights at
-# once, and a sparse kernel follows every index. (A line compares two bounds. So a mark can
-# lie a little above it, where the dense product stays below its own.) The copy reads and
-# writes the matrix. Times one vector, the dense product takes about half as long, the
-# time of reading it: fewer bytes could help. Times 64, it takes longer than the copy:
-# fewer bytes alone help little.
+# With one vector every weight is used once. The bytes decide: CSR moves 8 or 12 bytes per
+# kept weight instead of 4, so it can pay from 50 % (scipy) or 67 % (PyTorch) on, and at 90 %
+# it can be about five or three times faster, not ten. With 64 vectors every weight is used 64
+# times, the dense product is limited by its products, and at 90 % the bound of CSR is higher.
+# **Sparse kernels stay far below their bounds; whole rows come closest, most clearly with 64
+# vectors.** A dense kernel multiplies eight or sixteen neighbouring weights at once, and a
+# sparse kernel follows every index. (A line compares two bounds. So a mark can lie a little
+# above it, where the dense product stays below its own.) The copy reads and writes the
+# matrix. Times one vector, the dense product takes about half as long, the time of reading
+# it: fewer bytes could help. Times 64, it takes longer than the copy: fewer bytes alone help
+# little.
 #
 # In which units do zeros pay, then? In MACs at once. In *stored* bits of `conv4` CSR
 # pays from 24 % on, by the formula of Part 3 with 10 bits for a column; the kernels above
@@ -967,11 +969,10 @@ check("0.8")
 # %% [markdown]
 # ## The ledger
 #
-# Every lab continues one table with the results of its methods on the same small
-# network. Half of your report in lab 11 comes from this table. Today's row is the
-# network before pruning: bits of the whole model (with biases and batch norm), MACs for
-# one image, milliseconds for 64 images on one core of this machine, and test accuracy
-# over the seeds, with its 95 % interval.
+# Every lab continues one table with the results of its methods on the same small network.
+# Today's row is the network before pruning: bits of the whole model (with biases and batch
+# norm), MACs for one image, milliseconds for 64 images on one core of this machine, and test
+# accuracy over the seeds, with its 95 % interval.
 
 # %%
 bits, macs = storage.model_bits(nets[0].state_dict()), int(costs["macs"].sum())

@@ -981,7 +981,7 @@ tables.plain(once.rename(columns={**heads, "test": "test accuracy (%)"}))
 # |---|---|---|
 # | Gordon et al. 2020 | 30–40 % of the weights, by size, before fine-tuning | no loss on any task; with more pruning, first information is lost, then capacity |
 # | Sanh et al. 2020 | 90 % / 97 % of the encoder's weights, MNLI, with distillation | soft movement 81.2 / 79.5, hard 80.1 / 76.5, size 78.3 / 69.4 (dense 84.5) |
-# | Guo et al. 2019 | 59.3 % of the weights, reweighted proximal, while pre-training | no loss, in pre-training and fine-tuning (Y. Zhou's survey, see lab 11, rates the paper's range, 12–41 % left, as "worse") |
+# | Guo et al. 2019 | 59.3 % of the weights, reweighted proximal, while pre-training | no loss, in pre-training and fine-tuning |
 # | Wang et al. 2020 | 35 % by gated factors | slightly worse than dense |
 #
 # ### 6.9 Two short answers

@@ -98,11 +98,6 @@ def log2_steps(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(doublings=np.log2(table["steps" if "epochs" in table else "early_stop"]))
 
 
-def tasks_as_seeds(table: pd.DataFrame) -> pd.DataFrame:
-    """Lab 09: the mean by task; tasks in the place of seeds."""
-    return table.drop(columns="seed").rename(columns={"task": "seed"})
-
-
 def best_ranks(table: pd.DataFrame) -> pd.DataFrame:
     """Lab 02: ρ of the signed forecast with the change, of all others with its size."""
     signed = table["method"] == "signed forecast"
@@ -123,7 +118,7 @@ def shared_heads(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["seed", "method", "shared"])
 
 
-FUNCTIONS = {f.__name__: f for f in (log2_steps, tasks_as_seeds, best_ranks, shared_heads)}
+FUNCTIONS = {f.__name__: f for f in (log2_steps, best_ranks, shared_heads)}
 
 
 def read(root: Path) -> dict[str, Claim]:

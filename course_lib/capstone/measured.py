@@ -1,9 +1,8 @@
-"""Storage, products, speed and accuracy of a handed-in model, against the one that was
-given, the same way for everyone.
+"""Storage, products, speed and accuracy of a handed-in model, against the given model, in the
+same way for everyone.
 
-Speed is the processor's time of one thread, the two models taking turns, medians: wall
-time of short calls on a busy machine is off by factors. Hidden data are drawn by a seed
-of the grader's, after the model was handed in.
+Speed is processor time of one thread, the two models in turns, medians: wall-clock time of short
+calls on a busy machine is off by factors.
 """
 
 from __future__ import annotations
@@ -11,20 +10,20 @@ from __future__ import annotations
 import getpass
 import math
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from filelock import FileLock
 from torch import Tensor, nn
 
 from course_lib import paths
-from course_lib.capstone.files import Saved, read
+from course_lib.capstone.files import Saved, of_bytes
 from course_lib.capstone.rebuilt import KINDS
 from course_lib.cost import latency, model_cost, totals
 from course_lib.cost.storage import model_bits
@@ -33,17 +32,13 @@ from course_lib.models import checkpoints
 from course_lib.pruning import tokens as dropping
 from course_lib.training import Batch
 
-# of each test image; hidden texts; texts whose products are counted
-COPIES, TEXTS, COUNTED = 5, 1500, 40
-REPEATS = 25
+COPIES, TEXTS, COUNTED = 5, 1500, 40  # of each image; texts; texts whose products are counted
 CLOSE = 0.9  # a speed counts as reached from this share of the budget on: clocks are not exact
 
 
 @dataclass(frozen=True)
 class Level:
-    """What a model must reach, all at once: shares of the given model's storage and
-    products, times its speed, points of accuracy lost.
-    """
+    """Limits, all at once: shares of storage and products, times faster, points lost."""
 
     points: float
     storage: float
@@ -69,18 +64,18 @@ LEVELS = {
 
 @dataclass(frozen=True)
 class Measured:
-    """One model beside the given one.
+    """One model, compared with the given one.
 
     Attributes:
-        bits, macs: of storage, and products of one input. ms: processor time of a batch
-            (64 images, 32 texts). faster: times faster.
-        right: of each hidden input, was it classified right?
+        bits, macs: of storage, and products of one input; storage, macs_share: the same, as
+            shares of the given model's. ms: processor time of a batch (64 images, 32 texts).
+        faster: times faster. right, given_right: of each hidden input, was it classified right?
     """
 
     bits: int
-    given_bits: int
+    storage: float
     macs: float
-    given_macs: float
+    macs_share: float
     ms: float
     faster: float
     right: tuple[bool, ...] = field(repr=False)
@@ -88,7 +83,6 @@ class Measured:
 
     @property
     def accuracy(self) -> float:
-        """In %."""
         return 100 * fmean(self.right)
 
     @property
@@ -96,22 +90,12 @@ class Measured:
         return 100 * fmean(self.given_right)
 
     @property
-    def storage(self) -> float:
-        return self.bits / self.given_bits
-
-    @property
-    def macs_share(self) -> float:
-        return self.macs / self.given_macs
-
-    @property
     def drop(self) -> float:
         return self.given_accuracy - self.accuracy
 
 
 def unmet_requirements(level: Level, found: Measured) -> list[str]:
-    """What the level asks for and the model does not reach; nothing, where it is
-    met.
-    """
+    """The limits that the model does not meet."""
     missed = []
     if found.storage > level.storage:
         missed.append(f"storage {found.storage:.1%}, at most {level.storage:.0%}")
@@ -127,9 +111,8 @@ def unmet_requirements(level: Level, found: Measured) -> list[str]:
 def given(kind: str, number: int = 0) -> nn.Module:
     """The model that was to be compressed: "cnn" or "bert", 0 to 2."""
     if kind == "bert":
-        model: nn.Module = checkpoints.load(f"reviews-bert-{number}").model
-        return model
-    return KINDS["cnn"](read(given_file(number)))
+        return checkpoints.load(f"reviews-bert-{number}").model
+    return KINDS["cnn"](of_bytes(given_file(number).read_bytes(), "the given net"))
 
 
 def given_file(number: int) -> Path:
@@ -138,57 +121,33 @@ def given_file(number: int) -> Path:
 
 
 def measure(kind: str, saved: Saved, number: int, seed: int, split: str = "test") -> Measured:
-    """A model that was read, against the given one of that number, on the data of a
-    seed.
-
-    Args:
-        split: of the images that are distorted: "validation" while you choose, "test"
-            when it is graded. (Texts are drawn anew by every seed.)
+    """Measure a model against the given one of that number, on the data of a seed: newly drawn
+    texts, or distorted images of a ``split``, "validation" while you choose, "test" in grading.
 
     Raises:
         Refused: if the tensors are no such model.
     """
     model, start = KINDS[kind](saved), given(kind, number)
     hidden = _distorted(seed, split) if kind == "cnn" else _reviews(seed)
-
-    def kept() -> Any:
-        """The block in which tokens are dropped, if any are."""
-        return dropping.dropping(model, saved.tokens) if saved.tokens else nullcontext()
-
-    @torch.no_grad()
-    def once() -> None:
-        with kept():
-            hidden.logits(model, hidden.timed)
-
-    @torch.no_grad()
-    def first() -> None:
-        hidden.logits(start, hidden.timed)
-
-    ms, faster = _speed({"given": first, "model": once}, LEVELS[kind][-1].faster)
-    with kept():
-        right, macs = hidden.right(model), hidden.products(model)
-    return Measured(
-        bits=model_bits(model.state_dict()),
-        given_bits=model_bits(start.state_dict()),
-        macs=macs,
-        given_macs=hidden.products(start),
-        ms=ms,
-        faster=faster,
-        right=right,
-        given_right=hidden.right(start),
-    )
+    work = {"given": partial(_logits, start, hidden.timed)}
+    given_macs, given_right = hidden.products(start), hidden.right(start)
+    given_bits, bits = (model_bits(each.state_dict()) for each in (start, model))
+    with dropping.dropping(model, saved.tokens) if saved.tokens else nullcontext():
+        work["model"] = partial(_logits, model, hidden.timed)
+        ms, faster = _speed(work, LEVELS[kind][-1].faster)
+        macs, right = hidden.products(model), hidden.right(model)
+    sizes = (bits, bits / given_bits, macs, macs / given_macs)
+    return Measured(*sizes, ms, faster, right, given_right)
 
 
-def _speed(work: dict[str, Callable[[], object]], enough: float) -> tuple[float, float]:
+def _speed(work: Mapping[str, Callable[[], object]], enough: float) -> tuple[float, float]:
     """Milliseconds of the model, and times faster than the given one: the best of three
-    tries, fewer where it is fast enough at once.
-
-    One process of this machine at a time: two timings disturb each other.
+    tries, fewer if an earlier one is enough. One process of this machine at a time.
     """
     best = (math.inf, 0.0)
     with FileLock(Path(tempfile.gettempdir()) / f"course-capstone-{getpass.getuser()}.lock"):
         for _ in range(3):
-            times = latency.compare(work, warmup=2, repeats=REPEATS, threads=1)
+            times = latency.compare(work, warmup=2, repeats=25, threads=1)
             faster = times["given"].median / times["model"].median
             if faster > best[1]:
                 best = 1000 * times["model"].median, faster
@@ -197,30 +156,27 @@ def _speed(work: dict[str, Callable[[], object]], enough: float) -> tuple[float,
     return best
 
 
-@dataclass(frozen=True)
-class _Hidden:
-    """What a model is measured on.
+@torch.no_grad()
+def _logits(model: nn.Module, inputs: Batch) -> Tensor:
+    found = model(**inputs)
+    return found if isinstance(found, Tensor) else found.logits
 
-    Attributes:
-        batches: inputs and labels. counted: inputs whose products are counted, one by
-            one. timed: one batch of inputs.
-        logits: a model's, of inputs.
+
+class _Hidden(NamedTuple):
+    """The data of a measurement: ``batches`` of inputs and labels, single inputs whose products
+    are ``counted``, and the batch that is ``timed``.
     """
 
-    batches: list[tuple[Any, Tensor]]
-    counted: list[Any]
-    timed: Any
-    logits: Callable[[nn.Module, Any], Tensor]
+    batches: list[tuple[Batch, Tensor]]
+    counted: list[Batch]
+    timed: Batch
 
-    @torch.no_grad()
     def right(self, model: nn.Module) -> tuple[bool, ...]:
-        """Of each input, is it classified right?"""
         return tuple(
-            hit for x, y in self.batches for hit in (self.logits(model, x).argmax(1) == y).tolist()
+            hit for x, y in self.batches for hit in (_logits(model, x).argmax(1) == y).tolist()
         )
 
     def products(self, model: nn.Module) -> float:
-        """Of one input, the mean."""
         return fmean(totals(model_cost(model, x))["nonzero_macs"] for x in self.counted)
 
 
@@ -232,8 +188,9 @@ def digits() -> images.ImageData:
 
 def _distorted(seed: int, split: str) -> _Hidden:
     drawn = images.distorted(getattr(digits(), split), torch.Generator().manual_seed(seed), COPIES)
-    batches = list(zip(drawn.images.split(500), drawn.labels.split(500), strict=True))
-    return _Hidden(batches, [drawn.images[:1]], drawn.images[:64], lambda model, x: model(x))
+    pairs = zip(drawn.images.split(500), drawn.labels.split(500), strict=True)
+    batches = [({"x": x}, labels) for x, labels in pairs]
+    return _Hidden(batches, [{"x": drawn.images[:1]}], {"x": drawn.images[:64]})
 
 
 def _reviews(seed: int) -> _Hidden:
@@ -246,5 +203,4 @@ def _reviews(seed: int) -> _Hidden:
 
     batches = pairs(data, 50)
     timed = {name: part[:32] for name, part in batches[len(batches) // 2][0].items()}
-    counted = [x for x, _ in pairs(data.select(range(COUNTED)), 1)]
-    return _Hidden(batches, counted, timed, lambda model, x: model(**x).logits)
+    return _Hidden(batches, [x for x, _ in pairs(data.select(range(COUNTED)), 1)], timed)

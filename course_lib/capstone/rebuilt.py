@@ -1,5 +1,5 @@
-"""The model that a file is, by the shapes of its tensors: narrower or shallower than
-the one given, never more.
+"""The model of a file, by the shapes of its tensors: at most as wide and deep as the given
+model.
 """
 
 from __future__ import annotations
@@ -12,30 +12,23 @@ from torch import Tensor, nn
 
 from course_lib.capstone.files import Refused, Saved
 from course_lib.models.convnet import SmallConvNet
+from course_lib.pruning.heads import remove_heads
+from course_lib.pruning.layers import slice_ffn
 
-WIDTHS = (32, 32, 64, 64)  # of the convolutional net as it is given
-LAYERS, HEADS, HEAD, FFN, WIDTH = 4, 8, 16, 256, 128  # of the BERT
+WIDTHS = (32, 32, 64, 64)  # of the given convolutional net
+LAYERS, HEADS, HEAD, FFN = 4, 8, 16, 256  # of the given BERT; a head has 16 entries
 
 
 def convnet(saved: Saved) -> nn.Module:
     """A :class:`SmallConvNet` of at most the given widths, in evaluation mode.
 
     Raises:
-        Refused: if tensors are missing or too many, or a layer is wider than the one
-            given.
+        Refused: if a tensor is missing, superfluous, or larger than in the given net.
     """
     if saved.tokens:
         raise Refused("a convolutional net has no tokens to drop")
-    widths = []
-    for i, most in enumerate(WIDTHS, start=1):
-        weight = saved.state.get(f"conv{i}.weight")
-        if weight is None:
-            raise Refused(f"conv{i}.weight is missing{_begins(saved)}")
-        if weight.ndim != 4 or weight.shape[2:] != (3, 3):
-            raise Refused(f"conv{i}.weight is {tuple(weight.shape)}, no weight of 3x3 filters")
-        if not 1 <= len(weight) <= most:
-            raise Refused(f"conv{i} has {len(weight)} filters, and should have 1 to {most}")
-        widths.append(len(weight))
+    _check_sizes(saved.state, SmallConvNet(1, 10, WIDTHS))
+    widths = [len(saved.state[f"conv{i}.weight"]) for i in range(1, len(WIDTHS) + 1)]
     return _filled(SmallConvNet(1, 10, widths), saved.state)
 
 
@@ -44,102 +37,64 @@ def bert(saved: Saved) -> nn.Module:
     feed-forward widths, in evaluation mode.
 
     Raises:
-        Refused: if tensors are missing or too many, or there is more of something than
-            the given model has.
+        Refused: if a tensor is missing, superfluous, or larger than in the given model.
     """
-    numbers = sorted(
-        {
-            int(found[1])
-            for name in saved.state
-            if (found := re.match(r"bert\.encoder\.layer\.(\d{1,3})\.", name))
-        }
-    )
-    if not numbers or numbers != list(range(len(numbers))) or len(numbers) > LAYERS:
-        raise Refused(
-            f"layers are numbered 0, 1, … without gaps, 1 to {LAYERS} of them; the file has"
-            f" {numbers[:8]}{'' if numbers else _begins(saved)}"
-        )
-    if any(layer >= len(numbers) for layer in saved.tokens):
-        raise Refused(
-            f"tokens are dropped behind a layer that is not there: {sorted(saved.tokens)} of"
-            f" {len(numbers)}"
-        )
-    words = _shape(saved, "bert.embeddings.word_embeddings.weight", 2)[0]
-    model: Any = _fresh_bert(words, len(numbers))
-    for number in numbers:
-        path = f"bert.encoder.layer.{number}"
-        rows = _shape(saved, f"{path}.attention.self.query.weight", 2)[0]
-        wide = _shape(saved, f"{path}.intermediate.dense.weight", 2)[0]
-        if rows % HEAD or not 1 <= rows // HEAD <= HEADS:
-            raise Refused(
-                f"layer {number}: query has {rows} rows, and a head has {HEAD}: 1 to {HEADS} heads"
-            )
-        if not 1 <= wide <= FFN:
-            raise Refused(
-                f"layer {number}: the feed-forward part is {wide} wide, and should be 1 to {FFN}"
-            )
-        _resize(model.get_submodule(path), rows // HEAD, wide)
-    return _filled(model, saved.state)
-
-
-def _fresh_bert(words: int, layers: int) -> Any:
+    from course_lib.models import checkpoints
     from course_lib.models.bert import small_bert
 
-    given = given_vocabulary()
-    if words != given:
+    found = (re.match(r"bert\.encoder\.layer\.(\d{1,3})\.", name) for name in saved.state)
+    layers = len(numbers := {int(match[1]) for match in found if match})
+    if not 1 <= layers <= LAYERS or numbers != set(range(layers)):
         raise Refused(
-            f"the word embeddings have {words} rows, and the vocabulary {given}: it stays as it is"
-            " given"
+            f"layers are numbered 0, 1, … without gaps, 1 to {LAYERS} of them; the file has"
+            f" {sorted(numbers)[:8]}, and begins with {min(saved.state, default='nothing')!r}"
         )
-    return small_bert(given, layers=layers, positions=160)
+    if any(layer >= layers for layer in saved.tokens):
+        raise Refused(
+            f"tokens are dropped after a layer that is not there: {sorted(saved.tokens)} of"
+            f" {layers}"
+        )
+    vocabulary = len(checkpoints.load("reviews-bert-0").tokenizer)
+    model: Any = small_bert(vocabulary, layers=layers, positions=160)
+    _check_sizes(saved.state, model)
+    heads = torch.zeros(layers, HEADS, dtype=torch.bool)
+    neurons = []
+    for number in range(layers):
+        path = f"bert.encoder.layer.{number}"
+        inner = len(saved.state[f"{path}.attention.self.query.weight"])
+        if inner % HEAD:
+            raise Refused(f"layer {number}: query has {inner} rows, and a head has {HEAD}")
+        heads[number, : inner // HEAD] = True
+        neurons.append(torch.arange(FFN) < len(saved.state[f"{path}.intermediate.dense.weight"]))
+    return _filled(slice_ffn(remove_heads(model, heads), neurons), saved.state)
 
 
-def given_vocabulary() -> int:
-    """Pieces of the given tokenizer."""
-    from course_lib.models import checkpoints
-
-    return len(checkpoints.load("reviews-bert-0").tokenizer)
+def _floats(model: nn.Module) -> dict[str, Tensor]:
+    return {name: value for name, value in model.state_dict().items() if value.is_floating_point()}
 
 
-def _resize(layer: nn.Module, heads: int, wide: int) -> None:
-    """Linear layers of these sizes in place of a fresh layer's."""
-    attention: Any = layer.get_submodule("attention.self")
-    inner = heads * HEAD
-    for name in ("query", "key", "value"):
-        setattr(attention, name, nn.Linear(WIDTH, inner))
-    attention.num_attention_heads, attention.all_head_size = heads, inner
-    layer.get_submodule("attention.output").dense = nn.Linear(inner, WIDTH)
-    layer.get_submodule("intermediate").dense = nn.Linear(WIDTH, wide)
-    layer.get_submodule("output").dense = nn.Linear(wide, WIDTH)
+def _check_sizes(state: dict[str, Tensor], largest: nn.Module) -> None:
+    """Refuse other names than those of the largest model, other numbers of dimensions, and
+    dimensions that are 0 or larger.
+    """
+    most = _floats(largest)
+    for names, what in (
+        (most.keys() - state.keys(), "missing"),
+        (state.keys() - most.keys(), "of no such model"),
+    ):
+        if names:
+            first = f"{min(names)!r} is {what}"
+            raise Refused(f"{first}, and {len(names) - 1} more" if len(names) > 1 else first)
+    for name, value in most.items():
+        found, limit = tuple(state[name].shape), tuple(value.shape)
+        if len(found) != len(limit) or not all(
+            1 <= n <= m for n, m in zip(found, limit, strict=True)
+        ):
+            raise Refused(f"{name!r} is {found}, and should be at most {limit}")
 
 
-def _shape(saved: Saved, name: str, dimensions: int) -> tuple[int, ...]:
-    value = saved.state.get(name)
-    if value is None or value.ndim != dimensions:
-        raise Refused(f"{name} is missing, or has other dimensions than {dimensions}")
-    return tuple(value.shape)
-
-
-def _begins(saved: Saved) -> str:
-    """Of which model the file may be: its first name, behind a comma."""
-    return f", and the file begins with {min(saved.state)!r}" if saved.state else ", and all others"
-
-
-def _some(names: list[str], what: str, one: str) -> str:
-    """How many tensors, and the first."""
-    if len(names) == 1:
-        return f"one tensor {one}, {names[0]!r}"
-    return f"{len(names)} tensors {what}, {names[0]!r} first"
-
-
-@torch.no_grad()
 def _filled(model: nn.Module, state: dict[str, Tensor]) -> nn.Module:
-    own = {name: value for name, value in model.state_dict().items() if value.is_floating_point()}
-    if missing := sorted(own.keys() - state.keys()):
-        raise Refused(_some(missing, "are missing", "is missing"))
-    if more := sorted(state.keys() - own.keys()):
-        raise Refused(_some(more, "belong to no such model", "belongs to no such model"))
-    for name, value in own.items():
+    for name, value in _floats(model).items():
         if state[name].shape != value.shape:
             raise Refused(
                 f"{name!r} is {tuple(state[name].shape)}, and beside the other tensors it should be"

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from course_lib import files, paths
-from course_lib.experiments.once import spent
+from course_lib.experiments.once import once, spent, tables
 
 TOOK = "took"  # what a result says of its making, in addition to its settings
 ABOUT = "about.json"
@@ -36,6 +36,29 @@ class Result(NamedTuple):
 
     tables: Mapping[str, pd.DataFrame]
     settings: Mapping[str, Any]
+
+
+def by_seed(
+    about: str,
+    settings: Mapping[str, Any],
+    seeds: int,
+    *parts: Callable[..., Any],
+    data: str = "",
+) -> Remake:
+    """A ``remake(executor, folder)``, described by ``about``: the tables of every
+    ``part(seed)``, or ``part(seed, data, settings)`` where ``data`` are named, for seeds 0,
+    1, …
+    """
+    more = (data, settings) if data else ()
+
+    def remake(executor: Executor, folder: Path) -> Result:
+        jobs = [(seed, part) for seed in range(seeds) for part in parts]
+        running = [executor.submit(once, folder, part, seed, *more) for seed, part in jobs]
+        found = zip(jobs, running, strict=True)
+        return Result(tables(({"seed": job[0]}, of.result()) for job, of in found), settings)
+
+    remake.__doc__ = about
+    return remake
 
 
 def registered() -> dict[str, Remake]:

@@ -1,13 +1,12 @@
-"""Lab 10: tokens dropped from small BERTs on reviews, from vision transformers on digits,
-and from a real encoder: what the lab and its lecture run.
+"""Lab 10: tokens dropped from small BERTs on reviews, and from a real encoder: what the lab and
+its lecture run.
 
 Layers are counted from 0; a text for readers counts from 1. Columns: ``share`` of the
-tokens that are kept, ``accuracy`` (validation) and ``test`` in %, ``fewer``: MACs of the
-whole texts over those of the shortened ones. The stored results are made by
-``data/results/make/lab10_results.py``.
+tokens that are kept, ``accuracy`` in %, ``fewer``: MACs of the whole texts over those of the
+shortened ones. The stored results are made by ``data/results/make/lab10_results.py``.
 
 Source: Goyal et al. 2020, "PoWER-BERT"; Kim et al. 2022, "Learned Token Pruning for
-Transformers".
+Transformers"; Wang et al. 2021, "SpAtten".
 """
 
 from __future__ import annotations
@@ -25,37 +24,33 @@ import datasets
 import numpy as np
 import pandas as pd
 import torch
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 from torch import Tensor, nn
 from transformers.utils import logging
 
 from course_lib import devices, experiments
 from course_lib.cost import latency, storage, texts_macs
-from course_lib.data import images, pieces, reviews
+from course_lib.data import pieces, reviews
 from course_lib.data.review_grammar import POLAR
 from course_lib.models import checkpoints
 from course_lib.models.bert import small_bert
 from course_lib.modes import evaluating
 from course_lib.parallel import side_by_side
-from course_lib.pruning.heads import gated
 from course_lib.pruning.tokens import (
     Cascading,
-    cascading,
+    SoftThreshold,
     dropping,
     kept_count,
     progressive_shares,
 )
 from course_lib.pruning.tokens.dropping import Score
-from course_lib.show import plots
 from course_lib.show.drawings import tokens_leaving
 from course_lib.training import Batch
 
-EVIDENCE = "piece_evidence"  # the column of a batch that says which pieces decide
+EVIDENCE = "piece_evidence"  # the column of the texts that says which pieces decide
 LAYERS, SHARES = (0, 1, 2), (0.5, 0.3, 0.2, 0.1)  # of single drops
 METHODS = ("informed", "all evidence", "polar words", "random")
-SAMPLES = (3, 7, 12, 21, 30, 44)  # validation texts to look at
+SAMPLES = (42, 3, 12, 21, 30, 53)  # validation texts to look at
 
 Schedule = dict[int, float]  # layer -> share of the text that goes on from it
 # exercise 10.1: attention weights (B, H, L, L), token mask (B, L) -> scores (B, L)
@@ -124,8 +119,7 @@ def load(seeds: Sequence[int], texts: int) -> Patients:
     rows = reviews.load(train=0, validation=texts, test=texts)
     data = pieces.encode(rows, tokenizer, aligned=("evidence",))
     validation, test = (
-        list(pieces.batches(data[part], "sentiment", 100, extra=(EVIDENCE,)))
-        for part in ("validation", "test")
+        list(pieces.batches(data[part], "sentiment", 100)) for part in ("validation", "test")
     )
     lengths = torch.tensor([len(row) for row in data["validation"]["input_ids"]])
     dense = side_by_side(lambda seed: measure(models[seed], validation), [(s,) for s in seeds])
@@ -143,59 +137,44 @@ def measure(
     seed: int = 0,
     block: Cascading | None = None,
 ) -> dict[str, float]:
-    """Accuracy and cost of a classifier while tokens are dropped, and the recall of words.
+    """Accuracy and cost of a classifier while tokens are dropped.
 
     Args:
         model: a BERT-type classifier of transformers.
-        batches: of ``pieces.batches``, with labels; where they have the column
-            ``piece_evidence``, recall is measured.
+        batches: of ``pieces.batches``, with labels.
         keep: the tokens to keep after each layer, see ``dropping``; None: all.
         score: as in ``dropping``.
         seed: of random scores.
         block: a ``cascading`` of this model to measure in place of ``dropping``.
 
     Returns:
-        ``accuracy`` in %; ``macs`` of the encoder for one text, mean over texts, and
-        ``dense_macs``, those of whole texts; ``recall``, the share of the polar words'
-        pieces that are kept to the end, and ``chance``, the expected recall if as many
-        tokens were kept at random. The last two are NaN without evidence.
+        ``accuracy`` in %; ``macs`` of the encoder for one text, mean over texts,
+        ``dense_macs``, those of whole texts, and how many times ``fewer`` that is.
     """
     generator = torch.Generator().manual_seed(seed)
     keep = {} if keep is None else keep
     opened = block or dropping(model, keep, score=score, generator=generator)
     config: Any = model.config
-    right = texts = polar_kept = polar = expected = 0.0
+    right = texts = 0
     heads: list[Tensor] = []  # that work in a cascade, (layers, B)
     with evaluating(model), torch.inference_mode(), opened as drop:
         for batch in batches:
             logits = model(**model_inputs(batch)).logits
-            right += (logits.argmax(1) == batch["labels"]).sum().item()
+            right += int((logits.argmax(1) == batch["labels"]).sum())
             texts += len(batch["labels"])
             if isinstance(drop, Cascading):
-                heads.append(torch.stack([alive.sum(1) for alive in drop.working]))
-            if EVIDENCE in batch:
-                assert drop.last is not None
-                words = batch[EVIDENCE] == POLAR  # (B, L)
-                alive = drop.last.alive(-1)
-                at_random = (alive.sum(1) - 1) / (drop.last.lengths - 1)  # [CLS] stays in any case
-                polar_kept += (words & alive).sum().item()
-                polar += words.sum().item()
-                expected += (words.sum(1) * at_random).sum().item()
+                heads.append(torch.stack([alive.sum(1) for alive in drop.working]).cpu())
         attention, ffn = drop.lengths()
     size = config.hidden_size // config.num_attention_heads
     width = torch.cat(heads, 1) * size if heads else None
-    return {
-        "accuracy": 100 * right / texts,
-        "macs": mean_macs(config, attention, ffn, width),
-        "dense_macs": planned_macs(config, attention[0], {}),
-        "recall": polar_kept / polar if polar else float("nan"),
-        "chance": expected / polar if polar else float("nan"),
-    }
+    macs, dense = mean_macs(config, attention, ffn, width), planned_macs(config, attention[0], {})
+    accuracy = 100 * right / texts
+    return {"accuracy": accuracy, "macs": macs, "dense_macs": dense, "fewer": dense / macs}
 
 
 def model_inputs(batch: Batch) -> Batch:
     """The columns of a batch that the model reads."""
-    return {name: column for name, column in batch.items() if name not in ("labels", EVIDENCE)}
+    return {name: column for name, column in batch.items() if name != "labels"}
 
 
 def mean_macs(config: Any, attention: Tensor, ffn: Tensor, width: Tensor | None = None) -> float:
@@ -224,11 +203,6 @@ def ratio(config: Any, lengths: Tensor, shares: Mapping[int, float]) -> float:
     over mean of the shortened ones.
     """
     return planned_macs(config, lengths, {}) / planned_macs(config, lengths, shares)
-
-
-def times_fewer(measured: Mapping[str, float]) -> float:
-    """How many times fewer MACs a run of :func:`measure` needed than whole texts."""
-    return measured["dense_macs"] / measured["macs"]
 
 
 # ------------------------------------------------------------------- rows that are dropped
@@ -269,6 +243,16 @@ def finish_from(model: Any, layer: int, rows: Tensor) -> Tensor:
     return model.classifier(model.bert.pooler(hidden))
 
 
+def in_words(named: Sequence[str]) -> tuple[list[int], list[str]]:
+    """Where each word starts in a list of pieces, and the words: a word is a piece with all its
+    ##pieces.
+    """
+    starts = [i for i, name in enumerate(named) if not name.startswith("##")]
+    ends = [*starts[1:], len(named)]
+    joined = ["".join(named[a:b]).replace("##", "") for a, b in zip(starts, ends, strict=True)]
+    return starts, joined
+
+
 def attention_by_word(received: Received, patients: Patients, number: int) -> pd.DataFrame:
     """n · score of each word of a validation text (1: the average piece), its pieces added
     up, in each layer of the first model; "• ": the word decides.
@@ -277,31 +261,13 @@ def attention_by_word(received: Received, patients: Patients, number: int) -> pd
     everything = torch.ones_like(ids, dtype=torch.bool)
     layers = run_attention(patients.eager[0], ids)
     scores = len(named) * torch.stack([received(attn, everything)[0] for _, attn in layers])
-    # a word is a piece with all its ##pieces
-    starts = [i for i, name in enumerate(named) if not name.startswith("##")]
-    words = [
-        ("• " if max(decides[a:b]) else "") + "".join(named[a:b]).replace("##", "")
-        for a, b in zip(starts, [*starts[1:], len(named)], strict=True)
-    ]
+    starts, words = in_words(named)
+    marked = ["• " * bool(decides[i]) + word for i, word in zip(starts, words, strict=True)]
     return pd.DataFrame(
         np.add.reduceat(scores.cpu().numpy(), starts, axis=1),
         index=pd.Index([f"layer {layer + 1}" for layer in range(len(layers))], name=""),
-        columns=pd.Index(words, name="words (• decides)"),
+        columns=pd.Index(marked, name="words (• decides)"),
     )
-
-
-def kept_pieces(
-    keep: Keep, received: Received, patients: Patients, number: int, layer: int, share: float
-) -> tuple[str, str]:
-    """The pieces of a validation text that go on from this layer of the first model, and
-    its answer from them alone.
-    """
-    ids, named, _ = patients.pieces(number)
-    rows, attn = run_attention(patients.eager[0], ids)[layer]
-    there = torch.ones_like(ids, dtype=torch.bool)
-    fewer, _, index = keep(rows, there, received(attn, there), math.ceil(share * ids.shape[1]))
-    positive = finish_from(patients.eager[0], layer, fewer).softmax(1)[0, 1]
-    return " ".join(named[i] for i in index[0]), f"positive with {positive:.0%}"
 
 
 def single_drops(keep: Keep, received: Received, patients: Patients, seed: int) -> pd.DataFrame:
@@ -351,7 +317,8 @@ def single_drops(keep: Keep, received: Received, patients: Patients, seed: int) 
 
 def cheapest(drops: pd.DataFrame, patients: Patients, points: float = 1.0) -> pd.DataFrame:
     """For each seed the single informed drop with the fewest MACs whose validation accuracy
-    is at most ``points`` below dense: ``seed``, ``layer``, ``share``, ``fewer``.
+    is at most ``points`` below dense, and what it does on test texts: ``seed``, ``layer``,
+    ``share``, ``fewer``, ``dense`` and ``test`` (accuracy).
     """
     rows = []
     for seed, part in drops[drops.method == "informed"].groupby("seed", sort=False):
@@ -362,64 +329,17 @@ def cheapest(drops: pd.DataFrame, patients: Patients, points: float = 1.0) -> pd
             (ratio(patients.config, patients.lengths, {layer: share}), layer, share)
             for layer, share in plans
         )
-        rows.append({"seed": seed, "layer": layer, "share": share, "fewer": fewer})
+        model, texts = patients.models[int(seed)], patients.test
+        dense, test = (
+            measure(model, texts, plan, score="received")["accuracy"]
+            for plan in ({}, {layer: share})
+        )
+        found = {"layer": layer, "share": share, "fewer": fewer, "dense": dense, "test": test}
+        rows.append({"seed": seed, **found})
     return pd.DataFrame(rows)
 
 
-def on_test(patients: Patients, chosen: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
-    """``test`` accuracy on whole texts, with the chosen drop, and with as many tokens drawn;
-    ``recall`` and ``chance`` of the chosen drop (see :func:`measure`).
-    """
-    (row,) = chosen[chosen.seed == seed].to_dict("records")
-    plan = {row["layer"]: row["share"]}
-    model, batches = patients.models[seed], patients.test
-    informed = measure(model, batches, plan, score="received")
-    test = {
-        "dense": measure(model, batches)["accuracy"],
-        "informed": informed["accuracy"],
-        "random": measure(model, batches, plan, score="random", seed=seed)["accuracy"],
-    }
-    about = {
-        "after layer": row["layer"] + 1,
-        "share": row["share"],
-        "fewer": times_fewer(informed),
-        "recall": informed["recall"],
-        "chance": informed["chance"],
-    }
-    return [{"method": method, **about, "test": accuracy} for method, accuracy in test.items()]
-
-
-def by_checkpoint(tested: pd.DataFrame) -> pd.DataFrame:
-    """Rows of :func:`on_test` with a column of test accuracy per method."""
-    about = ["seed", "after layer", "share", "fewer", "recall", "chance"]
-    return tested.pivot(index=about, columns="method", values="test").reset_index()
-
-
-# ------------------------------------------------------------------- policies and thresholds
-def lost_by_length(policy: Callable[..., Tensor], patients: Patients) -> pd.DataFrame:
-    """Share of the tokens (%) that a threshold of the average score drops after layer 2 of
-    the first model, in the shortest and the longest quarter of the texts: θ = 1/37 on s,
-    and by ``policy(scores, 1.0, token_mask)`` on n·s.
-    """
-    found = []
-    model = patients.models[0]
-    with dropping(model, {1: 1.0}, score="received") as drop, torch.inference_mode():
-        for batch in patients.validation:
-            model(**model_inputs(batch))
-            assert drop.last is not None
-            scores, real = drop.last.scores[1], batch["attention_mask"].bool()
-            n = real.sum(1)
-            on_s = ((scores >= 1 / 37) & real).sum(1) / n
-            on_ns = policy(scores, 1.0, real).sum(1) / n
-            found.append(torch.stack([n.float(), 100 * (1 - on_s), 100 * (1 - on_ns)], 1))
-    lost = torch.cat(found).cpu()
-    lost = lost[torch.from_numpy(lost[:, 0].numpy().argsort())]
-    quarter = len(lost) // 4
-    parts = {"shortest quarter (%)": lost[:quarter], "longest quarter (%)": lost[-quarter:]}
-    means = {name: [float(part[:, rule].mean()) for rule in (1, 2)] for name, part in parts.items()}
-    return pd.DataFrame({"rule": ["θ = 1/37 on s", "θ = 1 on n·s"], **means})
-
-
+# ------------------------------------------------------------- policies, tokens and heads
 def schedule_of(
     progressive: Callable[[Tensor, int, float], Tensor], layers: int, final: float
 ) -> Schedule:
@@ -445,12 +365,12 @@ def at_equal_cost(
     budgets: Iterable[float],
     seed: int,
 ) -> list[dict[str, Any]]:
-    """Validation accuracy of a schedule, a threshold, and a random choice with the schedule's
-    counts. Each needs ``budget`` times fewer MACs than whole texts; a ``budget`` of 1 is the
-    whole text.
+    """Test accuracy of a schedule, a threshold, and a random choice with the schedule's
+    counts. The numbers with which each needs ``budget`` times fewer MACs than whole texts are
+    found on validation texts.
     """
     model, layers = patients.models[seed], patients.config.num_hidden_layers
-    half, middle = patients.validation[::2], len(patients.validation) // 2
+    some = patients.validation[::3]
 
     def measure_threshold(theta: float, batches: list[Batch]) -> dict[str, float]:
         def keep(scores: Tensor, real: Tensor) -> Tensor:
@@ -458,50 +378,53 @@ def at_equal_cost(
 
         return measure(model, batches, dict.fromkeys(range(layers - 1), keep), score="received")
 
-    def saved_by_threshold(theta: float) -> float:
-        return times_fewer(measure_threshold(theta, patients.validation[middle : middle + 1]))
-
     def schedule(gone: float) -> Schedule:
         return schedule_of(progressive, layers, 1 - gone)
 
     def saved_by_schedule(gone: float) -> float:
         return ratio(patients.config, patients.lengths, schedule(gone))
 
-    dense = {"budget": 1.0, "accuracy": patients.dense[seed], "fewer": 1.0}
-    rows = [{"method": name, **dense} for name in ("progressive", "threshold", "random")]
+    rows = []
     for budget in budgets:
         shares = schedule(solve(saved_by_schedule, budget, 0.0, 0.99))
+        theta = solve(lambda t: measure_threshold(t, some)["fewer"], budget, 0.0, 3.0)
         found = {
-            "progressive": measure(model, half, shares, score="received"),
-            "threshold": measure_threshold(solve(saved_by_threshold, budget, 0.0, 3.0), half),
-            "random": measure(model, half, shares, score="random", seed=seed),
+            "progressive": measure(model, patients.test, shares, score="received"),
+            "threshold": measure_threshold(theta, patients.test),
+            "random": measure(model, patients.test, shares, score="random", seed=seed),
         }
         rows += [
-            {"method": m, "budget": budget, "accuracy": x["accuracy"], "fewer": times_fewer(x)}
+            {"method": m, "budget": budget, "accuracy": x["accuracy"], "fewer": x["fewer"]}
             for m, x in found.items()
         ]
     return rows
 
 
-@torch.no_grad()
-def gates(soft_threshold: Callable[[int, float], Any]) -> pd.DataFrame:
-    """How much of a token ``goes on`` at θ = 1, by n times its score (``n·s``), with two
-    temperatures and as a step.
+class _Wrapped(SoftThreshold):
+    """A student's thresholds as the library's, which ``dropping`` takes."""
+
+    def __init__(self, gate: Any) -> None:
+        super().__init__(len(gate.theta), gate.temperature)
+        self.theta, self.gate = gate.theta, gate
+
+    def forward(self, scores: Tensor, layer: int, token_mask: Tensor) -> Tensor:
+        return self.gate(scores, layer, token_mask)
+
+
+def soft_and_hard(gates: Callable[[int, float], Any], patients: Patients) -> str:
+    """Validation accuracy of checkpoint 0, not trained for it, with θ = 1 after layers 1 to 3:
+    gates of temperature 0.3, soft and hard.
     """
-    line = torch.linspace(0, 2.5, 1001)
-    # the middle one of three tokens, of which two are real, so n = 2
-    scores = torch.stack([torch.full_like(line, 0.1), line / 2, torch.full_like(line, 0.1)], 1)
-    real = torch.tensor([[True, True, False]]).expand(len(line), 3)
-    found = {"n·s": line.numpy()}
-    for temperature in (0.3, 0.1):
-        soft = soft_threshold(1, temperature)
-        soft.theta.fill_(1.0)
-        found[f"T = {temperature}"] = soft(scores, 0, real)[:, 1].numpy()
-    found["hard"] = soft.eval()(scores, 0, real)[:, 1].numpy()
-    return pd.DataFrame(found).melt("n·s", var_name="method", value_name="goes on")
+    threshold = _Wrapped(gates(len(LAYERS), 0.3))
+    with torch.no_grad():
+        threshold.theta.fill_(1.0)
+    found = [
+        measure(patients.models[0], patients.validation, threshold.train(soft))["accuracy"]
+        for soft in (True, False)
+    ]
+    return f"Soft gates {found[0]:.1f} %, the same gates hard {found[1]:.1f} %."
 
 
-# ------------------------------------------------------------------------ tokens and heads
 @torch.inference_mode()
 def cascade(
     step: Callable[..., tuple[Tensor, Tensor]],
@@ -541,140 +464,70 @@ def cascade(
             share, n_heads = plan[layer]
             n_tokens = max(1, math.ceil(share * len(tokens) - 1e-9))
             tokens, heads = step(token_sum, head_sum, tokens, heads, n_tokens, n_heads)
-            rows.append(
-                {
-                    "after layer": layer + 1,
-                    "tokens": f"{int(tokens.sum())} of {len(tokens)}",
-                    "heads kept": ", ".join(map(str, heads.nonzero().flatten().tolist())),
-                    "kept text": " ".join(itertools.compress(named, tokens)),
-                }
-            )
+            row = {"after layer": layer + 1, "tokens": f"{int(tokens.sum())} of {len(tokens)}"}
+            # heads counted from 1
+            row["heads kept"] = ", ".join(str(h + 1) for h in heads.nonzero().flatten().tolist())
+            rows.append(row | {"kept text": " ".join(itertools.compress(named, tokens))})
     return pd.DataFrame(rows)
 
 
-def jointly(patients: Patients, heads: Mapping[int, int], seed: int) -> list[dict[str, Any]]:
-    """Validation accuracy with tokens (by the stored schedule of this seed), ``heads`` (layer
-    -> how many go on), or both dropped by the library's cascade, and with as many of both
-    drawn at random.
-    """
-    stored = experiments.read("lab10_reviews/schedules").query("seed == @seed")
-    shares: Schedule = stored.set_index("layer").share.to_dict()
-    model, half = patients.models[seed], patients.validation[1::2]
-    depth, count = model.config.num_hidden_layers, model.config.num_attention_heads
-    generator = torch.Generator().manual_seed(seed)
-    keep = torch.ones(depth, count, dtype=torch.bool)
-    for layer in range(1, depth):
-        left = heads.get(layer - 1, min(heads.values()))
-        keep[layer] = torch.randperm(count, generator=generator) < left
-    found = {
-        "dense": measure(model, half),
-        "tokens": measure(model, half, shares),
-        "heads": measure(model, half, block=cascading(model, {}, heads)),
-        "tokens and heads": measure(model, half, block=cascading(model, shares, heads)),
-    }
-    with gated(model, keep):
-        found["random"] = measure(model, half, shares, score="random", seed=seed)
-    # as many of both in each layer
-    found["random"]["macs"] = found["tokens and heads"]["macs"]
-    return [
-        {"method": m, "accuracy": one["accuracy"], "fewer": found["dense"]["macs"] / one["macs"]}
-        for m, one in found.items()
-    ]
-
-
 # ------------------------------------------------------------------------ what it saves
-WAYS: dict[str, tuple[str, Score]] = {
-    "SDPA,\n[CLS] row": ("SDPA", "cls"),
-    "SDPA,\nreceived": ("SDPA", "received"),
-    "eager,\n[CLS] row": ("eager", "cls"),
-    "eager,\nreceived": ("eager", "received"),
-    "SDPA,\nrandom": ("SDPA", "random"),
-}
-
-
 @cache
 def timed_model() -> Any:
     """4 layers of width 256 with random weights: time does not depend on them."""
     return small_bert(600, layers=4, width=256, heads=8, ffn=1024, seed=0).eval()
 
 
-def clock(
-    plan: Schedule, repeats: Mapping[int, int], ways: Mapping[str, tuple[str, Score]] = WAYS
-) -> pd.DataFrame:
-    """Times ``faster`` than the dense model with SDPA, and ``ms``, of texts of 128 tokens on
-    one thread, in each way but that one.
+def clock(plan: Schedule, repeats: Mapping[int, int]) -> pd.DataFrame:
+    """Times ``faster`` than the dense model of texts of 128 tokens on one thread, with the fast
+    attention kernel (SDPA), by the score that chooses (``way``).
 
     Args:
         plan: the schedule. repeats: size of the batch -> turns of each way.
-        ways: name -> attention kernel and score.
     """
-    kernels = {name: copy.deepcopy(timed_model()) for name in ("SDPA", "eager")}
-    kernels["eager"].set_attn_implementation("eager")
     rows = []
+    ways: dict[str, Score] = {"[CLS] row": "cls", "received": "received", "random": "random"}
     for size, turns in repeats.items():
         ids = torch.randint(5, 600, (size, 128), generator=torch.Generator().manual_seed(size))
-        passes = {f"{name},\ndense": latency.forward(model, ids) for name, model in kernels.items()}
+        passes = {"dense": latency.forward(timed_model(), ids)}
         with ExitStack() as blocks:  # each way keeps its block open while the clock runs
-            for way, (kernel, score) in ways.items():
-                model = copy.deepcopy(kernels[kernel])
+            for way, score in ways.items():
+                model = copy.deepcopy(timed_model())
                 generator = torch.Generator().manual_seed(0)
                 blocks.enter_context(dropping(model, plan, score=score, generator=generator))
                 passes[way] = latency.forward(model, ids)
             times = latency.compare(passes, warmup=1, repeats=turns, threads=1)
-        dense = times.pop("SDPA,\ndense")
+        dense = times.pop("dense")
         rows += [
-            {
-                "batch": f"batch {size}",
-                "way": way,
-                "faster": dense.times_slower_than(time),
-                "ms": 1e3 * time.median,
-            }
+            {"batch": f"batch {size}", "way": way, "faster": dense.times_slower_than(time)}
             for way, time in times.items()
         ]
     return pd.DataFrame(rows)
 
 
-def by_score(patients: Patients, plan: Schedule, seed: int) -> list[dict[str, Any]]:
-    """Validation accuracy with the same shares by the row of [CLS] and by attention
-    received.
+def costs(patients: Patients, chosen: pd.DataFrame) -> list[dict[str, Any]]:
+    """Two ledger rows, whole texts and the drops of :func:`cheapest`: size of the whole model in
+    ``bits``, mean ``macs`` of a validation review in the encoder, ``ms`` per text of a batch of
+    100 (first checkpoint), and test ``accuracy`` per seed.
     """
-    scores: dict[str, Score] = {"[CLS] row": "cls", "received": "received"}
-    model, half = patients.models[seed], patients.validation[1::2]
-    return [
-        {"method": name, "accuracy": measure(model, half, plan, score=score)["accuracy"]}
-        for name, score in scores.items()
-    ]
-
-
-def costs(patients: Patients, chosen: pd.DataFrame, tested: pd.DataFrame) -> list[dict[str, Any]]:
-    """Two ledger rows, whole texts and the chosen drops: size of the whole model in ``bits``,
-    mean ``macs`` of a validation review in the encoder, ``ms`` per text of a batch of 100,
-    and test ``accuracy`` per seed.
-    """
-    batch = patients.test[len(patients.test) // 2]
-    inputs = {name: part.cpu() for name, part in model_inputs(batch).items()}
-    rows = []
-    for seed, layer, share in zip(chosen.seed, chosen.layer, chosen.share, strict=True):
-        dense, shortened = (copy.deepcopy(patients.models[seed]).cpu() for _ in range(2))
-        passes = {"dense": partial(dense, **inputs), "informed": partial(shortened, **inputs)}
-        plans = {"dense": {}, "informed": {layer: share}}
-        with dropping(shortened, plans["informed"]), torch.inference_mode():
-            times = latency.compare(passes, repeats=10, threads=1)
-        for method, plan in plans.items():
-            macs = planned_macs(patients.config, patients.lengths, plan)
-            ms = 1e3 * times[method].median / len(batch["labels"])
-            rows.append({"method": method, "macs": macs, "ms": ms})
-    table = pd.DataFrame(rows).set_index("method")
-    names = {"dense": "dense, a text of lab 10", "informed": "tokens dropped, own layer"}
+    inputs = {k: v.cpu() for k, v in model_inputs(patients.test[len(patients.test) // 2]).items()}
+    plans = [{int(c.layer): float(c.share)} for c in chosen.itertuples()]
+    whole, shortened = (copy.deepcopy(patients.models[0]).cpu() for _ in range(2))
+    with dropping(shortened, plans[0]), torch.inference_mode():
+        passes = {"dense": partial(whole, **inputs), "test": partial(shortened, **inputs)}
+        times = latency.compare(passes, repeats=10, threads=1)
+    names = {"dense": "dense, a text of lab 10", "test": "tokens dropped, own share"}
+    fewer = {"dense": 1.0, "test": chosen.fewer}
+    macs = planned_macs(patients.config, patients.lengths, {})
     return [
         {
             "method": name,
-            "bits": storage.model_bits(dense.state_dict()),
-            "macs": float(table.loc[method].macs.mean()),
-            "ms": float(table.loc[method].ms.mean()),
-            "accuracy": tested[tested.method == method].test.tolist(),
+            "bits": storage.model_bits(whole.state_dict()),
+            "macs": float(np.mean(macs / fewer[column])),
+            "ms": 1e3 * times[column].median / len(inputs["input_ids"]),
+            "accuracy": chosen[column].tolist(),
         }
-        for method, name in names.items()
+        for column, name in names.items()
     ]
 
 
@@ -698,38 +551,28 @@ def changed_by_padding(received: Received, patients: Patients, texts: int = 60) 
 
 
 # ------------------------------------------------------------------------ stored results
-def measured() -> pd.DataFrame:
-    """What was trained with tokens dropped, on test reviews, and the soft gates of learned
-    thresholds on validation reviews: ``training`` ("as it came", "fine-tuned",
-    "thresholds"), ``method``, ``arm`` (both), ``checkpoint``, ``test`` (accuracy in %),
-    ``fewer``, ``recall``, ``chance``.
+BARS = {  # training and method of the stored table -> the label of a bar
+    ("fine-tuned", "dense"): "dense,\ntrained on",
+    ("fine-tuned", "informed"): "[CLS] row,\ntrained on",
+    ("fine-tuned", "random"): "random,\ntrained on",
+    ("thresholds", "soft to the end, as trained"): "soft gates,\nvalidation",
+    ("thresholds", "soft to the end"): "the same,\nhard, test",
+    ("thresholds", "hard phase"): "hard phase,\nhard, test",
+}
+
+
+def trained_bars() -> pd.DataFrame:
+    """What was trained with tokens dropped, a ``bar`` each, named with how many times fewer MACs
+    it needs (mean): ``accuracy`` on test reviews, of soft gates on validation reviews.
     """
     rows = experiments.read("lab10_reviews/measured")
     rows = rows[(rows.part == "test") | rows.macs.isna()]
-    return rows.rename(columns={"accuracy": "test"}).assign(
-        fewer=rows.dense_macs / rows.macs,
-        arm=rows.method + ", " + rows.training,
-        checkpoint=[f"checkpoint {seed}" for seed in rows.seed],
-    )
-
-
-def thresholds() -> pd.DataFrame:
-    """Learned thresholds ``theta`` by ``seed``, ``step`` and ``layer`` ("layer 1" …), with a
-    hard phase.
-    """
-    rows = experiments.read("lab10_reviews/thresholds")
-    rows = rows[rows.method == "hard phase"]
-    return rows.assign(layer=[f"layer {layer + 1}" for layer in rows.layer])
-
-
-def goal(rows: pd.DataFrame, points: float = 1.0, fewer: float = 2.0) -> str:
-    """On how many checkpoints fine-tuning reached the goal, as a sentence, by the rows of
-    :func:`measured`.
-    """
-    by_arm = rows.pivot(index="seed", columns="arm", values=["test", "fewer"])
-    lost = by_arm["test", "dense, as it came"] - by_arm["test", "informed, fine-tuned"]
-    reached = (lost < points) & (by_arm["fewer", "informed, fine-tuned"] >= fewer)
-    return f"The goal was reached on **{reached.sum()} of {len(reached)}** checkpoints."
+    rows = rows.assign(bar=[BARS.get(key) for key in zip(rows.training, rows.method, strict=True)])
+    rows = rows.dropna(subset="bar")
+    fewer = rows.groupby("bar").fewer.mean().fillna(1.0)  # with soft gates nothing is dropped
+    order = [name for name in BARS.values() if name in set(rows.bar)]
+    rows = rows.sort_values("bar", key=lambda names: names.map(order.index), kind="stable")
+    return rows.assign(bar=[f"{name}\n{fewer[name]:.1f}×" for name in rows.bar])
 
 
 def points_lost(name: str) -> pd.DataFrame:
@@ -747,138 +590,25 @@ def points_lost(name: str) -> pd.DataFrame:
     )
 
 
-def attention_sinks(patients: Patients) -> str:
-    """The largest attention of [CLS], by layer, of the MiniLM of ``lab10_sst2`` and of the first
-    checkpoint.
-    """
-    stored = experiments.read("lab10_sst2/sink").groupby("layer").share.mean()
-    ours = favourite(patients.models[0], patients.validation[:5])
-    return "  \n".join(
-        f"{model}, largest attention of [CLS], by layer: {', '.join(f'{s:.0%}' for s in shares)}."
-        for model, shares in (("MiniLM", stored), ("our small BERT", ours))
-    )
-
-
-def favourite(model: nn.Module, batches: Iterable[Batch]) -> list[float]:
-    """For each layer the largest entry of [CLS]'s attention row (mean over heads), mean
-    over texts.
-    """
-    config: Any = model.config
-    everything = dict.fromkeys(range(config.num_hidden_layers), 1.0)
-    found = []
-    with evaluating(model), torch.inference_mode(), dropping(model, everything) as drop:
-        for batch in batches:
-            model(**model_inputs(batch))
-            assert drop.last is not None
-            found.append(torch.stack([drop.last.scores[layer].amax(1) for layer in everything]))
-    return torch.cat(found, 1).mean(1).tolist()
-
-
-# ------------------------------------------------------------------------ patches of digits
-KINDS = {"patches left out": "digits-vit-dropout-p2", "plainly": "digits-vit-p2"}
-SIDE = 4  # patches in a row: 16 of 2×2 pixels in a digit of 8×8
-
-
-def vision_transformers(seeds: Sequence[int]) -> dict[str, list[Any]]:
-    """How they were trained -> a model per seed."""
-    return {
-        kind: [checkpoints.load(f"{name}-{seed}").model for seed in seeds]
-        for kind, name in KINDS.items()
-    }
-
-
-def ink_shares(pictures: Tensor) -> Tensor:
-    """Share of each picture's ink in each patch: (N, 1, 8, 8) -> (N, 16), row by row."""
-    in_patch = nn.functional.avg_pool2d(pictures, 2).flatten(1)
-    return in_patch / in_patch.sum(1, keepdim=True)
-
-
-def keep_patches(
-    model: Any, pictures: Tensor, kept: int, score: Score = "received", draw: int = 0
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Keep ``kept`` patches after layer 1: answers (N,), n · score of each patch (N, 16),
-    and which patches are kept, bool (N, 16).
-    """
-    generator = torch.Generator().manual_seed(draw)
-    block = dropping(model, {0: 1 + kept}, score=score, generator=generator)
-    with block as drop, torch.inference_mode():
-        answers = model(pixel_values=pictures).logits.argmax(1)
-        assert drop.last is not None
-        return answers, drop.last.scores[0][:, 1:] * (SIDE**2 + 1), drop.last.alive(0)[:, 1:]
-
-
-def on_patches(models: Mapping[str, Sequence[Any]], kept: Iterable[int] = (8, 4)) -> pd.DataFrame:
-    """``test`` accuracy, and share of the ``ink`` that is kept, with all 16 patches, with
-    those that receive most attention ("informed"), and with three draws ("random").
-    """
-    test = images.load("digits").test
-    arms: list[tuple[int, str, Score, int]] = [(SIDE**2, "dense", "received", 0)]
-    for count in kept:
-        arms.append((count, "informed", "received", 0))
-        arms += [(count, "random", "random", draw) for draw in range(3)]
-    rows = []
-    for training, nets in models.items():
-        for (seed, model), (count, method, score, draw) in itertools.product(enumerate(nets), arms):
-            answers, _, alive = keep_patches(model, test.images, count, score, draw)
-            rows.append(
-                {
-                    "seed": seed,
-                    "setting": f"{training}, {count} of {SIDE**2}",
-                    "method": method,
-                    "test": 100 * (answers == test.labels).float().mean().item(),
-                    "ink": (ink_shares(test.images) * alive).sum(1).mean().item(),
-                }
-            )
-    return pd.DataFrame(rows)
-
-
-def which_patches(models: Mapping[str, Sequence[Any]], kept: int = 8) -> Figure:
-    """Six test digits, and the patches that the first model of each kind keeps."""
-    pictures = images.load("digits").test.images[:6]
-    fig, rows = plots.subplots(1 + len(models), len(pictures), 5.2)
-    for ax, picture in zip(rows[0], pictures, strict=True):
-        _draw_patches(ax, picture, torch.ones(SIDE**2, dtype=torch.bool))
-    for axes, nets in zip(rows[1:], models.values(), strict=True):
-        alive = keep_patches(nets[0], pictures, kept)[2]
-        for ax, picture, there in zip(axes, pictures, alive, strict=True):
-            _draw_patches(ax, picture, there)
-    for ax, name in zip(rows[:, 0], ["test digit", *models], strict=True):
-        ax.set_ylabel(name)
-    fig.suptitle(f"Which {kept} of {SIDE**2} patches are kept? (hatched: dropped)")
-    return fig
-
-
-def _draw_patches(ax: Axes, picture: Tensor, alive: Tensor) -> None:
-    """The digit, with the patches that are dropped covered."""
-    ax.imshow(picture[0].cpu(), cmap="Greys", vmin=0, vmax=1)
-    for place in (~alive).nonzero().flatten().tolist():
-        i, j = divmod(place, SIDE)
-        ax.add_patch(
-            Rectangle(
-                (2 * j - 0.5, 2 * i - 0.5), 2, 2, facecolor="#9DB8D2", edgecolor="white",
-                hatch="//", linewidth=0,
-            )
-        )  # fmt: skip
-    ax.set(xticks=[], yticks=[])
-    ax.grid(visible=False)
-
-
 # ----------------------------------------------------------------------------- to play
 def fading(
     patients: Patients, review: int = 1, last_share: float = 0.2, checkpoint: int = 0
 ) -> Figure:
-    """For the explorer: one of :data:`SAMPLES` as it leaves each layer; the share kept falls
-    by the same factor to ``last_share`` in the last layer.
+    """For the explorer: one of :data:`SAMPLES` as it leaves each layer, in words (a word is there
+    as long as one of its pieces is); the share kept falls by the same factor to ``last_share``
+    in the last layer.
     """
     number = SAMPLES[review - 1]
     ids, named, decides = patients.pieces(number)
     model, layers = patients.models[checkpoint], patients.config.num_hidden_layers
     plan = progressive_shares(layers, last_share) | {layers - 1: 1e-6}  # only [CLS] is read there
-    with dropping(model, plan) as drop, torch.inference_mode():
+    with dropping(model, plan, score="received") as drop, torch.inference_mode():
         positive = model(ids).logits.softmax(1)[0, 1].item()
     assert drop.last is not None
-    kept = [drop.last.alive(i)[0].nonzero().flatten().tolist() for i in range(layers)]
+    starts, words = in_words(named)
+    alive = torch.stack([drop.last.alive(i)[0] for i in range(layers)]).cpu().numpy()
+    kept = [np.flatnonzero(np.logical_or.reduceat(row, starts)).tolist() for row in alive]
     truth = "positive" if patients.texts["validation"][number]["sentiment"] else "negative"
     title = f"The model says positive with {positive:.0%}; the label is {truth}"
-    marked = [i for i, value in enumerate(decides) if value]
-    return tokens_leaving(named, kept, marked=marked, title=title)
+    marked = [k for k, start in enumerate(starts) if decides[start]]
+    return tokens_leaving(words, kept, marked=marked, title=title)

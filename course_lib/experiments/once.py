@@ -46,17 +46,16 @@ def tables(
     return {name: pd.DataFrame(every) for name, every in rows.items()}
 
 
-def each_seed(
+def each(
     executor: Executor,
     folder: Path,
-    seeds: int,
     run: Callable[..., Any],
-    *args: Any,
+    jobs: Iterable[tuple[Any, ...]],
     **options: Any,
-) -> dict[str, pd.DataFrame]:
-    """The :func:`tables` of ``run(*args, seed, **options)`` for seeds 0, 1, …, each once."""
-    running = [executor.submit(once, folder, run, *args, seed, **options) for seed in range(seeds)]
-    return tables(({"seed": seed}, future.result()) for seed, future in enumerate(running))
+) -> list[Any]:
+    """``run(*job, **options)`` of all jobs, in their order, each once."""
+    running = [executor.submit(once, folder, run, *job, **options) for job in jobs]
+    return [future.result() for future in running]
 
 
 def spent(folder: Path) -> float | None:

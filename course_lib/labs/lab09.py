@@ -1,4 +1,4 @@
-"""Lab 09, depth and subnetworks: its contracts answered by the library."""
+"""Lab 09, layers and subnetworks: its contracts answered by the library."""
 
 from __future__ import annotations
 
@@ -24,21 +24,15 @@ def layerdrop(
     return library.layerdrop(layers, p, generator)
 
 
-@lab.asks("9.2", plain=False)
+@lab.asks("9.2")
 def layers_to_keep(layers: int, depth: int) -> list[int]:
     """9.2: evenly spaced, the first among them."""
     return library.layers_to_keep(layers, depth)
 
 
-@lab.asks("9.2", plain=False)
-def take_layers(model: nn.Module, path: str, depth: int) -> nn.Module:
-    """9.2: a copy with these layers."""
-    return library.take_layers(model, path, depth)
-
-
 @lab.asks("9.3", plain=False)
 def gated_mlps(model: nn.Module, nu: Tensor) -> AbstractContextManager[None]:
-    """9.3: the output of every feed-forward part times its gate."""
+    """9.3: the output of every feed-forward block times its gate."""
     return library.gated_mlps(model, nu)
 
 
@@ -46,7 +40,7 @@ def gated_mlps(model: nn.Module, nu: Tensor) -> AbstractContextManager[None]:
 def joint_importance(
     model: nn.Module, batches: Iterable[Any], loss_fn: Callable[[nn.Module, Any], Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """9.3: heads and feed-forward parts from one backward pass."""
+    """9.3: heads and feed-forward blocks from one backward pass."""
     return library.joint_importance(model, batches, loss_fn)
 
 
@@ -62,7 +56,7 @@ def prune_while(
     share: float = 0.9,
     step: float = 0.1,
 ) -> list[tuple[Tensor, Tensor, float]]:
-    """9.4: round by round, while enough is left."""
+    """9.4: prune round by round, while enough of the score is left."""
     return library.prune_while(evaluate, importance, layers, heads, share, step)
 
 
@@ -74,41 +68,10 @@ def subnetworks(
     return library.subnetworks(xi, nu, I_h, I_mlp, generator)
 
 
-@lab.asks("9.5", plain=False)
-def retrain(
-    model: nn.Module,
-    pretrained: dict[str, Tensor],
-    xi: Tensor,
-    nu: Tensor,
-    train: Callable[[nn.Module], Any],
-) -> None:
-    """9.5: from the pre-trained weights again, with only the subnetwork switched on."""
-    library.retrain(model, pretrained, xi, nu, train)
-
-
-@lab.asks("9.6", optional=True)
-def survival(masks: list[list[Tensor]]) -> tuple[Tensor, Tensor]:
-    """9.6: in how many tasks each element survives, over seeds."""
-    return library.survival(masks)
-
-
-@lab.asks("9.6", optional=True)
-def survivors_below(masks: list[list[Tensor]], tasks: float) -> float:
-    """9.6: the share of elements that survive in fewer tasks."""
-    return library.survivors_below(masks, tasks)
-
-
-@lab.asks("9.7")
+@lab.asks("9.6")
 def overlap(a: Tensor, b: Tensor) -> tuple[int, float]:
-    """9.7: shared, and expected by chance."""
+    """9.6: the number shared, and the number expected of random masks."""
     return library.overlap(a, b)
 
 
-@lab.asks("9.7")
-def fleiss_kappa(masks: Tensor) -> float:
-    """9.7: agreement beyond chance."""
-    return library.fleiss_kappa(masks)
-
-
-lab.asks("9.8", "answer_9_8a", "answer_9_8b")
-lab.asks("9.9", "find_bug", optional=True)
+lab.asks("9.7", "answer_9_7a", "answer_9_7b")

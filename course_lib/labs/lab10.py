@@ -43,7 +43,7 @@ def threshold_policy(scores: Tensor, theta: float, token_mask: Tensor) -> Tensor
     return tokens.threshold_policy(scores, theta, token_mask)
 
 
-@lab.asks("10.5", optional=True)
+@lab.asks("10.5")
 def cascade_step(
     token_scores: Tensor,
     head_scores: Tensor,
@@ -60,7 +60,7 @@ def cascade_step(
 
 @lab.asks("10.6")
 def token_macs(lengths_per_layer: list[int], E: int) -> int:
-    """10.6: Σ 12·l·E² + 2·l²·E."""
+    """10.6: the products of all layers, each with its own length."""
     return cost.token_macs(lengths_per_layer, E)
 
 

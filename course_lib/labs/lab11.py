@@ -13,10 +13,10 @@ from course_lib.cost import decisions, storage
 from course_lib.labs.contract import Contract
 
 lab = Contract("lab11")
-lab.asks("11.4", files=("capstone-cnn.safetensors",))
-lab.asks("11.5", files=("capstone-bert.safetensors",), optional=True)
-lab.asks("11.6", "answer_11_6a", "answer_11_6b")
-lab.asks("11.7", by_hand=5)
+lab.asks("11.3", *(f"answer_11_3{part}" for part in "abcde"))
+lab.asks("11.4", files=("capstone-bert.safetensors",))
+lab.asks("11.5", files=("capstone-cnn.safetensors",), optional=True)
+lab.asks("11.6", by_hand=5)
 
 
 @lab.asks("11.1")
@@ -28,12 +28,6 @@ def model_bits(
 
 
 @lab.asks("11.2")
-def frontier(rows: Sequence[Mapping[str, Any]]) -> list[int]:
-    """11.2: the rows that no other dominates."""
-    return decisions.frontier(rows)
-
-
-@lab.asks("11.3")
 def pick(candidates: Sequence[Mapping[str, Any]], budget: Mapping[str, float | None]) -> int | None:
-    """11.3: the best on validation within the budget."""
+    """11.2: the best on validation within the budget."""
     return decisions.pick(candidates, budget)

@@ -283,35 +283,6 @@ def optimizer(model: nn.Module, tensor: Tensor, rates: list[float]) -> torch.opt
     return torch.optim.SGD(groups, momentum=0.5)
 
 
-class Retrain:
-    """``train(model)``: notes the parameters and what the model says in evaluation
-    mode; then moves every parameter, or raises.
-
-    Args:
-        batch: keyword arguments of the model's forward. amount: is added to every
-            parameter.
-        raising: raise RuntimeError in place of that.
-    """
-
-    def __init__(self, batch: dict[str, Tensor], amount: float, raising: bool = False) -> None:
-        self.batch, self.amount, self.raising = batch, amount, raising
-        self.log: list[dict[str, Any]] = []
-
-    @torch.no_grad()
-    def __call__(self, model: nn.Module) -> dict[str, Any]:
-        modes = [module.training for module in model.modules()]
-        model.eval()
-        logits = model(**self.batch).logits.clone()
-        for module, mode in zip(model.modules(), modes, strict=True):
-            module.training = mode
-        self.log.append({"logits": logits, "before": _copy(model)})
-        if self.raising:
-            raise RuntimeError("the training was interrupted")
-        for parameter in model.parameters():
-            parameter.add_(self.amount)
-        return {"steps": 1}
-
-
 @contextmanager
 def gated(model: nn.Module, values: Tensor, of: str) -> Iterator[None]:
     """In place of a student's gates that are wrong, so that a later question which uses
@@ -420,7 +391,6 @@ HELPERS: dict[str, Callable[..., Any]] = {
     "hooks": Hooks,
     "losses": Losses,
     "optimizer": optimizer,
-    "retrain": Retrain,
     "stream": stream,
     "train": Train,
     "writes_into_masks": WritesIntoMasks,

@@ -13,6 +13,7 @@ import jupytext
 import nbformat
 from nbclient import NotebookClient
 from nbconvert import HTMLExporter
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from playwright.sync_api import sync_playwright
 
 ROOT = Path(__file__).parents[2]
@@ -39,14 +40,9 @@ def lab(folder: Path) -> Path:
     cells = jupytext.read(SOURCE).cells
     at = next(i for i, cell in enumerate(cells) if re.search(r"^### 1\.1 ", cell.source, re.M))
     head = "from course_lib.grading import check\nimport torch\nfrom torch import Tensor"
-    book = nbformat.v4.new_notebook(
-        cells=[
-            nbformat.v4.new_code_cell(head),
-            nbformat.v4.new_markdown_cell(cells[at].source),
-            nbformat.v4.new_code_cell(WRONG),
-            nbformat.v4.new_code_cell('check("1.1")'),
-        ]
-    )
+    task = new_markdown_cell(cells[at].source)
+    book = new_notebook(cells=[*map(new_code_cell, (head, WRONG, 'check("1.1")'))])
+    book.cells.insert(1, task)
     NotebookClient(book, resources={"metadata": {"path": str(ROOT / "labs")}}).execute()
     book.cells = book.cells[2:]
     page = folder / "lab.html"
@@ -57,7 +53,7 @@ def lab(folder: Path) -> Path:
 def feedback(folder: Path) -> Path:
     """A student's page, of a submission of lab 01 that is wrong in places."""
     cells = [c.replace("weight.abs()", "weight") for c in demo.samples(SOURCE)["half-done"]]
-    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in [*cells, WRONG]])
+    book = new_notebook(cells=[*map(new_code_cell, [*cells, WRONG])])
     (folder / "in").mkdir()
     nbformat.write(book, folder / "in" / "student.ipynb")
     tests = ROOT / "tests" / "labs" / "lab01"

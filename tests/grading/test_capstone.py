@@ -18,7 +18,7 @@ from course_lib.grading.batch.result import Result, read
 ROOT = Path(__file__).parents[2]
 TESTS = ROOT / "tests" / "labs" / "lab11"
 FILES = {"cnn": "capstone-cnn.safetensors", "bert": "capstone-bert.safetensors"}
-QUESTION = {"cnn": "11.4", "bert": "11.5"}
+QUESTION = {"cnn": "11.5", "bert": "11.4"}
 HOSTILE = [*(("cnn", how) for how in CNN), *(("bert", how) for how in BERT)]
 HONEST = ("amy", "mia", "zoe")  # among the others by their letters
 
@@ -50,7 +50,7 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Result]:
     for folder in (place / "submissions").iterdir():
         result = read(place / "report", folder.name)
         assert result is not None and result.status == "graded", result
-        assert result.pending == ["11.7"], "a person reads the argument"
+        assert result.pending == ["11.6"], "a person reads the argument"
         found[folder.name] = result
     return found
 
@@ -70,7 +70,7 @@ def test_all_are_marked_and_the_honest_have_what_they_have_alone(
 def test_a_hostile_file_costs_its_question_and_is_told_in_a_sentence(
     graded: dict[str, Result],
 ) -> None:
-    others = [q for q in labs.load("lab11").questions if q not in (*QUESTION.values(), "11.7")]
+    others = [q for q in labs.load("lab11").questions if q not in (*QUESTION.values(), "11.6")]
     whole = {q: points(graded["amy"], q) for q in others}
     for number, (kind, how) in enumerate(HOSTILE):
         result = graded[f"student{number}"]

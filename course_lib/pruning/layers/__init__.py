@@ -33,6 +33,4 @@ from course_lib.pruning.layers.subnetworks import (
     prune_while,
     retrain,
     subnetworks,
-    survival,
-    survivors_below,
 )

@@ -8,7 +8,7 @@ Raters".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -113,22 +113,6 @@ def retrain(
             there[name].copy_(value)
     with gated(model, xi.float()), gated_mlps(model, nu.float()):
         train(model)
-
-
-def survival(masks: Sequence[Sequence[Tensor]]) -> tuple[Tensor, Tensor]:
-    """In how many tasks each element survived: mean and population standard deviation over
-    seeds, float64, of masks for each seed and each of as many tasks, bool of one shape.
-    """
-    shapes = {tuple(mask.shape for mask in of_seed) for of_seed in masks}
-    if len(shapes) != 1 or len(set(*shapes)) != 1:
-        raise ValueError("masks are for each seed as many tasks, at least one, of one shape")
-    counts = torch.stack([torch.stack(list(of_seed)).double().sum(0) for of_seed in masks])
-    return counts.mean(0), counts.std(0, correction=0)
-
-
-def survivors_below(masks: Sequence[Sequence[Tensor]], tasks: float) -> float:
-    """The share of elements that survive in fewer than ``tasks`` tasks, on average over seeds."""
-    return float((survival(masks)[0] < tasks).double().mean())
 
 
 def overlap(a: Tensor, b: Tensor) -> tuple[int, float]:

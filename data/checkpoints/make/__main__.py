@@ -25,17 +25,6 @@ def reviews(seed: Seed = 0) -> None:
 
 
 @app.command()
-def digits(
-    seed: Seed = 0,
-    patch: int = 2,
-    plain: Annotated[bool, typer.Option(help="without patch dropout")] = False,
-) -> None:
-    """The small ViT on digits: about a minute for patches of 2x2 pixels."""
-    which = (seed, not plain, patch)
-    _show(digits_checkpoints.name(*which), digits_checkpoints.remake(*which))
-
-
-@app.command()
 def convnet(seed: Seed = 0) -> None:
     """The capstone's convolutional net on distorted digits: half a minute."""
     _show(str(given_file(seed)), digits_checkpoints.remake_convnet(seed))

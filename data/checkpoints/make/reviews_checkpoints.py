@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ from course_lib.training import accuracy, fit_batches, warm_up_then_decay
 
 SEEDS = (0, 1, 2)
 VOCABULARY = 600
+Labelled = tuple[Sequence[str], Sequence[int]]  # texts and labels
 STRENGTHS = (0.03, 0.3)  # of the n-grams' inverse regularisation, chosen on validation
 BATCH = 32
 # (kind, number of texts) of each phase
@@ -41,9 +43,9 @@ def phases() -> list[list[Review]]:
     """The training texts of the four phases; all seeds see the same, in an order of
     their own.
     """
-    wanted: dict[str, int] = {}
+    wanted = Counter[str]()
     for kind, n in itertools.chain(*PHASES):
-        wanted[kind] = wanted.get(kind, 0) + n
+        wanted[kind] += n
     streams = {kind: iter(reviews.texts(kind, n)) for kind, n in wanted.items()}
     return [
         [review for kind, n in phase for review in itertools.islice(streams[kind], n)]
@@ -55,12 +57,10 @@ def tokenizer() -> Any:
     """The tokenizer of the shipped checkpoints; where there is none yet, a new one
     trained on full texts.
     """
-    for seed in SEEDS:
-        if name(seed) in checkpoints.names():
-            return checkpoints.load(name(seed)).tokenizer
-    return pieces.train_tokenizer(
-        [review.text for review in reviews.texts("full", 20_000)], VOCABULARY
-    )
+    if shipped := sorted({*map(name, SEEDS)} & {*checkpoints.names()}):
+        return checkpoints.load(shipped[0]).tokenizer
+    texts = [review.text for review in reviews.texts("full", 20_000)]
+    return pieces.train_tokenizer(texts, VOCABULARY)
 
 
 def train(
@@ -71,12 +71,13 @@ def train(
     """
     model = small_bert(len(tokenizer), seed=seed)
     lengths = [math.ceil(len(phase) / BATCH) for phase in texts]
+    each_phase = (
+        reviews.batches(phase, tokenizer, 10 * seed + number, BATCH)
+        for number, phase in enumerate(texts)
+    )
     history = fit_batches(
         model,
-        itertools.chain.from_iterable(
-            reviews.batches(phase, tokenizer, 10 * seed + number, BATCH)
-            for number, phase in enumerate(texts)
-        ),
+        itertools.chain.from_iterable(each_phase),
         sum(lengths),
         lr=5e-4,
         betas=(0.9, 0.98),
@@ -103,9 +104,8 @@ def remake(seed: int, progress: bool = True) -> dict[str, Any]:
     for kind, suffix in (("full", ""), ("long", " on long texts")):
         data = pieces.encode(reviews.load(train=0, kind=kind), ours)
         for split in ("validation", "test"):
-            measured[split + suffix] = accuracy(
-                model, pieces.batches(data[split], "sentiment", 100)
-            )
+            batches = pieces.batches(data[split], "sentiment", 100)
+            measured[split + suffix] = accuracy(model, batches)
     about = {
         "task": "sentiment of generated reviews (course_lib.data.reviews, seed 0)",
         "seed": seed,
@@ -130,12 +130,7 @@ def ngrams(train: int = 64_000, seed: int = 0) -> dict[int, float]:
     return {n: ngram_accuracy(n, *parts) for n in (1, 2, 3)}
 
 
-def ngram_accuracy(
-    n: int,
-    train: tuple[Sequence[str], Sequence[int]],
-    validation: tuple[Sequence[str], Sequence[int]],
-    test: tuple[Sequence[str], Sequence[int]],
-) -> float:
+def ngram_accuracy(n: int, train: Labelled, validation: Labelled, test: Labelled) -> float:
     """Test accuracy, in %, of logistic regression on the counts of all runs of 1 to
     ``n`` words.
 
@@ -144,9 +139,6 @@ def ngram_accuracy(
         train, validation, test: (texts, labels); validation chooses the strength of the
             regularisation.
 
-    Raises:
-        ValueError: if ``n`` is below 1.
-
     Source: Wang & Manning 2012, "Baselines and Bigrams: Simple, Good Sentiment and
     Topic Classification".
     """
@@ -154,8 +146,6 @@ def ngram_accuracy(
     from sklearn.linear_model import LogisticRegression
     from sklearn.multiclass import OneVsRestClassifier
 
-    if n < 1:
-        raise ValueError(f"n is the longest run of words that is counted, 1 or more, got {n}")
     # punctuation tells where clauses end
     count = CountVectorizer(ngram_range=(1, n), token_pattern=r"[^\W_]+|[.,]")
     counted = count.fit_transform(train[0])

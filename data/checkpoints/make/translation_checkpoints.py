@@ -2,77 +2,55 @@
 encoder-decoder on the generated sentence pairs.
 
 Three encoder layers and one decoder layer: with more, the decoder does the work, and
-nothing can be learned from the encoder's heads. On the way the weights are kept at some
-steps, in 16 bits, for what changes while a network learns.
+nothing can be learned from the encoder's heads.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from torch import nn
 
 from course_lib.data import translation
 from course_lib.models import checkpoints
 from course_lib.models.initial import weights_from
-from course_lib.training import Batch, endless, fit_batches, warm_up_then_decay
+from course_lib.training import Batch, History, endless, fit_batches, warm_up_then_decay
 
 SEEDS = (0, 1, 2)
 SHAPE: dict[str, Any] = {
-    "layers": 3,
+    "encoder_layers": 3,
     "decoder_layers": 1,
-    "width": 96,
+    "d_model": 96,
     "heads": 6,
     "ffn": 256,
-    "positions": 64,
-    "std": 0.07,
+    "max_position_embeddings": 64,
+    "init_std": 0.07,
 }
 PAIRS, BATCH, STEPS, RATE = 60_000, 48, 3000, 2e-3
-KEPT = (300, 800, 1600)  # steps whose weights are kept
 
 
-def small_marian(
-    vocabulary: int,
-    *,
-    layers: int,
-    decoder_layers: int,
-    width: int,
-    heads: int,
-    ffn: int,
-    positions: int,
-    std: float,
-    dropout: float = 0.0,
-    seed: int = 0,
-) -> Any:
+def small_marian(vocabulary: int, *, heads: int, ffn: int, seed: int = 0, **shape: Any) -> Any:
     """A fresh ``MarianMTModel`` in evaluation mode. Source and target share one vocabulary
     (0 fills up and starts the decoder, 3 ends a sentence) and one table of embeddings, which is
     also the output layer; positions are sinusoids that are not learned.
 
     Args:
-        layers, width, heads, ffn: L of the encoder, E, H and the feed-forward layers' width.
-        positions: the longest text, in pieces. std: of the weights it starts from.
+        heads, ffn: H and the feed-forward layers' width, in encoder and decoder.
+        shape: further options of ``MarianConfig``.
 
     Source: Vaswani et al. 2017, "Attention Is All You Need"; Junczys-Dowmunt et al. 2018,
     "Marian".
     """
     from transformers import MarianConfig, MarianMTModel
 
+    sizes = {"attention_heads": heads, "ffn_dim": ffn}
     config = MarianConfig(
         vocab_size=vocabulary,
         decoder_vocab_size=vocabulary,
-        d_model=width,
-        encoder_layers=layers,
-        decoder_layers=decoder_layers,
-        encoder_attention_heads=heads,
-        decoder_attention_heads=heads,
-        encoder_ffn_dim=ffn,
-        decoder_ffn_dim=ffn,
-        max_position_embeddings=positions,
-        dropout=dropout,
+        **{f"{part}_{name}": n for part in ("encoder", "decoder") for name, n in sizes.items()},
+        **{"dropout": 0.0, **shape},
         attention_dropout=0.0,
         scale_embedding=True,
         pad_token_id=0,
@@ -80,7 +58,6 @@ def small_marian(
         eos_token_id=3,
         bos_token_id=None,
         forced_eos_token_id=3,
-        init_std=std,
     )
     with weights_from(seed):
         return MarianMTModel(config).eval()
@@ -97,18 +74,9 @@ def fresh(seed: int) -> Any:
 
 def train(
     seed: int, data: Any, steps: int = STEPS, progress: bool = True
-) -> tuple[Any, Any, dict[int, dict[str, Tensor]]]:
-    """A trained model in evaluation mode, its history, and the weights kept on the
-    way.
-    """
-    model, kept, done = fresh(seed), dict[int, dict[str, Tensor]](), 0
-
-    def keep() -> None:
-        nonlocal done
-        done += 1
-        if done in KEPT:
-            kept[done] = {n: p.detach().half() for n, p in model.named_parameters()}
-
+) -> tuple[nn.Module, History]:
+    """A trained model in evaluation mode, and its history."""
+    model = fresh(seed)
     history = fit_batches(
         model,
         endless(lambda order: translation.batches(data, BATCH, seed=order), seed),
@@ -116,10 +84,9 @@ def train(
         lr=RATE,
         rate=warm_up_then_decay(200, decay_from=200),
         seed=seed,
-        post_step=keep,
         progress=progress,
     )
-    return model.eval(), history, kept
+    return model.eval(), history
 
 
 def exact(found: list[str], right: list[str]) -> float:
@@ -141,37 +108,15 @@ def token_accuracy(model: nn.Module, batches: Iterable[Batch]) -> float:
     return 100 * right / total
 
 
-def at_step(seed: int, step: int) -> Any:
-    """A shipped checkpoint as it was after some step of its training.
-
-    Raises:
-        CheckpointMissing: if the weights of that step are not there.
-    """
-    file = _kept(seed, step)
-    if not file.is_file():
-        raise checkpoints.CheckpointMissing(
-            f"{file} is missing: weights were kept after steps {KEPT}; python data/checkpoints/make"
-            f" translation --seed {seed}"
-        )
-    model = checkpoints.load(name(seed)).model
-    state = {n: p.float() for n, p in load_file(file).items()}
-    model.load_state_dict(state, strict=False)
-    return model
-
-
-def _kept(seed: int, step: int) -> Path:
-    return checkpoints.folder() / name(seed) / f"step{step:04d}.safetensors"
-
-
 def remake(seed: int, progress: bool = True) -> dict[str, Any]:
-    """Train the checkpoint of a seed, measure it, save it with the steps kept in the
-    course's ``data/``; returns its record.
+    """Train the checkpoint of a seed, measure it, save it in the course's ``data/``;
+    returns its record.
 
     About 3 minutes on one core. On another machine, or with another number of threads,
     sums are rounded in another order: the weights will differ, BLEU by some tenths.
     """
     data = translation.load(PAIRS)
-    model, history, kept = train(seed, data["train"], progress=progress)
+    model, history = train(seed, data["train"], progress=progress)
     measured = {}
     for split in ("validation", "test"):
         found, right = translation.translate(model, data[split]), list(data[split]["target"])
@@ -188,6 +133,4 @@ def remake(seed: int, progress: bool = True) -> dict[str, Any]:
         "command": f"python data/checkpoints/make translation --seed {seed}",
     }
     checkpoints.save(name(seed), model, translation.tokenizer(), about)
-    for step, state in kept.items():
-        save_file({n: p.contiguous() for n, p in state.items()}, _kept(seed, step))
     return about

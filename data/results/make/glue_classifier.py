@@ -30,8 +30,6 @@ HUB = "nyu-mll/glue"  # where `datasets` downloads from
 LONGEST = 64  # pieces; SST-2's longest sentence has 66
 VALIDATION = 2000  # rows cut from the training part (a tenth of it, where that is less)
 SPLIT_SEED = 0  # one split for everyone, so that results can be compared
-# rows of a task of which there is no training part, and its development set is cut
-CUT = {"validation": 400, "test": 600}
 
 
 # all-MiniLM-L6-v2: a BERT of 6 layers of 12 heads, width 384, as a package that pip installs
@@ -70,8 +68,6 @@ class Task:
     folder: str  # below glue/
     texts: tuple[str, ...]  # columns
     label: str = "label"  # column of the files
-    classes: tuple[str, ...] = ()  # where the files hold the label as a word
-    trains: bool = True  # the training part is read, too
 
 
 TASKS = {
@@ -79,10 +75,6 @@ TASKS = {
     "sst2": Task("SST-2", ("sentence",)),
     # how similar are two sentences, from 0 to 5?
     "stsb": Task("STS-B", ("sentence1", "sentence2"), "score"),
-    # does the sentence answer the question?
-    "qnli": Task(
-        "QNLI", ("question", "sentence"), "label", ("entailment", "not_entailment"), False
-    ),
 }
 
 
@@ -98,7 +90,7 @@ def load(name: str) -> DatasetDict:
         DataMissing: if the task is not here and cannot be downloaded.
     """
     task = TASKS[name]
-    parts = {"train": "train", "dev": "validation"} if task.trains else {"dev": "validation"}
+    parts = {"train": "train", "dev": "validation"}
     folder, looked = paths.data_folder(f"glue/{task.folder}", [f"{part}.tsv" for part in parts])
     if folder is not None:
         frames = [_read(folder / f"{part}.tsv", task) for part in parts]
@@ -111,10 +103,7 @@ def load(name: str) -> DatasetDict:
                 f" these folders holds {task.folder}:\n" + "\n".join(looked)
             ) from None
     columns = [*task.texts, "label"]
-    *training, test = (list(frame[columns].itertuples(index=False, name=None)) for frame in frames)
-    if not training:
-        return DatasetDict(test=_dataset(test))
-    (rows,) = training
+    rows, test = (list(frame[columns].itertuples(index=False, name=None)) for frame in frames)
     # its stream is promised never to change
     order = np.random.RandomState(SPLIT_SEED).permutation(len(rows))
     cut = len(rows) - min(VALIDATION, max(1, len(rows) // 10))
@@ -131,8 +120,7 @@ def _read(file: Path, task: Task) -> pd.DataFrame:
     )
     for name in task.texts:
         rows[name] = rows[name].str.strip()
-    labels = rows[task.label]
-    rows["label"] = labels.map(task.classes.index) if task.classes else pd.to_numeric(labels)
+    rows["label"] = pd.to_numeric(rows[task.label])
     return rows
 
 
@@ -147,21 +135,12 @@ def prepared(
     sentences: int = 12_000, longest: int = LONGEST, tokenizer: Any = None, name: str = "sst2"
 ) -> Any:
     """A GLUE task as pieces, for ``pieces.batches``: the first ``sentences`` training
-    rows, all of validation and test. Where there is no training part (QNLI), all three
-    are cut from the development set, in an order that is the same for everyone, and
-    its figures are no longer GLUE's.
+    rows, all of validation and test.
 
     Raises:
         DataMissing: if the task is not here and cannot be downloaded.
     """
     data = load(name)
-    if "train" not in data:
-        order = np.random.RandomState(SPLIT_SEED).permutation(len(data["test"]))
-        rows = data["test"].select(order)
-        ends = (CUT["test"], CUT["test"] + CUT["validation"])
-        data["test"] = rows.select(range(ends[0]))
-        data["validation"] = rows.select(range(*ends))
-        data["train"] = rows.select(range(ends[1], len(rows)))
     data["train"] = data["train"].select(range(min(sentences, len(data["train"]))))
 
     def encode(rows: dict[str, list[str]]) -> Any:

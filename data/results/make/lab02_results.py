@@ -5,9 +5,7 @@ three on MNIST.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from concurrent.futures import Executor
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,8 +14,7 @@ import torch
 from torch import nn
 
 from course_lib.data.images import ImageData, load
-from course_lib.experiments import Result, lab02
-from course_lib.experiments.once import each_seed
+from course_lib.experiments import by_seed, lab02
 from course_lib.models import build
 from course_lib.pruning import weights
 from course_lib.training import evaluate, fit
@@ -26,17 +23,9 @@ TARGETS = (0.5, 0.8, 0.9, 0.95, 0.97, 0.98)  # with training after each
 L1 = (1e-4, 3e-4, 1e-3, 2e-3, 3e-3)
 ROUNDS = 12  # between two of which the scores are computed again
 ZEROS = (0.2, 0.4, 0.6, 0.8, 0.9, 0.95)
-TOGETHER = (
-    0.001,
-    0.003,
-    0.01,
-    0.03,
-    0.1,
-    0.2,
-    0.3,
-    0.4,
-    0.5,
-)  # removed, where forecasts are added up
+# removed, where forecasts are added up
+TOGETHER = (0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5)
+PENALTIES = [("proximal", lam) for lam in L1] + [("subgradient", 3e-4), ("L2", 3e-4)]
 DENSE = {"procedure": "dense", "method": "dense", "sparsity": float("nan")}
 
 
@@ -46,10 +35,8 @@ def shares_of_obd(model: nn.Module, x: torch.Tensor, y: torch.Tensor, seed: int)
     """
     obd, found = lab02.CRITERIA["OBD"](model, x, y, seed), {}
     for name, size in lab02.CRITERIA["magnitude"](model, x, y, seed).items():
-        order = size.flatten().argsort(stable=True)
-        score = torch.empty(size.numel(), dtype=torch.float64, device=size.device)
-        score[order] = obd[name].flatten().sort().values
-        found[name] = score.view(size.shape)
+        ranks = size.flatten().argsort(stable=True).argsort()
+        found[name] = obd[name].flatten().sort().values[ranks].view(size.shape)
     return found
 
 
@@ -59,34 +46,19 @@ TRAINED: dict[str, lab02.Criterion] = {
 } | {"magnitude, OBD's shares": shares_of_obd}
 
 
-def at_once(
-    model: nn.Module, data: ImageData, method: str, samples: int, seed: int
-) -> list[dict[str, float]]:
-    """All layers together, pruned in one step; nothing is trained."""
-    scores = lab02.CRITERIA[method](model, *lab02.sample_of(data.train, samples), seed)
-    return lab02.accuracies(
-        model,
-        data,
-        lab02.SPARSITIES,
-        lambda net, s: weights.apply(net, weights.global_masks(scores, s)),
-    )
-
-
 def in_rounds(
-    model: nn.Module, data: ImageData, method: str, samples: int, seed: int
-) -> list[dict[str, float]]:
-    """The same, with the scores computed again before each of :data:`ROUNDS` removals."""
+    model: nn.Module, data: ImageData, method: str, samples: int, seed: int, rounds: int
+) -> list[dict[str, Any]]:
+    """All layers together; the scores are computed again before each removal, and nothing
+    is trained.
+    """
     x, y = lab02.sample_of(data.train, samples)
 
-    def score(net: nn.Module) -> weights.Scores:
-        return lab02.CRITERIA[method](net, x, y, seed)
+    def prune(net: nn.Module, sparsity: float) -> None:
+        targets = weights.geometric(sparsity, rounds)
+        weights.prune_rescored(net, targets, lambda now: lab02.CRITERIA[method](now, x, y, seed))
 
-    return lab02.accuracies(
-        model,
-        data,
-        lab02.SPARSITIES,
-        lambda net, s: weights.prune_rescored(net, weights.geometric(s, ROUNDS), score),
-    )
+    return lab02.accuracies(model, data, lab02.SPARSITIES, prune)
 
 
 def with_magnitude(
@@ -107,91 +79,66 @@ def with_magnitude(
     return lab02.zeros_and_accuracy(model, data)
 
 
-def at_equal_zeros(penalties: pd.DataFrame, shares: Iterable[float]) -> pd.DataFrame:
-    """Of one seed, ``accuracy`` by method at each share of ``zeros`` (in %): on a straight
-    line between two strengths.
+def one_seed(seed: int, data: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Everything of the lab with one seed: rows of each table, without ``seed``; in
+    "equal_zeros" accuracies at shares of zeros (%), on a straight line between two strengths.
     """
-    parts = penalties.sort_values("zeros").groupby("method", sort=False)
-    return pd.DataFrame(
-        {"method": method, "zeros": share, "accuracy": np.interp(share, of.zeros, of.accuracy)}
-        for method, of in parts
-        for share in shares
-    )
-
-
-def one_seed(name: str, seed: int, settings: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """Everything of the lab with one seed: rows of each table, without ``seed``."""
-    data = load(name).subset(settings["images"])
-    samples = settings["samples"]
+    images, samples = load(data).subset(settings["images"]), settings["samples"]
     few = min(samples, lab02.ROUND_SAMPLES)
-    model = lab02.trained(build("lenet300", data, seed=seed), data, seed, settings["epochs"])
-    single = lab02.single_weights(model, *lab02.sample_of(data.train, samples), 300, seed)
+
+    def fresh() -> nn.Module:
+        return build("lenet300", images, seed=seed)
+
+    model = lab02.trained(fresh(), images, seed, settings["epochs"])
+    single = lab02.single_weights(model, *lab02.sample_of(images.train, samples), 300, seed)
     forecasts = lab02.rank_correlations(pd.DataFrame(single).assign(seed=seed))
-    accuracy, test = evaluate(model, data.validation), evaluate(model, data.test)
+    accuracy, test = evaluate(model, images.validation), evaluate(model, images.test)
     pruned: list[dict[str, Any]] = [{**DENSE, "accuracy": accuracy, "test": test}]
-    for method in lab02.CRITERIA:
-        rows = at_once(model, data, method, samples, seed)
-        pruned += [{"procedure": "at once", "method": method, **row} for row in rows]
-    for method in lab02.CRITERIA:
-        rows = in_rounds(model, data, method, few, seed)
-        pruned += [{"procedure": "in rounds", "method": method, **row} for row in rows]
+
+    def add(procedure: str, method: str, rows: Iterable[dict[str, Any]]) -> None:
+        pruned.extend({"procedure": procedure, "method": method, **row} for row in rows)
+
+    for procedure, number, rounds in (("at once", samples, 1), ("in rounds", few, ROUNDS)):
+        for method in lab02.CRITERIA:
+            add(procedure, method, in_rounds(model, images, method, number, seed, rounds))
     for method in lab02.LADDER:
-        rows = lab02.on_the_ladder(model, data, method, lab02.SPARSITIES, samples, seed)
-        pruned += [{"procedure": "per row", "method": method, **row} for row in rows]
+        rows = lab02.on_the_ladder(model, images, method, lab02.SPARSITIES, samples, seed)
+        add("per row", method, rows)
     for method, criterion in TRAINED.items():
-        net, validation = lab02.trained_between(
-            model, data, criterion, TARGETS, few, settings["retrain"], seed
-        )
-        rows = [
-            {"sparsity": sparsity, "accuracy": accuracy}
-            for sparsity, accuracy in zip(TARGETS, validation, strict=True)
-        ]
-        rows[-1]["test"] = evaluate(net, data.test)
-        pruned += [{"procedure": "with training", "method": method, **row} for row in rows]
+        how = (TARGETS, few, settings["retrain"], seed)
+        net, reached = lab02.trained_between(model, images, criterion, *how)
+        pairs = zip(TARGETS, reached, strict=True)
+        rows = [{"sparsity": sparsity, "accuracy": accuracy} for sparsity, accuracy in pairs]
+        rows[-1]["test"] = evaluate(net, images.test)
+        add("with training", method, rows)
+    runs: list[tuple[Any, ...]] = [(lab02.with_l1, *arm) for arm in PENALTIES]
+    runs += [(with_magnitude, how, share) for how in ("magnitude", "random") for share in ZEROS]
+    epochs = settings["l1_epochs"]
     penalties = [
-        {"method": how, "strength": lam}
-        | lab02.with_l1(
-            build("lenet300", data, seed=seed), data, seed, how, lam, settings["l1_epochs"]
-        )
-        for how in ("proximal", "subgradient", "L2")
-        for lam in L1
+        {"method": how, "strength": by} | run(fresh(), images, seed, how, by, epochs)
+        for run, how, by in runs
     ]
-    penalties += [
-        {"method": how, "strength": share}
-        | with_magnitude(
-            build("lenet300", data, seed=seed), data, seed, how, share, settings["l1_epochs"]
-        )
-        for how in ("magnitude", "random")
-        for share in ZEROS
-    ]
-    found = pd.DataFrame(penalties)
-    found = found[found.method.isin(["proximal", "magnitude", "random"])]
-    equal = at_equal_zeros(found, (20, 40, 60, 80, 90))
-    together = lab02.add_up(model, *lab02.sample_of(data.train, few), TOGETHER)
+    found = pd.DataFrame(penalties).query("method in ['proximal', 'magnitude', 'random']")
     return {
-        "together": together,
-        "equal_zeros": equal.to_dict("records"),
+        "together": lab02.add_up(model, *lab02.sample_of(images.train, few), TOGETHER),
+        "equal_zeros": [
+            {"method": method, "zeros": at, "accuracy": np.interp(at, of.zeros, of.accuracy)}
+            for method, of in found.sort_values("zeros").groupby("method", sort=False)
+            for at in (20, 40, 60, 80, 90)
+        ],
         "forecasts": forecasts.drop(columns="seed").to_dict("records"),
         "pruned": pruned,
         "penalties": penalties,
     }
 
 
-def remake(
-    executor: Executor, folder: Path, seeds: int, name: str, settings: Mapping[str, Any]
-) -> Result:
-    """The tables of :func:`one_seed`, of all seeds."""
-    return Result(each_seed(executor, folder, seeds, one_seed, name, settings=settings), settings)
-
-
-def remake_digits(executor: Executor, folder: Path) -> Result:
-    """Every experiment of lab 02 on the digits, six seeds."""
-    return remake(executor, folder, 6, "digits", lab02.DIGITS)
-
-
-def remake_mnist(executor: Executor, folder: Path) -> Result:
-    """The same on MNIST, 6,000 images, three seeds."""
-    return remake(executor, folder, 3, "mnist", lab02.MNIST)
-
-
-RESULTS = {"lab02_criteria_digits": remake_digits, "lab02_criteria_mnist": remake_mnist}
+RESULTS = {
+    "lab02_criteria_digits": by_seed(
+        "Every experiment of lab 02 on the digits, six seeds.",
+        lab02.DIGITS, 6, one_seed, data="digits",
+    ),
+    "lab02_criteria_mnist": by_seed(
+        "The same on MNIST, 6,000 images, three seeds.",
+        lab02.MNIST, 3, one_seed, data="mnist",
+    ),
+}  # fmt: skip

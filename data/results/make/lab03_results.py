@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import copy
-import functools
 from concurrent.futures import Executor
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import torch
-from torch import Tensor, nn
 
-from course_lib.data.images import ImageData, load
+from course_lib.data.images import load
 from course_lib.experiments import Result, lab03, read
-from course_lib.experiments.once import once
+from course_lib.experiments.once import each
 from course_lib.models import build
-from course_lib.pruning.weights import Masks, find_ticket, random_ticket, rewind
-from course_lib.training import evaluate, fit
+from course_lib.pruning.weights import find_ticket, random_ticket, rewind
+from course_lib.training import train_and_test
 
 SEEDS = {"digits": 5, "mnist": 3, "rewinding": 3}
 BUDGETS = (30, 60, 90, 150)  # epochs of every training on the digits
@@ -27,55 +26,29 @@ SETTINGS = lab03.SETTINGS
 CONV: dict[str, Any] = {"epochs": 6, "rounds": 6, "ks": (0, 18)}
 
 
-def train_conv(
-    model: nn.Module,
-    masks: Masks,
-    start: int,
-    stop: int | None,
-    *,
-    seed: int,
-    data: ImageData,
-    epochs: int,
-) -> dict[str, Any]:
-    """Train the small conv net by SGD; its ``validation`` and ``test`` accuracy in %."""
-    fit(
-        model, data.train, epochs=epochs, lr=0.2, optimizer="sgd", weight_decay=5e-4,
-        schedule="cosine", seed=seed, masks=masks, start=start, stop=stop, progress=False,
-    )  # fmt: skip
-    return {part: evaluate(model, getattr(data, part)) for part in ("validation", "test")}
-
-
 def rewound_to(k: int, seed: int, *, epochs: int, rounds: int) -> list[dict[str, Any]]:
-    """Tickets of the small conv net, rewound to step ``k``, beside random masks with as many
-    weights per layer from the same w_k.
+    """Tickets of the small conv net, trained by SGD and rewound to step ``k``, beside random
+    masks with as many weights per layer from the same w_k.
 
     Returns:
         A row per ``round`` and ``method`` ("dense" in round 0, "ticket" and "random mask" in
-        the others): ``k``, ``remaining``, ``validation`` and ``test`` accuracy in %.
+        the others): ``k``, ``remaining``, ``test`` accuracy in %.
     """
-    images = load("digits")
-    learn = functools.partial(train_conv, seed=seed, data=images, epochs=epochs)
-    w_k: dict[str, Tensor] = {}
-
-    def keep_w_k(model: nn.Module, masks: Masks, start: int, stop: int | None) -> Any:
-        if stop is None and not w_k:  # round 0: the model is as it was at step k
-            w_k.update(copy.deepcopy(model.state_dict()))
-        return learn(model, masks, start, stop)
-
-    def fresh() -> nn.Module:
-        return build("convnet", images, seed=seed)
-
-    rows = []
-    for record in find_ticket(fresh, keep_w_k, rounds, 0.5, k):
+    images, how = load("digits"), {"optimizer": "sgd", "weight_decay": 5e-4, "schedule": "cosine"}
+    of_seed: Any = {**how, "lr": 0.2, "seed": seed, "epochs": epochs}
+    learn: Any = partial(train_and_test, data=images, **of_seed)
+    fresh = partial(build, "convnet", images, seed=seed)
+    learn(start := fresh(), None, 0, k)
+    w_k, rows = start.state_dict(), []
+    for record in find_ticket(fresh, learn, rounds, 0.5, k):
+        found = {"ticket" if record["round"] else "dense": record["result"]}
+        if record["round"]:
+            masks = random_ticket(record["masks"], torch.Generator().manual_seed(1000 + seed))
+            rewind(model := fresh(), w_k, masks)
+            found["random mask"] = learn(model, masks, k, None)
         place = {"seed": seed, "k": k, "round": record["round"]}
         place["remaining"] = round(record["remaining"], 5)
-        if not record["round"]:
-            rows.append({**place, "method": "dense", **record["result"]})
-            continue
-        masks = random_ticket(record["masks"], torch.Generator().manual_seed(1000 + seed))
-        rewind(model := fresh(), w_k, masks)
-        rows.append({**place, "method": "ticket", **record["result"]})
-        rows.append({**place, "method": "random mask", **learn(model, masks, k, None)})
+        rows += [{**place, "method": m, "test": one["accuracy"]} for m, one in found.items()]
     return rows
 
 
@@ -101,31 +74,21 @@ def remake_rivals(executor: Executor, folder: Path) -> Result:
     """The same search without rewinding, and small dense networks, on the digits; beside them
     the stored tickets and controls of as many epochs.
     """
-    settings = SETTINGS["digits"]
-    jobs = [
-        executor.submit(once, folder, lab03.rival, method, "digits", seed, **settings)
-        for method in lab03.RIVALS
-        for seed in range(SEEDS["digits"])
-    ]
+    settings, seeds = SETTINGS["digits"], SEEDS["digits"]
+    jobs = product(lab03.RIVALS, ["digits"], range(seeds))
+    found: Any = sum(each(executor, folder, lab03.rival, jobs, **settings), [])
     stored = read("lab03_tickets_digits/rounds")
     stored = stored[stored["epochs"] == 30].drop(columns="epochs")
-    found = pd.DataFrame([row for job in jobs for row in job.result()])
-    table = pd.concat([stored, found], ignore_index=True)
-    return Result({"rounds": table}, {**settings, "seeds": SEEDS["digits"]})
+    table = pd.concat([stored, pd.DataFrame(found)], ignore_index=True)
+    return Result({"rounds": table}, {**settings, "seeds": seeds})
 
 
 def remake_rewinding(executor: Executor, folder: Path) -> Result:
     """Tickets of the small conv net on the digits, rewound to different steps."""
-    settings = {**CONV}
-    ks = settings.pop("ks")
-    jobs = [
-        executor.submit(once, folder, rewound_to, k, seed, **settings)
-        for k in ks
-        for seed in range(SEEDS["rewinding"])
-    ]
-    rows = [row for job in jobs for row in job.result()]
-    settings |= {"ks": list(ks), "seeds": SEEDS["rewinding"]}
-    return Result({"rounds": pd.DataFrame(rows)}, settings)
+    ks, seeds, settings = CONV["ks"], SEEDS["rewinding"], {**CONV}
+    del settings["ks"]
+    rows: Any = sum(each(executor, folder, rewound_to, product(ks, range(seeds)), **settings), [])
+    return Result({"rounds": pd.DataFrame(rows)}, {**settings, "ks": list(ks), "seeds": seeds})
 
 
 def _rounds(data: str, folder: Path, executor: Executor, **changed: int) -> pd.DataFrame:

@@ -7,9 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Executor
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,8 +16,7 @@ from torch import Tensor, nn
 from course_lib import devices
 from course_lib.cost import model_cost, totals
 from course_lib.data.images import ImageData, load
-from course_lib.experiments import Result, lab04
-from course_lib.experiments.once import each_seed
+from course_lib.experiments import by_seed, lab04
 from course_lib.models import SmallConvNet, build
 from course_lib.models.initial import weights_from
 from course_lib.pruning.channels import cascade, select_channels, slice_pair, slimming
@@ -32,11 +29,8 @@ FRACTIONS = (0.5, lab04.FRACTION, 0.8)  # of the channels, removed
 
 def cut(model: nn.Module, keep: lab04.Keep, absorb: Sequence[int] = ()) -> nn.Module:
     """The library's surgery."""
-
-    def useful_and_shift(kept: Tensor, weight: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
-        return cascade(kept, weight, beta.relu())
-
-    return lab04.cut(model, keep, slice_pair, useful_and_shift, absorb)
+    of_relu = lambda kept, weight, beta: cascade(kept, weight, beta.relu())  # noqa: E731
+    return lab04.cut(model, keep, slice_pair, of_relu, absorb)
 
 
 def fresh(data: ImageData, widths: Sequence[int], seed: int) -> nn.Module:
@@ -100,18 +94,18 @@ def rivals(
     seed: int,
     removed: float,
     settings: Mapping[str, Any],
-) -> tuple[list[Row], list[Row]]:
+) -> tuple[list[Row], Row]:
     """Networks of the same MACs as slimming's at this fraction of the channels, recalibrated and
     then fine-tuned as long; at :data:`lab04.FRACTION` also trained from scratch, for as many
     epochs as cost the MACs of the dense network's training.
 
     Returns:
-        A row per method, and the weights that "single weights" leaves in each layer.
+        A row per method, and the weights that "single weights" leaves in the last convolution.
     """
     image = data.validation.images[:1]
     keep = select_channels(sparse, removed)
     slim = cut(sparse, keep)
-    budget, widths = lab04.macs(slim, image), lab04.widths(keep)
+    budget = lab04.macs(slim, image)
     generator = torch.Generator().manual_seed(seed)
     some = {
         name: kept[torch.randperm(len(kept), generator=generator)] for name, kept in keep.items()
@@ -131,46 +125,35 @@ def rivals(
         for name, (net, of) in starts.items()
     }
     if removed == lab04.FRACTION:
-        for name, of in (("slimming's widths", widths), ("uniform", equal)):
+        for name, of in (("slimming's widths", lab04.widths(keep)), ("uniform", equal)):
             net = fresh(data, of, seed)
             cost = lab04.macs(net, image) / lab04.macs(dense, image)
             lab04.train(net, data, seed, epochs=round(settings["epochs"] / cost))
             found[f"{name}, from scratch"] = [net]
     rows = []
     for name, nets in found.items():
+        used = totals(model_cost(nets[-1], image))
         kind = "nonzero_macs" if name == "single weights" else "macs"
-        used = totals(model_cost(nets[-1], image))[kind]
-        rows.append(
-            {
-                "removed": removed,
-                "method": name,
-                "macs": 100 * used / lab04.macs(dense, image),
-                "recalibrated": evaluate(nets[0], data.validation) if len(nets) > 1 else None,
-                "accuracy": evaluate(nets[-1], data.validation),
-                "test": evaluate(nets[-1], data.test) if removed == lab04.FRACTION else None,
-            }
-        )
-    left = [
-        {"removed": removed, "layer": i, "weights": int(masks[f"conv{i}.weight"].sum())}
-        for i, _, _ in lab04.blocks(dense)
-    ]
-    return rows, left
+        row = {"method": name, "macs": 100 * used[kind] / lab04.macs(dense, image)}
+        reached = [evaluate(net, data.validation) for net in nets]
+        row |= {"accuracy": reached[-1], "recalibrated": reached[0] if reached[1:] else None}
+        rows.append({"removed": removed, **row})
+    return rows, {"removed": removed, "layer": 4, "weights": int(masks["conv4.weight"].sum())}
 
 
-def one_seed(name: str, seed: int, settings: Mapping[str, Any]) -> dict[str, list[Row]]:
+def one_seed(seed: int, data: str, settings: Mapping[str, Any]) -> dict[str, list[Row]]:
     """The rows of one seed, by table.
 
     Args:
-        name: of the data. seed: of the first weights, the order of the images and the
-            random channels.
+        seed: of the first weights, the order of the images and the random channels.
         settings: ``images`` used for training, ``epochs`` from scratch, ``finetune`` epochs,
             ``lam`` of the penalty.
     """
-    data, lam = load(name).subset(settings["images"]), settings["lam"]
-    train = partial(lab04.train, data=data, seed=seed, epochs=settings["epochs"])
+    images, lam = load(data).subset(settings["images"]), settings["lam"]
+    train = partial(lab04.train, data=images, seed=seed, epochs=settings["epochs"])
 
     def start() -> nn.Module:
-        return build("convnet", data, seed=seed)
+        return build("convnet", images, seed=seed)
 
     networks = {
         "none": train(start()),
@@ -178,38 +161,24 @@ def one_seed(name: str, seed: int, settings: Mapping[str, Any]) -> dict[str, lis
         "L2": train(start(), penalty=partial(lab04.l2_penalty, lam=lam)),
     }
     dense, sparse = networks["none"], networks["L1"]
-    of_penalties, keep = penalties(networks, data)
-    equal, left = [], []
+    of_penalties, keep = penalties(networks, images)
+    of_dense = {"method": "dense", "removed": 0.0, "macs": 100.0}
+    equal, left = [of_dense | {"accuracy": evaluate(dense, images.validation)}], []
     for removed in FRACTIONS:
-        rows, weights = rivals(dense, sparse, data, seed, removed, settings)
+        rows, weights = rivals(dense, sparse, images, seed, removed, settings)
         equal += rows
-        left += weights
-    tested = {"method": "dense", "removed": 0.0, "macs": 100.0}
-    tested |= {"accuracy": evaluate(dense, data.validation), "test": evaluate(dense, data.test)}
-    return {
-        "penalties": of_penalties,
-        "collapse": collapse(sparse, keep, data),
-        "equal": [tested, *equal],
-        "left": left,
-        "widths": [{"layer": i, "filters": w} for i, w in enumerate(lab04.widths(keep), 1)],
-    }
+        left.append(weights)
+    found = collapse(sparse, keep, images)
+    return {"penalties": of_penalties, "collapse": found, "equal": equal, "left": left}
 
 
-def remake(
-    executor: Executor, folder: Path, seeds: int, name: str, settings: Mapping[str, Any]
-) -> Result:
-    """The tables of :func:`one_seed`, of all seeds."""
-    return Result(each_seed(executor, folder, seeds, one_seed, name, settings=settings), settings)
-
-
-def remake_digits(executor: Executor, folder: Path) -> Result:
-    """The causes of the collapse and the rivals at equal MACs, on the digits: six seeds."""
-    return remake(executor, folder, 6, "digits", lab04.DIGITS)
-
-
-def remake_mnist(executor: Executor, folder: Path) -> Result:
-    """The same on MNIST, 6,000 images: four seeds."""
-    return remake(executor, folder, 4, "mnist", lab04.MNIST)
-
-
-RESULTS = {"lab04_slimming_digits": remake_digits, "lab04_slimming_mnist": remake_mnist}
+RESULTS = {
+    "lab04_slimming_digits": by_seed(
+        "The causes of the collapse and the rivals at equal MACs, on the digits: six seeds.",
+        lab04.DIGITS, 6, one_seed, data="digits",
+    ),
+    "lab04_slimming_mnist": by_seed(
+        "The same on MNIST, 6,000 images: four seeds.",
+        lab04.MNIST, 4, one_seed, data="mnist",
+    ),
+}  # fmt: skip

@@ -6,22 +6,20 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from course_lib.cost import nonzero_macs
 from course_lib.data.images import ImageData, load
-from course_lib.experiments import Result, lab05
+from course_lib.experiments import by_seed, common, lab05
 from course_lib.experiments.lab05 import Row
-from course_lib.experiments.once import each_seed
 from course_lib.models import build
 from course_lib.modes import evaluating
-from course_lib.pruning.activations import gated_macs, gating, pruned_inputs
+from course_lib.pruning.activations import gated_macs, gating
 from course_lib.pruning.channels.slimming import scales
 from course_lib.pruning.weights import combine_columns, group_columns, prune_lowest, random
 from course_lib.training import evaluate, fit
@@ -70,20 +68,11 @@ def measure_products(model: nn.Module, images: Tensor) -> Row:
     """``products``, the share of all products of :data:`lab05.LAYERS` (padding's included)
     in which both factors are other than 0.
     """
-    there: list[Tensor] = []  # where the inputs are other than 0, a tensor per layer
-
-    def note(x: Tensor) -> Tensor:
-        there.append(x != 0)
-        return x
-
-    with pruned_inputs(model, note, lab05.LAYERS), evaluating(model), torch.no_grad():
-        model(images)
-    left = total = 0.0
-    for name, x in zip(lab05.LAYERS, there, strict=True):
-        conv: Any = model.get_submodule(name)
-        output = conv._conv_forward(x.float(), conv.weight.ne(0).float(), None)
-        left += float(output.double().sum())
-        total += output.numel() * conv.weight[0].numel()
+    inputs, left, total = common.layer_inputs(model, images), 0, 0
+    for name in lab05.LAYERS:
+        weight, x = model.get_submodule(name).get_parameter("weight").detach(), inputs[name]
+        left += nonzero_macs(weight, x, padding=1)
+        total += x[:, 0].numel() * weight.numel()
     return {"products": left / total}
 
 
@@ -163,37 +152,28 @@ def gates(model: nn.Module, data: ImageData, seed: int, epochs: int) -> list[Row
     return rows
 
 
-def one_seed(name: str, seed: int, settings: Mapping[str, Any]) -> dict[str, list[Row]]:
+def one_seed(seed: int, data: str, settings: Mapping[str, Any]) -> dict[str, list[Row]]:
     """Everything of the lab with one seed: the rows of each table."""
-    data = load(name).subset(settings["images"], validation=lab05.VALIDATION)
-    model = lab05.train_dense(build("convnet", data, seed=seed), data, seed, settings["epochs"])
+    images = load(data).subset(settings["images"], validation=lab05.VALIDATION)
+    fresh = build("convnet", images, seed=seed)
+    model = lab05.train_dense(fresh, images, seed, settings["epochs"])
     finetune = settings["finetune"]
-    sparse = lab05.sparse_start(model, data, seed, finetune)
-    accuracy = {part: evaluate(model, getattr(data, part)) for part in ("validation", "test")}
     return {
-        "dense": [accuracy],
-        "patterns": lab05.patterns(model, data, seed, finetune),
-        "packed": packed(sparse, seed),
-        "joint": joint(model, data, seed, finetune),
-        "gates": gates(model, data, seed, settings["gates"]),
+        "dense": [{"validation": evaluate(model, images.validation)}],
+        "patterns": lab05.patterns(model, images, seed, finetune),
+        "packed": packed(lab05.sparse_start(model, images, seed, finetune), seed),
+        "joint": joint(model, images, seed, finetune),
+        "gates": gates(model, images, seed, settings["gates"]),
     }
 
 
-def remake(
-    executor: Executor, folder: Path, seeds: int, name: str, settings: Mapping[str, Any]
-) -> Result:
-    """The tables of :func:`one_seed`, of all seeds."""
-    return Result(each_seed(executor, folder, seeds, one_seed, name, settings=settings), settings)
-
-
-def remake_digits(executor: Executor, folder: Path) -> Result:
-    """Every experiment of lab 05 on the digits, six seeds."""
-    return remake(executor, folder, 6, "digits", lab05.DIGITS)
-
-
-def remake_mnist(executor: Executor, folder: Path) -> Result:
-    """The same on MNIST, 2,000 images, five seeds."""
-    return remake(executor, folder, 5, "mnist", lab05.MNIST)
-
-
-RESULTS = {"lab05_between_digits": remake_digits, "lab05_between_mnist": remake_mnist}
+RESULTS = {
+    "lab05_between_digits": by_seed(
+        "Every experiment of lab 05 on the digits, six seeds.",
+        lab05.DIGITS, 6, one_seed, data="digits",
+    ),
+    "lab05_between_mnist": by_seed(
+        "The same on MNIST, 2,000 images, five seeds.",
+        lab05.MNIST, 5, one_seed, data="mnist",
+    ),
+}  # fmt: skip

@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,15 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.data import pieces
-from course_lib.experiments import Result, lab06
+from course_lib.experiments import Result, by_seed, common, lab06
 from course_lib.experiments.lab06 import FULL, Row, measured, pretrained
-from course_lib.experiments.once import once, tables
+from course_lib.experiments.once import each
 from course_lib.models import checkpoints
 from course_lib.models.bert import small_bert
 from course_lib.pruning import components, weights
 from course_lib.pruning.weights import Masks, encoder_weights
 from course_lib.pruning.weights.movement import TopV, soft_mask
-from course_lib.training import accuracy, fit_batches, warm_up_then_decay
+from course_lib.training import accuracy
 
 SEEDS = 3
 RATES: Row = {"careful": {"steps": 400, "batch": 16, "lr": 5e-5}, "bold": FULL}
@@ -41,10 +42,13 @@ def starts(seed: int) -> Tables:
         lab06.finetune(model, seed=seed)
     share = torch.cat([b["labels"] for b in lab06.batches("validation")]).double().mean()
     dense, always = lab06.score(tuned), 100 * float(max(share, 1 - share))
-    others = {"from scratch": measured(scratch), "majority": always}.items()
-    rows = [{"method": "pre-trained", **dense}, *({"method": m, "accuracy": a} for m, a in others)]
+    found = {
+        "pre-trained": dense["accuracy"],
+        "from scratch": measured(scratch),
+        "majority": always,
+    }
     return {
-        "starts": rows,
+        "starts": [{"method": method, "accuracy": reached} for method, reached in found.items()],
         "regimes": [{"method": "dense", "sparsity": None, **dense}],
     }
 
@@ -57,10 +61,7 @@ def held_or_not(
     chosen = lab06.choose(old, sparsity, seed if at_random else None)
     weights.apply(old, chosen)
     model = pretrained(seed)
-
-    def tune(net: nn.Module, post_step: Callable[[], None]) -> None:
-        lab06.finetune(net, post_step, seed=seed, how=how)
-
+    tune: Any = partial(lab06.finetune, seed=seed, how=how)
     weights.prune_then_finetune(model, chosen, tune, hold)
     return {**lab06.score(model), "old": measured(old, "sentiment")}
 
@@ -68,9 +69,8 @@ def held_or_not(
 def regimes(seed: int) -> Tables:
     """Zeros held, zeros at the start alone, and (held) at random."""
     arms = {"zeros held": (True, False), "let go": (False, False), "random": (True, True)}
-    rows = []
-    for (method, arm), s in itertools.product(arms.items(), lab06.SPARSITIES):
-        rows.append({"method": method, "sparsity": s, **held_or_not(seed, s, *arm)})
+    each_one = itertools.product(arms.items(), lab06.SPARSITIES)
+    rows = [{"method": m, "sparsity": s, **held_or_not(seed, s, *arm)} for (m, arm), s in each_one]
     return {"regimes": rows}
 
 
@@ -123,32 +123,31 @@ def with_l1(seed: int, way: str, lam: float, how: Row = FULL) -> Row:
     """
     model, done = pretrained(seed), itertools.count(1)
     matrices = list(encoder_weights(model).values())
-    l1, rate = weights.Proximal(matrices, lam), warm_up_then_decay(how["steps"] // 10)
+    l1, rate = weights.Proximal(matrices, lam), lab06.rate_of(how)
 
     def penalty() -> Tensor:
         return lam * torch.stack([w.abs().sum() for w in matrices]).sum()
 
     def post_step() -> None:
-        step = next(done)
-        l1.step(how["lr"] * rate(step - 1, how["steps"]))
-        if way == "reweighted" and step % 20 == 0:
+        l1.step(rate())
+        if next(done) % 20 == 0 and way == "reweighted":
             l1.reweight(lab06.EPS, lam * lab06.EPS)
 
     added = {"penalty": penalty} if way == "loss" else {"post_step": post_step}
     lab06.finetune(model, seed=seed, how=how, **added)
-    every = torch.cat([w.detach().abs().flatten() for w in matrices])
-    below = {"zeros": every == 0, "small": every < 1e-3}
-    return {k: float(v.double().mean()) for k, v in below.items()} | lab06.score(model)
+    every = torch.cat([w.detach().flatten() for w in matrices])
+    return {"zeros": float((every == 0).double().mean()), **lab06.score(model)}
 
 
 def penalties(seed: int) -> Tables:
     """Each way at its strengths, and pruning by size to as many zeros as the reweighted step."""
     arms = [(way, lam) for way, strengths in STRENGTHS.items() for lam in strengths]
     rows = [{"method": way, "strength": lam, **with_l1(seed, way, lam)} for way, lam in arms]
-    for row in [row for row in rows if row["method"] == "reweighted"]:
+    for row in rows[-len(STRENGTHS["reweighted"]) :]:
         found = held_or_not(seed, row["zeros"], True)
-        rows.append({**row, "method": "magnitude", "small": None, **found})
-    return {"l1": [{key: row[key] for key in row if key != "old"} for row in rows]}
+        del found["old"]
+        rows.append({**row, "method": "magnitude", **found})
+    return {"l1": rows}
 
 
 def random_components(model: nn.Module, ranks: Mapping[str, int], seed: int) -> nn.Module:
@@ -172,11 +171,13 @@ def size_of(model: nn.Module) -> int:
 def untrained_ranks(seed: int) -> Tables:
     """The old task with nothing trained: the largest singular values, or random ones."""
     model, rows = pretrained(seed, head=False), []
-    for method, share in itertools.product(("largest", "random"), lab06.RANK_SHARES):
-        ranks, drawn = lab06.ranks_for(model, share), method == "random"
-        net = random_components(model, ranks, seed) if drawn else components.truncate(model, ranks)
-        found = {"sparsity": 1 - share, "accuracy": measured(net, "sentiment")}
-        rows.append({"method": method, **found})
+    ways: dict[str, Any] = {
+        "largest": components.truncate,
+        "random": partial(random_components, seed=seed),
+    }
+    for (method, cut), share in itertools.product(ways.items(), lab06.RANK_SHARES):
+        accuracy = measured(cut(model, lab06.ranks_for(model, share)), "sentiment")
+        rows.append({"method": method, "sparsity": 1 - share, "accuracy": accuracy})
     return {"ranks": rows}
 
 
@@ -194,9 +195,8 @@ def with_gates(
         to_target.target = lab06.kept_at(next(done), how["steps"], target)
         return to_target(components.expected_size(model))
 
-    def groups(net: nn.Module) -> list[Row]:
-        return lab06.apart(net, how["lr"], [g.gates.log_alpha for g in layers.values()], gates_lr)
-
+    alphas = [layer.gates.log_alpha for layer in layers.values()]
+    groups = partial(lab06.apart, lr=how["lr"], those=alphas, their_lr=gates_lr)
     lab06.finetune(model, seed=seed, how=how, groups=groups, penalty=penalty)
     small = components.compact_components(model)
     gates = {f"{path}.weight": layer.gates.eval()() for path, layer in layers.items()}
@@ -209,24 +209,19 @@ def gates_or_singular_values(seed: int) -> Tables:
     """
     dense, (small, left) = pretrained(seed), with_gates(seed)
     ranks = lab06.ranks_for(dense, size_of(small) / size_of(dense))
-    rivals = (components.truncate(dense, ranks), random_components(dense, ranks, seed))
-    for net in rivals:
-        lab06.finetune(net, seed=seed)
-    nets = zip(("gates", "largest", "random"), (small, *rivals), strict=True)
-    shares = [(name, net, size_of(net) / size_of(dense)) for name, net in nets]
-    return {
-        "components": [{"method": m, **lab06.score(n), "share": share} for m, n, share in shares],
-        "open": [{"name": name, "components": count} for name, count in left.items()],
-    }
+    nets = {"gates": small, "largest": components.truncate(dense, ranks)}
+    nets["random"] = random_components(dense, ranks, seed)
+    rows = []
+    for method, net in nets.items():
+        if method != "gates":
+            lab06.finetune(net, seed=seed)
+        share = size_of(net) / size_of(dense)
+        rows.append({"method": method, **lab06.score(net), "share": share})
+    opened = [{"name": name, "components": count} for name, count in left.items()]
+    return {"components": rows, "open": opened}
 
 
 PARTS = (starts, regimes, movement_or_size, penalties, untrained_ranks, gates_or_singular_values)
-
-
-def remake_weights(executor: Executor, folder: Path) -> Result:
-    """The three checkpoints, all of :data:`PARTS`."""
-    jobs = [(seed, executor.submit(once, folder, f, seed)) for seed in range(SEEDS) for f in PARTS]
-    return Result(tables(({"seed": seed}, future.result()) for seed, future in jobs), {})
 
 
 # ----------------------------------------------------------------------- real sentences
@@ -242,29 +237,27 @@ def sst2(sparsity: float, hold: bool, at_random: bool = False) -> float:
 
     model, tokenizer = recipe.load_classifier()
     data = recipe.prepared(SST2["sentences"], tokenizer=tokenizer)
-    steps = -(-len(data["train"]) // SST2["batch"])
-    rate = warm_up_then_decay(steps // 10)
+    how = SST2 | {"steps": -(-len(data["train"]) // SST2["batch"])}  # one epoch
 
     def run(net: nn.Module, post_step: Callable[[], None]) -> None:
-        stream = pieces.batches(data["train"], batch_size=SST2["batch"], seed=0)
-        options: Row = {"rate": rate, "post_step": post_step, "progress": False}
-        fit_batches(net, stream, steps, lr=SST2["lr"], **options)
+        common.fine_tune(net, data["train"], "label", 0, how, post_step=post_step)
 
     masks = lab06.choose(model, sparsity, 0 if at_random else None)
     weights.prune_then_finetune(model, masks, run, hold)
-    model.eval()
     return accuracy(model, pieces.batches(data["test"], batch_size=50))
 
 
 def remake_sst2(executor: Executor, folder: Path) -> Result:
     """SST-2 with a real encoder, one seed: dense, zeros held, let go, and held at random."""
-    jobs = [("dense", 0.0, True, False), ("random", 0.7, True, True)]
-    jobs += [("zeros held", s, True, False) for s in HELD]
-    jobs += [("let go", s, False, False) for s in LET_GO]
-    running = [(*job, executor.submit(once, folder, sst2, *job[1:])) for job in jobs]
-    rows = [(0, method, s or None, found.result()) for method, s, *_, found in running]
+    arms: list[tuple[Any, ...]] = [("dense", 0.0, True), ("random", 0.7, True, True)]
+    arms += [("zeros held", s, True) for s in HELD] + [("let go", s, False) for s in LET_GO]
+    found = each(executor, folder, sst2, [arm[1:] for arm in arms])
+    rows = [
+        (0, arm[0], arm[1] or None, accuracy) for arm, accuracy in zip(arms, found, strict=True)
+    ]
     columns = ["seed", "method", "sparsity", "accuracy"]
     return Result({"regimes": pd.DataFrame(rows, columns=columns)}, SST2)
 
 
-RESULTS = {"lab06_weights": remake_weights, "lab06_sst2": remake_sst2}
+ABOUT = "The three checkpoints, before and while they are fine-tuned to another task."
+RESULTS = {"lab06_weights": by_seed(ABOUT, {}, SEEDS, *PARTS), "lab06_sst2": remake_sst2}

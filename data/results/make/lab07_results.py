@@ -12,18 +12,15 @@ Source: Michel et al. 2019, "Are Sixteen Heads Really Better than One?"; Budhraj
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from course_lib.data import pieces, reviews
-from course_lib.experiments import Result, lab07
+from course_lib.experiments import by_seed, lab07
 from course_lib.experiments.lab07 import evaluator, losses, per_head, size
-from course_lib.experiments.once import each_seed
 from course_lib.models import checkpoints
 from course_lib.pruning import heads as library
 from course_lib.pruning.heads import head_importance, lowest_heads
@@ -142,12 +139,11 @@ def fine_tuning(
     found = []
     for arm, keep in named(masks):
         smaller = library.remove_heads(model, keep)
-        before = round(accuracy(smaller, test), 2)
-        stream = pieces.batches(training, "sentiment", batch, seed=seed)
-        fit_batches(smaller, stream, steps, progress=False, **how)
-        after = round(accuracy(smaller, test), 2)
-        for when, value in (("removed", before), ("fine-tuned", after)):
-            found.append({**arm, "when": when, "test": value})
+        for when in ("removed", "fine-tuned"):
+            if when == "fine-tuned":
+                stream = pieces.batches(training, "sentiment", batch, seed=seed)
+                fit_batches(smaller, stream, steps, progress=False, **how)
+            found.append({**arm, "when": when, "test": round(accuracy(smaller, test), 2)})
     return found
 
 
@@ -168,8 +164,8 @@ def domains(model: nn.Module, tokenizer: Any) -> Rows:
 
 
 def measure_sst2(seed: int) -> dict[str, Rows]:
-    """Fine-tune the packaged encoder, score its heads on sentences cut from the training
-    part, and remove some: table -> rows.
+    """Fine-tune the packaged encoder and remove heads, scored on sentences cut from the
+    training part: table -> rows.
     """
     import glue_classifier as recipe
 
@@ -180,21 +176,15 @@ def measure_sst2(seed: int) -> dict[str, Rows]:
     importance = head_importance(model, validation, losses)
     scores = {"I_h": importance, "most important first": -importance}
     masks = choose(model, [], scores, 0, SST2["removed"], {"random": SST2["draws"]})
-    test = list(pieces.batches(data["test"], batch_size=50))
-    return {
-        "importance": per_head(importance, "importance"),
-        "removal": removal(model, test, masks),
-    }
+    return {"removal": removal(model, list(pieces.batches(data["test"], batch_size=50)), masks)}
 
 
-def remake_reviews(executor: Executor, folder: Path) -> Result:
-    """Heads of three small BERTs on reviews: alone, together, by place, and fine-tuned."""
-    return Result(each_seed(executor, folder, 3, measure_reviews), REVIEWS)
-
-
-def remake_sst2(executor: Executor, folder: Path) -> Result:
-    """SST-2 with a real encoder of 6 layers of 12 heads."""
-    return Result(each_seed(executor, folder, 3, measure_sst2), SST2)
-
-
-RESULTS = {"lab07_heads": remake_reviews, "lab07_sst2": remake_sst2}
+RESULTS = {
+    "lab07_heads": by_seed(
+        "Heads of three small BERTs on reviews: alone, together, by place, and fine-tuned.",
+        REVIEWS, 3, measure_reviews,
+    ),
+    "lab07_sst2": by_seed(
+        "SST-2 with a real encoder of 6 layers of 12 heads.", SST2, 3, measure_sst2
+    ),
+}  # fmt: skip

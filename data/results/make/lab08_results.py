@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Executor
+from collections.abc import Callable, Iterable
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import multi30k_translator as multi30k
-import pandas as pd
 import torch
 import translation_checkpoints as recipe
 from torch import Tensor, nn
 
 from course_lib.data import translation
-from course_lib.experiments import Result, lab08
+from course_lib.experiments import by_seed, lab08
 from course_lib.experiments.lab08 import GATES, HEADS, LAYERS, bleu, encoder_gates, trained
-from course_lib.experiments.once import once
-from course_lib.experiments.once import tables as joined
 from course_lib.models.attention import find_attention
 from course_lib.pruning import heads as pruning
 from course_lib.pruning.components import hard_concrete
@@ -49,15 +44,12 @@ def importance_by_kind(model: nn.Module, scored: Iterable[Batch]) -> dict[str, T
     return {kind: scores[[i for i, a in enumerate(found) if a.kind == kind]] for kind in KINDS}
 
 
-def on_grid(column: str, values: Sequence[Any]) -> Rows:
-    """A row per head, of values in the order of layers and heads."""
-    return [{"layer": i // HEADS, "head": i % HEADS, column: v} for i, v in enumerate(values)]
-
-
-def masked(model: nn.Module, keep: Mapping[str, Tensor]) -> Any:
-    """The block in which the heads of these masks are all that is left."""
-    of_kind = {kind: iter(mask.float()) for kind, mask in keep.items()}
-    return pruning.gated(model, torch.stack([next(of_kind[a.kind]) for a in find_attention(model)]))
+def on_grid(column: str, values: Tensor) -> Rows:
+    """A row per head, of values (layers, heads)."""
+    return [
+        {"layer": i // HEADS, "head": i % HEADS, column: v}
+        for i, v in enumerate(values.flatten().tolist())
+    ]
 
 
 def by_kind(model: nn.Module, scores: Any, seed: int, draws: int, reached: Any) -> Rows:
@@ -65,40 +57,27 @@ def by_kind(model: nn.Module, scores: Any, seed: int, draws: int, reached: Any) 
     random (the mean of some draws); nothing trained.
     """
     generator, rows = torch.Generator().manual_seed(seed), []
-
-    def noise() -> dict[str, Tensor]:
-        return {k: torch.rand(s.shape, generator=generator) for k, s in scores.items()}
-
     for kind, fraction in itertools.product(KINDS, SETTINGS["fractions"]):
-        drawn = [noise() for _ in range(draws if 0 < fraction < 1 else 1)]
+        drawn = [
+            {k: torch.rand(s.shape, generator=generator) for k, s in scores.items()}
+            for _ in range(draws if 0 < fraction < 1 else 1)
+        ]
         for method, ways in (("I_h", [scores]), ("random", drawn)):
             found = []
             for by in ways:
-                with masked(model, pruning.prune_by_kind(by, kind, fraction)):
+                keep = pruning.prune_by_kind(by, kind, fraction)[kind].float()
+                with pruning.gated(model, keep, find_attention(model, kind)):
                     found.append(reached())
             at = {"kind": NAMES.get(kind, kind), "method": method, "pruned": fraction}
             rows.append({**at, "bleu": sum(found) / len(found)})
     return rows
 
 
-def kinds(seed: int) -> dict[str, Rows]:
-    """I_h of all heads, and BLEU without a share of them."""
-    model = trained(seed)
-    scores = importance_by_kind(model, lab08.batches("scores"))
-    importance = [
-        {"kind": NAMES.get(kind, kind), **row}
-        for kind, s in scores.items()
-        for row in on_grid("importance", s.flatten().tolist())
-    ]
-    rows = by_kind(model, scores, seed, SETTINGS["draws"], lambda: bleu(model))
-    return {"importance": importance, "kinds": rows}
-
-
 def network(seed: int) -> nn.Module:
     """A checkpoint that comes with the course, or one more by the same recipe."""
-    pairs = None if seed in recipe.SEEDS else translation.load(recipe.PAIRS)["train"]
-    model: nn.Module = recipe.train(seed, pairs, progress=False)[0] if pairs else trained(seed)
-    return model
+    if seed in recipe.SEEDS:
+        return trained(seed)
+    return recipe.train(seed, translation.load(recipe.PAIRS)["train"], progress=False)[0]
 
 
 def closing(seed: int) -> dict[str, Rows]:
@@ -109,7 +88,7 @@ def closing(seed: int) -> dict[str, Rows]:
     """
     how, alone = SETTINGS["gates"], network(seed)
     scores = importance_by_kind(alone, lab08.batches("scores"))["encoder"]
-    found: dict[str, Rows] = {"gates": [], "survivors": [], "closing": [], "test": []}
+    found: dict[str, Rows] = {"gates": [], "survivors": [], "closing": []}
 
     def add(method: str, price: float, left: int, reached: float, draw: int = 0) -> None:
         at = {"price": price, "closed": LAYERS * HEADS - left, "method": method, "draw": draw}
@@ -118,43 +97,35 @@ def closing(seed: int) -> dict[str, Rows]:
     add("dense", 0.0, LAYERS * HEADS, bleu(alone))
     ways = (SETTINGS["prices"], how["steps"], pruning.train_with_gates, hard_concrete)
     path = lab08.gate_path(copy.deepcopy(alone), seed, *ways)
-    for done, (model, gates, row) in enumerate(path, start=1):
+    for done, (_, gates, row) in enumerate(path, start=1):
         keep, price, left = gates > 0, row["price"], int(row["open"])
         add("gates", price, left, row.pop("bleu"))
         important = pruning.lowest_heads(scores, keep.numel() - left)
         for method, mask in (("survivors, untrained", keep), ("I_h, untrained", important)):
             with encoder_gates(alone, mask.float()):
                 add(method, price, left, bleu(alone))
-        found["gates"].append({"price": price, "steps": done * how["steps"], **row})
-        kept = keep.int().flatten().tolist()
-        found["survivors"] += [{"price": price, **r} for r in on_grid("kept", kept)]
+        found["gates"].append(row)
+        found["survivors"] += [{"price": price, **r} for r in on_grid("kept", keep.int())]
         if done == len(SETTINGS["prices"]) or left <= how["until"]:
-            with encoder_gates(model, gates):
-                found["test"].append({"method": "gates", "open": left, "test": bleu(model, "test")})
-            for draw in range(SETTINGS["draws"]):
-                noise = torch.Generator().manual_seed(1000 * draw + seed)
-                drawn = torch.rand(LAYERS, HEADS, generator=noise)
-                keep = pruning.lowest_heads(drawn, LAYERS * HEADS - left).float()
-                with encoder_gates(alone, keep):
-                    add("random, untrained", price, left, bleu(alone), draw)
-                trained_on = train_without(copy.deepcopy(alone), keep, seed, done * how["steps"])
-                with encoder_gates(trained_on, keep):
-                    add("random", price, left, bleu(trained_on), draw)
             break
+    for draw in range(SETTINGS["draws"]):
+        noise = torch.Generator().manual_seed(1000 * draw + seed)
+        drawn = torch.rand(LAYERS, HEADS, generator=noise)
+        chosen = pruning.lowest_heads(drawn, LAYERS * HEADS - left).float()
+        model = copy.deepcopy(alone)
+        with encoder_gates(model, chosen):
+            add("random, untrained", price, left, bleu(model), draw)
+            adam = torch.optim.Adam(model.parameters(), lr=GATES["lr"])
+            tune(model, seed, done * how["steps"], optimizer=adam, clip=None)
+            add("random", price, left, bleu(model), draw)
     alone.set_attn_implementation("eager")  # type: ignore[operator]
     roles = lab08.find_roles(alone, pruning.points_to, pruning.arc_baseline)
     return {**found, "roles": roles.to_dict("records")}
 
 
-def train_without(model: nn.Module, keep: Tensor, seed: int, steps: int) -> nn.Module:
-    """The model, trained on in place with the other heads off."""
-    optimizer = torch.optim.Adam(model.parameters(), lr=GATES["lr"])
-    model.train()
-    for batch in itertools.islice(lab08.stream(seed), steps):
-        optimizer.zero_grad()
-        lab08.gated_loss(model, batch, keep).backward()
-        optimizer.step()
-    return model.eval()
+def tune(model: nn.Module, seed: int, steps: int, **how: Any) -> None:
+    """Train on in place."""
+    fit_batches(model, lab08.stream(seed), steps, loss=lab08.loss, progress=False, **how)
 
 
 def ablations(model: nn.Module) -> Rows:
@@ -163,10 +134,8 @@ def ablations(model: nn.Module) -> Rows:
     """
     every = lab08.batches("scores", 100)
     full = recipe.token_accuracy(model, every)
-    rows = on_grid("zero", [0.0] * (LAYERS * HEADS))
-    for row in rows:
-        off = torch.zeros(LAYERS, HEADS, dtype=torch.bool)
-        off[row["layer"], row["head"]] = True
+    rows, each = on_grid("zero", torch.zeros(LAYERS, HEADS)), torch.eye(LAYERS * HEADS).bool()
+    for row, off in zip(rows, each.view(-1, LAYERS, HEADS), strict=True):
         with encoder_gates(model, (~off).float()):
             row["zero"] = recipe.token_accuracy(model, every) - full
         with encoder_attends(model, off, uniform):
@@ -216,77 +185,59 @@ def raganato(token_mask: Tensor) -> Tensor:
     return pruning.frozen_attention(empty, token_mask.sum(1))
 
 
-def fixed(seed: int) -> dict[str, Rows]:
+def fixed(seed: int) -> Rows:
     """All but one head of each encoder layer replaced by fixed patterns, by equal
     attention, or removed; and nothing replaced: validation BLEU at once, and test BLEU
     after the same fine-tuning.
     """
     off = torch.ones(LAYERS, HEADS, dtype=torch.bool)
     off[:, -1] = False
-    rows: Rows = []
-    steps, lr = SETTINGS["fixed"]["steps"], SETTINGS["fixed"]["lr"]
-    how = {"lr": lr, "rate": warm_up_then_decay(steps // 10), "seed": seed}
-    ways: dict[str, Callable[[nn.Module], Any]] = {
-        "all learned": lambda model: encoder_gates(model, torch.ones(LAYERS, HEADS)),
-        "fixed patterns": lambda model: encoder_attends(model, off, raganato),
-        "equal attention": lambda model: encoder_attends(model, off, uniform),
-        "removed": lambda model: encoder_gates(model, (~off).float()),
+    steps, lr = SETTINGS["fixed"].values()
+    ways: dict[str, tuple[Any, ...]] = {
+        "all learned": (encoder_gates, torch.ones(LAYERS, HEADS)),
+        "fixed patterns": (encoder_attends, off, raganato),
+        "equal attention": (encoder_attends, off, uniform),
+        "removed": (encoder_gates, (~off).float()),
     }
-    for method, way in ways.items():
-        model, stream = trained(seed), lab08.stream(seed)
-        with way(model):
+    rows: Rows = []
+    for method, (way, *how) in ways.items():
+        model = trained(seed)
+        with way(model, *how):
             before = bleu(model)
-            fit_batches(model, stream, steps, loss=lab08.loss, progress=False, **how)
+            tune(model, seed, steps, lr=lr, rate=warm_up_then_decay(steps // 10))
             tuned = bleu(model.eval(), "test")
         rows.append({"method": method, "when": "before fine-tuning", "bleu": before})
         rows.append({"method": method, "when": "fine-tuned", "bleu": tuned})
-    return {"fixed": rows}
+    return rows
 
 
 def one_checkpoint(seed: int) -> dict[str, Rows]:
-    """By kind, disabled, and with fixed patterns."""
-    return {**kinds(seed), "ablation": ablations(trained(seed)), **fixed(seed)}
+    """By kind, disabled, and with fixed patterns; nothing for the seeds that are trained here."""
+    if seed not in recipe.SEEDS:
+        return {}
+    model = trained(seed)
+    scores = importance_by_kind(model, lab08.batches("scores"))
+    rows = by_kind(model, scores, seed, SETTINGS["draws"], lambda: bleu(model))
+    return {"kinds": rows, "ablation": ablations(model), "fixed": fixed(seed)}
 
 
-def tables(found: Mapping[int, Sequence[Mapping[str, Rows]]]) -> dict[str, pd.DataFrame]:
-    """Seed -> what its parts found, as long tables of all seeds."""
-    return joined(({"seed": seed}, one) for seed, parts in found.items() for one in parts)
-
-
-def remake_heads(executor: Executor, folder: Path) -> Result:
-    """Gates of five seeds, all else of three; about fifteen minutes on two cores."""
-    parts = [(closing, s) for s in SETTINGS["seeds"]] + [(one_checkpoint, s) for s in recipe.SEEDS]
-    running = [(seed, executor.submit(once, folder, part, seed)) for part, seed in parts]
-    found = {seed: [f.result() for s, f in running if s == seed] for seed in SETTINGS["seeds"]}
-    return Result(tables(found), SETTINGS)
-
-
-def real() -> dict[str, Any]:
-    """Multi30k, German into English, one model: BLEU, by kind without heads, and how
-    often the encoder's heads look beside the query.
-    """
-    model = multi30k.train(progress=False)
-    pairs = multi30k.data()
+def real(seed: int) -> dict[str, Rows]:
+    """Multi30k, German into English, one model: BLEU, and by kind without heads."""
+    model, pairs = multi30k.train(seed, progress=False), multi30k.data()
     scored = pairs["validation"].select(range(400))
     curves = pairs["validation"].select(range(400, 700))
     scores = importance_by_kind(model, multi30k.batches(scored, 50))
-    rows = by_kind(model, scores, 0, 1, lambda: multi30k.bleu(model, curves))
-    model.set_attn_implementation("eager")  # type: ignore[operator]
-    batch = next(multi30k.batches(scored, 200))
-    maps = lab08.encoder_maps(model, batch)
-    words = (batch["attention_mask"] > 0) & (batch["input_ids"] != translation.END)
-    beside = []
-    for offset in (-2, -1, 1, 2):
-        share = pruning.points_to(maps, pruning.neighbour(words, offset), words).tolist()
-        beside += [{"offset": offset, **row} for row in on_grid("share", share)]
-    test = [{"method": "dense", "test": multi30k.bleu(model, pairs["test"])}]
-    return {"kinds": rows, "beside": beside, "test": test}
+    rows = by_kind(model, scores, seed, 1, lambda: multi30k.bleu(model, curves))
+    return {"kinds": rows, "test": [{"test": multi30k.bleu(model, pairs["test"])}]}
 
 
-def remake_multi30k(executor: Executor, folder: Path) -> Result:
-    """One model trained from scratch; some fifteen minutes on one core."""
-    found = executor.submit(once, folder, real).result()
-    return Result(tables({0: [found]}), multi30k.SETTINGS)
-
-
-RESULTS = {"lab08_heads": remake_heads, "lab08_multi30k": remake_multi30k}
+RESULTS = {
+    "lab08_heads": by_seed(
+        "Gates of five seeds, all else of three; about fifteen minutes on two cores.",
+        SETTINGS, len(SETTINGS["seeds"]), closing, one_checkpoint,
+    ),
+    "lab08_multi30k": by_seed(
+        "One model trained from scratch; some fifteen minutes on one core.",
+        multi30k.SETTINGS, 1, real,
+    ),
+}  # fmt: skip

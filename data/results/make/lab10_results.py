@@ -1,31 +1,30 @@
-"""Make lab 10's stored results: schedules chosen and fine-tuned, learned thresholds, and
-scores compared on reviews and on SST-2.
+"""Make lab 10's stored results: schedules chosen and fine-tuned, learned thresholds, policies and
+cascades at equal cost, and scores compared on reviews and on SST-2.
 
 Source: Goyal et al. 2020, "PoWER-BERT"; Kim et al. 2022, "Learned Token Pruning for
-Transformers".
+Transformers"; Wang et al. 2021, "SpAtten".
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
 from contextlib import nullcontext
-from functools import lru_cache
-from pathlib import Path
+from functools import cache
 from typing import Any
 
 import glue_classifier as sst2
-import pandas as pd
 import torch
 from torch import Tensor, nn
 
 from course_lib.data import pieces, reviews
-from course_lib.experiments import Result
-from course_lib.experiments.lab10 import EVIDENCE, Schedule, favourite, measure, ratio
-from course_lib.experiments.once import once
+from course_lib.experiments import by_seed, lab10
+from course_lib.experiments.lab10 import Schedule, measure, ratio
 from course_lib.models import checkpoints
-from course_lib.pruning.tokens import SoftThreshold, dropping
+from course_lib.modes import evaluating
+from course_lib.pruning import tokens
+from course_lib.pruning.heads import gated
+from course_lib.pruning.tokens import SoftThreshold, cascading, dropping
 from course_lib.pruning.tokens.dropping import Score
 from course_lib.training import Batch, accuracy, fit_batches, warm_up_then_decay
 
@@ -45,30 +44,31 @@ SST2: dict[str, Any] = {
     "draws": 5,
     "schedules": {"gentle": {2: 0.7, 3: 0.5, 4: 0.4}, "steep": {1: 0.7, 2: 0.5, 3: 0.3, 4: 0.2}},
 }
-SEEDS = (0, 1, 2)
+SEEDS = 3
+PARTS = ("validation", "test")
 # the same for four layers: as many products are left
 REVIEWS: dict[str, Schedule] = {
     "gentle": {1: 0.7, 2: 0.5},
     "steep": {0: 0.7, 1: 0.5, 2: 0.3},
 }
-ARMS = ("dense", "informed", "random")
-THRESHOLD_ARMS = ("hard phase", "soft to the end")
+EQUAL_COST: dict[str, Any] = {"budgets": (1.5, 2.0, 2.5), "heads": {"0": 6, "1": 4}}
+ARMS = {
+    "fine-tuned": ("dense", "informed", "random"),
+    "thresholds": ("hard phase", "soft to the end"),
+}
 
 
 # ------------------------------------------------------------------ reviews, fine-tuned
-def validation_batches(
-    tokenizer: Any, texts: int, part: str = "validation", kind: str = "full"
-) -> list[Batch]:
-    """Reviews of a held-back part in batches of 100, from short to long, with their
-    evidence.
-    """
-    data = pieces.encode(_held_back(kind, part, texts), tokenizer, aligned=("evidence",))
-    return list(pieces.batches(data, "sentiment", 100, extra=(EVIDENCE,)))
+def held_back(tokenizer: Any, texts: int, part: str = "validation") -> list[Batch]:
+    """Reviews of a held-back part in batches of 100, from short to long."""
+    return list(pieces.batches(pieces.encode(_reviews(texts, part), tokenizer), "sentiment", 100))
 
 
-@lru_cache
-def _held_back(kind: str, part: str, texts: int) -> Any:
-    return reviews.load(**{"train": 0, "validation": 0, "test": 0, part: texts}, kind=kind)[part]
+@cache
+def _reviews(texts: int, part: str) -> Any:
+    """Generated once, for all trainings of a process."""
+    sizes: dict[str, Any] = {"train": 0, "validation": 0, "test": 0, part: texts}
+    return reviews.load(**sizes)[part]
 
 
 def training_batches(tokenizer: Any, steps: int, seed: int) -> Iterator[Batch]:
@@ -99,189 +99,183 @@ def schedules(layers: int, target: float) -> Iterator[Schedule]:
             yield {**shares, layers - 1: 1e-6}
 
 
-def best_schedule(model: nn.Module, batches: Sequence[Batch], target: float) -> Schedule:
+def best_schedule(
+    model: nn.Module,
+    batches: Sequence[Batch],
+    target: float,
+    *,
+    scales: Sequence[float] = (1.0,),
+    within: float = 0.1,
+) -> Schedule:
     """The schedule of that cost that does best on these validation texts before any
     fine-tuning; of equal ones the first.
+
+    Args:
+        scales: of the cost on paper, which is only near the cost of these texts.
+        within: how far the cost may be from the target, relative.
     """
     config: Any = model.config
     lengths = torch.cat([batch["attention_mask"].sum(1) for batch in batches])
     fitting = [
         shares
-        for shares in schedules(config.num_hidden_layers, target)
-        if abs(ratio(config, lengths, shares) / target - 1) < 0.1
+        for scale in scales
+        for shares in schedules(config.num_hidden_layers, scale * target)
+        if abs(ratio(config, lengths, shares) / target - 1) < within
     ]
     return max(fitting, key=lambda shares: measure(model, batches, shares)["accuracy"])
 
 
-def fine_tuned(
-    seed: int, arm: str, shares: Schedule, *, steps: int, lr: float, **_: Any
-) -> dict[str, Any]:
-    """A checkpoint trained on for some steps with its tokens dropped, and measured on
-    validation and test reviews.
-
-    Args:
-        arm: "informed", by the attention of [CLS]; "random"; or "dense", trained as
-            long with all tokens: the fair comparison, since more training may help by
-            itself.
-        shares: the schedule.
+def fine_tuned(seed: int, arm: str, shares: Schedule) -> dict[str, dict[str, float]]:
+    """A checkpoint trained on for some steps with its tokens dropped ("informed", by the row of
+    [CLS], or "random") or with all of them ("dense"), and measured on held-back reviews.
     """
-    loaded = checkpoints.load(f"reviews-bert-{seed}")
+    loaded, steps = checkpoints.load(f"reviews-bert-{seed}"), FINE_TUNE["steps"]
     model, tokenizer = loaded.model, loaded.tokenizer
     generator = torch.Generator().manual_seed(seed)
-    options: dict[str, Any] = (
-        {"score": "random", "generator": generator} if arm == "random" else {"score": "cls"}
-    )
-    block = nullcontext() if arm == "dense" else dropping(model, shares, **options)
-    with block:
-        fit_batches(
-            model,
-            training_batches(tokenizer, steps, seed=100 + seed),
-            steps,
-            lr=lr,
-            rate=warm_up_then_decay(50, steps // 4),
-            seed=seed,
-            progress=False,
-        )
-    keep = None if arm == "dense" else shares
     score: Score = "random" if arm == "random" else "cls"
-    return {
-        part: measure(model, validation_batches(tokenizer, MEASURED, part), keep, score=score)
-        for part in ("validation", "test")
-    }
+    keep = {} if arm == "dense" else shares
+    with dropping(model, keep, score=score, generator=generator) if keep else nullcontext():
+        texts, rate = (
+            training_batches(tokenizer, steps, 100 + seed),
+            warm_up_then_decay(50, steps // 4),
+        )
+        fit_batches(model, texts, steps, lr=FINE_TUNE["lr"], rate=rate, seed=seed, progress=False)
+    return {p: measure(model, held_back(tokenizer, MEASURED, p), keep, score=score) for p in PARTS}
 
 
 # ------------------------------------------------------------------- learned thresholds
-def learn_thresholds(
-    model: nn.Module,
-    threshold: SoftThreshold,
-    batches: Iterable[Batch],
-    steps: int,
-    *,
-    lr: float,
-    lr_theta: float,
-    sparsity: float,
-    hot: float,
-    cold: float,
-    hard: float,
-    seed: int = 0,
-) -> list[list[float]]:
-    """Train model and thresholds together, in place: loss + ``sparsity`` · share of the
-    tokens that goes on.
+def thresholds(seed: int, arm: str) -> dict[str, Any]:
+    """A checkpoint trained with learned thresholds by :data:`THRESHOLDS`, measured with hard ones.
 
-    Args:
-        threshold: ends in evaluation mode, that is as a step.
-        lr, lr_theta: learning rates of AdamW for the weights and for the thresholds,
-            which are of size 1.
-        hot, cold: the temperature falls from the one to the other, by the same factor
-            from step to step.
-        hard: share of the steps at the end in which thresholds are fixed steps, rows
-            are dropped and the weights train on.
-
-    Returns:
-        The thresholds after each step, (steps, layers).
+    The loss is the task's + ``sparsity`` · share of the tokens that goes on. The temperature
+    falls from ``hot`` to ``cold``, by the same factor from step to step. In the last ``hard`` of
+    the steps thresholds are fixed steps, rows are dropped and the weights train on; not with
+    ``arm`` "soft to the end" (the other one is "hard phase").
 
     Source: Kim et al. 2022, section 3.3.
     """
-    theta = threshold.theta
-    groups: list[dict[str, Any]] = [
-        {"params": list(model.parameters())},
-        {"params": [theta], "lr": lr_theta, "weight_decay": 0.0},
-    ]
-    soft = steps - round(hard * steps)
-    followed: list[list[float]] = []
+    loaded = checkpoints.load(f"reviews-bert-{seed}")
+    model, tokenizer = loaded.model, loaded.tokenizer
+    how, steps = THRESHOLDS, THRESHOLDS["steps"]
+    hot, cold = how["hot"], how["cold"]
+    soft = steps if arm == "soft to the end" else steps - round(how["hard"] * steps)
+    threshold = SoftThreshold(model.config.num_hidden_layers - 1, hot)
+    done = itertools.count()
 
     def loss(model: nn.Module, batch: Batch) -> Tensor:
-        if (step := len(followed)) == soft:
+        if (step := next(done)) == soft:
             threshold.eval()
         threshold.temperature = hot * (cold / hot) ** min(1.0, step / soft)
         value = model(**batch).loss
         if threshold.training:
             assert drop.last is not None
-            value = value + sparsity * drop.last.soft_share()
+            value = value + how["sparsity"] * drop.last.soft_share()
         return value
 
-    threshold.train()
     with dropping(model, threshold) as drop:
         fit_batches(
             model,
-            batches,
+            training_batches(tokenizer, steps, seed=200 + seed),
             steps,
             loss=loss,
-            groups=groups,
-            lr=lr,
+            groups=[
+                {"params": list(model.parameters())},
+                {"params": [threshold.theta], "lr": how["lr_theta"], "weight_decay": 0.0},
+            ],
+            lr=how["lr"],
             betas=(0.9, 0.999),
             rate=(warm_up_then_decay(50, soft if soft < steps else steps - 50), lambda *_: 1.0),
             seed=seed,
-            post_step=lambda: followed.append(theta.detach().tolist()),
             progress=False,
         )
-    model.eval()
-    threshold.eval()
-    return followed
-
-
-def thresholds(seed: int, arm: str, **settings: Any) -> dict[str, Any]:
-    """A checkpoint with learned thresholds, measured with hard ones; ``arm``: "hard
-    phase", or "soft to the end".
-    """
-    loaded = checkpoints.load(f"reviews-bert-{seed}")
-    model, tokenizer = loaded.model, loaded.tokenizer
-    steps = settings.pop("steps")
-    if arm == "soft to the end":
-        settings["hard"] = 0.0
-    threshold = SoftThreshold(model.config.num_hidden_layers - 1, settings["hot"])
-    followed = learn_thresholds(
-        model,
-        threshold,
-        training_batches(tokenizer, steps, seed=200 + seed),
-        steps,
-        seed=seed,
-        **settings,
-    )
-    measured: dict[str, Any] = {
-        part: measure(model, validation_batches(tokenizer, MEASURED, part), threshold)
-        for part in ("validation", "test")
-    }
+    found: dict[str, Any] = {}
     if arm == "soft to the end":  # as it was trained: every token there, but counting less
-        batches = validation_batches(tokenizer, MEASURED)
-        measured["as trained"] = soft_accuracy(model, threshold, batches)
-    return {
-        **measured,
-        "theta": {
-            step + 1: [round(t, 3) for t in followed[step]]
-            for step in range(0, steps, max(1, steps // 50))
-        },
-    }
-
-
-def soft_accuracy(model: nn.Module, threshold: SoftThreshold, batches: Iterable[Batch]) -> float:
-    """Accuracy in % while tokens only count less, as in soft training: nothing is
-    dropped.
-    """
-    threshold.train()
-    with dropping(model, threshold):
-        inputs = [
-            {name: column for name, column in batch.items() if name != EVIDENCE}
-            for batch in batches
-        ]
-        right = accuracy(model, inputs)
+        with dropping(model, threshold):
+            found["as trained"] = accuracy(model, held_back(tokenizer, MEASURED))
     threshold.eval()
-    return right
+    return found | {p: measure(model, held_back(tokenizer, MEASURED, p), threshold) for p in PARTS}
+
+
+# -------------------------------------------------------------------- at equal cost
+def at_equal_cost(seed: int) -> Any:
+    """Test accuracy of a checkpoint, not trained on: ``policies`` of choosing tokens, and a
+    ``cascade`` of tokens and heads against each alone. ``drops`` on validation reviews: see
+    ``lab10.single_drops``; ``sink``: see :func:`favourite`.
+
+    The cascade drops tokens by the checkpoint's schedule for :data:`FINE_TUNE`. "tokens, equal
+    products" has a schedule for as many products, chosen in the same way; "random" drops as many
+    tokens and heads as the cascade.
+    """
+    patients = lab10.load((seed,), MEASURED)
+    model, config, test = patients.models[seed], patients.config, patients.test
+    chosen_on = held_back(patients.tokenizer, FINE_TUNE["texts"])
+    shares = best_schedule(model, chosen_on, FINE_TUNE["target"])
+    left = {int(layer): n for layer, n in EQUAL_COST["heads"].items()}
+    both = measure(model, test, block=cascading(model, shares, left))
+    scales = (0.9, 0.95, 1.0, 1.05, 1.1)
+    equal = best_schedule(model, chosen_on, both["fewer"], scales=scales, within=0.02)
+    found = {
+        "dense": measure(model, test),
+        "tokens": measure(model, test, shares),
+        "heads": measure(model, test, block=cascading(model, {}, left)),
+        "tokens and heads": both,
+        "tokens, equal products": measure(model, test, equal),
+    }
+    generator, count = torch.Generator().manual_seed(seed), config.num_attention_heads
+    keep = torch.ones(config.num_hidden_layers, count, dtype=torch.bool)
+    order = torch.randperm(count, generator=generator)  # a dropped head never comes back
+    for layer in range(1, len(keep)):
+        keep[layer] = order < min(n for at, n in left.items() if at < layer)
+    with gated(model, keep):
+        found["random"] = measure(model, test, shares, score="random", seed=seed)
+    found["random"] |= {"macs": both["macs"], "fewer": both["fewer"]}
+    policies = lab10.at_equal_cost(
+        tokens.progressive, tokens.threshold_policy, patients, EQUAL_COST["budgets"], seed
+    )
+    sink = [
+        {"layer": layer, "share": share}
+        for layer, share in enumerate(favourite(model, patients.validation[:5]))
+    ]
+    drops = lab10.single_drops(tokens.keep_tokens, tokens.attention_received, patients, seed)
+    columns = ["layer", "share", "method", "accuracy"]
+    return {
+        "policies": policies,
+        "cascade": [
+            {"method": m, "accuracy": one["accuracy"], "fewer": one["fewer"]}
+            for m, one in found.items()
+        ],
+        "sink": sink,
+        "drops": drops[columns].query("method != 'dense'").to_dict("records"),
+    }
 
 
 # -------------------------------------------------------------------------------- SST-2
+def favourite(model: nn.Module, batches: Iterable[Batch]) -> list[float]:
+    """For each layer the largest entry of [CLS]'s attention row (mean over heads), mean
+    over texts.
+    """
+    config: Any = model.config
+    everything = dict.fromkeys(range(config.num_hidden_layers), 1.0)
+    found = []
+    with evaluating(model), torch.inference_mode(), dropping(model, everything) as drop:
+        for batch in batches:
+            model(**lab10.model_inputs(batch))
+            assert drop.last is not None
+            found.append(torch.stack([drop.last.scores[layer].amax(1) for layer in everything]))
+    return torch.cat(found, 1).mean(1).tolist()
+
+
 def by_scores(
-    model: nn.Module, batches: Sequence[Batch], schedules: Mapping[str, Schedule], draws: int
+    model: nn.Module, batches: Sequence[Batch], schedules: Mapping[str, Schedule]
 ) -> list[dict[str, Any]]:
     """What :func:`measure` finds on these texts: whole ("dense"), and for each of the
-    ``schedules`` by the row of [CLS], by attention received, and in random ``draws``.
+    ``schedules`` by the row of [CLS], by attention received, and in random draws.
     """
-    # real words have no known evidence
     columns = ("accuracy", "macs", "dense_macs")
     arms: list[tuple[str, Schedule | None, str, Score, int]] = [("dense", None, "dense", "cls", 0)]
     for name, shares in schedules.items():
         arms += [(name, shares, "[CLS] row", "cls", 0), (name, shares, "received", "received", 0)]
-        arms += [(name, shares, "random", "random", draw) for draw in range(draws)]
+        arms += [(name, shares, "random", "random", draw) for draw in range(SST2["draws"])]
     rows = []
     for name, keep, method, score, draw in arms:
         found = measure(model, batches, keep, score=score, seed=draw)
@@ -290,145 +284,70 @@ def by_scores(
     return rows
 
 
-def on_sst2(
-    seed: int, *, sentences: int, draws: int, schedules: Mapping[str, Schedule]
-) -> dict[str, Any]:
-    """The packaged encoder fine-tuned on SST-2, and then measured with tokens dropped
-    and no further training.
-
-    Returns:
-        ``scores``: rows of :func:`by_scores` on GLUE's development set, which is test
-        here; ``fine_tuning``: ``accuracy`` on validation sentences, and what training
-        took; ``sink``: for each layer how much of [CLS]'s attention its favourite token
-        gets, mean over sentences.
+def on_sst2(seed: int) -> dict[str, Any]:
+    """The packaged encoder fine-tuned on SST-2, then measured on GLUE's development set (which
+    is test here) with tokens dropped and no further training; ``sink``: see :func:`favourite`.
     """
     model, tokenizer = sst2.load_classifier(seed)
-    data = sst2.prepared(sentences, tokenizer=tokenizer)
-    history = sst2.fine_tune(model, data, seed=seed, progress=False)
+    data = sst2.prepared(SST2["sentences"], tokenizer=tokenizer)
+    sst2.fine_tune(model, data, seed=seed, progress=False)
     batches = list(pieces.batches(data["test"], batch_size=64))
+    sink = enumerate(favourite(model, batches[len(batches) // 2 :]))
     return {
-        "fine_tuning": {
-            "accuracy": accuracy(model, pieces.batches(data["validation"], batch_size=64)),
-            "cpu_seconds": history.cpu_seconds,
-        },
-        "sink": favourite(model, batches[len(batches) // 2 :]),
-        "scores": by_scores(model, batches, schedules, draws),
+        "scores": by_scores(model, batches, SST2["schedules"]),
+        "sink": [{"layer": layer, "share": share} for layer, share in sink],
     }
 
 
-def on_reviews(seed: int) -> list[dict[str, Any]]:
-    """:func:`by_scores` of a checkpoint on test reviews, at :data:`REVIEWS`."""
+def on_reviews(seed: int) -> dict[str, Any]:
+    """:func:`by_scores` of a checkpoint on test reviews."""
     loaded = checkpoints.load(f"reviews-bert-{seed}")
-    batches = validation_batches(loaded.tokenizer, MEASURED, "test")
-    return by_scores(loaded.model, batches, REVIEWS, SST2["draws"])
+    batches = held_back(loaded.tokenizer, MEASURED, "test")
+    return {"scores": by_scores(loaded.model, batches, REVIEWS)}
 
 
 # ------------------------------------------------------------------------------ the results
-def before_training(seed: int) -> dict[str, Any]:
-    """The schedule that suits a checkpoint, chosen on validation texts, and what it
-    costs before any fine-tuning.
+def on_training(seed: int) -> dict[str, list[dict[str, Any]]]:
+    """``measured``: a checkpoint after each training; ``schedules``: the one that suits it,
+    chosen on validation texts.
     """
     loaded = checkpoints.load(f"reviews-bert-{seed}")
-    shares = best_schedule(
-        loaded.model, validation_batches(loaded.tokenizer, FINE_TUNE["texts"]), FINE_TUNE["target"]
-    )
-    measured = {}
-    for part in ("validation", "test"):
-        batches = validation_batches(loaded.tokenizer, MEASURED, part)
-        measured[part] = {
-            "dense": measure(loaded.model, batches),
-            "informed": measure(loaded.model, batches, shares),
-        }
-    return {"schedule": {str(layer): share for layer, share in shares.items()}, "before": measured}
-
-
-def remake_reviews(executor: Executor, folder: Path) -> Result:
-    """Fine-tuning with tokens dropped, and learned thresholds, for the three
-    checkpoints: about half an hour on two cores.
-    """
-    started = [executor.submit(once, folder, before_training, seed) for seed in SEEDS]
-    before = [future.result() for future in started]
-    plans = [{int(layer): share for layer, share in one["schedule"].items()} for one in before]
-    # all of them wait for a free process at once
-    jobs: dict[tuple[str, str, int], Any] = {}
-    for arm, seed in itertools.product(ARMS, SEEDS):
-        job = executor.submit(once, folder, fine_tuned, seed, arm, plans[seed], **FINE_TUNE)
-        jobs["fine-tuned", arm, seed] = job
-    for arm, seed in itertools.product(THRESHOLD_ARMS, SEEDS):
-        jobs["thresholds", arm, seed] = executor.submit(
-            once, folder, thresholds, seed, arm, **THRESHOLDS
-        )
-    found = {key: job.result() for key, job in jobs.items()}
-    measured, learned = [], []
-    for seed in SEEDS:
-        about = {"seed": seed, "training": "as it came"}
-        for part, methods in before[seed]["before"].items():
-            measured += [{**about, "method": m, "part": part, **x} for m, x in methods.items()]
-        for (training, arm, of), one in found.items():
-            if of != seed:
-                continue
-            about = {"seed": seed, "training": training, "method": arm}
-            measured += [{**about, "part": p, **one[p]} for p in ("validation", "test")]
-            if "as trained" in one:
-                about["method"] = f"{arm}, as trained"
-                measured.append({**about, "part": "validation", "accuracy": one["as trained"]})
-            learned += [
-                {"seed": seed, "method": arm, "step": int(step), "layer": layer, "theta": theta}
-                for step, row in one.get("theta", {}).items()
-                for layer, theta in enumerate(row)
-            ]
-    schedules = [
-        {"seed": seed, "layer": layer, "share": share}
-        for seed, plan in enumerate(plans)
-        for layer, share in plan.items()
-    ]
-    tables = {"measured": measured, "schedules": schedules, "thresholds": learned}
-    return Result(
-        {name: pd.DataFrame(rows) for name, rows in tables.items()},
-        {"fine-tuned": FINE_TUNE, "thresholds": THRESHOLDS},
-    )
-
-
-def remake_sst2(executor: Executor, folder: Path) -> Result:
-    """Tokens dropped from a real encoder on SST-2, fine-tuned three times: about ten
-    minutes on two cores.
-    """
-    running = [executor.submit(once, folder, on_sst2, seed, **SST2) for seed in SEEDS]
-    found = [future.result() for future in running]
-    scores = [{"seed": s, **row} for s, one in enumerate(found) for row in one["scores"]]
-    tunings = [{"seed": s, **one["fine_tuning"]} for s, one in enumerate(found)]
-    sink = [
-        {"seed": s, "layer": layer, "share": share}
-        for s, one in enumerate(found)
-        for layer, share in enumerate(one["sink"])
-    ]
-    tables = {"scores": scores, "fine_tunings": tunings, "sink": sink}
-    return Result(
-        {name: pd.DataFrame(rows) for name, rows in tables.items()},
-        {**SST2, "schedules": _in_json(SST2["schedules"])},
-    )
-
-
-def remake_scores(executor: Executor, folder: Path) -> Result:
-    """Tokens chosen by two scores and drawn, three checkpoints on reviews, nothing
-    trained.
-    """
-    running = [executor.submit(once, folder, on_reviews, seed) for seed in SEEDS]
-    scores = [{"seed": seed, **row} for seed, job in enumerate(running) for row in job.result()]
-    settings = {"draws": SST2["draws"], "schedules": _in_json(REVIEWS)}
-    return Result({"scores": pd.DataFrame(scores)}, settings)
-
-
-def _in_json(schedules: Mapping[str, Schedule]) -> dict[str, dict[str, float]]:
-    """Layers as JSON keeps them."""
-    return {
-        name: {str(layer): share for layer, share in shares.items()}
-        for name, shares in schedules.items()
-    }
+    some = held_back(loaded.tokenizer, FINE_TUNE["texts"])
+    shares = best_schedule(loaded.model, some, FINE_TUNE["target"])
+    rows: list[dict[str, Any]] = []
+    for part in PARTS:
+        texts = held_back(loaded.tokenizer, MEASURED, part)
+        for arm, keep in (("dense", {}), ("informed", shares)):
+            about = {"training": "as it came", "method": arm, "part": part}
+            rows.append({**about, **measure(loaded.model, texts, keep)})
+    for training, arms in ARMS.items():
+        for arm in arms:
+            tuned = training == "fine-tuned"
+            found: Any = fine_tuned(seed, arm, shares) if tuned else thresholds(seed, arm)
+            about = {"training": training, "method": arm}
+            rows += [{**about, "part": part, **found[part]} for part in PARTS]
+            if "as trained" in found:
+                about |= {"method": f"{arm}, as trained", "part": "validation"}
+                rows.append({**about, "accuracy": found["as trained"]})
+    plan = [{"layer": layer, "share": share} for layer, share in shares.items()]
+    return {"measured": rows, "schedules": plan}
 
 
 RESULTS = {
-    "lab10_reviews": remake_reviews,
-    "lab10_sst2": remake_sst2,
-    "lab10_scores_reviews": remake_scores,
-}
+    "lab10_reviews": by_seed(
+        "Tokens dropped while training goes on, and learned thresholds: half an hour on two cores.",
+        {"fine-tuned": FINE_TUNE, "thresholds": THRESHOLDS}, SEEDS, on_training,
+    ),
+    "lab10_sst2": by_seed(
+        "A real encoder on SST-2, fine-tuned three times: ten minutes on two cores.",
+        SST2, SEEDS, on_sst2,
+    ),
+    "lab10_scores_reviews": by_seed(
+        "Tokens chosen by two scores and drawn, nothing trained.",
+        {"draws": SST2["draws"], "schedules": REVIEWS}, SEEDS, on_reviews,
+    ),
+    "lab10_equal_cost": by_seed(
+        "Policies, and tokens and heads, at equal cost; nothing trained.",
+        EQUAL_COST, SEEDS, at_equal_cost,
+    ),
+}  # fmt: skip

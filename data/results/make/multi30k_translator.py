@@ -24,13 +24,13 @@ from course_lib.data.images import DataMissing
 from course_lib.training import Batch, endless, fit_batches, warm_up_then_decay
 
 SHAPE: dict[str, Any] = {
-    "layers": 3,
+    "encoder_layers": 3,
     "decoder_layers": 1,
-    "width": 144,
+    "d_model": 144,
     "heads": 6,
     "ffn": 384,
-    "positions": 96,
-    "std": 0.06,
+    "max_position_embeddings": 96,
+    "init_std": 0.06,
     "dropout": 0.15,
 }
 SETTINGS: dict[str, Any] = {
@@ -40,8 +40,6 @@ SETTINGS: dict[str, Any] = {
     "lr": 1.5e-3,
     "longest": 60,
 }
-
-
 SPLITS = {"train": "train", "validation": "val", "test": "test_2016_flickr"}
 SOURCE = "https://github.com/multi30k/dataset (data/task1/raw)"
 
@@ -61,17 +59,14 @@ def data() -> DatasetDict:
             " one of these folders:\n" + "\n".join(looked)
         )
 
-    def lines(name: str) -> list[str]:
-        with gzip.open(place / name, "rt", encoding="utf-8") as file:
+    def lines(stem: str, language: str) -> list[str]:
+        with gzip.open(place / f"{stem}.{language}.gz", "rt", encoding="utf-8") as file:
             return [line.strip() for line in file]
 
+    columns = {"source": "de", "target": "en"}
     return DatasetDict(
-        {
-            split: Dataset.from_dict(
-                {"source": lines(f"{stem}.de.gz"), "target": lines(f"{stem}.en.gz")}
-            )
-            for split, stem in SPLITS.items()
-        }
+        (split, Dataset.from_dict({name: lines(stem, of) for name, of in columns.items()}))
+        for split, stem in SPLITS.items()
     )
 
 
@@ -99,13 +94,11 @@ def batches(split: Any, size: int = 64, seed: int | None = None) -> Iterator[Bat
 
 def train(seed: int = 0, steps: int | None = None, progress: bool = True) -> nn.Module:
     """A trained model, in evaluation mode; some ten minutes on one core."""
-    steps = steps or SETTINGS["steps"]
     model = small_marian(len(tokenizer()), **SHAPE, seed=seed)
-
     fit_batches(
         model,
         endless(lambda order: batches(data()["train"], SETTINGS["batch"], order), seed),
-        steps,
+        steps or SETTINGS["steps"],
         lr=SETTINGS["lr"],
         rate=warm_up_then_decay(400, decay_from=400),
         seed=seed,
@@ -119,21 +112,14 @@ def bleu(model: nn.Module, split: Any) -> float:
     """Of greedy translations, lower-case, with sacrebleu's own tokenization."""
     import sacrebleu
 
-    ours = tokenizer()
+    ours, how = tokenizer(), {"max_length": SETTINGS["longest"], "num_beams": 1, "do_sample": False}
     found: list[str] = []
-    right: list[str] = []
-    rows = sorted(zip(split["source"], split["target"], strict=True), key=lambda pair: len(pair[0]))
+    rows = sorted(split, key=lambda row: len(row["source"]))
     for start in range(0, len(rows), 50):
-        part = rows[start : start + 50]
-        ids = numbers(source for source, _ in part)
-        out = model.generate(  # type: ignore[operator]
-            **pieces.pad_inputs(ids),
-            max_length=SETTINGS["longest"],
-            num_beams=1,
-            do_sample=False,
-        )
+        ids = numbers(row["source"] for row in rows[start : start + 50])
+        out = model.generate(**pieces.pad_inputs(ids), **how)  # type: ignore[operator]
         found += ours.batch_decode(out, skip_special_tokens=True)
-        right += [
-            ours.decode(ours(target)["input_ids"], skip_special_tokens=True) for _, target in part
-        ]
+    right = [
+        ours.decode(ours(row["target"])["input_ids"], skip_special_tokens=True) for row in rows
+    ]
     return float(sacrebleu.corpus_bleu(found, [right]).score)

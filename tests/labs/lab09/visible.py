@@ -1,8 +1,8 @@
-"""Lab 09, depth and subnetworks: what is claimed of each answer, and its likely
+"""Lab 09, layers and subnetworks: what is claimed of each answer, and its likely
 mistakes, each written once as a wrong function.
 
 Inputs are drawn anew for every grading: layers that change when they run, feed-forward
-parts with biases, importance that turns round on the way, scores that do not agree with
+blocks with biases, importance that turns round on the way, scores that do not agree with
 what survived.
 """
 
@@ -29,28 +29,19 @@ from course_lib.grading import (
     expect_keys,
     expect_length,
     expect_number,
-    expect_raises,
-    expect_refused,
     expect_tensor,
     fail,
     question,
+    unchanged,
 )
 from course_lib.grading.claims.expect import ask
-from course_lib.grading.claims.hunt import Version, expect_verdicts
-from course_lib.grading.claims.mistakes import (
-    Case,
-    Exercises,
-    draw_case,
-    draw_discriminating_case,
-    expect_form,
-    near,
-    recognise,
-)
+from course_lib.grading.claims.mistakes import Exercises, draw_case, expect_form, near, recognise
 from course_lib.grading.claims.student import Ref
 from course_lib.grading.claims.typed import expect_choice
 from course_lib.labs import lab09 as reference
 from course_lib.models.mlps import mlp_outputs
-from course_lib.student_code import plain_data
+from course_lib.pruning.heads import gated
+from course_lib.pruning.weights import prune_lowest
 
 Batch = dict[str, Tensor]
 Masks = tuple[Tensor, Tensor]
@@ -60,7 +51,10 @@ exercises = Exercises(reference, WRONG)
 
 # --- 9.1 layerdrop --------------------------------------------------------------------
 
-WITH = "layerdrop must work in a `with` statement: keep @contextmanager above it, and yield exactly once"
+WITH = (
+    "If the `with` statement itself failed: keep @contextmanager above {}, and yield exactly once"
+)
+FURTHER = "A layer can be called with further arguments (positional and by keyword): pass all of them to the layer"
 
 
 @contextmanager
@@ -68,16 +62,27 @@ def within(submission: Submission, name: str, *arguments: Any) -> Iterator[None]
     """Inside the student's ``with name(…):``."""
     context = submission.call(name, *arguments, keep=True)
     block = submission.within(context)
-    ask(block.__enter__, f"at the beginning of `with {name}(…):`", WITH.replace("layerdrop", name))
+    ask(block.__enter__, f"at the beginning of `with {name}(…):`", WITH.format(name))
     yield
     block.__exit__(None, None, None)
+
+
+def drawn_calls(draw: Draw, p: float, order: Sequence[int]) -> tuple[int, list[bool]]:
+    """A generator's seed, and which of these calls its numbers skip: where p is neither 0 nor
+    1, layer 0 is both skipped and run.
+    """
+    while True:
+        seed = draw.integer(0, 10**6)
+        numbers = torch.rand(len(order), generator=torch.Generator().manual_seed(seed))
+        skipped = [u < p for u in numbers.tolist()]
+        if p in (0, 1) or len({s for i, s in zip(order, skipped, strict=True) if i == 0}) == 2:
+            return seed, skipped
 
 
 class Dropped:
     """Calls of layers inside the student's block, beside what should come of them.
 
-    Each layer is a linear one and a batch norm behind it, whose statistics say whether
-    it ran.
+    Each layer is a linear one, then a batch norm, whose statistics show whether it ran.
     """
 
     def __init__(
@@ -96,15 +101,13 @@ class Dropped:
         with torch.no_grad():
             for q in layers.parameters():
                 q.copy_(draw.normal(*q.shape))
-        seed = draw.integer(0, 10**6)
-        draws = torch.rand(len(order), generator=torch.Generator().manual_seed(seed)).tolist()
+        seed, drawn = drawn_calls(draw, p, order)
         self.there = submission.put(layers.train(training))
         self.hooks = submission.helper("hooks", model=self.there)
         self.names = list(layers.state_dict())
-        self.skipped = [training and d < p for d in draws]
+        self.skipped = [training and skip for skip in drawn]
         self.inputs = [draw.normal(6, width) for _ in order]
         self.outputs: list[Tensor] = []
-        self.inside: list[str] = []
         self.right: list[Tensor] = []
         self.last: list[Tensor] = []  # where every call runs the last layer
         last = copy.deepcopy(layers[-1])
@@ -114,48 +117,43 @@ class Dropped:
                 value = ask(
                     partial(submission.call, str(i), x, on=self.there),
                     "inside the block, when a layer was called,",
-                    "A layer can be called with further arguments (positional and by keyword): pass all of them to the layer",
+                    FURTHER,
                 )
                 self.outputs.append(
                     expect_tensor(value, shape=x.shape, what="what a layer returns")
                 )
-            state = submission.get(self.there)
-            self.inside = list(state.state) if isinstance(state, plain_data.Model) else []
+            self.inside = list(submission.get(self.there).state)
         untouched = torch.Generator().manual_seed(seed).get_state()
         self.drawn = not torch.equal(submission.call("get_state", on=generator), untouched)
         for i, x, skip in zip(order, self.inputs, self.skipped, strict=True):
             with torch.no_grad():
                 self.right.append(x if skip else layers[i](x))
                 self.last.append(x if skip else last(x))
-        self.ran = [int(layer[1].num_batches_tracked) for layer in layers]  # type: ignore[index, arg-type]
-        after = submission.get(self.there)
-        self.did_run = [int(after.state[f"{i}.1.num_batches_tracked"]) for i in range(len(layers))]
-        self.after = after
+        self.should_run = [int(layer[1].num_batches_tracked) for layer in layers]  # type: ignore[index]
+        state = submission.get(self.there).state
+        self.after = list(state)
+        self.ran = [int(state[f"{i}.1.num_batches_tracked"]) for i in range(len(layers))]
 
-    def same(self, one: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
-        return all(near(a, b, tolerance=1e-4) for a, b in zip(one, other, strict=True))
+    def is_right(self) -> bool:
+        return close(self.outputs, self.right)
 
     def expect(self, p: float) -> None:
         """Each call returned what it should."""
-        if self.same(self.outputs, self.right):
+        if self.is_right():
             return
         self.expect_own_layers()
-        if p < 1 and any(
-            near(out, x / (1 - p), tolerance=1e-4) or near(out, r / (1 - p), tolerance=1e-4)
-            for out, x, r in zip(self.outputs, self.inputs, self.right, strict=True)
-            if not near(out, r, tolerance=1e-4)
+        calls = list(zip(self.outputs, self.inputs, self.right, strict=True))
+        if not all(out.isfinite().all() for out in self.outputs) or any(
+            not close(out, right) and (close(out, x / (1 - p)) or close(out, right / (1 - p)))
+            for out, x, right in calls
+            if 0 < p < 1
         ):
             fail("a result was divided by 1 − p: LayerDrop rescales nothing")
-        skipped = [
-            near(out, x, tolerance=1e-6) for out, x in zip(self.outputs, self.inputs, strict=True)
-        ]
-        if any(
-            bool((out == x).all(1).any()) and not bool((out == x).all())
-            for out, x in zip(self.outputs, self.inputs, strict=True)
-        ):
+        if any((out == x).all(1).any() and not (out == x).all() for out, x, _ in calls):
             fail(
                 "some samples of a batch skipped the layer and others did not: draw one number per call, for the whole batch"
             )
+        skipped = [near(out, x, tolerance=1e-6) for out, x, _ in calls]
         if 0 < p < 1 and (all(skipped) or not any(skipped)):
             fail(
                 f"with p = {p:g}, {'all' if all(skipped) else 'none'} of {len(skipped)} calls skipped the layer: draw a new number for *each* call of each layer"
@@ -169,12 +167,12 @@ class Dropped:
                 f"calls {[i for i, s in enumerate(skipped) if s]} were skipped, but the numbers of `generator` skip calls {[i for i, s in enumerate(self.skipped) if s]}: draw one "
                 "torch.rand((), generator=generator) per call, in the order of the calls, and skip the call if it is < p"
             )
-        for call, (out, right) in enumerate(zip(self.outputs, self.right, strict=True)):
+        for call, (out, _, right) in enumerate(calls):
             expect_close(out, right, f"what call {call} returns", tolerance=1e-4)
 
     def expect_own_layers(self) -> None:
         """Not every call ran the last layer."""
-        if self.same(self.outputs, self.last) and not self.same(self.outputs, self.right):
+        if close(self.outputs, self.last) and not self.is_right():
             fail(
                 "every call runs the last layer: a function defined in a loop reads the loop's variables when it is *called*, and then they are those of "
                 "the last layer. Define it inside another function that gets the layer as an argument"
@@ -183,19 +181,14 @@ class Dropped:
 
 @question(
     "9.1",
-    points=1.5,
+    points=1,
     claim="in training mode each call is skipped with probability p, by one number of the generator",
 )
 def test_layers_are_dropped(submission: Submission, draw: Draw) -> None:
-    order = [0, 1, 2, 3, 0, 1, 2, 3, 2, 0, 3, 1]
     p = draw.choice([0.3, 0.6])
-    run = Dropped(submission, draw, p, order)
-    for _ in range(50):
-        if 2 <= sum(run.skipped) <= len(order) - 2:
-            break
-        run = Dropped(submission, draw, p, order)
+    run = Dropped(submission, draw, p, 2 * [0, 1, 2, 3, 0, 1, 2, 3, 2, 0, 3, 1])
     run.expect(p)
-    if run.did_run != run.ran:
+    if run.ran != run.should_run:
         fail(
             "a skipped layer still ran (its batch norm statistics changed): decide before you call the layer, and do not call it if it is skipped"
         )
@@ -207,7 +200,7 @@ def test_nothing_is_dropped_in_evaluation(submission: Submission, draw: Draw) ->
     run.expect_own_layers()
     if any(near(out, x) for out, x in zip(run.outputs, run.inputs, strict=True)):
         fail("a layer in evaluation mode was skipped: skip only layers in training mode")
-    if not run.same(run.outputs, run.right):
+    if not run.is_right():
         fail(
             "a layer in evaluation mode returned another result than outside the block: in evaluation mode draw nothing, skip nothing and rescale nothing"
         )
@@ -217,22 +210,26 @@ def test_nothing_is_dropped_in_evaluation(submission: Submission, draw: Draw) ->
         )
 
 
-# --- 9.2 layers_to_keep, take_layers --------------------------------------------------
+# --- 9.2 layers_to_keep ---------------------------------------------------------------
 
-FIRST = "these are the first layers: they are to be evenly spaced"
-STEPPED = "a fixed step of layers // depth was taken: the layers are ⌊i · layers / depth⌋"
-ROUNDED = "i · layers / depth was rounded to the nearest: round it down, ⌊i · layers / depth⌋"
 LAST_IN = "the last layer is always kept here: keep the layers ⌊i · layers / depth⌋, of which the first is always one"
-FROM_ONE = "i runs from 1: let it run from 0, so that the first layer is kept"
-
 WRONG["layers_to_keep"] = {
-    FIRST: lambda layers, depth: list(range(depth)),
-    STEPPED: lambda layers, depth: list(range(0, layers, layers // depth)),
-    ROUNDED: lambda layers, depth: [math.floor(i * layers / depth + 0.5) for i in range(depth)],
+    "these are the first layers: they are to be evenly spaced": lambda layers, depth: list(
+        range(depth)
+    ),
+    "a fixed step of layers // depth was taken: the layers are ⌊i · layers / depth⌋": lambda layers, depth: (
+        list(range(0, layers, layers // depth))
+    ),
+    "i · layers / depth was rounded to the nearest: round it down, ⌊i · layers / depth⌋": lambda layers, depth: [
+        math.floor(i * layers / depth + 0.5) for i in range(depth)
+    ],
+    "i · layers / depth was rounded up: round it down, ⌊i · layers / depth⌋": lambda layers, depth: [
+        -(-i * layers // depth) for i in range(depth)
+    ],
     LAST_IN: lambda layers, depth: [
         math.floor(i * (layers - 1) / max(1, depth - 1)) for i in range(depth)
     ],
-    FROM_ONE: lambda layers, depth: [
+    "i runs from 1: let it run from 0, so that the first layer is kept": lambda layers, depth: [
         min(layers - 1, i * layers // depth) for i in range(1, depth + 1)
     ],
 }
@@ -244,7 +241,7 @@ def as_places(value: Any) -> list[int]:
     return [expect_int(i, "a layer") for i in value]
 
 
-@question("9.2", points=0.5, claim="layers_to_keep: ⌊i · layers / depth⌋ for i = 0 … depth − 1")
+@question("9.2", points=0.5, claim="⌊i · layers / depth⌋ for i = 0 … depth − 1")
 def test_layers_to_keep(submission: Submission, draw: Draw) -> None:
     def depths() -> tuple[int, int]:
         layers = draw.integer(9, 20)
@@ -253,65 +250,16 @@ def test_layers_to_keep(submission: Submission, draw: Draw) -> None:
     given, right, mistakes = exercises.draw_case("layers_to_keep", depths)
     value = as_places(submission.layers_to_keep(*given))
     recognise(value, right, mistakes)
+    if value and value[-1] == given[0] - 1:
+        fail(LAST_IN)
     expect_equal(value, right, f"layers_to_keep{given}")
-
-
-def taken(
-    submission: Submission, model: Any, path: str, depth: int
-) -> tuple[Ref, Ref, plain_data.Model]:
-    """What was put, what came back, and its description."""
-    there = submission.put(model)
-    result = submission.call("take_layers", there, path, depth, keep=True)
-    found = submission.get(result)
-    if not isinstance(found, plain_data.Model):
-        fail(f"take_layers returns a model, it returned {describe(found)}")
-    return there, result, found
-
-
-def expect_taken(found: plain_data.Model, model: Any, path: str, depth: int) -> None:
-    right = plain_data.describe(reference.take_layers(model, path, depth)).state
-    count = len(model.get_submodule(path))
-    if found.state.keys() != right.keys():
-        left = {
-            name[len(path) + 1 :].split(".")[0]
-            for name in found.state
-            if name.startswith(f"{path}.")
-        }
-        fail(
-            f"{len(left)} of {count} layers are left at {path!r}, and {depth} should be; all else stays"
-        )
-    for name, value in right.items():
-        if not torch.equal(found.state[name], value):
-            fail(
-                f"{name!r} is not the weight of the layer that should stand there: layers {reference.layers_to_keep(count, depth)} are kept, in order"
-            )
-
-
-@question(
-    "9.2",
-    points=0.5,
-    claim="take_layers: a copy with these layers only, and its configuration says so",
-)
-def test_take_layers(submission: Submission, draw: Draw) -> None:
-    model = draw.bert(5, 2)
-    depth = draw.choice([2, 3])
-    there, result, found = taken(submission, model, "bert.encoder.layer", depth)
-    expect_taken(found, model, "bert.encoder.layer", depth)
-    said = submission.get(result, "config.num_hidden_layers")
-    if said != depth:
-        fail(f"the copy's config.num_hidden_layers is {said}, it has {depth} layers")
-    if (
-        submission.get(there, "config.num_hidden_layers") != 5
-        or submission.get(there).state.keys() != plain_data.describe(model).state.keys()
-    ):
-        fail("the model that was given is cut, too: work on a copy")
 
 
 # --- 9.3 gated_mlps, joint_importance -------------------------------------------------
 
 
 def bert(draw: Draw, layers: int, heads: int) -> Any:
-    """One whose feed-forward parts have biases: a gate on the wrong side does not
+    """One whose feed-forward blocks have biases: a gate on the wrong side does not
     pass.
     """
     model = draw.bert(layers, heads)
@@ -321,7 +269,7 @@ def bert(draw: Draw, layers: int, heads: int) -> Any:
     return model
 
 
-def inputs(batch: Batch) -> Batch:
+def inputs(batch: Batch) -> dict[str, Any]:
     return {name: part for name, part in batch.items() if name != "labels"}
 
 
@@ -367,13 +315,13 @@ def on_first(model: Any, i: int, gate: Tensor) -> Any:
 def wrong_gates(model: Any, batch: Batch, nu: Tensor) -> dict[str, Tensor]:
     run = partial(logits, model, batch)
     wrong = {
-        "the gate multiplies the input of each part's last linear layer, so the layer's bias is not gated: multiply the output, MLP(x)": run(
+        "the gate multiplies the input of each block's last linear layer, so the layer's bias is not gated: multiply the output, MLP(x)": run(
             on_input, nu
         ),
         "the gate is after the residual sum, so it also scales the input x: multiply the outputs of the layers that mlp_outputs lists": run(
             on_layer, nu
         ),
-        "the gate multiplies the first linear layer of each part: multiply MLP(x), the output of the last one": run(
+        "the gate multiplies the first linear layer of each block: multiply MLP(x), the output of the last one": run(
             on_first, nu
         ),
         "every layer uses the gate of the first layer: layer i needs nu[i]": run(
@@ -382,7 +330,7 @@ def wrong_gates(model: Any, batch: Batch, nu: Tensor) -> dict[str, Tensor]:
         "every layer uses the gate of the last layer. A hook that is defined in a loop reads the loop's variables when it is *called*: give it the gate as an argument": run(
             on_output, nu[-1:].expand_as(nu)
         ),
-        "each part is multiplied by 1 − ν: multiply it by ν (1 is open, 0 is closed)": run(
+        "each block's output is multiplied by 1 − ν: multiply it by ν (1 is open, 0 is closed)": run(
             on_output, 1 - nu
         ),
         "the gates have no effect: does your hook return the product, on the model that is given?": run(
@@ -425,7 +373,7 @@ def expect_gated(submission: Submission, draw: Draw, *shape: int) -> None:
 @question(
     "9.3",
     points=1,
-    claim="gated_mlps: what each part adds is multiplied by its gate, its bias included",
+    claim="gated_mlps: what each block adds is multiplied by its gate, its bias included",
 )
 def test_gated(submission: Submission, draw: Draw) -> None:
     expect_gated(submission, draw, 3)
@@ -443,8 +391,6 @@ def sample_gradients(
     """∂L(x)/∂ξ and ∂L(x)/∂ν of every sample, signed: (N, layers, heads) and (N,
     layers).
     """
-    from course_lib.pruning.heads import gated
-
     layers, heads = len(model.bert.encoder.layer), model.config.num_attention_heads
     found_heads, found_mlps = [], []
     for batch in batches:
@@ -465,7 +411,7 @@ def sample_gradients(
 
 
 def both(heads: Tensor, mlps: Tensor) -> dict[str, Tensor]:
-    return {"heads": heads, "parts": mlps}
+    return {"heads": heads, "blocks": mlps}
 
 
 def wrong_importance(model: Any, batches: Sequence[Batch]) -> dict[str, dict[str, Tensor]]:
@@ -481,7 +427,7 @@ def wrong_importance(model: Any, batches: Sequence[Batch]) -> dict[str, dict[str
     def mean(parts: list[dict[str, Tensor]], weights: Sequence[float]) -> dict[str, Tensor]:
         return {
             k: torch.stack([p[k] * w for p, w in zip(parts, weights, strict=True)]).sum(0)
-            for k in ("heads", "parts")
+            for k in ("heads", "blocks")
         }
 
     summed = [
@@ -490,10 +436,10 @@ def wrong_importance(model: Any, batches: Sequence[Batch]) -> dict[str, dict[str
     ]
     n, batches_ = sum(sizes), len(sizes)
     return {
-        "the gate multiplies the input of a part's last linear layer: it must multiply MLP(x), bias included": both(
+        "the gate multiplies the input of a block's last linear layer: it must multiply MLP(x), bias included": both(
             h.abs().mean(0), before_bias.abs().mean(0)
         ),
-        "the gate of a part is after the residual sum: it must multiply only MLP(x)": both(
+        "the gate of a block is after the residual sum: it must multiply only MLP(x)": both(
             h.abs().mean(0), behind_sum.abs().mean(0)
         ),
         "you took the absolute value of a batch's sum: take the absolute value of each sample's gradient first, then the sum": mean(
@@ -528,32 +474,40 @@ def expect_joint(submission: Submission, draw: Draw, sizes: Sequence[int], train
         partial(submission.call, "joint_importance", there, batches, losses),
         "for batches of " + " and ".join(map(str, sizes)) + " samples",
         f"Make gates for the samples of *this* batch and for the layers and heads of *this* model, which has {len(model.bert.encoder.layer)} "
-        f"layers of {model.config.num_attention_heads} heads",
+        f"layers of {model.config.num_attention_heads} heads. If ν is not used in the graph, look at gated_mlps",
     )
     log = submission.get(losses, "log")
     if len(log) != len(batches):
         fail(
-            f"loss_fn was called {len(log)} times for {len(batches)} batches: call it once per batch, with the gates of heads and parts together"
+            f"loss_fn was called {len(log)} times for {len(batches)} batches: call it once per batch, with the gates of heads and blocks together"
         )
     if any(entry["dropout"] for entry in log):
         fail("loss_fn ran with dropout: set the model to evaluation mode first")
+    if submission.get(there, "training") is not training:
+        before, after = ("training", "evaluation") if training else ("evaluation", "training")
+        fail(
+            f"the model was in {before} mode before the call and is in {after} mode after it: restore the mode"
+        )
     expect_length(value, 2, "joint_importance(…)")
     h, m = sample_gradients(model, batches)
     right = both(h.abs().mean(0), m.abs().mean(0))
     found = both(
         expect_tensor(value[0], shape=right["heads"].shape, what="the heads' importance").double(),
-        expect_tensor(value[1], shape=right["parts"].shape, what="the parts' importance").double(),
+        expect_tensor(
+            value[1], shape=right["blocks"].shape, what="the blocks' importance"
+        ).double(),
     )
     relative = partial(near, tolerance=1e-4, least=0.0)
     recognise(found, right, wrong_importance(model, batches), equal=relative)
-    for name in ("heads", "parts"):
-        expect_close(found[name], right[name], f"the importance of {name}", tolerance=1e-4)
+    for name in ("heads", "blocks"):
+        what = f"with your gated_mlps, the importance of {name}"
+        expect_close(found[name], right[name], what, tolerance=1e-4)
 
 
 @question(
     "9.3",
     points=1,
-    claim="joint_importance: the mean over samples of |∂L/∂ξ| and |∂L/∂ν|, from one pass a batch",
+    claim="joint_importance: the mean over samples of |∂L/∂ξ| and |∂L/∂ν|, from one backward pass per batch",
 )
 def test_joint(submission: Submission, draw: Draw) -> None:
     expect_joint(submission, draw, (3, 2), False)
@@ -562,33 +516,37 @@ def test_joint(submission: Submission, draw: Draw) -> None:
 # --- 9.4 prune_while ------------------------------------------------------------------
 
 
+def distinct(draw: Draw, *shape: int) -> Tensor:
+    """Numbers from 0 to 1, no two equal."""
+    n = math.prod(shape)
+    return ((draw.permutation(n) + 1.0) / (n + 1)).view(shape)
+
+
 class Scripted:
-    """``evaluate`` and ``importance`` as the grader plays them: fixed values for heads
-    and parts, turned round from some round on.
+    """``evaluate`` and ``importance`` as the grader plays them. Importance is a fixed number
+    for each head and block, and another one from ``turn`` heads on; that of pruned ones means
+    nothing, and is above or below all others.
     """
 
-    def __init__(self, draw: Draw, layers: int, heads: int, turn: int) -> None:
-        self.values = [
-            (
-                torch.rand(layers, heads, generator=draw.generator),
-                torch.rand(layers, generator=draw.generator),
-            )
-            for _ in range(30)
-        ]
-        self.worth = (
-            torch.rand(layers, heads, generator=draw.generator),
-            torch.rand(layers, generator=draw.generator),
-        )
-        self.turn, self.asked, self.evaluated = turn, [], []  # type: ignore[var-annotated]
+    def __init__(self, draw: Draw, layers: int, heads: int, turn: int = 0) -> None:
+        shapes: tuple[tuple[int, ...], ...] = (layers, heads), (layers,)
+        self.values = [[distinct(draw, *shape) for shape in shapes] for _ in range(2)]
+        self.of_pruned = [9.0 * draw.signs(math.prod(shape)).view(shape) for shape in shapes]
+        self.worth = [distinct(draw, *shape) for shape in shapes]
+        self.turn, self.asked, self.evaluated = turn, 0, 0
 
-    def importance(self, xi: Tensor, nu: Tensor) -> tuple[Tensor, Tensor]:
-        self.asked.append((xi.clone(), nu.clone()))
-        at = 0 if int(xi.sum()) > self.turn else 1
-        of_heads, of_mlps = self.values[at]
-        return of_heads * xi, of_mlps * nu  # what is gone has no gradient
+    def importance(self, xi: Tensor, nu: Tensor) -> tuple[Tensor, ...]:
+        self.asked += 1
+        values = self.values[int(xi.sum()) <= self.turn]
+        return tuple(
+            torch.where(mask, value, of_pruned)
+            for mask, value, of_pruned in zip((xi, nu), values, self.of_pruned, strict=True)
+        )
 
     def evaluate(self, xi: Tensor, nu: Tensor) -> float:
-        self.evaluated.append((xi.clone(), nu.clone()))
+        self.evaluated += 1
+        if self.evaluated > 40:
+            return -1.0  # so that a search without an end ends here
         kept = float((self.worth[0] * xi).sum() + (self.worth[1] * nu).sum())
         kept /= float(self.worth[0].sum() + self.worth[1].sum())
         # the end is steep: there one round loses much of the score of the round before
@@ -597,58 +555,47 @@ class Scripted:
 
 Steps = list[tuple[Tensor, Tensor, float]]
 
+FULL_ALWAYS = "the importance of the full model was used throughout: ask for that of the current masks in every round"
+FAILING_KEPT = "the round that fell below the share is in the list: it is dropped"
+OF_LEFT = "each round prunes a share of the heads that are *left*: after round r, r · k are pruned"
+BARE = "the score was compared with share itself: compare it with share times the full score"
+OF_PREVIOUS = "the score was compared with the round before: compare it with the full score"
+ONE_A_ROUND = "one block is pruned in every round: after round r, round(r · step · layers) are pruned, so that blocks last as long as the heads do"
+BACK = "what an earlier round pruned is kept again: the importance of pruned elements means nothing, so make sure that they stay pruned"
+AGAIN = "what an earlier round pruned was pruned again, and counted: choose among those that are still kept"
+SEARCHES = (FULL_ALWAYS, FAILING_KEPT, OF_LEFT, BARE, OF_PREVIOUS, ONE_A_ROUND, BACK, AGAIN)
+
 
 def searched(
-    script: Scripted, layers: int, heads: int, share: float, step: float, *,
-    recompute: bool = True, keep_failing: bool = False, of_left: bool = False, previous: bool = False, bare: bool = False,
-    one_a_round: bool = False, forget: bool = False,
-) -> Steps:  # fmt: skip
-    """The rule, with a part that may be wrong."""
+    script: Scripted, layers: int, heads: int, share: float, step: float, wrong: str = ""
+) -> Steps:
+    """The rule, or what is ``wrong`` about it."""
     xi, nu = torch.ones(layers, heads, dtype=torch.bool), torch.ones(layers, dtype=torch.bool)
-    full = script.evaluate(xi, nu)
+    full, first = script.evaluate(xi, nu), script.importance(xi, nu)
     found: Steps = [(xi, nu, full)]
-    k, r, first = max(1, round(step * layers * heads)), 0, None
+    k, r = max(1, round(step * layers * heads)), 0
 
-    def without(kept: Tensor, score: Tensor, gone: int) -> Tensor:
-        base = score.double() if forget else score.double().masked_fill(~kept, -torch.inf)
-        mask = torch.ones(kept.numel(), dtype=torch.bool)
-        mask[base.flatten().argsort(stable=True)[:gone]] = False
-        return mask.view(kept.shape)
+    def without(kept: Tensor, scores: Tensor, pruned: int) -> Tensor:
+        if wrong == AGAIN:
+            return kept & prune_lowest(scores, round(step * kept.numel()))
+        if wrong != BACK:
+            scores = scores.masked_fill(~kept, -torch.inf)
+        return prune_lowest(scores, min(kept.numel(), pruned))
 
     while xi.any() or nu.any():
         r += 1
-        scores = script.importance(xi, nu) if recompute or first is None else first
-        first = scores
+        scores = first if wrong == FULL_ALWAYS else script.importance(xi, nu)
         left = int(xi.sum())
-        gone = layers * heads - left + max(1, round(step * left)) if of_left else r * k
-        xi = without(xi, scores[0], min(layers * heads, gone))
-        nu = without(nu, scores[1], min(layers, r if one_a_round else round(r * step * layers)))
+        some = xi.numel() - left + max(1, round(step * left)) if wrong == OF_LEFT else r * k
+        xi = without(xi, scores[0], some)
+        nu = without(nu, scores[1], r if wrong == ONE_A_ROUND else round(r * step * layers))
         score = script.evaluate(xi, nu)
-        if score < share * (found[-1][2] if previous else 1 if bare else full):
-            if keep_failing:
-                found.append((xi, nu, score))
+        least = share * {OF_PREVIOUS: found[-1][2], BARE: 1.0}.get(wrong, full)
+        if score >= least or wrong == FAILING_KEPT:
+            found.append((xi, nu, score))
+        if score < least:
             break
-        found.append((xi, nu, score))
     return found
-
-
-FULL_ALWAYS = "the importance of the full model was used throughout: ask for that of the current masks in every round"
-FAILING_KEPT = "the round that fell below the share is in the list: it is dropped"
-OF_LEFT = (
-    "each round takes a share of the heads that are *left*: after round r in all r · k are gone"
-)
-BARE = "the score was compared with share itself: compare it with share times the full score"
-OF_PREVIOUS = "the score was compared with the round before: compare it with the full score"
-ONE_A_ROUND = "a part goes in every round: in all round(r · step · layers), so that few layers last as long as the heads do"
-
-WRONG_SEARCH: dict[str, dict[str, bool]] = {
-    FULL_ALWAYS: {"recompute": False},
-    FAILING_KEPT: {"keep_failing": True},
-    OF_LEFT: {"of_left": True},
-    OF_PREVIOUS: {"previous": True},
-    BARE: {"bare": True},
-    ONE_A_ROUND: {"one_a_round": True},
-}
 
 
 def as_steps(value: Any, layers: int, heads: int) -> Steps:
@@ -660,13 +607,8 @@ def as_steps(value: Any, layers: int, heads: int) -> Steps:
     for step in value:
         expect_length(step, 3, "an entry (xi, nu, score)")
         xi = expect_tensor(step[0], shape=(layers, heads), dtype=torch.bool, what="xi")
-        found.append(
-            (
-                xi,
-                expect_tensor(step[1], shape=(layers,), dtype=torch.bool, what="nu"),
-                expect_number(step[2], "a score"),
-            )
-        )
+        nu = expect_tensor(step[1], shape=(layers,), dtype=torch.bool, what="nu")
+        found.append((xi, nu, expect_number(step[2], "a score")))
     return found
 
 
@@ -674,18 +616,14 @@ def search(
     submission: Submission,
     evaluate: Callable[..., Any] | Ref,
     importance: Callable[..., Any] | Ref,
-    layers: int,
-    heads: int,
-    share: float,
-    step: float,
+    *rest: Any,
 ) -> Steps:
     """What the student's prune_while returns."""
     functions = (
         function if isinstance(function, Ref) else Proxy(function, name)
         for function, name in ((evaluate, "evaluate"), (importance, "importance"))
     )
-    value = submission.prune_while(*functions, layers, heads, share, step)
-    return as_steps(value, layers, heads)
+    return as_steps(submission.prune_while(*functions, *rest), *rest[:2])
 
 
 def flat(steps: Steps) -> dict[str, Tensor]:
@@ -695,183 +633,155 @@ def flat(steps: Steps) -> dict[str, Tensor]:
     return found
 
 
-def expect_search(
-    submission: Submission,
-    draw: Draw,
-    layers: int,
-    heads: int,
-    step: float,
-    name_mistakes: bool = True,
-) -> None:
-    share = draw.number(0.72, 0.8)
-
-    def run(script: Scripted, **how: bool) -> Steps:
-        return searched(copy.deepcopy(script), layers, heads, share, step, **how)
-
-    wrong = (
-        {said: partial(run, **how) for said, how in WRONG_SEARCH.items()} if name_mistakes else {}
-    )
-    (script,), right, mistakes = draw_case(
-        lambda: (Scripted(draw, layers, heads, turn=round(0.8 * layers * heads)),),
-        run,
-        wrong,
-        close,
-        flat,
-    )
-    value = search(submission, script.evaluate, script.importance, layers, heads, share, step)
-    found = flat(value)
-    recognise(found, right, mistakes, equal=close)
-    rounds = int(right["rounds"])
-    for r, (xi, nu, score) in enumerate(value[:rounds]):
-        for name, mask, what in (("xi", xi, "heads"), ("nu", nu, "parts")):
-            want = right[f"{name} {r}"]
+def expect_rounds(value: Steps, right: Steps, said: str = "", hint: str = "") -> None:
+    """The student's rounds are these; ``hint`` is said where other elements are pruned."""
+    for r, (one, other) in enumerate(zip(value, right, strict=False)):
+        for mask, want, what in zip(one[:2], other[:2], ("heads", "blocks"), strict=True):
             if int(mask.sum()) != int(want.sum()):
                 fail(
-                    f"after round {r} {int((~mask).sum())} {what} are gone, and in all {int((~want).sum())} should be"
+                    f"{said}after round {r}, {int((~mask).sum())} {what} are pruned in all instead of {int((~want).sum())}"
                 )
             if not torch.equal(mask, want):
                 fail(
-                    f"in round {r} as many {what} are gone as should, but not those of lowest importance among what was left"
+                    f"{said}in round {r} as many {what} are pruned as should be, but not those of lowest importance among the kept ones{hint}"
                 )
-        expect_close(score, float(right[f"score {r}"]), f"the score of round {r}", tolerance=1e-4)
-    if len(value) != rounds:
+        expect_close(one[2], other[2], f"the score of round {r}", tolerance=1e-4)
+    if len(value) != len(right):
         fail(
-            f"the list has {len(value)} entries and should have {rounds}: the full model, and every round with at least share · full"
-        )
-    if len(script.evaluated) > rounds + 1 or len(script.asked) > rounds:
-        fail(
-            f"evaluate was called {len(script.evaluated)} times and importance {len(script.asked)}: once for each round, and evaluate once for the full model"
+            f"{said}the list has {len(value)} entries and should have {len(right)}: the full model, and every round with at least share · full, until nothing is kept"
         )
 
 
 @question(
     "9.4",
     points=1,
-    claim="round by round the least important of what is left, while the share of the full score is left",
+    claim="each round prunes the least important kept ones, while the share of the full score is left",
 )
 def test_search(submission: Submission, draw: Draw) -> None:
-    expect_search(submission, draw, 4, 5, 0.15)
+    sizes, share = (16, 4), draw.number(0.72, 0.8)
+    # an eighth of 64 heads and of 16 blocks: no count is rounded
+    how = (*sizes, share, 1 / 8)
+
+    def run(script: Scripted, wrong: str = "") -> Steps:
+        return searched(copy.deepcopy(script), *how, wrong)
+
+    (script,), right, mistakes = draw_case(
+        lambda: (Scripted(draw, *sizes, turn=50),),
+        run,
+        {said: partial(run, wrong=said) for said in SEARCHES},
+        close,
+        flat,
+    )
+    value = search(submission, script.evaluate, script.importance, *how)
+    recognise(flat(value), right, mistakes, equal=close)
+    expect_rounds(value, steps := run(script))
+    if script.evaluated > len(steps) + 1 or script.asked > len(steps):
+        fail(
+            f"evaluate was called {script.evaluated} times and importance {script.asked} times: call each once per round, and evaluate once for the full model"
+        )
 
 
-# --- 9.5 subnetworks, retrain ---------------------------------------------------------
+# --- 9.5 subnetworks ------------------------------------------------------------------
 
 KINDS = ("good", "random", "bad")
+Three = dict[str, Masks]
 
 
-def worst(mask: Tensor, score: Tensor) -> list[int]:
-    """Survivors last, then by score."""
-    places = list(zip(mask.flatten().tolist(), score.flatten().tolist(), strict=True))
-    return sorted(range(len(places)), key=lambda i: (*places[i], i))
+def right_three(xi: Tensor, nu: Tensor, I_h: Tensor, I_mlp: Tensor, seed: int) -> Three:
+    return reference.subnetworks(xi, nu, I_h, I_mlp, torch.Generator().manual_seed(seed))
 
 
-def of_places(mask: Tensor, places: Sequence[int]) -> Tensor:
-    chosen = torch.zeros(mask.numel(), dtype=torch.bool)
-    chosen[list(places)] = True
-    return chosen.view(mask.shape)
+def _first(order: Tensor, mask: Tensor) -> Tensor:
+    """True at as many of the first places of ``order`` as are True in ``mask``."""
+    return torch.zeros(mask.numel()).index_fill(0, order[: int(mask.sum())], 1).bool().view_as(mask)
 
 
-def _bad(rule: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., dict[str, Masks]]:
-    def make(xi: Tensor, nu: Tensor, I_h: Tensor, I_mlp: Tensor, seed: int) -> dict[str, Masks]:
+def _bad(rule: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Three]:
+    def make(xi: Tensor, nu: Tensor, I_h: Tensor, I_mlp: Tensor, seed: int) -> Three:
         return {**right_three(xi, nu, I_h, I_mlp, seed), "bad": (rule(xi, I_h), rule(nu, I_mlp))}
 
     return make
 
 
-def _random(rule: Callable[[Tensor, torch.Generator], Tensor]) -> Callable[..., dict[str, Masks]]:
-    def make(xi: Tensor, nu: Tensor, I_h: Tensor, I_mlp: Tensor, seed: int) -> dict[str, Masks]:
-        generator = torch.Generator().manual_seed(seed)
-        drawn = rule(xi, generator), rule(nu, generator)
-        return {**right_three(xi, nu, I_h, I_mlp, seed), "random": drawn}
-
-    return make
+def _ordered(order: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Three]:
+    return _bad(lambda mask, score: _first(order(mask.flatten(), score.flatten()).argsort(), mask))
 
 
-def right_three(xi: Tensor, nu: Tensor, I_h: Tensor, I_mlp: Tensor, seed: int) -> dict[str, Masks]:
-    return reference.subnetworks(xi, nu, I_h, I_mlp, torch.Generator().manual_seed(seed))
+def _of_gone(xi: Tensor, nu: Tensor, I_h: Tensor, I_mlp: Tensor, seed: int) -> Three:
+    numbers = torch.Generator().manual_seed(seed)
+
+    def drawn(mask: Tensor) -> Tensor:
+        gone, kept = (m.flatten().nonzero()[:, 0] for m in (~mask, mask))
+        gone = gone[torch.randperm(len(gone), generator=numbers)]
+        return _first(torch.cat([gone, kept]), mask)
+
+    return {**right_three(xi, nu, I_h, I_mlp, seed), "random": (drawn(xi), drawn(nu))}
 
 
-def _from_complement(mask: Tensor, generator: torch.Generator) -> Tensor:
-    gone = (~mask.flatten()).nonzero()[:, 0]
-    order = (
-        gone[torch.randperm(len(gone), generator=generator)].tolist()
-        + mask.flatten().nonzero()[:, 0].tolist()
-    )
-    return of_places(mask, order[: int(mask.sum())])
+def _blocks_first(xi: Tensor, nu: Tensor, I_h: Tensor, I_mlp: Tensor, seed: int) -> Three:
+    of_blocks, of_heads = right_three(nu, xi, I_mlp, I_h, seed)["random"]
+    return {**right_three(xi, nu, I_h, I_mlp, seed), "random": (of_heads, of_blocks)}
 
 
-LOWEST = "bad holds the lowest scores wherever they are: first what did *not* survive, and survivors only if that is too little"
-COMPLEMENT = "bad is all that did not survive, whatever its size: take as many as survived"
-BEST_OF_GONE = "bad takes the highest scores of what did not survive: take the lowest"
-MOST_IMPORTANT = "bad are the most important: take the least important of what did not survive"
-RANDOM_OF_GONE = "random was drawn from what did not survive: draw it from all elements"
+def _one_list(xi: Tensor, nu: Tensor, I_h: Tensor, I_mlp: Tensor, seed: int) -> Three:
+    survived, score = torch.cat([xi.flatten(), nu]), torch.cat([I_h.flatten(), I_mlp])
+    bad = _first((score + 1e3 * survived).argsort(), survived)
+    both = bad[: xi.numel()].view_as(xi), bad[xi.numel() :]
+    return {**right_three(xi, nu, I_h, I_mlp, seed), "bad": both}
 
-FILLED_UP = "all that did not survive is in it, and too few; but the survivors that fill it up are not those of lowest score"
 
-WRONG_THREE: dict[str, Callable[..., dict[str, Masks]]] = {
-    LOWEST: _bad(
-        lambda mask, score: of_places(
-            mask, score.flatten().argsort(stable=True)[: int(mask.sum())].tolist()
-        )
+WRONG_THREE: dict[str, Callable[..., Three]] = {
+    "bad holds the lowest scores wherever they are: first what did *not* survive, and survivors only if that is too little": (
+        _ordered(lambda survived, score: score)
     ),
-    COMPLEMENT: _bad(lambda mask, score: ~mask),
-    BEST_OF_GONE: _bad(lambda mask, score: of_places(mask, worst(mask, -score)[: int(mask.sum())])),
-    MOST_IMPORTANT: _bad(
-        lambda mask, score: of_places(
-            mask, score.flatten().argsort(descending=True, stable=True)[: int(mask.sum())].tolist()
-        )
+    "bad is all that did not survive, whatever its size: take as many as survived": _bad(
+        lambda mask, score: ~mask
     ),
-    RANDOM_OF_GONE: _random(_from_complement),
+    "bad takes the highest scores of what did not survive: take the lowest": _ordered(
+        lambda survived, score: 1e3 * survived - score
+    ),
+    "bad are the most important: take the least important of what did not survive": _ordered(
+        lambda survived, score: -score
+    ),
+    "bad has another number of heads, and of blocks, than survived: rank heads and blocks in two lists": _one_list,
+    "random was drawn from what did not survive: draw it from all elements": _of_gone,
+    "random: the blocks were drawn before the heads, so the numbers of `generator` are used for other elements": _blocks_first,
 }
+FILLED_UP = "all that did not survive is in it, and too few; but the survivors that fill it up are not those of lowest score"
 
 
 def three(value: Any) -> dict[str, Tensor]:
     return {
         f"{name} {what}": value[name][i]
         for name in KINDS
-        for i, what in enumerate(("heads", "parts"))
+        for i, what in enumerate(("heads", "blocks"))
     }
 
 
-def as_three(value: Any, xi: Tensor, nu: Tensor) -> dict[str, Tensor]:
+def as_three(value: Any, *masks: Tensor) -> dict[str, Tensor]:
     expect_keys(value, KINDS, "subnetworks(…)")
-    found: dict[str, Masks] = {}
     for name in KINDS:
         expect_length(value[name], 2, f"{name!r}")
-        heads = expect_tensor(
-            value[name][0], shape=xi.shape, dtype=torch.bool, what=f"the heads of {name!r}"
-        )
-        found[name] = (
-            heads,
-            expect_tensor(
-                value[name][1], shape=nu.shape, dtype=torch.bool, what=f"the parts of {name!r}"
-            ),
-        )
-    return three(found)
+        for part, mask, what in zip(value[name], masks, ("heads", "blocks"), strict=True):
+            said = f"the {what} of {name!r}"
+            expect_tensor(part, shape=mask.shape, dtype=torch.bool, what=said)
+    return three(value)
 
 
-def survivors(draw: Draw, layers: int, heads: int, share: float) -> Masks:
-    """Some of each, and some not."""
-    xi, nu = draw.mask(layers, heads, kept=share), draw.mask(layers, kept=share)
-    for mask in (xi, nu):
-        a, b = draw.distinct(2, 0, mask.numel() - 1)
-        mask.view(-1)[a], mask.view(-1)[b] = True, False
-    return xi, nu
-
-
-def expect_three(submission: Submission, draw: Draw, share: float, name_mistakes: bool) -> None:
+def expect_three(submission: Submission, draw: Draw, heads: int, blocks: int) -> None:
+    """Of 28 heads and 7 blocks, so many survived."""
     seed = draw.integer(0, 10**6)
 
     def scored() -> tuple[Tensor, Tensor, Tensor, Tensor, int]:
-        xi, nu = survivors(draw, 4, 5, share)
-        scores = (torch.rand(shape, generator=draw.generator) for shape in (xi.shape, nu.shape))
-        return xi, nu, *scores, seed
+        xi, nu = (draw.permutation(28) < heads).view(7, 4), draw.permutation(7) < blocks
+        return xi, nu, distinct(draw, 7, 4), distinct(draw, 7), seed
 
-    (*given, _), right, mistakes = draw_case(
-        scored, right_three, WRONG_THREE if name_mistakes else {}, view=three
+    (*given, _), right, mistakes = draw_case(scored, right_three, WRONG_THREE, view=three)
+    result, after = submission.call(
+        "subnetworks", *given, submission.helper("generator", seed=seed), returning=(0, 1, 2, 3)
     )
-    value = as_three(
-        submission.subnetworks(*given, submission.helper("generator", seed=seed)), *given[:2]
-    )
+    unchanged(given, after, "the masks and the importance")
+    value = as_three(result, *given[:2])
     recognise(value, right, mistakes)
     for name, mask in right.items():
         if int(value[name].sum()) != int(mask.sum()):
@@ -882,7 +792,10 @@ def expect_three(submission: Submission, draw: Draw, share: float, name_mistakes
             survived = given[0] if "heads" in name else given[1]
             if torch.equal(value[name] & ~survived, mask & ~survived):
                 expect_equal(value[name], mask, message=f"{name}: {FILLED_UP}")
-        expect_equal(value[name], mask, message=f"{name}: as many as should be, but other ones")
+        numbers = ": which numbers of `generator` choose them?" if "random" in name else ""
+        expect_equal(
+            value[name], mask, message=f"{name}: as many as should be, but other ones{numbers}"
+        )
 
 
 @question(
@@ -891,261 +804,44 @@ def expect_three(submission: Submission, draw: Draw, share: float, name_mistakes
     claim="good, random and bad have the same two sizes; bad is made of what did not survive",
 )
 def test_three(submission: Submission, draw: Draw) -> None:
-    expect_three(submission, draw, 0.4, True)
+    expect_three(submission, draw, 11, 3)
 
 
-# what `retrain` starts from -> what the mistake is
-FINE_TUNED = "training starts from the fine-tuned weights: copy those of `pretrained` back first"
-MASK_OFF = (
-    "the subnetwork is not switched on while it trains: train(model) belongs inside both blocks"
-)
-ONLY_PARTS = "heads are not gated while it trains: gated(model, xi), too"
-ONLY_HEADS = "feed-forward parts are not gated while it trains: gated_mlps(model, nu), too"
+# --- 9.6 overlap ----------------------------------------------------------------------
 
 
-class Retrained:
-    """A model fine-tuned, as it were, and retrained by the student's function.
+def _expected(
+    expected: Callable[[float, float, Tensor], float],
+) -> Callable[..., tuple[int, float]]:
+    """Right, but for the expected number, of |a|, |b| and a mask."""
+    return lambda a, b: (int((a & b).sum()), expected(float(a.sum()), float(b.sum()), a))
 
-    Attributes:
-        there, pretrained, hooks, train: in the student's process. model: the fine-tuned
-            one, here. start: its weights with the pre-trained ones back.
-    """
-
-    def __init__(self, submission: Submission, draw: Draw, raising: bool = False) -> None:
-        self.model, self.batch = bert(draw, 3, 2), inputs(draw.texts(3, 5))
-        self.amount = draw.number(0.1, 0.5)
-        own = dict(self.model.named_parameters())
-        self.before = {
-            name: draw.normal(*p.shape) * 0.3
-            for name, p in own.items()
-            if name.startswith("bert.encoder")
-        }
-        self.masks = survivors(draw, 3, 2, 0.5)
-        self.start = {name: self.before.get(name, p.detach().clone()) for name, p in own.items()}
-        self.there, self.pretrained = submission.put(self.model), submission.put(self.before)
-        self.hooks = submission.helper("hooks", model=self.there)
-        self.train = submission.helper(
-            "retrain", batch=self.batch, amount=self.amount, raising=raising
-        )
-
-    def call(self, submission: Submission) -> Any:
-        return submission.call("retrain", self.there, self.pretrained, *self.masks, self.train)
-
-    def logits(self, state: dict[str, Tensor], xi: Tensor, nu: Tensor) -> Tensor:
-        from course_lib.pruning.heads import gated
-
-        net = copy.deepcopy(self.model).eval()
-        net.load_state_dict(state, strict=False)
-        with gated(net, xi.float()):
-            return logits(net, self.batch, on_output, nu.float())
-
-    def right(self) -> Tensor:
-        """What the model says where training starts."""
-        return self.logits(self.start, *self.masks)
-
-    def wrong(self) -> dict[str, Tensor]:
-        (xi, nu), tuned = self.masks, {n: p.detach() for n, p in self.model.named_parameters()}
-        return {
-            FINE_TUNED: self.logits(tuned, xi, nu),
-            MASK_OFF: self.logits(self.start, torch.ones_like(xi), torch.ones_like(nu)),
-            ONLY_PARTS: self.logits(self.start, torch.ones_like(xi), nu),
-            ONLY_HEADS: self.logits(self.start, xi, torch.ones_like(nu)),
-            "what survived is switched off: a mask is True where something is kept": self.logits(
-                self.start, ~xi, ~nu
-            ),
-            "neither are the weights the pre-trained ones, nor is the subnetwork on": self.logits(
-                tuned, torch.ones_like(xi), torch.ones_like(nu)
-            ),
-        }
-
-
-@question(
-    "9.5",
-    points=0.5,
-    claim="retrain: once, from the pre-trained weights, with only the subnetwork switched on",
-)
-def test_retrain(submission: Submission, draw: Draw) -> None:
-    def case() -> Case:
-        run = Retrained(submission, draw)
-        return run, run.right(), run.wrong()
-
-    run, right, mistakes = draw_discriminating_case(case, close)
-    run.call(submission)
-    log = submission.get(run.train, "log")
-    if len(log) != 1:
-        fail(f"train was called {len(log)} times: once")
-    recognise(log[0]["logits"], right, mistakes, equal=close)
-    moved = [n for n, p in run.start.items() if not near(log[0]["before"][n], p)]
-    if moved:
-        fail(
-            f"when training starts {moved[0]!r} is neither the pre-trained one nor, where `pretrained` does not name it, the model's own"
-        )
-    expect_close(
-        log[0]["logits"], right, "what the model says when training starts", tolerance=1e-4
-    )
-
-
-@question(
-    "9.5",
-    points=0.5,
-    claim="arguments: a name that the model lacks raises ValueError before anything changes",
-)
-def test_retrain_refuses(submission: Submission, draw: Draw) -> None:
-    run = Retrained(submission, draw)
-    run.call(submission)
-    if len(submission.get(run.train, "log")) != 1:
-        fail("train is called once where all names are the model's")
-    run = Retrained(submission, draw)
-    foreign = submission.put(
-        {**run.before, "bert.encoder.layer.7.output.dense.bias": torch.zeros(4)}
-    )
-    expect_raises(
-        ValueError,
-        lambda: submission.call("retrain", run.there, foreign, *run.masks, run.train),
-        "pretrained names a parameter that the model does not have",
-    )
-    state = submission.get(run.there).state
-    if submission.get(run.train, "log") or not all(
-        torch.equal(state[n], p) for n, p in run.model.named_parameters()
-    ):
-        fail(
-            "the name that is not there was refused, but only after weights were copied: look at all names first"
-        )
-
-
-# --- 9.6 survival ---------------------------------------------------------------------
-
-SHARE = "this is the share of tasks: return the number of tasks"
-OVER_TASKS = "the spread was taken over tasks: take it over seeds, of each seed's count"
-SAMPLE_STD = "this is the sample standard deviation: return the population's, which divides by the number of seeds"
-OF_ALL = "the spread of all masks was taken: take the spread of the counts over seeds"
-
-MaskLists = list[list[Tensor]]
-
-
-def counts(masks: MaskLists) -> Tensor:
-    return torch.stack([torch.stack(of_seed).double().sum(0) for of_seed in masks])
-
-
-WRONG["survival"] = {
-    SHARE: lambda masks: tuple(part / len(masks[0]) for part in reference.survival(masks)),
-    OVER_TASKS: lambda masks: (
-        counts(masks).mean(0),
-        torch.stack([torch.stack(s).double() for s in masks]).sum(0).std(0, correction=0),
-    ),
-    SAMPLE_STD: lambda masks: (counts(masks).mean(0), counts(masks).std(0, correction=1)),
-    OF_ALL: lambda masks: (
-        counts(masks).mean(0),
-        torch.stack([torch.stack(s).double() for s in masks]).flatten(0, 1).std(0, correction=0),
-    ),
-}
-AT_MOST = "≤ was used: count elements that survive in fewer than `tasks`"
-OF_PAIRS = (
-    "masks were counted one by one: return the share of *elements* whose mean count is smaller"
-)
-WRONG["survivors_below"] = {
-    AT_MOST: lambda masks, tasks: float((counts(masks).mean(0) <= tasks).double().mean()),
-    OF_PAIRS: lambda masks, tasks: float((counts(masks) < tasks).double().mean()),
-    "this is the number of elements: return their share": lambda masks, tasks: float(
-        (counts(masks).mean(0) < tasks).sum()
-    ),
-    "this is the share of elements that survive in `tasks` tasks or more: return the share that survives in fewer": lambda masks, tasks: (
-        float((counts(masks).mean(0) >= tasks).double().mean())
-    ),
-}
-
-
-def drawn_masks(draw: Draw, seeds: int, tasks: int, *shape: int) -> MaskLists:
-    return [[draw.mask(*shape) for _ in range(tasks)] for _ in range(seeds)]
-
-
-@question("9.6", points=0.5, claim="survival: the count of tasks, its mean and spread over seeds")
-def test_survival(submission: Submission, draw: Draw) -> None:
-    what = "survival(masks), of which 0 is the mean and 1 the spread,"
-    masks = partial(drawn_masks, draw, 3, 4, 2, 5)
-    exercises.expect_answer(submission, "survival", lambda: (masks(),), close, what=what)
-
-
-@question(
-    "9.6", points=0.5, claim="survivors_below: the share of elements whose mean count is smaller"
-)
-def test_survivors_below(submission: Submission, draw: Draw) -> None:
-    exercises.expect_answer(
-        submission,
-        "survivors_below",
-        lambda: (drawn_masks(draw, 2, 4, 3, 7), draw.choice([2.0, 1.5, 2])),
-        close,
-        what="survivors_below(masks, tasks)",
-    )
-
-
-@question(
-    "9.6",
-    points=0.5,
-    claim="arguments: nothing, or seeds with unlike numbers of tasks, raise ValueError",
-)
-def test_survival_refuses(submission: Submission, draw: Draw) -> None:
-    masks = drawn_masks(draw, 2, 2, 3)
-    bad = {"no seed": ([],), "another number of tasks for one seed": ([masks[0], masks[1][:1]],)}
-    expect_refused(
-        lambda m: submission.survival(m)[0].double(), (masks,), reference.survival(masks)[0], bad
-    )
-
-
-# --- 9.7 overlap, fleiss_kappa --------------------------------------------------------
 
 WRONG["overlap"] = {
     "the share of the union was returned (Jaccard): return the number shared": lambda a, b: (
         int((a & b).sum()) / int((a | b).sum()),
-        int(a.sum()) * int(b.sum()) / a.numel(),
-    ),
-    "the expectation is not divided by n: it is |a| · |b| / n": lambda a, b: (
-        int((a & b).sum()),
-        float(int(a.sum()) * int(b.sum())),
-    ),
-    "the smaller of the two sizes was returned: that is the largest possible number, not the expected number": lambda a, b: (
-        int((a & b).sum()),
-        float(min(int(a.sum()), int(b.sum()))),
-    ),
-    "the expectation was divided by the number of rows: n is that of all elements": lambda a, b: (
-        int((a & b).sum()),
-        int(a.sum()) * int(b.sum()) / len(a),
+        reference.overlap(a, b)[1],
     ),
     "elements that neither mask keeps were counted, too": lambda a, b: (
         int((a == b).sum()),
-        int(a.sum()) * int(b.sum()) / a.numel(),
+        reference.overlap(a, b)[1],
+    ),
+    "the expectation is the product of the two sizes: how likely is it that b keeps one given element?": _expected(
+        lambda a, b, mask: a * b
+    ),
+    "the expectation is a share of the elements: return their number": _expected(
+        lambda a, b, mask: a * b / mask.numel() ** 2
+    ),
+    "the smaller of the two sizes was returned: that is the largest possible number, not the expected number": _expected(
+        lambda a, b, mask: min(a, b)
+    ),
+    "the expectation was divided by the number of rows: n is that of all elements": _expected(
+        lambda a, b, mask: a * b / len(mask)
     ),
 }
 
 
-def _kappa(
-    masks: Tensor, chance: Callable[[float], float] | None = None, with_itself: bool = False
-) -> float:
-    raters, kept = len(masks), masks.double().sum(0)
-    gone = raters - kept
-    agreed = (
-        (kept**2 + gone**2) / raters**2
-        if with_itself
-        else (kept * (kept - 1) + gone * (gone - 1)) / (raters * (raters - 1))
-    )
-    q = float(masks.double().mean())
-    expected = (chance or (lambda q: q**2 + (1 - q) ** 2))(q)
-    return 1.0 if expected == 1 else (float(agreed.mean()) - expected) / (1 - expected)
-
-
-WRONG["fleiss_kappa"] = {
-    "chance agreement was taken as ½: it is q² + (1 − q)²": lambda m: _kappa(m, lambda q: 0.5),
-    "each mask's agreement with itself was counted: k(k − 1), not k²": lambda m: _kappa(
-        m, with_itself=True
-    ),
-    "chance was not subtracted: this is the raw agreement": lambda m: _kappa(m, lambda q: 0.0),
-    "chance agreement was computed for kept elements only: it is q² + (1 − q)²": lambda m: _kappa(
-        m, lambda q: q**2
-    ),
-}
-
-
-@question("9.7", points=0.5, claim="overlap: how many both keep, and how many chance would share")
+@question("9.6", points=0.5, claim="how many both keep, and how many random masks would share")
 def test_overlap(submission: Submission, draw: Draw) -> None:
     exercises.expect_answer(
         submission,
@@ -1157,75 +853,14 @@ def test_overlap(submission: Submission, draw: Draw) -> None:
     )
 
 
-@question("9.7", points=0.5, claim="fleiss_kappa: agreement of masks beyond chance")
-def test_kappa(submission: Submission, draw: Draw) -> None:
-    def masks() -> tuple[Tensor]:
-        """That agree more than chance: less is asked elsewhere."""
-        for _ in range(100):
-            base = draw.mask(12, kept=0.3)
-            drawn = torch.stack([base ^ draw.mask(12, kept=0.2) for _ in range(4)])
-            if reference.fleiss_kappa(drawn) > 0.05:
-                break
-        return (drawn,)
-
-    what = "fleiss_kappa(masks)"
-    exercises.expect_answer(submission, "fleiss_kappa", masks, close, what=what)
-
-
-# --- 9.8, 9.9 -------------------------------------------------------------------------
+# --- 9.7 two short answers ------------------------------------------------------------
 
 
 @question(
-    "9.8",
+    "9.7",
     points=0,
     claim="a and b are letters (which ones are right is looked at when they are handed in)",
 )
 def test_form_of_the_answers(submission: Submission, draw: Draw) -> None:
-    expect_choice(submission, "answer_9_8a", 4, {})
-    expect_choice(submission, "answer_9_8b", 4, {})
-
-
-def by_loops(xi: Tensor, nu: Tensor, I_h: Tensor, I_mlp: Tensor, seed: int) -> dict[str, Masks]:
-    """Right, another way."""
-    generator = torch.Generator().manual_seed(seed)
-    drawn = tuple(
-        of_places(m, torch.randperm(m.numel(), generator=generator)[: int(m.sum())].tolist())
-        for m in (xi, nu)
-    )
-    bad = tuple(of_places(m, worst(m, s)[: int(m.sum())]) for m, s in ((xi, I_h), (nu, I_mlp)))
-    return {"good": (xi, nu), "random": (drawn[0], drawn[1]), "bad": (bad[0], bad[1])}
-
-
-def by_large_scores(
-    xi: Tensor, nu: Tensor, I_h: Tensor, I_mlp: Tensor, seed: int
-) -> dict[str, Masks]:
-    """Right: survivors get a score that no other has."""
-    bad = tuple(
-        of_places(m, (s.double() + 1e6 * m).flatten().argsort(stable=True)[: int(m.sum())].tolist())
-        for m, s in ((xi, I_h), (nu, I_mlp))
-    )
-    return {**right_three(xi, nu, I_h, I_mlp, seed), "bad": (bad[0], bad[1])}
-
-
-RIGHT: dict[str, Version] = {
-    "the library's": right_three,
-    "one with loops": by_loops,
-    "one with large scores": by_large_scores,
-}
-PROMISE = "9.5 promises of masks with some kept and some not, and of finite scores"
-
-
-def of_table(*sentences: str) -> dict[str, Version]:
-    names = {
-        LOWEST: "takes the lowest scores wherever they are",
-        COMPLEMENT: "takes all that did not survive",
-        BEST_OF_GONE: "takes the best of what did not survive",
-        MOST_IMPORTANT: "takes the most important",
-        RANDOM_OF_GONE: "draws from what did not survive",
-    }
-    return {names[s]: WRONG_THREE[s] for s in sentences}
-
-
-@question("9.9", points=0.5, claim="right versions pass, and two plain mistakes are found")
-def test_hunt(submission: Submission, draw: Draw) -> None:
-    expect_verdicts(submission, draw, "subnetworks", RIGHT, of_table(LOWEST, COMPLEMENT), PROMISE)
+    expect_choice(submission, "answer_9_7a", 4, {})
+    expect_choice(submission, "answer_9_7b", 4, {})

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from course_lib import cli, experiments, parallel, paths
 from course_lib.experiments import Result
-from course_lib.experiments.once import each_seed, once, spent
+from course_lib.experiments.once import once, spent
 
 
 @pytest.fixture
@@ -29,10 +29,7 @@ def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         table = {"folder": [folder.name, 'a, "b"'], "value": [value, 2], "share": [1 / 3, 2e-17]}
         return Result({"all": pd.DataFrame(table)}, {"rounds": 3})
 
-    def kept(executor: Executor, folder: Path) -> Result:
-        """In parts that are kept."""
-        settings = {"rounds": 3}
-        return Result(each_seed(executor, folder, 2, busy, "digits", settings=settings), settings)
+    kept = experiments.by_seed("In parts.", {"rounds": 3}, 2, busy, data="digits")
 
     monkeypatch.setattr(
         experiments, "registered", lambda: {"lab99_quick": quick, "lab99_kept": kept}
@@ -40,7 +37,7 @@ def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def busy(name: str, seed: int, settings: dict[str, int]) -> dict[str, list[Any]]:
+def busy(seed: int, name: str, settings: dict[str, int]) -> dict[str, list[Any]]:
     """Some work of the processor."""
     total = 0
     for i in range(settings["rounds"] * 1_000_000):

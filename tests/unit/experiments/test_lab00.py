@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import nn
 
-from course_lib import experiments
 from course_lib.cost import (
     conv_cost,
     encodings,
@@ -17,7 +16,7 @@ from course_lib.cost import (
     nonzero_macs,
     product_work,
 )
-from course_lib.experiments import lab00
+from course_lib.experiments import by_seed, lab00
 from unit.experiments.stored import assert_like_stored, remade
 
 
@@ -92,15 +91,7 @@ def test_the_roofline_bounds_what_is_measured():
         assert found["times 64 vectors", method] == pytest.approx(2)  # products decide
 
 
-@pytest.mark.parametrize("name", ["digits", "mnist", "cifar10"])
-def test_the_layers_that_are_stored(name):
-    side = {"digits": 8, "mnist": 28 // 2, "cifar10": 32 // 2}[name]  # large images: halved at once
-    macs = experiments.read(f"lab00_counting_{name}/layers").set_index("layer")["macs"]
-    assert set(macs["conv2"]) == {32 * 32 * 9 * side**2}
-
-
-def test_a_remake_makes_the_tables_that_are_shipped(tmp_path, monkeypatch):
-    monkeypatch.setitem(make.SETTINGS, "digits", {"images": 100, "epochs": 1})
-    monkeypatch.setitem(make.SEEDS, "digits", 1)
-    made = remade(make.remake_digits, tmp_path).tables
-    assert_like_stored("lab00_counting_digits", made, labels=("layer", "sparsity", "method"))
+def test_a_remake_makes_the_tables_that_are_shipped(tmp_path):
+    few = by_seed("", {"images": 100, "epochs": 1}, 1, make.one_seed, data="digits")
+    made = remade(few, tmp_path).tables
+    assert_like_stored("lab00_counting_digits", made, labels=("sparsity", "method"))

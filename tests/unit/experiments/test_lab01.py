@@ -5,16 +5,12 @@ import pandas as pd
 import pytest
 import torch
 
-from course_lib import experiments
 from course_lib.data.images import load
-from course_lib.experiments import common, lab01
+from course_lib.experiments import by_seed, common, lab01
 from course_lib.pruning import weights
 from unit.experiments.stored import assert_like_stored, remade
 
-remake = experiments.registered()
-
 LABELS = ("method", "sparsity", "batch_norm", "granularity", "steps")
-RESULTS = [f"lab01_pruning_{name}" for name in lab01.SETTINGS] + ["lab01_long_run_digits"]
 
 
 @pytest.fixture(scope="module")
@@ -104,13 +100,15 @@ def test_costs_are_of_the_first_network_and_accuracy_of_all(dense, data):
 
 
 @pytest.mark.parametrize(
-    "name", [RESULTS[0], *(pytest.param(name, marks=pytest.mark.long) for name in RESULTS[1:])]
+    ("run", "name"),
+    [
+        (make.one_seed, "lab01_pruning_digits"),
+        pytest.param(make.long_run, "lab01_long_run_digits", marks=pytest.mark.long),
+    ],
 )
-def test_a_remake_has_the_stored_columns(name, tmp_path, monkeypatch):
-    small = {"train": 100, "dense_epochs": 1, "budget": 2}
-    monkeypatch.setattr(lab01, "SETTINGS", {"digits": small, "mnist": small})
-    monkeypatch.setattr(make, "LONG", make.LONG | small | {"epochs": [6]})
-    monkeypatch.setattr(make, "SEEDS", 1)
-    monkeypatch.setattr(make, "load", lambda _: load("digits"))
-    made = remade(remake[name], tmp_path)
+def test_a_remake_has_the_stored_columns(run, name, tmp_path):
+    small = make.LONG | {"train": 100, "dense_epochs": 1, "budget": 2, "epochs": [6]}
+    made = remade(by_seed("", small, 1, run, data="digits"), tmp_path)
     assert_like_stored(name, made.tables, labels=LABELS)
+    if name == "lab01_pruning_digits":  # one function makes both
+        assert_like_stored("lab01_pruning_mnist", made.tables, labels=LABELS)

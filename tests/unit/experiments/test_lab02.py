@@ -1,7 +1,6 @@
 """Lab 02's runs: forecasts beside the truth, and the orders they make."""
 
 import copy
-import sys
 
 import lab02_results as make
 import numpy as np
@@ -11,7 +10,7 @@ import torch
 
 from course_lib import experiments
 from course_lib.data.images import load
-from course_lib.experiments import common, lab02
+from course_lib.experiments import by_seed, common, lab02
 from course_lib.models import build
 from course_lib.pruning.weights import prunable
 from course_lib.show import drawings
@@ -64,11 +63,13 @@ def test_orders_and_rounds(trained):
     def accuracy(rows):
         return [row["accuracy"] for row in rows]
 
-    once = accuracy(make.at_once(model, data, "magnitude", 64, 0))
-    drawn = accuracy(make.at_once(model, data, "random", 64, 0))
+    once, drawn = (
+        accuracy(make.in_rounds(model, data, method, 64, 0, 1))
+        for method in ("magnitude", "random")
+    )
     assert once[1] > drawn[1]
     # nothing is trained: the same weights are the smallest in every round
-    assert accuracy(make.in_rounds(model, data, "magnitude", 64, 0)) == once
+    assert accuracy(make.in_rounds(model, data, "magnitude", 64, 0, 12)) == once
     pruned, validation = lab02.trained_between(
         model, data, lab02.CRITERIA["Taylor"], (0.5, 0.9), 64, 1, 0
     )
@@ -132,9 +133,8 @@ def test_figures_say_what_they_show(single):
 
 @pytest.mark.long
 def test_a_remake_has_the_stored_tables(tmp_path):
-    script = sys.modules[experiments.registered()[RESULT].__module__]
     tiny = {"images": 60, "epochs": 1, "samples": 4, "retrain": 1, "l1_epochs": 1}
-    found = remade(script.remake, tmp_path, 1, "digits", tiny)
+    found = remade(by_seed("", tiny, 1, make.one_seed, data="digits"), tmp_path)
     assert found.settings == tiny
     labels = ("procedure", "method", "sparsity", "strength")
     assert_like_stored(RESULT, found.tables, labels=labels)

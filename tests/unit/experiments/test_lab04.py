@@ -2,6 +2,7 @@
 
 import copy
 
+import lab04_results
 import pytest
 import torch
 from torch import nn
@@ -9,7 +10,7 @@ from torch import nn
 from course_lib import experiments
 from course_lib.cost import model_cost, totals
 from course_lib.data.images import load
-from course_lib.experiments import lab04
+from course_lib.experiments import by_seed, lab04
 from course_lib.pruning import channels
 from course_lib.pruning.channels import slimming
 from course_lib.show.output import alt_of
@@ -105,14 +106,12 @@ def test_the_explorer(networks):
 
 
 @pytest.mark.long
-def test_a_remake_has_the_stored_columns(tmp_path, monkeypatch):
-    remake = experiments.registered()["lab04_slimming_digits"]
+def test_a_remake_has_the_stored_columns(tmp_path):
     tiny = {"images": 60, "epochs": 1, "finetune": 1, "lam": 2e-2}
-    monkeypatch.setattr(lab04, "DIGITS", tiny)
-    result = remade(remake, tmp_path)
+    result = remade(by_seed("", tiny, 1, lab04_results.one_seed, data="digits"), tmp_path)
     assert result.settings == tiny
     assert tiny.keys() == experiments.settings("lab04_slimming_digits").keys()
-    labels = ("seed", "method", "repair", "removed", "layer")
+    labels = ("method", "repair", "removed", "layer")
     assert_like_stored("lab04_slimming_digits", result.tables, labels=labels)
 
 

@@ -5,9 +5,8 @@ import pandas as pd
 import pytest
 import torch
 
-from course_lib import experiments
 from course_lib.data.images import load
-from course_lib.experiments import lab05
+from course_lib.experiments import by_seed, lab05
 from course_lib.models import build
 from course_lib.pruning.weights import combine_columns, nm_mask
 from course_lib.show import plots
@@ -127,11 +126,9 @@ def test_the_live_run_stands_in_the_figure():
 
 
 @pytest.mark.long
-def test_a_remake_has_the_stored_columns(tmp_path, monkeypatch):
+def test_a_remake_has_the_stored_columns(tmp_path):
     tiny = {"images": 200, "epochs": 1, "finetune": 1, "gates": 1}
-    remake = experiments.registered()["lab05_between_digits"]
-    monkeypatch.setattr(lab05, "DIGITS", tiny)
-    result = remade(remake, tmp_path)
+    result = remade(by_seed("", tiny, 1, lab05_results.one_seed, data="digits"), tmp_path)
     assert result.settings == tiny
     labels = ("method", "limit", "pattern", "share", "target", "m")
     for which in ("digits", "mnist"):  # one function makes both

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from course_lib import experiments
-from course_lib.experiments import lab06
+from course_lib.experiments import by_seed, lab06
 from course_lib.pruning import components
 from course_lib.pruning.weights import encoder_weights, magnitude, sparsity
 from unit.experiments.stored import assert_like_stored, remade
@@ -101,11 +101,10 @@ def test_masks_are_by_size_and_by_chance():
 def test_a_remake_has_the_stored_columns(tmp_path, monkeypatch):
     tune = lab06.finetune
     monkeypatch.setattr(lab06, "finetune", lambda *args, **kw: tune(*args, **{**kw, "how": SHORT}))
-    monkeypatch.setattr(made, "SEEDS", 1)
     monkeypatch.setattr(made, "RATES", {"careful": SHORT, "bold": SHORT})
     for name, value in (("SPARSITIES", (0.7,)), ("RANK_SHARES", (0.65,))):
         monkeypatch.setattr(lab06, name, value)
-    result = remade(made.remake_weights, tmp_path)
+    result = remade(by_seed("", {}, 1, *made.PARTS), tmp_path)
     assert_like_stored("lab06_weights", result.tables)
 
 

@@ -34,6 +34,7 @@ SETTINGS: dict[str, Any] = {
     "lab09_depth_sst2": {"drops": lab09_results.DROPS, **lab09_results.SST2},
     "lab09_subnetworks_glue": lab09_results.GLUE,
     "lab10_scores_reviews": {"draws": 5, "schedules": lab10_results.REVIEWS},
+    "lab10_equal_cost": lab10_results.EQUAL_COST,
 }
 SEEDS = {  # of a table
     **{f"lab00_counting_{name}/networks": n for name, n in lab00_results.SEEDS.items()},
@@ -49,8 +50,9 @@ SEEDS = {  # of a table
     "lab08_heads/gates": 5,
     "lab08_heads/kinds": 3,
     "lab09_subnetworks/full": lab09_results.SEEDS,
-    "lab09_subnetworks_glue/full": lab09_results.GLUE["seeds"],
+    "lab09_subnetworks_glue/full": lab09_results.SEEDS,
     "lab10_scores_reviews/scores": 3,
+    "lab10_equal_cost/policies": 3,
 }
 COST_KNOWN = {  # of what was made after seconds were recorded
     *(f"lab00_counting_{name}" for name in lab00_results.SETTINGS),
@@ -61,6 +63,7 @@ COST_KNOWN = {  # of what was made after seconds were recorded
     "lab09_depth_sst2",
     "lab09_subnetworks_glue",
     "lab10_scores_reviews",
+    "lab10_equal_cost",
 }
 
 

@@ -6,20 +6,18 @@ import math
 from pathlib import Path
 from typing import Any
 
-import digits_checkpoints as digits
 import pytest
 import reviews_checkpoints as recipe
 import torch
 from reviews_checkpoints import ngram_accuracy
 
-from course_lib.data import images, pieces, reviews
+from course_lib.data import pieces, reviews
 from course_lib.models import checkpoints
 from course_lib.models.bert import small_bert
 from course_lib.models.checkpoints import CheckpointMissing
-from course_lib.training import accuracy, evaluate
+from course_lib.training import accuracy
 
 REVIEWS = [recipe.name(seed) for seed in recipe.SEEDS]
-DIGITS = [digits.name(seed, dropout) for seed in digits.SEEDS for dropout in (True, False)]
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +25,7 @@ def sample() -> Any:
     return reviews.load(train=0, validation=1000, test=0)["validation"]
 
 
-@pytest.mark.parametrize("name", [*REVIEWS, *DIGITS])
+@pytest.mark.parametrize("name", REVIEWS)
 def test_every_checkpoint_is_there_small_and_says_how_it_was_made(name: str) -> None:
     about = checkpoints.record(name)
     assert name in checkpoints.names()
@@ -80,48 +78,6 @@ def test_texts_are_as_long_as_promised_and_the_evidence_is_a_small_part(sample: 
     )["input_ids"]
     assert 110 <= max(map(len, long)) <= small_bert().config.max_position_embeddings
     assert sum(map(len, long)) / len(long) > 1.8 * lengths.mean()
-
-
-@pytest.mark.parametrize("name", DIGITS)
-def test_a_vision_model_reaches_its_recorded_accuracy(name: str) -> None:
-    found = checkpoints.load(name)
-    assert found.tokenizer is None
-    measured = evaluate(digits.Logits(found.model), images.load("digits").validation)
-    # one image of 300
-    assert measured == pytest.approx(found.record["accuracy"]["validation"], abs=0.4)
-
-
-def test_a_vision_recipe_leaves_patches_out_while_it_trains_and_not_after() -> None:
-    plain, dropout = (
-        digits.train(0, dropout, epochs=1, progress=False) for dropout in (False, True)
-    )
-    pairs = zip(plain.parameters(), dropout.parameters(), strict=True)
-    assert not any(torch.equal(a, b) for a, b in pairs if a.ndim > 1)
-    image = images.load("digits").validation.images[:1]
-    assert torch.equal(dropout.train()(image).logits, dropout(image).logits)
-
-
-def test_left_out_patches_are_gone_and_the_others_are_as_they_were() -> None:
-    model, pictures = digits.small_vit(), torch.rand(6, 1, 8, 8)
-    seen: list[torch.Tensor] = []
-    model.vit.layers[0].register_forward_pre_hook(lambda _, args: seen.append(args[0].detach()))
-    model(pictures)
-    whole, counts = seen.pop(), set()
-    with digits.patch_dropout(model, 0.25, torch.Generator().manual_seed(0)):
-        model(pictures)
-        assert torch.equal(seen.pop(), whole)  # nothing is left out in evaluation
-        model.train()
-        for _ in range(40):
-            model(pictures)
-            part = seen.pop()
-            counts.add(part.shape[1] - 1)
-            # the place of each token in the whole image: in order, each once, not the
-            # same for all images
-            place = (part[:, :, None] == whole[:, None]).all(-1).int().argmax(-1)
-            assert (place[:, 0] == 0).all() and (place.diff(dim=1) > 0).all()
-            assert torch.equal(part, whole.gather(1, place[:, :, None].expand(-1, -1, 64)))
-            assert part.shape[1] in (16, 17) or len({tuple(row.tolist()) for row in place}) > 1
-    assert min(counts) == 4 and max(counts) >= 15 and len(counts) > 8
 
 
 def test_attention_can_be_had_eagerly_and_loading_prints_no_bars(

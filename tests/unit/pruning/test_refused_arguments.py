@@ -78,8 +78,6 @@ REFUSED = [
     ("NaN", lambda: subnetworks(ONES * torch.nan)),
     ("mask", lambda: subnetworks(ONES[:1])),
     ("nothing", lambda: layers.retrain(BERT, {"nothing": ONES}, ONES, ONES, pytest.fail)),
-    ("masks", lambda: layers.survival([])),
-    ("masks", lambda: layers.survival([[ONES, ONES], [ONES]])),
     ("two masks", lambda: layers.fleiss_kappa(ONES[:1])),
 ]  # fmt: skip
 

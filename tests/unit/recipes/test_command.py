@@ -1,5 +1,6 @@
 """The command that trains a checkpoint again."""
 
+import json
 import runpy
 from functools import partial
 from pathlib import Path
@@ -14,10 +15,12 @@ from course_lib.models import checkpoints
 @pytest.mark.long
 def test_a_checkpoint_is_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     app = runpy.run_path(str(checkpoints.folder() / "make" / "__main__.py"))["app"]
-    monkeypatch.setattr(checkpoints, "folder", lambda: tmp_path)
-    monkeypatch.setattr(digits_checkpoints, "train", partial(digits_checkpoints.train, epochs=8))
-    done = CliRunner().invoke(app, ["digits", "--seed", "3", "--plain"])
+    file = tmp_path / "net" / "model.safetensors"
+    monkeypatch.setattr(digits_checkpoints, "given_file", lambda seed: file)
+    train = partial(digits_checkpoints.train_convnet, epochs=1)
+    monkeypatch.setattr(digits_checkpoints, "train_convnet", train)
+    done = CliRunner().invoke(app, ["convnet", "--seed", "3"])
     assert done.exit_code == 0, done.output
-    found = checkpoints.load("digits-vit-p2-3")
-    assert found.record["command"].endswith("digits --seed 3 --patch 2 --plain")
-    assert 20 < found.record["accuracy"]["test"] < 99 and "digits-vit-p2-3" in done.output
+    about = json.loads((file.parent / "about.json").read_text())
+    assert about["command"].endswith("convnet --seed 3")
+    assert 20 < about["accuracy"]["test"] <= 100 and file.exists()

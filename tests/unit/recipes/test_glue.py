@@ -15,13 +15,11 @@ from course_lib.data.images import DataMissing
 
 REAL = os.environ.get("COURSE_DATA", "")
 # rows of the training and of the development part, as GLUE publishes them
-PUBLISHED = {"sst2": (67349, 872), "stsb": (5749, 1500), "qnli": (0, 5463)}
+PUBLISHED = {"sst2": (67349, 872), "stsb": (5749, 1500)}
 SMALL: dict[str, tuple[str, str, dict[str, Any]]] = {  # a header, a line, and its row
     "sst2": ("sentence\tlabel", 'a "film {i} \t1', {"text": 'a "film 1', "label": 1}),
     "stsb": ("index\tsentence1\tsentence2\tscore", "{i}\tA {i}.\t{i}\t2.5",
              {"text": "A 1.", "text_pair": "1", "label": 2.5}),
-    "qnli": ("index\tquestion\tsentence\tlabel", '{i}\tWho "{i}?\tnull\tnot_entailment',
-             {"text": 'Who "1?', "text_pair": "null", "label": 1}),
 }  # fmt: skip
 
 
@@ -50,10 +48,9 @@ def test_files_are_read_and_split_without_rows_in_two_parts(name: str, folder: P
         (place / f"{part}.tsv").write_text("\n".join(lines) + "\n")
     data = glue.load(name)
     assert data["test"][0] == row and len(data["test"]) == 6
-    if glue.TASKS[name].trains:
-        held_back = {*data["validation"]["text"], *data["test"]["text"]}
-        assert len(data["validation"]) == 4 and len(data["train"]) == 40 - len(held_back)
-        assert not held_back & {*data["train"]["text"]}
+    held_back = {*data["validation"]["text"], *data["test"]["text"]}
+    assert len(data["validation"]) == 4 and len(data["train"]) == 40 - len(held_back)
+    assert not held_back & {*data["train"]["text"]}
 
 
 @pytest.mark.parametrize("name", glue.TASKS)
@@ -83,9 +80,8 @@ def test_the_published_files(name: str, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("COURSE_DATA", REAL)
     data, (train, test) = glue.load(name), PUBLISHED[name]
     assert len(data["test"]) == test
-    if train:
-        train -= len(data["validation"])
-        assert 0.97 * train < len(data["train"]) <= train
+    train -= len(data["validation"])
+    assert 0.97 * train < len(data["train"]) <= train
 
 
 def split(rows: int, start: int = 0) -> Dataset:
@@ -104,19 +100,6 @@ def test_the_first_rows_train(monkeypatch: pytest.MonkeyPatch) -> None:
     data = glue.prepared(6, tokenizer=tokenizer)
     assert [ids[1] for ids in data["train"]["input_ids"]] == list(range(6))
     assert (len(data["validation"]), len(data["test"])) == (4, 5)
-
-
-def test_a_development_set_is_cut_the_same_way_for_everyone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(glue, "CUT", {"validation": 3, "test": 4})
-    monkeypatch.setattr(glue, "load", lambda name: DatasetDict(test=split(20)))
-    few, many = (glue.prepared(n, tokenizer=tokenizer, name="qnli") for n in (5, 100))
-    texts = {part: list(many[part]["text"]) for part in ("test", "validation", "train")}
-    assert [len(rows) for rows in texts.values()] == [4, 3, 13]
-    assert len({text for rows in texts.values() for text in rows}) == 20, "no row in two parts"
-    assert list(few["train"]["text"]) == texts["train"][:5]
-    assert list(few["test"]["text"]) == texts["test"] != [str(i) for i in range(4)]
 
 
 def test_the_real_encoder_reads_sentences(monkeypatch: pytest.MonkeyPatch) -> None:

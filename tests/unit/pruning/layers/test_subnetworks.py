@@ -1,4 +1,4 @@
-"""Good, random and bad subnetworks; survival and agreement."""
+"""Good, random and bad subnetworks, and agreement."""
 
 import pytest
 import torch
@@ -11,8 +11,6 @@ from course_lib.pruning.layers import (
     prune_while,
     retrain,
     subnetworks,
-    survival,
-    survivors_below,
 )
 from unit.small_transformers import inputs_of, model_of
 
@@ -79,17 +77,6 @@ def test_retraining_starts_from_the_weights_given_with_only_the_subnetwork_on():
     nu = torch.tensor([True, False, True])
     assert retrain(model, pretrained, torch.ones(3, 4, dtype=torch.bool), nu, train) is None
     assert seen == [False]
-
-
-def test_survival():
-    masks = [
-        [torch.tensor([True, True, False]), torch.tensor([True, False, False])],
-        [torch.tensor([True, True, False]), torch.tensor([True, True, True])],
-    ]
-    mean, std = survival(masks)
-    assert mean.tolist() == [2, 1.5, 0.5] and std.tolist() == [0, 0.5, 0.5]
-    assert survivors_below(masks, 2) == pytest.approx(2 / 3)
-    assert survivors_below(masks, 1.5) == pytest.approx(1 / 3)
 
 
 def test_agreement():

@@ -1,0 +1,131 @@
+"""Lab 12's stored results: a language model without some of its layers.
+
+``windows`` and ``tasks`` as in ``lab12_results.py``; ``seed`` draws the layers removed at random,
+the windows that influence is measured on, the texts that heal. Layers count from 1.
+
+Source: Men et al. 2024 (ShortGPT); Gromov et al. 2024 (layers removed, then healed).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from lab12_results import COMMON, Found, Job, dense, every, measure_dense, measured, windows
+from torch import nn
+
+from course_lib.experiments import Remake, Result, lab12
+from course_lib.experiments.once import each
+from course_lib.models.decoders import decoder_layers
+from course_lib.pruning.layers import influence, take_layers
+from course_lib.training import fit_batches, warm_up_then_decay
+
+DEPTH: dict[str, Any] = {**COMMON, "random": {2: 20, 4: 3}, "alone": 8, "seeds": 3}
+RULES = ("influence", "single ablation", "last before the end", "last")
+HEALING: dict[str, Any] = {**COMMON, "removed": 4, "steps": 40, "lr": 1e-4, "seeds": 1}
+CLOCK = {"prompt": 128, "new": 16, "repeats": 7}
+
+
+def without(removed: Iterable[int]) -> nn.Module:
+    """The model without these layers, counted from 1."""
+    path, layers = decoder_layers(dense()[0])
+    kept = {*range(len(layers))} - {layer - 1 for layer in removed}
+    return take_layers(dense()[0], path, sorted(kept))
+
+
+def choose(rule: str, count: int, scores: Mapping[str, list[float]], seed: int = 0) -> list[int]:
+    """The layers that go."""
+    layers = [*range(1, 1 + len(scores["influence"]))]
+    if rule == "random":
+        return sorted(random.Random(seed).sample(layers, count))
+    if rule.startswith("last"):
+        return layers[-count - 1 : -1] if rule == "last before the end" else layers[-count:]
+    return sorted(sorted(layers, key=lambda layer: scores[rule][layer - 1])[:count])
+
+
+def measure_influence(seed: int) -> list[float]:
+    return influence(dense()[0], windows(seed)).tolist()
+
+
+def measure_alone() -> list[float]:
+    """How much the loss on a few calibration windows rises without each layer."""
+    few, layers = windows(0, DEPTH["alone"]), range(len(decoder_layers(dense()[0])[1]) + 1)
+    whole, *alone = (lab12.log_losses(without([i]), few).mean() for i in layers)
+    return [float(loss - whole) for loss in alone]
+
+
+def measure_depth(removed: list[int], tasks: bool) -> Found:
+    return measured(without(removed), tasks)
+
+
+def measure_healing(removed: list[int], seed: int) -> Found:
+    """After a full fine-tuning on the text that calibrates."""
+    steps, model = HEALING["steps"], without(removed)
+    batches = ({"input_ids": x, "labels": x} for x in windows(seed, 4 * steps))
+    how: dict[str, Any] = {"rate": warm_up_then_decay(5), "weight_decay": 0.0, "seed": seed}
+    fit_batches(model, batches, steps, lr=HEALING["lr"], progress=False, **how)
+    return measured(model.eval())
+
+
+def measure_speed(removed: list[int]) -> Found:
+    model = without(removed)
+    mb = 4e-6 * sum(p.numel() for p in model.parameters())
+    return {"speed": [{"removed": len(removed), "MB": mb, **lab12.clock(model, **CLOCK)}]}
+
+
+def scored(executor: Executor, folder: Path) -> tuple[dict[str, list[float]], pd.DataFrame]:
+    """The scores by which layers are chosen, and a table of them and of other samples."""
+    (alone,) = each(executor, folder, measure_alone, [()])
+    seeds = [(seed,) for seed in range(DEPTH["seeds"])]
+    scores = each(executor, folder, measure_influence, seeds)
+    found = [(seed, "influence", of_seed) for seed, of_seed in enumerate(scores)]
+    rows = [
+        {"seed": seed, "method": method, "layer": layer, "score": score}
+        for seed, method, of_layers in [*found, (0, "single ablation", alone)]
+        for layer, score in enumerate(of_layers, start=1)
+    ]
+    return {"influence": found[0][2], "single ablation": alone}, pd.DataFrame(rows).round(5)
+
+
+def remake_depth(executor: Executor, folder: Path) -> Result:
+    """Two and four of its layers removed, by rules and at random."""
+    scores, table = scored(executor, folder)
+    jobs: list[Job] = [
+        ({"seed": 0, "method": "dense", "count": 0, "removed": ""}, measure_dense, ())
+    ]
+    for count, draws in DEPTH["random"].items():
+        for seed, rule in [*((0, rule) for rule in RULES), *((s, "random") for s in range(draws))]:
+            gone = choose(rule, count, scores, seed)
+            about = {"seed": seed, "method": rule, "count": count}
+            about["removed"] = " ".join(map(str, gone))
+            jobs.append((about, measure_depth, (gone, seed == 0)))
+    return Result({**every(executor, folder, jobs), "scores": table}, DEPTH)
+
+
+def remake_healing(executor: Executor, folder: Path) -> Result:
+    """Four layers removed, and then a short fine-tuning; the whole model gets it, too."""
+    scores, jobs = scored(executor, folder)[0], list[Job]()
+    for seed in range(HEALING["seeds"]):
+        for rule in ("dense", "influence", "last before the end", "last", "random"):
+            gone = [] if rule == "dense" else choose(rule, HEALING["removed"], scores, seed)
+            about = {"seed": seed, "method": rule, "removed": " ".join(map(str, gone))}
+            jobs.append((about, measure_healing, (gone, seed)))
+    return Result(every(executor, folder, jobs), HEALING)
+
+
+def remake_speed(executor: Executor, folder: Path) -> Result:
+    """Milliseconds a token, and MB, with layers removed; on a quiet machine."""
+    jobs: list[Job] = [({"seed": 0}, measure_speed, ([*range(2, 2 + k)],)) for k in (0, 2, 4)]
+    return Result(every(executor, folder, jobs), CLOCK)
+
+
+REMAKES = {
+    "lab12_depth": remake_depth,
+    "lab12_healing": remake_healing,
+    "lab12_speed": remake_speed,
+}
+RESULTS: dict[str, Remake] = {}  # those of REMAKES that are stored

@@ -1,0 +1,179 @@
+"""Lab 12's stored results: a language model's weights, pruned and rounded without training.
+
+Of every arm ``windows`` has the mean −ln p of each test window, and ``tasks`` the answers that
+are right, in %. ``seed`` draws the windows that calibrate (0 where none do). Embeddings and
+head stay as they are. Layers removed: ``lab12_depth_results.py``.
+
+Source: Sun et al. 2023 (Wanda); Frantar & Alistarh 2023 (SparseGPT); Frantar et al. 2022 (GPTQ).
+"""
+
+from __future__ import annotations
+
+import copy
+import platform
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Executor
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from torch import Tensor, nn
+
+from course_lib.experiments import Result, lab12
+from course_lib.experiments.once import once, tables
+from course_lib.perplexity import cut_windows
+from course_lib.pruning.weights import nm_mask, per_output_masks, prune_and_round, walk_layers_
+
+MODEL: str | None = None  # any decoder that from_pretrained finds; None: SmolLM2-135M-Instruct
+COMMON: dict[str, Any] = {"model": MODEL or lab12.FILE, "length": 256}
+COMMON |= {"test": 64, "calibration": 32, "questions": 100}  # windows, windows, of a task
+METHODS = ("magnitude", "Wanda", "SparseGPT")
+EXCHANGED = ("SparseGPT's mask alone", "Wanda's mask, updated")  # at 50 %
+PATTERNS: dict[str, dict[str, Any]] = {
+    "30 %": {"sparsity": 0.3},
+    "50 %": {"sparsity": 0.5},
+    "2:4": {"pattern": (2, 4)},
+}
+WEIGHTS: dict[str, Any] = {**COMMON, "patterns": PATTERNS, "seeds": 3}
+WEIGHTS |= {"texts": ("calibration", "docstrings")}  # the second at 50 % alone
+GROUP = 64  # weights that share a scale and a smallest value, 16 bits each
+FORMATS: dict[str, dict[str, Any]] = {f"int{bits}": {"bits": bits} for bits in (8, 4, 3)}
+FORMATS |= {f"{name} of int4": {"bits": 4, **PATTERNS[name]} for name in ("50 %", "2:4")}
+NEAREST = ("int4", "int3")  # of 8 bits either is the dense model
+BITS: dict[str, Any] = {**COMMON, "formats": FORMATS, "group": GROUP, "seeds": 1}
+
+Found = dict[str, list[dict[str, Any]]]  # table -> rows
+Job = tuple[dict[str, Any], Callable[..., Found], tuple[Any, ...]]  # what rows begin with
+
+
+# ---------------------------------------------------------------- model, texts, what is lost
+@cache
+def dense() -> tuple[nn.Module, Any]:
+    return lab12.load(MODEL)
+
+
+@cache
+def tokens(of: str) -> Tensor:
+    return lab12.read(dense()[1], of)
+
+
+def windows(seed: int, count: int | None = None, of: str = "calibration") -> list[Tensor]:
+    """To calibrate on; ``count``: other than that of ``COMMON``."""
+    count = count or COMMON["calibration"]
+    return lab12.draw_windows(tokens(of), count, seed, COMMON["length"])
+
+
+def measured(model: nn.Module, tasks: bool = True) -> Found:
+    test = cut_windows(tokens("test")[: COMMON["test"] * COMMON["length"]], COMMON["length"], 4)
+    losses = enumerate(lab12.log_losses(model, test).tolist())
+    asked = lab12.questions(COMMON["questions"]) if tasks else {}
+    right = {task: lab12.answers(model, dense()[1], of_task) for task, of_task in asked.items()}
+    return {
+        "windows": [{"window": i, "nll": nll} for i, nll in losses],
+        "tasks": [{"task": t, "right": 100 * float(r.double().mean())} for t, r in right.items()],
+    }
+
+
+def measure_dense() -> Found:
+    return measured(dense()[0])
+
+
+def every(executor: Executor, folder: Path, jobs: Iterable[Job]) -> dict[str, pd.DataFrame]:
+    """The tables of all jobs, each done once, in this order."""
+    futures = [(about, executor.submit(once, folder, run, *args)) for about, run, args in jobs]
+    found = tables((about, future.result()) for about, future in futures)
+    return {name: table.round(5) for name, table in found.items()}
+
+
+# ------------------------------------------------------------------------- weights and bits
+def changed(change: Callable[..., Tensor], batches: Any, squares: bool = False) -> nn.Module:
+    model = copy.deepcopy(dense()[0])
+    walk_layers_(model, batches, change, squares=squares)
+    return model
+
+
+def chosen(weight: Tensor, norms: Any, sparsity: float = 0.0, pattern: Any = ()) -> Tensor:
+    """The mask by |w| · ‖x‖ within each output."""
+    score = weight.abs() * norms
+    return nm_mask(score, *pattern) if pattern else per_output_masks({"": score}, sparsity)[""]
+
+
+def prune(method: str, how: Mapping[str, Any], _: str, weight: Tensor, sums: Tensor) -> Tensor:
+    """One matrix; ``sums`` are Σ x² for Wanda, Σ xxᵀ for what updates."""
+    if method == "magnitude":
+        return weight * chosen(weight, 1.0, **how)
+    if method == "Wanda":
+        return weight * chosen(weight, sums.sqrt().to(weight.dtype), **how)
+    if method == "Wanda's mask, updated":
+        mask = chosen(weight, sums.diagonal().sqrt().to(weight.dtype), **how)
+        return prune_and_round(weight, sums, mask=mask)
+    new = prune_and_round(weight, sums, **how)
+    return weight * (new != 0) if method == "SparseGPT's mask alone" else new
+
+
+def measure_weights(method: str, pattern: str, text: str, seed: int) -> Found:
+    """One method, one pattern; ``text`` calibrates."""
+    start = time.process_time()
+    batches = windows(seed, 1 if method == "magnitude" else None, text)  # which sees none
+    change = partial(prune, method, PATTERNS[pattern])
+    model = changed(change, batches, squares=method in METHODS[:2])
+    seconds = round(time.process_time() - start, 1)
+    found = measured(model, tasks=(pattern, text, seed) == ("50 %", "calibration", 0))
+    return {**found, "seconds": [{"seconds": seconds}]}
+
+
+def measure_bits(method: str, form: str, seed: int) -> Found:
+    """Rounded by the column loop, or each weight to the nearest."""
+
+    def change(_: str, weight: Tensor, sums: Tensor) -> Tensor:
+        gram = 0 * sums if method == "nearest" else sums
+        return prune_and_round(weight, gram, group=GROUP, **FORMATS[form])
+
+    batches = windows(seed, 1 if method == "nearest" else None)
+    few = bits_per_weight(**FORMATS[form]) < 4
+    return measured(changed(change, batches), tasks=few and method != "nearest" and seed == 0)
+
+
+def bits_per_weight(bits: int, sparsity: float = 0.0, pattern: tuple[int, int] = (1, 1)) -> float:
+    """Of a matrix: kept weights, a bit for each that may be 0 (2:4 writes two for each of the two
+    kept of four, as many), and what a group shares.
+    """
+    kept = (1 - sparsity) * pattern[0] / pattern[1]
+    return bits * kept + (kept < 1) + 32 / GROUP
+
+
+def remake_weights(executor: Executor, folder: Path) -> Result:
+    """Weights removed from a language model by three methods; masks and updates exchanged."""
+    patterns, (text, *others) = WEIGHTS["patterns"], WEIGHTS["texts"]
+    arms = [(method, pattern, text) for method in METHODS for pattern in patterns]
+    arms += [(method, "50 %", text) for method in EXCHANGED]
+    arms += [(method, "50 %", other) for other in others for method in METHODS[1:]]
+    names = ("method", "pattern", "text")
+    jobs: list[Job] = [
+        ({"seed": 0, "method": "dense", "pattern": "", "text": ""}, measure_dense, ())
+    ]
+    for seed in range(WEIGHTS["seeds"]):
+        for arm in arms[len(patterns) * (seed > 0) :]:  # magnitude draws nothing
+            about = {"seed": seed, **dict(zip(names, arm, strict=True))}
+            jobs.append((about, measure_weights, (*arm, seed)))
+    python = {"python": platform.python_version()}  # whose docstrings calibrate
+    return Result(every(executor, folder, jobs), WEIGHTS | python)
+
+
+def remake_bits(executor: Executor, folder: Path) -> Result:
+    """The same model in fewer bits, and half of its weights of 4 bits."""
+    jobs: list[Job] = [
+        ({"seed": 0, "method": "dense", "format": "", "bits": 32.0}, measure_dense, ())
+    ]
+    for seed in range(BITS["seeds"]):
+        for form, how in FORMATS.items():
+            for method in ("the loop", "nearest")[: 1 + (seed == 0 and form in NEAREST)]:
+                about = {"seed": seed, "method": method, "format": form}
+                about["bits"] = bits_per_weight(**how)
+                jobs.append((about, measure_bits, (method, form, seed)))
+    return Result(every(executor, folder, jobs), BITS)
+
+
+RESULTS = {"lab12_weights": remake_weights, "lab12_bits": remake_bits}

