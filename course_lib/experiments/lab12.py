@@ -162,7 +162,7 @@ class Question(NamedTuple):
 
 
 def questions(count: int, seed: int = 0) -> dict[str, list[Question]]:
-    """ "brackets": close two or three, after six examples; "names": who lives in this town,
+    """ "brackets": close two or three, after six examples drawn for it; "names": who lives in this town,
     of three people named before? The first name is given.
     """
     draw = random.Random(seed)
@@ -171,10 +171,10 @@ def questions(count: int, seed: int = 0) -> dict[str, list[Question]]:
         opened = draw.choices([*PAIRS], k=depth)
         return " ".join(opened), "".join(f" {PAIRS[one]}" for one in reversed(opened))
 
-    shots = [brackets(depth) for depth in (1, 2, 3, 2, 3, 1)]
-    examples = "".join(f"{opened} ->{closed}\n" for opened, closed in shots)
     tasks: dict[str, list[Question]] = {"brackets": [], "names": []}
     for _ in range(count):
+        shots = [brackets(depth) for depth in (1, 2, 3, 2, 3, 1)]
+        examples = "".join(f"{opened} ->{closed}\n" for opened, closed in shots)
         opened, closed = brackets(draw.choice((2, 3)))
         tasks["brackets"].append(Question(f"{examples}{opened} ->", closed))
         people = [*zip(draw.sample(FIRST, 3), draw.sample(LAST, 3), strict=True)]

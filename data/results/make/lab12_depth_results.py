@@ -8,6 +8,7 @@ Source: Men et al. 2024 (ShortGPT); Gromov et al. 2024 (layers removed, then hea
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
@@ -18,7 +19,7 @@ import pandas as pd
 from lab12_results import COMMON, Found, Job, dense, every, measure_dense, measured, windows
 from torch import nn
 
-from course_lib.experiments import Remake, Result, lab12
+from course_lib.experiments import Result, lab12
 from course_lib.experiments.once import each
 from course_lib.models.decoders import decoder_layers
 from course_lib.pruning.layers import influence, take_layers
@@ -26,7 +27,8 @@ from course_lib.training import fit_batches, warm_up_then_decay
 
 DEPTH: dict[str, Any] = {**COMMON, "random": {2: 20, 4: 3}, "alone": 8, "seeds": 3}
 RULES = ("influence", "single ablation", "last before the end", "last")
-HEALING: dict[str, Any] = {**COMMON, "removed": 4, "steps": 40, "lr": 1e-4, "seeds": 1}
+HEALING: dict[str, Any] = {**COMMON, "removed": 4, "steps": 40, "lr": 1e-4, "seeds": 3}
+HEALING["measured"] = (0, 10, 20, 40)  # steps
 CLOCK = {"prompt": 128, "new": 16, "repeats": 7}
 
 
@@ -63,12 +65,21 @@ def measure_depth(removed: list[int], tasks: bool) -> Found:
 
 
 def measure_healing(removed: list[int], seed: int) -> Found:
-    """After a full fine-tuning on the text that calibrates."""
-    steps, model = HEALING["steps"], without(removed)
+    """Before, during and after a full fine-tuning on the text that calibrates."""
+    steps, model, found = HEALING["steps"], without(removed), Found()
+
+    def note(step: int) -> None:
+        if step in HEALING["measured"]:
+            for table, rows in measured(model, tasks=step == steps).items():
+                found.setdefault(table, []).extend({"steps": step, **row} for row in rows)
+
+    note(0)
     batches = ({"input_ids": x, "labels": x} for x in windows(seed, 4 * steps))
     how: dict[str, Any] = {"rate": warm_up_then_decay(5), "weight_decay": 0.0, "seed": seed}
+    made = itertools.count(1)
+    how["post_step"] = lambda: note(next(made))
     fit_batches(model, batches, steps, lr=HEALING["lr"], progress=False, **how)
-    return measured(model.eval())
+    return found
 
 
 def measure_speed(removed: list[int]) -> Found:
@@ -123,9 +134,8 @@ def remake_speed(executor: Executor, folder: Path) -> Result:
     return Result(every(executor, folder, jobs), CLOCK)
 
 
-REMAKES = {
+RESULTS = {
     "lab12_depth": remake_depth,
     "lab12_healing": remake_healing,
     "lab12_speed": remake_speed,
 }
-RESULTS: dict[str, Remake] = {}  # those of REMAKES that are stored

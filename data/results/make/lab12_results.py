@@ -42,7 +42,7 @@ GROUP = 64  # weights that share a scale and a smallest value, 16 bits each
 FORMATS: dict[str, dict[str, Any]] = {f"int{bits}": {"bits": bits} for bits in (8, 4, 3)}
 FORMATS |= {f"{name} of int4": {"bits": 4, **PATTERNS[name]} for name in ("50 %", "2:4")}
 NEAREST = ("int4", "int3")  # of 8 bits either is the dense model
-BITS: dict[str, Any] = {**COMMON, "formats": FORMATS, "group": GROUP, "seeds": 1}
+BITS: dict[str, Any] = {**COMMON, "formats": FORMATS, "group": GROUP, "seeds": 3}
 
 Found = dict[str, list[dict[str, Any]]]  # table -> rows
 Job = tuple[dict[str, Any], Callable[..., Found], tuple[Any, ...]]  # what rows begin with
