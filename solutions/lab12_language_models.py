@@ -515,3 +515,124 @@ answer_12_7b = "A"
 
 # %%
 check("12.7")
+
+# %% [markdown]
+# ## Part D · Optional
+#
+# ### 12.8 Remove experts
+# **15 minutes · 2 points · optional**
+#
+# In a *mixture of experts* a router sends each token to the `top` experts (MLPs) with the largest
+# logits. Their gates are a softmax over these logits. The output is the sum of gate · expert output.
+# All experts are in memory, also those seldom chosen. Lasby et al.
+# ([2025](https://arxiv.org/abs/2510.13999), *REAP*) remove experts without training: those with the
+# smallest mean of gate · ‖expert output‖, **over the tokens that are routed to the expert**, however
+# few. (`kept` below is `prune_lowest(importance, k)`.) The router then chooses among the kept ones.
+#
+# **What is tested**: the mean over an expert's own tokens; an expert without a token; `top` gates
+# that sum to 1 for every token, also if its experts were removed; the arguments do not change.
+
+
+# %%
+def expert_importance(gates: Tensor, outputs: Tensor) -> Tensor:
+    """Compute REAP's importance of each expert.
+
+    Args:
+        gates: (T, X), tokens × experts; 0 = the token is not routed to the expert.
+        outputs: (X, T, E), the output of every expert for every token, routed or not.
+
+    Returns:
+        (X,): mean of gate · ‖output‖₂ over the tokens routed to the expert; 0 if there is none.
+
+    >>> expert_importance(torch.tensor([[0.5], [0.0]]), torch.tensor([[[3.0, 4.0], [9.0, 9.0]]]))
+    tensor([2.5000])
+    """
+    ### BEGIN SOLUTION
+    weighted = gates.T * outputs.norm(dim=-1)  # (X, T), 0 where not routed
+    return weighted.sum(1) / (gates > 0).sum(0).clamp(min=1)
+    ### END SOLUTION
+
+
+def route(logits: Tensor, kept: Tensor, top: int) -> Tensor:
+    """Compute the gates of a router that chooses among the kept experts.
+
+    Args:
+        logits: (T, X). kept: bool (X,), False = removed; at least ``top`` experts are kept.
+
+    Returns:
+        (T, X): a softmax over the ``top`` largest logits of kept experts; 0 for all other experts.
+
+    >>> route(torch.tensor([[9.0, 1.0, 1.0, 0.0]]), torch.tensor([False, True, True, True]), top=2)
+    tensor([[0.0000, 0.5000, 0.5000, 0.0000]])
+    """
+    ### BEGIN SOLUTION
+    logits = logits.masked_fill(~kept, -torch.inf)
+    values, experts = logits.topk(top, dim=1)  # (T, top)
+    return torch.zeros_like(logits).scatter(1, experts, values.softmax(1))
+    ### END SOLUTION
+
+
+# %%
+check("12.8")
+
+# %% [markdown]
+# <details><summary>Hint</summary><code>outputs.norm(dim=-1)</code> and <code>gates.T</code> are
+# (X, T). Give removed experts the logit −∞ before you choose the largest logits.</details>
+#
+# ### 12.9 A bug hunt
+# **20 minutes · 1 point · optional**
+#
+# `published` is our code, but its bug stood in an example of the documentation of `transformers`
+# ([issue 22348](https://github.com/huggingface/transformers/issues/22348), March 2023). The
+# evaluation in SparseGPT's repository does the same, and there it is harmless. Find out when it is
+# not: write `witness()`, a smallest input for which `published` breaks its docstring, and
+# `repaired(windows)`, which does what that docstring says.
+#
+# **What is tested**: the witness has at most eight tokens in all, and `published` is wrong for it by
+# more than 0.1 %; `repaired` is right for windows of any length (think of a text's last window).
+
+
+# %%
+def published(windows: Sequence[tuple[Tensor, Tensor]]) -> float:
+    """Compute the perplexity exp(Σ −ln p / T) of a text; T counts the predicted tokens.
+
+    Args:
+        windows: (logits (L, V), ids (L,)) each; no padding. Place t of the logits predicts token
+            t + 1. L may differ, and may be 1. At least one token of the text is predicted.
+    """
+    total, tokens = 0.0, 0
+    for logits, ids in windows:
+        total += float(F.cross_entropy(logits[:-1].double(), ids[1:])) * len(ids)
+        tokens += len(ids)
+    return math.exp(total / tokens)
+
+
+# %%
+def witness() -> list[tuple[Tensor, Tensor]]:
+    """Return windows, at most eight tokens in all, for which ``published`` is wrong."""
+    ### BEGIN SOLUTION
+    sure = torch.tensor([[9.0, 0.0], [9.0, 0.0]]), torch.tensor([0, 0])  # 1 predicted token of 2
+    unsure = torch.zeros(3, 2), torch.tensor([0, 0, 0])  # 2 of 3
+    return [sure, unsure]
+    ### END SOLUTION
+
+
+def repaired(windows: Sequence[tuple[Tensor, Tensor]]) -> float:
+    """Compute what the docstring of ``published`` says."""
+    ### BEGIN SOLUTION
+    total, tokens = 0.0, 0
+    for logits, ids in windows:
+        total += float(F.cross_entropy(logits[:-1].double(), ids[1:], reduction="sum"))
+        tokens += len(ids) - 1
+    return math.exp(total / tokens)
+    ### END SOLUTION
+
+
+# %%
+check("12.9")
+
+# %% [markdown]
+# <details><summary>Hint 1: how many losses does a window have?</summary>L − 1. For which windows
+# does it matter that their mean is multiplied by L?</details>
+# <details><summary>Hint 2: the last window</summary>257 tokens in windows of 256 leave one token.
+# What is the mean of no losses?</details>

@@ -96,3 +96,23 @@ def bits_per_weight(bits: int, kept: float = 1.0, group: int | None = None) -> f
 
 
 lab.asks("12.7", "answer_12_7a", "answer_12_7b")
+
+
+@lab.asks("12.8", optional=True)
+def expert_importance(gates: Tensor, outputs: Tensor) -> Tensor:
+    """12.8: mean of gate · norm over an expert's own tokens (plain: the library has no experts)."""
+    norms = torch.linalg.vector_norm(outputs, dim=-1)  # (X, T)
+    own = [(gate * norm)[gate > 0] for gate, norm in zip(gates.T, norms, strict=True)]
+    return torch.stack([mine.sum() / max(1, len(mine)) for mine in own])
+
+
+@lab.asks("12.8", optional=True)
+def route(logits: Tensor, kept: Tensor, top: int) -> Tensor:
+    """12.8: softmax over the ``top`` largest logits of kept experts."""
+    gates = torch.zeros_like(logits)
+    values, chosen = logits[:, kept].topk(top)
+    gates[:, kept] = torch.zeros_like(logits[:, kept]).scatter(1, chosen, values.softmax(1))
+    return gates
+
+
+lab.asks("12.9", "witness", "repaired", optional=True)

@@ -33,10 +33,13 @@ from .visible import (
     compare_rows,
     correlated,
     draw_stack,
+    expect_importance,
     expect_influence,
     expect_loop,
     expect_perplexity,
     expect_removed,
+    expect_repaired,
+    expect_routed,
     expect_walked,
     grid_by,
     influence_by,
@@ -45,8 +48,10 @@ from .visible import (
     of_tokens,
     perplexity_by,
     remove_by,
+    right_text,
     stack,
     text,
+    windows_of,
 )
 from .visible import (
     WRONG as SEEN,
@@ -277,3 +282,33 @@ MISREAD_B = {
     2: "both have a number of bits per weight, and a perplexity",
     3: "compare 3.5 with 4.5 bits: is the loss the same?",
 }
+
+
+# --- 12.8 ---
+
+
+@question("12.8", points=0.5, claim="an expert to which no token is routed has importance 0")
+def test_unused_experts(submission: Submission, draw: Draw) -> None:
+    for _ in range(2):
+        expect_importance(submission, draw, unseen=True)
+
+
+@question("12.8", points=0.5, claim="gates of other mixtures; of as many experts as are kept")
+def test_route_of_few(submission: Submission, draw: Draw) -> None:
+    expect_routed(submission, draw)
+    logits, kept = draw.normal(9, 6), torch.arange(6) % 2 == 0
+    value = expect_tensor(submission.route(logits, kept, 3), shape=(9, 6), what="route(…)")
+    expect_close(value[:, kept], logits[:, kept].softmax(1), "route(…) of all kept experts")
+    if bool((value[:, ~kept] != 0).any()):
+        fail("removed experts still have a gate")
+
+
+# --- 12.9 ---
+
+
+@question("12.9", points=0.25, claim="repaired: a last window of one token; windows of one length")
+def test_repaired_last_window(submission: Submission, draw: Draw) -> None:
+    expect_repaired(submission, draw, last=True)
+    windows = windows_of(draw, 4, 4, 4)
+    value = expect_number(submission.repaired(windows), "repaired(…)")
+    expect_close(value, right_text(windows), "repaired(…)", tolerance=1e-5)

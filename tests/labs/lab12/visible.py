@@ -956,3 +956,238 @@ def test_grid_and_nearest(submission: Submission, draw: Draw) -> None:
 
 
 # --- 12.7 answers: hidden -------------------------------------------------------------
+
+
+# --- 12.8 expert_importance, route ----------------------------------------------------
+
+
+def importance_by(
+    change: Callable[[Tensor, Tensor], Tensor],
+) -> Callable[[Tensor, Tensor], Tensor]:
+    """A version of expert_importance: ``change`` of the gates (T, X) and the norms (T, X)."""
+    return lambda gates, outputs: change(gates, outputs.norm(dim=-1).T)
+
+
+def tokens_of(gates: Tensor) -> Tensor:
+    return (gates > 0).sum(0).clamp(min=1)
+
+
+WRONG["expert_importance"] = {
+    "the sum was divided by all tokens: divide by the number of tokens routed to the expert": importance_by(
+        lambda g, norms: (g * norms).mean(0)
+    ),
+    "this is the sum over an expert's tokens: take their mean": importance_by(
+        lambda g, norms: (g * norms).sum(0)
+    ),
+    "the gates are missing: weight each norm by the gate of its token": importance_by(
+        lambda g, norms: ((g > 0) * norms).sum(0) / tokens_of(g)
+    ),
+    "the norms of the outputs are missing: multiply each gate by the norm of the expert's output": importance_by(
+        lambda g, norms: g.sum(0) / tokens_of(g)
+    ),
+    "this is the number of tokens of each expert, not a mean of gate · norm": importance_by(
+        lambda g, norms: (g > 0).sum(0).to(norms.dtype)
+    ),
+    "mean gate and mean norm were multiplied: multiply for each token first, then take the mean": importance_by(
+        lambda g, norms: g.sum(0) * ((g > 0) * norms).sum(0) / tokens_of(g) ** 2
+    ),
+    "the norms of tokens that are not routed to the expert were counted": importance_by(
+        lambda g, norms: g.sum(0) / tokens_of(g) * norms.mean(0)
+    ),
+    "it was divided by the sum of the gates: divide by the number of tokens": importance_by(
+        lambda g, norms: (g * norms).sum(0) / g.sum(0).clamp(min=1e-9)
+    ),
+    "the norm was squared: gate · ‖output‖, without a square": importance_by(
+        lambda g, norms: (g * norms**2).sum(0) / tokens_of(g)
+    ),
+    "the norm of the mean output was taken: take the norm for each token first, then the mean": lambda g, outputs: (
+        torch.einsum("tx,xte->xe", g, outputs).norm(dim=-1) / tokens_of(g)
+    ),
+    "this is the sum of absolute values: ‖·‖₂ is the root of the sum of squares": lambda g, outputs: (
+        (g * outputs.abs().sum(-1).T).sum(0) / tokens_of(g)
+    ),
+}  # fmt: skip
+
+
+def route_by(
+    removed: float = -math.inf,
+    late: bool = False,
+    scale: str = "chosen",
+    sign: int = 1,
+    axis: int = 1,
+) -> Callable[[Tensor, Tensor, int], Tensor]:
+    """A version of route: ``removed`` is the logit of removed experts; late: they are removed after
+    the choice; scale: "chosen", "kept" or "all", what the softmax is over; sign −1: the smallest.
+    """
+
+    def version(logits: Tensor, kept: Tensor, top: int) -> Tensor:
+        masked = torch.where(kept, logits, removed)
+        ranked = logits if late else masked
+        if sign < 0:
+            ranked = (-logits).where(kept, -math.inf)
+        chosen = torch.zeros_like(logits).scatter(axis, ranked.topk(top, dim=axis).indices, 1) > 0
+        if late:
+            chosen &= kept
+        of = {"chosen": masked.where(chosen, -math.inf), "kept": masked, "all": logits}[scale]
+        return (of.softmax(1).nan_to_num() * chosen).to(logits.dtype)
+
+    return version
+
+
+WRONG["route"] = {
+    "the gates of a token do not sum to 1: the softmax is over the chosen logits only, not over all kept ones": route_by(scale="kept"),
+    "the softmax was taken over all experts, removed ones, too: take it over the chosen logits": route_by(scale="all"),
+    "experts were removed after the choice, so some tokens have too few: choose among the kept ones": route_by(late=True),
+    "removed experts got the logit 0, which can be among the largest: −∞ is never chosen": route_by(removed=0.0),
+    "the experts with the smallest logits were chosen: choose the largest": route_by(sign=-1),
+    "tokens were chosen for each expert (dim=0): choose experts for each token": route_by(axis=0),
+    "all kept experts have a gate: only the `top` largest of a token have one": lambda logits, kept, top: (
+        logits.masked_fill(~kept, -math.inf).softmax(1)
+    ),
+    "the gates of removed experts were set to 0: then choose among the kept ones, with gates that sum to 1": lambda logits, kept, top: (
+        route_by()(logits, kept | True, top) * kept
+    ),
+    "removed experts still have a gate": lambda logits, kept, top: route_by()(logits, kept | True, top),
+    "the chosen logits are not a softmax: divide exp(logit) by the sum of the chosen ones": lambda logits, kept, top: (
+        logits.where(route_by()(logits, kept, top) > 0, 0.0)
+    ),
+}  # fmt: skip
+
+
+def routed(draw: Draw) -> tuple[Tensor, Tensor, int]:
+    """Logits, some negative, kept experts and ``top``; the largest logits are often removed."""
+    X = draw.integer(6, 8)
+    kept = torch.ones(X) > 0
+    kept[draw.distinct(2, 0, X - 1)] = False
+    return draw.normal(23, X, scale=1.5) - 0.5 + 1.0 * ~kept, kept, draw.integer(2, 3)
+
+
+def expect_importance(submission: Submission, draw: Draw, unseen: bool = False) -> None:
+    def case() -> tuple[Tensor, Tensor]:
+        logits, kept, top = routed(draw)
+        gates = route_by()(logits, kept if unseen else kept | True, top)
+        return gates, draw.normal(kept.numel(), 23, 5) * draw.sizes(kept.numel(), 0.5, 3.0).float()[
+            :, None, None
+        ]
+
+    (gates, outputs), right, mistakes = exercises.draw_case("expert_importance", case, close)
+    value, after = submission.call("expert_importance", gates, outputs, returning=(0, 1))
+    value = expect_tensor(value, shape=right.shape, what="expert_importance(…)")
+    unchanged(gates, after[0], "the gates")
+    unchanged(outputs, after[1], "the outputs")
+    recognise(value, right, mistakes, equal=close)
+    unused = (gates > 0).sum(0) == 0
+    if bool((value[unused] != 0).any()):
+        fail("an expert to which no token is routed must have importance 0: do not divide by 0")
+    expect_close(value, right, "expert_importance(…)", tolerance=1e-5)
+
+
+def expect_routed(submission: Submission, draw: Draw) -> None:
+    given, right, mistakes = exercises.draw_case("route", lambda: routed(draw), close)
+    value, after = submission.call("route", *given, returning=(0, 1))
+    value = expect_tensor(value, shape=right.shape, what="route(…)")
+    unchanged(given[0], after[0], "the logits")
+    unchanged(given[1], after[1], "kept")
+    recognise(value, right, mistakes, equal=close)
+    expect_close(value, right, "route(…)", tolerance=1e-5)
+
+
+@question("12.8", points=0.5, claim="mean of gate · norm over the tokens of each expert")
+def test_expert_importance(submission: Submission, draw: Draw) -> None:
+    expect_importance(submission, draw)
+
+
+@question("12.8", points=0.5, claim="the router chooses among the kept experts")
+def test_route(submission: Submission, draw: Draw) -> None:
+    expect_routed(submission, draw)
+
+
+# --- 12.9 witness, repaired -----------------------------------------------------------
+
+Windows = Sequence[tuple[Tensor, Tensor]]
+MOST = 8  # tokens of a witness
+
+
+def text_by(times: int, by: int) -> Callable[[Windows], float]:
+    """Σ mean · (L − times) / Σ (L − by), exp; (0, 0) is what was published, (1, 1) is right."""
+
+    def version(windows: Windows) -> float:
+        means = [float(losses(x[None].double(), ids[None]).mean()) for x, ids in windows]
+        total = sum(m * (len(ids) - times) for m, (_, ids) in zip(means, windows, strict=True))
+        return math.exp(total / sum(len(ids) - by for _, ids in windows))
+
+    return version
+
+
+def right_text(windows: Windows) -> float:
+    return text_by(1, 1)([(x, ids) for x, ids in windows if len(ids) > 1])
+
+
+WRONG["repaired"] = {
+    "this is what was published: how many losses is each mean taken over?": text_by(0, 0),
+    "the sum is right, its divisor is not: it counts predicted tokens, too": text_by(1, 0),
+    "the divisor is right, the sum is not: a window's mean is over L − 1 losses": text_by(0, 1),
+    "each window counts the same: the sum of all losses is divided once, by all predicted tokens": lambda windows: (
+        math.exp(sum(math.log(right_text([w])) for w in windows) / len(windows))
+    ),
+    "this is a mean of the windows' perplexities: add up the losses first": lambda windows: (
+        sum(right_text([w]) for w in windows) / len(windows)
+    ),
+}  # fmt: skip
+
+
+def windows_of(draw: Draw, *lengths: int) -> list[tuple[Tensor, Tensor]]:
+    V = draw.integer(4, 6)
+    return [(draw.normal(L, V, scale=2.0), draw.labels(L, V)) for L in lengths]
+
+
+def expect_repaired(submission: Submission, draw: Draw, last: bool = False) -> None:
+    """``last``: a window of one token comes last."""
+    lengths = [2, draw.integer(3, 5), draw.integer(7, 9)]
+    equal = partial(near, tolerance=1e-4)
+    case = lambda: (windows_of(draw, *lengths),)  # noqa: E731
+    (windows,), right, mistakes = draw_case(case, right_text, WRONG["repaired"], equal)
+    end = [(windows[0][0][:1].clone(), windows[0][1][:1].clone())] if last else []
+    value = expect_number(submission.repaired([*windows, *end]), "repaired(…)")
+    if last and (not math.isfinite(value) or not equal(value, right)):
+        fail(
+            "a window of one token changed the result: nothing is predicted in it, and the mean of no losses is nan"
+        )
+    recognise(value, right, mistakes, equal=equal)
+    expect_close(value, right, "repaired(…)", tolerance=1e-5)
+
+
+@question("12.9", points=0.5, claim="the witness shows the bug, in at most eight tokens")
+def test_witness(submission: Submission, draw: Draw) -> None:
+    windows = submission.witness()
+    what = "witness()"
+    if not isinstance(windows, list | tuple) or not windows:
+        fail(f"{what} must return a list of windows (logits, ids)")
+    for i, window in enumerate(windows):
+        expect_length(window, 2, f"window {i + 1} of {what}")
+        logits, ids = (expect_tensor(part, what=f"window {i + 1} of {what}") for part in window)
+        if logits.ndim != 2 or ids.shape != logits.shape[:1] or not len(ids):
+            fail(f"window {i + 1} must have logits (L, V) and ids (L,), L ≥ 1")
+        if ids.dtype != torch.int64 or not bool(((ids >= 0) & (ids < logits.shape[1])).all()):
+            fail(f"the ids of window {i + 1} must be int64 from 0 to V − 1")
+    lengths = [len(ids) for _, ids in windows]
+    if sum(lengths) > MOST:
+        fail(f"the witness has {sum(lengths)} tokens: find one with at most {MOST} in all")
+    if max(lengths) == 1:
+        fail(
+            "no token of the witness is predicted, so it has no perplexity: `published` breaks no promise"
+        )
+    wrong, right = text_by(0, 0)(windows), right_text(windows)
+    if near(wrong, right, tolerance=1e-3 * right, relative=False):
+        if len(set(lengths)) == 1:
+            fail(
+                "all windows have the same length: then every mean has the same weight, and `published` is right"
+            )
+        fail(
+            "`published` is right for this witness: the windows differ in length, but not enough in their mean loss"
+        )
+
+
+@question("12.9", points=0.25, claim="repaired: windows of different lengths")
+def test_repaired(submission: Submission, draw: Draw) -> None:
+    expect_repaired(submission, draw)
