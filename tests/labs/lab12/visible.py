@@ -961,9 +961,7 @@ def test_grid_and_nearest(submission: Submission, draw: Draw) -> None:
 # --- 12.8 expert_importance, route ----------------------------------------------------
 
 
-def importance_by(
-    change: Callable[[Tensor, Tensor], Tensor],
-) -> Callable[[Tensor, Tensor], Tensor]:
+def importance_by(change: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
     """A version of expert_importance: ``change`` of the gates (T, X) and the norms (T, X)."""
     return lambda gates, outputs: change(gates, outputs.norm(dim=-1).T)
 
@@ -985,26 +983,17 @@ WRONG["expert_importance"] = {
     "the norms of the outputs are missing: multiply each gate by the norm of the expert's output": importance_by(
         lambda g, norms: g.sum(0) / tokens_of(g)
     ),
-    "this is the number of tokens of each expert, not a mean of gate · norm": importance_by(
-        lambda g, norms: (g > 0).sum(0).to(norms.dtype)
-    ),
     "mean gate and mean norm were multiplied: multiply for each token first, then take the mean": importance_by(
         lambda g, norms: g.sum(0) * ((g > 0) * norms).sum(0) / tokens_of(g) ** 2
     ),
     "the norms of tokens that are not routed to the expert were counted": importance_by(
         lambda g, norms: g.sum(0) / tokens_of(g) * norms.mean(0)
     ),
-    "it was divided by the sum of the gates: divide by the number of tokens": importance_by(
-        lambda g, norms: (g * norms).sum(0) / g.sum(0).clamp(min=1e-9)
-    ),
     "the norm was squared: gate · ‖output‖, without a square": importance_by(
         lambda g, norms: (g * norms**2).sum(0) / tokens_of(g)
     ),
     "the norm of the mean output was taken: take the norm for each token first, then the mean": lambda g, outputs: (
         torch.einsum("tx,xte->xe", g, outputs).norm(dim=-1) / tokens_of(g)
-    ),
-    "this is the sum of absolute values: ‖·‖₂ is the root of the sum of squares": lambda g, outputs: (
-        (g * outputs.abs().sum(-1).T).sum(0) / tokens_of(g)
     ),
 }  # fmt: skip
 
@@ -1048,9 +1037,6 @@ WRONG["route"] = {
         route_by()(logits, kept | True, top) * kept
     ),
     "removed experts still have a gate": lambda logits, kept, top: route_by()(logits, kept | True, top),
-    "the chosen logits are not a softmax: divide exp(logit) by the sum of the chosen ones": lambda logits, kept, top: (
-        logits.where(route_by()(logits, kept, top) > 0, 0.0)
-    ),
 }  # fmt: skip
 
 
@@ -1129,9 +1115,6 @@ WRONG["repaired"] = {
     "the divisor is right, the sum is not: a window's mean is over L − 1 losses": text_by(0, 1),
     "each window counts the same: the sum of all losses is divided once, by all predicted tokens": lambda windows: (
         math.exp(sum(math.log(right_text([w])) for w in windows) / len(windows))
-    ),
-    "this is a mean of the windows' perplexities: add up the losses first": lambda windows: (
-        sum(right_text([w]) for w in windows) / len(windows)
     ),
 }  # fmt: skip
 
