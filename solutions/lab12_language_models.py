@@ -64,7 +64,40 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from course_lib import experiments
+from course_lib.experiments import lab12
 from course_lib.pruning.weights import prune_lowest
+from course_lib.show import plots, tables
+from course_lib.show.words import say, versus
+
+# %% [markdown]
+# ## The model
+#
+# SmolLM2-135M-Instruct is a decoder with 30 layers of width 576 and 9 query heads on 3 key/value
+# heads. 106 of its 135 million weights are in the matrices of the layers. The other weights are
+# the embedding, which is also the head; they are never changed here.
+#
+# **The file is already quantised**: 4 bits per weight, in groups of 32 that share a scale and a
+# minimum of 16 bits each. This is 5 bits per weight. To store the model in int4 *in these groups*
+# therefore costs nothing, and "dense" below means this model. The fair question is not whether 4
+# bits cost accuracy, but how to save more: *int3 for all weights, or int4 for half of them*? Both
+# need 3.5 bits per weight.
+#
+# Text is an excerpt of WikiText-2: 64 windows of 256 tokens to test, and other articles to
+# *calibrate*, that is, to observe the inputs of the layers (32 windows, drawn three times in the
+# stored runs). A loss is compared as the difference of *log* perplexity: +0.10 is 10 % more
+# perplexity, +0.69 is twice as much. ± is half of the 95 % interval over the 64 windows, paired;
+# the draws of calibration windows are dots.
+#
+# Two tasks with known answers accompany perplexity, 100 questions each: close two or three
+# *brackets* after six examples, and repeat the *name* of the person who lives in a town. With so few
+# questions, differences of less than about 14 points may be luck.
+#
+# Live runs use your functions on the real model, with 8 windows. If the model is not installed,
+# they print what to run, and the lab continues with the stored runs.
+
+# %%
+MODEL = None  # SmolLM2-135M; or the name of any decoder that from_pretrained finds
 
 # %% [markdown]
 # ## Part A · Layers
@@ -127,6 +160,13 @@ check("12.1")
 # <details><summary>Hint 3: the whole text</summary>Add up two numbers over all batches, and divide
 # once.</details>
 
+# %%
+live = lab12.Live(perplexity, MODEL)
+live.measure({})
+stored = experiments.read("lab12_weights/windows").query("method == 'dense'").nll
+eight, every = math.exp(stored[:8].mean()), math.exp(stored.mean())
+say(f"Stored, dense: {eight:.2f} on the same 8 windows, {every:.2f} on all 64.")
+
 # %% [markdown]
 # ### 12.2 Influence
 # **15 minutes · 3 points**
@@ -178,6 +218,68 @@ check("12.2")
 # cosine of mean vectors is another number.</details>
 
 # %% [markdown]
+# ### Experiment 1: which layers can be removed?
+#
+# Four rules choose two or four of the 30 layers:
+#
+# - *influence*: the smallest values of your 12.2;
+# - *single ablation*: each layer is removed alone, and those after which the loss of the model
+#   rises least are chosen (30 more forward passes);
+# - *last before the end*: the last layers, except for the very last one;
+# - *last*: the last layers.
+#
+# The baseline is *random*: 20 draws of two layers, 3 of four. The black line is the dense model.
+# Where tuned runs are stored, the right panel shows up to 40 steps of fine-tuning of all weights on
+# WikiText-2 (4 × 256 tokens a step). The dense model gets the same steps.
+#
+# *Before you look:* the dense model has perplexity 37. What is it without the two layers of least
+# influence?
+
+# %%
+prediction_depth = 100  # replace it by yours
+
+# %%
+yours = live.measure({"influence": lambda: live.without(influence, 2)})
+
+# %%
+plots.show(lab12.draw_depth(yours, prediction_depth))
+
+# %%
+two = lab12.by_run(experiments.read("lab12_depth/windows"), ["method", "count"])
+at = two[two["count"] == 2].set_index("method").perplexity
+better = (at["random"] < at["influence"]).sum()
+say(
+    f"Influence {at['influence']:.1f}, single ablation {at['single ablation']:.1f}. Of the"
+    f" {len(at['random'])} random pairs {better} are better; their median is"
+    f" {at['random'].median():.1f}, the worst {at['random'].max():,.0f}."
+)
+say(lab12.tell_healing())
+
+# %%
+tasks = experiments.read("lab12_depth/tasks")
+tasks = tasks.assign(method=tasks.method + ", " + tasks["count"].astype(str) + " removed")
+tables.means(tasks, {"right": "right answers (%)"}, columns="task")
+
+# %% [markdown]
+# {{claim 12.1}}
+#
+# The mean of the random pairs contains a few disasters: without the first layer nothing is left.
+# Their best pair is nearly as good as the chosen one. So influence avoids bad layers more than it
+# finds the best ones. It needs one forward pass.
+#
+# **Perplexity hides what is broken.** Open the table. After four layers are removed by influence,
+# brackets are closed nearly as often as before, although perplexity is much higher. Single ablation
+# has a similar perplexity, closes half as many, and repeats more names. After the last two layers are removed, no
+# name is repeated.
+#
+# *The papers.* Men et al. (2024) remove layers of models with 7 and 13 billion weights by
+# influence. Gromov et al. ([2024](https://arxiv.org/abs/2403.17887)) remove a block of deeper
+# layers, up to half of all layers, and *heal* the model by a small amount of fine-tuning; then
+# question answering changes little. Lu et al. ([2024](https://arxiv.org/abs/2411.15558)) prune the
+# last layers and tune the remaining last ones. Without tuning, the last layers are among the
+# worst choices here. A model of 30 layers that are 576 wide has less to spare, and 40 steps are
+# few: this lab cannot say what long tuning would do.
+#
 # ## Part B · Weights
 #
 # ### 12.3 Wanda, layer by layer
@@ -402,15 +504,113 @@ check("12.5")
 # <details><summary>Hint 1: the order of one step</summary>Decide (only at the first column of a
 # block) → new value q → error, from the *old* column → update the columns to the right → write
 # q.</details>
-# <details><summary>Hint 2: pruned and kept</summary><code>torch.where(keep[:, i % width], value,
-# 0)</code>. Compute the error of all rows in the same way: where a weight keeps its value, it is
-# 0.</details>
-# <details><summary>Hint 3: all rows at once</summary><code>torch.outer(error, U[i, i + 1:])</code> is
-# (outputs, columns to the right).</details>
+# <details><summary>Hint 2: pruned and kept</summary><code>torch.where(condition, a, b)</code> with the
+# condition of column i alone. Compute the error of all rows in the same way: where a weight keeps
+# its value, it is 0.</details>
+# <details><summary>Hint 3: all rows at once</summary><code>torch.outer(a, b)</code> is (len(a),
+# len(b)): the errors of all rows, and row i of U from i + 1 on.</details>
 
 # %% [markdown]
 # (SparseGPT updates the columns of later blocks once per block, which gives the same result faster.
 # The library's `prune_and_round` does so, too.)
+
+# %% [markdown]
+# ### Experiment 2: how much do magnitude, Wanda and SparseGPT lose?
+#
+# All matrices of the 30 layers are pruned by 30 % or 50 %, or 2:4. Magnitude also compares the weights
+# of one output. SparseGPT is your column loop with blocks of 128 columns (64 in the live run, which
+# must divide the inputs), with 1 % of the mean of the diagonal added to $H$, so that it has an
+# inverse. Diamonds are the figures of the Wanda paper for LLaMA-7B, also on WikiText-2. Black circles are
+# your functions, on *six* of the 30 layers. The last group is calibrated on another text: the
+# docstrings of Python's standard library.
+
+# %%
+yours = live.measure(
+    {
+        "Wanda": lambda: live.walked(lambda layers, x: wanda_walk(layers, x, 0.5)),
+        "SparseGPT": lambda: live.by_columns(column_loop, sparsity=0.5),
+    }
+)
+
+# %%
+weights = experiments.read("lab12_weights/windows")
+runs = lab12.by_run(weights, ["method", "pattern", "text"])
+main = runs[runs.method.isin(["magnitude", "Wanda", "SparseGPT"])]
+other = main.text == "docstrings"
+main = main.assign(group=main.pattern.where(~other, main.pattern + ",\ndocstrings"))
+look = {"x": "group", "y": "lost", "by": "method", "fmt": "{:.2f}"}
+title = "What three methods lose, without any training"
+fig = plots.bars(main, title=title, ylabel="log perplexity above dense", **look)
+lab12.draw_paper(fig, main.group.unique(), yours)
+plots.show(fig)
+
+# %%
+tables.plain(lab12.lost(weights, ["method", "pattern", "text"]), 3)
+
+# %% [markdown]
+# {{claim 12.3}}
+#
+# {{claim 12.2}}
+#
+# SparseGPT does not only score weights by the calibration text: it *fits* the kept weights to it.
+# On another text this is a disadvantage. Wanda uses one norm per input, and loses less by a foreign
+# text. The same may happen with few tokens: your run has 2,048 tokens for matrices of 1,536 inputs, so
+# its $H$ is poorly known, and your two circles are close to each other.
+#
+# *The paper* (7 billion weights): 5.68 dense; 50 %: magnitude 17.29, Wanda 7.26, SparseGPT 7.22;
+# 2:4: 42.13, 11.53 and 11.00. The order is the same. But there Wanda is nearly as good as
+# SparseGPT at 50 %, and both lose much less than here: a small model has fewer weights to spare, and
+# 135 million weights overstate the gain of the update.
+#
+# ### Experiment 3: is it the mask or the update?
+#
+# SparseGPT differs from Wanda twice: it chooses other weights, and it updates the kept ones. Masks
+# and updates can be exchanged. *SparseGPT's mask alone* keeps its zeros, and the other weights as they
+# were. *Wanda's mask, updated* goes through the column loop with Wanda's zeros. All prune 50 %.
+#
+# *Before you look:* the figure above shows what Wanda and SparseGPT lose at 50 %. What does Wanda's
+# mask lose with the update?
+
+# %%
+prediction_updated = 0.7  # replace it by yours
+
+# %%
+half = runs[(runs.pattern == "50 %") & (runs.text == "calibration")]
+updated = half.method.isin(["SparseGPT", "Wanda's mask, updated"])
+half = half.assign(
+    mask=half.method.str.extract("(Wanda|SparseGPT)", expand=False) + "'s mask",
+    weights=updated.map({True: "updated", False: "as they were"}),
+).dropna(subset="mask")
+look = {"x": "mask", "y": "lost", "by": "weights", "fmt": "{:.3f}"}
+title = "Mask or update? 50 % of the weights pruned"
+guess = ("Wanda's mask", prediction_updated)
+plots.bars(half, title=title, ylabel="log perplexity above dense", guess=guess, **look)
+
+# %%
+nll = weights[(weights.pattern == "50 %") & (weights.text == "calibration")]
+nll = nll.pivot_table("nll", "window", "method")
+for one, minus_other in (
+    ("SparseGPT's mask alone", "Wanda"),
+    ("Wanda's mask, updated", "SparseGPT"),
+):
+    difference = versus(nll[one], nll[minus_other], "in log perplexity", 3)
+    say(f"{one} minus {minus_other}: {difference}.")
+
+# %%
+tables.means(experiments.read("lab12_weights/tasks"), "right", columns="task")
+
+# %% [markdown]
+# {{claim 12.4}}
+#
+# {{claim 12.5}}
+#
+# So the lead of SparseGPT is mostly its *update*. Its mask is chosen for being repaired, and is no better
+# than Wanda's where nothing is repaired. The Wanda paper asks the same question, and finds that for
+# its 7 billion weights an update after Wanda's mask changes little.
+#
+# Compare the tasks with Experiment 1. SparseGPT at 50 % and the model without four layers have
+# about the same perplexity. One closes few of the brackets, the other most of them. Two models with
+# equal perplexity can have lost different abilities.
 #
 # ## Part C · Bits
 #
@@ -489,14 +689,106 @@ check("12.6")
 # paid for by all weights.</details>
 
 # %% [markdown]
+# ### Experiment 4: zeros or fewer bits?
+#
+# The loop rounds all weights to int8, int4 or int3, in groups of 64; or it prunes and rounds the kept
+# weights in the same pass. *To the nearest* rounds without an update. Half of 16-bit weights is
+# SparseGPT from Experiment 2, at 9 bits.
+#
+# *Before you look:* at 3.5 bits, half of the int4 weights lose about 0.7. What does int3 for all
+# weights lose?
+
+# %%
+prediction_int3 = 0.5  # replace it by yours
+
+# %%
+yours = live.measure(
+    {
+        "int3": lambda: live.by_columns(column_loop, sparsity=0, bits=3),
+        "50 % of int4": lambda: live.by_columns(column_loop, sparsity=0.5, bits=4),
+    }
+)
+
+# %%
+bits = experiments.read("lab12_bits/windows")
+runs = lab12.by_run(bits, ["method", "format", "bits"])
+points = lab12.by_bits(runs, main, bits_per_weight(16, kept=0.5))
+title = "Bits per weight against what is lost"
+look = {"x": "bits", "y": "lost", "control": None, "xaxis": "log", "xlabel": "bits per weight"}
+guess = (bits_per_weight(3, group=64), prediction_int3)
+fig = plots.curves(points, title=title, ylabel="log perplexity above dense", guess=guess, **look)
+lab12.mark(fig.axes[0], [3.5] * len(yours), [math.log(times) for times in yours.values()])
+plots.show(fig)
+
+# %%
+tables.plain(lab12.lost(bits, ["method", "format", "bits"]), 3)
+
+# %% [markdown]
+# {{claim 12.6}}
+#
+# Read the figure from right to left. At 8 bits nothing is lost, and half of the 16-bit weights, at
+# about as many bits, lose more than int4 with half of the bits. So **prune only after you have
+# quantised**: zeros are the wrong way to save the first 12 bits. Between 4.5 and 3.5 bits the order
+# turns: int3 leaves eight values per group to all weights, and int4 sixteen values to the half that
+# matters. 2:4 at the same bits is no better than int3 here (see the table).
+#
+# *The papers.* SparseGPT's authors compare 50 % of 4-bit weights with 3 bits, too, on OPT with up to
+# 175 billion weights, and favour the joint compression. Larger models lose less by either, so
+# our differences overstate theirs. The circles are again six layers.
+#
+# ### Experiment 5: what does it save?
+#
+# A removed layer saves bytes and time on any machine. Zeros save bytes if they are stored as zeros,
+# and time only where the kernel skips them.
+#
+# *Before you look:* with four of 30 layers removed, how much is a generated token's time, in % of
+# the dense model's?
+
+# %%
+prediction_time = 80  # replace it by yours
+
+# %%
+speed = experiments.read("lab12_speed/speed").drop(columns="seed")
+share = (100 * speed / speed.iloc[0]).assign(removed=speed.removed.astype(str) + " removed")
+names = {"MB": "weights", "prompt (ms)": "prompt", "generation (ms)": "generation"}
+share = share.rename(columns=names).melt("removed", var_name="what", value_name="share (%)")
+title = "Layers removed: bytes, and time per token (one thread)"
+look = {"x": "removed", "y": "share (%)", "by": "what", "fmt": "{:.0f}", "ylabel": "% of dense"}
+plots.bars(share, title=title, guess=("4 removed", prediction_time), **look)
+
+# %%
+tables.plain(lab12.menu(bits_per_weight))
+
+# %% [markdown]
+# Four of 30 layers are 13 % of the layers, but less of the bytes and of the time of a generated token:
+# the head (49,152 tokens × 576) stays. A token that is generated alone reads all weights once, so
+# its time follows the *bytes*. Here the weights are 32-bit numbers. A format with fewer bits saves
+# time only with a kernel that multiplies it directly, and zeros anywhere save none on this machine.
+#
+# **How the story of 2:4 ended.** GPUs of compute capability 8 (2020) and later multiply 2:4 matrices up
+# to twice as fast; no other pattern of zeros has such hardware. In March 2026 the serving engine
+# vLLM removed its 2:4 kernels, because such models "are not widely used" ([pull request
+# 36799](https://github.com/vllm-project/vllm/pull/36799), merged on 23 March). LLM Compressor, the
+# tool that made such models, removed 2:4 in its [version
+# 0.11](https://github.com/vllm-project/llm-compressor/releases/tag/0.11.0) "based upon lack of
+# community interest". Its documentation adds the lack of hardware support. The figures above say
+# why: at 2:4 the loss is large, and 4 bits save more.
+#
+# What *is* deployed in 2026 removes larger pieces: depth and width, followed by distillation on
+# billions of tokens (Minitron, Muralidharan et al. [2024](https://arxiv.org/abs/2407.14679): up to 40
+# times fewer training tokens than training from scratch); and whole *experts* of mixtures (REAP,
+# Lasby et al. [2025](https://arxiv.org/abs/2510.13999)), which LLM Compressor offers since summer
+# 2026. Both leave dense matrices, which every kernel multiplies.
+
+# %% [markdown]
 # ### 12.7 Two short answers
 # **10 minutes · 1 point**
 #
 # **a.** What does Experiment 3 permit you to say about SparseGPT's lead over Wanda at 50 %?
 #
 # - **A.** Its mask makes the lead: the same mask without the update is as good.
-# - **B.** Its update makes the lead: Wanda's mask with the same kind of update is about as good, and
-#   SparseGPT's mask alone is no better than Wanda's.
+# - **B.** Its update makes most of the lead: Wanda's mask with the same update closes most of the
+#   gap, and SparseGPT's mask alone is no better than Wanda's.
 # - **C.** Mask and update contribute equally.
 # - **D.** Neither: the two methods are equally good.
 #
@@ -636,3 +928,34 @@ check("12.9")
 # does it matter that their mean is multiplied by L?</details>
 # <details><summary>Hint 2: the last window</summary>257 tokens in windows of 256 leave one token.
 # What is the mean of no losses?</details>
+
+# %% [markdown]
+# ## What you take with you
+#
+# - Influence finds layers that can be removed with one forward pass; the last layers are not
+#   among them before any tuning. Compare healed models with a dense model that was tuned as long.
+# - Wanda looks at inputs, SparseGPT also repairs. Most of SparseGPT's lead is the repair, which fits the
+#   calibration text: calibrate on the text that the model will see.
+# - Pruning and rounding are one loop. Compare them at equal bits: first fewer bits, then zeros.
+# - Equal perplexity is not equal ability: measure a task of your own.
+# - Zeros save time only where a kernel skips them, and removed layers save it everywhere.
+#
+# ### Five questions to recap
+#
+# 1. Why must Wanda's norms come from the *pruned* layers before?
+#    <details><summary>Answer</summary>The pruned model passes on other inputs. Norms of the dense
+#    model describe inputs that the layer never gets.</details>
+# 2. When is Wanda's squared score the exact error of removing one weight?
+#    <details><summary>Answer</summary>If the inputs are uncorrelated: H is diagonal, and the other
+#    weights cannot make up for anything.</details>
+# 3. Why does the column loop repair only to the right?
+#    <details><summary>Answer</summary>All rows share one inverse, so all must eliminate the same
+#    columns in the same order.</details>
+# 4. "After healing, our pruned model is better than the original." What is missing?
+#    <details><summary>Answer</summary>The original, tuned with the same steps on the same
+#    text.</details>
+# 5. You may use 100 MB for this model. What would you deploy, and at how many bytes?
+#    <details><summary>Answer</summary>With an embedding of 16 bits (57 MB), 3.5 bits for the layers
+#    already need 103 MB: so round the embedding to 8 bits first, which leaves room for int4 in the
+#    layers (28 + 60 = 88 MB). This lab did not measure an 8-bit embedding, and not your task:
+#    measure both.</details>

@@ -170,7 +170,7 @@ def test_updated_blocks(submission: Submission, draw: Draw) -> None:
 
 
 @question(
-    "12.5", points=1, claim="uncorrelated inputs move nothing; nothing pruned, nothing changes"
+    "12.5", points=0.5, claim="uncorrelated inputs move nothing; nothing pruned, nothing changes"
 )
 def test_without_correlation(submission: Submission, draw: Draw) -> None:
     case = lambda: (  # noqa: E731

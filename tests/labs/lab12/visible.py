@@ -29,6 +29,7 @@ from course_lib.grading import (
     unchanged,
 )
 from course_lib.grading.claims.mistakes import Exercises, draw_case, near, recognise
+from course_lib.grading.claims.typed import expect_choice
 from course_lib.labs import lab12 as reference
 from course_lib.pruning.weights import prune_lowest
 
@@ -955,7 +956,17 @@ def test_grid_and_nearest(submission: Submission, draw: Draw) -> None:
     expect_close(rounded, right, "nearest(…)", tolerance=1e-6)
 
 
-# --- 12.7 answers: hidden -------------------------------------------------------------
+# --- 12.7 answers ---------------------------------------------------------------------
+
+
+@question(
+    "12.7",
+    points=0,
+    claim="a and b are letters (which ones are right is looked at when they are handed in)",
+)
+def test_form_of_the_answers(submission: Submission, draw: Draw) -> None:
+    for name in ("answer_12_7a", "answer_12_7b"):
+        expect_choice(submission, name, 4, {})
 
 
 # --- 12.8 expert_importance, route ----------------------------------------------------
