@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from course_lib import perplexity as of_text
 from course_lib.labs.contract import Contract
-from course_lib.pruning import weights
+from course_lib.pruning import layers, weights
 from course_lib.pruning.layers.influence import turned
 from course_lib.pruning.weights.column_loop import bits_per_weight as bits_of
 from course_lib.pruning.weights.column_loop import nearest_value, value_grid
@@ -100,19 +100,14 @@ lab.asks("12.7", "answer_12_7a", "answer_12_7b")
 
 @lab.asks("12.8", optional=True)
 def expert_importance(gates: Tensor, outputs: Tensor) -> Tensor:
-    """12.8: mean of gate · norm over an expert's own tokens (plain: the library has no experts)."""
-    norms = torch.linalg.vector_norm(outputs, dim=-1)  # (X, T)
-    own = [(gate * norm)[gate > 0] for gate, norm in zip(gates.T, norms, strict=True)]
-    return torch.stack([mine.sum() / max(1, len(mine)) for mine in own])
+    """12.8: REAP's, of each expert."""
+    return layers.expert_importance(gates, outputs)
 
 
 @lab.asks("12.8", optional=True)
 def route(logits: Tensor, kept: Tensor, top: int) -> Tensor:
-    """12.8: softmax over the ``top`` largest logits of kept experts."""
-    gates = torch.zeros_like(logits)
-    values, chosen = logits[:, kept].topk(top)
-    gates[:, kept] = torch.zeros_like(logits[:, kept]).scatter(1, chosen, values.softmax(1))
-    return gates
+    """12.8: among the kept experts."""
+    return layers.route_to_kept(logits, kept, top)
 
 
 lab.asks("12.9", "witness", "repaired", optional=True)
