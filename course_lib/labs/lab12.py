@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -71,7 +72,7 @@ def column_loop(
 ) -> Tensor:  # fmt: skip
     """12.5: in blocks of ``width``, or N:M."""
     gram = (U.double().T @ U.double()).inverse()
-    how = {"bits": bits, "group": group, "block": width, "damping": 0}
+    how: dict[str, Any] = {"bits": bits, "group": group, "block": width, "damping": 0}
     if dim is None:
         return weights.prune_and_round(W, gram, count / (len(W) * width), **how)
     return weights.prune_and_round(W, gram, pattern=(width - count, width), **how)
