@@ -20,8 +20,7 @@ from course_lib.pruning.weights.column_loop import bits_per_weight
 from course_lib.show import plots, tables
 from course_lib.show.words import say, versus
 
-names = ("weights", "bits", "depth", "healing")
-weights, bits, depth, healing = (experiments.read(f"lab12_{name}/windows") for name in names)
+weights, bits = (experiments.read(f"lab12_{name}/windows") for name in ("weights", "bits"))
 half = weights[(weights.pattern == "50 %") & (weights.text == "calibration")]
 METHODS, ABOVE = ["magnitude", "Wanda", "SparseGPT"], "log perplexity above dense"
 
@@ -58,7 +57,7 @@ N, rate = 7e9, 0.5 * 312e12  # weights; FLOP per second of an A100 at half of it
 step, texts = 6 * N * 4e6, 2 * N * 128 * 2048
 say(
     "| 7 billion weights | one training step | one calibration |\n|---|---|---|\n"
-    f"| FLOP | $6N$ · 4 million = {step / 1e17:.1f} · 10¹⁷ | $2N$ · 128 · 2,048 = {texts / 1e15:.1f} · 10¹⁵ |\n"
+    f"| FLOP | $6N$ · 4 million: {step / 1e17:.1f}·10¹⁷ | $2N$ · 128 · 2,048: {texts / 1e15:.1f}·10¹⁵ |\n"
     f"| time, one A100 | {step / rate / 60:.0f} min | {texts / rate:.0f} s |\n"
     f"| memory | 16 bytes each: {16e-9 * N:.0f} GB | one of 32 layers: {2e-9 * N / 32:.1f} GB |"
 )
@@ -88,15 +87,14 @@ say(
 
 # %% slideshow={"slide_type": "slide"}
 say("## What perplexity hides")
-arms = [tasks("dense", "depth", "method == 'dense'")]
+arms = {"dense": ("depth", "method == 'dense'")}
 for gone in (2, 4):
-    where = f"method == 'influence' and count == {gone}"
-    arms.append(tasks(f"{gone} layers removed", "depth", where))
-where = "method == 'SparseGPT' and pattern == '50 %' and text == 'calibration'"
-arms.append(tasks("SparseGPT, 50 %", "weights", where))
+    arms[f"{gone} layers removed"] = ("depth", f"method == 'influence' and count == {gone}")
+sparse = "method == 'SparseGPT' and pattern == '50 %' and text == 'calibration'"
+arms["SparseGPT, 50 %"] = ("weights", sparse)
 for form in ("50 % of int4", "int3"):
-    arms.append(tasks(form, "bits", f"method == 'the loop' and format == '{form}'"))
-arms = pd.DataFrame(arms)
+    arms[form] = ("bits", f"method == 'the loop' and format == '{form}'")
+arms = pd.DataFrame(tasks(row, *where) for row, where in arms.items())
 tables.show(tables.plain(arms, {"brackets": 0, "names": 0}))
 
 # %% slideshow={"slide_type": "fragment"}
@@ -128,11 +126,12 @@ plots.show(plots.curves(scores, title="Influence of each layer", **look), inches
 
 # %% slideshow={"slide_type": "slide"}
 say("## Two layers removed")
+depth = experiments.read("lab12_depth/windows")
 two = lab12.by_run(depth[depth["count"].isin([0, 2])], ["method", "count"])
+two = two.replace("last before the end", "last\u00a0before the\u00a0end")  # two lines
 fig, ax = plots.subplots(1, 1, 4)
-lab12.draw_rules(two, ax, {}, ...)
-ax.set(yscale="log", ylabel="perplexity")
-fig.suptitle("A dot is a choice of two layers; the line is the dense model")
+lab12.draw_rules(two, ax, "A dot is a choice of two layers; the line is the dense model", {})
+ax.set_ylabel("perplexity")
 plots.show(fig, inches=(8, 3.2))
 
 # %% slideshow={"slide_type": "fragment"}
@@ -149,17 +148,15 @@ say(
 
 # %% slideshow={"slide_type": "slide"}
 say("## Healing, and its baseline")
-found = lab12.by_run(healing, ["method", "steps"])
-title = "Four layers removed, all weights tuned; dense: the same steps"
-fig = plots.curves(found, x="steps", y="perplexity", log=True, control=None, title=title)
-plots.show(fig, inches=(8, 3))
+if len(healed := lab12.healed()):
+    look = {"x": "steps", "y": "perplexity", "log": True, "control": None}
+    fig = plots.curves(healed, title="Four layers removed, all weights tuned", **look)
+    plots.show(fig, inches=(8, 2.9))
+else:
+    say("The question: do *other* layers win after tuning, with the dense model tuned as long?")
 
 # %% slideshow={"slide_type": "fragment"}
-after = healing[healing.steps == healing.steps.max()]
-say(
-    f"After {after.steps.max()} steps: influence minus dense {minus(after, 'influence', 'dense')}; last"
-    f" before the end minus influence {minus(after, 'last before the end', 'influence')}."
-)
+say(lab12.tell_healing())
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # Without the dense arm healing gets the credit for learning the domain. Gromov et al. (2024): up to half of the
@@ -175,8 +172,7 @@ say(
 # 2. prune all its matrices;
 # 3. pass the texts through the **pruned** layer: the input of the next.
 #
-# Only one layer's inputs are in memory. No gradient. Usual mistakes: norms of the dense model, padding that
-# counts, a layer called without its mask.
+# Only one layer's inputs are in memory. Usual mistakes: norms of the dense model; padding that counts.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## One row: remove a weight, move the others
@@ -201,9 +197,9 @@ say(
 #
 # $$w = (1, 1), \qquad H = \begin{pmatrix}2 & 1\\ 1 & 2\end{pmatrix}, \qquad H^{-1} = \tfrac13\begin{pmatrix}2 & -1\\ -1 & 2\end{pmatrix}$$
 #
-# Remove weight 1. **1.** What becomes of weight 2?
+# **1.** Remove weight 1. What becomes of weight 2? **2.** What is the error, with and without the update?
 #
-# **2.** What is the error, with and without the update? **3.** And if $H = 2I$?
+# **3.** And if $H = 2I$?
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # 1: the step is −1 / (2/3) · (2/3, −1/3) = (−1, +½): v = (0, 1.5). 2: 1 / (2/3) = 1.5; without the update 2.
@@ -212,8 +208,7 @@ say(
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## The second weight, and the next row
 #
-# Weight $j$ must stay 0. Delete row and column $j$ of $H$; its inverse is one step of **Gaussian
-# elimination** away:
+# Weight $j$ must stay 0. Delete row and column $j$ of $H$. Its inverse is one step of **elimination** away:
 #
 # $$H^{-1} \leftarrow H^{-1} - \frac{H^{-1}e_j\,e_j^\top H^{-1}}{[H^{-1}]_{jj}}$$
 #
@@ -238,9 +233,8 @@ say(
 # The cost: only columns to the **right** make up for an error.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# SparseGPT (Frantar & Alistarh 2023, section 3). The example again: U₁₁ = √(2/3), U₁₂ = −⅓/√(2/3), e =
-# 1/√(2/3); weight 2 becomes 1 + (1/3)/(2/3) = 1.5. Masks by w²/U_jj², for 128 columns when the loop reaches
-# them; 2:4: for 4 columns. 1 % of the mean diagonal is added to H, so that it has an inverse.
+# SparseGPT, section 3. The example: U₁₁ = √(2/3), U₁₂ = −⅓/√(2/3), e = 1/√(2/3), weight 2 becomes 1.5. Masks by
+# w²/U_jj², for 128 columns when the loop reaches them, 2:4 for 4. 1 % of the mean diagonal is added to H.
 
 # %% slideshow={"slide_type": "slide"}
 say("## Magnitude, Wanda, SparseGPT")
@@ -250,10 +244,11 @@ look = {"x": "pattern", "y": "lost", "by": "method", "fmt": "{:.2f}", "ylabel": 
 plots.show(plots.bars(main, title="Without training", **look), inches=(8, 3.1))
 
 # %% slideshow={"slide_type": "fragment"}
-say(f"50 %, Wanda minus SparseGPT: {minus(half, 'Wanda', 'SparseGPT')}.")
-other = runs[runs.text == "docstrings"].groupby("method").lost.mean().map("{:.2f}".format)
-if len(other):
-    say(f"Calibrated on docstrings: Wanda {other['Wanda']}, SparseGPT {other['SparseGPT']}.")
+other = runs[runs.text == "docstrings"].groupby("method", sort=False).lost.mean()
+told = ", ".join(f"{name} {lost:.2f}" for name, lost in other.items())
+say(
+    f"50 %: Wanda minus SparseGPT {minus(half, 'Wanda', 'SparseGPT')}. Calibrated on docstrings: {told}."
+)
 
 # %% slideshow={"slide_type": "slide"}
 say("## Is it the mask or the update?")
@@ -266,8 +261,10 @@ plots.show(plots.bars(both.dropna(subset="mask"), title="50 % pruned", **look), 
 
 # %% slideshow={"slide_type": "fragment"}
 alone, moved = "SparseGPT's mask alone", "Wanda's mask, updated"
-say(f"{alone} minus Wanda: {minus(half, alone, 'Wanda')}.")
-say(f"{moved}, minus SparseGPT: {minus(half, moved, 'SparseGPT')}.")
+say(
+    f"{alone} minus Wanda: {minus(half, alone, 'Wanda')}. {moved}, minus SparseGPT:"
+    f" {minus(half, moved, 'SparseGPT')}."
+)
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # The update makes most of the lead. SparseGPT's mask is chosen for weights that move: alone it is no better
@@ -289,8 +286,8 @@ say(f"{moved}, minus SparseGPT: {minus(half, moved, 'SparseGPT')}.")
 # (Frantar et al. 2022). Nothing rounded: **SparseGPT**. Or both at once.
 
 # %% slideshow={"slide_type": "fragment"}
-gains = {form: minus(bits[bits.format == form], "nearest", "the loop") for form in ("int4", "int3")}
-say(f"Each weight to the nearest, minus the loop: int4 {gains['int4']}, int3 {gains['int3']}.")
+gain = {form: minus(bits[bits.format == form], "nearest", "the loop") for form in ("int4", "int3")}
+say(f"Each weight to the nearest, minus the loop: int4 {gain['int4']}, int3 {gain['int3']}.")
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Two minutes: add up the bits
@@ -303,28 +300,22 @@ say(f"Each weight to the nearest, minus the loop: int4 {gains['int4']}, int3 {ga
 # %% slideshow={"slide_type": "fragment"}
 row = {"half of 16 bits": bits_per_weight(16, 0.5), "2:4 of 16 bits": bits_per_weight(16, 2 / 4)}
 row |= {f"int{b}": bits_per_weight(b, 1.0, 64) for b in (8, 4, 3)}
-row["half of int4"] = bits_per_weight(4, 0.5, 64)
+row |= {"half of int4": bits_per_weight(4, 0.5, 64)}
 tables.show(tables.plain(pd.DataFrame([row])))
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# 1: 8 + 1 for both; int8 is smaller and almost free, on any machine. 2: b + 32/64. 3: 2 + 1 + ½ = 3.5, as
-# many as int3: the next slide.
+# 1: 8 + 1, both. 2: b + 32/64. 3: 2 + 1 + ½ = 3.5, as many as int3: the next slide.
 
 # %% slideshow={"slide_type": "slide"}
 say("## Zeros, or fewer bits?")
-main = main.assign(group=main.pattern)
-points = lab12.by_bits(
-    lab12.by_run(bits, ["method", "format", "bits"]), main, bits_per_weight(16, 0.5)
-)
+rounded, main = lab12.by_run(bits, ["method", "format", "bits"]), main.assign(group=main.pattern)
+points = lab12.by_bits(rounded, main, bits_per_weight(16, 0.5))
 look = {"x": "bits", "y": "lost", "control": None, "xaxis": "log", "xlabel": "bits per weight"}
 plots.show(plots.curves(points, title="What is lost", ylabel=ABOVE, **look), inches=(8, 3.4))
 
 # %% slideshow={"slide_type": "fragment"}
-loop = bits[bits["method"] == "the loop"]
-say(f"3.5 bits, here: int3 minus half of int4 {minus(loop, 'int3', '50 % of int4', 'format')}.")
-
-# %% [markdown] slideshow={"slide_type": "notes"}
-# Above 4 bits fewer bits win: int8 at 8.5 is nearly dense. Keep the question: does 3.5 bits look so at 7 billion?
+gap = minus(bits[bits["method"] == "the loop"], "int3", "50 % of int4", "format")
+say(f"3.5 bits, here: int3 minus half of int4 {gap}. And at 7 billion weights?")
 
 # %% slideshow={"slide_type": "slide"}
 say("## What does it save?")
@@ -351,8 +342,7 @@ say(
 # | int4 and 2:4 | 226 | 3.1 |
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# - It needs a GPU of compute capability 8.0 or more (PyTorch's tutorial).
-# - int4 alone is 1.9 times faster, 2:4 on top of it 1.25 times.
+# - It needs compute capability 8.0 or more. int4 alone is 1.9 times faster, 2:4 on top of it 1.25 times.
 # - Without fine-tuning, torchao's README warns of "extremely high" degradation.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
@@ -360,13 +350,11 @@ say(
 #
 # - **2020**: the A100 multiplies 2:4 matrices at up to twice the speed.
 # - **January 2025**: a pull request adds 2:4 models of LLM Compressor to vLLM (12097).
-# - **March 2026**: vLLM removes them (36799): models "not widely used"; a reviewer: "there are no downloads
-#   on the models".
-# - **2026**: LLM Compressor 0.11 removes the formats. Its docs: "lack of hardware support and user interest".
+# - **March 2026**: vLLM removes them (36799), "not widely used"; a reviewer: "no downloads on the models".
+# - **2026**: LLM Compressor 0.11 removes them. Its docs: "lack of hardware support and user interest".
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Our reading: fewer bits saved more, lost less, and ran on more machines. **A format needs someone who serves
-# its models.**
+# Our reading: fewer bits saved more, lost less, on more machines. **A format needs someone who serves it.**
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # github.com/vllm-project/vllm: 12097 (15 January 2025), 36799 (11 March 2026, review of 23 March). LLM
@@ -380,14 +368,10 @@ say(
 # - **Depth and width, then distillation.** Minitron (Muralidharan et al. 2024): 15 billion → 8 and 4 billion
 #   weights, up to 40 times fewer training tokens per model.
 #
-# | GSM8K kept (strict) | 25 % of experts removed | 50 % |
+# | GSM8K kept (examples of llm-compressor) | 25 % of experts removed | 50 % |
 # |---|---|---|
 # | Qwen3-30B-A3B, 128 experts | 98.9 % | 99.8 % |
 # | Moonlight-16B-A3B, 64 experts | 79.8 % | 17.0 % |
-
-# %% [markdown] slideshow={"slide_type": "notes"}
-# Table: llm-compressor, examples/reap_expert_pruning/README.md, three seeds. Redundancy is a property of the
-# model. Both kinds give smaller dense matrices or fewer experts, which every engine runs (lab 04).
 
 # %% slideshow={"slide_type": "slide"}
 say("## Where 135 million weights mislead")
@@ -398,8 +382,8 @@ for size, (base, *pruned) in papers.items():
     rows += [(size, *one) for one in zip(METHODS, np.log(np.array(pruned) / base), strict=True)]
 sizes = pd.DataFrame(rows, columns=["billions of weights", "method", "lost"])
 look = {"x": "billions of weights", "y": "lost", "xaxis": "log", "ylabel": ABOVE}
-title = "50 % pruned: ours, and LLaMA-2 of 7, 13, 70 billion (Sun et al.)"
-plots.show(plots.curves(sizes, title=title, **look), inches=(8, 2.9))
+fig = plots.curves(sizes, title="50 % pruned: our model, and LLaMA-2 (Sun et al.)", **look)
+plots.show(fig, inches=(8, 2.9))
 
 # %% slideshow={"slide_type": "fragment"}
 lead = sizes.pivot_table("lost", "billions of weights", "method").eval("Wanda - SparseGPT")
@@ -429,7 +413,6 @@ say(
 # - Frantar & Alistarh (2023). [SparseGPT](https://arxiv.org/abs/2301.00774). Frantar et al. (2022).
 #   [GPTQ](https://arxiv.org/abs/2210.17323). Sun et al. (2023). [Wanda](https://arxiv.org/abs/2306.11695).
 # - Men et al. (2024). [ShortGPT](https://arxiv.org/abs/2403.03853). Gromov et al. (2024). [The deeper
-#   layers](https://arxiv.org/abs/2403.17887). Lu et al. (2026). [Reassessing layer
-#   pruning](https://arxiv.org/abs/2411.15558).
+#   layers](https://arxiv.org/abs/2403.17887). Lu et al. (2026). [Layer pruning](https://arxiv.org/abs/2411.15558).
 # - Muralidharan et al. (2024). [Minitron](https://arxiv.org/abs/2407.14679). Lasby et al. (2026).
 #   [REAP](https://arxiv.org/abs/2510.13999).
