@@ -388,9 +388,10 @@ plots.show(fig, inches=(8, 2.9))
 
 # %% slideshow={"slide_type": "fragment"}
 lead = sizes.pivot_table("lost", "billions of weights", "method").eval("Wanda - SparseGPT")
+lead = lead.map("{:+.2f}".format).str.replace("-", "−")
 say(
-    f"Wanda minus SparseGPT: {lead[0.135]:+.2f} here, {lead[70]:+.2f} at 70 billion. **There int3 is"
-    " better than zeros**: LLaMA-7B has perplexity 5.68, int3 (3.25 bits) 6.61, half of 16 bits (9 bits) 7.22."
+    f"Wanda minus SparseGPT: {lead[0.135]} here, {lead[7]} at 7 billion. **At 7 billion, int3 is better than"
+    " zeros**: LLaMA-7B has 5.68, int3 (3.25 bits) 6.61, half of 16 bits (9 bits) 7.22."
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
