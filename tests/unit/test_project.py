@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 from course_lib import cli, environment, install
 from course_lib.authoring import site
+from course_lib.experiments import lab12
 from course_lib.grading.batch import gradescope
 
 ROOT = Path(__file__).parents[2]
@@ -81,6 +82,10 @@ def test_set_up_tries_a_pair_in_the_ranges_and_the_readme_names_it() -> None:
     ).read_text(encoding="utf-8")
 
 
+def test_lab_12_names_the_model_that_set_up_installs() -> None:
+    assert f"pip install {' '.join(environment.DECODER)} gguf" == lab12.INSTALL
+
+
 def test_the_workflow_tries_both_ends_of_the_ranges() -> None:
     declared = {r.name: r.specifier for r in map(Requirement, PROJECT["dependencies"])}
     jobs = read(".github/workflows/test.yml")["jobs"]
@@ -95,9 +100,11 @@ def test_the_workflow_tries_both_ends_of_the_ranges() -> None:
     assert [lowest["python"], newest["python"]] == [pythons[0], pythons[-1]]
 
 
-@pytest.mark.parametrize("has", ["nothing", "a pair", "no wheel of the pair", "other versions"])
+@pytest.mark.parametrize(
+    "has", ["nothing", "a pair", "no wheel of the pair", "other versions", "no model"]
+)
 def test_set_up_leaves_torch_alone_or_tries_the_pair_then_the_ranges(
-    has: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    has: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     called: list[list[str]] = []
 
@@ -107,6 +114,7 @@ def test_set_up_leaves_torch_alone_or_tries_the_pair_then_the_ranges(
         fails = "v('torch')" in asked and has != "a pair"
         fails |= environment.PAIR[0] in asked and has == "no wheel of the pair"
         fails |= "--constraint" in asked and has == "other versions"
+        fails |= environment.DECODER[1] in asked and has == "no model"
         return subprocess.CompletedProcess(command, int(fails), f"{tmp_path}", "")
 
     for python in ("bin/python", "Scripts/python.exe"):  # one of them is this system's
@@ -127,8 +135,11 @@ def test_set_up_leaves_torch_alone_or_tries_the_pair_then_the_ranges(
         "a pair": [locked],
         "no wheel of the pair": [pair, ["--index-url", "here", *ranges], locked],
         "other versions": [pair, locked, course],
+        "no model": [pair, locked],
     }
-    assert pips == expected[has]
+    assert pips == [*expected[has], [*environment.DECODER]]
+    said = f"Lab 12 needs it: pip install {' '.join(environment.DECODER)}\n"
+    assert (said in capsys.readouterr().out) == (has == "no model")
 
 
 def test_locked_versions_are_in_the_ranges_and_leave_pytorch_to_set_up() -> None:

@@ -30,9 +30,9 @@ def influence(model: nn.Module, batches: Batches) -> Tensor:
     found: list[list[Tensor]] = [[] for _ in layers]
 
     def note(i: int, layer: nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> None:
-        x = token_rows(args[0] if args else kwargs["hidden_states"], mask).double()  # (tokens, E)
-        y = token_rows(output if isinstance(output, Tensor) else output[0], mask).double()
-        found[i].append(1 - F.cosine_similarity(x, y).cpu())
+        x = token_rows(args[0] if args else kwargs["hidden_states"], mask)  # (tokens, E)
+        y = token_rows(output if isinstance(output, Tensor) else output[0], mask)
+        found[i].append(turned(x, y).cpu())
 
     with hold_hooks() as hooks, evaluating(model):
         for i, layer in enumerate(layers):
@@ -45,3 +45,8 @@ def influence(model: nn.Module, batches: Batches) -> Tensor:
     if not found[0]:
         raise ValueError("batches holds no batch, at least one is needed: is the iterator used up?")
     return torch.stack([torch.cat(parts).mean() for parts in found])
+
+
+def turned(x: Tensor, y: Tensor) -> Tensor:
+    """1 − cos(x, y) of every row, (tokens,), float64."""
+    return 1 - F.cosine_similarity(x.double(), y.double())

@@ -58,7 +58,8 @@ def prune_and_round(
     n, m = pattern
     if columns % m:
         raise ValueError(f"m must divide the {columns} inputs, got {m}")
-    top = 0 if bits is None else 2 ** check_count(bits, "bits", 1) - 1  # values are 0 … top steps
+    if bits is not None:
+        check_count(bits, "bits", 1)
     w = weight.detach().to(torch.promote_types(weight.dtype, torch.float32), copy=True)  # (R, C)
     u = _inverse_factor(gram.to(w.device), damping).to(w.dtype)  # (C, C)
     d = u.diagonal()
@@ -81,18 +82,37 @@ def prune_and_round(
         for i in range(a, b):
             if n < m and i % m == 0:
                 prune(current(i, i + m), i, m - n, 1)
-            if top and i % group == 0:  # a new grid for every row
-                ahead = current(i, i + group)
-                low = ahead.amin(1).clamp(max=0)  # (R,)
-                step = (ahead.amax(1).clamp(min=0) - low) / top
-                step = step.where(step > 0, 1)
+            if bits and i % group == 0:  # a new grid for every row
+                low, step = value_grid(current(i, i + group), bits)
             value = column = current(i, i + 1)[:, 0]  # (R,)
-            if top:
-                value = low + step * ((column - low) / step).round().clamp(0, top)
+            if bits:
+                value = nearest_value(column, low, step, bits)
             new[:, i] = value.where(keep[:, i], 0)
             errors[:, i] = (column - new[:, i]) / d[i]
         w[:, b:] -= errors[:, a:b] @ u[a:b, b:]  # one large product for all later blocks
     return new.to(weight.dtype)
+
+
+def value_grid(part: Tensor, bits: int) -> tuple[Tensor, Tensor]:
+    """low and step, (outputs,) each, of the 2ᵇ values low + k · step from the smallest to the
+    largest weight of each row of ``part`` (outputs, group), 0 included; step 1 where all are 0.
+    """
+    low = part.amin(1).clamp(max=0)
+    step = (part.amax(1).clamp(min=0) - low) / (2**bits - 1)
+    return low, step.where(step > 0, 1)
+
+
+def nearest_value(column: Tensor, low: Tensor, step: Tensor, bits: int) -> Tensor:
+    """The nearest of the 2ᵇ values to each weight, (outputs,)."""
+    return low + step * ((column - low) / step).round().clamp(0, 2**bits - 1)
+
+
+def bits_per_weight(bits: int, kept: float = 1.0, group: int | None = None) -> float:
+    """What a matrix stores for each weight, kept or not: ``bits`` of every kept one, 1 where some
+    are 0 (a bitmap; two for the place of each kept one of 2:4 are as many), and 32 of the grid that
+    ``group`` weights share (None: there is none).
+    """
+    return kept * bits + (kept < 1) + (32 / group if group else 0)
 
 
 def _inverse_factor(gram: Tensor, damping: float) -> Tensor:

@@ -54,7 +54,7 @@ def walk_layers_(
     check_names(wanted, linear, "names (of matrices of the layers whose inputs are seen here)")
     depth = 1 + max(int(name.removeprefix(f"{path}.").split(".")[0]) for name in wanted)
     with evaluating(model):
-        states, calls = _record(model, [*layers][:depth], batches)
+        states, calls = record_calls(model, [*layers][:depth], batches)
         for i, (layer, given) in enumerate(zip(layers, calls, strict=False)):
             inside = {n: linear[n] for n in wanted if n.startswith(f"{path}.{i}.")}
             sums = _sums(layer, inside, zip(states, given, strict=True), squares)
@@ -71,7 +71,7 @@ class _Recorded(Exception):
     """All that is needed of a forward pass was seen."""
 
 
-def _record(model: nn.Module, layers: list[nn.Module], batches: Batches) -> tuple[Any, Any]:
+def record_calls(model: nn.Module, layers: list[nn.Module], batches: Batches) -> tuple[Any, Any]:
     """For each batch the first layer's states; for each layer and batch the mask of padding and the
     other arguments, which differ by kind of layer (what layers share is held once).
     """

@@ -8,17 +8,31 @@ Source: Men et al. 2024 (ShortGPT); Gromov et al. 2024 (layers removed, then hea
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from lab12_results import COMMON, Found, Job, dense, every, measure_dense, measured, windows
+import torch
+from lab12_results import (
+    COMMON,
+    Found,
+    Job,
+    calibrated,
+    dense,
+    every,
+    measure_dense,
+    measured,
+    windows,
+)
 from torch import nn
 
-from course_lib.experiments import Remake, Result, lab12
+from course_lib.cost import latency
+from course_lib.experiments import Result, lab12
 from course_lib.experiments.once import each
 from course_lib.models.decoders import decoder_layers
 from course_lib.pruning.layers import influence, take_layers
@@ -26,7 +40,8 @@ from course_lib.training import fit_batches, warm_up_then_decay
 
 DEPTH: dict[str, Any] = {**COMMON, "random": {2: 20, 4: 3}, "alone": 8, "seeds": 3}
 RULES = ("influence", "single ablation", "last before the end", "last")
-HEALING: dict[str, Any] = {**COMMON, "removed": 4, "steps": 40, "lr": 1e-4, "seeds": 1}
+HEALING: dict[str, Any] = {**COMMON, "removed": 4, "steps": 40, "lr": 1e-4, "seeds": 3}
+HEALING["measured"] = (0, 10, 20, 40)  # steps
 CLOCK = {"prompt": 128, "new": 16, "repeats": 7}
 
 
@@ -63,18 +78,43 @@ def measure_depth(removed: list[int], tasks: bool) -> Found:
 
 
 def measure_healing(removed: list[int], seed: int) -> Found:
-    """After a full fine-tuning on the text that calibrates."""
-    steps, model = HEALING["steps"], without(removed)
+    """Before, during and after a full fine-tuning on the text that calibrates."""
+    steps, model, found = HEALING["steps"], without(removed), Found()
+
+    def note(step: int) -> None:
+        if step in HEALING["measured"]:
+            for table, rows in measured(model, tasks=step == steps).items():
+                found.setdefault(table, []).extend({"steps": step, **row} for row in rows)
+
+    note(0)
     batches = ({"input_ids": x, "labels": x} for x in windows(seed, 4 * steps))
     how: dict[str, Any] = {"rate": warm_up_then_decay(5), "weight_decay": 0.0, "seed": seed}
+    made = itertools.count(1)
+    how["post_step"] = lambda: note(next(made))
     fit_batches(model, batches, steps, lr=HEALING["lr"], progress=False, **how)
-    return measured(model.eval())
+    return found
+
+
+def clock(model: Any, prompt: int = 128, new: int = 16, repeats: int = 7) -> dict[str, float]:
+    """Milliseconds of processor time a token, one thread: ``prompt (ms)`` for each of a prompt's,
+    which are read at once, ``generation (ms)`` for each of ``new`` that follow, with a cache.
+    """
+    ids = torch.arange(1, 1 + prompt)[None]
+    how = {"do_sample": False, "pad_token_id": 0, "attention_mask": torch.ones_like(ids)}
+
+    def generate(tokens: int) -> Any:
+        return model.generate(ids, min_new_tokens=tokens, max_new_tokens=tokens, **how)
+
+    runs = {"one": partial(generate, 1), "more": partial(generate, 1 + new)}
+    times = latency.compare(runs, warmup=1, repeats=repeats, threads=1)
+    one, more = (1e3 * times[name].median for name in runs)
+    return {"prompt (ms)": one / prompt, "generation (ms)": (more - one) / new}
 
 
 def measure_speed(removed: list[int]) -> Found:
     model = without(removed)
     mb = 4e-6 * sum(p.numel() for p in model.parameters())
-    return {"speed": [{"removed": len(removed), "MB": mb, **lab12.clock(model, **CLOCK)}]}
+    return {"speed": [{"removed": len(removed), "MB": mb, **clock(model, **CLOCK)}]}
 
 
 def scored(executor: Executor, folder: Path) -> tuple[dict[str, list[float]], pd.DataFrame]:
@@ -103,7 +143,7 @@ def remake_depth(executor: Executor, folder: Path) -> Result:
             about = {"seed": seed, "method": rule, "count": count}
             about["removed"] = " ".join(map(str, gone))
             jobs.append((about, measure_depth, (gone, seed == 0)))
-    return Result({**every(executor, folder, jobs), "scores": table}, DEPTH)
+    return Result({**every(executor, folder, jobs), "scores": table}, DEPTH | calibrated())
 
 
 def remake_healing(executor: Executor, folder: Path) -> Result:
@@ -114,7 +154,7 @@ def remake_healing(executor: Executor, folder: Path) -> Result:
             gone = [] if rule == "dense" else choose(rule, HEALING["removed"], scores, seed)
             about = {"seed": seed, "method": rule, "removed": " ".join(map(str, gone))}
             jobs.append((about, measure_healing, (gone, seed)))
-    return Result(every(executor, folder, jobs), HEALING)
+    return Result(every(executor, folder, jobs), HEALING | calibrated())
 
 
 def remake_speed(executor: Executor, folder: Path) -> Result:
@@ -123,9 +163,8 @@ def remake_speed(executor: Executor, folder: Path) -> Result:
     return Result(every(executor, folder, jobs), CLOCK)
 
 
-REMAKES = {
+RESULTS = {
     "lab12_depth": remake_depth,
     "lab12_healing": remake_healing,
     "lab12_speed": remake_speed,
 }
-RESULTS: dict[str, Remake] = {}  # those of REMAKES that are stored

@@ -11,20 +11,25 @@ from __future__ import annotations
 
 import copy
 import platform
+import random
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
+import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from course_lib.experiments import Result, lab12
 from course_lib.experiments.once import once, tables
+from course_lib.modes import evaluating
 from course_lib.perplexity import cut_windows
 from course_lib.pruning.weights import nm_mask, per_output_masks, prune_and_round, walk_layers_
+from course_lib.pruning.weights.column_loop import bits_per_weight
 
 MODEL: str | None = None  # any decoder that from_pretrained finds; None: SmolLM2-135M-Instruct
 COMMON: dict[str, Any] = {"model": MODEL or lab12.FILE, "length": 256}
@@ -42,10 +47,72 @@ GROUP = 64  # weights that share a scale and a smallest value, 16 bits each
 FORMATS: dict[str, dict[str, Any]] = {f"int{bits}": {"bits": bits} for bits in (8, 4, 3)}
 FORMATS |= {f"{name} of int4": {"bits": 4, **PATTERNS[name]} for name in ("50 %", "2:4")}
 NEAREST = ("int4", "int3")  # of 8 bits either is the dense model
-BITS: dict[str, Any] = {**COMMON, "formats": FORMATS, "group": GROUP, "seeds": 1}
+BITS: dict[str, Any] = {**COMMON, "formats": FORMATS, "group": GROUP, "seeds": 3}
+
+PAIRS = {"(": ")", "[": "]", "{": "}"}
+FIRST = ("Anna", "Peter", "Maria", "Thomas", "Samuel", "Clara", "Viktor", "Elena", "Hugo")
+LAST = ("Kowalski", "Okafor", "Lindqvist", "Marchetti", "Delgado", "Novak", "Petrov", "Yilmaz")
+TOWNS = ("Paris", "Rome", "London", "Berlin", "Madrid", "Vienna")
 
 Found = dict[str, list[dict[str, Any]]]  # table -> rows
 Job = tuple[dict[str, Any], Callable[..., Found], tuple[Any, ...]]  # what rows begin with
+
+
+# ----------------------------------------------------------------- tasks, answers known
+class Question(NamedTuple):
+    """What the model reads, and what alone is right after it."""
+
+    prompt: str
+    answer: str
+
+
+def questions(count: int, seed: int = 0) -> dict[str, list[Question]]:
+    """ "brackets": close two or three, after six examples that each question draws; "names": who
+    lives in this town, of three people named before? The first name is given.
+    """
+    draw = random.Random(seed)
+
+    def brackets(depth: int) -> tuple[str, str]:
+        opened = draw.choices([*PAIRS], k=depth)
+        return " ".join(opened), "".join(f" {PAIRS[one]}" for one in reversed(opened))
+
+    tasks: dict[str, list[Question]] = {"brackets": [], "names": []}
+    for _ in range(count):
+        shots = [brackets(depth) for depth in (1, 2, 3, 2, 3, 1)]
+        examples = "".join(f"{opened} ->{closed}\n" for opened, closed in shots)
+        opened, closed = brackets(draw.choice((2, 3)))
+        tasks["brackets"].append(Question(f"{examples}{opened} ->", closed))
+        people = [*zip(draw.sample(FIRST, 3), draw.sample(LAST, 3), strict=True)]
+        towns = draw.sample(TOWNS, 3)
+        told = [f"{a} {b} lives in {c}." for (a, b), c in zip(people, towns, strict=True)]
+        (first, last), town = draw.choice([*zip(people, towns, strict=True)])
+        prompt = f"{' '.join(told)} Who lives in {town}? {first}"
+        tasks["names"].append(Question(prompt, f" {last}"))
+    return tasks
+
+
+@torch.no_grad()
+def answers(model: nn.Module, tokenizer: Any, asked: Sequence[Question], batch: int = 20) -> Tensor:
+    """Whether the model writes the right answer if it takes its likeliest token each time:
+    bool (questions,).
+
+    Of an answer that is right all tokens are likeliest after those before, so one pass over
+    prompt and answer says it; what stands after them is not seen by what comes before.
+    """
+    right: list[bool] = []
+    with evaluating(model):
+        for at in range(0, len(asked), batch):
+            part = asked[at : at + batch]
+            known = [
+                (lab12.encode(tokenizer, q.prompt), lab12.encode(tokenizer, q.answer)) for q in part
+            ]
+            longest = max(len(prompt) + len(answer) for prompt, answer in known)
+            rows = [F.pad(both := torch.cat(k), (0, longest - len(both))) for k in known]
+            likeliest = model(torch.stack(rows), use_cache=False).logits.argmax(-1)  # (B, L)
+            for (prompt, answer), row in zip(known, likeliest, strict=True):
+                end = len(prompt) + len(answer) - 1
+                right.append(bool((row[len(prompt) - 1 : end] == answer).all()))
+    return torch.tensor(right)
 
 
 # ---------------------------------------------------------------- model, texts, what is lost
@@ -56,7 +123,7 @@ def dense() -> tuple[nn.Module, Any]:
 
 @cache
 def tokens(of: str) -> Tensor:
-    return lab12.read(dense()[1], of)
+    return lab12.read(dense()[1], of, whole=of != "test")
 
 
 def windows(seed: int, count: int | None = None, of: str = "calibration") -> list[Tensor]:
@@ -68,8 +135,8 @@ def windows(seed: int, count: int | None = None, of: str = "calibration") -> lis
 def measured(model: nn.Module, tasks: bool = True) -> Found:
     test = cut_windows(tokens("test")[: COMMON["test"] * COMMON["length"]], COMMON["length"], 4)
     losses = enumerate(lab12.log_losses(model, test).tolist())
-    asked = lab12.questions(COMMON["questions"]) if tasks else {}
-    right = {task: lab12.answers(model, dense()[1], of_task) for task, of_task in asked.items()}
+    asked = questions(COMMON["questions"]) if tasks else {}
+    right = {task: answers(model, dense()[1], of_task) for task, of_task in asked.items()}
     return {
         "windows": [{"window": i, "nll": nll} for i, nll in losses],
         "tasks": [{"task": t, "right": 100 * float(r.double().mean())} for t, r in right.items()],
@@ -78,6 +145,11 @@ def measured(model: nn.Module, tasks: bool = True) -> Found:
 
 def measure_dense() -> Found:
     return measured(dense()[0])
+
+
+def calibrated() -> dict[str, int]:
+    """A setting: how much of WikiText-2 the windows that calibrate are drawn from."""
+    return {"characters": len(lab12.wikitext("calibration", whole=True))}
 
 
 def every(executor: Executor, folder: Path, jobs: Iterable[Job]) -> dict[str, pd.DataFrame]:
@@ -132,16 +204,15 @@ def measure_bits(method: str, form: str, seed: int) -> Found:
         return prune_and_round(weight, gram, group=GROUP, **FORMATS[form])
 
     batches = windows(seed, 1 if method == "nearest" else None)
-    few = bits_per_weight(**FORMATS[form]) < 4
+    few = bits(form) < 4
     return measured(changed(change, batches), tasks=few and method != "nearest" and seed == 0)
 
 
-def bits_per_weight(bits: int, sparsity: float = 0.0, pattern: tuple[int, int] = (1, 1)) -> float:
-    """Of a matrix: kept weights, a bit for each that may be 0 (2:4 writes two for each of the two
-    kept of four, as many), and what a group shares.
-    """
-    kept = (1 - sparsity) * pattern[0] / pattern[1]
-    return bits * kept + (kept < 1) + 32 / GROUP
+def bits(form: str) -> float:
+    """Stored per weight: kept weights, a bit for each that may be 0, what a group shares."""
+    how = FORMATS[form]
+    kept, of = how.get("pattern", (1, 1))
+    return bits_per_weight(how["bits"], kept / of - how.get("sparsity", 0.0), GROUP)
 
 
 def remake_weights(executor: Executor, folder: Path) -> Result:
@@ -159,7 +230,7 @@ def remake_weights(executor: Executor, folder: Path) -> Result:
             about = {"seed": seed, **dict(zip(names, arm, strict=True))}
             jobs.append((about, measure_weights, (*arm, seed)))
     python = {"python": platform.python_version()}  # whose docstrings calibrate
-    return Result(every(executor, folder, jobs), WEIGHTS | python)
+    return Result(every(executor, folder, jobs), WEIGHTS | python | calibrated())
 
 
 def remake_bits(executor: Executor, folder: Path) -> Result:
@@ -168,12 +239,12 @@ def remake_bits(executor: Executor, folder: Path) -> Result:
         ({"seed": 0, "method": "dense", "format": "", "bits": 32.0}, measure_dense, ())
     ]
     for seed in range(BITS["seeds"]):
-        for form, how in FORMATS.items():
+        for form in FORMATS:
             for method in ("the loop", "nearest")[: 1 + (seed == 0 and form in NEAREST)]:
                 about = {"seed": seed, "method": method, "format": form}
-                about["bits"] = bits_per_weight(**how)
+                about["bits"] = bits(form)
                 jobs.append((about, measure_bits, (method, form, seed)))
-    return Result(every(executor, folder, jobs), BITS)
+    return Result(every(executor, folder, jobs), BITS | calibrated())
 
 
 RESULTS = {"lab12_weights": remake_weights, "lab12_bits": remake_bits}

@@ -102,6 +102,16 @@ def test_a_value_lies_in_its_interval(write):
     assert "= 85.0 ± 2.5 points" in last.source
 
 
+def test_windows_of_a_text_can_be_the_pairs(write):
+    root = write()
+    claim = claims.read(root)["01.1"]._replace(function="by_window", unit="in log perplexity")
+    table = pd.DataFrame({"seed": [0, 1], "window": [5, 5], "removed": ["2 3", "4"], "nll": [1, 2]})
+    paired = claims.by_window(table)
+    assert paired["seed"].tolist() == [5, 5] and "removed" not in paired
+    found = claims.Finding("WikiText-2", 0.154, 0.022, 64, "holds")
+    assert found.text(claim) == "+0.15 ± 0.02 in log perplexity (WikiText-2, 64 windows)"
+
+
 def test_an_interval_is_at_least_one_test_image(write):
     """200 images: half a point; differences that vary by less than that show nothing."""
     close = table((80.4, 80.9, 81.4), (80.0, 80.5, 81.0))
@@ -188,7 +198,7 @@ def test_a_course_whose_page_is_old_is_told(write):
 
 def test_the_courses_own_claims_hold_in_results_that_can_be_made_again():
     found = claims.read(ROOT)
-    assert {claim.id[:2] for claim in found.values()} == {f"{lab:02d}" for lab in range(12)}
+    assert {claim.id[:2] for claim in found.values()} == {f"{lab:02d}" for lab in range(13)}
     for claim in found.values():
         claims.find(claim, ROOT)
         assert claim.table.partition("/")[0] in experiments.registered(), "course remake makes it"

