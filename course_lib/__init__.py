@@ -24,7 +24,7 @@ import sys
 
 from course_lib.torchvision_operators import BeforeTorchvision
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 if "torchvision" not in sys.modules:
     sys.meta_path.insert(0, BeforeTorchvision())

@@ -67,7 +67,7 @@ LINES = {
     "authoring": 3240, "capstone": 800, "cost": 1340, "data": 1300, "experiments": 5760,
     "grading": 7180, "labs": 1210, "models": 1650, "pruning/activations": 180,
     "pruning/channels": 1710, "pruning/components": 280, "pruning/heads": 1550,
-    "pruning/layers": 540, "pruning/tokens": 900, "pruning/weights": 2590, "sandbox_child": 1350,
+    "pruning/layers": 570, "pruning/tokens": 900, "pruning/weights": 2590, "sandbox_child": 1350,
     "show": 2430, "student_code": 2060, "": 2810,
 }  # fmt: skip
 
