@@ -1,4 +1,4 @@
-"""The course's one table: every row that the twelve walkthroughs wrote, in one run on
+"""The course's one table: every row that the walkthroughs wrote, in one run on
 one machine, and the picture of it.
 
 ``course ledger`` prints it, ``course ledger --remake`` makes it again: it executes all

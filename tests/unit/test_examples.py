@@ -280,7 +280,6 @@ def docs_extending(names: Names, said: list[str]) -> None:
     assert zeros["w"].tolist() == [0, 1, 0]
     assert said[-1] == "[('0', 4, 6), ('1', 6, 4)]"
     assert [a.heads for a in find_attention(names["smaller"])] == [2, 4]
-    x = torch.randn(2, 5, 24)
     own = f"{names['OwnAttention'].__module__}.OwnAttention"
     assert families.TABLE.pop(own)
     with pytest.raises(ValueError, match="which is not registered"):
