@@ -50,7 +50,7 @@ CHARACTERS = 400_000  # of a text, at most
 # perplexity of LLaMA-7B by magnitude, Wanda, SparseGPT; dense 5.68 (Sun et al. 2023)
 PAPER = {"50 %": (17.29, 7.26, 7.22), "2:4": (42.13, 11.53, 11.00)}
 # bits of a kept weight, share kept, weights that share a scale
-PLANS: dict[str, Any] = {"dense": (16,), "int8": (8, 1.0, 64), "int4": (4, 1.0, 64)}
+PLANS: dict[str, Any] = {"dense": (4, 1.0, 32), "int8": (8, 1.0, 64), "int4": (4, 1.0, 64)}
 PLANS |= {"int3": (3, 1.0, 64)} | dict.fromkeys(("50 % of int4", "2:4 of int4"), (4, 0.5, 64))
 PLANS |= {"50 % of 16 bits": (16, 0.5)}
 PLANS |= dict.fromkeys(("2 layers removed, 16 bits", "4 layers removed, 16 bits"), (16,))
@@ -368,5 +368,6 @@ def menu(bits_per_weight: Callable[..., float]) -> pd.DataFrame:
         layers = 106.2 * (1 - int(name[0]) / 30 if "layers" in name else 1)  # millions of weights
         stored = bits_per_weight(*how)
         mb = (layers * stored + 28.3 * 16) / 8
+        name = name.replace("dense", "the file's int4")
         rows.append({"": name, "bits": stored, "MB": mb, "perplexity": np.exp(loss[name])})
     return pd.DataFrame(rows)

@@ -215,7 +215,7 @@ def test_loop_rounds(submission: Submission, draw: Draw) -> None:
 # --- 12.6 ---
 
 
-@question("12.6", points=0.5, claim="a group of zeros has step 1; values at the ends")
+@question("12.6", points=1, claim="a group of zeros has step 1; values at the ends")
 def test_grid_of_zeros(submission: Submission, draw: Draw) -> None:
     part = draw.normal(3, 5, dtype=torch.float64)
     part[1], part[2] = 0, part[2] * 1e-3
@@ -238,25 +238,6 @@ def test_grid_of_zeros(submission: Submission, draw: Draw) -> None:
         value = expect_tensor(value, shape=(3,), what="nearest(…)")
         what = "nearest(…) at the smallest value" if end == 0 else "nearest(…) at the largest value"
         expect_close(value / step, low / step + end, f"{what}, in steps,", tolerance=1e-6)
-
-
-@question("12.6", points=0.5, claim="bits per weight: values, places, low and step")
-def test_bits(submission: Submission, draw: Draw) -> None:
-    def right_bits(bits: int, kept: float, group: int | None) -> float:
-        return kept * bits + (kept < 1) + (32 / group if group else 0)
-
-    def case() -> tuple[int, float, int]:
-        kept = draw.choice([0.75, 0.25, 0.625, 0.375])
-        return draw.integer(3, 8), kept, draw.choice([16, 32, 128])
-
-    with_zeros = {k: f for k, f in SEEN["bits_per_weight"].items() if "without zeros" not in k}
-    drawn, *_ = draw_case(case, right_bits, with_zeros, near)
-    for given in (drawn, (4, 1.0, 64), (16, 1.0, None), (16, 0.5, None)):
-        value = expect_number(submission.bits_per_weight(*given), f"bits_per_weight{given}")
-        right = right_bits(*given)
-        wrong = {k: f(*given) for k, f in SEEN["bits_per_weight"].items()}
-        recognise(value, right, wrong, equal=near)
-        expect_close(value, right, f"bits_per_weight{given}", tolerance=1e-9)
 
 
 # --- 12.7 ---

@@ -85,6 +85,11 @@ def perplexity_by(
 NEXT = "the logits at a place were compared with the token at the same place: they predict the next one"
 WRONG["perplexity"] = {
     NEXT: perplexity_by(counts=lambda mask: mask, places=0),
+    f"{NEXT}, so the last place has no token": lambda batches: perplexity_by(
+        counts=lambda mask: mask, places=0
+    )(
+        [(logits[:, 1:], ids[:, 1:], mask[:, 1:] & mask[:, :-1]) for logits, ids, mask in batches]
+    ),
     "padding was counted: a token counts if it and the token before it are real": perplexity_by(
         counts=lambda mask: torch.ones_like(mask[:, 1:])
     ),
@@ -627,6 +632,8 @@ def compare_rows(
     """The row is the right one, to the digits of float64."""
     row, H, gone = given
     value = expect_tensor(value, shape=row.shape, dtype=torch.float64, what="the row")
+    if value.isnan().any():
+        fail("the row has nan: is the row updated before the inverse? Afterwards [H⁻¹]_jj is 0")
     recognise(value, right, mistakes, equal=close)
     # rounding is 0 or not by chance: expect_exact_zeros looks at many rows
     if (value[gone].abs() > 1e-12).any():
@@ -931,7 +938,7 @@ def groups(draw: Draw) -> tuple[Tensor, int]:
     return part * draw.sizes(4, 0.5, 3.0)[:, None], draw.integer(2, 4)
 
 
-@question("12.6", points=1, claim="the grid of each row, and the nearest value on it")
+@question("12.6", points=0.5, claim="the grid of each row, and the nearest value on it")
 def test_grid_and_nearest(submission: Submission, draw: Draw) -> None:
     given, right, mistakes = draw_case(lambda: groups(draw), grid_by(), WRONG["grid"], close)
     value, (part,) = submission.call("grid", *given, returning=(0,))
@@ -954,6 +961,25 @@ def test_grid_and_nearest(submission: Submission, draw: Draw) -> None:
         unchanged(before, now, what)
     recognise(rounded, right, mistakes, equal=close)
     expect_close(rounded, right, "nearest(…)", tolerance=1e-6)
+
+
+@question("12.6", points=0.5, claim="bits per weight: values, places, low and step")
+def test_bits(submission: Submission, draw: Draw) -> None:
+    def right_bits(bits: int, kept: float, group: int | None) -> float:
+        return kept * bits + (kept < 1) + (32 / group if group else 0)
+
+    def case() -> tuple[int, float, int]:
+        kept = draw.choice([0.75, 0.25, 0.625, 0.375])
+        return draw.integer(3, 8), kept, draw.choice([16, 32, 128])
+
+    with_zeros = {k: f for k, f in WRONG["bits_per_weight"].items() if "without zeros" not in k}
+    drawn, *_ = draw_case(case, right_bits, with_zeros, near)
+    for given in (drawn, (4, 1.0, 64), (16, 1.0, None), (16, 0.5, None)):
+        value = expect_number(submission.bits_per_weight(*given), f"bits_per_weight{given}")
+        right = right_bits(*given)
+        wrong = {k: f(*given) for k, f in WRONG["bits_per_weight"].items()}
+        recognise(value, right, wrong, equal=near)
+        expect_close(value, right, f"bits_per_weight{given}", tolerance=1e-9)
 
 
 # --- 12.7 answers ---------------------------------------------------------------------
