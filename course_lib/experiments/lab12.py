@@ -368,6 +368,6 @@ def menu(bits_per_weight: Callable[..., float]) -> pd.DataFrame:
         layers = 106.2 * (1 - int(name[0]) / 30 if "layers" in name else 1)  # millions of weights
         stored = bits_per_weight(*how)
         mb = (layers * stored + 28.3 * 16) / 8
-        name = name.replace("dense", "the file's int4")
-        rows.append({"": name, "bits": stored, "MB": mb, "perplexity": np.exp(loss[name])})
+        shown = name.replace("dense", "the file's int4")
+        rows.append({"": shown, "bits": stored, "MB": mb, "perplexity": np.exp(loss[name])})
     return pd.DataFrame(rows)

@@ -248,10 +248,9 @@ def README(names: Names, said: list[str]) -> None:
 
 @leaves("docs/own_models.md")
 def docs_own_models(names: Names, said: list[str]) -> None:
-    of_weights, of_pattern, of_channels, of_heads, *of_transformers = said
+    of_weights, of_channels, of_heads, *of_transformers = said
     of_movement, of_rank, of_depth, narrow, of_tokens, of_decoder = of_transformers
     assert of_weights.startswith("80% of the weights are 0") and percent(of_weights) > 95
-    assert of_pattern.endswith("conv3 in 53% of its bits") and percent(of_pattern) > 95
     channels, neurons = (int(text.split()[0].replace(",", "")) for text in (of_channels, narrow))
     assert channels < 10_000_000
     assert neurons < parameters(names["model"])

@@ -143,8 +143,8 @@ def measured(model: nn.Module, tasks: bool = True) -> Found:
     }
 
 
-def measure_dense() -> Found:
-    return measured(dense()[0])
+def measure_dense(tasks: bool = True) -> Found:
+    return measured(dense()[0], tasks)
 
 
 def calibrated() -> dict[str, int]:
@@ -156,7 +156,7 @@ def every(executor: Executor, folder: Path, jobs: Iterable[Job]) -> dict[str, pd
     """The tables of all jobs, each done once, in this order."""
     futures = [(about, executor.submit(once, folder, run, *args)) for about, run, args in jobs]
     found = tables((about, future.result()) for about, future in futures)
-    return {name: table.round(5) for name, table in found.items()}
+    return {name: table.round(5) for name, table in found.items() if len(table)}
 
 
 # ------------------------------------------------------------------------- weights and bits
@@ -204,8 +204,7 @@ def measure_bits(method: str, form: str, seed: int) -> Found:
         return prune_and_round(weight, gram, group=GROUP, **FORMATS[form])
 
     batches = windows(seed, 1 if method == "nearest" else None)
-    few = bits(form) < 4
-    return measured(changed(change, batches), tasks=few and method != "nearest" and seed == 0)
+    return measured(changed(change, batches), tasks=False)
 
 
 def bits(form: str) -> float:
@@ -236,7 +235,7 @@ def remake_weights(executor: Executor, folder: Path) -> Result:
 def remake_bits(executor: Executor, folder: Path) -> Result:
     """The same model in fewer bits, and half of its weights of 4 bits."""
     jobs: list[Job] = [
-        ({"seed": 0, "method": "dense", "format": "", "bits": 32.0}, measure_dense, ())
+        ({"seed": 0, "method": "dense", "format": "", "bits": 32.0}, measure_dense, (False,))
     ]
     for seed in range(BITS["seeds"]):
         for form in FORMATS:
