@@ -40,7 +40,7 @@ from course_lib.training import fit_batches, warm_up_then_decay
 
 DEPTH: dict[str, Any] = {**COMMON, "random": {2: 20, 4: 3}, "alone": 8, "seeds": 3}
 RULES = ("influence", "single ablation", "last before the end", "last")
-HEALING: dict[str, Any] = {**COMMON, "removed": 4, "steps": 40, "lr": 1e-4, "seeds": 3}
+HEALING: dict[str, Any] = {**COMMON, "removed": 4, "steps": 40, "lr": 1e-4, "seeds": 1}
 HEALING["measured"] = (0, 10, 20, 40)  # steps
 CLOCK = {"prompt": 128, "new": 16, "repeats": 7}
 

@@ -47,7 +47,7 @@ GROUP = 64  # weights that share a scale and a smallest value, 16 bits each
 FORMATS: dict[str, dict[str, Any]] = {f"int{bits}": {"bits": bits} for bits in (8, 4, 3)}
 FORMATS |= {f"{name} of int4": {"bits": 4, **PATTERNS[name]} for name in ("50 %", "2:4")}
 NEAREST = ("int4", "int3")  # of 8 bits either is the dense model
-BITS: dict[str, Any] = {**COMMON, "formats": FORMATS, "group": GROUP, "seeds": 3}
+BITS: dict[str, Any] = {**COMMON, "formats": FORMATS, "group": GROUP, "seeds": 1}
 
 PAIRS = {"(": ")", "[": "]", "{": "}"}
 FIRST = ("Anna", "Peter", "Maria", "Thomas", "Samuel", "Clara", "Viktor", "Elena", "Hugo")

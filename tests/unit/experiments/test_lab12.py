@@ -344,5 +344,7 @@ def test_without_the_model_it_says_what_to_run(monkeypatch, capsys) -> None:
 def test_what_could_be_deployed() -> None:
     menu = lab12.menu(reference.bits_per_weight).set_index("")
     assert menu.loc["int4", "MB"] == pytest.approx((106.2 * 4.5 + 28.3 * 16) / 8)
-    assert menu.loc["4 layers removed, 16 bits", "MB"] < menu.loc["dense", "MB"]
+    assert menu.loc["the file's int4", "bits"] == 5
+    two, four = (menu.loc[f"{count} layers removed, 16 bits", "MB"] for count in (2, 4))
+    assert four < two
     assert menu["perplexity"].between(30, 200).all()
