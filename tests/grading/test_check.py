@@ -208,7 +208,7 @@ def test_a_notebooks_lab_is_that_of_its_first_cell(capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        ('check("12.9")', "no lab"),
+        ('check("13.9")', "no lab"),
         ('check("1.6")', "there are 1.1"),
         ("check(1.1)", 'quotes: "1.1", not 1.1'),
         ("check([1])", r'in quotes, such as "1.3"; got \[1\]'),

@@ -4,7 +4,6 @@ sandbox, watched as cells are, and of no use to an attacker.
 
 from __future__ import annotations
 
-import importlib.util
 import tempfile
 import zipfile
 from collections.abc import Iterator
@@ -171,9 +170,11 @@ def test_own_files_shadow_nothing(open_with) -> None:
         sitecustomize_="",
     )
     assert submission.f() == "[1.0, true]"
-    if importlib.util.find_spec("sitecustomize"):  # Debian's Python has one of its own
-        names += ("sitecustomize",)
-    assert [line.partition(" ")[0] for line in said] == sorted(f"{name}.py" for name in names)
+    refused = [line.partition(" ")[0] for line in said]
+    # Debian's Python has one of its own, a link into /etc, which the jail does not see
+    assert [name for name in refused if name != "sitecustomize.py"] == sorted(
+        f"{name}.py" for name in names
+    )
 
 
 def test_a_file_that_raises_or_ends_costs_only_its_own_answers(open_with) -> None:

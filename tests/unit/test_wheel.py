@@ -135,7 +135,7 @@ def test_the_labs_are_written_and_their_checks_work(python: Path, tmp_path: Path
 
 def test_what_somebody_wrote_stays(tmp_path: Path) -> None:
     written, kept = write_labs(tmp_path)
-    assert not kept and len([path for path in written if path.suffix == ".ipynb"]) == 12
+    assert not kept and len([path for path in written if path.suffix == ".ipynb"]) == 13
     mine, gone = sorted((tmp_path / "labs").glob("lab*.ipynb"))[:2]
     mine.write_text("my answers")
     gone.unlink()
