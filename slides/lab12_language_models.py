@@ -91,10 +91,9 @@ say("## What perplexity hides")
 arms = {"dense": ("depth", "method == 'dense'")}
 for gone in (2, 4):
     arms[f"{gone} layers removed"] = ("depth", f"method == 'influence' and count == {gone}")
-sparse = "method == 'SparseGPT' and pattern == '50 %' and text == 'calibration'"
-arms["SparseGPT, 50 %"] = ("weights", sparse)
-for form in ("50 % of int4", "int3"):
-    arms[form] = ("bits", f"method == 'the loop' and format == '{form}'")
+for method in ("SparseGPT", "Wanda's mask, updated", "Wanda"):
+    where = f'method == "{method}" and pattern == "50 %" and text == "calibration"'
+    arms[f"{method}, 50 %"] = ("weights", where)
 arms = pd.DataFrame(tasks(row, *where) for row, where in arms.items())
 tables.show(tables.plain(arms, {"brackets": 0, "names": 0}))
 
@@ -320,7 +319,7 @@ say(f"3.5 bits, here: int3 minus half of int4 {gap}. And at 7 billion weights?")
 
 # %% slideshow={"slide_type": "slide"}
 say("## What does it save?")
-plan = ["dense", "int8", "int4", "50 % of int4", "4 layers removed, 16 bits"]
+plan = ["the file's int4", "int8", "int4", "50 % of int4", "4 layers removed, 16 bits"]
 menu = lab12.menu(bits_per_weight).set_index("").loc[plan].reset_index()
 tables.show(tables.plain(menu, {"MB": 0}))
 
