@@ -306,7 +306,7 @@ def draw_depth(yours: Mapping[str, float], guess: Any) -> Figure:
     plots.draw_guess(left, (0, guess))
     if len(tuned := healed()):
         look: dict[str, Any] = {"x": "steps", "y": "perplexity", "control": None, "log": True}
-        plots.curves(tuned, ax=right, title="Four, and then tuned", **look)
+        plots.curves(tuned, ax=right, title="Four layers removed, then tuned", **look)
     else:
         draw_rules(runs[runs["count"].isin([0, 4])], right, "Four layers removed", {})
     for ax, name in ((left, "perplexity"), (right, "")):
@@ -319,14 +319,12 @@ def tell_healing() -> str:
     """What the tuned runs show, in sentences."""
     if not len(tuned := healed()):
         return "The tuned runs are not stored here: `course remake lab12_healing` (hours)."
-    ends = tuned[tuned["steps"] == tuned["steps"].max()].groupby("method")["perplexity"].mean()
-    dense = tuned[tuned["method"].eq("dense")].groupby("steps")["perplexity"].mean()
-    rules = ends.drop("dense").sort_values()
-    order = ", ".join(f"{rule} {value:.0f}" for rule, value in rules.items())
+    loss = tuned.pivot_table("lost", "method", "steps")[[0, tuned["steps"].max()]]
+    above = (loss - loss.loc["dense"]).drop("dense").sort_values(loss.columns[1])
+    gaps = ", ".join(f"{rule} {a:.2f} → {b:.2f}" for rule, (a, b) in above.T.items())
     return (
-        f"After {tuned['steps'].max()} steps: {order}. The dense model falls from"
-        f" {dense.iloc[0]:.0f} to {dense.iloc[-1]:.0f} with the same steps:"
-        f" of what is gained, this much is the text and not the healing."
+        f"Log perplexity above the dense model, before tuning and after {loss.columns[1]} equal"
+        f" steps: {gaps}. The dense model alone gains {-loss.loc['dense'].diff().iloc[1]:.2f}."
     )
 
 
@@ -354,7 +352,7 @@ def by_bits(rounded: pd.DataFrame, pruned: pd.DataFrame, sparse: float) -> pd.Da
 
 def menu(bits_per_weight: Callable[..., float]) -> pd.DataFrame:
     """What could be deployed: ``bits`` per weight of the layers by a student's function, ``MB``
-    with an embedding of 16 bits, ``perplexity``.
+    with the embedding as in the file (8.5 bits), ``perplexity``.
     """
     names = ("bits", "depth", "weights")
     bits, cut, pruned = (experiments.read(f"lab12_{name}/windows") for name in names)
@@ -367,7 +365,7 @@ def menu(bits_per_weight: Callable[..., float]) -> pd.DataFrame:
     for name, how in PLANS.items():
         layers = 106.2 * (1 - int(name[0]) / 30 if "layers" in name else 1)  # millions of weights
         stored = bits_per_weight(*how)
-        mb = (layers * stored + 28.3 * 16) / 8
+        mb = (layers * stored + 28.3 * 8.5) / 8
         shown = name.replace("dense", "the file's int4")
         rows.append({"": shown, "bits": stored, "MB": mb, "perplexity": np.exp(loss[name])})
     return pd.DataFrame(rows)
