@@ -265,7 +265,6 @@ def test_stored_layers_are_those_that_the_rules_choose() -> None:
     assert set(arms["method"]) == {"dense", "random", *depth.RULES}
 
 
-@pytest.mark.skipif(not experiments.path("lab12_healing/windows").is_file(), reason="not stored")
 def test_every_model_that_heals_is_measured_at_every_step() -> None:
     table = experiments.read("lab12_healing/windows")
     counts = table.groupby(["method", "seed", "steps"])["window"].nunique()
