@@ -122,7 +122,7 @@ def shared_heads(table: pd.DataFrame) -> pd.DataFrame:
 
 def by_window(table: pd.DataFrame) -> pd.DataFrame:
     """Lab 12: pairs are windows of one text, each the mean over seeds."""
-    return table.drop(columns="removed", errors="ignore").assign(seed=table["window"])
+    return table.assign(seed=table["window"])
 
 
 FUNCTIONS = {f.__name__: f for f in (log2_steps, best_ranks, shared_heads, by_window)}

@@ -135,13 +135,13 @@ def remake_depth(executor: Executor, folder: Path) -> Result:
     """Two and four of its layers removed, by rules and at random."""
     scores, table = scored(executor, folder)
     jobs: list[Job] = [
-        ({"seed": 0, "method": "dense", "count": 0, "removed": ""}, measure_dense, ())
+        ({"seed": 0, "method": "dense", "count": 0, "layers": ""}, measure_dense, ())
     ]
     for count, draws in DEPTH["random"].items():
         for seed, rule in [*((0, rule) for rule in RULES), *((s, "random") for s in range(draws))]:
             gone = choose(rule, count, scores, seed)
             about = {"seed": seed, "method": rule, "count": count}
-            about["removed"] = " ".join(map(str, gone))
+            about["layers"] = " ".join(map(str, gone))
             jobs.append((about, measure_depth, (gone, seed == 0)))
     return Result({**every(executor, folder, jobs), "scores": table}, DEPTH | calibrated())
 
@@ -152,7 +152,7 @@ def remake_healing(executor: Executor, folder: Path) -> Result:
     for seed in range(HEALING["seeds"]):
         for rule in ("dense", "influence", "last before the end", "last", "random"):
             gone = [] if rule == "dense" else choose(rule, HEALING["removed"], scores, seed)
-            about = {"seed": seed, "method": rule, "removed": " ".join(map(str, gone))}
+            about = {"seed": seed, "method": rule, "layers": " ".join(map(str, gone))}
             jobs.append((about, measure_healing, (gone, seed)))
     return Result(every(executor, folder, jobs), HEALING | calibrated())
 

@@ -105,9 +105,10 @@ def test_a_value_lies_in_its_interval(write):
 def test_windows_of_a_text_can_be_the_pairs(write):
     root = write()
     claim = claims.read(root)["01.1"]._replace(function="by_window", unit="in log perplexity")
-    table = pd.DataFrame({"seed": [0, 1], "window": [5, 5], "removed": ["2 3", "4"], "nll": [1, 2]})
+    table = pd.DataFrame({"seed": [0, 1], "window": [5, 5], "layers": ["2 3", "4"], "nll": [1, 2]})
     paired = claims.by_window(table)
-    assert paired["seed"].tolist() == [5, 5] and "removed" not in paired
+    assert paired["seed"].tolist() == [5, 5]
+    assert paired.drop(columns="seed").equals(table.drop(columns="seed"))
     found = claims.Finding("WikiText-2", 0.154, 0.022, 64, "holds")
     assert found.text(claim) == "+0.15 ± 0.02 in log perplexity (WikiText-2, 64 windows)"
 

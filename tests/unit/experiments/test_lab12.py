@@ -258,7 +258,7 @@ def test_stored_layers_are_those_that_the_rules_choose() -> None:
     arms = table.drop(columns=["window", "nll"]).drop_duplicates()
     for arm in arms[arms["count"] > 0].itertuples():
         wanted = depth.choose(arm.method, arm.count, found, arm.seed)
-        assert arm.removed == " ".join(map(str, wanted)), arm
+        assert arm.layers == " ".join(map(str, wanted)), arm
     draws = arms[arms["method"] == "random"]["count"].value_counts().to_dict()
     assert draws == {int(count): draws for count, draws in settings["random"].items()}
     assert (table.groupby(["method", "count", "seed"])["window"].nunique() == 64).all()
