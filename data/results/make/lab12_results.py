@@ -9,9 +9,11 @@ Source: Sun et al. 2023 (Wanda); Frantar & Alistarh 2023 (SparseGPT); Frantar et
 
 from __future__ import annotations
 
+import ast
 import copy
 import platform
 import random
+import sysconfig
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
@@ -24,6 +26,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from course_lib import paths
 from course_lib.experiments import Result, lab12
 from course_lib.experiments.once import once, tables
 from course_lib.modes import evaluating
@@ -48,6 +51,8 @@ FORMATS: dict[str, dict[str, Any]] = {f"int{bits}": {"bits": bits} for bits in (
 FORMATS |= {f"{name} of int4": {"bits": 4, **PATTERNS[name]} for name in ("50 %", "2:4")}
 NEAREST = ("int4", "int3")  # of 8 bits either is the dense model
 BITS: dict[str, Any] = {**COMMON, "formats": FORMATS, "group": GROUP, "seeds": 1}
+
+VALIDATION, CHARACTERS = "valid.txt", 400_000  # of a text, at most
 
 PAIRS = {"(": ")", "[": "]", "{": "}"}
 FIRST = ("Anna", "Peter", "Maria", "Thomas", "Samuel", "Clara", "Viktor", "Elena", "Hugo")
@@ -121,26 +126,55 @@ def dense() -> tuple[nn.Module, Any]:
     return lab12.load(MODEL)
 
 
+def calibration() -> str:
+    """WikiText-2's validation part, if the data set is here; else the course's excerpt of it."""
+    folder, _ = paths.data_folder("wikitext-2", [VALIDATION])
+    whole = folder and (folder / VALIDATION).read_text(encoding="utf-8")
+    return (whole or lab12.excerpt("calibration"))[:CHARACTERS]
+
+
+@cache
+def docstrings(characters: int = CHARACTERS) -> str:
+    """Docstrings of Python's own standard library, file after file by name, of so many or more."""
+    parts: list[str] = []
+    for file in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
+        tree = ast.parse(file.read_text(encoding="utf-8", errors="replace"))
+        documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+        nodes = (node for node in ast.walk(tree) if isinstance(node, documented))
+        parts += [text for node in nodes if (text := ast.get_docstring(node))]
+        if sum(map(len, parts)) > characters:
+            break
+    return "\n\n".join(parts)
+
+
 @cache
 def tokens(of: str) -> Tensor:
-    return lab12.read(dense()[1], of, whole=of != "test")
+    """Of "test", "calibration" or "docstrings": (n,)."""
+    texts = {"calibration": calibration, "docstrings": lambda: docstrings()[:CHARACTERS]}
+    return lab12.encode(dense()[1], texts.get(of, partial(lab12.excerpt, of))())
+
+
+def draw_windows(tokens: Tensor, count: int, seed: int, length: int = lab12.LENGTH) -> list[Tensor]:
+    """Windows that begin anywhere, drawn, in batches (4, length); they may overlap."""
+    generator = torch.Generator().manual_seed(seed)
+    starts = torch.randint(0, len(tokens) - length, (count,), generator=generator)
+    return [*torch.stack([tokens[start : start + length] for start in starts]).split(4)]
 
 
 def windows(seed: int, count: int | None = None, of: str = "calibration") -> list[Tensor]:
     """To calibrate on; ``count``: other than that of ``COMMON``."""
     count = count or COMMON["calibration"]
-    return lab12.draw_windows(tokens(of), count, seed, COMMON["length"])
+    return draw_windows(tokens(of), count, seed, COMMON["length"])
 
 
 def measured(model: nn.Module, tasks: bool = True) -> Found:
     test = cut_windows(tokens("test")[: COMMON["test"] * COMMON["length"]], COMMON["length"], 4)
     losses = enumerate(lab12.log_losses(model, test).tolist())
-    asked = questions(COMMON["questions"]) if tasks else {}
-    right = {task: answers(model, dense()[1], of_task) for task, of_task in asked.items()}
-    return {
-        "windows": [{"window": i, "nll": nll} for i, nll in losses],
-        "tasks": [{"task": t, "right": 100 * float(r.double().mean())} for t, r in right.items()],
-    }
+    found: Found = {"windows": [{"window": i, "nll": nll} for i, nll in losses]}
+    for task, asked in questions(COMMON["questions"]).items() if tasks else ():
+        right = 100 * float(answers(model, dense()[1], asked).double().mean())
+        found.setdefault("tasks", []).append({"task": task, "right": right})
+    return found
 
 
 def measure_dense(tasks: bool = True) -> Found:
@@ -149,14 +183,14 @@ def measure_dense(tasks: bool = True) -> Found:
 
 def calibrated() -> dict[str, int]:
     """A setting: how much of WikiText-2 the windows that calibrate are drawn from."""
-    return {"characters": len(lab12.wikitext("calibration", whole=True))}
+    return {"characters": len(calibration())}
 
 
 def every(executor: Executor, folder: Path, jobs: Iterable[Job]) -> dict[str, pd.DataFrame]:
     """The tables of all jobs, each done once, in this order."""
     futures = [(about, executor.submit(once, folder, run, *args)) for about, run, args in jobs]
     found = tables((about, future.result()) for about, future in futures)
-    return {name: table.round(5) for name, table in found.items() if len(table)}
+    return {name: table.round(5) for name, table in found.items()}
 
 
 # ------------------------------------------------------------------------- weights and bits

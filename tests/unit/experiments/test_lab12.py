@@ -60,32 +60,29 @@ def test_what_is_missing_is_said_with_what_to_do(monkeypatch) -> None:
 
 def test_the_excerpt_is_the_beginning_of_the_data_set(monkeypatch, tmp_path) -> None:
     monkeypatch.delenv("COURSE_DATA", raising=False)
-    excerpts = {part: lab12.wikitext(part, whole=True) for part in lab12.WIKITEXT}
-    assert excerpts["test"].startswith(" \n = Robert Boulter = \n")
-    assert all(lab12.wikitext(part) == text for part, text in excerpts.items())
+    assert lab12.excerpt("test").startswith(" \n = Robert Boulter = \n")
+    text = lab12.excerpt("calibration")
+    assert make.calibration() == text
     (tmp_path / "wikitext-2").mkdir()
-    for part, file in lab12.WIKITEXT.items():
-        text = excerpts[part] + 400_000 * "é"
-        (tmp_path / "wikitext-2" / file).write_text(text, encoding="utf-8")
+    (tmp_path / "wikitext-2" / "valid.txt").write_text(text + 400_000 * "é", encoding="utf-8")
     monkeypatch.setenv("COURSE_DATA", str(tmp_path))
-    for part, text in excerpts.items():
-        assert lab12.wikitext(part) == text
-        whole = lab12.wikitext(part, whole=True)
-        assert whole.startswith(text) and len(whole) == lab12.CHARACTERS
+    assert lab12.excerpt("calibration") == text
+    whole = make.calibration()
+    assert whole.startswith(text) and len(whole) == make.CHARACTERS
 
 
 def test_docstrings_are_of_the_standard_library() -> None:
-    text = lab12.docstrings(20_000)
+    text = make.docstrings(20_000)
     assert len(text) >= 20_000 and "phased-in incompatible language changes" in text
 
 
 def test_windows_are_pieces_of_the_text_drawn_by_seed() -> None:
     tokens = torch.arange(1000)
-    batches = lab12.draw_windows(tokens, 6, seed=1, length=50)
+    batches = make.draw_windows(tokens, 6, seed=1, length=50)
     assert [len(batch) for batch in batches] == [4, 2]
     windows = torch.cat(batches)
     assert (windows.diff(dim=1) == 1).all() and windows[:, 0].unique().numel() == 6
-    again, other = (torch.cat(lab12.draw_windows(tokens, 6, s, 50)) for s in (1, 2))
+    again, other = (torch.cat(make.draw_windows(tokens, 6, s, 50)) for s in (1, 2))
     assert windows.equal(again) and not windows.equal(other)
 
 
@@ -189,7 +186,8 @@ def tiny(monkeypatch, request):
     monkeypatch.setattr(depth, "DEPTH", {**depth.DEPTH, "random": {2: 2, 4: 1}, "alone": 2})
     monkeypatch.setattr(depth, "HEALING", {**depth.HEALING, "steps": 2, "measured": (0, 2)})
     monkeypatch.setattr(depth, "CLOCK", {"prompt": 8, "new": 2, "repeats": 1})
-    monkeypatch.setattr(lab12, "wikitext", lambda name, whole=False: 600 * f"{name} of letters")
+    monkeypatch.setattr(lab12, "excerpt", lambda name: 600 * f"{name} of letters")
+    monkeypatch.setattr(make, "calibration", lambda: 600 * "calibration of letters")
     yield net
     make.tokens.cache_clear()
 
