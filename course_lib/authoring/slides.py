@@ -35,6 +35,7 @@ CELL_TIMEOUT = 300.0  # seconds
 BUILT = Path("slides") / "_build"
 _TEMPLATE = Path(__file__).with_name("deck.html.j2")
 _STYLE = Path(__file__).with_name("deck.css")
+_FIGURE = re.compile(r"<(img|svg|table)\b")
 _TYPES = {"slide", "fragment", "notes", "skip", "-"}
 
 
@@ -159,7 +160,7 @@ def slides(notebook: Any, where: list[str]) -> list[Slide]:
         AuthoringError: at a cell of an unknown type, or before the first slide.
     """
     found: list[Slide] = []
-    kind, step, seen = "-", 0, False
+    kind = "-"
     for cell, at in zip(notebook.cells, where, strict=True):
         said = cell.metadata.get("slideshow", {}).get("slide_type", "-")
         file, line = at.rsplit(":", 1)
@@ -172,7 +173,6 @@ def slides(notebook: Any, where: list[str]) -> list[Slide]:
             continue
         if said == "slide":
             found.append(Slide(at))
-            step, seen = 0, False  # keys so far, and whether there is a figure
         if not found:
             raise error(
                 file,
@@ -186,10 +186,10 @@ def slides(notebook: Any, where: list[str]) -> list[Slide]:
         if pieces and not slide.parts and not slide.heading:
             slide.heading, rest = _heading(pieces[0][0])
             pieces = [(rest, pieces[0][1]), *pieces[1:]]
-        step += said == "fragment"
+        step = (slide.parts[-1].step if slide.parts else 0) + (said == "fragment")
         for content, beside in (piece for piece in pieces if piece[0]):
-            figure = bool(re.search(r"<(img|svg|table)\b", content))
-            step, seen = step or int(seen and not figure), seen or figure
+            figures = any(_FIGURE.search(part.html) for part in slide.parts)
+            step = step or int(figures and not _FIGURE.search(content))
             slide.parts.append(Part(content, step, beside))
     return found
 
