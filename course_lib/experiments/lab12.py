@@ -141,18 +141,6 @@ def by_run(table: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
 
 
 # ----------------------------------------------------------- live: a student's functions
-class Alone(nn.Module):
-    """A layer as a map of its states; positions and mask are those that the model gave it."""
-
-    def __init__(self, layer: nn.Module, _: Any, args: Any, others: dict[str, Any]) -> None:
-        super().__init__()
-        self.layer, self.args, self.others = layer, args, others
-
-    def forward(self, x: Tensor) -> Tensor:
-        found = self.layer(x, *self.args, **self.others)
-        return found if isinstance(found, Tensor) else found[0]
-
-
 class Live:
     """The real model for a student's functions, eight windows of each text. Where the model is
     missing, it says what to run, and measures nothing.
@@ -180,7 +168,7 @@ class Live:
     def _alone(self, model: nn.Module) -> tuple[list[nn.Module], Tensor]:
         layers = [*decoder_layers(model)[1]]
         (x,), calls = record_calls(model, layers, [self.text])
-        return [Alone(layer, *given) for layer, (given,) in zip(layers, calls, strict=True)], x
+        return [call for (call,) in calls], x
 
     def measure(self, arms: Mapping[str, Callable[[], nn.Module]]) -> dict[str, float]:
         """The student's perplexity of each model, times that of the dense one; {} if missing."""

@@ -55,33 +55,48 @@ def walk_layers_(
     depth = 1 + max(int(name.removeprefix(f"{path}.").split(".")[0]) for name in wanted)
     with evaluating(model):
         states, calls = record_calls(model, [*layers][:depth], batches)
-        for i, (layer, given) in enumerate(zip(layers, calls, strict=False)):
+        for i, given in enumerate(calls):
             inside = {n: linear[n] for n in wanted if n.startswith(f"{path}.{i}.")}
-            sums = _sums(layer, inside, zip(states, given, strict=True), squares)
+            sums = _sums(inside, zip(states, given, strict=True), squares)
             for name, module in inside.items():
                 weight = module.get_parameter("weight").detach()
                 upright = weight.T if is_conv1d(module) else weight
                 upright.copy_(change(name, upright.clone(), sums.pop(name)))
-            for b, (_, args, kwargs) in enumerate(given if i + 1 < depth else ()):
-                output = layer(states[b], *args, **kwargs)
-                states[b] = output if isinstance(output, Tensor) else output[0]
+            for b, call in enumerate(given if i + 1 < depth else ()):
+                states[b] = call(states[b])
+
+
+class LayerCall(nn.Module):
+    """A layer as a map of its states (B, L, E), with all else that a model gave it: positions and
+    masks, which differ by kind of layer. ``padding`` is the batch's ``attention_mask``.
+    """
+
+    def __init__(self, layer: nn.Module, padding: Tensor | None, args: Any, kwargs: Any) -> None:
+        super().__init__()
+        self.layer, self.padding, self.given = layer, padding, (args, kwargs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        output = self.layer(x, *self.given[0], **self.given[1])
+        return output if isinstance(output, Tensor) else output[0]
 
 
 class _Recorded(Exception):
     """All that is needed of a forward pass was seen."""
 
 
-def record_calls(model: nn.Module, layers: list[nn.Module], batches: Batches) -> tuple[Any, Any]:
-    """For each batch the first layer's states; for each layer and batch the mask of padding and the
-    other arguments, which differ by kind of layer (what layers share is held once).
+def record_calls(
+    model: nn.Module, layers: list[nn.Module], batches: Batches
+) -> tuple[list[Tensor], list[list[LayerCall]]]:
+    """For each batch the first layer's states; for each layer and batch its call (what layers share
+    is held once).
     """
-    states, calls = list[Tensor](), [list[Any]() for _ in layers]
+    states, calls = list[Tensor](), [list[LayerCall]() for _ in layers]
 
     def note(i: int, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         others = dict(kwargs)
         x = args[0] if args else others.pop("hidden_states")
         states.extend([x] if i == 0 else [])
-        calls[i].append((inputs.get("attention_mask"), args[1:], others))
+        calls[i].append(LayerCall(layer, inputs.get("attention_mask"), args[1:], others))
         if i + 1 == len(layers):
             raise _Recorded
 
@@ -99,7 +114,7 @@ def record_calls(model: nn.Module, layers: list[nn.Module], batches: Batches) ->
 
 
 def _sums(
-    layer: nn.Module, matrices: dict[str, nn.Module], calls: Iterable[Any], squares: bool
+    matrices: dict[str, nn.Module], calls: Iterable[tuple[Tensor, LayerCall]], squares: bool
 ) -> dict[str, Tensor]:
     """Of each matrix of one layer Σ xxᵀ, or Σ x², over all tokens."""
     sums: dict[str, Tensor] = {}
@@ -108,7 +123,7 @@ def _sums(
     def note(name: str, module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         nonlocal last
         if inputs[0] is not last[0]:
-            x = token_rows(inputs[0], mask)  # (tokens, inputs)
+            x = token_rows(inputs[0], call.padding)  # (tokens, inputs)
             x = x.to(torch.promote_types(x.dtype, torch.float32))
             last = inputs[0], x.square().sum(0) if squares else x.T @ x
         sums[name] += last[1]
@@ -119,6 +134,6 @@ def _sums(
             shape = (weight.shape[0 if is_conv1d(module) else 1],) * (1 if squares else 2)
             sums[name] = weight.new_zeros(shape, dtype=torch.float64)
             hooks.callback(module.register_forward_pre_hook(partial(note, name)).remove)
-        for x, (mask, args, kwargs) in calls if matrices else ():  # noqa: B007
-            layer(x, *args, **kwargs)
+        for x, call in calls if matrices else ():
+            call(x)
     return sums
