@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from course_lib import perplexity as of_text
 from course_lib.labs.contract import Contract
-from course_lib.pruning import layers, weights
+from course_lib.pruning import weights
 from course_lib.pruning.layers.influence import turned
 from course_lib.pruning.weights.column_loop import bits_per_weight as bits_of
 from course_lib.pruning.weights.column_loop import nearest_value, value_grid
@@ -99,16 +99,5 @@ def bits_per_weight(bits: int, kept: float = 1.0, group: int | None = None) -> f
 lab.asks("12.7", "answer_12_7a", "answer_12_7b")
 
 
-@lab.asks("12.8", optional=True)
-def expert_importance(gates: Tensor, outputs: Tensor) -> Tensor:
-    """12.8: REAP's, of each expert."""
-    return layers.expert_importance(gates, outputs)
-
-
-@lab.asks("12.8", optional=True)
-def route(logits: Tensor, kept: Tensor, top: int) -> Tensor:
-    """12.8: among the kept experts."""
-    return layers.route_to_kept(logits, kept, top)
-
-
+lab.asks("12.8", "expert_importance", "route", optional=True)
 lab.asks("12.9", "witness", "repaired", optional=True)

@@ -13,14 +13,12 @@
 
 - :mod:`.depth`: layers skipped in training (LayerDrop, Fan et al. 2020) and removed;
   :mod:`.feed_forward`: gates, importance and removal of feed-forward parts and of their
-  neurons; :mod:`.experts`: experts removed from a mixture (REAP, Lasby et al. 2025);
-  :mod:`.influence`: how much a layer changes (ShortGPT, Men et al. 2024);
+  neurons; :mod:`.influence`: how much a layer changes (ShortGPT, Men et al. 2024);
   :mod:`.subnetworks`: good, random and bad subnetworks, and the agreement between seeds
   (Prasanna et al. 2020).
 """
 
 from course_lib.pruning.layers.depth import layerdrop, layers_to_keep, take_layers
-from course_lib.pruning.layers.experts import expert_importance, route_to_kept
 from course_lib.pruning.layers.feed_forward import (
     ffn_importance,
     gated_mlps,

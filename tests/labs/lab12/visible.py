@@ -1007,6 +1007,8 @@ def tokens_of(gates: Tensor) -> Tensor:
     return (gates > 0).sum(0).clamp(min=1)
 
 
+right_importance = importance_by(lambda g, norms: (g * norms).sum(0) / tokens_of(g))
+
 WRONG["expert_importance"] = {
     "the sum was divided by all tokens: divide by the number of tokens routed to the expert": importance_by(
         lambda g, norms: (g * norms).mean(0)
@@ -1093,7 +1095,8 @@ def expect_importance(submission: Submission, draw: Draw, unseen: bool = False) 
             :, None, None
         ]
 
-    (gates, outputs), right, mistakes = exercises.draw_case("expert_importance", case, close)
+    wrong = WRONG["expert_importance"]
+    (gates, outputs), right, mistakes = draw_case(case, right_importance, wrong, close)
     value, after = submission.call("expert_importance", gates, outputs, returning=(0, 1))
     value = expect_tensor(value, shape=right.shape, what="expert_importance(…)")
     unchanged(gates, after[0], "the gates")
@@ -1106,7 +1109,7 @@ def expect_importance(submission: Submission, draw: Draw, unseen: bool = False) 
 
 
 def expect_routed(submission: Submission, draw: Draw) -> None:
-    given, right, mistakes = exercises.draw_case("route", lambda: routed(draw), close)
+    given, right, mistakes = draw_case(lambda: routed(draw), route_by(), WRONG["route"], close)
     value, after = submission.call("route", *given, returning=(0, 1))
     value = expect_tensor(value, shape=right.shape, what="route(…)")
     unchanged(given[0], after[0], "the logits")
