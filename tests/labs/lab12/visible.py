@@ -372,6 +372,7 @@ OF_CHOICE: Wrong = {
         look=lambda x: x[:, -1]
     ),
     "only the first text was used: the norm is over all texts and positions": walk_by(look=lambda x: x[0]),
+    "only the last text was used: the norm is over all texts and positions": walk_by(look=lambda x: x[-1]),
     "the sign of the weights counted: the score is |w| times the norm": walk_by(size=lambda w: w),
     "the number of pruned weights was rounded down: it is round(sparsity · inputs)": walk_by(
         choose=lambda scores, s: prune_lowest(scores, int(s * scores.shape[1]), dim=1)
@@ -753,7 +754,7 @@ OF_ORDER: Wrong = {
 }  # fmt: skip
 OF_MASKS = OF_SCORES | OF_ORDER
 OF_UPDATES: Wrong = {
-    "the columns to the right did not change: they make up for the error": loop_by(update=lambda error, U, i: torch.zeros(())),
+    "the columns to the right did not change: they make up for the error. Is e computed before q is written into W?": loop_by(update=lambda error, U, i: torch.zeros(())),
     "the update is not divided by U_ii: e = (column − q) / U_ii": loop_by(update=lambda error, U, i: torch.outer(error, U[i, i + 1 :])),
     "the update was divided by U_ii twice: e = (column − q) / U_ii, times row i of U": loop_by(
         update=lambda error, U, i: torch.outer(error / U[i, i] ** 2, U[i, i + 1 :])
@@ -864,6 +865,12 @@ WRONG["grid"] = {
     "0 is not on the grid where all weights have one sign: the smallest value is the smallest weight or 0": grid_by(
         lambda part: (part.amin(1), part.amax(1))
     ),
+    "0 is not on the grid where all weights are positive: the smallest value is the smallest weight or 0": grid_by(
+        lambda part: (part.amin(1), part.amax(1).clamp(min=0))
+    ),
+    "0 is not on the grid where all weights are negative: the largest value is the largest weight or 0": grid_by(
+        lambda part: (part.amin(1).clamp(max=0), part.amax(1))
+    ),
     "the grid is symmetric: it reaches from the smallest to the largest weight": grid_by(
         lambda part: (-part.abs().amax(1), part.abs().amax(1))
     ),
@@ -880,6 +887,12 @@ WRONG["nearest"] = {
     ),
     "low was left out: the values are low + k · step": lambda w, low, step, bits: (
         step * (w / step).round().clamp(0, 2**bits - 1)
+    ),
+    "low was not subtracted: k counts the steps from low, (column − low) / step": lambda w, low, step, bits: (
+        low + step * (w / step).round().clamp(0, 2**bits - 1)
+    ),
+    "low was not added again: the values are low + k · step": lambda w, low, step, bits: (
+        step * ((w - low) / step).round().clamp(0, 2**bits - 1)
     ),
     "this is k, the number of the value: return low + k · step": lambda w, low, step, bits: (
         ((w - low) / step).round().clamp(0, 2**bits - 1)
@@ -1134,12 +1147,15 @@ Windows = Sequence[tuple[Tensor, Tensor]]
 MOST = 8  # tokens of a witness
 
 
-def text_by(times: int, by: int) -> Callable[[Windows], float]:
-    """Σ mean · (L − times) / Σ (L − by), exp; (0, 0) is what was published, (1, 1) is right."""
+def text_by(times: int | None, by: int) -> Callable[[Windows], float]:
+    """Σ mean · (L − times) / Σ (L − by), exp; (0, 0) is what was published, (1, 1) is right. None:
+    Σ mean.
+    """
 
     def version(windows: Windows) -> float:
         means = [float(losses(x[None].double(), ids[None]).mean()) for x, ids in windows]
-        total = sum(m * (len(ids) - times) for m, (_, ids) in zip(means, windows, strict=True))
+        counts = [1 if times is None else len(ids) - times for _, ids in windows]
+        total = sum(m * n for m, n in zip(means, counts, strict=True))
         return math.exp(total / sum(len(ids) - by for _, ids in windows))
 
     return version
@@ -1153,6 +1169,8 @@ WRONG["repaired"] = {
     "this is what was published: how many losses is each mean taken over?": text_by(0, 0),
     "the sum is right, its divisor is not: it counts predicted tokens, too": text_by(1, 0),
     "the divisor is right, the sum is not: a window's mean is over L − 1 losses": text_by(0, 1),
+    "the mean loss of each window was added up: add the sum of its losses": text_by(None, 1),
+    "the mean loss of each window was added up, and divided by all tokens: add the sum of its losses, and count predicted tokens": text_by(None, 0),
     "each window counts the same: the sum of all losses is divided once, by all predicted tokens": lambda windows: (
         math.exp(sum(math.log(right_text([w])) for w in windows) / len(windows))
     ),
