@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -218,23 +217,6 @@ def expect_raises(kind: type[Exception], call: Callable[[], Any], when: str) -> 
             fail(f"{when} should raise a {kind.__name__}, it raised a {error.type}{said}")
         return
     fail(f"{when} should raise a {kind.__name__}, it returned {describe(result)}")
-
-
-def expect_refused(
-    function: Callable[..., Any], good: Sequence[Any], right: Any, bad: Mapping[str, Sequence[Any]]
-) -> None:
-    """The student's function is right for ``good`` arguments, and raises ValueError for
-    each of ``bad``: when -> arguments.
-    """
-    try:
-        expect_equal(function(*good), right)
-    except Mistake as mistake:
-        fail(
-            "a ValueError counts where valid arguments give the right result, and they do not yet:"
-            f" {mistake}"
-        )
-    for when, arguments in bad.items():
-        expect_raises(ValueError, partial(function, *arguments), when)
 
 
 def ask(call: Callable[[], Any], when: str, thought: str) -> Any:
