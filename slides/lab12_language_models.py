@@ -18,7 +18,7 @@ from course_lib import experiments
 from course_lib.experiments import lab12
 from course_lib.pruning.weights.column_loop import bits_per_weight
 from course_lib.show import plots, tables
-from course_lib.show.words import say, versus
+from course_lib.show.words import pm_text, say, versus
 
 weights, bits = (experiments.read(f"lab12_{name}/windows") for name in ("weights", "bits"))
 texts = dict(list(weights[weights.pattern == "50 %"].groupby("text")))
@@ -55,12 +55,12 @@ def tasks(row, name, where):
 # %% slideshow={"slide_type": "slide"}
 say("## Why no training?")
 N, rate = 7e9, 0.5 * 312e12  # weights; FLOP per second of an A100 at half of its peak, bf16
-step, once = 6 * N * 4e6, 2 * N * 128 * 2048
+step, once = 6 * N * 4e6, 2 * 2 * N * 128 * 2048
 say(
-    "| 7 billion weights | one training step | one calibration |\n|---|---|---|\n"
-    f"| FLOP | $6N$ · 4 million: {step / 1e17:.1f}·10¹⁷ | $2N$ · 128 · 2,048: {once / 1e15:.1f}·10¹⁵ |\n"
-    f"| time, one A100 | {step / rate / 60:.0f} min | {once / rate:.0f} s |\n"
-    f"| memory | 16 bytes each: {16e-9 * N:.0f} GB | one of 32 layers: {2e-9 * N / 32:.1f} GB |"
+    "| 7 billion weights | one training step | passes of one calibration |\n|---|---|---|\n"
+    f"| FLOP | $6N$ · 4 million: {step / 1e17:.1f}·10¹⁷ | $2 · 2N$ · 128 · 2,048: {once / 1e15:.1f}·10¹⁵ |\n"
+    f"| time, at one A100's speed | {step / rate / 60:.0f} min | {once / rate:.0f} s |\n"
+    f"| memory | 16 bytes each: {16e-9 * N:.0f} GB | one of 32 layers: {2e-9 * N / 32:.1f} GB, its inputs 2.1 GB |"
 )
 
 # %% slideshow={"slide_type": "fragment"}
@@ -72,7 +72,7 @@ say(
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # Bytes per weight: 2 for the weight, 2 for its gradient, 4 for the copy in fp32, 8 for Adam's two means;
-# activations come on top. 4 million tokens are LLaMA's batch (Touvron et al. 2023; hours: table 15).
+# activations come on top. Inputs of a layer: 128 · 2,048 tokens of width 4,096, 16 bits. 4 million tokens are LLaMA's batch (Touvron et al. 2023; hours: table 15).
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Perplexity
@@ -80,35 +80,12 @@ say(
 # $$\exp\Big(\tfrac1T \sum_t -\ln p(x_t \mid x_{<t})\Big)$$
 #
 # - 37: as uncertain as an even choice among 37 tokens.
+# - One pass predicts every token; the causal mask hides later ones.
 # - $T$ counts the predicted tokens of the **whole** text: no padding, no mean of means.
-# - We compare **logs**, paired by window: +0.10 is 10 % more perplexity, +0.69 is twice as much.
+# - We compare **logs**, paired by window: +0.10 is 10 % more, +0.69 is twice as much.
 #
 # **Our dense model is not dense**: its layers have 4 bits per weight, and groups of 32 share two numbers of 16
 # bits. This is 5 bits per weight. The fair question is what it costs to save *more*.
-
-# %% slideshow={"slide_type": "slide"}
-say("## What perplexity hides")
-arms = {"dense": ("depth", "method == 'dense'")}
-for gone in (2, 4):
-    arms[f"{gone} layers removed"] = ("depth", f"method == 'influence' and count == {gone}")
-for method in ("SparseGPT", "Wanda's mask, updated", "Wanda"):
-    where = f'method == "{method}" and pattern == "50 %" and text == "calibration"'
-    arms[f"{method}, 50 %"] = ("weights", where)
-arms = pd.DataFrame(tasks(row, *where) for row, where in arms.items())
-tables.show(tables.plain(arms, {"brackets": 0, "names": 0}))
-
-# %% slideshow={"slide_type": "fragment"}
-right = arms[1:].sort_values("perplexity").brackets.tolist()
-more = [one >= other + 14 for i, one in enumerate(right) for other in right[i + 1 :]]
-pairs = [one <= other - 14 for i, one in enumerate(right) for other in right[i + 1 :]]
-say(
-    f"Right answers of 100. Of {len(pairs)} pairs of pruned models the one with the *lower* perplexity closes more"
-    f" brackets in {sum(more)}, **fewer in {sum(pairs)}** (by 14 or more)."
-)
-
-# %% [markdown] slideshow={"slide_type": "notes"}
-# Brackets: close two or three, after six examples. Names: who of three people lives in this town? With 100
-# questions, less than 14 points may be luck. Most tokens of a text are easy, and perplexity averages.
 
 # %% slideshow={"slide_type": "slide"}
 say("## Which layer changes least?")
@@ -131,34 +108,38 @@ depth = experiments.read("lab12_depth/windows")
 two = lab12.by_run(depth[depth["count"].isin([0, 2])], ["method", "count"])
 two = two.replace("last before the end", "last\u00a0before the\u00a0end")  # two lines
 fig, ax = plots.subplots(1, 1, 4)
-lab12.draw_rules(two, ax, "A dot is a choice of two layers; the line is the dense model", {})
+lab12.draw_rules(two, ax, {})
+fig.suptitle("A dot is a choice of two layers; the line is the dense model")
 ax.set_ylabel("perplexity")
 plots.show(fig, inches=(8, 3.2))
 
 # %% slideshow={"slide_type": "fragment"}
 at = two.groupby("method").perplexity.agg(list)
-drawn, (chosen,) = np.array(at["random"]), at["influence"]
+drawn, chosen = (np.array(at[rule]) for rule in ("random", "influence"))
 say(
-    f"Influence: {chosen:.1f}. Of {len(drawn)} random pairs **{(drawn < chosen).sum()} are better**;"
-    f" their median is {np.median(drawn):.0f}, the worst {drawn.max():,.0f}."
+    f"Influence: {chosen.min():.1f} to {chosen.max():.1f}. Of {len(drawn)} random pairs"
+    f" **{(drawn < chosen.max()).sum()} are better**; their median is {np.median(drawn):.0f}, the worst {drawn.max():,.0f}."
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# A random baseline is a distribution, here with a heavy tail: no mean ± t of three draws. A typical pair is
-# has 22 % more perplexity. The score mainly avoids the few layers that must be kept.
+# A random baseline is a distribution, here with a heavy tail: no mean ± t of three draws. A typical pair
+# has 22 to 31 % more perplexity. The score mainly avoids the few layers that must be kept.
 
 # %% slideshow={"slide_type": "slide"}
 say("## Healing, and its baseline")
-look = {"x": "steps", "y": "perplexity", "log": True, "control": None}
+look = {"x": "steps", "y": "lost", "control": None, "ylabel": ABOVE}
 fig = plots.curves(lab12.healed(), title="Four layers removed, all weights tuned", **look)
 plots.show(fig, inches=(8, 2.9))
 
 # %% slideshow={"slide_type": "fragment"}
-say(lab12.tell_healing())
+healing = experiments.read("lab12_healing/windows").query("steps == 40")
+after = lab12.lost(healing, ["method"]).set_index("method").drop("dense")
+above = (f"{rule} {pm_text(row.difference, row.half, 2)}" for rule, row in after.iterrows())
+say(f"Log perplexity above the dense model, which gets the same 40 steps: {', '.join(above)}.")
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # Without the dense arm healing gets the credit for learning the domain. Gromov et al. (2024): up to half of the
-# layers, healed by QLoRA, measured by answers to questions. Lu et al. (ICLR 2026), at 8 to 70 billion weights: the
+# layers, healed by QLoRA, measured by answers to questions. Lu et al. (2024), at 8 to 70 billion weights: the
 # *last* layers, then head and last three layers tuned: better than chosen ones. What differs from our runs?
 
 # %% [markdown] slideshow={"slide_type": "slide"}
@@ -269,6 +250,32 @@ say(
 # worse than Wanda's. Exchange one part at a time before you explain a method. Sun et al. ask this at 7 billion
 # weights (`ablate_wanda_seq`, `ablate_wanda_iter` in their code).
 
+# %% slideshow={"slide_type": "slide"}
+say("## What perplexity hides")
+arms = {"dense": ("depth", "method == 'dense'")}
+for gone in (2, 4):
+    arms[f"{gone} layers removed"] = ("depth", f"method == 'influence' and count == {gone}")
+for method in ("SparseGPT", "Wanda's mask, updated", "Wanda"):
+    where = f'method == "{method}" and pattern == "50 %" and text == "calibration"'
+    arms[f"{method}, 50 %"] = ("weights", where)
+arms = pd.DataFrame(tasks(row, *where) for row, where in arms.items())
+tables.show(tables.plain(arms, {"brackets": 0, "names": 0}))
+
+# %% slideshow={"slide_type": "fragment"}
+first, closed = depth[depth.seed == 0].set_index("window"), arms.set_index("").brackets
+four = first.query("method == 'influence' and count == 4").nll
+one = half.query("method == 'SparseGPT' and seed == 0").set_index("window").nll
+say(
+    f"SparseGPT minus 4 layers removed: {versus(one, four, digits=2, cell=True)} in log perplexity, and"
+    f" {closed['4 layers removed'] - closed['SparseGPT, 50 %']:.0f} fewer brackets of 100. **Models with equal"
+    " perplexity can have lost different abilities.**"
+)
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# Brackets: close two or three, after six examples. Names: who of three people lives in this town? With 100
+# questions, less than 14 points may be luck. Most tokens of a text are easy, and perplexity averages. The table
+# has the first draw of windows; other slides average three.
+
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## The same loop rounds
 #
@@ -317,7 +324,7 @@ say(f"3.5 bits, here: int3 minus half of int4 {gap}. And at 7 billion weights?")
 
 # %% slideshow={"slide_type": "slide"}
 say("## What does it save?")
-plan = ["the file's int4", "int8", "int4", "50 % of int4", "4 layers removed, 16 bits"]
+plan = ["the file's int4", "int8", "int4", "50 % of int4", "4 layers removed"]
 menu = lab12.menu(bits_per_weight).set_index("").loc[plan].reset_index()
 tables.show(tables.plain(menu, {"MB": 0}))
 
@@ -361,7 +368,7 @@ say(
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## What is deployed now
 #
-# - **Experts.** REAP (Lasby et al., ICLR 2026): mean of gate × output norm; the lowest experts of each layer
+# - **Experts.** REAP (Lasby et al. 2025): mean of gate × output norm; the lowest experts of each layer
 #   are removed. No new kernel. In LLM Compressor since 2026.
 # - **Depth and width, then distillation.** Minitron (Muralidharan et al. 2024): 15 billion → 8 and 4 billion
 #   weights, up to 40 times fewer training tokens per model.
@@ -387,8 +394,8 @@ plots.show(fig, inches=(8, 2.9))
 lead = sizes.pivot_table("lost", "billions of weights", "method").eval("Wanda - SparseGPT")
 lead = lead.map("{:+.2f}".format).str.replace("-", "−")
 say(
-    f"Wanda minus SparseGPT: {lead[0.135]} here, {lead[7]} for LLaMA-2-7B, calibrated on C4. 3.5 bits: LLaMA-7B"
-    " has 5.68, int3 6.61, half of 16 bits 7.22: there zeros probably lose."
+    f"Wanda minus SparseGPT: {lead[0.135]} here, {lead[7]} for LLaMA-2-7B, calibrated on C4. LLaMA-7B:"
+    " dense 5.68, int3 (3.25 bits) 6.61, half of 16 bits (9 bits) 7.22: there zeros probably lose."
 )
 
 # %% [markdown] slideshow={"slide_type": "notes"}
@@ -403,7 +410,7 @@ say(
 # - Depth: test a score against many random draws, and tune the dense model, too.
 # - Wanda is the diagonal of OBS. SparseGPT and GPTQ are **one loop**, with one inverse for all rows:
 #   exchange mask and update before you explain a lead.
-# - **Count bits.** Half of 16 bits is 9: int8 is smaller and almost free.
+# - **Count bits.** Half of 16 bits is 9: int8 is smaller and, for this 4-bit file, almost free.
 # - What would *you* deploy, and at how many bytes?
 
 # %% [markdown] slideshow={"slide_type": "slide"}
@@ -412,6 +419,6 @@ say(
 # - Frantar & Alistarh (2023). [SparseGPT](https://arxiv.org/abs/2301.00774). Frantar et al. (2022).
 #   [GPTQ](https://arxiv.org/abs/2210.17323). Sun et al. (2023). [Wanda](https://arxiv.org/abs/2306.11695).
 # - Men et al. (2024). [ShortGPT](https://arxiv.org/abs/2403.03853). Gromov et al. (2024). [The deeper
-#   layers](https://arxiv.org/abs/2403.17887). Lu et al. (2026). [Layer pruning](https://arxiv.org/abs/2411.15558).
-# - Muralidharan et al. (2024). [Minitron](https://arxiv.org/abs/2407.14679). Lasby et al. (2026).
+#   layers](https://arxiv.org/abs/2403.17887). Lu et al. (2024). [Layer pruning](https://arxiv.org/abs/2411.15558).
+# - Muralidharan et al. (2024). [Minitron](https://arxiv.org/abs/2407.14679). Lasby et al. (2025).
 #   [REAP](https://arxiv.org/abs/2510.13999).

@@ -33,7 +33,7 @@ from course_lib.pruning.layers import take_layers
 from course_lib.pruning.weights import encoder_weights, walk_layers_
 from course_lib.pruning.weights.walk import record_calls
 from course_lib.show import plots, tables
-from course_lib.show.labels import scale_log_y, set_title
+from course_lib.show.labels import scale_log_y
 from course_lib.show.style import BLACK, SKY, looks, pt
 from course_lib.show.words import pm_text, say
 
@@ -44,10 +44,10 @@ LENGTH = 256  # tokens of a window
 PAPER = {"50 %": (17.29, 7.26, 7.22), "2:4": (42.13, 11.53, 11.00)}
 INT4_OF_FILE = "the file's int4"  # that of the dense model
 # bits of a kept weight, share kept, weights that share a scale
-PLANS: dict[str, Any] = {INT4_OF_FILE: (4, 1.0, 32), "int8": (8, 1.0, 64), "int4": (4, 1.0, 64)}
-PLANS |= {"int3": (3, 1.0, 64)} | dict.fromkeys(("50 % of int4", "2:4 of int4"), (4, 0.5, 64))
-PLANS |= {"50 % of 16 bits": (16, 0.5)}
-PLANS |= dict.fromkeys(("2 layers removed, 16 bits", "4 layers removed, 16 bits"), (16,))
+OF_FILE = (INT4_OF_FILE, "2 layers removed", "4 layers removed")  # which rounds nothing again
+PLANS: dict[str, Any] = dict.fromkeys(OF_FILE, (4, 1.0, 32)) | {"50 % of 16 bits": (16, 0.5)}
+PLANS |= {f"int{bits}": (bits, 1.0, 64) for bits in (8, 4, 3)}
+PLANS |= dict.fromkeys(("50 % of int4", "2:4 of int4"), (4, 0.5, 64))
 
 
 # ------------------------------------------------------------------------ model, texts
@@ -134,9 +134,9 @@ def folded(table: pd.DataFrame, by: Sequence[str]) -> tables.Table:
 
 
 def by_run(table: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """Of each arm and seed the ``perplexity``, and ``lost``: its log above the dense model's."""
-    dense = table.loc[table["method"] == "dense", "nll"].mean()
+    """Of each arm and seed the ``perplexity``, and ``lost``: its log above the first dense one."""
     found = table.groupby([*by, "seed"], sort=False, dropna=False)["nll"].mean().reset_index()
+    dense = found.loc[found["method"] == "dense", "nll"].iloc[0]
     return found.assign(perplexity=np.exp(found["nll"]), lost=found["nll"] - dense)
 
 
@@ -222,7 +222,7 @@ def mark(ax: Axes, x: Any, y: Any, **look: Any) -> None:
     ax.plot(x, y, **{"ls": "", "marker": "o", "zorder": 7, **look})
 
 
-def draw_rules(table: pd.DataFrame, ax: Axes, title: str, yours: Mapping[str, float]) -> None:
+def draw_rules(table: pd.DataFrame, ax: Axes, yours: Mapping[str, float]) -> None:
     """Perplexity by rule, a dot per draw, and the student's, which is relative to dense."""
     runs = {str(rule): rows["perplexity"] for rule, rows in table.groupby("method", sort=False)}
     dense = float(runs.pop("dense").iloc[0])
@@ -231,10 +231,9 @@ def draw_rules(table: pd.DataFrame, ax: Axes, title: str, yours: Mapping[str, fl
         beside = np.linspace(-0.3, 0.3, len(runs[rule])) if len(runs[rule]) > 1 else 0
         colour = chosen[rule].colour if rule in chosen else SKY
         mark(ax, x + beside, runs[rule], mfc=colour, mec=colour, ms=6)
-    ax.set_xticks(range(len(runs)), [rule.replace(" ", "\n") for rule in runs], fontsize=pt(10))
+    ax.set_xticks(range(len(runs)), [rule.replace(" ", "\n") for rule in runs], fontsize=pt(9))
     ax.axhline(dense, color=BLACK)
     scale_log_y(ax)
-    set_title(ax, title)
     for rule, times in yours.items():
         mark(ax, [*runs].index(rule), dense * times)
 
@@ -247,27 +246,15 @@ def healed() -> pd.DataFrame:
 def draw_depth(yours: Mapping[str, float], guess: Any) -> Figure:
     """Two layers removed by each rule; four, and what tuning repairs of it."""
     runs = by_run(experiments.read("lab12_depth/windows"), ["method", "count"])
-    fig, (left, right) = plots.subplots(1, 2, 4.8, sharey=True)
-    draw_rules(runs[runs["count"].isin([0, 2])], left, "Two layers removed", yours)
+    fig, (left, right) = plots.subplots(1, 2, 4.8)
+    draw_rules(runs[runs["count"].isin([0, 2])], left, yours)
     plots.draw_guess(left, (0, guess))
-    look: dict[str, Any] = {"x": "steps", "y": "perplexity", "control": None, "log": True}
-    plots.curves(healed(), ax=right, title="Four layers removed, then tuned", **look)
-    for ax, name in ((left, "perplexity"), (right, "")):
-        ax.set_ylabel(name)
+    left.set_title("Two removed", fontsize=13, fontweight="bold", loc="left", pad=10)
+    left.set_ylabel("perplexity")
+    look: dict[str, Any] = {"y": "lost", "control": None, "ylabel": "log perplexity above dense"}
+    plots.curves(healed(), x="steps", ax=right, title="Four removed, then tuned", **look)
     fig.suptitle("Which layers can be removed?")
     return fig
-
-
-def tell_healing() -> str:
-    """What the tuned runs show, in sentences."""
-    tuned = healed()
-    loss = tuned.pivot_table("lost", "method", "steps")[[0, tuned["steps"].max()]]
-    above = (loss - loss.loc["dense"]).drop("dense").sort_values(loss.columns[1])
-    gaps = ", ".join(f"{rule} {a:.2f} → {b:.2f}" for rule, (a, b) in above.T.items())
-    return (
-        f"Log perplexity above the dense model, before tuning and after {loss.columns[1]} equal"
-        f" steps: {gaps}. The dense model alone gains {-loss.loc['dense'].diff().iloc[1]:.2f}."
-    )
 
 
 def draw_paper(fig: Figure, groups: Sequence[str], yours: Mapping[str, float]) -> None:
@@ -282,11 +269,11 @@ def draw_paper(fig: Figure, groups: Sequence[str], yours: Mapping[str, float]) -
 
 
 def by_bits(rounded: pd.DataFrame, pruned: pd.DataFrame, sparse: float) -> pd.DataFrame:
-    """Lines over ``bits`` of runs by :func:`by_run`; of those pruned alone ``sparse``."""
+    """Runs by :func:`by_run` as lines over ``bits``; those pruned alone have ``sparse``."""
     kinds = {"int": "rounded", "50 ": "half pruned", "2:4": "2:4"}
-    kind = rounded["format"].str[:3].map(kinds)
+    kind = rounded["format"].str[:3].map(kinds).fillna(INT4_OF_FILE)
     kind[rounded["method"] == "nearest"] = "rounded to the nearest"
-    lines = rounded.assign(method=kind).dropna(subset="method")
+    lines = rounded.assign(method=kind)
     alone = pruned[pruned["method"].eq("SparseGPT") & pruned["group"].isin(["50 %", "2:4"])]
     alone = alone.assign(method=alone["pattern"].str[:3].map(kinds), bits=sparse)
     return pd.concat([lines, alone])
@@ -300,7 +287,7 @@ def menu(bits_per_weight: Callable[..., float]) -> pd.DataFrame:
     bits, cut, pruned = (experiments.read(f"lab12_{name}/windows") for name in names)
     bits = bits[bits["method"] != "nearest"].fillna({"format": INT4_OF_FILE})
     cut, pruned = cut[cut["method"] == "influence"], pruned[pruned["method"] == "SparseGPT"]
-    cut = cut.assign(format=cut["count"].astype(str) + " layers removed, 16 bits")
+    cut = cut.assign(format=cut["count"].astype(str) + " layers removed")
     pruned = pruned.assign(format=pruned["pattern"] + " of 16 bits").query("text == 'calibration'")
     loss = pd.concat([bits, cut, pruned]).groupby("format")["nll"].mean()
     rows = []

@@ -40,8 +40,9 @@ from course_lib.training import fit_batches, warm_up_then_decay
 
 DEPTH: dict[str, Any] = {**COMMON, "random": {2: 20, 4: 3}, "alone": 8, "seeds": 3}
 RULES = ("influence", "single ablation", "last before the end", "last")
-HEALING: dict[str, Any] = {**COMMON, "removed": 4, "steps": 40, "lr": 1e-4, "seeds": 1}
+HEALING: dict[str, Any] = {**COMMON, "removed": 4, "steps": 40, "lr": 1e-4, "seeds": 3}
 HEALING["measured"] = (0, 10, 20, 40)  # steps
+Scores = Mapping[str, list[list[float]]]  # rule -> of each seed, of each layer
 CLOCK = {"prompt": 128, "new": 16, "repeats": 7}
 
 
@@ -52,14 +53,14 @@ def without(removed: Iterable[int]) -> nn.Module:
     return take_layers(dense()[0], path, sorted(kept))
 
 
-def choose(rule: str, count: int, scores: Mapping[str, list[float]], seed: int = 0) -> list[int]:
+def choose(rule: str, count: int, scores: Scores, seed: int = 0) -> list[int]:
     """The layers that go."""
-    layers = [*range(1, 1 + len(scores["influence"]))]
+    layers = [*range(1, 1 + len(scores["influence"][0]))]
     if rule == "random":
         return sorted(random.Random(seed).sample(layers, count))
     if rule.startswith("last"):
         return layers[-count - 1 : -1] if rule == "last before the end" else layers[-count:]
-    return sorted(sorted(layers, key=lambda layer: scores[rule][layer - 1])[:count])
+    return sorted(sorted(layers, key=lambda layer: scores[rule][seed][layer - 1])[:count])
 
 
 def measure_influence(seed: int) -> list[float]:
@@ -117,41 +118,43 @@ def measure_speed(removed: list[int]) -> Found:
     return {"speed": [{"removed": len(removed), "MB": mb, **clock(model, **CLOCK)}]}
 
 
-def scored(executor: Executor, folder: Path) -> tuple[dict[str, list[float]], pd.DataFrame]:
-    """The scores by which layers are chosen, and a table of them and of other samples."""
-    (alone,) = each(executor, folder, measure_alone, [()])
+def scored(executor: Executor, folder: Path) -> Scores:
+    """The scores by which layers are chosen."""
+    alone = each(executor, folder, measure_alone, [()])
     seeds = [(seed,) for seed in range(DEPTH["seeds"])]
-    scores = each(executor, folder, measure_influence, seeds)
-    found = [(seed, "influence", of_seed) for seed, of_seed in enumerate(scores)]
-    rows = [
-        {"seed": seed, "method": method, "layer": layer, "score": score}
-        for seed, method, of_layers in [*found, (0, "single ablation", alone)]
-        for layer, score in enumerate(of_layers, start=1)
-    ]
-    return {"influence": found[0][2], "single ablation": alone}, pd.DataFrame(rows).round(5)
+    return {"influence": each(executor, folder, measure_influence, seeds), "single ablation": alone}
 
 
 def remake_depth(executor: Executor, folder: Path) -> Result:
     """Two and four of its layers removed, by rules and at random."""
-    scores, table = scored(executor, folder)
+    scores = scored(executor, folder)
+    rows = [
+        {"seed": seed, "method": rule, "layer": layer, "score": score}
+        for rule, of_seeds in scores.items()
+        for seed, of_layers in enumerate(of_seeds)
+        for layer, score in enumerate(of_layers, start=1)
+    ]
     jobs: list[Job] = [
         ({"seed": 0, "method": "dense", "count": 0, "layers": ""}, measure_dense, ())
     ]
     for count, draws in DEPTH["random"].items():
-        for seed, rule in [*((0, rule) for rule in RULES), *((s, "random") for s in range(draws))]:
+        seeds = dict.fromkeys(RULES, 1) | {"influence": DEPTH["seeds"], "random": draws}
+        for rule, seed in [(rule, seed) for rule, n in seeds.items() for seed in range(n)]:
             gone = choose(rule, count, scores, seed)
             about = {"seed": seed, "method": rule, "count": count}
             about["layers"] = " ".join(map(str, gone))
             jobs.append((about, measure_depth, (gone, seed == 0)))
+    table = pd.DataFrame(rows).round(5)
     return Result({**every(executor, folder, jobs), "scores": table}, DEPTH | calibrated())
 
 
 def remake_healing(executor: Executor, folder: Path) -> Result:
     """Four layers removed, and then a short fine-tuning; the whole model gets it, too."""
-    scores, jobs = scored(executor, folder)[0], list[Job]()
+    scores, jobs = scored(executor, folder), list[Job]()
     for seed in range(HEALING["seeds"]):
         for rule in ("dense", "influence", "last before the end", "last", "random"):
-            gone = [] if rule == "dense" else choose(rule, HEALING["removed"], scores, seed)
+            draw = seed if rule == "random" else 0  # the other layers are the same in all
+            gone = [] if rule == "dense" else choose(rule, HEALING["removed"], scores, draw)
             about = {"seed": seed, "method": rule, "layers": " ".join(map(str, gone))}
             jobs.append((about, measure_healing, (gone, seed)))
     return Result(every(executor, folder, jobs), HEALING | calibrated())

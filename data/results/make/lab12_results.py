@@ -50,7 +50,7 @@ GROUP = 64  # weights that share a scale and a smallest value, 16 bits each
 FORMATS: dict[str, dict[str, Any]] = {f"int{bits}": {"bits": bits} for bits in (8, 4, 3)}
 FORMATS |= {f"{name} of int4": {"bits": 4, **PATTERNS[name]} for name in ("50 %", "2:4")}
 NEAREST = ("int4", "int3")  # of 8 bits either is the dense model
-BITS: dict[str, Any] = {**COMMON, "formats": FORMATS, "group": GROUP, "seeds": 1}
+BITS: dict[str, Any] = {**COMMON, "formats": FORMATS, "group": GROUP, "seeds": 3}
 
 VALIDATION, CHARACTERS = "valid.txt", 400_000  # of a text, at most
 
@@ -269,7 +269,7 @@ def remake_weights(executor: Executor, folder: Path) -> Result:
 def remake_bits(executor: Executor, folder: Path) -> Result:
     """The same model in fewer bits, and half of its weights of 4 bits."""
     jobs: list[Job] = [
-        ({"seed": 0, "method": "dense", "format": "", "bits": 32.0}, measure_dense, (False,))
+        ({"seed": 0, "method": "dense", "format": "", "bits": 5.0}, measure_dense, (False,))
     ]
     for seed in range(BITS["seeds"]):
         for form in FORMATS:

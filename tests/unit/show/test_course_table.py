@@ -33,10 +33,10 @@ ROWS = [
 
 def test_every_lab_that_measures_has_rows_and_every_paper_a_row():
     shipped = course_table.rows()
-    assert {r["lab"] for r in shipped} == {f"{n:02d}" for n in range(12)}
+    assert {r["lab"] for r in shipped} == {f"{n:02d}" for n in range(13)}
     said = {course_table.find_paper(r) for r in shipped}
     assert set(course_table.PAPERS.values()) <= said
-    assert all(len(r["accuracy"]) >= 3 for r in shipped if r["lab"] != "11")
+    assert all(len(r["accuracy"]) >= 3 for r in shipped if r["lab"] < "11")
     assert json.loads(json.dumps(shipped)) == shipped
 
 
